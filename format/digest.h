@@ -1,0 +1,59 @@
+// SHA-256 digests and the definition of the state digest (FORMAT.md, "Digests").
+// Knows bytes only: neither the model nor the file layout.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stasis {
+
+struct Digest {
+    std::array<uint8_t, 32> bytes{};
+    bool operator==(const Digest &) const = default;
+};
+
+std::string to_hex(const Digest &digest);
+
+// Incremental SHA-256 over libcrypto. Integers are hashed as little-endian bytes.
+class Sha256 {
+  public:
+    Sha256();
+    ~Sha256();
+    Sha256(const Sha256 &) = delete;
+    Sha256 &operator=(const Sha256 &) = delete;
+
+    Sha256 &bytes(const void *data, size_t size_bytes);
+    Sha256 &text(std::string_view text); // the characters, preceded by their count as u64
+    Sha256 &u32(uint32_t value);
+    Sha256 &u64(uint64_t value);
+    Sha256 &digest(const Digest &digest);
+    Digest finish();
+
+  private:
+    void *context_; // EVP_MD_CTX
+};
+
+// Digest of one KV page: the valid slots of every (layer of the group, key/value, head), in
+// logical order. `data` is a page in its stored order (state.h, Page), `valid` its used slots.
+Digest page_digest(uint32_t group, uint64_t index, const uint16_t *data, size_t rows,
+                   size_t page_positions, size_t valid, size_t head_dim);
+
+// What the state digest covers; see stasis_session_digest for the promise.
+struct StateParts {
+    uint32_t contract_core = 0;
+    uint32_t contract_kv = 0;
+    Digest model;                               // results-determining identity (ModelIdentity)
+    uint64_t position = 0;                      // tokens in the log
+    Digest tokens;                              // SHA-256 of the ids, u32 little-endian, in order
+    std::vector<std::vector<Digest>> pages;     // [layer group][page index]
+    std::vector<uint32_t> windows;              // [layer group], 0 = global
+    std::span<const uint16_t> hidden;           // final normalised hidden state, bf16; empty at 0
+};
+Digest state_digest(const StateParts &parts);
+
+} // namespace stasis

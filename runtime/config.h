@@ -1,0 +1,71 @@
+// The description of an architecture that forward.cpp reads: sizes, conventions, rope, windows.
+// Made from a Hugging Face config.json (config.cpp); knows neither files of weights nor sessions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stasis {
+
+enum class Activation { silu, gelu_tanh };
+
+enum class RopeScaling { none, linear, llama3 };
+
+struct Rope {
+    double base = 10000.0;
+    RopeScaling scaling = RopeScaling::none;
+    double factor = 1.0;               // linear and llama3
+    double low_frequency_factor = 1.0; // llama3
+    double high_frequency_factor = 4.0;
+    uint32_t original_context = 0; // llama3: positions of the original training
+    bool operator==(const Rope &) const = default;
+};
+
+struct LayerConfig {
+    uint32_t window = 0; // positions a query sees, itself included; 0: all
+    uint32_t rope = 0;   // index into Config::ropes
+};
+
+struct Config {
+    std::string architecture; // "llama", "gemma3"
+    uint32_t layers = 0;
+    uint32_t hidden = 0;
+    uint32_t heads = 0;
+    uint32_t kv_heads = 0;
+    uint32_t head_dim = 0;
+    uint32_t intermediate = 0;
+    uint32_t vocabulary = 0;
+    uint32_t context = 0; // max_position_embeddings
+    float norm_eps = 1e-6F;
+    bool norm_plus_one = false;  // norms multiply by 1 + w
+    bool query_key_norm = false; // norm of each query and key head before rope
+    bool post_norms = false;     // further norms after attention and after the MLP
+    bool attention_bias = false; // q, k, v, o
+    bool mlp_bias = false;       // gate, up, down
+    bool tied_head = false;
+    float embedding_scale = 1.0F;
+    float attention_scale = 0.0F; // scores are multiplied by it
+    float attention_softcap = 0.0F; // 0: none
+    float final_softcap = 0.0F;     // 0: none
+    Activation activation = Activation::silu;
+    std::vector<Rope> ropes;
+    std::vector<LayerConfig> layer; // [layers]
+    std::string tensor_prefix;      // before "model." in tensor names: "" or "language_model."
+    std::vector<uint32_t> bos;      // at most one
+    std::vector<uint32_t> end_tokens; // generation_config.json's eos ids, else config.json's
+};
+
+// Reads DIRECTORY/config.json and generation_config.json (optional). Throws Error: not_found, io,
+// corrupt (not JSON, wrong type, impossible size) or unsupported (architecture, activation, rope
+// type, quantisation..., by name).
+Config read_config(const std::string &directory);
+
+// The same from text, for tests and fuzzing; `generation` may be empty.
+Config parse_config(const std::string &config, const std::string &generation);
+
+// Canonical name and value pairs of all that determines results (ModelIdentity::config).
+std::vector<std::pair<std::string, std::string>> describe(const Config &config);
+
+} // namespace stasis

@@ -1,0 +1,89 @@
+// One table of compute kernels per instruction set; reference.cpp fills the first, which is the
+// executable form of NUMERICS.md, and every other table must equal it bit for bit.
+// A kernel computes on the calling thread, on the range it is given: callers split outputs, rows,
+// heads and blocks over threads, never a reduction. Kernels allocate nothing, keep no state and
+// expect the floating-point environment of C2 (environment.h).
+// bf16 values are raw uint16_t bits; f32 values are float.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace stasis::kernels {
+
+// Positions of an attention block (C5), which is also the KV page.
+inline constexpr size_t kPagePositions = 64;
+
+// Version of the clauses; see ContractId in format/state.h. 0: no promise yet.
+inline constexpr uint32_t kContractCore = 0;
+inline constexpr uint32_t kContractKv = 0;
+inline constexpr uint32_t kContractSampling = 0;
+
+// y[r][n] = sum over k of x[r][k] * w[n][k], by the block rule (C1).
+struct Matmul {
+    const uint16_t *x; // [rows][depth] bf16
+    size_t x_stride;   // elements between rows of x
+    const uint16_t *w; // [outputs][depth] bf16, row-major as in a checkpoint
+    size_t w_stride;   // elements between rows of w
+    float *y;          // [rows][outputs] f32
+    size_t y_stride;   // elements between rows of y
+    size_t rows;
+    size_t outputs;
+    size_t depth;
+};
+
+// One attention block of one KV head for some queries (C5): partial results m, l, o per row.
+// A row whose mask is 0 gets nothing written: the caller must not merge it.
+struct AttentionBlock {
+    const uint16_t *query;   // [rows][head_dim] bf16
+    size_t query_stride;     // elements between rows of query
+    const uint64_t *visible; // [rows], bit s: slot s of the block is visible to the row
+    const uint16_t *keys;    // [kPagePositions][head_dim] bf16
+    const uint16_t *values;  // [kPagePositions][head_dim] bf16
+    size_t rows;
+    size_t head_dim;
+    float scale;   // scores are multiplied by it
+    float softcap; // 0: none; else scores become softcap * tanh(score / softcap)
+    float *maximum; // [rows]       m_b
+    float *sum;     // [rows]       l_b
+    float *output;  // [rows][head_dim] o_b
+};
+
+struct Table {
+    const char *name; // "reference", "avx2", ...
+
+    void (*matmul)(const Matmul &task);
+
+    // C4: y = x * (1 / sqrt(mean(x^2) + eps)) * weight. `weight` holds 1 + w where the model says.
+    void (*rms_norm)(const float *x, const float *weight, size_t n, float eps, float *y);
+    // Rounds to bf16, nearest even, -0 stored as +0 (C6, C9).
+    void (*round_bf16)(const float *x, size_t n, uint16_t *y);
+    // Rotates pairs (x[i], x[i + n/2]) of one head in place; cosine and sine have n/2 entries.
+    void (*rope)(float *x, const float *cosine, const float *sine, size_t n);
+
+    void (*attention_block)(const AttentionBlock &task);
+    // Merges one block's partial of one row into (m, l, o); blocks ascending (C5).
+    void (*attention_merge)(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
+                            size_t head_dim);
+    // y = bf16(o / l) of one row.
+    void (*attention_finish)(const float *o, float l, size_t head_dim, uint16_t *y);
+
+    // y = bf16(silu(gate) * up), y = bf16(gelu_tanh(gate) * up).
+    void (*silu_gate)(const float *gate, const float *up, size_t n, uint16_t *y);
+    void (*gelu_gate)(const float *gate, const float *up, size_t n, uint16_t *y);
+
+    void (*add)(const float *x, size_t n, float *y);            // y += x
+    void (*embed)(const uint16_t *row, float scale, size_t n, float *y); // y = f32(row) * scale
+    void (*softcap)(float *x, size_t n, float cap);             // x = cap * tanh(x / cap)
+    // Index of the first non-finite value, or n if all are finite.
+    size_t (*find_nonfinite)(const float *x, size_t n);
+};
+
+const Table &reference_table();
+// The table of that name if this machine can run it, else null. Names of tables that this build
+// does not know are null as well.
+const Table *find_table(const char *name);
+// The fastest table that this machine can run.
+const Table &best_table();
+
+} // namespace stasis::kernels

@@ -1,0 +1,132 @@
+// A session: one mutable timeline of tokens over a model. Every function is all or nothing: it
+// throws Error and leaves the session as it was. One caller at a time (the ABI keeps the flag).
+// Knows neither files nor the ABI; State (format/state.h) is how it is exported and restored.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/state.h"
+#include "format/watch.h"
+#include "runtime/chat.h"
+#include "runtime/kv.h"
+#include "runtime/model.h"
+#include "runtime/sampling.h"
+
+namespace stasis {
+
+struct SessionOptions {
+    uint64_t capacity = 0; // 0: the model's context
+    uint64_t reserve = 0;
+    uint64_t window_retain = kDefaultRetain; // positions; one window by default
+    static constexpr uint64_t kDefaultRetain = UINT64_MAX;
+};
+
+using LogitsFunction = bool (*)(void *user, uint64_t position, const float *logits, size_t count);
+
+struct RunOptions {
+    size_t chunk = 0; // 0: chosen
+    Watch watch;
+    LogitsFunction logits = nullptr; // false: stop
+    void *logits_user = nullptr;
+};
+
+struct SessionInfo {
+    uint64_t position, capacity, rewind_floor, window_retain, window_begin;
+    uint32_t window;
+    uint64_t pages_own, pages_shared, kv_bytes, pending_bytes;
+};
+
+enum class StopReason : uint32_t { length = 0, end_token, stop_string, callback, cancelled };
+
+struct Generated {
+    uint32_t token;
+    uint64_t position;
+    std::string_view text;
+    bool last;
+};
+
+struct GenerateOptions {
+    uint64_t tokens_max = 0; // 0: until full
+    bool ignore_end = false;
+    std::vector<uint32_t> stop_tokens;
+    std::vector<std::string> stop_strings;
+    bool (*callback)(void *user, const Generated &generated) = nullptr; // false: stop
+    void *callback_user = nullptr;
+    Watch watch;
+};
+
+struct GenerateResult {
+    StopReason reason = StopReason::length;
+    uint64_t begin = 0, count = 0;
+};
+
+class Session {
+  public:
+    Session(std::shared_ptr<Model> model, const SessionOptions &options);
+    ~Session();
+
+    const std::shared_ptr<Model> &model() const { return model_; }
+    uint64_t position() const { return log_.size(); }
+
+    void append(std::span<const uint32_t> tokens, const RunOptions &options);
+    void append_message(std::string_view role, std::string_view text, bool reply,
+                        const RunOptions &options);
+
+    // [vocabulary]; valid until the next call on the session.
+    std::span<const float> logits();
+    std::vector<std::pair<uint32_t, float>> top(size_t n); // token, log probability
+    std::vector<double> score(std::span<const uint32_t> tokens, const RunOptions &options);
+
+    void set_sampling(const Sampling &sampling);
+    uint32_t sample();
+    uint32_t decode();
+    // Does not throw for what ends generation after it began (stop, cancel): see result.reason;
+    // throws for failures, `result` filled with what was appended before.
+    void generate(const GenerateOptions &options, GenerateResult &result);
+
+    std::unique_ptr<Session> fork();
+    void rewind(uint64_t position, bool recompute, const RunOptions &options);
+
+    // [end - begin][kv_heads][head_dim] each; throws not_found if released.
+    void copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys, uint16_t *values);
+    SessionInfo info() const;
+    TokenEntry entry(uint64_t position) const { return log_[position]; }
+    std::string text(uint64_t begin, uint64_t end) const;
+    Digest digest();
+
+    // The whole state, pages pinned, not copied.
+    State export_state();
+    // A session from a state that was read from a file. Checks identity element by element
+    // (model_mismatch), geometry and digests (corrupt) before anything is created.
+    static std::unique_ptr<Session> restore(std::shared_ptr<Model> model, const State &state,
+                                            const SessionOptions *options);
+
+  private:
+    Session(const Session &parent);
+
+    std::shared_ptr<Model> model_;
+    uint64_t capacity_ = 0, window_retain_ = 0;
+    TokenLog log_;
+    std::vector<PageTable> pages_; // [group]
+    std::vector<uint64_t> first_page_; // [group] first page still held
+    std::vector<uint16_t> hidden_; // bf16, of the last position
+    bool hidden_valid_ = false;
+    std::vector<Sampling> samplings_;
+    Sampling sampling_;
+    std::string pending_system_;
+    std::vector<float> logits_;
+    bool logits_valid_ = false;
+    SamplingScratch scratch_;
+};
+
+// Checks that a snapshot's identity is the model's; throws Error(model_mismatch) naming the first
+// of the Big 8 + 4 that differs and both values ("attention module weights differ: layer 3 ...").
+void check_identity(const ModelIdentity &stored, const ModelIdentity &model);
+
+} // namespace stasis

@@ -1,0 +1,29 @@
+// Where tests find their data. Folders of the clone are always there; those of ../shared only beside
+// a full checkout: tests that need them call `shared_data` and skip, loudly and counted.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+// Prints "SKIPPED: <test>: <reason>", which tools/test counts, and leaves the test case.
+#define STASIS_SKIP(reason)                                                                        \
+    do {                                                                                           \
+        std::printf("SKIPPED: %s: %s\n", doctest::getContextOptions()->currentTest->m_name,        \
+                    std::string(reason).c_str());                                                  \
+        return;                                                                                    \
+    } while (false)
+
+// Path below tests/data.
+inline std::string test_data(const std::string &name) {
+    return std::string(STASIS_SOURCE_DIR) + "/tests/data/" + name;
+}
+
+// Path below ../shared/data, empty if that folder is not beside the clone.
+inline std::string shared_data(const std::string &name) {
+    const std::filesystem::path path =
+        std::filesystem::path(STASIS_SOURCE_DIR) / ".." / "shared" / "data" / name;
+    return std::filesystem::exists(path) ? path.lexically_normal().string() : std::string();
+}
