@@ -77,8 +77,8 @@ struct Attention {
     }
 
     void finish(size_t at, size_t kv_head, size_t row, size_t head) const {
-        uint16_t *y = output + ((row * model.config.kv_heads + kv_head) * group_heads + head) *
-                                   head_dim;
+        uint16_t *y =
+            output + ((row * model.config.kv_heads + kv_head) * group_heads + head) * head_dim;
         model.kernels->attention_finish(work.partial_output + at * head_dim, work.partial_sum[at],
                                         head_dim, y);
     }

@@ -122,33 +122,33 @@ size_t store_heads(const Model &model, Workspace &work, size_t layer, uint64_t b
 void attention_part(const Model &model, Workspace &work, size_t layer, uint64_t begin,
                     size_t rows) {
     const LayerWeights &weights = model.weights.layers[layer];
-    norm_to_narrow(model, work, weights.attention_norm, rows);        // [T][H]
-    project(model, weights.query, work.narrow, rows, work.query);     // [T][Q]
-    project(model, weights.key, work.narrow, rows, work.key);         // [T][K]
-    project(model, weights.value, work.narrow, rows, work.value);     // [T][K]
+    norm_to_narrow(model, work, weights.attention_norm, rows);    // [T][H]
+    project(model, weights.query, work.narrow, rows, work.query); // [T][Q]
+    project(model, weights.key, work.narrow, rows, work.key);     // [T][K]
+    project(model, weights.value, work.narrow, rows, work.value); // [T][K]
     const size_t bad = store_heads(model, work, layer, begin, rows);
     if (bad < rows) {
         fail(Status::nonfinite, "non-finite key or value in layer %zu at position %llu", layer,
              static_cast<unsigned long long>(begin + bad));
     }
-    attend(model, work, layer, begin, rows, work.narrow);             // [T][Q]
-    project(model, weights.output, work.narrow, rows, work.wide);     // [T][H]
+    attend(model, work, layer, begin, rows, work.narrow);         // [T][Q]
+    project(model, weights.output, work.narrow, rows, work.wide); // [T][H]
     add_to_stream(model, work, weights.post_attention_norm, rows);
 }
 
 void mlp_part(const Model &model, Workspace &work, size_t layer, size_t rows) {
     const Config &config = model.config;
     const LayerWeights &weights = model.weights.layers[layer];
-    norm_to_narrow(model, work, weights.mlp_norm, rows);              // [T][H]
-    project(model, weights.gate, work.narrow, rows, work.gate);       // [T][I]
-    project(model, weights.up, work.narrow, rows, work.up);           // [T][I]
-    const auto activate = config.activation == Activation::silu ? model.kernels->silu_gate
-                                                                : model.kernels->gelu_gate;
+    norm_to_narrow(model, work, weights.mlp_norm, rows);        // [T][H]
+    project(model, weights.gate, work.narrow, rows, work.gate); // [T][I]
+    project(model, weights.up, work.narrow, rows, work.up);     // [T][I]
+    const auto activate =
+        config.activation == Activation::silu ? model.kernels->silu_gate : model.kernels->gelu_gate;
     each_row(model, rows, [&](size_t row) {
         const size_t at = row * config.intermediate;
         activate(work.gate + at, work.up + at, config.intermediate, work.narrow + at);
     });
-    project(model, weights.down, work.narrow, rows, work.wide);       // [T][H]
+    project(model, weights.down, work.narrow, rows, work.wide); // [T][H]
     add_to_stream(model, work, weights.post_mlp_norm, rows);
 }
 
@@ -173,7 +173,7 @@ void forward(const Model &model, Workspace &work, std::span<const uint32_t> toke
              bool all_rows) {
     const Config &config = model.config;
     const size_t rows = tokens.size();
-    embed_and_rope(model, work, tokens, begin);                       // [T][H]
+    embed_and_rope(model, work, tokens, begin); // [T][H]
     for (size_t layer = 0; layer < config.layers; ++layer) {
         attention_part(model, work, layer, begin, rows);
         mlp_part(model, work, layer, rows);
@@ -184,14 +184,15 @@ void forward(const Model &model, Workspace &work, std::span<const uint32_t> toke
                                 config.norm_eps, work.wide + at);
         model.kernels->round_bf16(work.wide + at, config.hidden, work.hidden + at);
         if (!finite_bf16(work.hidden + at, config.hidden)) {
-            fail(Status::nonfinite, "non-finite final hidden state (after layer %u) at position %llu",
+            fail(Status::nonfinite,
+                 "non-finite final hidden state (after layer %u) at position %llu",
                  config.layers - 1, static_cast<unsigned long long>(begin + row));
         }
     }
 }
 
 void project_logits(const Model &model, const uint16_t *hidden, float *logits) {
-    project(model, model.weights.head, hidden, 1, logits);            // [V]
+    project(model, model.weights.head, hidden, 1, logits); // [V]
     const size_t vocabulary = model.config.vocabulary;
     if (model.config.final_softcap != 0.0F) {
         model.threads->run(vocabulary, 4096, [&](size_t begin, size_t end) {

@@ -123,7 +123,8 @@ void PagePool::reserve(uint32_t group, size_t count) {
     std::vector<PageRef> pages;
     pages.reserve(count);
     for (size_t i = 0; i < count; ++i) {
-        pages.push_back(take(group)); // memset touches the memory; the destructor frees to the cache
+        pages.push_back(
+            take(group)); // memset touches the memory; the destructor frees to the cache
     }
 }
 

@@ -50,8 +50,7 @@ void group_layers(Model &model) {
 
 void open_text(Model &model, const std::string &directory, const std::string &template_name) {
     const Config &config = model.config;
-    model.tokenizer =
-        Tokenizer::open(directory, config.vocabulary, config.bos, config.end_tokens);
+    model.tokenizer = Tokenizer::open(directory, config.vocabulary, config.bos, config.end_tokens);
     if (model.tokenizer == nullptr) {
         if (!template_name.empty()) {
             fail(Status::unsupported, "chat template \"%s\": the model has no tokenizer",
@@ -60,10 +59,9 @@ void open_text(Model &model, const std::string &directory, const std::string &te
         return;
     }
     const Tokenizer &tokenizer = *model.tokenizer;
-    model.chat = template_name.empty()
-                     ? ChatTemplate::recognise(directory)
-                     : ChatTemplate::named(template_name, tokenizer.bos_text(),
-                                           tokenizer.eos_text());
+    model.chat = template_name.empty() ? ChatTemplate::recognise(directory)
+                                       : ChatTemplate::named(template_name, tokenizer.bos_text(),
+                                                             tokenizer.eos_text());
     model.identity.tokenizer = tokenizer.digest();
     model.identity.tokenizer_type = tokenizer.type();
     model.identity.tokenizer_rules = tokenizer.rules();

@@ -33,8 +33,9 @@ Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
              ull{options.reserve}, ull{capacity_});
     }
     const uint32_t window = model_->groups.back().window;
-    window_retain_ = options.window_retain == SessionOptions::kDefaultRetain ? window
-                     : std::min<uint64_t>(options.window_retain, capacity_);
+    window_retain_ = options.window_retain == SessionOptions::kDefaultRetain
+                         ? window
+                         : std::min<uint64_t>(options.window_retain, capacity_);
     for (uint32_t group = 0; group < model_->groups.size(); ++group) {
         pages_.emplace_back(*model_->table_nodes);
         first_page_.push_back(0);
@@ -49,7 +50,9 @@ Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
 
 Session::Session(const Session &parent) = default;
 
-Session::~Session() { model_->held_bytes -= held_bytes_; }
+Session::~Session() {
+    model_->held_bytes -= held_bytes_;
+}
 
 // First position that must stay for layers of a window when the next token takes `position`: the
 // window of the last token, which a rewind to here runs again, and what the session retains.
@@ -64,8 +67,8 @@ uint64_t Session::keep_from(uint32_t window, uint64_t position) const {
 void Session::account() {
     uint64_t bytes = 0;
     for (size_t group = 0; group < pages_.size(); ++group) {
-        const uint64_t pages = pages_[group].size() - std::min<uint64_t>(pages_[group].size(),
-                                                                        first_page_[group]);
+        const uint64_t pages =
+            pages_[group].size() - std::min<uint64_t>(pages_[group].size(), first_page_[group]);
         bytes += pages * model_->pool->shape(static_cast<uint32_t>(group)).bytes();
     }
     model_->held_bytes += bytes - held_bytes_;
@@ -216,8 +219,8 @@ void Session::extend(std::span<const TokenEntry> entries, const RunOptions &opti
     hidden_valid_ = true;
     release_outrun(log_.size(), 0);
     for (size_t group = 0; group < pages_.size(); ++group) {
-        first_page_[group] = std::max(
-            first_page_[group], keep_from(model_->groups[group].window, log_.size()) / kPage);
+        first_page_[group] = std::max(first_page_[group],
+                                      keep_from(model_->groups[group].window, log_.size()) / kPage);
     }
     account();
 }
@@ -366,8 +369,7 @@ SessionInfo Session::info() const {
         }
         const uint64_t bytes = model_->pool->shape(static_cast<uint32_t>(group)).bytes();
         for (size_t index = first_page_[group]; index < pages_[group].size(); ++index) {
-            const bool shared =
-                pages_[group].shared(index) || !pages_[group][index].page.unique();
+            const bool shared = pages_[group].shared(index) || !pages_[group][index].page.unique();
             ++(shared ? info.pages_shared : info.pages_own);
             info.kv_bytes += bytes;
         }

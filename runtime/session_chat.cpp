@@ -83,8 +83,8 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
             entry.turn = static_cast<uint8_t>(Role::assistant);
             break;
         case TurnPart::body:
-            entry.turn = static_cast<uint8_t>(role_named(role)) |
-                         (started ? 0 : TokenEntry::kTurnStart);
+            entry.turn =
+                static_cast<uint8_t>(role_named(role)) | (started ? 0 : TokenEntry::kTurnStart);
             started = true;
             break;
         case TurnPart::reply:

@@ -183,8 +183,7 @@ void Session::generate(const GenerateOptions &options, GenerateResult &result) {
             break;
         }
     }
-    if (result.count != 0 &&
-        !stream.deliver(token, log_.size() - 1, stream.stops.finish(), true)) {
+    if (result.count != 0 && !stream.deliver(token, log_.size() - 1, stream.stops.finish(), true)) {
         result.reason = StopReason::callback;
     }
 }

@@ -22,15 +22,15 @@ Digest digest_row(std::span<const float> row) {
     return Sha256().bytes(row.data(), row.size_bytes()).finish();
 }
 
-[[noreturn]] void mismatch(const std::string &element, const std::string &stored,
+[[noreturn]] void mismatch(const char *element, const std::string &where, const std::string &stored,
                            const std::string &model) {
-    fail(Status::model_mismatch, "%s differ: the snapshot has %s, the model has %s",
-         element.c_str(), stored.c_str(), model.c_str());
+    fail(Status::model_mismatch, "%s differ: %sthe snapshot has %s, the model has %s", element,
+         where.c_str(), stored.c_str(), model.c_str());
 }
 
 void check_digest(const char *element, const Digest &stored, const Digest &model) {
     if (stored != model) {
-        mismatch(element, to_hex(stored), to_hex(model));
+        mismatch(element, "", to_hex(stored), to_hex(model));
     }
 }
 
@@ -42,7 +42,7 @@ void check_pairs(const char *element, const Pairs &stored, const Pairs &model) {
             return i < pairs.size() ? pairs[i].first + " = " + pairs[i].second : "nothing";
         };
         if (text(stored) != text(model)) {
-            mismatch(element, text(stored), text(model));
+            mismatch(element, "", text(stored), text(model));
         }
     }
 }
@@ -51,7 +51,7 @@ void check_layers(const char *element, const std::vector<Digest> &stored,
                   const std::vector<Digest> &model) {
     for (size_t layer = 0; layer < std::min(stored.size(), model.size()); ++layer) {
         if (stored[layer] != model[layer]) {
-            mismatch(element + (": layer " + std::to_string(layer)), to_hex(stored[layer]),
+            mismatch(element, "layer " + std::to_string(layer) + ": ", to_hex(stored[layer]),
                      to_hex(model[layer]));
         }
     }
@@ -61,19 +61,20 @@ void check_layers(const char *element, const std::vector<Digest> &stored,
 
 void check_identity(const ModelIdentity &stored, const ModelIdentity &model) {
     if (stored.architecture != model.architecture) {
-        mismatch("model config snapshots (architecture)", stored.architecture, model.architecture);
+        mismatch("model config snapshots", "architecture: ", stored.architecture,
+                 model.architecture);
     }
     check_pairs("model config snapshots", stored.config, model.config);
     check_digest("token embeddings", stored.embeddings, model.embeddings);
     check_digest("LayerNorm states", stored.norms, model.norms);
     check_layers("attention module weights", stored.attention, model.attention);
-    check_layers("attention module weights (the MLP beside them)", stored.mlp, model.mlp);
-    check_digest("logits (output head)", stored.head, model.head);
+    check_layers("MLP weights", stored.mlp, model.mlp);
+    check_digest("output heads (logits)", stored.head, model.head);
     check_digest("model identities", stored.model, model.model);
     check_pairs("tokenizer states", stored.tokenizer_rules, model.tokenizer_rules);
     check_digest("tokenizer states", stored.tokenizer, model.tokenizer);
     if (stored.chat_template != model.chat_template) {
-        mismatch("tokenizer states (chat template)", stored.chat_template, model.chat_template);
+        mismatch("tokenizer states", "chat template: ", stored.chat_template, model.chat_template);
     }
 }
 
@@ -189,21 +190,25 @@ void check_geometry(const State &state, const Model &model) {
                       state.head_dim == config.head_dim && state.hidden_size == config.hidden &&
                       state.vocabulary == config.vocabulary;
     if (!same) {
-        fail(Status::model_mismatch, "KV caches differ in shape: the snapshot has %u layers of %u "
-             "heads of %u, the model %u of %u of %u", state.layers, state.kv_heads, state.head_dim,
-             config.layers, config.kv_heads, config.head_dim);
+        fail(Status::model_mismatch,
+             "KV caches differ in shape: the snapshot has %u layers of %u "
+             "heads of %u, the model %u of %u of %u",
+             state.layers, state.kv_heads, state.head_dim, config.layers, config.kv_heads,
+             config.head_dim);
     }
     if (!(state.contract == contract())) {
-        fail(Status::version, "KV format versions differ: the snapshot was computed under contract "
-             "%u.%u.%u, this build computes under %u.%u.%u", state.contract.core, state.contract.kv,
-             state.contract.sampling, contract().core, contract().kv, contract().sampling);
+        fail(Status::version,
+             "KV format versions differ: the snapshot was computed under contract "
+             "%u.%u.%u, this build computes under %u.%u.%u",
+             state.contract.core, state.contract.kv, state.contract.sampling, contract().core,
+             contract().kv, contract().sampling);
     }
     if (state.page_positions != kPage) {
         fail(Status::version, "KV format versions differ: pages of %u positions, expected %llu",
              state.page_positions, ull{kPage});
     }
-    bool groups = state.groups.size() == model.groups.size() &&
-                  state.pages.size() == model.groups.size();
+    bool groups =
+        state.groups.size() == model.groups.size() && state.pages.size() == model.groups.size();
     for (size_t i = 0; groups && i < model.groups.size(); ++i) {
         groups = state.groups[i].window == model.groups[i].window &&
                  state.groups[i].layers == model.groups[i].layers &&
@@ -211,7 +216,7 @@ void check_geometry(const State &state, const Model &model) {
     }
     if (!groups) {
         fail(Status::model_mismatch, "attention masks differ: layer groups or windows are not the "
-             "model's");
+                                     "model's");
     }
 }
 
@@ -251,9 +256,10 @@ void Session::adopt(const State &state) {
             pages_[group].push_back(std::move(entry));
         }
         first_page_[group] = std::max(first_page_[group], keep);
-        const uint64_t needed = model_->groups[group].window == 0 ? 0
-                                : log_.size() - std::min<uint64_t>(log_.size(),
-                                                                   model_->groups[group].window);
+        const uint64_t needed =
+            model_->groups[group].window == 0
+                ? 0
+                : log_.size() - std::min<uint64_t>(log_.size(), model_->groups[group].window);
         if (!log_.empty() && first_page_[group] * kPage > needed) {
             fail(Status::corrupt,
                  "KV cache: group %u holds nothing before position %llu, the window begins at %llu",
@@ -287,11 +293,17 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
              state.hidden.size(), model->config.hidden);
     }
     session->adopt(state);
-    check_digest("KV caches", state.digest, session->digest());
+    const Digest digest = session->digest();
+    if (digest != state.digest) {
+        fail(Status::corrupt, "the state's digest is %s, the file says %s", to_hex(digest).c_str(),
+             to_hex(state.digest).c_str());
+    }
     if (!state.log.empty()) {
         std::vector<float> row(model->config.vocabulary);
         session->logits(row);
-        check_digest("logits", state.logits, digest_row(row));
+        if (digest_row(row) != state.logits) {
+            fail(Status::diverged, "logits: the kept hidden state gives other logits than stored");
+        }
     }
     return session;
 }

@@ -40,19 +40,19 @@ struct Workspace {
     uint64_t size_bytes() const { return storage.size_bytes() + partial_storage.size_bytes(); }
 
     size_t rows = 0;
-    float *stream = nullptr;   // [rows][hidden] residual stream
-    float *wide = nullptr;     // [rows][hidden] results on their way into the stream
+    float *stream = nullptr;    // [rows][hidden] residual stream
+    float *wide = nullptr;      // [rows][hidden] results on their way into the stream
     uint16_t *narrow = nullptr; // [rows][max(hidden, heads*head_dim, intermediate)] matmul inputs
-    float *query = nullptr;    // [rows][heads*head_dim]
-    float *key = nullptr;      // [rows][kv_heads*head_dim]
-    float *value = nullptr;    // [rows][kv_heads*head_dim]
+    float *query = nullptr;     // [rows][heads*head_dim]
+    float *key = nullptr;       // [rows][kv_heads*head_dim]
+    float *value = nullptr;     // [rows][kv_heads*head_dim]
     uint16_t *query_bf16 = nullptr; // [kv_heads][rows][heads / kv_heads][head_dim]
-    float *gate = nullptr;     // [rows][intermediate]
-    float *up = nullptr;       // [rows][intermediate]
-    float *cosine = nullptr;   // [ropes][rows][head_dim / 2]
-    float *sine = nullptr;     // [ropes][rows][head_dim / 2]
-    uint16_t *hidden = nullptr; // [rows][hidden] final normalised hidden state
-    float *logits = nullptr;   // [vocabulary]
+    float *gate = nullptr;          // [rows][intermediate]
+    float *up = nullptr;            // [rows][intermediate]
+    float *cosine = nullptr;        // [ropes][rows][head_dim / 2]
+    float *sine = nullptr;          // [ropes][rows][head_dim / 2]
+    uint16_t *hidden = nullptr;     // [rows][hidden] final normalised hidden state
+    float *logits = nullptr;        // [vocabulary]
 
     float *partial_max = nullptr; // [query row][block]
     float *partial_sum = nullptr;
