@@ -34,12 +34,25 @@ static_assert(same(Status::nonfinite, STASIS_NONFINITE));
 static_assert(same(Status::pool_exhausted, STASIS_POOL_EXHAUSTED));
 static_assert(same(Status::buffer_too_small, STASIS_BUFFER_TOO_SMALL));
 
-constexpr const char *kStatusNames[] = {
-    "OK",        "INVALID_ARGUMENT", "NOT_FOUND", "IO",
-    "NO_MEMORY", "UNSUPPORTED",      "CORRUPT",   "VERSION",
-    "MODEL_MISMATCH", "FULL",        "BUSY",      "CANCELLED",
-    "DIVERGED",  "DEVICE",           "STOPPED",   "INTERNAL",
-    "NONFINITE", "POOL_EXHAUSTED",   "BUFFER_TOO_SMALL"};
+constexpr const char *kStatusNames[] = {"OK",
+                                        "INVALID_ARGUMENT",
+                                        "NOT_FOUND",
+                                        "IO",
+                                        "NO_MEMORY",
+                                        "UNSUPPORTED",
+                                        "CORRUPT",
+                                        "VERSION",
+                                        "MODEL_MISMATCH",
+                                        "FULL",
+                                        "BUSY",
+                                        "CANCELLED",
+                                        "DIVERGED",
+                                        "DEVICE",
+                                        "STOPPED",
+                                        "INTERNAL",
+                                        "NONFINITE",
+                                        "POOL_EXHAUSTED",
+                                        "BUFFER_TOO_SMALL"};
 static_assert(std::size(kStatusNames) == STASIS_BUFFER_TOO_SMALL + 1);
 
 stasis_status report(stasis_error *error, stasis_status status, const char *message) noexcept {
@@ -68,7 +81,9 @@ Caller::Lent::Lent(const fenv_t &environment) {
     fesetenv(&environment);
 }
 
-Caller::Lent::~Lent() { fesetenv(&contract_); }
+Caller::Lent::~Lent() {
+    fesetenv(&contract_);
+}
 
 stasis_status report_success(stasis_error *error) noexcept {
     return report(error, STASIS_OK, "");
@@ -157,7 +172,9 @@ stasis_digest to_abi(const Digest &digest) {
 
 } // namespace stasis::abi
 
-uint32_t stasis_version(void) { return STASIS_HEADER_VERSION; }
+uint32_t stasis_version(void) {
+    return STASIS_HEADER_VERSION;
+}
 
 const char *stasis_status_name(stasis_status status) {
     const bool known = status >= STASIS_OK && status <= STASIS_BUFFER_TOO_SMALL;

@@ -18,8 +18,8 @@
 namespace stasis::abi {
 
 // The thread that called, put aside for the length of the call: its floating-point environment
-// (x87's too, where it may have unmasked traps) and its readiness to be cancelled by pthread_cancel,
-// which would unwind through the library.
+// (x87's too, where it may have unmasked traps) and its readiness to be cancelled by
+// pthread_cancel, which would unwind through the library.
 class Caller {
   public:
     Caller();

@@ -22,7 +22,9 @@ CallWatch::CallWatch(const Caller &caller, stasis_cancel *cancel, stasis_progres
     }
 }
 
-CallWatch::~CallWatch() { stasis_cancel_release(cancel_); }
+CallWatch::~CallWatch() {
+    stasis_cancel_release(cancel_);
+}
 
 Watch CallWatch::watch() {
     Watch watch;

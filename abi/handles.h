@@ -33,6 +33,6 @@ struct stasis_session {
 };
 
 struct stasis_snapshot {
-    std::shared_ptr<stasis::format::Snapshot> snapshot;
+    std::shared_ptr<const stasis::format::Snapshot> snapshot;
     mutable std::atomic<bool> busy{false};
 };

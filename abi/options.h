@@ -39,7 +39,8 @@ template <typename Struct> Struct read_struct(const Struct *given, const char *n
                  size, sizeof own, i);
         }
     }
-    // Whole words only: no version of a struct ends within one, and half a pointer must not be used.
+    // Whole words only: no version of a struct ends within one, and half a pointer must not be
+    // used.
     std::memcpy(&own, given, std::min(size_t{size}, sizeof own) / 8 * 8);
     own.struct_size = sizeof own;
     return own;

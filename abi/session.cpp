@@ -1,8 +1,11 @@
 // Sessions: check the arguments, take the busy flag, forward; see stasis.h.
 #include "runtime/session.h"
 
+#include <algorithm>
+
 #include "abi/handles.h"
 #include "abi/run.h"
+#include "abi/tokens.h"
 
 stasis_session::stasis_session(std::unique_ptr<stasis::Session> given)
     : session(std::move(given)) {}
@@ -69,8 +72,7 @@ Sampling read_sampling(const stasis_sampling *given) {
     result.frequency_penalty = sampling.frequency_penalty;
     result.presence_penalty = sampling.presence_penalty;
     if (sampling.penalty_window != 0) {
-        result.penalty_window =
-            sampling.penalty_window == UINT32_MAX ? 0 : sampling.penalty_window;
+        result.penalty_window = sampling.penalty_window == UINT32_MAX ? 0 : sampling.penalty_window;
     }
     for (uint32_t i = 0; i < sampling.bias_count; ++i) {
         result.bias.emplace_back(sampling.bias_tokens[i], sampling.bias[i]);
@@ -96,7 +98,9 @@ void stasis_run_options_init(stasis_run_options *options, size_t size) {
     init_struct(options, size);
 }
 
-void stasis_sampling_init(stasis_sampling *sampling, size_t size) { init_struct(sampling, size); }
+void stasis_sampling_init(stasis_sampling *sampling, size_t size) {
+    init_struct(sampling, size);
+}
 
 stasis_status stasis_session_create(stasis_model *model, const stasis_session_options *options,
                                     stasis_session **session, stasis_error *error) {
@@ -108,7 +112,9 @@ stasis_status stasis_session_create(stasis_model *model, const stasis_session_op
     });
 }
 
-void stasis_session_free(stasis_session *session) { delete session; }
+void stasis_session_free(stasis_session *session) {
+    delete session;
+}
 
 stasis_status stasis_session_append(stasis_session *session, const stasis_token *tokens,
                                     size_t count, const stasis_run_options *options,
@@ -258,18 +264,8 @@ stasis_status stasis_session_tokens(const stasis_session *session, uint64_t begi
                                     stasis_token *tokens, uint8_t *sources, size_t capacity,
                                     size_t *count, stasis_error *error) {
     return with(session, error, [&](Session &own) {
-        require(count, "count");
-        require_range(begin, own.position(), own.position());
-        require_room(own.position() - begin, capacity, count, "the buffer");
-        for (size_t i = 0; i < *count; ++i) {
-            const stasis::TokenEntry entry = own.entry(begin + i);
-            if (tokens != nullptr) {
-                tokens[i] = entry.token;
-            }
-            if (sources != nullptr) {
-                sources[i] = static_cast<uint8_t>(entry.source);
-            }
-        }
+        write_tokens(own.position(), begin, tokens, sources, capacity, count,
+                     [&](uint64_t position) { return own.entry(position); });
     });
 }
 

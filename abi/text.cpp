@@ -42,7 +42,8 @@ std::vector<Message> read_messages(const stasis_message *messages, size_t stride
         require_zero(message.reserved, "messages");
         require(message.role, "messages.role");
         require_array(message.text, message.length, "messages.text");
-        result.push_back({message.role, std::string(std::string_view(message.text, message.length))});
+        result.push_back(
+            {message.role, std::string(std::string_view(message.text, message.length))});
     }
     return result;
 }
