@@ -80,9 +80,6 @@ stasis_status stasis_snapshot_element(const stasis_snapshot *snapshot, uint32_t 
                                       size_t capacity, size_t *length, stasis_error *error) {
     return with(snapshot, error, [&](const Snapshot &own) {
         require(length, "length");
-        if (element < 1 || element > 12) {
-            fail(stasis::Status::invalid_argument, "element is %u: expected 1 to 12", element);
-        }
         write_text(stasis::format::element_json(own, element), json, capacity, length);
     });
 }

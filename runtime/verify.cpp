@@ -73,7 +73,7 @@ class Redraw {
     std::span<const uint32_t> tokens() const { return tokens_; }
     const std::optional<VerifyReport> &first() const { return first_; }
 
-    static bool compare(void *user, uint64_t position, const float *logits, size_t count) {
+    static bool on_logits(void *user, uint64_t position, const float *logits, size_t count) {
         static_cast<Redraw *>(user)->compare(position + 1, {logits, count});
         return true;
     }
@@ -127,7 +127,7 @@ void recompute(Session &session, Redraw &redraw, const VerifyOptions &options) {
         RunOptions run;
         run.chunk = options.chunk;
         run.watch = part.watch();
-        run.logits = logits ? Redraw::compare : nullptr;
+        run.logits = logits ? Redraw::on_logits : nullptr;
         run.logits_user = &redraw;
         session.append(tokens.subspan(begin, end - begin), run);
         begin = end;
