@@ -1,6 +1,8 @@
 // Models: options in, facts out; see stasis.h.
 #include "runtime/model.h"
 
+#include <algorithm>
+
 #include "abi/cancel.h"
 #include "abi/handles.h"
 #include "abi/options.h"
@@ -159,6 +161,8 @@ stasis_status stasis_model_get_stats(const stasis_model *model, stasis_model_sta
         now.kv_budget_bytes = runtime.pool->budget_bytes();
         now.kv_used_bytes = runtime.pool->used_bytes();
         now.kv_cached_bytes = runtime.pool->cached_bytes();
+        const uint64_t held = runtime.held_bytes;
+        now.kv_shared_bytes = held - std::min(held, now.kv_used_bytes);
         now.scratch_bytes = runtime.scratch_bytes();
         write_struct(now, stats, "stats");
     });

@@ -153,7 +153,7 @@ typedef struct stasis_model_stats {
     uint64_t kv_budget_bytes; /* UINT64_MAX: no limit */
     uint64_t kv_used_bytes;   /* in pages that sessions hold */
     uint64_t kv_cached_bytes; /* in free pages kept for reuse; within the budget */
-    uint64_t kv_shared_bytes; /* in pages that more than one session holds */
+    uint64_t kv_shared_bytes; /* of used pages once more for each further session that holds them */
     uint64_t scratch_bytes;   /* work space of forward passes */
 } stasis_model_stats;
 
