@@ -114,16 +114,18 @@ class Session {
     void extend(std::span<const TokenEntry> entries, const RunOptions &options);
     void run_chunk(Workspace &work, std::span<const TokenEntry> entries, uint64_t start,
                    const RunOptions &options);
+    void report_logits(Workspace &work, size_t rows, uint64_t begin, const RunOptions &options);
+    void require_hidden(Workspace &work);
+    void swap_timeline(Session &other);
+
+    // session_pages.cpp
     void make_writable(uint64_t begin, uint64_t end);
     void name_pages(Workspace &work, uint64_t begin, uint64_t end) const;
     void digest_full_pages(uint64_t begin, uint64_t end);
     void release_outrun(uint64_t position, uint64_t from_page);
     void roll_back(uint64_t position);
     void cut(uint64_t position);
-    void require_hidden(Workspace &work);
-    void report_logits(Workspace &work, size_t rows, uint64_t begin, const RunOptions &options);
     void account();
-    void swap_timeline(Session &other);
     uint64_t keep_from(uint32_t window, uint64_t position) const;
 
     // session_generate.cpp

@@ -22,15 +22,15 @@ Digest digest_row(std::span<const float> row) {
     return Sha256().bytes(row.data(), row.size_bytes()).finish();
 }
 
-[[noreturn]] void mismatch(const char *element, const std::string &where, const std::string &stored,
-                           const std::string &model) {
+[[noreturn]] void refuse(const char *element, const std::string &where, const std::string &stored,
+                         const std::string &model) {
     fail(Status::model_mismatch, "%s differ: %sthe snapshot has %s, the model has %s", element,
          where.c_str(), stored.c_str(), model.c_str());
 }
 
 void check_digest(const char *element, const Digest &stored, const Digest &model) {
     if (stored != model) {
-        mismatch(element, "", to_hex(stored), to_hex(model));
+        refuse(element, "", to_hex(stored), to_hex(model));
     }
 }
 
@@ -42,7 +42,7 @@ void check_pairs(const char *element, const Pairs &stored, const Pairs &model) {
             return i < pairs.size() ? pairs[i].first + " = " + pairs[i].second : "nothing";
         };
         if (text(stored) != text(model)) {
-            mismatch(element, "", text(stored), text(model));
+            refuse(element, "", text(stored), text(model));
         }
     }
 }
@@ -51,8 +51,8 @@ void check_layers(const char *element, const std::vector<Digest> &stored,
                   const std::vector<Digest> &model) {
     for (size_t layer = 0; layer < std::min(stored.size(), model.size()); ++layer) {
         if (stored[layer] != model[layer]) {
-            mismatch(element, "layer " + std::to_string(layer) + ": ", to_hex(stored[layer]),
-                     to_hex(model[layer]));
+            refuse(element, "layer " + std::to_string(layer) + ": ", to_hex(stored[layer]),
+                   to_hex(model[layer]));
         }
     }
 }
@@ -61,8 +61,7 @@ void check_layers(const char *element, const std::vector<Digest> &stored,
 
 void check_identity(const ModelIdentity &stored, const ModelIdentity &model) {
     if (stored.architecture != model.architecture) {
-        mismatch("model config snapshots", "architecture: ", stored.architecture,
-                 model.architecture);
+        refuse("model config snapshots", "architecture: ", stored.architecture, model.architecture);
     }
     check_pairs("model config snapshots", stored.config, model.config);
     check_digest("token embeddings", stored.embeddings, model.embeddings);
@@ -74,7 +73,7 @@ void check_identity(const ModelIdentity &stored, const ModelIdentity &model) {
     check_pairs("tokenizer states", stored.tokenizer_rules, model.tokenizer_rules);
     check_digest("tokenizer states", stored.tokenizer, model.tokenizer);
     if (stored.chat_template != model.chat_template) {
-        mismatch("tokenizer states", "chat template: ", stored.chat_template, model.chat_template);
+        refuse("tokenizer states", "chat template: ", stored.chat_template, model.chat_template);
     }
 }
 

@@ -1,5 +1,5 @@
-// Digests of a 300-token run of each bundled model, recorded once and checked in: every machine, and
-// every later version under the same contract, must reproduce them.
+// Digests of a 300-token run of each bundled model, recorded once and checked in: every machine,
+// and every later version under the same contract, must reproduce them.
 
 #include "tests/runtime/models.h"
 

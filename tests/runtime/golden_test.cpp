@@ -111,10 +111,10 @@ TEST_CASE("the golden tolerance notices what a port gets wrong") {
          [](Model &m) {
              m.config.attention_scale = 1 / std::sqrt(static_cast<float>(m.config.head_dim));
          }},
-        {"attention cap missing", "zoo/gemma3-softcap-linear-rope",
+        {"attention cap wrong", "zoo/gemma3-softcap-linear-rope",
          [](Model &m) { m.config.attention_softcap = 0.25F; }},
-        {"final cap missing", "zoo/gemma3-softcap-linear-rope",
-         [](Model &m) { m.config.final_softcap = 0; }},
+        {"final cap wrong", "zoo/gemma3-softcap-linear-rope",
+         [](Model &m) { m.config.final_softcap = 3; }},
         {"norm eps", "zoo/llama-odd-sizes-f32", [](Model &m) { m.config.norm_eps = 1e-6F; }},
         {"norm eps of Gemma", "zoo/gemma3-multimodal-prefix",
          [](Model &m) { m.config.norm_eps = 1e-6F; }},
