@@ -44,7 +44,16 @@ TEST_CASE("cancel handles ignore NULL") {
     stasis_cancel_progress(cancel.get(), nullptr, nullptr);
 }
 
-TEST_CASE("text calls refuse NULL, and say when there is no tokenizer") {
+TEST_CASE("text calls refuse a NULL model") {
+    stasis_token token = 0;
+    char text[8];
+    size_t count = 0;
+    REFUSED("model", stasis_model_tokenize(nullptr, "a", 1, 0, &token, 1, &count, &error));
+    REFUSED("model", stasis_model_detokenize(nullptr, &token, 1, 0, text, 8, &count, &error));
+    REFUSED("model", stasis_model_render(nullptr, nullptr, 0, 0, 0, text, 8, &count, &error));
+}
+
+TEST_CASE("text calls say when there is no tokenizer") {
     stasis_token token = 0;
     char text[8];
     size_t count = 0;
@@ -66,9 +75,6 @@ TEST_CASE("text calls refuse NULL, and say when there is no tokenizer") {
     generate.stop_string_count = 1;
     CHECK(stasis_session_generate(session.get(), &generate, nullptr, &error) == STASIS_UNSUPPORTED);
     CHECK(position(session.get()) == 2);
-    REFUSED("model", stasis_model_tokenize(nullptr, "a", 1, 0, &token, 1, &count, &error));
-    REFUSED("model", stasis_model_detokenize(nullptr, &token, 1, 0, text, 8, &count, &error));
-    REFUSED("model", stasis_model_render(nullptr, nullptr, 0, 0, 0, text, 8, &count, &error));
 }
 
 TEST_CASE("every session call refuses a NULL session") {
