@@ -49,9 +49,12 @@ void check_log(const State &state, Status status) {
             fail(status, "log, position %zu: token %u, the vocabulary has %u", i, entry.token,
                  state.vocabulary);
         }
-        if (entry.source > TokenSource::sampled || entry.role() > Role::other) {
-            fail(status, "log, position %zu: source %u, role %u", i,
-                 static_cast<uint32_t>(entry.source), static_cast<uint32_t>(entry.role()));
+        constexpr uint8_t known =
+            TokenEntry::kTurnStart | TokenEntry::kReplyPrompt | TokenEntry::kRoleMask;
+        if (entry.source > TokenSource::sampled || entry.role() > Role::other ||
+            (entry.turn & ~known) != 0) {
+            fail(status, "log, position %zu: source %u, turn byte %02x", i,
+                 static_cast<uint32_t>(entry.source), static_cast<uint32_t>(entry.turn));
         }
         const bool sampled = entry.source == TokenSource::sampled;
         if (sampled ? entry.sampling >= state.samplings.size() : entry.sampling != 0) {

@@ -220,9 +220,11 @@ Found origins(const State &a, const State &b) {
         const TokenEntry &y = b.log[i];
         if (x != y) {
             const auto show = [](const TokenEntry &entry) {
-                return std::string(source_name(entry.source)) + ", role " +
-                       role_name(entry.role()) + (entry.starts_turn() ? ", begins a turn" : "") +
-                       ", settings " + std::to_string(entry.sampling);
+                char bits[64];
+                snprintf(bits, sizeof bits, " (turn byte %02x, settings %u)", entry.turn,
+                         entry.sampling);
+                return source_name(entry.source) + (" of " + std::string(role_name(entry.role()))) +
+                       bits;
             };
             Difference difference =
                 differs(Element::prompt_meta, "origin differs: " + show(x) + " and " + show(y));

@@ -27,7 +27,10 @@ uint64_t size_bound(const State &state, const Layout &layout) {
             bytes += overhead + name.size() + value.size();
         }
     }
-    bytes += state.layers * (2 * sizeof(Digest) + sizeof(uint32_t));
+    bytes += (state.model.attention.size() + state.model.mlp.size()) * sizeof(Digest);
+    for (const LayerGroup &group : state.groups) {
+        bytes += group.layers.size() * sizeof(uint32_t);
+    }
     for (const std::vector<Page> &pages : state.pages) {
         bytes += overhead + pages.size() * (sizeof(Digest) + sizeof(uint32_t));
     }

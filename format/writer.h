@@ -14,7 +14,7 @@ namespace stasis::format {
 struct SaveOptions {
     bool replace = false;              // put it in the place of any regular file
     std::span<const float> logits_row; // [vocabulary], kept too; empty: not
-    Watch watch;                       // progress in bytes of sections
+    Watch watch = {};                  // progress in bytes of sections
 };
 
 // Pages that the next token sees must have data; others are stored if they have it. An existing file
