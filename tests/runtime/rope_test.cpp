@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "format/digest.h"
 #include "runtime/kernels/environment.h"
 
 using stasis::Rope;
@@ -140,4 +141,19 @@ TEST_CASE("rope: llama3 at its two boundaries") {
     CHECK(std::fabs(frequency(1.0, turns) - 1.0) < 1e-14);
     CHECK(std::fabs(frequency(turns, 20.0) - 0.125) < 1e-14);
     CHECK(std::fabs(frequency(turns - 1.0, turns + 1.0) - 0.5625) < 1e-14);
+}
+
+TEST_CASE("rope: the tables give the recorded bits on every machine") {
+    const Rope ropes[] = {{}, {1000000.0, RopeScaling::linear, 8.0, 1.0, 4.0, 0}, llama3()};
+    stasis::Sha256 digest;
+    for (const Rope &rope : ropes) {
+        for (const uint64_t begin : {uint64_t{0}, uint64_t{32700}}) {
+            std::vector<float> cosine(100 * 64), sine(100 * 64);
+            stasis::rope_rows(rope, 128, begin, begin + 100, cosine.data(), sine.data());
+            digest.bytes(cosine.data(), cosine.size() * sizeof(float));
+            digest.bytes(sine.data(), sine.size() * sizeof(float));
+        }
+    }
+    CHECK(stasis::to_hex(digest.finish()) ==
+          "88b713557a2a477b9a7530586e75532da181c8b1e30595bf72850630e850bf9c");
 }
