@@ -16,7 +16,9 @@ float exp(float x);
 float tanh(float x);
 float sigmoid(float x);
 
-// C1 for one output: a[i * a_step] * b[i * b_step] over n terms.
+// C1: e + o of one block, a[i * a_step] * b[i * b_step] over n terms (at most 32 are taken).
+float block(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n);
+// C1: one output, n terms.
 float dot(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n);
 
 void matmul(const stasis::kernels::Matmul &task);
