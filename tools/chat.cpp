@@ -113,7 +113,7 @@ void add_chat(CLI::App &app, int &exit_code) {
     chat_app->footer(
         "Empty lines are skipped. With --json: one object a line for each reply, with "
         "role (assistant), text,\ntokens, position, digest, seconds. A resumed session "
-        "keeps the sampling settings of its file unless any\nare given.");
+        "keeps the sampling settings of its file unless any\nare given.\n");
     add_model(*chat_app, choice->model);
     choice->generation.tokens_max = 256;
     chat_app->add_option("--session", choice->session,

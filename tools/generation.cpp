@@ -25,8 +25,7 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
     app.add_option("--stop", choice.stop, "end before this text; may be given several times")
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
-    add_count(app, "--chunk", choice.chunk,
-              "compute N positions together; no influence on results");
+    add_count(app, "--chunk", choice.chunk, "compute N positions together");
     app.add_flag("--replace", choice.replace, "put the saved file in the place of any other");
 }
 

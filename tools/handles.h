@@ -32,10 +32,13 @@ template <typename Struct> Struct sized() {
     return value;
 }
 
-// Throws unless `status` is OK. `where` (a file, a step) goes before the message.
+// Throws unless `status` is OK. `where` (a file, a step) goes before a message that lacks it.
 inline void check(stasis_status status, const stasis_error &error, const std::string &where) {
     if (status != STASIS_OK) {
-        throw Failure(where + ": " + error.message + " (" + stasis_status_name(status) + ")");
+        const std::string message = error.message;
+        const bool placed = message.find(where) != std::string::npos;
+        throw Failure((placed ? "" : where + ": ") + message + " (" + stasis_status_name(status) +
+                      ")");
     }
 }
 

@@ -43,51 +43,71 @@ Json describe(const Snapshot &snapshot, const stasis_snapshot_info &info) {
             {"text", text}};
 }
 
-std::string shown(const std::string &text) {
-    const bool digest =
-        text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-    return digest ? text.substr(0, 12) + "..." : text;
+// Characters, not bytes; close enough to the columns that they take on a terminal.
+size_t width_of(const std::string &text) {
+    return static_cast<size_t>(
+        std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
 }
 
-// A value in a few words: lists and objects by their size where they are long.
-std::string brief(const Json &value) {
-    constexpr size_t kItemsMax = 4;
-    if (value.is_string()) {
-        return shown(value.get<std::string>());
-    }
-    if (!value.is_structured()) {
+// A leaf on one line: digests by their beginning, long texts too, line ends made visible.
+std::string leaf(const Json &value) {
+    constexpr size_t kDigestMin = 32, kDigestShown = 12, kTextMax = 40;
+    if (!value.is_string()) {
         return value.dump();
     }
-    if (value.size() > kItemsMax) {
-        return "[" + std::to_string(value.size()) + "]";
+    const std::string &text = value.get_ref<const std::string &>();
+    if (text.size() >= kDigestMin &&
+        text.find_first_not_of("0123456789abcdef") == std::string::npos) {
+        return text.substr(0, kDigestShown) + "...";
     }
-    std::string text;
-    for (const auto &[key, item] : value.items()) {
-        text += text.empty() ? "" : " ";
-        text += value.is_object() ? key + " " + brief(item) : brief(item);
+    std::string line;
+    for (const char byte : text) {
+        const bool begins = (byte & 0xC0) != 0x80;
+        if (begins && width_of(line) >= kTextMax) {
+            return line + "...";
+        }
+        line += byte == '\n' ? "\\n" : std::string(1, byte);
     }
-    return text;
+    return line;
 }
 
-// Words of an element after its name, broken at the terminal's usual width.
-void print_element(uint32_t number, const char *name, const Json &element) {
+// An element as words "path value", so that they can be broken at the terminal's width.
+void collect_words(const std::string &path, const Json &value, std::vector<std::string> &words) {
+    constexpr size_t kListMax = 4, kLineMax = 60;
+    if (value.is_object()) {
+        for (const auto &[key, item] : value.items()) {
+            collect_words(path.empty() ? key : path + "." + key, item, words);
+        }
+    } else if (!value.is_array()) {
+        words.push_back(path + " " + leaf(value));
+    } else if (value.size() <= kListMax && !value.empty() && value[0].is_object()) {
+        for (size_t i = 0; i < value.size(); ++i) {
+            collect_words(path + "[" + std::to_string(i) + "]", value[i], words);
+        }
+    } else {
+        const std::string list = value.dump();
+        words.push_back(
+            path + " " +
+            (list.size() <= kLineMax ? list : "(" + std::to_string(value.size()) + " of them)"));
+    }
+}
+
+void print_element(uint32_t number, const char *name, Json element) {
     constexpr size_t kIndent = 28;
+    for (const char *table : {"spans", "sections", "text"}) {
+        element.erase(table); // shown below
+    }
+    std::vector<std::string> words;
+    collect_words("", element, words);
     std::string line = (number < 10 ? "   " : "  ") + std::to_string(number) + "  " + name;
     line.resize(std::max(kIndent, line.size() + 1), ' ');
-    bool first = true;
-    for (const auto &[key, value] : element.items()) {
-        if (key == "spans" || key == "sections" || key == "text") {
-            continue; // shown below, as tables
-        }
-        const std::string word = key + " " + brief(value);
-        if (!first && line.size() + word.size() + 2 > kColumns) {
+    for (size_t i = 0; i < words.size(); ++i) {
+        const std::string word = words[i] + (i + 1 < words.size() ? "; " : "");
+        if (i > 0 && width_of(line) + width_of(word) > kColumns) {
             print(line + "\n");
             line = std::string(kIndent, ' ');
-        } else if (!first) {
-            line += "; ";
         }
         line += word;
-        first = false;
     }
     print(line + "\n");
 }
@@ -101,27 +121,28 @@ void print_list(const char *title, const Json &list) {
     for (const auto &[key, value] : list[0].items()) {
         rows[0].push_back(key);
     }
+    std::vector<size_t> widths;
+    for (const std::string &key : rows[0]) {
+        widths.push_back(key.size());
+    }
     for (size_t i = 0; i < std::min(list.size(), kRowsMax); ++i) {
-        std::vector<std::string> row;
-        for (const std::string &key : rows[0]) {
-            row.push_back(brief(list[i].value(key, Json())));
+        rows.emplace_back();
+        for (size_t column = 0; column < widths.size(); ++column) {
+            const Json value = list[i].value(rows[0][column], Json());
+            rows.back().push_back(value.is_null() ? "" : leaf(value));
+            widths[column] = std::max(widths[column], width_of(rows.back().back()));
         }
-        rows.push_back(row);
     }
     print("\n" + std::string(title) + "\n");
     for (const auto &row : rows) {
-        std::string line = " ";
+        std::string line;
         for (size_t column = 0; column < row.size(); ++column) {
-            size_t width = 0;
-            for (const auto &other : rows) {
-                width = std::max(width, other[column].size());
-            }
-            line += " " + row[column] + std::string(width - row[column].size() + 1, ' ');
+            line += "  " + row[column] + std::string(widths[column] - width_of(row[column]), ' ');
         }
         print(line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
     }
     if (list.size() > kRowsMax) {
-        print("  ... and " + std::to_string(list.size() - kRowsMax) + " more\n");
+        print("  ... and " + std::to_string(list.size() - kRowsMax) + " more (--json shows all)\n");
     }
 }
 

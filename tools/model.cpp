@@ -17,17 +17,14 @@ void add_model(CLI::App &app, ModelChoice &choice) {
 }
 
 void add_compute_options(CLI::App &app, ModelChoice &choice) {
-    add_count(app, "--threads", choice.threads,
-              "threads that compute (default: one per core); no influence on results");
-    app.add_option("--kernels", choice.kernels,
-                   "kernel table (default: the best here); no influence on results");
+    add_count(app, "--threads", choice.threads, "threads that compute (default: one per core)");
+    app.add_option("--kernels", choice.kernels, "kernel table (default: the best here)");
     app.add_option("--device", choice.device, "where to compute (default: cpu)");
 }
 
 void add_template_option(CLI::App &app, ModelChoice &choice) {
     app.add_option("--chat-template", choice.chat_template,
-                   "gemma, chatml, zephyr, llama2, llama3, mistral or phi3, where the model's "
-                   "files do not tell");
+                   "gemma, chatml, zephyr, llama2, llama3, mistral or phi3");
 }
 
 Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {

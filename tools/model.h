@@ -22,7 +22,9 @@ struct ModelChoice {
 template <typename Unsigned>
 CLI::Option *add_count(CLI::App &app, const std::string &name, Unsigned &value,
                        const std::string &help) {
-    return app.add_option(name, value, help)->check(CLI::NonNegativeNumber);
+    return app.add_option(name, value, help)->type_name("N")->check([](const std::string &text) {
+        return text.starts_with('-') ? "'" + text + "' is below 0" : std::string();
+    });
 }
 
 // The positional MODEL.

@@ -126,7 +126,7 @@ void add_run(CLI::App &app, int &exit_code) {
         app.add_subcommand("run", "append a prompt to a new or resumed session, generate, save");
     run_app->footer("Nothing is added to the prompt that was not asked for. Greedy unless a "
                     "temperature is given; a resumed\nsession keeps the sampling settings of its "
-                    "file unless any are given.");
+                    "file unless any are given.\n");
     add_model(*run_app, choice->model);
     choice->generation.tokens_max = 128;
     CLI::Option *prompt = run_app->add_option("--prompt", choice->prompt, "text of the prompt");

@@ -116,7 +116,7 @@ void add_tokenize(CLI::App &app, int &exit_code) {
 
     CLI::App *template_app =
         app.add_subcommand("template", "a conversation as the model's chat template renders it");
-    template_app->footer("The prompt for a reply follows unless the last message is one.");
+    template_app->footer("The prompt for a reply follows unless the last message is one.\n");
     add_model(*template_app, choice->model);
     template_app
         ->add_option("--messages", choice->messages,
