@@ -15,17 +15,26 @@
 
 namespace stasis {
 
+// Which part of a rendered turn a stretch of text is.
+enum class TurnPart : uint8_t {
+    closing, // closes the open reply before this turn
+    body,    // the turn itself: bos, markers, text
+    reply,   // the prompt for a reply after it
+};
+
 // A stretch of text with its own provenance; neighbours are tokenized together where no special
 // token separates them, and a token belongs to `text` if any of its bytes does.
 struct Segment {
     std::string text;
     TokenSource source = TokenSource::text;
     bool special = false; // markers in this text become their special tokens
+    TurnPart part = TurnPart::body;
 };
 
 struct SourcedToken {
     uint32_t token = 0;
-    TokenSource source = TokenSource::text;
+    TokenSource source = TokenSource::text; // of its segment
+    uint32_t segment = 0; // index of the segment it belongs to
 };
 
 class Tokenizer {
