@@ -124,11 +124,12 @@ TEST_CASE("silu_gate, gelu_gate, softcap, embed: sizes 1 to 67, all kinds, and t
             const float cap = n % 2 == 0 ? 30.0F : 50.0F;
 
             std::vector<uint16_t> silu(n), gelu(n);
-            std::vector<float> capped = gate, embedded(n);
+            std::vector<float> capped = gate, embedded(n), wide(n);
             naive::silu_gate(gate.data(), up.data(), n, silu.data());
             naive::gelu_gate(gate.data(), up.data(), n, gelu.data());
             naive::softcap(capped.data(), n, cap);
             naive::embed(row.data(), 11.3125F, n, embedded.data());
+            naive::embed_wide(gate.data(), 11.3125F, n, wide.data());
             for_each_table([&](const Table &table) {
                 std::vector<uint16_t> y(n);
                 std::vector<float> x = gate, scaled(n);
@@ -140,6 +141,8 @@ TEST_CASE("silu_gate, gelu_gate, softcap, embed: sizes 1 to 67, all kinds, and t
                 CHECK(first_difference(x, capped) == -1);
                 table.embed(row.data(), 11.3125F, n, scaled.data());
                 CHECK(first_difference(scaled, embedded) == -1);
+                table.embed_wide(gate.data(), 11.3125F, n, scaled.data());
+                CHECK(first_difference(scaled, wide) == -1);
             });
         }
     }

@@ -252,6 +252,12 @@ void embed(const uint16_t *row, float scale, size_t n, float *y) {
     }
 }
 
+void embed_wide(const float *row, float scale, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = soft::mul(row[i], scale);
+    }
+}
+
 void softcap(float *x, size_t n, float cap) {
     for (size_t i = 0; i < n; ++i) {
         x[i] = soft::mul(cap, tanh(soft::div(x[i], cap)));

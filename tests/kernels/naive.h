@@ -33,6 +33,7 @@ void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y);
 void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y);
 void add(const float *x, size_t n, float *y);
 void embed(const uint16_t *row, float scale, size_t n, float *y);
+void embed_wide(const float *row, float scale, size_t n, float *y);
 void softcap(float *x, size_t n, float cap);
 size_t find_nonfinite(const float *x, size_t n);
 
