@@ -29,7 +29,10 @@ void lock(const File &file) {
 bool still_there(const File &file) {
     struct stat at_path {};
     if (file.files().path_status(file.path().c_str(), &at_path) != 0) {
-        return false;
+        if (errno == ENOENT) {
+            return false;
+        }
+        fail_errno(Status::io, "look up", file.path());
     }
     const struct stat opened = file.status();
     return at_path.st_dev == opened.st_dev && at_path.st_ino == opened.st_ino;
@@ -69,18 +72,26 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
         }
     }
     File file(files, descriptor, name);
-    lock(file);
-    if (!still_there(file)) {
+    try {
+        lock(file);
+        if (!still_there(file)) {
+            return std::nullopt;
+        }
+        if (created) {
+            return file;
+        }
+        check_ours(file);
+        if (files.remove(name.c_str()) != 0) {
+            fail_errno(Status::io, "remove", name);
+        }
         return std::nullopt;
+    } catch (const Error &error) {
+        if (created && error.status() != Status::busy) {
+            files.remove(
+                name.c_str()); // not if another saver took it for a leftover and has it now
+        }
+        throw;
     }
-    if (created) {
-        return file;
-    }
-    check_ours(file);
-    if (files.remove(name.c_str()) != 0) {
-        fail_errno(Status::io, "remove", name);
-    }
-    return std::nullopt;
 }
 
 File create(const FileOperations &files, const std::string &name) {
