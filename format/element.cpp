@@ -1,6 +1,7 @@
 // Elements of a snapshot as JSON objects, one function each; see element.h.
 #include "format/element.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
@@ -177,9 +178,12 @@ Json logits(const Snapshot &snapshot) {
                        {"logit", std::isfinite(logit) ? Json(logit) : Json()},
                        {"text", token_text(state.token_texts, token)}});
     }
+    const bool row =
+        std::any_of(snapshot.sections().begin(), snapshot.sections().end(),
+                    [](const Section &section) { return section.kind == SectionKind::logits_row; });
     return {{"hidden", state.hidden.size()},
             {"digest", to_hex(state.logits)},
-            {"row", !snapshot.logits_row().empty()},
+            {"row", row},
             {"top", top}};
 }
 

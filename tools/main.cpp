@@ -44,6 +44,10 @@ int main(int argc, char **argv) {
     } catch (const CLI::Success &help) { // --help, --version
         return app.exit(help);
     } catch (const CLI::ParseError &error) {
+        if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
+            return fail(std::string("there is no subcommand '") + argv[1] +
+                        "' (see stasis --help)");
+        }
         return fail(std::string(error.what()) + " (see stasis --help)");
     } catch (const std::exception &error) {
         return fail(error.what());

@@ -1,20 +1,15 @@
-// States made up for the format's tests, and files in memory to read them back from.
+// States made up for the format's tests, and the files they are saved to.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "format/file.h"
-#include "format/frame.h"
-#include "format/layout.h"
+#include "forgery.h"
 #include "format/state.h"
 #include "format/writer.h"
 
 namespace stasis::format {
-
-using Bytes = std::vector<uint8_t>;
 
 struct Shape {
     uint64_t position = 150;
@@ -54,20 +49,8 @@ Bytes read_bytes(const std::string &path);
 void write_bytes(const std::string &path, const Bytes &bytes);
 Bytes saved(const State &state, const SaveOptions &options = {});
 
-// Operations that read `bytes` whatever the path; the reference must outlive their use.
-const FileOperations &memory_files(const Bytes &bytes);
 // Opens and reads everything; the message of the error, with its status before it, or "".
 std::string refusal(const Bytes &bytes);
-
-// Writes checksums of header, root slot and manifest, and the root digest, anew; leaves the bytes
-// as they are where the manifest does not lie in the file.
-void reseal(Bytes &bytes);
-// The file with a changed manifest, checksums right.
-using Change = std::function<void(State &state, Layout &layout)>;
-Bytes forged(const Bytes &bytes, const Change &change);
-// The file with changed bytes in one section, checksums and SHA-256 right.
-Bytes forged_section(const Bytes &bytes, size_t section,
-                     const std::function<void(uint8_t *)> &change);
 
 // The largest memory block asked for since the last call.
 size_t largest_allocation();

@@ -1,17 +1,13 @@
-// Files for the format's tests: scratch folders, files in memory, and forgeries whose checksums are
-// right; see sample.h.
+// Files for the format's tests, and the count of their allocations; see sample.h.
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <new>
 
-#include "format/manifest.h"
 #include "format/reader.h"
 #include "sample.h"
 
@@ -35,6 +31,10 @@ void *operator new(size_t size_bytes) {
 void *operator new(size_t size_bytes, std::align_val_t alignment) {
     return note_and_allocate(size_bytes, static_cast<size_t>(alignment));
 }
+void *operator new(size_t size_bytes, const std::nothrow_t &) noexcept {
+    return std::malloc(size_bytes); // std::stable_sort's buffer
+}
+void operator delete(void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
 void operator delete(void *memory) noexcept {
     std::free(memory);
 }
@@ -92,39 +92,6 @@ Bytes saved(const State &state, const SaveOptions &options) {
     return read_bytes(folder.path("s.stasis"));
 }
 
-namespace {
-
-const Bytes *memory = nullptr;
-
-ssize_t read_memory(int, void *data, size_t size_bytes, off_t offset) {
-    const auto begin = std::min(static_cast<size_t>(offset), memory->size());
-    const size_t count = std::min(size_bytes, memory->size() - begin);
-    std::copy_n(memory->data() + begin, count, static_cast<uint8_t *>(data));
-    return static_cast<ssize_t>(count);
-}
-
-int memory_status(int, struct stat *status) {
-    *status = {};
-    status->st_mode = S_IFREG;
-    status->st_size = static_cast<off_t>(memory->size());
-    return 0;
-}
-
-} // namespace
-
-const FileOperations &memory_files(const Bytes &bytes) {
-    static const FileOperations operations = [] {
-        FileOperations files{};
-        files.open = [](const char *, int, mode_t) { return 1000; };
-        files.status = memory_status;
-        files.read_at = read_memory;
-        files.close = [](int) { return 0; };
-        return files;
-    }();
-    memory = &bytes;
-    return operations;
-}
-
 std::string refusal(const Bytes &bytes) {
     try {
         const auto snapshot = Snapshot::open("memory", memory_files(bytes));
@@ -135,69 +102,6 @@ std::string refusal(const Bytes &bytes) {
         return std::to_string(static_cast<int>(error.status())) + ": " + error.what();
     }
     return "";
-}
-
-namespace {
-
-void write_slot(Bytes &bytes, RootSlot slot) {
-    const uint8_t *manifest = bytes.data() + slot.manifest_offset;
-    slot.manifest_checksum = checksum(manifest, slot.manifest_bytes);
-    slot.root = root_digest(slot, manifest, slot.manifest_bytes);
-    const Block header = encode_header();
-    const Block block = encode_slot(slot);
-    std::copy(header.begin(), header.end(), bytes.begin());
-    std::copy(block.begin(), block.end(), bytes.begin() + kSlotA);
-}
-
-RootSlot read_slot(const Bytes &bytes) {
-    Block block;
-    std::copy_n(bytes.begin() + kSlotA, block.size(), block.begin());
-    return decode_slot(block);
-}
-
-} // namespace
-
-void reseal(Bytes &bytes) {
-    if (bytes.size() < kSectionsBegin) {
-        return;
-    }
-    RootSlot slot;
-    slot.sequence = 1;
-    slot.file_bytes = bytes.size();
-    std::memcpy(&slot.manifest_offset, bytes.data() + kSlotA + 40, 8);
-    if (slot.manifest_offset <= bytes.size()) {
-        slot.manifest_bytes = bytes.size() - slot.manifest_offset;
-        write_slot(bytes, slot);
-    }
-}
-
-Bytes forged(const Bytes &bytes, const Change &change) {
-    RootSlot slot = read_slot(bytes);
-    State state;
-    Layout layout;
-    parse_manifest({bytes.data() + slot.manifest_offset, slot.manifest_bytes}, state, layout);
-    change(state, layout);
-    const Bytes manifest = build_manifest(state, layout);
-    Bytes result(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(slot.manifest_offset));
-    result.insert(result.end(), manifest.begin(), manifest.end());
-    slot.manifest_bytes = manifest.size();
-    slot.file_bytes = result.size();
-    write_slot(result, slot);
-    return result;
-}
-
-Bytes forged_section(const Bytes &bytes, size_t section,
-                     const std::function<void(uint8_t *)> &change) {
-    Bytes changed = bytes;
-    return forged(changed, [&](State &, Layout &layout) {
-        Section &entry = layout.sections.at(section);
-        uint8_t *data = changed.data() + entry.offset;
-        change(data);
-        entry.checksum = checksum(data, entry.raw_bytes);
-        if (entry.kind != SectionKind::page) {
-            entry.digest = Sha256().bytes(data, entry.raw_bytes).finish();
-        }
-    });
 }
 
 } // namespace stasis::format

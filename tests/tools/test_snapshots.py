@@ -1,4 +1,5 @@
-# stasis inspect, diff and verify: keys, exit codes, what they say about files that chat and run left.
+# stasis inspect, diff and verify: keys, exit codes, and what they say about files that chat and
+# run left.
 from stasis_process import CommandTest, GEMMA, LLAMA, all_tokens, comma, turns_of
 
 INSPECT_KEYS = ["format", "contract", "position", "digest", "root", "elements", "spans", "sections",
@@ -37,7 +38,8 @@ class Snapshots(CommandTest):
     def test_inspect_without_json(self):
         self.save("s", GEMMA, all_tokens(GEMMA))
         out = self.ok("inspect", self.path("s"))
-        for name in ELEMENTS + [self.json("inspect", self.path("s"))["digest"], "spans", "sections"]:
+        digest = self.json("inspect", self.path("s"))["digest"]
+        for name in ELEMENTS + [digest, "spans", "sections"]:
             self.assertIn(name, out)
 
     def test_diff(self):
