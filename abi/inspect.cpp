@@ -23,6 +23,8 @@ stasis_status with(const stasis_snapshot *snapshot, stasis_error *error,
     });
 }
 
+static_assert(STASIS_NOWHERE == format::kNowhere);
+
 void write_difference(const format::Difference &from, stasis_difference *difference) {
     stasis_difference to{};
     to.equal = from.equal ? 1 : 0;

@@ -50,7 +50,7 @@ VerifyReport verify_file(const format::Snapshot &snapshot, const std::shared_ptr
 }
 
 void write_report(const VerifyReport &from, stasis_verify_report *report) {
-    static_assert(STASIS_NOWHERE == VerifyReport().layer);
+    static_assert(STASIS_NOWHERE == VerifyReport::kNoLayer);
     stasis_verify_report to{};
     to.verified = from.verified ? 1 : 0;
     to.positions = from.positions;

@@ -92,7 +92,7 @@ class Redraw {
             sample(logits, sampling, position, tokens().subspan(begin, position - begin), scratch_);
         if (drawn != entry.token && !first_) {
             first_ =
-                diverged(kElementTokens, position, UINT32_MAX,
+                diverged(kElementTokens, position, VerifyReport::kNoLayer,
                          "token " + std::to_string(entry.token) + " at position " +
                              std::to_string(position) +
                              " is recorded as drawn; its settings draw " + std::to_string(drawn));
@@ -231,7 +231,7 @@ std::optional<VerifyReport> compare_pages(const std::shared_ptr<Model> &model, c
         const uint64_t begin = index * stored.page_positions;
         const std::optional<Place> place = find_in_page(model, stored, read_page, options, index);
         if (!place) {
-            return diverged(kElementKv, begin, UINT32_MAX,
+            return diverged(kElementKv, begin, VerifyReport::kNoLayer,
                             "the digest of a page from position " + std::to_string(begin) +
                                 " on differs; its keys and values are not in the file");
         }
@@ -246,18 +246,19 @@ std::optional<VerifyReport> compare_pages(const std::shared_ptr<Model> &model, c
 std::optional<VerifyReport> compare_rest(const State &stored, const State &computed) {
     const uint64_t last = stored.log.size() - 1;
     if (stored.hidden != computed.hidden) {
-        return diverged(kElementLogits, last, UINT32_MAX, "the final hidden states differ");
+        return diverged(kElementLogits, last, VerifyReport::kNoLayer,
+                        "the final hidden states differ");
     }
     if (stored.logits != computed.logits) {
-        return diverged(kElementLogits, last, UINT32_MAX,
+        return diverged(kElementLogits, last, VerifyReport::kNoLayer,
                         "logits differ: stored " + to_hex(stored.logits) + ", computed " +
                             to_hex(computed.logits));
     }
     if (stored.top != computed.top) {
-        return diverged(kElementLogits, last, UINT32_MAX, "the best logits differ");
+        return diverged(kElementLogits, last, VerifyReport::kNoLayer, "the best logits differ");
     }
     if (stored.token_texts != computed.token_texts) {
-        return diverged(kElementTokenizer, UINT64_MAX, UINT32_MAX,
+        return diverged(kElementTokenizer, UINT64_MAX, VerifyReport::kNoLayer,
                         "the texts of tokens differ from the tokenizer's");
     }
     return std::nullopt;
@@ -285,7 +286,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
 
     std::optional<VerifyReport> first = redraw.first();
     if (redraw.sampled(0)) {
-        first = diverged(kElementTokens, 0, UINT32_MAX,
+        first = diverged(kElementTokens, 0, VerifyReport::kNoLayer,
                          "the first token is recorded as drawn, from nothing");
     }
     // At the same position the token comes before the keys and values that follow from it.

@@ -19,12 +19,14 @@ struct VerifyOptions {
 };
 
 struct VerifyReport {
+    static constexpr uint32_t kNoLayer = UINT32_MAX;
+
     bool verified = true;
     uint64_t positions = 0; // recomputed
     // Of the first divergence, where verified is false.
     uint32_t element = 0; // 1 .. 12 of the Big 8 + 4
     uint64_t position = UINT64_MAX;
-    uint32_t layer = UINT32_MAX;
+    uint32_t layer = kNoLayer;
     std::string message;
 };
 

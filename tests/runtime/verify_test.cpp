@@ -123,7 +123,7 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
         CHECK(!report.verified);
         CHECK(report.element == 1);
         CHECK(report.position == 0);
-        CHECK(report.layer == UINT32_MAX);
+        CHECK(report.layer == VerifyReport::kNoLayer);
     }
     SUBCASE("a given token") { // what follows from it no longer fits
         Stored stored = original;
@@ -141,7 +141,7 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
             CHECK(!report.verified);
             CHECK(report.element == 4);
             CHECK(report.position == position);
-            CHECK(report.layer == UINT32_MAX);
+            CHECK(report.layer == VerifyReport::kNoLayer);
         }
     }
     SUBCASE("the settings that a token was drawn with") {
