@@ -37,10 +37,12 @@ struct TokenEntry {
     uint32_t token = 0;
     uint16_t sampling = 0; // sampled tokens: index into State::samplings; others 0
     TokenSource source = TokenSource::prompt;
-    uint8_t turn = 0; // Role in the low bits; kTurnStart on the first token of a turn
+    uint8_t turn = 0; // Role in the low bits, and the two flags
 
-    static constexpr uint8_t kTurnStart = 0x80;
-    Role role() const { return static_cast<Role>(turn & 0x7F); }
+    static constexpr uint8_t kTurnStart = 0x80;   // the first token of a turn
+    static constexpr uint8_t kReplyPrompt = 0x40; // of the prompt for a reply: a reply stands open
+    static constexpr uint8_t kRoleMask = 0x0F;
+    Role role() const { return static_cast<Role>(turn & kRoleMask); }
     bool starts_turn() const { return (turn & kTurnStart) != 0; }
     bool operator==(const TokenEntry &) const = default;
 };

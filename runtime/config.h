@@ -46,15 +46,15 @@ struct Config {
     bool mlp_bias = false;       // gate, up, down
     bool tied_head = false;
     float embedding_scale = 1.0F;
-    float attention_scale = 0.0F; // scores are multiplied by it
+    float attention_scale = 0.0F;   // scores are multiplied by it
     float attention_softcap = 0.0F; // 0: none
     float final_softcap = 0.0F;     // 0: none
     Activation activation = Activation::silu;
     std::vector<Rope> ropes;
     std::vector<LayerConfig> layer; // [layers]
-    std::string tensor_prefix;      // before "model." in tensor names: "" or "language_model."
-    std::vector<uint32_t> bos;      // at most one
-    std::vector<uint32_t> end_tokens; // generation_config.json's eos ids, else config.json's
+    // Ids of generation_config.json if it gives any, else of config.json.
+    std::vector<uint32_t> bos; // at most one
+    std::vector<uint32_t> end_tokens;
 };
 
 // Reads DIRECTORY/config.json and generation_config.json (optional). Throws Error: not_found, io,

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "format/digest.h"
@@ -21,7 +22,7 @@ class PagePool;
 
 // One page's memory, reference-counted across tables. Data follows the header.
 struct KvPage {
-    std::atomic<uint32_t> references{0};
+    std::atomic<uint32_t> references{1};
     uint32_t group = 0;
     PagePool *pool = nullptr;
     KvPage *next_free = nullptr;
@@ -32,14 +33,17 @@ struct KvPage {
 class PageRef {
   public:
     PageRef() = default;
-    explicit PageRef(KvPage *page); // takes over one reference
+    explicit PageRef(KvPage *page) : page_(page) {} // takes over one reference
     PageRef(const PageRef &other);
-    PageRef(PageRef &&other) noexcept;
-    PageRef &operator=(PageRef other) noexcept;
+    PageRef(PageRef &&other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+    PageRef &operator=(PageRef other) noexcept {
+        std::swap(page_, other.page_);
+        return *this;
+    }
     ~PageRef();
-    KvPage *get() const { return page_; }
     explicit operator bool() const { return page_ != nullptr; }
-    bool unique() const;
+    uint16_t *data() const { return page_->data; }
+    bool unique() const { return page_->references.load(std::memory_order_acquire) == 1; }
 
   private:
     KvPage *page_ = nullptr;
@@ -71,7 +75,7 @@ class PagePool {
 
     // A zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory).
     PageRef take(uint32_t group);
-    // Makes sure that `count` further pages of a group lie in the free list.
+    // Makes sure that `count` free pages of a group lie ready. Throws as take.
     void reserve(uint32_t group, size_t count);
     const PageShape &shape(uint32_t group) const { return shapes_[group]; }
     size_t groups() const { return shapes_.size(); }
@@ -81,10 +85,9 @@ class PagePool {
 
   private:
     friend class PageRef;
+    void account(uint32_t group);
     KvPage *allocate(uint32_t group);
-    void give_back(KvPage *page);
-    void free_page(KvPage *page);
-    bool make_room(uint64_t bytes);
+    void give_back(KvPage *page) noexcept;
 
     const Memory &memory_;
     const uint64_t budget_bytes_;

@@ -2,6 +2,7 @@
 // apart from the pool and the free list of work spaces, which lock themselves.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,30 +35,48 @@ struct ModelOptions {
 struct Workspace;
 
 struct Model {
-    Memory memory;
+    Memory memory; // first: what lies below gives memory back to it
     Config config;
     ModelIdentity identity;
     std::vector<LayerGroup> groups;
     std::vector<std::pair<uint32_t, uint32_t>> layer_group; // [layer] group, index in the group
+    std::vector<std::vector<double>> rope_frequencies;      // [rope][head_dim / 2]
     const kernels::Table *kernels = nullptr;
     std::unique_ptr<Threads> threads;
     Weights weights;
     std::unique_ptr<Tokenizer> tokenizer;
     std::optional<ChatTemplate> chat;
     std::unique_ptr<PagePool> pool;
+    std::unique_ptr<NodePool> log_nodes, table_nodes; // of TokenLog and PageTable
+    std::atomic<uint64_t> held_bytes{0}; // KV bytes summed over sessions, shared ones repeatedly
 
-    Model();
+    explicit Model(const ModelOptions &options);
     ~Model();
+    Model(const Model &) = delete;
+    Model &operator=(const Model &) = delete;
 
-    // Work spaces of forward passes, reused from call to call.
-    std::unique_ptr<Workspace> take_workspace();
-    void give_back(std::unique_ptr<Workspace> workspace);
     uint64_t scratch_bytes() const;
 
   private:
+    friend class WorkspaceLease;
     mutable std::mutex mutex_;
-    std::vector<std::unique_ptr<Workspace>> workspaces_;
-    uint64_t scratch_bytes_ = 0;
+    std::vector<std::unique_ptr<Workspace>> idle_;
+    uint64_t scratch_bytes_ = 0; // of idle work spaces
+};
+
+// A work space for the length of one call; idle ones are reused.
+class WorkspaceLease {
+  public:
+    explicit WorkspaceLease(Model &model);
+    ~WorkspaceLease();
+    WorkspaceLease(const WorkspaceLease &) = delete;
+    WorkspaceLease &operator=(const WorkspaceLease &) = delete;
+    Workspace &operator*() const { return *workspace_; }
+    Workspace *operator->() const { return workspace_.get(); }
+
+  private:
+    Model &model_;
+    std::unique_ptr<Workspace> workspace_;
 };
 
 std::shared_ptr<Model> open_model(const std::string &directory, const ModelOptions &options);

@@ -21,24 +21,25 @@ struct Tensor {
     std::string file; // name within the directory, for messages
 };
 
-// A read-only mapping of one file, unmapped when the last holder lets go. Remembers size and
-// modification time; `check` throws Error(io) if the file on disk is no longer the one mapped.
+// A read-only mapping of one file, unmapped when the last holder lets go.
 class Mapping;
 
 struct Checkpoint {
-    std::map<std::string, Tensor> tensors; // tensors of types other than the three are left out,
-                                           // with their name and dtype in `refused`
-    std::map<std::string, std::string> refused;
+    std::map<std::string, Tensor> tensors;
+    std::map<std::string, std::string> refused; // name and dtype of tensors of any other type
     std::vector<std::shared_ptr<Mapping>> files;
 
+    // Throws Error(io) if a mapped file was written to or cut short since it was opened. (One that
+    // was deleted or replaced under its name is still there in full behind the mapping.)
     void check_unchanged() const;
 };
 
-// Opens model.safetensors, or the shards that model.safetensors.index.json lists. Checks every
+// Opens model.safetensors, or else the shards that model.safetensors.index.json lists. Checks every
 // size, offset, count, overlap and type before use. Throws Error: not_found, io, corrupt.
 Checkpoint open_checkpoint(const std::string &directory);
 
-// Parses one file's bytes (header and payload) into `checkpoint`, for tests and fuzzing.
+// Adds the tensors of one file's bytes (header and payload) to `checkpoint`; they point into
+// `data`. Throws Error(corrupt).
 void parse_safetensors(const uint8_t *data, size_t size_bytes, const std::string &file,
                        Checkpoint &checkpoint);
 

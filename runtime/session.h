@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -78,16 +77,17 @@ class Session {
     void append_message(std::string_view role, std::string_view text, bool reply,
                         const RunOptions &options);
 
-    // [vocabulary]; valid until the next call on the session.
-    std::span<const float> logits();
+    // Of the next token, [vocabulary]. Throws not_found before the first position, as do top,
+    // sample and decode. After a rewind the last token is run again first.
+    void logits(std::span<float> row);
     std::vector<std::pair<uint32_t, float>> top(size_t n); // token, log probability
     std::vector<double> score(std::span<const uint32_t> tokens, const RunOptions &options);
 
     void set_sampling(const Sampling &sampling);
     uint32_t sample();
     uint32_t decode();
-    // Does not throw for what ends generation after it began (stop, cancel): see result.reason;
-    // throws for failures, `result` filled with what was appended before.
+    // Whatever ends it, the tokens that `result` counts stay. A stop or a cancel is no exception
+    // but a reason; a failure throws, `result` filled all the same.
     void generate(const GenerateOptions &options, GenerateResult &result);
 
     std::unique_ptr<Session> fork();
@@ -110,19 +110,49 @@ class Session {
   private:
     Session(const Session &parent);
 
+    // session.cpp: the one place where the timeline grows.
+    void extend(std::span<const TokenEntry> entries, const RunOptions &options);
+    void run_chunk(Workspace &work, std::span<const TokenEntry> entries, uint64_t start,
+                   const RunOptions &options);
+    void report_logits(Workspace &work, size_t rows, uint64_t begin, const RunOptions &options);
+    void require_hidden(Workspace &work);
+    void swap_timeline(Session &other);
+
+    // session_pages.cpp
+    void make_writable(uint64_t begin, uint64_t end);
+    void name_pages(Workspace &work, uint64_t begin, uint64_t end) const;
+    void digest_full_pages(uint64_t begin, uint64_t end);
+    void release_outrun(uint64_t position, uint64_t from_page);
+    void roll_back(uint64_t position);
+    void cut(uint64_t position);
+    void account();
+    uint64_t keep_from(uint32_t window, uint64_t position) const;
+
+    // session_generate.cpp
+    uint32_t draw(Workspace &work);
+    uint16_t sampling_index();
+    uint8_t next_turn(bool sampled) const;
+    bool is_stop(uint32_t token, const GenerateOptions &options) const;
+    bool reply_open() const;
+
+    // session_chat.cpp
+    ChatPosition chat_position() const;
+
+    // session_state.cpp
+    Digest digest_of(size_t group, size_t page) const;
+    void adopt(const State &state);
+
     std::shared_ptr<Model> model_;
     uint64_t capacity_ = 0, window_retain_ = 0;
     TokenLog log_;
-    std::vector<PageTable> pages_; // [group]
+    std::vector<PageTable> pages_;     // [group]
     std::vector<uint64_t> first_page_; // [group] first page still held
-    std::vector<uint16_t> hidden_; // bf16, of the last position
-    bool hidden_valid_ = false;
-    std::vector<Sampling> samplings_;
+    std::vector<uint16_t> hidden_;     // bf16, of the last position
+    bool hidden_valid_ = false;        // false: nothing appended, or rewound since
+    std::vector<Sampling> samplings_;  // settings that drew some token of the log
     Sampling sampling_;
     std::string pending_system_;
-    std::vector<float> logits_;
-    bool logits_valid_ = false;
-    SamplingScratch scratch_;
+    uint64_t held_bytes_ = 0; // this session's part of Model::held_bytes
 };
 
 // Checks that a snapshot's identity is the model's; throws Error(model_mismatch) naming the first

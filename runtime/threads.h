@@ -3,11 +3,12 @@
 // floating-point environment (C2) with all signals blocked.
 #pragma once
 
+#include <pthread.h>
+#include <sys/types.h>
+
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
-#include <thread>
+#include <cstdint>
 #include <type_traits>
 #include <vector>
 
@@ -15,8 +16,13 @@ namespace stasis {
 
 class Threads {
   public:
+    static constexpr size_t kCountMax = 1024;
+
     // `count` threads take part in a run, the caller included; 0: one for each core allowed.
+    // Throws Error: invalid_argument (above kCountMax), no_memory (no more threads to be had).
     explicit Threads(size_t count);
+    // Joins the workers. In a process forked from the owner's there are none: a model must not be
+    // used across fork(), but closing it there does not hang.
     ~Threads();
     Threads(const Threads &) = delete;
     Threads &operator=(const Threads &) = delete;
@@ -25,7 +31,8 @@ class Threads {
 
     // Calls work(begin, end) for disjoint ranges that cover [0, items), each of at most `grain`
     // items, on the pool and the calling thread; returns when all are done. `work` must not throw.
-    // Several host threads may call at once: one uses the pool, the others run on their own thread.
+    // Several host threads may call at once: one uses the pool, the others run on their own thread,
+    // as does a run inside a run. Allocates nothing.
     template <typename Work> void run(size_t items, size_t grain, const Work &work) {
         static_assert(std::is_invocable_v<Work, size_t, size_t>);
         run(items, grain, &work, [](const void *function, size_t begin, size_t end) {
@@ -35,22 +42,32 @@ class Threads {
 
   private:
     using Call = void (*)(const void *work, size_t begin, size_t end);
+    // In `entered_`: the run takes no further workers.
+    static constexpr uint32_t kClosed = 0x80000000U;
+
     void run(size_t items, size_t grain, const void *work, Call call);
+    void start_worker();
+    void stop_workers();
     void worker();
     void take_items();
+    void wait_while(const std::atomic<uint32_t> &value, uint32_t old) const;
 
-    std::vector<std::thread> workers_;
-    std::mutex owner_; // held by the host thread whose run uses the pool
-    std::mutex mutex_; // guards the fields below
-    std::condition_variable started_, finished_;
-    uint64_t generation_ = 0;
-    size_t active_ = 0;
-    bool stop_ = false;
-    // The run in progress.
+    std::vector<pthread_t> workers_; // not std::thread, whose destructor ends a forked child
+    pid_t process_;                  // that the workers belong to
+    int spins_ = 0;                  // rounds of waiting before a thread goes to sleep
+    std::atomic_flag busy_;          // held by the host thread whose run uses the pool
+    std::atomic<bool> stop_{false};
+    std::atomic<uint32_t> generation_{0}; // goes up with every run, and when the pool stops
+
+    // The run in progress. The fields are written before `entered_` opens, and read only by workers
+    // that entered before it closed. A run waits for these alone, so a worker that is still asleep
+    // delays nobody.
+    std::atomic<uint32_t> entered_{kClosed};
+    std::atomic<uint32_t> left_{0};
+    std::atomic<size_t> next_{0};
     size_t items_ = 0, grain_ = 1;
     const void *work_ = nullptr;
     Call call_ = nullptr;
-    std::atomic<size_t> next_{0};
 };
 
 } // namespace stasis

@@ -1,5 +1,5 @@
-// Where tests find their data. Folders of the clone are always there; those of ../shared only beside
-// a full checkout: tests that need them call `shared_data` and skip, loudly and counted.
+// Where tests find their data. Folders of the clone are always there; those of ../shared only
+// beside a full checkout: tests that need them call `shared_data` and skip, loudly and counted.
 #pragma once
 
 #include <doctest/doctest.h>

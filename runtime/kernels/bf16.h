@@ -1,18 +1,18 @@
-// Conversions between f32 and bf16 (C6). bf16 values are carried as raw bits.
+// Conversions between f32 and bf16 (C6). bf16 values are carried as raw bits. Always inlined:
+// kernels are compiled for several instruction sets, and none may get another's copy.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 namespace stasis::kernels {
 
-inline float bf16_to_f32(uint16_t value) {
-    return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
+[[gnu::always_inline]] inline float bf16_to_f32(uint16_t value) {
+    return __builtin_bit_cast(float, static_cast<uint32_t>(value) << 16);
 }
 
 // Round to nearest even; denormal results and -0 become +0 (C2, C9); NaN stays a quiet NaN.
-inline uint16_t f32_to_bf16(float value) {
-    uint32_t bits = std::bit_cast<uint32_t>(value);
+[[gnu::always_inline]] inline uint16_t f32_to_bf16(float value) {
+    uint32_t bits = __builtin_bit_cast(uint32_t, value);
     const uint32_t magnitude = bits & 0x7FFFFFFFU;
     if (magnitude > 0x7F800000U) {
         return static_cast<uint16_t>((bits >> 16) | 0x0040U);

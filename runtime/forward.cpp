@@ -1,0 +1,214 @@
+// One forward pass for all architectures; see forward.h. Shapes: T rows (positions), H hidden,
+// Q = heads * head_dim, K = kv_heads * head_dim, I intermediate, V vocabulary.
+#include "runtime/forward.h"
+
+#include <atomic>
+
+#include "runtime/rope.h"
+
+namespace stasis {
+
+namespace {
+
+// y [T][w.rows] = x [T][w.columns] w^T + bias. Outputs are split over threads.
+void project(const Model &model, const Matrix &w, const uint16_t *x, size_t rows, float *y) {
+    // Enough multiply-adds in an item to be worth handing to another thread.
+    const size_t grain = std::max<size_t>(16, 32768 / (rows * w.columns) / 16 * 16);
+    model.threads->run(w.rows, grain, [&](size_t begin, size_t end) {
+        model.kernels->matmul({x, w.columns, w.data + begin * w.columns, w.columns, y + begin,
+                               w.rows, rows, end - begin, w.columns});
+        if (w.bias != nullptr) {
+            for (size_t row = 0; row < rows; ++row) {
+                model.kernels->add(w.bias + begin, end - begin, y + row * w.rows + begin);
+            }
+        }
+    });
+}
+
+// Calls work(row) for each of T rows, split over threads.
+template <typename Work> void each_row(const Model &model, size_t rows, const Work &work) {
+    model.threads->run(rows, 4, [&](size_t begin, size_t end) {
+        for (size_t row = begin; row < end; ++row) {
+            work(row);
+        }
+    });
+}
+
+// y [T][H] bf16 = rounded norm of the residual stream.
+void norm_to_narrow(const Model &model, Workspace &work, const float *weight, size_t rows) {
+    const size_t hidden = model.config.hidden;
+    each_row(model, rows, [&](size_t row) {
+        float *normed = work.wide + row * hidden;
+        model.kernels->rms_norm(work.stream + row * hidden, weight, hidden, model.config.norm_eps,
+                                normed);
+        model.kernels->round_bf16(normed, hidden, work.narrow + row * hidden);
+    });
+}
+
+// stream += wide, through a further norm where the architecture has one.
+void add_to_stream(const Model &model, Workspace &work, const float *post_norm, size_t rows) {
+    const size_t hidden = model.config.hidden;
+    each_row(model, rows, [&](size_t row) {
+        float *result = work.wide + row * hidden;
+        if (post_norm != nullptr) {
+            model.kernels->rms_norm(result, post_norm, hidden, model.config.norm_eps, result);
+        }
+        model.kernels->add(result, hidden, work.stream + row * hidden);
+    });
+}
+
+bool finite_bf16(const uint16_t *x, size_t n) {
+    bool finite = true;
+    for (size_t i = 0; i < n; ++i) {
+        finite &= (x[i] & 0x7F80U) != 0x7F80U;
+    }
+    return finite;
+}
+
+// Norm (where the architecture has one), rope and rounding of one head.
+void finish_head(const Model &model, float *head, const float *norm, const float *cosine,
+                 const float *sine, uint16_t *rounded) {
+    const size_t head_dim = model.config.head_dim;
+    if (norm != nullptr) {
+        model.kernels->rms_norm(head, norm, head_dim, model.config.norm_eps, head);
+    }
+    model.kernels->rope(head, cosine, sine, head_dim);
+    model.kernels->round_bf16(head, head_dim, rounded);
+}
+
+// Finishes the queries, keys and values of one layer: queries to query_bf16, keys and values into
+// their pages. Returns the first row with a non-finite key or value, or T.
+size_t store_heads(const Model &model, Workspace &work, size_t layer, uint64_t begin, size_t rows) {
+    const Config &config = model.config;
+    const LayerWeights &weights = model.weights.layers[layer];
+    const auto [group, layer_in_group] = model.layer_group[layer];
+    const PageShape &shape = model.pool->shape(group);
+    const size_t head_dim = config.head_dim, half = head_dim / 2;
+    const size_t group_heads = config.heads / config.kv_heads;
+    const size_t rope_offset = config.layer[layer].rope * work.rows;
+    std::atomic<size_t> bad{rows};
+
+    each_row(model, rows, [&](size_t row) {
+        const uint64_t position = begin + row;
+        const size_t slot = position % kernels::kPagePositions;
+        const float *cosine = work.cosine + (rope_offset + row) * half;
+        const float *sine = work.sine + (rope_offset + row) * half;
+        uint16_t *page =
+            work.pages[group][position / kernels::kPagePositions - work.first_page[group]];
+        for (size_t head = 0; head < config.heads; ++head) {
+            const size_t kv_head = head / group_heads;
+            uint16_t *rounded =
+                work.query_bf16 +
+                ((kv_head * rows + row) * group_heads + head % group_heads) * head_dim;
+            finish_head(model, work.query + (row * config.heads + head) * head_dim,
+                        weights.query_norm, cosine, sine, rounded);
+        }
+        for (size_t head = 0; head < config.kv_heads; ++head) {
+            const size_t from = (row * config.kv_heads + head) * head_dim;
+            uint16_t *key = page + shape.offset(layer_in_group, 0, head) + slot * head_dim;
+            uint16_t *value = page + shape.offset(layer_in_group, 1, head) + slot * head_dim;
+            finish_head(model, work.key + from, weights.key_norm, cosine, sine, key);
+            model.kernels->round_bf16(work.value + from, head_dim, value);
+            if (!finite_bf16(key, head_dim) || !finite_bf16(value, head_dim)) {
+                size_t first = bad.load();
+                while (row < first && !bad.compare_exchange_weak(first, row)) {
+                }
+            }
+        }
+    });
+    return bad;
+}
+
+void attention_part(const Model &model, Workspace &work, size_t layer, uint64_t begin,
+                    size_t rows) {
+    const LayerWeights &weights = model.weights.layers[layer];
+    norm_to_narrow(model, work, weights.attention_norm, rows);    // [T][H]
+    project(model, weights.query, work.narrow, rows, work.query); // [T][Q]
+    project(model, weights.key, work.narrow, rows, work.key);     // [T][K]
+    project(model, weights.value, work.narrow, rows, work.value); // [T][K]
+    const size_t bad = store_heads(model, work, layer, begin, rows);
+    if (bad < rows) {
+        fail(Status::nonfinite, "non-finite key or value in layer %zu at position %llu", layer,
+             static_cast<unsigned long long>(begin + bad));
+    }
+    attend(model, work, layer, begin, rows, work.narrow);         // [T][Q]
+    project(model, weights.output, work.narrow, rows, work.wide); // [T][H]
+    add_to_stream(model, work, weights.post_attention_norm, rows);
+}
+
+void mlp_part(const Model &model, Workspace &work, size_t layer, size_t rows) {
+    const Config &config = model.config;
+    const LayerWeights &weights = model.weights.layers[layer];
+    norm_to_narrow(model, work, weights.mlp_norm, rows);        // [T][H]
+    project(model, weights.gate, work.narrow, rows, work.gate); // [T][I]
+    project(model, weights.up, work.narrow, rows, work.up);     // [T][I]
+    const auto activate =
+        config.activation == Activation::silu ? model.kernels->silu_gate : model.kernels->gelu_gate;
+    each_row(model, rows, [&](size_t row) {
+        const size_t at = row * config.intermediate;
+        activate(work.gate + at, work.up + at, config.intermediate, work.narrow + at);
+    });
+    project(model, weights.down, work.narrow, rows, work.wide); // [T][H]
+    add_to_stream(model, work, weights.post_mlp_norm, rows);
+}
+
+void embed_and_rope(const Model &model, Workspace &work, std::span<const uint32_t> tokens,
+                    uint64_t begin) {
+    const Config &config = model.config;
+    const size_t half = config.head_dim / 2;
+    each_row(model, tokens.size(), [&](size_t row) {
+        const size_t from = size_t{tokens[row]} * config.hidden;
+        float *stream = work.stream + row * config.hidden;
+        if (model.weights.wide_embeddings != nullptr) {
+            model.kernels->embed_wide(model.weights.wide_embeddings + from, config.embedding_scale,
+                                      config.hidden, stream);
+        } else {
+            model.kernels->embed(model.weights.embeddings.data + from, config.embedding_scale,
+                                 config.hidden, stream);
+        }
+        for (size_t rope = 0; rope < config.ropes.size(); ++rope) {
+            const size_t at = (rope * work.rows + row) * half;
+            rope_row(model.rope_frequencies[rope], begin + row, work.cosine + at, work.sine + at);
+        }
+    });
+}
+
+} // namespace
+
+void forward(const Model &model, Workspace &work, std::span<const uint32_t> tokens, uint64_t begin,
+             bool all_rows) {
+    const Config &config = model.config;
+    const size_t rows = tokens.size();
+    embed_and_rope(model, work, tokens, begin); // [T][H]
+    for (size_t layer = 0; layer < config.layers; ++layer) {
+        attention_part(model, work, layer, begin, rows);
+        mlp_part(model, work, layer, rows);
+    }
+    for (size_t row = all_rows ? 0 : rows - 1; row < rows; ++row) {
+        const size_t at = row * config.hidden;
+        model.kernels->rms_norm(work.stream + at, model.weights.final_norm, config.hidden,
+                                config.norm_eps, work.wide + at);
+        model.kernels->round_bf16(work.wide + at, config.hidden, work.hidden + at);
+        if (!finite_bf16(work.hidden + at, config.hidden)) {
+            fail(Status::nonfinite,
+                 "non-finite final hidden state (after layer %u) at position %llu",
+                 config.layers - 1, static_cast<unsigned long long>(begin + row));
+        }
+    }
+}
+
+void project_logits(const Model &model, const uint16_t *hidden, float *logits) {
+    project(model, model.weights.head, hidden, 1, logits); // [V]
+    const size_t vocabulary = model.config.vocabulary;
+    if (model.config.final_softcap != 0.0F) {
+        model.threads->run(vocabulary, 4096, [&](size_t begin, size_t end) {
+            model.kernels->softcap(logits + begin, end - begin, model.config.final_softcap);
+        });
+    }
+    const size_t bad = model.kernels->find_nonfinite(logits, vocabulary);
+    if (bad < vocabulary) {
+        fail(Status::nonfinite, "non-finite logit of token %zu", bad);
+    }
+}
+
+} // namespace stasis

@@ -1,0 +1,19 @@
+// JSON files of a model directory: reading them with a size limit and parsing them strictly.
+// Knows nothing of what the files mean.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace stasis {
+
+// The bytes of a regular file. Throws Error: not_found, io, corrupt (longer than the limit).
+std::string read_text(const std::string &path, size_t size_limit_bytes);
+
+// Parses `text`, whose name for messages is `file`. Throws Error(corrupt): not JSON, not an object,
+// a key given twice (readers disagree about which one counts), nested deeper than 16.
+nlohmann::json parse_json(std::string_view text, const std::string &file);
+
+} // namespace stasis

@@ -1,0 +1,30 @@
+// Gated activations and the soft cap: element by element, from the contract's own functions (C3).
+#include "runtime/kernels/bf16.h"
+#include "runtime/kernels/reference/functions.h"
+#include "runtime/kernels/reference/kernels.h"
+
+namespace stasis::kernels::STASIS_REFERENCE {
+
+void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = f32_to_bf16((gate[i] * sigmoid(gate[i])) * up[i]);
+    }
+}
+
+// x / 2 * (1 + tanh(u / 2)) = x * sigmoid(u) with u = 2 sqrt(2 / pi) (x + 0.044715 x^3): the tanh
+// form of GELU (Hendrycks and Gimpel, 2016) without its cancellation for negative x.
+void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
+    for (size_t i = 0; i < n; ++i) {
+        const float x = gate[i];
+        const float u = x * fma(x * x, 0x1.2444f2p-4F, 0x1.988454p+0F);
+        y[i] = f32_to_bf16((x * sigmoid(u)) * up[i]);
+    }
+}
+
+void softcap(float *x, size_t n, float cap) {
+    for (size_t i = 0; i < n; ++i) {
+        x[i] = cap * tanh(x[i] / cap);
+    }
+}
+
+} // namespace stasis::kernels::STASIS_REFERENCE

@@ -1,0 +1,26 @@
+// The two builds of the reference kernels, equal bit for bit; which one runs is only a matter of
+// speed. Known to table.cpp, math.cpp and the tests, to nobody else.
+#pragma once
+
+#include "runtime/kernels/table.h"
+
+namespace stasis::kernels {
+
+struct Reference {
+    Table table;
+    float (*exp)(float x); // math.h
+    float (*tanh)(float x);
+    float (*sigmoid)(float x);
+};
+
+namespace portable {
+extern const Reference kReference;
+}
+namespace with_fma { // defined where the compiler can target it (CMakeLists.txt)
+extern const Reference kReference;
+}
+
+// The build with FMA instructions, null where the build or this machine has none.
+const Reference *reference_with_fma();
+
+} // namespace stasis::kernels

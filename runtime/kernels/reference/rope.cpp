@@ -1,0 +1,18 @@
+// Rotary position embedding (Su et al., "RoFormer", 2021) in the layout of the published Llama and
+// Gemma checkpoints: element i is paired with element i + n/2.
+#include "runtime/kernels/reference/arithmetic.h"
+#include "runtime/kernels/reference/kernels.h"
+
+namespace stasis::kernels::STASIS_REFERENCE {
+
+void rope(float *x, const float *cosine, const float *sine, size_t n) {
+    const size_t half = n / 2;
+    for (size_t i = 0; i < half; ++i) {
+        const float a = x[i];
+        const float b = x[i + half];
+        x[i] = fma(a, cosine[i], -(b * sine[i]));
+        x[i + half] = fma(b, cosine[i], a * sine[i]);
+    }
+}
+
+} // namespace stasis::kernels::STASIS_REFERENCE

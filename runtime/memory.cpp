@@ -1,0 +1,46 @@
+// See memory.h. Knows neither what the memory is for nor how it is pooled.
+#include "runtime/memory.h"
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kAlignment = 64; // a cache line, and the widest vector register
+
+} // namespace
+
+void *Memory::take(size_t size_bytes) const {
+    void *memory = nullptr;
+    if (allocate != nullptr) {
+        memory = allocate(user, size_bytes, kAlignment);
+    } else if (size_bytes <= SIZE_MAX - kAlignment) {
+        // aligned_alloc wants a multiple of the alignment, and may answer 0 bytes with null.
+        const size_t blocks = size_bytes / kAlignment + 1;
+        memory = std::aligned_alloc(kAlignment, blocks * kAlignment);
+    }
+    if (memory == nullptr) {
+        fail(Status::no_memory, "no memory for %zu bytes", size_bytes);
+    }
+    if (reinterpret_cast<uintptr_t>(memory) % kAlignment != 0) {
+        give_back(memory, size_bytes);
+        fail(Status::invalid_argument,
+             "the host's allocator returned memory that is not aligned to %zu bytes", kAlignment);
+    }
+    return memory;
+}
+
+void Memory::give_back(void *memory, size_t size_bytes) const {
+    if (memory == nullptr) {
+        return;
+    }
+    if (allocate != nullptr) {
+        deallocate(user, memory, size_bytes, kAlignment);
+    } else {
+        std::free(memory);
+    }
+}
+
+} // namespace stasis

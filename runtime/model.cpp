@@ -1,0 +1,133 @@
+// Opening a model: description, weights, tokenizer, template, kernels, threads, pool; see model.h.
+#include "runtime/model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/rope.h"
+#include "runtime/workspace.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kIdleMax = 16; // work spaces kept for reuse
+
+const kernels::Table *choose_kernels(const std::string &name) {
+    if (name.empty()) {
+        return &kernels::best_table();
+    }
+    const kernels::Table *table = kernels::find_table(name.c_str());
+    if (table == nullptr) {
+        fail(Status::unsupported, "kernels \"%s\": not in this build or not on this machine",
+             name.c_str());
+    }
+    return table;
+}
+
+// Layers with the same window share pages: one group for each, global layers first.
+void group_layers(Model &model) {
+    std::set<uint32_t> windows;
+    for (const LayerConfig &layer : model.config.layer) {
+        windows.insert(layer.window);
+    }
+    for (uint32_t window : windows) {
+        LayerGroup group{window, {}};
+        for (uint32_t layer = 0; layer < model.config.layers; ++layer) {
+            if (model.config.layer[layer].window == window) {
+                group.layers.push_back(layer);
+            }
+        }
+        model.groups.push_back(std::move(group));
+    }
+    model.layer_group.resize(model.config.layers);
+    for (uint32_t group = 0; group < model.groups.size(); ++group) {
+        for (uint32_t i = 0; i < model.groups[group].layers.size(); ++i) {
+            model.layer_group[model.groups[group].layers[i]] = {group, i};
+        }
+    }
+}
+
+void open_text(Model &model, const std::string &directory, const std::string &template_name) {
+    const Config &config = model.config;
+    model.tokenizer = Tokenizer::open(directory, config.vocabulary, config.bos, config.end_tokens);
+    if (model.tokenizer == nullptr) {
+        if (!template_name.empty()) {
+            fail(Status::unsupported, "chat template \"%s\": the model has no tokenizer",
+                 template_name.c_str());
+        }
+        return;
+    }
+    const Tokenizer &tokenizer = *model.tokenizer;
+    model.chat = template_name.empty() ? ChatTemplate::recognise(directory)
+                                       : ChatTemplate::named(template_name, tokenizer.bos_text(),
+                                                             tokenizer.eos_text());
+    model.identity.tokenizer = tokenizer.digest();
+    model.identity.tokenizer_type = tokenizer.type();
+    model.identity.tokenizer_rules = tokenizer.rules();
+    model.identity.chat_template = model.chat ? model.chat->name() : "";
+}
+
+} // namespace
+
+Model::Model(const ModelOptions &options) : memory(options.memory) {
+    idle_.reserve(kIdleMax); // so that giving back cannot fail
+}
+
+Model::~Model() = default;
+
+uint64_t Model::scratch_bytes() const {
+    std::lock_guard lock(mutex_);
+    return scratch_bytes_;
+}
+
+WorkspaceLease::WorkspaceLease(Model &model) : model_(model) {
+    {
+        std::lock_guard lock(model.mutex_);
+        if (!model.idle_.empty()) {
+            workspace_ = std::move(model.idle_.back());
+            model.idle_.pop_back();
+            model.scratch_bytes_ -= workspace_->size_bytes();
+            return;
+        }
+    }
+    workspace_ = std::make_unique<Workspace>(model.memory);
+}
+
+WorkspaceLease::~WorkspaceLease() {
+    std::lock_guard lock(model_.mutex_);
+    if (model_.idle_.size() < kIdleMax) {
+        model_.scratch_bytes_ += workspace_->size_bytes();
+        model_.idle_.push_back(std::move(workspace_));
+    }
+}
+
+std::shared_ptr<Model> open_model(const std::string &directory, const ModelOptions &options) {
+    if (options.device != "cpu") {
+        fail(Status::device, "device \"%s\": this build computes on \"cpu\" only",
+             options.device.c_str());
+    }
+    auto model = std::make_shared<Model>(options);
+    model->kernels = choose_kernels(options.kernels);
+    model->config = read_config(directory);
+    const Config &config = model->config;
+    model->threads = std::make_unique<Threads>(options.threads);
+    model->weights =
+        load_weights(directory, config, *model->threads, options.watch, model->identity);
+    open_text(*model, directory, options.chat_template);
+    for (const Rope &rope : config.ropes) {
+        model->rope_frequencies.push_back(stasis::rope_frequencies(rope, config.head_dim));
+    }
+    group_layers(*model);
+    std::vector<PageShape> shapes;
+    for (const LayerGroup &group : model->groups) {
+        shapes.push_back({group.layers.size(), config.kv_heads, config.head_dim});
+    }
+    const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
+    model->pool = std::make_unique<PagePool>(model->memory, budget, std::move(shapes));
+    model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
+    model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
+    return model;
+}
+
+} // namespace stasis

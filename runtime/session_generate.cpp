@@ -1,0 +1,190 @@
+// Logits, sampling and generation of a session; see session.h.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/forward.h"
+#include "runtime/session.h"
+#include "runtime/stop_strings.h"
+
+namespace stasis {
+
+void Session::logits(std::span<float> row) {
+    WorkspaceLease work(*model_);
+    require_hidden(*work);
+    project_logits(*model_, hidden_.data(), row.data());
+}
+
+std::vector<std::pair<uint32_t, float>> Session::top(size_t n) {
+    WorkspaceLease work(*model_);
+    require_hidden(*work);
+    work->fit(model_->config, 1);
+    const std::span<float> row(work->logits, model_->config.vocabulary);
+    project_logits(*model_, hidden_.data(), row.data());
+    std::vector<std::pair<uint32_t, float>> result = best(row, n);
+    const double total = log_sum_exp(row);
+    for (auto &[token, value] : result) {
+        value = static_cast<float>(double{value} - total);
+    }
+    return result;
+}
+
+std::vector<double> Session::score(std::span<const uint32_t> tokens, const RunOptions &options) {
+    struct Scores {
+        std::span<const uint32_t> tokens;
+        std::vector<double> values;
+    } scores{tokens, {}};
+    const LogitsFunction add = [](void *user, uint64_t, const float *logits, size_t count) {
+        auto &into = *static_cast<Scores *>(user);
+        if (into.values.size() < into.tokens.size()) {
+            const uint32_t token = into.tokens[into.values.size()];
+            into.values.push_back(double{logits[token]} - log_sum_exp({logits, count}));
+        }
+        return true;
+    };
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        if (tokens[i] >= model_->config.vocabulary) {
+            fail(Status::invalid_argument,
+                 "token %u at index %zu is outside the vocabulary of %u tokens", tokens[i], i,
+                 model_->config.vocabulary);
+        }
+    }
+    if (tokens.empty()) {
+        return {};
+    }
+    std::vector<float> row(model_->config.vocabulary);
+    logits(row);
+    add(&scores, position(), row.data(), row.size());
+    if (tokens.size() > 1) { // the last token's successor is not asked for
+        const std::unique_ptr<Session> child = fork();
+        RunOptions run = options;
+        run.logits = add;
+        run.logits_user = &scores;
+        child->append(tokens.first(tokens.size() - 1), run);
+    }
+    return std::move(scores.values);
+}
+
+void Session::set_sampling(const Sampling &sampling) {
+    check_sampling(sampling, model_->config.vocabulary);
+    sampling_ = sampling;
+}
+
+// Index of the settings in force in the table that the log's entries refer to.
+uint16_t Session::sampling_index() {
+    const auto found = std::find(samplings_.begin(), samplings_.end(), sampling_);
+    if (found == samplings_.end()) {
+        if (samplings_.size() > UINT16_MAX) {
+            fail(Status::full, "session full: more than %u different sampling settings were used",
+                 UINT16_MAX + 1U);
+        }
+        samplings_.push_back(sampling_);
+        return static_cast<uint16_t>(samplings_.size() - 1);
+    }
+    return static_cast<uint16_t>(found - samplings_.begin());
+}
+
+uint32_t Session::draw(Workspace &work) {
+    require_hidden(work);
+    work.fit(model_->config, 1);
+    project_logits(*model_, hidden_.data(), work.logits);
+    const uint64_t end = log_.size();
+    work.tokens.clear();
+    if (uses_history(sampling_)) {
+        const uint64_t window = sampling_.penalty_window == 0 ? end : sampling_.penalty_window;
+        for (uint64_t i = end - std::min(end, window); i < end; ++i) {
+            work.tokens.push_back(log_[i].token);
+        }
+    }
+    return stasis::sample({work.logits, model_->config.vocabulary}, sampling_, end, work.tokens,
+                          work.sampling);
+}
+
+uint32_t Session::sample() {
+    WorkspaceLease work(*model_);
+    return draw(*work);
+}
+
+uint32_t Session::decode() {
+    const uint32_t token = sample();
+    const TokenEntry entry{token, sampling_index(), TokenSource::sampled, next_turn(true)};
+    extend({&entry, 1}, RunOptions());
+    return token;
+}
+
+bool Session::is_stop(uint32_t token, const GenerateOptions &options) const {
+    const std::vector<uint32_t> &ends = model_->config.end_tokens;
+    if (!options.ignore_end && std::find(ends.begin(), ends.end(), token) != ends.end()) {
+        return true;
+    }
+    return std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) !=
+           options.stop_tokens.end();
+}
+
+namespace {
+
+// Text on its way to the caller: whole characters, nothing that may become a stop string.
+struct Stream {
+    const GenerateOptions &options;
+    StopStrings stops;
+    std::string waiting;
+    uint64_t shown = 0; // bytes already delivered
+
+    // Delivers what has become certain; false if the callback asked to stop.
+    bool deliver(uint32_t token, uint64_t position, uint64_t certain, bool last) {
+        const size_t length = complete_utf8(std::string_view(waiting).substr(0, certain - shown));
+        if (options.callback == nullptr || (last && length == 0)) {
+            return true;
+        }
+        const Generated event{token, position, std::string_view(waiting).substr(0, length), last};
+        const bool go_on = options.callback(options.callback_user, event);
+        waiting.erase(0, length);
+        shown += length;
+        return go_on;
+    }
+};
+
+} // namespace
+
+void Session::generate(const GenerateOptions &options, GenerateResult &result) {
+    result = {StopReason::length, log_.size(), 0};
+    if (!options.stop_strings.empty() && model_->tokenizer == nullptr) {
+        fail(Status::unsupported, "stop strings need a tokenizer, which the model does not have");
+    }
+    Stream stream{options, StopStrings(options.stop_strings), {}, 0};
+    if (log_.empty()) {
+        fail(Status::not_found, "no logits before the first position");
+    }
+    uint32_t token = 0;
+    uint64_t certain = 0;
+    for (;;) {
+        if ((options.tokens_max != 0 && result.count == options.tokens_max) ||
+            log_.size() == capacity_) {
+            break;
+        }
+        if (options.watch.cancel != nullptr && options.watch.cancel->load()) {
+            result.reason = StopReason::cancelled;
+            break;
+        }
+        token = decode();
+        ++result.count;
+        const bool stop = is_stop(token, options);
+        if (!stop && model_->tokenizer != nullptr) {
+            const std::string bytes = model_->tokenizer->decode({&token, 1}, false, false);
+            stream.waiting += bytes;
+            certain = stream.stops.add(bytes);
+        }
+        if (!stream.deliver(token, log_.size() - 1, certain, false)) {
+            result.reason = StopReason::callback;
+            return;
+        }
+        if (stop || stream.stops.stopped()) {
+            result.reason = stop ? StopReason::end_token : StopReason::stop_string;
+            break;
+        }
+    }
+    if (result.count != 0 && !stream.deliver(token, log_.size() - 1, stream.stops.finish(), true)) {
+        result.reason = StopReason::callback;
+    }
+}
+
+} // namespace stasis

@@ -1,0 +1,201 @@
+// A session's pages: whose they are, what is visible, what is digested, released, undone and told.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "runtime/session.h"
+#include "runtime/workspace.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr uint64_t kPage = kernels::kPagePositions;
+
+using ull = unsigned long long;
+
+} // namespace
+
+// First position that must stay for layers of a window when the next token takes `position`: the
+// window of the last token, which a rewind to here runs again, and what the session retains.
+uint64_t Session::keep_from(uint32_t window, uint64_t position) const {
+    if (window == 0 || position <= window + window_retain_) {
+        return 0;
+    }
+    return position - window - window_retain_;
+}
+
+// Keeps the model's count of KV bytes held up to date.
+void Session::account() {
+    uint64_t bytes = 0;
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        const uint64_t pages =
+            pages_[group].size() - std::min<uint64_t>(pages_[group].size(), first_page_[group]);
+        bytes += pages * model_->pool->shape(static_cast<uint32_t>(group)).bytes();
+    }
+    model_->held_bytes += bytes - held_bytes_;
+    held_bytes_ = bytes;
+}
+
+// Makes every page that holds a position of [begin, end) this session's own, taking new pages and
+// copying shared ones.
+void Session::make_writable(uint64_t begin, uint64_t end) {
+    for (uint32_t group = 0; group < pages_.size(); ++group) {
+        PageTable &table = pages_[group];
+        for (uint64_t index = begin / kPage; index <= (end - 1) / kPage; ++index) {
+            if (index == table.size()) {
+                table.push_back({model_->pool->take(group), {}, false});
+                continue;
+            }
+            PageEntry &entry = table.mutate(index);
+            if (!entry.page.unique()) {
+                PageRef copy = model_->pool->take(group);
+                std::memcpy(copy.data(), entry.page.data(), model_->pool->shape(group).bytes());
+                entry.page = std::move(copy);
+            }
+        }
+    }
+}
+
+// Names for the forward pass all pages that positions [begin, end) may see.
+void Session::name_pages(Workspace &work, uint64_t begin, uint64_t end) const {
+    work.pages.resize(pages_.size());
+    work.first_page.resize(pages_.size());
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        const uint32_t window = model_->groups[group].window;
+        const uint64_t low = window == 0 || begin < window ? 0 : begin - window + 1;
+        const size_t first = low / kPage;
+        work.first_page[group] = first;
+        work.pages[group].clear();
+        for (size_t index = first; index <= (end - 1) / kPage; ++index) {
+            work.pages[group].push_back(pages_[group][index].page.data());
+        }
+    }
+}
+
+// Digests the pages that became full between two positions, all at once.
+void Session::digest_full_pages(uint64_t begin, uint64_t end) {
+    const uint64_t first = begin / kPage, count = end / kPage - first;
+    if (count == 0) {
+        return;
+    }
+    std::vector<PageEntry *> entries;
+    for (PageTable &table : pages_) {
+        for (uint64_t index = first; index < first + count; ++index) {
+            entries.push_back(&table.mutate(index));
+        }
+    }
+    std::atomic<bool> failed{false};
+    model_->threads->run(entries.size(), 1, [&](size_t from, size_t to) {
+        for (size_t i = from; i < to; ++i) {
+            const auto group = static_cast<uint32_t>(i / count);
+            const PageShape &shape = model_->pool->shape(group);
+            try {
+                entries[i]->digest = page_digest(group, first + i % count, entries[i]->page.data(),
+                                                 shape.rows(), kPage, kPage, shape.head_dim);
+                entries[i]->digested = true;
+            } catch (...) {
+                failed = true;
+            }
+        }
+    });
+    if (failed) {
+        fail(Status::no_memory, "out of memory while digesting KV pages");
+    }
+}
+
+// Lets go of local layers' pages that no query from `position` on needs, starting at a page.
+void Session::release_outrun(uint64_t position, uint64_t from_page) {
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        const uint64_t keep = keep_from(model_->groups[group].window, position) / kPage;
+        for (uint64_t index = std::max(from_page, first_page_[group]);
+             index < std::min<uint64_t>(keep, pages_[group].size()); ++index) {
+            if (pages_[group][index].page) {
+                pages_[group].mutate(index).page = PageRef();
+            }
+        }
+    }
+}
+
+// Undoes a failed extend: the paths and pages it touched are this session's own, so nothing here
+// needs memory. Slots that it wrote may hold anything: they become zero again (C9).
+void Session::roll_back(uint64_t position) {
+    log_.truncate(position);
+    cut(position);
+    if (position % kPage == 0) {
+        return;
+    }
+    for (uint32_t group = 0; group < pages_.size(); ++group) {
+        PageTable &table = pages_[group];
+        const size_t last = position / kPage;
+        if (last >= table.size() || !table[last].page || table.shared(last) ||
+            !table[last].page.unique()) {
+            continue; // never written by this call
+        }
+        const PageShape &shape = model_->pool->shape(group);
+        for (size_t row = 0; row < shape.rows(); ++row) {
+            uint16_t *slots = table.mutate(last).page.data() + row * shape.head_elements();
+            std::fill(slots + (position % kPage) * shape.head_dim, slots + shape.head_elements(),
+                      uint16_t{0});
+        }
+    }
+}
+
+// Cuts the page tables to the pages that hold positions below `position`.
+void Session::cut(uint64_t position) {
+    for (PageTable &table : pages_) {
+        table.truncate((position + kPage - 1) / kPage);
+        if (position % kPage != 0 && position / kPage < table.size() &&
+            table[position / kPage].digested) {
+            table.mutate(position / kPage).digested = false; // no longer full
+        }
+    }
+}
+
+SessionInfo Session::info() const {
+    SessionInfo info{};
+    info.position = log_.size();
+    info.capacity = capacity_;
+    info.window = model_->groups.back().window;
+    info.window_retain = window_retain_;
+    info.pending_bytes = pending_system_.size();
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        const uint64_t kept = first_page_[group] * kPage;
+        info.window_begin = std::max(info.window_begin, kept);
+        if (kept > 0) {
+            info.rewind_floor = std::max(info.rewind_floor, kept + model_->groups[group].window);
+        }
+        const uint64_t bytes = model_->pool->shape(static_cast<uint32_t>(group)).bytes();
+        for (size_t index = first_page_[group]; index < pages_[group].size(); ++index) {
+            const bool shared = pages_[group].shared(index) || !pages_[group][index].page.unique();
+            ++(shared ? info.pages_shared : info.pages_own);
+            info.kv_bytes += bytes;
+        }
+    }
+    return info;
+}
+
+void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys,
+                      uint16_t *values) {
+    const auto [group, layer_in_group] = model_->layer_group[layer];
+    const PageShape &shape = model_->pool->shape(group);
+    for (uint64_t position = begin; position < end; ++position) {
+        const PageEntry &entry = pages_[group][position / kPage];
+        if (!entry.page) {
+            fail(Status::not_found, "layer %u has released position %llu (window of %u)", layer,
+                 ull{position}, model_->groups[group].window);
+        }
+        for (size_t head = 0; head < shape.kv_heads; ++head) {
+            const size_t slot = (position % kPage) * shape.head_dim;
+            const size_t to = ((position - begin) * shape.kv_heads + head) * shape.head_dim;
+            const size_t size_bytes = shape.head_dim * sizeof(uint16_t);
+            std::memcpy(keys + to, entry.page.data() + shape.offset(layer_in_group, 0, head) + slot,
+                        size_bytes);
+            std::memcpy(values + to,
+                        entry.page.data() + shape.offset(layer_in_group, 1, head) + slot,
+                        size_bytes);
+        }
+    }
+}
+
+} // namespace stasis

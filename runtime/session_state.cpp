@@ -1,0 +1,310 @@
+// A session's state as plain data and back: digest, export, restore, identity checks.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/forward.h"
+#include "runtime/session.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr uint64_t kPage = kernels::kPagePositions;
+constexpr size_t kTop = 64; // best logits kept in a snapshot
+
+using ull = unsigned long long;
+
+ContractId contract() {
+    return {kernels::kContractCore, kernels::kContractKv, kernels::kContractSampling};
+}
+
+Digest digest_row(std::span<const float> row) {
+    return Sha256().bytes(row.data(), row.size_bytes()).finish();
+}
+
+[[noreturn]] void refuse(const char *element, const std::string &where, const std::string &stored,
+                         const std::string &model) {
+    fail(Status::model_mismatch, "%s differ: %sthe snapshot has %s, the model has %s", element,
+         where.c_str(), stored.c_str(), model.c_str());
+}
+
+void check_digest(const char *element, const Digest &stored, const Digest &model) {
+    if (stored != model) {
+        refuse(element, "", to_hex(stored), to_hex(model));
+    }
+}
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+void check_pairs(const char *element, const Pairs &stored, const Pairs &model) {
+    for (size_t i = 0; i < std::max(stored.size(), model.size()); ++i) {
+        const auto text = [i](const Pairs &pairs) {
+            return i < pairs.size() ? pairs[i].first + " = " + pairs[i].second : "nothing";
+        };
+        if (text(stored) != text(model)) {
+            refuse(element, "", text(stored), text(model));
+        }
+    }
+}
+
+void check_layers(const char *element, const std::vector<Digest> &stored,
+                  const std::vector<Digest> &model) {
+    for (size_t layer = 0; layer < std::min(stored.size(), model.size()); ++layer) {
+        if (stored[layer] != model[layer]) {
+            refuse(element, "layer " + std::to_string(layer) + ": ", to_hex(stored[layer]),
+                   to_hex(model[layer]));
+        }
+    }
+}
+
+} // namespace
+
+void check_identity(const ModelIdentity &stored, const ModelIdentity &model) {
+    if (stored.architecture != model.architecture) {
+        refuse("model config snapshots", "architecture: ", stored.architecture, model.architecture);
+    }
+    check_pairs("model config snapshots", stored.config, model.config);
+    check_digest("token embeddings", stored.embeddings, model.embeddings);
+    check_digest("LayerNorm states", stored.norms, model.norms);
+    check_layers("attention module weights", stored.attention, model.attention);
+    check_layers("MLP weights", stored.mlp, model.mlp);
+    check_digest("output heads (logits)", stored.head, model.head);
+    check_digest("model identities", stored.model, model.model);
+    check_pairs("tokenizer states", stored.tokenizer_rules, model.tokenizer_rules);
+    check_digest("tokenizer states", stored.tokenizer, model.tokenizer);
+    if (stored.chat_template != model.chat_template) {
+        refuse("tokenizer states", "chat template: ", stored.chat_template, model.chat_template);
+    }
+}
+
+Digest Session::digest_of(size_t group, size_t page) const {
+    const PageEntry &entry = pages_[group][page];
+    if (entry.digested) {
+        return entry.digest;
+    }
+    const PageShape &shape = model_->pool->shape(static_cast<uint32_t>(group));
+    return page_digest(static_cast<uint32_t>(group), page, entry.page.data(), shape.rows(), kPage,
+                       log_.size() - page * kPage, shape.head_dim);
+}
+
+Digest Session::digest() {
+    if (!log_.empty()) {
+        WorkspaceLease work(*model_);
+        require_hidden(*work);
+    }
+    StateParts parts;
+    parts.contract_core = contract().core;
+    parts.contract_kv = contract().kv;
+    parts.model = model_->identity.model;
+    parts.position = log_.size();
+    Sha256 tokens;
+    for (uint64_t i = 0; i < log_.size(); ++i) {
+        tokens.u32(log_[i].token);
+    }
+    parts.tokens = tokens.finish();
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        parts.windows.push_back(model_->groups[group].window);
+        std::vector<Digest> &pages = parts.pages.emplace_back();
+        for (size_t page = 0; page < pages_[group].size(); ++page) {
+            pages.push_back(digest_of(group, page));
+        }
+    }
+    if (!log_.empty()) {
+        parts.hidden = hidden_;
+    }
+    return state_digest(parts);
+}
+
+State Session::export_state() {
+    State state;
+    state.digest = digest(); // makes sure of the hidden state
+    const Config &config = model_->config;
+    state.contract = contract();
+    state.model = model_->identity;
+    state.layers = config.layers;
+    state.kv_heads = config.kv_heads;
+    state.head_dim = config.head_dim;
+    state.hidden_size = config.hidden;
+    state.vocabulary = config.vocabulary;
+    state.page_positions = kPage;
+    state.groups = model_->groups;
+    state.capacity = capacity_;
+    state.window_retain = window_retain_;
+    state.pending_system = pending_system_;
+
+    // Only settings that the log still refers to, in order of first use, and those in force.
+    std::vector<uint32_t> renumbered(samplings_.size(), UINT32_MAX);
+    std::vector<bool> seen(config.vocabulary, false);
+    state.log.reserve(log_.size());
+    for (uint64_t i = 0; i < log_.size(); ++i) {
+        TokenEntry entry = log_[i];
+        if (entry.source == TokenSource::sampled) {
+            uint32_t &index = renumbered[entry.sampling];
+            if (index == UINT32_MAX) {
+                index = static_cast<uint32_t>(state.samplings.size());
+                state.samplings.push_back(samplings_[entry.sampling]);
+            }
+            entry.sampling = static_cast<uint16_t>(index);
+        }
+        if (model_->tokenizer != nullptr && !seen[entry.token]) {
+            seen[entry.token] = true;
+            state.token_texts.emplace_back(entry.token,
+                                           model_->tokenizer->piece_bytes(entry.token));
+        }
+        state.log.push_back(entry);
+    }
+    std::sort(state.token_texts.begin(), state.token_texts.end());
+    const auto current = std::find(state.samplings.begin(), state.samplings.end(), sampling_);
+    state.sampling = static_cast<uint32_t>(current - state.samplings.begin());
+    if (current == state.samplings.end()) {
+        state.samplings.push_back(sampling_);
+    }
+
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        std::vector<Page> &pages = state.pages.emplace_back();
+        for (size_t index = 0; index < pages_[group].size(); ++index) {
+            const PageEntry &entry = pages_[group][index];
+            const uint64_t valid = std::min<uint64_t>(kPage, log_.size() - index * kPage);
+            pages.push_back({static_cast<uint32_t>(valid), digest_of(group, index),
+                             entry.page ? entry.page.data() : nullptr});
+        }
+        state.storage.push_back(std::make_shared<PageTable>(pages_[group])); // pins the pages
+    }
+    if (!log_.empty()) {
+        state.hidden = hidden_;
+        std::vector<float> row(config.vocabulary);
+        logits(row);
+        state.logits = digest_row(row);
+        state.top = best(row, kTop);
+    }
+    return state;
+}
+
+namespace {
+
+// What of a state must be as the model makes it, apart from identity.
+void check_geometry(const State &state, const Model &model) {
+    const Config &config = model.config;
+    const bool same = state.layers == config.layers && state.kv_heads == config.kv_heads &&
+                      state.head_dim == config.head_dim && state.hidden_size == config.hidden &&
+                      state.vocabulary == config.vocabulary;
+    if (!same) {
+        fail(Status::model_mismatch,
+             "KV caches differ in shape: the snapshot has %u layers of %u "
+             "heads of %u, the model %u of %u of %u",
+             state.layers, state.kv_heads, state.head_dim, config.layers, config.kv_heads,
+             config.head_dim);
+    }
+    if (!(state.contract == contract())) {
+        fail(Status::version,
+             "KV format versions differ: the snapshot was computed under contract "
+             "%u.%u.%u, this build computes under %u.%u.%u",
+             state.contract.core, state.contract.kv, state.contract.sampling, contract().core,
+             contract().kv, contract().sampling);
+    }
+    if (state.page_positions != kPage) {
+        fail(Status::version, "KV format versions differ: pages of %u positions, expected %llu",
+             state.page_positions, ull{kPage});
+    }
+    bool groups =
+        state.groups.size() == model.groups.size() && state.pages.size() == model.groups.size();
+    for (size_t i = 0; groups && i < model.groups.size(); ++i) {
+        groups = state.groups[i].window == model.groups[i].window &&
+                 state.groups[i].layers == model.groups[i].layers &&
+                 state.pages[i].size() == (state.log.size() + kPage - 1) / kPage;
+    }
+    if (!groups) {
+        fail(Status::model_mismatch, "attention masks differ: layer groups or windows are not the "
+                                     "model's");
+    }
+}
+
+} // namespace
+
+// Takes over a checked state. The session is new: whatever throws leaves nothing behind.
+void Session::adopt(const State &state) {
+    for (const TokenEntry &entry : state.log) {
+        if (entry.token >= model_->config.vocabulary) {
+            fail(Status::corrupt, "token %u of the log is outside the vocabulary", entry.token);
+        }
+        if (entry.source == TokenSource::sampled && entry.sampling >= state.samplings.size()) {
+            fail(Status::corrupt, "a token of the log names sampling settings %u of %zu",
+                 entry.sampling, state.samplings.size());
+        }
+        log_.push_back(entry);
+    }
+    for (const Sampling &sampling : state.samplings) {
+        check_sampling(sampling, model_->config.vocabulary);
+    }
+    samplings_ = state.samplings;
+    if (state.sampling < samplings_.size()) {
+        sampling_ = samplings_[state.sampling];
+    }
+    pending_system_ = state.pending_system;
+    for (uint32_t group = 0; group < pages_.size(); ++group) {
+        const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
+        for (size_t index = 0; index < state.pages[group].size(); ++index) {
+            const Page &page = state.pages[group][index];
+            PageEntry entry{PageRef(), page.digest, page.valid == kPage};
+            if (page.data != nullptr && index >= keep) {
+                entry.page = model_->pool->take(group);
+                std::memcpy(entry.page.data(), page.data, model_->pool->shape(group).bytes());
+            } else if (page.data == nullptr) {
+                first_page_[group] = index + 1; // pages are released from the beginning on
+            }
+            pages_[group].push_back(std::move(entry));
+        }
+        first_page_[group] = std::max(first_page_[group], keep);
+        const uint64_t needed =
+            model_->groups[group].window == 0
+                ? 0
+                : log_.size() - std::min<uint64_t>(log_.size(), model_->groups[group].window);
+        if (!log_.empty() && first_page_[group] * kPage > needed) {
+            fail(Status::corrupt,
+                 "KV cache: group %u holds nothing before position %llu, the window begins at %llu",
+                 group, ull{first_page_[group] * kPage}, ull{needed});
+        }
+    }
+    if (!log_.empty()) {
+        hidden_ = state.hidden;
+        hidden_valid_ = true;
+    }
+    account();
+}
+
+std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const State &state,
+                                          const SessionOptions *options) {
+    check_identity(state.model, model->identity);
+    check_geometry(state, *model);
+    SessionOptions chosen;
+    chosen.capacity = std::min<uint64_t>(state.capacity, model->config.context);
+    chosen.window_retain = state.window_retain;
+    if (options != nullptr) {
+        chosen = *options;
+    }
+    auto session = std::make_unique<Session>(model, chosen);
+    if (state.log.size() > session->capacity_) {
+        fail(Status::full, "the snapshot holds %zu positions, more than the capacity of %llu",
+             state.log.size(), ull{session->capacity_});
+    }
+    if (!state.log.empty() && state.hidden.size() != model->config.hidden) {
+        fail(Status::corrupt, "the final hidden state has %zu values, expected %u",
+             state.hidden.size(), model->config.hidden);
+    }
+    session->adopt(state);
+    const Digest digest = session->digest();
+    if (digest != state.digest) {
+        fail(Status::corrupt, "the state's digest is %s, the file says %s", to_hex(digest).c_str(),
+             to_hex(state.digest).c_str());
+    }
+    if (!state.log.empty()) {
+        std::vector<float> row(model->config.vocabulary);
+        session->logits(row);
+        if (digest_row(row) != state.logits) {
+            fail(Status::diverged, "logits: the kept hidden state gives other logits than stored");
+        }
+    }
+    return session;
+}
+
+} // namespace stasis

@@ -1,0 +1,179 @@
+// See threads.h. Knows nothing of the work it splits.
+#include "runtime/threads.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "format/error.h"
+#include "runtime/kernels/environment.h"
+
+namespace stasis {
+
+namespace {
+
+// About 50 microseconds: longer than the serial stretches between the runs of one forward pass,
+// shorter than a scheduler's slice.
+constexpr int kSpins = 1000;
+
+size_t allowed_cores() {
+    // The kernel refuses a set smaller than its own, whose size it does not tell.
+    for (int capacity = 1024; capacity <= 1024 * 1024; capacity *= 2) {
+        std::vector<cpu_set_t> set(CPU_ALLOC_SIZE(capacity) / sizeof(cpu_set_t) + 1);
+        const size_t size_bytes = set.size() * sizeof(cpu_set_t);
+        if (sched_getaffinity(0, size_bytes, set.data()) == 0) {
+            return static_cast<size_t>(std::max(CPU_COUNT_S(size_bytes, set.data()), 1));
+        }
+        if (errno != EINVAL) {
+            break;
+        }
+    }
+    return 1;
+}
+
+void spin_once() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// The host's signals are for the host's threads: a thread inherits the mask of its creator.
+class BlockedSignals {
+  public:
+    BlockedSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &saved_);
+    }
+    ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
+    BlockedSignals(const BlockedSignals &) = delete;
+    BlockedSignals &operator=(const BlockedSignals &) = delete;
+
+  private:
+    sigset_t saved_;
+};
+
+} // namespace
+
+Threads::Threads(size_t count) : process_(getpid()) {
+    const size_t cores = allowed_cores();
+    if (count > kCountMax) {
+        fail(Status::invalid_argument, "expected at most %zu threads, found %zu", kCountMax, count);
+    }
+    count = count == 0 ? std::min(cores, kCountMax) : count;
+    spins_ = count <= cores ? kSpins : 0; // a waiting thread must not keep a working one off a core
+    workers_.reserve(count - 1);
+    const BlockedSignals blocked;
+    while (workers_.size() < count - 1) {
+        start_worker();
+    }
+}
+
+Threads::~Threads() {
+    if (getpid() == process_) {
+        stop_workers();
+    }
+}
+
+void Threads::start_worker() {
+    pthread_t thread;
+    const auto start = [](void *pool) -> void * {
+        static_cast<Threads *>(pool)->worker();
+        return nullptr;
+    };
+    const int error = pthread_create(&thread, nullptr, start, this);
+    if (error != 0) {
+        const size_t have = workers_.size();
+        stop_workers();
+        fail(Status::no_memory, "cannot start worker thread %zu: %s", have + 1,
+             std::strerror(error));
+    }
+    workers_.push_back(thread);
+}
+
+void Threads::stop_workers() {
+    stop_.store(true, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+    for (pthread_t thread : workers_) {
+        pthread_join(thread, nullptr);
+    }
+    workers_.clear();
+}
+
+void Threads::wait_while(const std::atomic<uint32_t> &value, uint32_t old) const {
+    for (int spin = 0; spin < spins_; ++spin) {
+        if (value.load(std::memory_order_acquire) != old) {
+            return;
+        }
+        spin_once();
+    }
+    value.wait(old, std::memory_order_acquire);
+}
+
+void Threads::run(size_t items, size_t grain, const void *work, Call call) {
+    grain = std::max<size_t>(grain, 1);
+    const bool alone = workers_.empty() || items <= grain;
+    if (alone || busy_.test_and_set(std::memory_order_acquire)) {
+        for (size_t begin = 0; begin < items; begin += std::min(grain, items - begin)) {
+            call(work, begin, begin + std::min(grain, items - begin));
+        }
+        return;
+    }
+    items_ = items;
+    grain_ = grain;
+    work_ = work;
+    call_ = call;
+    next_.store(0, std::memory_order_relaxed);
+    left_.store(0, std::memory_order_relaxed);
+    entered_.store(0, std::memory_order_release);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+    take_items();
+    const uint32_t entered = entered_.fetch_or(kClosed, std::memory_order_acq_rel);
+    uint32_t left = left_.load(std::memory_order_acquire);
+    while (left != entered) {
+        wait_while(left_, left);
+        left = left_.load(std::memory_order_acquire);
+    }
+    busy_.clear(std::memory_order_release);
+}
+
+void Threads::take_items() {
+    // Compared before it is added to, so that `next_` cannot pass `items_` and wrap.
+    size_t begin = next_.load(std::memory_order_relaxed);
+    while (begin < items_) {
+        const size_t end = begin + std::min(grain_, items_ - begin);
+        if (next_.compare_exchange_weak(begin, end, std::memory_order_relaxed)) {
+            call_(work_, begin, end);
+            begin = next_.load(std::memory_order_relaxed);
+        }
+    }
+}
+
+void Threads::worker() {
+    const kernels::FloatEnvironment environment;
+    uint32_t seen = 0;
+    for (;;) {
+        wait_while(generation_, seen);
+        seen = generation_.load(std::memory_order_acquire);
+        if (stop_.load(std::memory_order_relaxed)) {
+            return;
+        }
+        // A worker enters at most once for each generation, so the count stays far below kClosed;
+        // counts added while closed are forgotten when the next run opens.
+        if ((entered_.fetch_add(1, std::memory_order_acq_rel) & kClosed) == 0) {
+            take_items();
+            left_.fetch_add(1, std::memory_order_release);
+            left_.notify_one();
+        }
+    }
+}
+
+} // namespace stasis

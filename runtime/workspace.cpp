@@ -1,0 +1,84 @@
+// Layout of the work space; see workspace.h.
+#include "runtime/workspace.h"
+
+#include <algorithm>
+
+namespace stasis {
+
+namespace {
+
+// Hands out 64-byte aligned pieces of a buffer; with a null base it only counts.
+struct Carver {
+    uint8_t *base;
+    size_t used = 0;
+
+    template <typename T> T *take(size_t count) {
+        T *piece = base == nullptr ? nullptr : reinterpret_cast<T *>(base + used);
+        used += (count * sizeof(T) + 63) / 64 * 64;
+        return piece;
+    }
+};
+
+} // namespace
+
+void Buffer::grow(size_t size_bytes) {
+    if (size_bytes <= size_bytes_) {
+        return;
+    }
+    void *data = memory_.take(size_bytes);
+    memory_.give_back(data_, size_bytes_);
+    data_ = data;
+    size_bytes_ = size_bytes;
+}
+
+void Workspace::fit(const Config &config, size_t wanted) {
+    if (wanted <= rows) {
+        return;
+    }
+    const size_t hidden_size = config.hidden;
+    const size_t query_size = size_t{config.heads} * config.head_dim;
+    const size_t kv_size = size_t{config.kv_heads} * config.head_dim;
+    const size_t inner = config.intermediate;
+    const size_t half = config.head_dim / 2;
+    auto carve = [&](uint8_t *base) {
+        Carver carver{base};
+        stream = carver.take<float>(wanted * hidden_size);
+        wide = carver.take<float>(wanted * hidden_size);
+        narrow = carver.take<uint16_t>(wanted * std::max({hidden_size, query_size, inner}));
+        query = carver.take<float>(wanted * query_size);
+        key = carver.take<float>(wanted * kv_size);
+        value = carver.take<float>(wanted * kv_size);
+        query_bf16 = carver.take<uint16_t>(wanted * query_size);
+        gate = carver.take<float>(wanted * inner);
+        up = carver.take<float>(wanted * inner);
+        cosine = carver.take<float>(config.ropes.size() * wanted * half);
+        sine = carver.take<float>(config.ropes.size() * wanted * half);
+        hidden = carver.take<uint16_t>(wanted * hidden_size);
+        logits = carver.take<float>(config.vocabulary);
+        return carver.used;
+    };
+    const size_t size_bytes = carve(nullptr);
+    rows = 0; // stays so if growing fails
+    storage.grow(size_bytes);
+    carve(static_cast<uint8_t *>(storage.data()));
+    rows = wanted;
+}
+
+void Workspace::fit_partials(size_t query_rows, size_t blocks, size_t head_dim) {
+    auto carve = [&](uint8_t *base) {
+        Carver carver{base};
+        partial_max = carver.take<float>(query_rows * blocks);
+        partial_sum = carver.take<float>(query_rows * blocks);
+        partial_output = carver.take<float>(query_rows * blocks * head_dim);
+        visible = carver.take<uint64_t>(query_rows * blocks);
+        return carver.used;
+    };
+    // Room for twice as much, so that a growing context asks rarely.
+    const size_t size_bytes = carve(nullptr);
+    if (size_bytes > partial_storage.size_bytes()) {
+        partial_storage.grow(2 * size_bytes);
+    }
+    carve(static_cast<uint8_t *>(partial_storage.data()));
+}
+
+} // namespace stasis

@@ -1,0 +1,207 @@
+// Every kernel of every table against the naive restatement of NUMERICS.md, bit for bit: sizes that
+// are no multiples of any vector width, strides, and all kinds of inputs.
+#include <limits>
+
+#include "runtime/kernels/environment.h"
+#include "tests/kernels/inputs.h"
+#include "tests/kernels/naive.h"
+
+using stasis::kernels::FloatEnvironment;
+using stasis::kernels::Table;
+
+namespace {
+
+constexpr uint16_t kPoison = 0x7FC1; // NaN: shows if it is ever used as a number
+
+void check_matmul(size_t rows, size_t outputs, size_t depth, Kind kind) {
+    INFO("rows ", rows, " outputs ", outputs, " depth ", depth, " kind ", static_cast<int>(kind));
+    Numbers numbers(depth * 1000 + outputs);
+    const size_t x_stride = depth + 3;
+    const size_t w_stride = depth + 5;
+    const size_t y_stride = outputs + 2;
+    std::vector<uint16_t> x = numbers.bf16(rows * x_stride, kind);
+    std::vector<uint16_t> w = numbers.bf16(outputs * w_stride, kind);
+    for (size_t i = 0; i < x.size(); ++i) {
+        x[i] = i % x_stride < depth ? x[i] : kPoison;
+    }
+    for (size_t i = 0; i < w.size(); ++i) {
+        w[i] = i % w_stride < depth ? w[i] : kPoison;
+    }
+    std::vector<float> expected(rows * y_stride, 7.0F); // gaps stay as they were
+    naive::matmul(
+        {x.data(), x_stride, w.data(), w_stride, expected.data(), y_stride, rows, outputs, depth});
+    for_each_table([&](const Table &table) {
+        std::vector<float> y(rows * y_stride, 7.0F);
+        table.matmul(
+            {x.data(), x_stride, w.data(), w_stride, y.data(), y_stride, rows, outputs, depth});
+        CHECK(first_difference(y, expected) == -1);
+    });
+}
+
+} // namespace
+
+TEST_CASE("matmul: every depth and width of 1 to 67, all kinds of numbers") {
+    const FloatEnvironment environment;
+    for (const Kind kind : kKinds) {
+        for (size_t depth = 1; depth <= 67; ++depth) {
+            check_matmul(1 + depth % 3, 68 - depth, depth, kind);
+        }
+        check_matmul(5, 33, 200, kind);
+    }
+}
+
+TEST_CASE("matmul: rows and outputs do not depend on what is computed beside them") {
+    const FloatEnvironment environment;
+    Numbers numbers(1);
+    const size_t depth = 77, rows = 9, outputs = 70;
+    const std::vector<uint16_t> x = numbers.bf16(rows * depth, Kind::wide);
+    const std::vector<uint16_t> w = numbers.bf16(outputs * depth, Kind::wide);
+    for_each_table([&](const Table &table) {
+        std::vector<float> together(rows * outputs), alone(rows * outputs);
+        table.matmul(
+            {x.data(), depth, w.data(), depth, together.data(), outputs, rows, outputs, depth});
+        for (size_t r = 0; r < rows; ++r) {
+            for (size_t n = 0; n < outputs; ++n) {
+                table.matmul({&x[r * depth], depth, &w[n * depth], depth, &alone[r * outputs + n],
+                              1, 1, 1, depth});
+            }
+        }
+        CHECK(first_difference(together, alone) == -1);
+    });
+}
+
+TEST_CASE("rms_norm, rope, add, round_bf16, find_nonfinite: sizes 1 to 67 and all kinds") {
+    const FloatEnvironment environment;
+    for (const Kind kind : kKinds) {
+        for (size_t n = 1; n <= 67; ++n) {
+            INFO("n ", n, " kind ", static_cast<int>(kind));
+            Numbers numbers(n);
+            const std::vector<float> x = numbers.floats(n, kind);
+            const std::vector<float> z = numbers.floats(n, kind);
+            const std::vector<float> weight = numbers.floats(n, Kind::wide);
+            const size_t even = 2 * n;
+            const std::vector<float> head = numbers.floats(even, kind);
+            const std::vector<float> cosine = numbers.floats(n, Kind::plain);
+            const std::vector<float> sine = numbers.floats(n, Kind::plain);
+
+            std::vector<float> norm(n), rotated = head, sum = z;
+            std::vector<uint16_t> rounded(n);
+            naive::rms_norm(x.data(), weight.data(), n, 1e-6F, norm.data());
+            naive::rope(rotated.data(), cosine.data(), sine.data(), even);
+            naive::add(x.data(), n, sum.data());
+            naive::round_bf16(x.data(), n, rounded.data());
+            for_each_table([&](const Table &table) {
+                std::vector<float> y(n), in_place = x, turned = head, total = z;
+                std::vector<uint16_t> bits(n);
+                table.rms_norm(x.data(), weight.data(), n, 1e-6F, y.data());
+                CHECK(first_difference(y, norm) == -1);
+                table.rms_norm(in_place.data(), weight.data(), n, 1e-6F, in_place.data());
+                CHECK(first_difference(in_place, norm) == -1);
+                table.rope(turned.data(), cosine.data(), sine.data(), even);
+                CHECK(first_difference(turned, rotated) == -1);
+                table.add(x.data(), n, total.data());
+                CHECK(first_difference(total, sum) == -1);
+                table.round_bf16(x.data(), n, bits.data());
+                CHECK(std::memcmp(bits.data(), rounded.data(), n * sizeof(uint16_t)) == 0);
+                CHECK(table.find_nonfinite(x.data(), n) == naive::find_nonfinite(x.data(), n));
+            });
+        }
+    }
+}
+
+// a x cosine lies half-way between two floats, and b x sine decides from far below: rounding the
+// sum to double first would lose it.
+TEST_CASE("rope: its fma rounds once") {
+    const FloatEnvironment environment;
+    for (const float a : {1.0F + 0x1p-12F, 1.0F + 0x3p-12F}) { // ties to even, down and up
+        for (const float b : {0x1p-40F, -0x1p-40F, 0.0F}) {
+            for (const float sign : {1.0F, -1.0F}) {
+                const float cosine = sign * (1.0F + 0x1p-12F);
+                const float sine = 0x1p-30F;
+                float expected[2] = {a, b};
+                naive::rope(expected, &cosine, &sine, 2);
+                for_each_table([&](const Table &table) {
+                    float x[2] = {a, b};
+                    table.rope(x, &cosine, &sine, 2);
+                    CHECK(std::memcmp(x, expected, sizeof x) == 0);
+                });
+            }
+        }
+    }
+}
+
+TEST_CASE("silu_gate, gelu_gate, softcap, embed: sizes 1 to 67, all kinds, and the whole range") {
+    const FloatEnvironment environment;
+    for (const Kind kind : kKinds) {
+        for (size_t n = 1; n <= 67; ++n) {
+            INFO("n ", n, " kind ", static_cast<int>(kind));
+            Numbers numbers(n);
+            std::vector<float> gate = numbers.floats(n, kind);
+            if (kind == Kind::plain) { // where sigmoid and tanh bend, saturate and reach the floor
+                for (float &x : gate) {
+                    x *= static_cast<float>(numbers.below(200));
+                }
+            }
+            const std::vector<float> up = numbers.floats(n, kind);
+            const std::vector<uint16_t> row = numbers.bf16(n, kind);
+            const float cap = n % 2 == 0 ? 30.0F : 50.0F;
+
+            std::vector<uint16_t> silu(n), gelu(n);
+            std::vector<float> capped = gate, embedded(n), wide(n);
+            naive::silu_gate(gate.data(), up.data(), n, silu.data());
+            naive::gelu_gate(gate.data(), up.data(), n, gelu.data());
+            naive::softcap(capped.data(), n, cap);
+            naive::embed(row.data(), 11.3125F, n, embedded.data());
+            naive::embed_wide(gate.data(), 11.3125F, n, wide.data());
+            for_each_table([&](const Table &table) {
+                std::vector<uint16_t> y(n);
+                std::vector<float> x = gate, scaled(n);
+                table.silu_gate(gate.data(), up.data(), n, y.data());
+                CHECK(first_difference(y, silu) == -1);
+                table.gelu_gate(gate.data(), up.data(), n, y.data());
+                CHECK(first_difference(y, gelu) == -1);
+                table.softcap(x.data(), n, cap);
+                CHECK(first_difference(x, capped) == -1);
+                table.embed(row.data(), 11.3125F, n, scaled.data());
+                CHECK(first_difference(scaled, embedded) == -1);
+                table.embed_wide(gate.data(), 11.3125F, n, scaled.data());
+                CHECK(first_difference(scaled, wide) == -1);
+            });
+        }
+    }
+}
+
+TEST_CASE("find_nonfinite: names the first value that is not finite as a bf16") {
+    const float infinity = std::numeric_limits<float>::infinity();
+    const float bad[] = {infinity, -infinity, std::numeric_limits<float>::quiet_NaN(), 0x1.ffp+127F,
+                         -0x1.fffffep+127F};
+    const float good[] = {0.0F, 0x1.fefffep+127F, -0x1.fefffep+127F, 0x1p-149F};
+    for_each_table([&](const Table &table) {
+        for (size_t at = 0; at < 67; ++at) {
+            std::vector<float> x(67, 1.0F);
+            for (const float value : good) {
+                x[at] = value;
+                CHECK(table.find_nonfinite(x.data(), x.size()) == x.size());
+            }
+            x[66] = infinity;
+            for (const float value : bad) {
+                x[at] = value;
+                CHECK(table.find_nonfinite(x.data(), x.size()) == at);
+            }
+        }
+        CHECK(table.find_nonfinite(nullptr, 0) == 0);
+    });
+}
+
+TEST_CASE("tables: found by name, unknown names are null, the fast build runs where it can") {
+    const Table *reference = stasis::kernels::find_table("reference");
+    REQUIRE(reference != nullptr);
+    CHECK(reference == &stasis::kernels::reference_table());
+    CHECK(std::string(reference->name) == "reference");
+    CHECK(stasis::kernels::find_table("") == nullptr);
+    CHECK(stasis::kernels::find_table("referenc") == nullptr);
+    const Table &best = stasis::kernels::best_table();
+    CHECK(stasis::kernels::find_table(best.name) == &best);
+    const stasis::kernels::Reference *fast = stasis::kernels::reference_with_fma();
+    CHECK((fast == nullptr || reference == &fast->table));
+}

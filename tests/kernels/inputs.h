@@ -1,0 +1,136 @@
+// Inputs for the kernel tests: reproducible numbers of several kinds, the tables to be compared,
+// and comparison by memcmp.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/kernels/bf16.h"
+#include "runtime/kernels/reference/reference.h"
+
+// Every table that must give the same bits. A null table does not run on this machine.
+struct Candidate {
+    std::string name;
+    const stasis::kernels::Table *table;
+};
+
+inline std::vector<Candidate> candidates() {
+    const stasis::kernels::Reference *fast = stasis::kernels::reference_with_fma();
+    return {{"reference, portable build", &stasis::kernels::portable::kReference.table},
+            {"reference, fma build", fast != nullptr ? &fast->table : nullptr}};
+}
+
+// Runs `check(table)` for each table; those that this machine lacks are reported and counted.
+template <typename Check> void for_each_table(const Check &check) {
+    for (const Candidate &candidate : candidates()) {
+        INFO("table: ", candidate.name);
+        if (candidate.table != nullptr) {
+            check(*candidate.table);
+        } else {
+            std::printf("SKIPPED: %s: this machine cannot run table '%s'\n",
+                        doctest::getContextOptions()->currentTest->m_name, candidate.name.c_str());
+        }
+    }
+}
+
+enum class Kind {
+    plain,    // between -1 and 1
+    wide,     // any exponent from 2^-20 to 2^20
+    boundary, // products and sums around 2^-126, where results are flushed
+    cancel,   // neighbours that nearly cancel
+    huge,     // products around 2^127, overflowing now and then
+    denormal, // denormals of either sign, zeros of either sign, and ordinary numbers between
+};
+
+inline constexpr Kind kKinds[] = {Kind::plain,  Kind::wide, Kind::boundary,
+                                  Kind::cancel, Kind::huge, Kind::denormal};
+
+class Numbers {
+  public:
+    explicit Numbers(uint64_t seed) : generator_(seed) {}
+
+    uint64_t bits() { return generator_(); }
+    size_t below(size_t n) { return generator_() % n; }
+
+    float next(Kind kind) {
+        switch (kind) {
+        case Kind::plain:
+            return mantissa() * (below(2) == 0 ? 0.5F : 0.25F);
+        case Kind::wide:
+            return std::ldexp(mantissa(), static_cast<int>(below(41)) - 20);
+        case Kind::boundary:
+            return std::ldexp(mantissa(), static_cast<int>(below(6)) - 66);
+        case Kind::cancel:
+            last_ = below(2) == 0 ? -last_ : std::ldexp(mantissa(), static_cast<int>(below(3)));
+            return last_;
+        case Kind::huge:
+            return std::ldexp(mantissa(), static_cast<int>(below(5)) + 60);
+        case Kind::denormal:
+            if (below(3) == 0) {
+                return mantissa();
+            }
+            return std::bit_cast<float>(
+                static_cast<uint32_t>(below(2) << 31 | (below(3) == 0 ? 0 : bits() & 0x7FFFFFU)));
+        }
+        return 0.0F;
+    }
+
+    std::vector<float> floats(size_t n, Kind kind) {
+        std::vector<float> x(n);
+        for (float &value : x) {
+            value = next(kind);
+        }
+        return x;
+    }
+
+    // Denormals of bf16 are kept: the high half of the float's bits, not its rounding.
+    std::vector<uint16_t> bf16(size_t n, Kind kind) {
+        std::vector<uint16_t> x(n);
+        for (uint16_t &value : x) {
+            value = static_cast<uint16_t>(std::bit_cast<uint32_t>(next(kind)) >> 16);
+        }
+        return x;
+    }
+
+  private:
+    // 1 <= |m| < 2, either sign; few bits now and then, so that exact ties occur.
+    float mantissa() {
+        const auto fraction = static_cast<uint32_t>(bits() & 0x7FFFFFU);
+        const uint32_t kept = below(4) == 0 ? fraction & 0x780000U : fraction;
+        return std::bit_cast<float>(static_cast<uint32_t>(below(2) << 31) | 0x3F800000U | kept);
+    }
+
+    std::mt19937_64 generator_;
+    float last_ = 1.0F;
+};
+
+// Index of the first element whose bits differ, or -1. NaNs count as equal: their sign and payload
+// are not part of the contract (C9).
+inline long first_difference(const std::vector<float> &a, const std::vector<float> &b) {
+    REQUIRE(a.size() == b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+        const bool both_nan = a[i] != a[i] && b[i] != b[i];
+        if (!both_nan && std::memcmp(&a[i], &b[i], sizeof(float)) != 0) {
+            return static_cast<long>(i);
+        }
+    }
+    return -1;
+}
+
+inline long first_difference(const std::vector<uint16_t> &a, const std::vector<uint16_t> &b) {
+    std::vector<float> wide_a, wide_b;
+    for (const uint16_t x : a) {
+        wide_a.push_back(stasis::kernels::bf16_to_f32(x));
+    }
+    for (const uint16_t x : b) {
+        wide_b.push_back(stasis::kernels::bf16_to_f32(x));
+    }
+    return first_difference(wide_a, wide_b);
+}

@@ -1,0 +1,249 @@
+// The rows of "what follows" from the numerics contract, bit for bit: however tokens are cut into
+// calls, however many threads run, whatever was forked, rewound or restored, the numbers are the
+// same function of weights and token log.
+#include <atomic>
+#include <thread>
+
+#include "tests/runtime/models.h"
+
+using namespace stasis;
+using namespace stasis::test;
+
+namespace {
+
+// Everything that a session computed: digest, keys and values, logits.
+struct Fingerprint {
+    Digest digest;
+    std::vector<uint16_t> kv; // of the positions from `begin` on
+    std::vector<float> logits;
+    bool operator==(const Fingerprint &other) const {
+        return digest == other.digest && kv == other.kv && same_bits(logits, other.logits);
+    }
+};
+
+// `begin`: first position whose keys and values are taken; every layer must hold them.
+Fingerprint fingerprint(Session &session, uint64_t begin) {
+    Fingerprint result;
+    const Config &config = session.model()->config;
+    const uint64_t end = session.position();
+    const size_t size = (end - begin) * config.kv_heads * config.head_dim;
+    result.kv.resize(size * 2 * config.layers);
+    for (uint32_t layer = 0; layer < config.layers; ++layer) {
+        uint16_t *at = result.kv.data() + size * 2 * layer;
+        session.copy_kv(layer, begin, end, at, at + size);
+    }
+    result.digest = session.digest();
+    result.logits = logits_of(session);
+    return result;
+}
+
+Fingerprint fingerprint(Session &session) {
+    return fingerprint(session, session.info().window_begin);
+}
+
+Fingerprint straight_run(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens) {
+    Session session(model, {});
+    session.append(tokens, {});
+    return fingerprint(session);
+}
+
+// Whether a session has the bits of a run that appended `tokens` and did nothing else.
+bool equals_straight_run(Session &session, std::span<const uint32_t> tokens) {
+    Session straight(session.model(), {});
+    straight.append(tokens, {});
+    const uint64_t begin = std::max(session.info().window_begin, straight.info().window_begin);
+    return fingerprint(session, begin) == fingerprint(straight, begin);
+}
+
+// One model with windows (16), one with odd sizes, one trained with a window of 64.
+const char *const kModels[] = {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "recall-gemma3"};
+
+} // namespace
+
+TEST_CASE("append(a + b) equals append(a), append(b) at every cut") {
+    kernels::FloatEnvironment environment;
+    for (const char *name : kModels) {
+        const auto model = open(name);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 140);
+        const Fingerprint whole = straight_run(model, tokens);
+        for (size_t cut = 1; cut < tokens.size(); ++cut) {
+            Session session(model, {});
+            session.append(std::span(tokens).first(cut), {});
+            session.append(std::span(tokens).subspan(cut), {});
+            REQUIRE_MESSAGE(fingerprint(session) == whole, name << " cut at " << cut);
+        }
+    }
+}
+
+TEST_CASE("one token at a time and every chunk size equal one call") {
+    kernels::FloatEnvironment environment;
+    for (const char *name : kModels) {
+        const auto model = open(name);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 140);
+        Session whole(model, {});
+        const auto rows = append_with_logits(whole, tokens);
+        Session single(model, {});
+        for (size_t i = 0; i < tokens.size(); ++i) {
+            single.append({&tokens[i], 1}, {});
+            REQUIRE_MESSAGE(same_bits(logits_of(single), rows[i]), name << " position " << i);
+        }
+        REQUIRE(fingerprint(single) == fingerprint(whole));
+        for (size_t chunk : {1U, 2U, 3U, 5U, 31U, 63U, 64U, 65U, 129U}) {
+            Session session(model, {});
+            const auto chunk_rows = append_with_logits(session, tokens, chunk);
+            REQUIRE(fingerprint(session) == fingerprint(whole));
+            for (size_t i = 0; i < tokens.size(); ++i) {
+                REQUIRE_MESSAGE(same_bits(chunk_rows[i], rows[i]), name << " chunk " << chunk);
+            }
+        }
+    }
+}
+
+TEST_CASE("1, 2, 3 and 7 threads compute the same bits") {
+    kernels::FloatEnvironment environment;
+    for (const char *name : kModels) {
+        const std::vector<uint32_t> tokens = tokens_for(*open(name, 1), 300);
+        const Fingerprint one = straight_run(open(name, 1), tokens);
+        for (size_t threads : {2U, 3U, 7U}) {
+            const auto model = open(name, threads);
+            REQUIRE(model->threads->count() == threads);
+            REQUIRE_MESSAGE(straight_run(model, tokens) == one, name << ", threads " << threads);
+        }
+    }
+}
+
+TEST_CASE("sessions that run at the same time compute what each computes alone") {
+    const auto model = open("recall-llama", 3);
+    constexpr size_t kSessions = 4;
+    std::vector<Digest> alone, together(kSessions);
+    for (size_t i = 0; i < kSessions; ++i) {
+        kernels::FloatEnvironment environment;
+        alone.push_back(straight_run(model, tokens_for(*model, 60 + 17 * i, i)).digest);
+    }
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kSessions; ++i) {
+        threads.emplace_back([&, i] {
+            kernels::FloatEnvironment environment;
+            Session session(model, {});
+            for (uint32_t token : tokens_for(*model, 60 + 17 * i, i)) {
+                session.append({&token, 1}, {});
+            }
+            together[i] = session.digest();
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    CHECK(together == alone);
+}
+
+TEST_CASE("a fork and its parent go on as two separate runs") {
+    kernels::FloatEnvironment environment;
+    for (const char *name : kModels) {
+        const auto model = open(name);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 200);
+        const std::vector<uint32_t> other = tokens_for(*model, 100, 99);
+        for (size_t cut : {1U, 15U, 16U, 17U, 63U, 64U, 65U, 100U, 128U}) {
+            Session parent(model, {});
+            parent.append(std::span(tokens).first(cut), {});
+            const Digest before = parent.digest();
+            const auto child = parent.fork();
+            REQUIRE(child->digest() == before);
+            child->append(other, {});
+            REQUIRE(parent.digest() == before);
+            const Digest child_digest = child->digest();
+            parent.append(std::span(tokens).subspan(cut), {});
+            REQUIRE(child->digest() == child_digest);
+            REQUIRE(fingerprint(parent) == straight_run(model, tokens));
+            std::vector<uint32_t> both(tokens.begin(), tokens.begin() + static_cast<long>(cut));
+            both.insert(both.end(), other.begin(), other.end());
+            REQUIRE_MESSAGE(fingerprint(*child) == straight_run(model, both), name << " " << cut);
+        }
+    }
+}
+
+TEST_CASE("rewind(n), append(x) equals a fresh run, above and below the floor") {
+    kernels::FloatEnvironment environment;
+    for (const char *name : kModels) {
+        const auto model = open(name);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 330);
+        const std::vector<uint32_t> other = tokens_for(*model, 20, 5);
+        Session source(model, {});
+        source.append(tokens, {});
+        const uint64_t floor = source.info().rewind_floor;
+        for (uint64_t n : {330UL, 329UL, 321UL, 320UL, 319UL, 300UL, 257UL, 256UL, 255UL, 192UL,
+                           128UL, 100UL, 64UL, 17UL, 1UL, 0UL}) {
+            const auto session = source.fork();
+            if (n < floor && n != 0) {
+                const Digest before = session->digest();
+                CHECK_THROWS_AS(session->rewind(n, false, {}), Error);
+                REQUIRE(session->digest() == before);
+                session->rewind(n, true, {});
+            } else {
+                session->rewind(n, false, {});
+            }
+            REQUIRE(session->position() == n);
+            const auto kept = std::span(tokens).first(n);
+            if (n > 0) {
+                REQUIRE_MESSAGE(equals_straight_run(*session, kept), name << " " << n);
+            }
+            session->append(other, {});
+            std::vector<uint32_t> both(kept.begin(), kept.end());
+            both.insert(both.end(), other.begin(), other.end());
+            REQUIRE_MESSAGE(equals_straight_run(*session, both), name << " " << n);
+        }
+    }
+}
+
+TEST_CASE("a restored state continues with the bits of one that was never exported") {
+    kernels::FloatEnvironment environment;
+    for (const char *name : kModels) {
+        const auto model = open(name), elsewhere = open(name, 1);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 150);
+        const Fingerprint whole = straight_run(model, tokens);
+        Session session(model, {});
+        for (size_t cut = 0; cut < tokens.size(); ++cut) {
+            const State state = session.export_state();
+            const auto restored = Session::restore(elsewhere, state, nullptr);
+            REQUIRE(restored->digest() == session.digest());
+            restored->append(std::span(tokens).subspan(cut), {});
+            REQUIRE_MESSAGE(fingerprint(*restored) == whole, name << " cut at " << cut);
+            session.append({&tokens[cut], 1}, {});
+        }
+    }
+}
+
+TEST_CASE("draws do not depend on how the position was reached") {
+    kernels::FloatEnvironment environment;
+    const auto model = open("recall-gemma3");
+    Sampling sampling;
+    sampling.temperature = 1.3F;
+    sampling.top_k = 40;
+    sampling.top_p = 0.95F;
+    sampling.repetition_penalty = 1.1F;
+    sampling.seed = 42;
+    Session session(model, {});
+    session.append(tokens_for(*model, 30), {});
+    session.set_sampling(sampling);
+    std::vector<uint32_t> drawn;
+    for (size_t i = 0; i < 120; ++i) {
+        drawn.push_back(session.decode());
+    }
+    const Digest digest = session.digest();
+
+    const auto rewound = session.fork();
+    rewound->rewind(130, false, {});
+    const auto restored =
+        Session::restore(open("recall-gemma3", 1), rewound->export_state(), nullptr);
+    for (Session *again : {rewound.get(), restored.get()}) {
+        for (size_t i = 100; i < 120; ++i) {
+            REQUIRE(again->decode() == drawn[i]);
+        }
+        REQUIRE(again->digest() == digest);
+    }
+    // Appending recorded tokens gives the digest that decoding them gave.
+    Session replayed(model, {});
+    replayed.append(tokens_for(*model, 30), {});
+    replayed.append(drawn, {});
+    CHECK(replayed.digest() == digest);
+}

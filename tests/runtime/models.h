@@ -1,0 +1,128 @@
+// The bundled models for tests, opened once for each thread count, and their golden values.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/kernels/environment.h"
+#include "runtime/session.h"
+#include "tests/data_files.h"
+
+namespace stasis::test {
+
+// Model directory: below tests/data, or below ../shared/data (empty string if that is absent).
+inline std::string directory(const std::string &name) {
+    return name == "stories260K" ? shared_data(name) : test_data(name);
+}
+
+inline std::shared_ptr<Model> open(const std::string &name, size_t threads = 2) {
+    static std::map<std::pair<std::string, size_t>, std::shared_ptr<Model>> opened;
+    std::shared_ptr<Model> &model = opened[{name, threads}];
+    if (model == nullptr) {
+        ModelOptions options;
+        options.threads = threads;
+        model = open_model(directory(name), options);
+    }
+    return model;
+}
+
+// Bundled models that this build opens.
+inline const std::vector<std::string> &bundled() {
+    static const std::vector<std::string> names = {"recall-gemma3",
+                                                   "recall-llama",
+                                                   "zoo/gemma3-multimodal-prefix",
+                                                   "zoo/gemma3-softcap-linear-rope",
+                                                   "zoo/gemma3-text",
+                                                   "zoo/llama-gqa-untied",
+                                                   "zoo/llama-mha-bias-f16-sharded",
+                                                   "zoo/llama-odd-sizes-f32",
+                                                   "zoo/llama3-tied-ropescaled"};
+    return names;
+}
+
+inline nlohmann::json read_json(const std::string &path) {
+    std::ifstream file(path);
+    return nlohmann::json::parse(file);
+}
+
+// Golden tensors of a model (tests/data/README.md): name to values, converted to double-free types.
+struct Golden {
+    std::vector<uint32_t> ids;
+    std::vector<float> logits_bf16p; // [kept][vocabulary]
+    std::vector<uint32_t> argmax;    // [n]
+    std::vector<float> nll;          // [n - 1]
+    size_t kept = 0, vocabulary = 0;
+    double rms = 0, max = 0; // of bf16p - bf16in
+};
+
+inline Golden golden(const std::string &name) {
+    std::ifstream file(directory(name) + "/golden.safetensors", std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, bytes.data(), 8);
+    const auto header = nlohmann::json::parse(bytes.substr(8, header_bytes));
+    const auto read = [&]<typename T>(const char *tensor, std::vector<T> &values) {
+        const size_t begin = header[tensor]["data_offsets"][0],
+                     end = header[tensor]["data_offsets"][1];
+        values.resize((end - begin) / sizeof(T));
+        std::memcpy(values.data(), bytes.data() + 8 + header_bytes + begin, end - begin);
+    };
+    Golden golden;
+    read("ids", golden.ids);
+    read("logits_bf16p", golden.logits_bf16p);
+    read("argmax", golden.argmax);
+    read("nll", golden.nll);
+    const auto facts = read_json(directory(name) + "/golden.json");
+    golden.kept = facts["kept"];
+    golden.vocabulary = facts["vocab"];
+    golden.rms = facts["rms_bf16p_minus_bf16in"];
+    golden.max = facts["max_bf16p_minus_bf16in"];
+    return golden;
+}
+
+// Appends and returns the logits of every appended position.
+inline std::vector<std::vector<float>>
+append_with_logits(Session &session, std::span<const uint32_t> tokens, size_t chunk = 0) {
+    std::vector<std::vector<float>> rows;
+    RunOptions options;
+    options.chunk = chunk;
+    options.logits_user = &rows;
+    options.logits = [](void *user, uint64_t, const float *logits, size_t count) {
+        static_cast<std::vector<std::vector<float>> *>(user)->emplace_back(logits, logits + count);
+        return true;
+    };
+    session.append(tokens, options);
+    return rows;
+}
+
+inline std::vector<float> logits_of(Session &session) {
+    std::vector<float> row(session.model()->config.vocabulary);
+    session.logits(row);
+    return row;
+}
+
+inline bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// `count` tokens of a fixed pseudo-random sequence (Lehmer generator, Park and Miller 1988).
+inline std::vector<uint32_t> tokens_for(const Model &model, size_t count, uint64_t seed = 1) {
+    std::vector<uint32_t> tokens;
+    uint64_t x = seed * 7919 % 2147483647 + 1;
+    for (size_t i = 0; i < count; ++i) {
+        x = x * 48271 % 2147483647;
+        tokens.push_back(static_cast<uint32_t>(x % model.config.vocabulary));
+    }
+    return tokens;
+}
+
+} // namespace stasis::test

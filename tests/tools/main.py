@@ -1,0 +1,45 @@
+# Runs the tests of this folder against a built command and closes with one line that tools/test
+# reads: "N passed, N failed, N skipped".
+# Usage: main.py build/release/stasis [test_chat ...]
+import pathlib
+import sys
+import time
+import unittest
+
+import stasis_process
+
+
+class Result(unittest.TextTestResult):
+    """One line a test, with its time; keeps what is needed to count tests, not assertions."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.started = time.monotonic()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        bad = {id(getattr(each, "test_case", each)) for each, _ in self.failures + self.errors}
+        word = "FAILED" if id(test) in bad else "ok"
+        if test in [each for each, _ in self.skipped]:
+            word = "skipped"
+        print(f"{word:>8}  {test.id()} ({time.monotonic() - self.started:.1f} s)", flush=True)
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit("usage: main.py PATH_OF_STASIS [MODULE ...]")
+    stasis_process.use(pathlib.Path(sys.argv[1]))
+    folder = pathlib.Path(__file__).parent
+    modules = sys.argv[2:] or sorted(path.stem for path in folder.glob("test_*.py"))
+    suite = unittest.defaultTestLoader.loadTestsFromNames(modules)
+    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=0, resultclass=Result)
+    result = runner.run(suite)
+    for test, reason in result.skipped:
+        print(f"SKIPPED: {test.id()}: {reason}")
+    bad = {getattr(each, "test_case", each).id() for each, _ in result.failures + result.errors}
+    skipped = len(result.skipped)
+    print(f"{result.testsRun - len(bad) - skipped} passed, {len(bad)} failed, {skipped} skipped")
+    sys.exit(1 if bad else 0)
+
+
+main()

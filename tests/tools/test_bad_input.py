@@ -1,0 +1,176 @@
+# What a user or a disk can get wrong: exit code 2 with one line that names it, nothing on stdout,
+# files left as they were, and never a crash.
+import os
+import shutil
+import unittest
+
+from stasis_process import (CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, all_tokens, comma,
+                            turns_of)
+
+
+class Usage(CommandTest):
+    def test_command_line(self):
+        self.refused()
+        self.refused("fly", names=["fly"])
+        self.refused("run", names=["MODEL"])
+        self.refused("run", GEMMA, names=["--prompt", "--tokens"])
+        self.refused("run", GEMMA, "--tokens", "1", "--frobnicate", names=["--frobnicate"])
+        self.refused("run", GEMMA, "--tokens", "1", "--prompt", "x")
+        self.refused("run", GEMMA, "--tokens", "1", "-n", "-5", names=["-n", "-5"])
+        self.refused("run", GEMMA, "--tokens", "1", "-n", "many", names=["-n", "many"])
+        self.refused("logits", GEMMA, "--tokens", "1", names=["--out"])
+        self.refused("verify", self.path("only-one"))
+
+    def test_help_succeeds(self):
+        for name in ("run", "chat", "logits", "tokenize", "detokenize", "template", "info",
+                     "inspect", "diff", "verify"):
+            self.assertIn(name, self.ok("--help"))
+            self.assertIn("Usage: stasis " + name, self.ok(name, "--help"))
+        self.assertRegex(self.ok("--version"), r"\Astasis \d+\.\d+\.\d+\n\Z")
+
+    def test_tokens(self):
+        self.refused("run", GEMMA, "--tokens", "1,2,x7", names=["--tokens", "'x7'", "item 3"])
+        self.refused("run", GEMMA, "--tokens", "1,,2", names=["item 2"])
+        self.refused("run", GEMMA, "--tokens", "1,-2", names=["'-2'", "item 2"])
+        self.refused("run", GEMMA, "--tokens", "4294967296", names=["4294967296"])
+        self.refused("run", GEMMA, "--tokens", "5,1024", names=["1024"])
+        self.refused("detokenize", GEMMA, "7;8", names=["'7;8'"])
+        self.refused("logits", GEMMA, "--tokens", "", "--out", self.path("o"), names=["tokens"])
+        self.refused("run", GEMMA, "--tokens-file", self.path("none"), names=["none"])
+        self.refused("run", GEMMA, "--tokens-file", self.path(""))
+
+    def test_more_tokens_than_the_context(self):
+        message = self.refused("run", GEMMA, "--tokens", comma([7] * 4097), "-n", 0)
+        self.assertIn("4096", message)
+
+    def test_kernels_device_and_sampling(self):
+        prompt = ["run", GEMMA, "--tokens", "1", "-n", 1]
+        self.refused(*prompt, "--kernels", "abacus", names=["abacus"])
+        self.refused(*prompt, "--device", "toaster", names=["toaster"])
+        self.refused(*prompt, "--temperature", "nan", names=["temperature"])
+        self.refused(*prompt, "--top-p", "1.5", names=["top_p"])
+
+    def test_text_that_is_not_utf8(self):
+        self.refused("run", GEMMA, "--prompt", os.fsdecode(b"ab\xffcd"), names=["2"])
+
+
+class Files(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.file = self.folder / "s.stasis"
+        self.json("run", GEMMA, "--tokens", comma(all_tokens(GEMMA)[:70]), "-n", 0, "--save",
+                  self.file)
+        self.content = self.file.read_bytes()
+
+    def refused_by_all(self, *names):
+        self.refused("run", GEMMA, "--resume", self.file, "-n", 0, names=names)
+        self.refused("inspect", self.file, names=names)
+        self.refused("verify", self.file, GEMMA, names=names)
+        self.refused("diff", self.file, self.file, names=names)
+
+    def test_missing_and_foreign_files(self):
+        self.refused("inspect", self.path("missing"), names=["missing"])
+        self.refused("run", GEMMA, "--resume", self.path("missing"), names=["missing"])
+        self.refused("inspect", self.folder)
+        self.refused("inspect", GEMMA / "config.json")
+        self.refused("inspect", "/dev/null")
+        self.file.write_bytes(b"")
+        self.refused_by_all("s.stasis")
+
+    def test_truncated_files(self):
+        size = len(self.content)
+        for length in [1, 7, 8, 63, 64, 4095, 4096, size // 2, size - 1] + list(
+                range(100, size, size // 12)):
+            if length < size:
+                self.file.write_bytes(self.content[:length])
+                self.refused("inspect", self.file, names=["s.stasis"])
+        self.refused_by_all("s.stasis")
+
+    def test_flipped_bits(self):
+        size = len(self.content)
+        stored = self.json("inspect", self.file)["sections"]
+        inside = [section["offset"] + section["stored"] // 2 for section in stored]
+        for at in [0, 5, 8, 12, 20, 40] + inside[::max(1, len(inside) // 20)]:
+            damaged = bytearray(self.content)
+            damaged[at] ^= 1 << at % 8
+            self.file.write_bytes(damaged)
+            self.refused("verify", self.file, GEMMA, names=["s.stasis"])
+        self.assertLess(max(inside), size)
+        self.refused_by_all("s.stasis")
+
+    def test_other_model(self):
+        names = ["MODEL_MISMATCH"]
+        self.refused("run", LLAMA, "--resume", self.file, "-n", 0, names=names)
+        self.refused("run", WITHOUT_TOKENIZER, "--resume", self.file, "-n", 0, names=names)
+        self.refused("chat", LLAMA, "--session", self.file, text="hello\n", names=names)
+
+    def test_one_changed_weight_bit(self):
+        model = self.folder / "model"
+        shutil.copytree(GEMMA, model)
+        weights = model / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-1000] ^= 1
+        weights.write_bytes(content)
+        self.refused("run", model, "--resume", self.file, "-n", 0, names=["MODEL_MISMATCH"])
+
+    def test_failing_disk_leaves_the_old_file(self):
+        prompt = comma(all_tokens(GEMMA)[70:200])
+        before = sorted(path.name for path in self.folder.iterdir())
+        for limit in 0, 100, 5000, len(self.content) // 2:
+            self.refused("run", GEMMA, "--resume", self.file, "--tokens", prompt, "-n", 0,
+                         "--save", self.file, file_bytes_max=limit, names=["IO"])
+            self.assertEqual(self.file.read_bytes(), self.content)
+            self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
+
+    def test_full_outputs(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full here")
+        self.refused("logits", GEMMA, "--tokens", "1,2", "--out", "/dev/full",
+                     names=["/dev/full", "space"])
+        self.refused("logits", GEMMA, "--tokens", "1,2", "--out", self.path("no/such/place"),
+                     names=["no/such/place"])
+        with open("/dev/full", "wb") as full:
+            done = self.run_command("info", GEMMA, "--json", stdout=full)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"space", done.stderr)
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
+    def test_unreadable_files(self):
+        self.file.chmod(0)
+        self.refused_by_all("s.stasis")
+
+    def test_file_mode(self):
+        self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
+
+
+class Models(CommandTest):
+    def copy(self, source):
+        model = self.folder / "model"
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(source, model)
+        return model
+
+    def test_missing_models(self):
+        self.refused("info", self.path("nowhere"), names=["nowhere"])
+        self.refused("info", GEMMA / "config.json")
+        self.refused("info", self.folder)
+        self.refused("info", "/dev/null")
+
+    def test_damaged_models(self):
+        for name, change in (("config.json", lambda b: b[:len(b) // 2]),
+                             ("config.json", lambda b: b.replace(b"LlamaForCausalLM", b"Gpt")
+                              .replace(b'"llama"', b'"gpt"')),
+                             ("model.safetensors", lambda b: b[:len(b) // 2]),
+                             ("model.safetensors", lambda b: b[:100]),
+                             ("model.safetensors", lambda b: b"\xff" * 8 + b[8:]),
+                             ("model.safetensors", lambda b: b"")):
+            model = self.copy(WITHOUT_TOKENIZER)
+            content = (model / name).read_bytes()
+            (model / name).write_bytes(change(content))
+            self.assertNotEqual(change(content), content)
+            self.refused("info", model)
+
+    def test_damaged_tokenizer(self):
+        model = self.copy(GEMMA)
+        (model / "tokenizer.model").write_bytes(b"\x00garbage\xff" * 9)
+        self.refused("run", model, "--prompt", turns_of(GEMMA)[0]["user"], names=["tokenizer"])

@@ -1,0 +1,77 @@
+# stasis chat: the published conversation, frozen and resumed in new processes at every turn.
+from stasis_process import CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, turns_of
+
+KEYS = ["role", "text", "tokens", "position", "digest", "seconds"]
+
+
+def users(model):
+    return [turn["user"] for turn in turns_of(model)]
+
+
+class Chat(CommandTest):
+    def check_replies(self, model, replies):
+        turns = turns_of(model)
+        self.assertEqual(len(replies), len(turns))
+        position = 0
+        for turn, reply in zip(turns, replies):
+            position += len(turn["prompt_ids"]) + len(turn["reply_ids"])
+            self.assertEqual(list(reply), KEYS)
+            self.assertEqual((reply["role"], reply["text"], reply["tokens"], reply["position"]),
+                             ("assistant", turn["reply"], turn["reply_ids"], position))
+
+    def test_eight_turns(self):
+        for model in GEMMA, LLAMA:
+            self.check_replies(model, self.chat(model, users(model)))
+
+    def test_resumed_at_every_turn(self):
+        for model in GEMMA, LLAMA:
+            straight = self.chat(model, users(model))
+            resumed = []
+            for number, user in enumerate(users(model), 1):
+                resumed += self.chat(model, [user], "--session", self.path(f"{model.name}.stasis"))
+                inspected = self.json("inspect", self.path(f"{model.name}.stasis"))
+                self.assertEqual(inspected["digest"], straight[number - 1]["digest"])
+            self.check_replies(model, resumed)
+            self.assertEqual([reply["digest"] for reply in resumed],
+                             [reply["digest"] for reply in straight])
+
+    def test_replies_cut_by_the_limit(self):
+        straight = self.chat(GEMMA, users(GEMMA), "-n", 2)
+        resumed = [self.chat(GEMMA, [user], "-n", 2, "--session", self.path("s"))[0]
+                   for user in users(GEMMA)]
+        for left, right in zip(straight, resumed):
+            self.assertEqual(len(left["tokens"]), 2)
+            self.assertEqual((left["tokens"], left["digest"]), (right["tokens"], right["digest"]))
+
+    def test_empty_lines_are_skipped(self):
+        replies = self.chat(GEMMA, ["", users(GEMMA)[0], "", users(GEMMA)[1], ""])
+        self.assertEqual([reply["text"] for reply in replies], ["k is 5.", "m is 55."])
+
+    def test_last_line_without_line_end(self):
+        out = self.ok("chat", GEMMA, text=users(GEMMA)[0])
+        self.assertEqual(out, "k is 5.\n")
+
+    def test_replace_starts_anew(self):
+        self.chat(GEMMA, users(GEMMA)[:2], "--session", self.path("s"))
+        again = self.chat(GEMMA, users(GEMMA)[:2], "--session", self.path("s"), "--replace")
+        fresh = self.chat(GEMMA, users(GEMMA)[:2])
+        self.assertEqual([reply["digest"] for reply in again],
+                         [reply["digest"] for reply in fresh])
+        self.assertEqual(self.json("inspect", self.path("s"))["position"], fresh[1]["position"])
+
+    def test_system_text_comes_once(self):
+        system = ["--system", "Answer shortly."]
+        straight = self.chat(GEMMA, users(GEMMA)[:2], *system)
+        resumed = [self.chat(GEMMA, [user], "--session", self.path("s"), *system)[0]
+                   for user in users(GEMMA)[:2]]
+        self.assertEqual([reply["digest"] for reply in straight],
+                         [reply["digest"] for reply in resumed])
+        self.assertEqual(self.json("inspect", self.path("s"))["text"].count("Answer shortly."), 1)
+        plain = self.chat(GEMMA, users(GEMMA)[:2])
+        self.assertNotEqual(plain[0]["digest"], straight[0]["digest"])
+
+    def test_refusals(self):
+        self.refused("chat", WITHOUT_TOKENIZER, text="hello\n")
+        self.refused("chat", GEMMA, "--session", self.path(""), text="hello\n")
+        self.refused("chat", GEMMA, "--chat-template", "nonsense", text="hello\n",
+                     names=["nonsense", "chatml"])

@@ -1,0 +1,75 @@
+# stasis inspect, diff and verify: keys, exit codes, and what they say about files that chat and
+# run left.
+from stasis_process import CommandTest, GEMMA, LLAMA, all_tokens, comma, turns_of
+
+INSPECT_KEYS = ["format", "contract", "position", "digest", "root", "elements", "spans", "sections",
+                "text"]
+ELEMENTS = ["kv_cache", "token_embeddings", "positional_state", "input_token_buffer",
+            "attention_mask", "model_config", "layer_norm", "attention_weights", "logits",
+            "tokenizer", "kv_format_version", "prompt_injection_meta"]
+
+
+class Snapshots(CommandTest):
+    def save(self, name, model, tokens, *options):
+        return self.json("run", model, "--tokens", comma(tokens), "-n", 0, "--save",
+                         self.path(name), *options)
+
+    def test_inspect(self):
+        turn = turns_of(GEMMA)[0]
+        reply = self.chat(GEMMA, [turn["user"]], "--session", self.path("s"))[0]
+        inspected = self.json("inspect", self.path("s"))
+        self.assertEqual(list(inspected), INSPECT_KEYS)
+        self.assertEqual(list(inspected["elements"]), ELEMENTS)
+        for element in inspected["elements"].values():
+            self.assertTrue(element)
+        self.assertEqual((inspected["position"], inspected["digest"]),
+                         (reply["position"], reply["digest"]))
+        self.assertRegex(inspected["root"], r"\A[0-9a-f]{64}\Z")
+        self.assertIn(turn["user"], inspected["text"])
+        self.assertIn(turn["reply"], inspected["text"])
+        self.assertTrue(inspected["sections"])
+        at = 0
+        for span in inspected["spans"]:
+            self.assertEqual(span["begin"], at)
+            at = span["end"]
+        self.assertEqual(at, inspected["position"])
+        self.assertEqual(inspected["spans"][-1]["source"], "sampled")
+
+    def test_inspect_without_json(self):
+        self.save("s", GEMMA, all_tokens(GEMMA))
+        out = self.ok("inspect", self.path("s"))
+        digest = self.json("inspect", self.path("s"))["digest"]
+        for name in ELEMENTS + [digest, "spans", "sections"]:
+            self.assertIn(name, out)
+
+    def test_diff(self):
+        tokens = all_tokens(GEMMA)[:100]
+        self.save("a", GEMMA, tokens)
+        self.save("b", GEMMA, tokens, "--chunk", "9")
+        self.save("c", GEMMA, tokens[:70] + [300] + tokens[71:])
+        self.save("d", GEMMA, tokens[:60])
+        self.save("e", LLAMA, tokens)
+        self.assertEqual(self.json("diff", self.path("a"), self.path("b")),
+                         {"equal": True, "element": None, "position": None, "layer": None,
+                          "head": None})
+        changed = self.json("diff", self.path("a"), self.path("c"), code=1)
+        self.assertEqual((changed["equal"], changed["element"], changed["position"]),
+                         (False, "input_token_buffer", 70))
+        shorter = self.json("diff", self.path("a"), self.path("d"), code=1)
+        self.assertFalse(shorter["equal"])
+        foreign = self.json("diff", self.path("a"), self.path("e"), code=1)
+        self.assertIn(foreign["element"], ELEMENTS)
+        self.assertEqual(self.ok("diff", self.path("a"), self.path("b")), "equal\n")
+        self.assertIn("different", self.ok("diff", self.path("a"), self.path("c"), code=1))
+
+    def test_verify(self):
+        for model in GEMMA, LLAMA:
+            tokens = all_tokens(model)
+            self.save(model.name, model, tokens)
+            for options in [], ["--threads", 1], ["--kernels", "reference"]:
+                verified = self.json("verify", self.path(model.name), model, *options)
+                self.assertEqual(list(verified), ["verified", "positions", "seconds"])
+                self.assertEqual((verified["verified"], verified["positions"]),
+                                 (True, len(tokens)))
+        self.assertIn("verified", self.ok("verify", self.path(GEMMA.name), GEMMA))
+        self.refused("verify", self.path(GEMMA.name), LLAMA)

@@ -1,0 +1,176 @@
+# The rules of the house, on the source files themselves: who may include whom, how long files and
+# functions may be, what must be said where. Needs no built command.
+import ast
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+from stasis_process import ROOT
+
+C_LIKE = (".cpp", ".h", ".c", ".cu", ".cuh")
+CODE = C_LIKE + (".py", ".fbs", ".cmake")
+FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX = 500, 70, 100
+# What the plain State struct brings along: all that runtime may know of format.
+SHARED_OF_FORMAT = {f"format/{name}.h" for name in ("state", "digest", "error", "watch")}
+
+
+def sources():
+    """Files of the project, new ones included, as (path, text); data and documents left out."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
+                            capture_output=True, text=True, check=True).stdout.split("\n")
+    for name in sorted(set(listed)):
+        path = ROOT / name
+        script = name.startswith((".ci/", "tools/")) and "." not in path.name
+        if name and path.is_file() and not name.startswith("tests/data/") and (
+                name.endswith(CODE) or path.name == "CMakeLists.txt" or script):
+            yield name, path.read_text(encoding="utf-8")
+
+
+def without_comments_and_strings(text):
+    """The same lines with what is not code blanked out."""
+    pattern = (r'//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'
+               r"\b\d[\d']*|'(?:\\.|[^'\\\n])+'|^#[^\n]*")
+    return re.sub(pattern, lambda found: re.sub(r"[^\n]", " ", found[0]), text,
+                  flags=re.DOTALL | re.MULTILINE)
+
+
+def functions(text):
+    """(first line, lines) of each outermost function body; a scan of braces, not a parser."""
+    code = without_comments_and_strings(text)
+    depth, body_depth, header_start, begin = 0, None, 0, 0
+    for found in re.finditer(r"[{};]", code):
+        at, char = found.start(), found[0]
+        if body_depth is None and char == "{":
+            header = code[header_start:at].strip()
+            last_word = re.search(r"([\w>]*)\s*\Z", header)[1]
+            initialiser = re.search(r"\)\s*:[^:]", header) and last_word and last_word[0] != ">"
+            scope = re.match(r"(inline )?namespace|(template.*)?(class|struct|union|enum)\b|extern",
+                             header, re.DOTALL)
+            if "(" in header and not scope and not initialiser:
+                body_depth, begin = depth, header_start + len(code[header_start:at]) - len(
+                    code[header_start:at].lstrip())
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if body_depth is not None and depth == body_depth and char == "}":
+            yield code.count("\n", 0, begin) + 1, code.count("\n", begin, at) + 1
+            body_depth = None
+        header_start = at + 1
+
+
+def includes(text):
+    return re.findall(r'^\s*#\s*include\s*([<"][^>"]+)[>"]', text, re.MULTILINE)
+
+
+class Tidy(unittest.TestCase):
+    def check(self, problems):
+        self.assertFalse(problems, "\n" + "\n".join(problems))
+
+    def test_the_scan_of_functions_sees_functions(self):
+        text = ("namespace a {\nstruct B {\n  B() : x(1), y{2} {\n    f();\n  }\n};\n"
+                "static int f(int a) {\n  if (a) {\n    g(\"}\"); // }\n  }\n}\n}\n")
+        self.assertEqual([line for line, _ in functions(text)][-1], 7)
+        self.assertEqual([lines for _, lines in functions(text)][-1], 5)
+
+    def test_lengths(self):
+        problems = []
+        for name, text in sources():
+            lines = text.split("\n")
+            if len(lines) - 1 > FILE_LINES_MAX:
+                problems.append(f"{name}: {len(lines) - 1} lines, at most {FILE_LINES_MAX}")
+            problems += [f"{name}:{number}: {len(line)} columns" for number, line in
+                         enumerate(lines, 1) if len(line) > COLUMNS_MAX]
+            found = []
+            if name.endswith(C_LIKE):
+                found = functions(text)
+            elif name.endswith(".py"):
+                found = [(node.lineno, node.end_lineno - node.lineno + 1)
+                         for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+            problems += [f"{name}:{line}: a function of {length} lines" for line, length in found
+                         if length > FUNCTION_LINES_MAX]
+        self.check(problems)
+
+    def test_every_file_says_what_it_owns(self):
+        problems = []
+        for name, text in sources():
+            first = re.sub(r"\A#![^\n]*\n", "", text).lstrip("\n")
+            if not first.startswith(("//", "/*", "#") if not name.endswith(C_LIKE)
+                                    else ("//", "/*")):
+                problems.append(f"{name}: opens without a comment")
+        self.check(problems)
+
+    def test_names_of_folders(self):
+        self.check([name for name, _ in sources()
+                    if set(name.split("/")[:-1]) & {"util", "utils", "common", "helpers", "misc"}])
+
+    def test_nothing_left_undone_and_no_place_of_a_machine(self):
+        # Written apart, so that this file does not find itself.
+        words = ["TO" + "DO", "FIX" + "ME", "/wo" + "rk/", "/ro" + "ot/", "/ho" + "me/"]
+        self.check([f"{name}: {word}" for name, text in sources() for word in words
+                    if word in text])
+
+    def test_directions_of_includes(self):
+        problems = []
+        for name, text in sources():
+            if not name.endswith(C_LIKE) or name.startswith("tests/"):
+                continue
+            for include in includes(text):
+                quoted, path = include[0] == '"', include[1:]
+                if name.startswith("runtime/kernels/"):
+                    good = path.startswith("runtime/kernels/") if quoted else (
+                        "/" not in path or path.startswith("sys/"))
+                elif name.startswith("runtime/"):
+                    good = not quoted or path.startswith("runtime/") or path in SHARED_OF_FORMAT
+                elif name.startswith("format/"):
+                    good = not quoted or path.startswith("format/") or "/" not in path
+                elif name.startswith("tools/"):
+                    good = not quoted or path.startswith("tools/") or path == "abi/stasis.h"
+                elif name.startswith("bindings/"):
+                    good = not quoted or path in ("abi/stasis.h", "stasis.h")
+                else:
+                    good = True
+                if "flatbuffers" in path and not name.startswith("format/"):
+                    good = False
+                if not good:
+                    problems.append(f"{name} includes {path}")
+        self.check(problems)
+
+    def test_one_file_knows_runtime_and_format(self):
+        both = []
+        for name, text in sources():
+            if name.startswith("abi/"):
+                paths = {include[1:] for include in includes(text)}
+                runtime = any(path.startswith("runtime/") for path in paths)
+                format_ = {path for path in paths if path.startswith("format/")} - SHARED_OF_FORMAT
+                if runtime and format_:
+                    both.append(name)
+        self.assertLessEqual(len(both), 1, both)
+
+    def test_public_header_compiles_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for compiler, language, standard in (
+                    ("cc", "c", "c99"), ("cc", "c", "c11"), ("clang", "c", "c99"),
+                    ("c++", "c++", "c++17"), ("c++", "c++", "c++20"), ("clang++", "c++", "c++17")):
+                source = os.path.join(folder, "alone")
+                with open(source, "w", encoding="ascii") as file:
+                    file.write('#include "abi/stasis.h"\n#include "abi/stasis.h"\n'
+                               "int used(void);\nint used(void) { return STASIS_OK; }\n")
+                done = subprocess.run([compiler, "-x", language, f"-std={standard}", "-Wall",
+                                       "-Wextra", "-Wshadow", "-pedantic-errors", "-Werror",
+                                       "-fsyntax-only", "-I", str(ROOT), source],
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, f"{compiler} {standard}: {done.stderr}")
+
+    def test_readme_shows_the_example_as_it_is(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        example = (ROOT / "bindings/c/converse.c").read_text(encoding="utf-8")
+        shown = re.findall(r"```c\n(.*?)```", readme, re.DOTALL)
+        self.assertTrue(shown)
+        for block in shown:
+            self.assertIn(block, example)
+
+    def test_readme_names_files_that_exist(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        names = set(re.findall(r"`((?:abi|format|runtime|tools|tests|bindings)/[\w./-]*)`", readme))
+        self.assertTrue(names)
+        self.check([name for name in sorted(names) if not (ROOT / name).exists()])

@@ -1,0 +1,129 @@
+// stasis chat: a conversation, one user turn a line of stdin, saved after every turn. The chat
+// template is the library's business: this file hands over roles and texts.
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "tools/commands.h"
+#include "tools/generation.h"
+#include "tools/terminal.h"
+
+namespace command {
+namespace {
+
+struct ChatChoice {
+    ModelChoice model;
+    GenerationChoice generation;
+    std::string session, system;
+    bool json = false;
+};
+
+// False if it was cancelled; the session is then as it was.
+bool append_message(stasis_session *session, const char *role, const std::string &text,
+                    uint32_t flags, uint32_t chunk, stasis_cancel *cancel) {
+    stasis_run_options options;
+    stasis_run_options_init(&options, sizeof options);
+    options.chunk = chunk;
+    options.cancel = cancel;
+    Progress progress("prefill");
+    options.progress = Progress::report;
+    options.progress_user = &progress;
+    stasis_error error{};
+    const stasis_status status = stasis_session_append_message(
+        session, role, text.data(), text.size(), flags, &options, &error);
+    if (status == STASIS_CANCELLED) {
+        return false;
+    }
+    check(status, error, std::string(role) + " turn");
+    return true;
+}
+
+// One user turn and its reply; false if Ctrl-C ended it.
+bool play_turn(stasis_session *session, const std::string &line, const ChatChoice &choice) {
+    Interrupt interrupt;
+    const Stopwatch watch;
+    if (!append_message(session, "user", line, STASIS_MESSAGE_REPLY, choice.generation.chunk,
+                        interrupt.handle())) {
+        return false;
+    }
+    const Reply reply = generate(session, choice.generation, interrupt.handle(), !choice.json);
+    const double seconds = watch.seconds();
+    if (choice.json) {
+        print_json({{"role", "assistant"},
+                    {"text", reply.text},
+                    {"tokens", reply.tokens},
+                    {"position", position_of(session)},
+                    {"digest", digest_of(session)},
+                    {"seconds", seconds}});
+    } else {
+        print("\n");
+    }
+    return reply.stop_reason != STASIS_STOP_CANCELLED;
+}
+
+int chat(const ChatChoice &choice) {
+    const Model model = open_model(choice.model, nullptr);
+    const bool keep = !choice.session.empty();
+    const bool resume =
+        keep && !choice.generation.replace && std::filesystem::exists(choice.session);
+    const Session session =
+        resume ? load_session(model.get(), choice.session, nullptr) : create_session(model.get());
+    apply_sampling(session.get(), choice.generation);
+    if (!choice.system.empty() && position_of(session.get()) == 0) {
+        append_message(session.get(), "system", choice.system, 0, choice.generation.chunk, nullptr);
+    }
+    const bool terminal = input_is_terminal() && !choice.json;
+    if (terminal && resume) {
+        say("[resumed at position " + std::to_string(position_of(session.get())) + "]");
+    }
+    bool replace = choice.generation.replace;
+    std::string line;
+    while (true) {
+        if (terminal) {
+            std::fputs("> ", stderr);
+        }
+        if (!std::getline(std::cin, line)) {
+            break;
+        }
+        if (!line.empty() && line.back() == '\r') {
+            line.pop_back();
+        }
+        if (line.empty()) {
+            continue;
+        }
+        const bool whole = play_turn(session.get(), line, choice);
+        if (keep) {
+            save_session(session.get(), choice.session, replace);
+            replace = false; // from now on the file is this conversation's
+        }
+        if (!whole && !input_is_terminal()) {
+            break;
+        }
+    }
+    return 0;
+}
+
+} // namespace
+
+void add_chat(CLI::App &app, int &exit_code) {
+    auto choice = std::make_shared<ChatChoice>();
+    CLI::App *chat_app =
+        app.add_subcommand("chat", "a conversation: one user turn a line from stdin");
+    chat_app->footer(
+        "Empty lines are skipped. With --json: one object a line for each reply, with "
+        "role (assistant), text,\ntokens, position, digest, seconds. A resumed session "
+        "keeps the sampling settings of its file unless any\nare given.\n");
+    add_model(*chat_app, choice->model);
+    choice->generation.tokens_max = 256;
+    chat_app->add_option("--session", choice->session,
+                         "save here after every turn; resumed from if the file exists");
+    chat_app->add_option("--system", choice->system, "system text of a new conversation");
+    add_generation_options(*chat_app, choice->generation);
+    add_compute_options(*chat_app, choice->model);
+    add_template_option(*chat_app, choice->model);
+    chat_app->add_flag("--json", choice->json, "one JSON object a turn on stdout");
+    chat_app->callback([=, &exit_code] { exit_code = chat(*choice); });
+}
+
+} // namespace command

@@ -1,0 +1,19 @@
+// The subcommands, one file each. `add_x` describes x's options to the parser and, when the command
+// line names x, runs it: the exit code (0 success, 1 a check failed) is left in `exit_code`;
+// failures are thrown (Failure).
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace command {
+
+void add_run(CLI::App &app, int &exit_code);
+void add_chat(CLI::App &app, int &exit_code);
+void add_logits(CLI::App &app, int &exit_code);
+void add_tokenize(CLI::App &app, int &exit_code); // tokenize, detokenize, template
+void add_info(CLI::App &app, int &exit_code);
+void add_inspect(CLI::App &app, int &exit_code);
+void add_diff(CLI::App &app, int &exit_code);
+void add_verify(CLI::App &app, int &exit_code);
+
+} // namespace command

@@ -1,0 +1,155 @@
+# The main job, as a newcomer sees it first: one conversation of eight turns, played once with a
+# freeze and a new process in the middle and once without stopping, and shown to be the same.
+# Everything is done by the stasis command; this file only calls it, compares and prints.
+# Usage: demo.py build/release/stasis (tools/demo builds it first)
+import json
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODEL = ROOT / "tests/data/recall-gemma3"
+OTHER_MODEL = ROOT / "tests/data/recall-llama"
+FOLDER = ROOT / "build/demo"
+FROZEN = FOLDER / "conversation.stasis"
+STOP_AFTER = 4
+COLUMN = 40
+
+failures = []
+colour = sys.stdout.isatty()
+
+
+def heading(text):
+    print(f"\n\033[1m{text}\033[0m" if colour else f"\n{text}")
+
+
+def expect(good, what):
+    if not good:
+        failures.append(what)
+        print(f"  FAILED: {what}")
+    return good
+
+
+def stasis(*arguments, text=None, code=0):
+    """Runs the command; returns stdout, or stderr where it is to fail with `code`."""
+    command = [str(COMMAND)] + [str(argument) for argument in arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode != code:
+        print(done.stdout + done.stderr)
+        sys.exit(f"demo: exit code {done.returncode}, expected {code}: {' '.join(command)}")
+    return done.stdout if code == 0 else done.stderr.strip()
+
+
+def chat(turns, *options):
+    """A process of its own that plays these user turns; returns its replies."""
+    lines = "".join(turn["user"] + "\n" for turn in turns)
+    out = stasis("chat", MODEL, "-n", 60, "--json", *options, text=lines)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def side_by_side(left, right):
+    """Two texts in columns and whether they are the same; long ones go on in a second line."""
+    lines = [textwrap.wrap(side, COLUMN - 2) or [""] for side in (left, right)]
+    for row in range(max(map(len, lines))):
+        cells = [side[row] if row < len(side) else "" for side in lines]
+        mark = ("same" if left == right else "DIFFERENT") if row == 0 else ""
+        print(f"     {cells[0]:<{COLUMN}}{cells[1]:<{COLUMN}}{mark}".rstrip())
+    return left == right
+
+
+def play_and_compare(turns):
+    print("  A  plays turns 1 to 4, freezes them to a file, ends")
+    print("  B  a new process, resumes the file, plays turns 5 to 8")
+    print("  C  a third process, plays all eight without stopping")
+    frozen = chat(turns[:STOP_AFTER], "--session", FROZEN, "--replace")
+    resumed = chat(turns[STOP_AFTER:], "--session", FROZEN)
+    straight = chat(turns)
+    stopped = frozen + resumed
+    expect(len(stopped) == len(turns) and len(straight) == len(turns), "a reply to every turn")
+    for number, (turn, left, right) in enumerate(zip(turns, stopped, straight), 1):
+        if number == STOP_AFTER + 1:
+            print(f"\n     ~~~ A has ended; B resumes from {FROZEN.relative_to(ROOT)} ~~~")
+        who = "A" if number <= STOP_AFTER else "B"
+        print(f"\n{number:>3}  {turn['user']}")
+        print(f"     {who:<{COLUMN}}C")
+        expect(side_by_side(left["text"], right["text"]), f"turn {number}: texts are the same")
+        tokens = [" ".join(map(str, side["tokens"])) for side in (left, right)]
+        expect(side_by_side(*tokens), f"turn {number}: tokens are the same")
+        same = side_by_side(left["digest"][:32] + "...", right["digest"][:32] + "...")
+        expect(same and left["digest"] == right["digest"], f"turn {number}: digests are the same")
+        expect(left["text"] == turn["reply"] and left["tokens"] == turn["reply_ids"],
+               f"turn {number}: the answer is the expected one, '{turn['reply']}'")
+    return straight
+
+
+def compare_times(turns, live):
+    print("  A live session computes only the new turn. Without one, the whole conversation is")
+    print("  computed again for each reply: slower, and (here) to the same digest.\n")
+    print("  turn   positions   live session   everything afresh   digest")
+    history = []
+    for number, (turn, reply) in enumerate(zip(turns, live), 1):
+        history += turn["prompt_ids"]
+        afresh = json.loads(stasis("run", MODEL, "--tokens", ",".join(map(str, history)), "-n",
+                                   len(turn["reply_ids"]), "--json"))
+        history += turn["reply_ids"]
+        seconds = afresh["prefill_seconds"] + afresh["decode_seconds"]
+        same = afresh["digest"] == reply["digest"]
+        print(f"  {number:>4}{reply['position']:>12}{reply['seconds'] * 1000:>12.1f} ms"
+              f"{seconds * 1000:>17.1f} ms   {'same' if same else 'DIFFERENT'}")
+        expect(same, f"turn {number}: computed afresh, the digest is the same")
+
+
+def prove_and_refuse():
+    print("  " + stasis("verify", FROZEN, MODEL).strip())
+
+    damaged = FOLDER / "damaged.stasis"
+    content = bytearray(FROZEN.read_bytes())
+    sections = json.loads(stasis("inspect", FROZEN, "--json"))["sections"]
+    section = max(sections, key=lambda each: each["stored"])
+    at = section["offset"] + section["stored"] // 2
+    content[at] ^= 1
+    damaged.write_bytes(content)
+    print(f"\n  One bit of byte {at} flipped, and the file is refused:")
+    refused("verify", damaged, MODEL)
+
+    print(f"\n  Resumed with another model ({OTHER_MODEL.name}), it is refused as well:")
+    refused("run", OTHER_MODEL, "--resume", FROZEN, "-n", 0)
+
+
+def refused(*arguments):
+    message = stasis(*arguments, code=2).replace(f"{ROOT}/", "")
+    print(textwrap.fill(message, 92, initial_indent="    ", subsequent_indent="    "))
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    turns = json.loads((MODEL / "conversation.json").read_text())["turns"]
+    info = json.loads(stasis("info", MODEL, "--json"))
+    local = info["layer_types"].count("sliding_attention")
+    heading("Stasis: a conversation, frozen and resumed bit for bit")
+    print(f"  model    {MODEL.relative_to(ROOT)}: {info['architecture']}, {info['layers']} layers "
+          f"({local} with a sliding window)")
+    print(f"  kernels  {info['kernels']}, numerics contract {info['contract']}")
+
+    heading("1. Three processes")
+    live = play_and_compare(turns)
+    heading("2. What a live session saves")
+    compare_times(turns, live)
+    heading("3. The file, proven and refused")
+    prove_and_refuse()
+
+    heading("Result")
+    if failures:
+        sys.exit(f"  {len(failures)} checks FAILED; the first: {failures[0]}")
+    print("  Texts, tokens and digests are the same, the answers are the expected ones, and a")
+    print("  damaged file and a foreign model are refused. Now try:\n")
+    shown = COMMAND.relative_to(ROOT) if COMMAND.is_relative_to(ROOT) else COMMAND
+    print(f"    {shown} inspect {FROZEN.relative_to(ROOT)}")
+    print(f"    {shown} chat {MODEL.relative_to(ROOT)} --session {FROZEN.relative_to(ROOT)}")
+
+
+COMMAND = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) == 2 else None
+if COMMAND is None:
+    sys.exit("usage: demo.py PATH_OF_STASIS")
+main()

@@ -1,0 +1,50 @@
+// stasis diff: whether two snapshots hold the same state, and if not, the first difference.
+#include <memory>
+
+#include "tools/commands.h"
+#include "tools/snapshot.h"
+#include "tools/terminal.h"
+
+namespace command {
+namespace {
+
+struct DiffChoice {
+    std::string a, b;
+    bool json = false;
+};
+
+int run_diff(const DiffChoice &choice) {
+    const Snapshot a = open_snapshot(choice.a), b = open_snapshot(choice.b);
+    auto difference = sized<stasis_difference>();
+    stasis_error error{};
+    check(stasis_snapshot_compare(a.get(), b.get(), &difference, &error), error,
+          choice.a + " and " + choice.b);
+    const bool equal = difference.equal != 0;
+    if (choice.json) {
+        const auto place = [&](bool given, uint64_t value) {
+            return !equal && given ? Json(value) : Json();
+        };
+        print_json({{"equal", equal},
+                    {"element", equal ? Json() : Json(element_name(difference.element))},
+                    {"position", place(difference.position != UINT64_MAX, difference.position)},
+                    {"layer", place(difference.layer != STASIS_NOWHERE, difference.layer)},
+                    {"head", place(difference.head != STASIS_NOWHERE, difference.head)}});
+    } else {
+        print(equal ? "equal\n" : "different: " + std::string(difference.message) + "\n");
+    }
+    return equal ? 0 : 1;
+}
+
+} // namespace
+
+void add_diff(CLI::App &app, int &exit_code) {
+    auto choice = std::make_shared<DiffChoice>();
+    CLI::App *diff_app = app.add_subcommand(
+        "diff", "compare the states in two snapshots; exit code 0 if equal, 1 if different");
+    diff_app->add_option("A", choice->a, "a snapshot")->required();
+    diff_app->add_option("B", choice->b, "another")->required();
+    diff_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    diff_app->callback([=, &exit_code] { exit_code = run_diff(*choice); });
+}
+
+} // namespace command

@@ -1,0 +1,165 @@
+// Generating and keeping sessions, for `run` and `chat`. Knows neither's options beyond these.
+#include "tools/generation.h"
+
+#include <exception>
+
+#include "tools/terminal.h"
+
+namespace command {
+
+void add_generation_options(CLI::App &app, GenerationChoice &choice) {
+    stasis_sampling_init(&choice.sampling, sizeof choice.sampling);
+    add_count(app, "-n", choice.tokens_max, "at most N new tokens")->capture_default_str();
+    const auto sampling = [&](const char *name, auto &value, const char *help) {
+        add_count(app, name, value, help)->each([&](const std::string &) {
+            choice.sampling_given = true;
+        });
+    };
+    sampling("--seed", choice.sampling.seed, "draws depend on it and the position alone");
+    sampling("--temperature", choice.sampling.temperature, "0: greedy, as without it");
+    sampling("--top-k", choice.sampling.top_k, "draw among the K most likely");
+    sampling("--top-p", choice.sampling.top_p, "draw among the most likely that reach P together");
+    sampling("--min-p", choice.sampling.min_p, "leave out what is less than P times as likely");
+    sampling("--repetition-penalty", choice.sampling.repetition_penalty,
+             "divide logits of recent tokens by R");
+    app.add_option("--stop", choice.stop, "end before this text; may be given several times")
+        ->allow_extra_args(false);
+    app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
+    add_count(app, "--chunk", choice.chunk, "compute N positions together");
+    app.add_flag("--replace", choice.replace, "put the saved file in the place of any other");
+}
+
+const char *stop_reason_name(uint32_t reason) {
+    switch (reason) {
+    case STASIS_STOP_END_TOKEN:
+        return "end_token";
+    case STASIS_STOP_STRING:
+        return "stop_string";
+    case STASIS_STOP_CALLBACK:
+        return "stopped";
+    case STASIS_STOP_CANCELLED:
+        return "cancelled";
+    default:
+        return "length";
+    }
+}
+
+void apply_sampling(stasis_session *session, const GenerationChoice &choice) {
+    if (choice.sampling_given) {
+        stasis_error error{};
+        check(stasis_session_set_sampling(session, &choice.sampling, &error), error, "sampling");
+    }
+}
+
+namespace {
+
+// Collects a reply; exceptions may not cross the C call, so the first one waits here.
+struct Receiver {
+    std::string text;
+    bool stream = false;
+    std::exception_ptr failure;
+
+    static int32_t receive(void *user, const stasis_generated *generated) noexcept {
+        auto &self = *static_cast<Receiver *>(user);
+        try {
+            const std::string_view piece(generated->text, generated->length);
+            self.text += piece;
+            if (self.stream && !piece.empty()) {
+                print(piece);
+            }
+            return 0;
+        } catch (...) {
+            self.failure = std::current_exception();
+            return 1;
+        }
+    }
+};
+
+} // namespace
+
+Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_cancel *cancel,
+               bool stream) {
+    Receiver receiver;
+    receiver.stream = stream;
+    std::vector<const char *> stop_strings;
+    for (const std::string &text : choice.stop) {
+        stop_strings.push_back(text.c_str());
+    }
+    stasis_generate_options options;
+    stasis_generate_options_init(&options, sizeof options);
+    options.flags = choice.ignore_end ? STASIS_GENERATE_IGNORE_END : 0;
+    options.tokens_max = choice.tokens_max;
+    options.stop_strings = stop_strings.data();
+    options.stop_string_count = stop_strings.size();
+    options.callback = Receiver::receive;
+    options.callback_user = &receiver;
+    options.cancel = cancel;
+    auto result = sized<stasis_generate_result>();
+    stasis_error error{};
+    const stasis_status status = stasis_session_generate(session, &options, &result, &error);
+    if (receiver.failure) {
+        std::rethrow_exception(receiver.failure);
+    }
+    if (status != STASIS_CANCELLED) {
+        check(status, error, "generating");
+    }
+    Reply reply;
+    reply.text = std::move(receiver.text);
+    reply.stop_reason = status == STASIS_CANCELLED ? STASIS_STOP_CANCELLED : result.stop_reason;
+    if (result.count > 0) {
+        reply.tokens = fetch<stasis_token>(
+            [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *problem) {
+                return stasis_session_tokens(session, result.begin, tokens, nullptr, capacity,
+                                             count, problem);
+            },
+            "reading tokens");
+    }
+    return reply;
+}
+
+Session create_session(stasis_model *model) {
+    stasis_session *session = nullptr;
+    stasis_error error{};
+    check(stasis_session_create(model, nullptr, &session, &error), error, "new session");
+    return Session(session);
+}
+
+Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel) {
+    stasis_load_options options;
+    stasis_load_options_init(&options, sizeof options);
+    Progress progress("resuming " + path);
+    options.progress = Progress::report;
+    options.progress_user = &progress;
+    options.cancel = cancel;
+    stasis_session *session = nullptr;
+    stasis_error error{};
+    check(stasis_session_load(model, path.c_str(), &options, &session, &error), error, path);
+    return Session(session);
+}
+
+void save_session(stasis_session *session, const std::string &path, bool replace) {
+    stasis_save_options options;
+    stasis_save_options_init(&options, sizeof options);
+    options.flags = replace ? STASIS_SAVE_REPLACE : 0;
+    Progress progress("saving " + path);
+    options.progress = Progress::report;
+    options.progress_user = &progress;
+    stasis_error error{};
+    check(stasis_session_save(session, path.c_str(), &options, &error), error, path);
+}
+
+uint64_t position_of(const stasis_session *session) {
+    auto info = sized<stasis_session_info>();
+    stasis_error error{};
+    check(stasis_session_get_info(session, &info, &error), error, "session");
+    return info.position;
+}
+
+std::string digest_of(const stasis_session *session) {
+    stasis_digest digest{};
+    stasis_error error{};
+    check(stasis_session_digest(session, &digest, &error), error, "digest");
+    return hex(digest);
+}
+
+} // namespace command

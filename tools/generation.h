@@ -1,0 +1,48 @@
+// What `run` and `chat` share: sampling options, generating with the text streamed as it comes,
+// loading and saving a session's file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/model.h"
+
+namespace command {
+
+struct GenerationChoice {
+    uint64_t tokens_max = 0;
+    uint32_t chunk = 0;
+    bool ignore_end = false;
+    bool replace = false;
+    std::vector<std::string> stop;
+    stasis_sampling sampling{};
+    bool sampling_given = false; // some sampling option was on the command line
+};
+
+void add_generation_options(CLI::App &app, GenerationChoice &choice);
+
+struct Reply {
+    std::vector<stasis_token> tokens;
+    std::string text;
+    uint32_t stop_reason = STASIS_STOP_LENGTH;
+};
+
+const char *stop_reason_name(uint32_t reason);
+
+// Sampling settings stay as the session has them (greedy if it is new, those of the file if it was
+// resumed) unless the command line gives any.
+void apply_sampling(stasis_session *session, const GenerationChoice &choice);
+
+// Generates; a request on `cancel` ends it early and is no failure. `stream`: text goes to stdout.
+Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_cancel *cancel,
+               bool stream);
+
+Session create_session(stasis_model *model);
+Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel);
+void save_session(stasis_session *session, const std::string &path, bool replace);
+
+uint64_t position_of(const stasis_session *session);
+std::string digest_of(const stasis_session *session);
+
+} // namespace command

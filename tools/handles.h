@@ -1,0 +1,66 @@
+// Owning handles over the C API, and its statuses as exceptions: what the header leaves to a host's
+// own language. Knows abi/stasis.h only; prints nothing.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "abi/stasis.h"
+
+namespace command {
+
+// What the user is told before the command ends with exit code 2.
+struct Failure : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+template <auto Release> struct Releaser {
+    template <typename Object> void operator()(Object *object) const { Release(object); }
+};
+using Model = std::unique_ptr<stasis_model, Releaser<stasis_model_close>>;
+using Session = std::unique_ptr<stasis_session, Releaser<stasis_session_free>>;
+using Snapshot = std::unique_ptr<stasis_snapshot, Releaser<stasis_snapshot_close>>;
+using Cancel = std::unique_ptr<stasis_cancel, Releaser<stasis_cancel_release>>;
+
+// A versioned struct, zeroed, with its size set.
+template <typename Struct> Struct sized() {
+    Struct value{};
+    value.struct_size = sizeof(Struct);
+    return value;
+}
+
+// Throws unless `status` is OK. `where` (a file, a step) goes before a message that lacks it.
+inline void check(stasis_status status, const stasis_error &error, const std::string &where) {
+    if (status != STASIS_OK) {
+        const std::string message = error.message;
+        const bool placed = message.find(where) != std::string::npos;
+        throw Failure((placed ? "" : where + ": ") + message + " (" + stasis_status_name(status) +
+                      ")");
+    }
+}
+
+// Reads an output of unknown length: asks for the length, then for the elements.
+// `call(buffer, capacity, &count, &error)` is the C function with its other arguments bound.
+template <typename Element, typename Call>
+std::vector<Element> fetch(Call call, const std::string &where) {
+    std::vector<Element> elements;
+    stasis_error error{};
+    size_t count = 0;
+    stasis_status status = call(static_cast<Element *>(nullptr), size_t{0}, &count, &error);
+    if (status == STASIS_BUFFER_TOO_SMALL) {
+        elements.resize(count);
+        status = call(elements.data(), elements.size(), &count, &error);
+    }
+    check(status, error, where);
+    return elements;
+}
+
+template <typename Call> std::string fetch_text(Call call, const std::string &where) {
+    const std::vector<char> bytes = fetch<char>(call, where);
+    return {bytes.begin(), bytes.end()};
+}
+
+} // namespace command

@@ -1,0 +1,191 @@
+// stasis inspect: what a snapshot file holds, without its model: the Big 8 + 4, whose tokens they
+// are, where the bytes lie. Shows what the library reports and interprets none of it.
+#include <algorithm>
+#include <memory>
+
+#include "tools/commands.h"
+#include "tools/model.h"
+#include "tools/snapshot.h"
+#include "tools/terminal.h"
+
+namespace command {
+namespace {
+
+constexpr uint32_t kElements = 12;
+constexpr size_t kColumns = 100, kRowsMax = 40;
+
+struct InspectChoice {
+    std::string path;
+    bool json = false;
+};
+
+Json describe(const Snapshot &snapshot, const stasis_snapshot_info &info) {
+    Json elements = Json::object();
+    for (uint32_t element = 1; element <= kElements; ++element) {
+        elements[element_name(element)] = Json::parse(fetch_text(
+            [&](char *json, size_t capacity, size_t *length, stasis_error *error) {
+                return stasis_snapshot_element(snapshot.get(), element, json, capacity, length,
+                                               error);
+            },
+            element_name(element)));
+    }
+    const Json spans = elements["prompt_injection_meta"].value("spans", Json::array());
+    const Json sections = elements["kv_format_version"].value("sections", Json::array());
+    const Json text = elements["input_token_buffer"].value("text", Json());
+    return {{"format", info.format},
+            {"contract", contract_text(info.contract)},
+            {"position", info.position},
+            {"digest", hex(info.digest)},
+            {"root", hex(info.root)},
+            {"elements", elements},
+            {"spans", spans},
+            {"sections", sections},
+            {"text", text}};
+}
+
+// Characters, not bytes; close enough to the columns that they take on a terminal.
+size_t width_of(const std::string &text) {
+    return static_cast<size_t>(
+        std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
+}
+
+// A leaf on one line: digests by their beginning, long texts too, line ends made visible.
+std::string leaf(const Json &value) {
+    constexpr size_t kDigestMin = 32, kDigestShown = 12, kTextMax = 40;
+    if (!value.is_string()) {
+        return value.dump();
+    }
+    const std::string &text = value.get_ref<const std::string &>();
+    if (text.size() >= kDigestMin &&
+        text.find_first_not_of("0123456789abcdef") == std::string::npos) {
+        return text.substr(0, kDigestShown) + "...";
+    }
+    std::string line;
+    for (const char byte : text) {
+        const bool begins = (byte & 0xC0) != 0x80;
+        if (begins && width_of(line) >= kTextMax) {
+            return line + "...";
+        }
+        line += byte == '\n' ? "\\n" : std::string(1, byte);
+    }
+    return line;
+}
+
+// An element as words "path value", so that they can be broken at the terminal's width.
+void collect_words(const std::string &path, const Json &value, std::vector<std::string> &words) {
+    constexpr size_t kListMax = 4, kLineMax = 60;
+    if (value.is_object()) {
+        for (const auto &[key, item] : value.items()) {
+            collect_words(path.empty() ? key : path + "." + key, item, words);
+        }
+    } else if (!value.is_array()) {
+        words.push_back(path + " " + leaf(value));
+    } else if (value.size() <= kListMax && !value.empty() && value[0].is_object()) {
+        for (size_t i = 0; i < value.size(); ++i) {
+            collect_words(path + "[" + std::to_string(i) + "]", value[i], words);
+        }
+    } else {
+        const std::string list = value.dump();
+        words.push_back(
+            path + " " +
+            (list.size() <= kLineMax ? list : "(" + std::to_string(value.size()) + " of them)"));
+    }
+}
+
+void print_element(uint32_t number, const char *name, Json element) {
+    constexpr size_t kIndent = 28;
+    for (const char *table : {"spans", "sections", "text"}) {
+        element.erase(table); // shown below
+    }
+    std::vector<std::string> words;
+    collect_words("", element, words);
+    std::string line = (number < 10 ? "   " : "  ") + std::to_string(number) + "  " + name;
+    line.resize(std::max(kIndent, line.size() + 1), ' ');
+    for (size_t i = 0; i < words.size(); ++i) {
+        const std::string word = words[i] + (i + 1 < words.size() ? "; " : "");
+        if (i > 0 && width_of(line) + width_of(word) > kColumns) {
+            print(line + "\n");
+            line = std::string(kIndent, ' ');
+        }
+        line += word;
+    }
+    print(line + "\n");
+}
+
+// A list of objects, a column for each key.
+void print_list(const char *title, const Json &list) {
+    if (!list.is_array() || list.empty() || !list[0].is_object()) {
+        return;
+    }
+    std::vector<std::vector<std::string>> rows(1);
+    for (const auto &[key, value] : list[0].items()) {
+        rows[0].push_back(key);
+    }
+    std::vector<size_t> widths;
+    for (const std::string &key : rows[0]) {
+        widths.push_back(key.size());
+    }
+    for (size_t i = 0; i < std::min(list.size(), kRowsMax); ++i) {
+        rows.emplace_back();
+        for (size_t column = 0; column < widths.size(); ++column) {
+            const Json value = list[i].value(rows[0][column], Json());
+            rows.back().push_back(value.is_null() ? "" : leaf(value));
+            widths[column] = std::max(widths[column], width_of(rows.back().back()));
+        }
+    }
+    print("\n" + std::string(title) + "\n");
+    for (const auto &row : rows) {
+        std::string line;
+        for (size_t column = 0; column < row.size(); ++column) {
+            line += "  " + row[column] + std::string(widths[column] - width_of(row[column]), ' ');
+        }
+        print(line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
+    }
+    if (list.size() > kRowsMax) {
+        print("  ... and " + std::to_string(list.size() - kRowsMax) + " more (--json shows all)\n");
+    }
+}
+
+void print_snapshot(const InspectChoice &choice, const Json &all,
+                    const stasis_snapshot_info &info) {
+    print(choice.path + ": format " + std::to_string(info.format) + ", contract " +
+          contract_text(info.contract) + ", " + std::to_string(info.position) + " positions, " +
+          std::to_string(info.file_bytes) + " bytes\n");
+    print("  digest  " + hex(info.digest) + "\n  root    " + hex(info.root) + "\n  model   " +
+          hex(info.model) + "\n\nelements\n");
+    for (uint32_t element = 1; element <= kElements; ++element) {
+        print_element(element, element_name(element), all["elements"][element_name(element)]);
+    }
+    print_list("spans", all["spans"]);
+    print_list("sections", all["sections"]);
+    if (all["text"].is_string() && !all["text"].get<std::string>().empty()) {
+        print("\ntext\n" + all["text"].get<std::string>() + "\n");
+    }
+}
+
+int run_inspect(const InspectChoice &choice) {
+    const Snapshot snapshot = open_snapshot(choice.path);
+    auto info = sized<stasis_snapshot_info>();
+    stasis_error error{};
+    check(stasis_snapshot_get_info(snapshot.get(), &info, &error), error, choice.path);
+    const Json all = describe(snapshot, info);
+    if (choice.json) {
+        print_json(all);
+    } else {
+        print_snapshot(choice, all, info);
+    }
+    return 0;
+}
+
+} // namespace
+
+void add_inspect(CLI::App &app, int &exit_code) {
+    auto choice = std::make_shared<InspectChoice>();
+    CLI::App *inspect_app =
+        app.add_subcommand("inspect", "what a snapshot file holds; needs no model");
+    inspect_app->add_option("FILE", choice->path, "a snapshot")->required();
+    inspect_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    inspect_app->callback([=, &exit_code] { exit_code = run_inspect(*choice); });
+}
+
+} // namespace command

@@ -1,0 +1,154 @@
+// stasis run: append a prompt to a new or resumed session, generate, save. Knows no chat template
+// beyond passing its name to the model.
+#include <memory>
+
+#include "tools/commands.h"
+#include "tools/generation.h"
+#include "tools/terminal.h"
+
+namespace command {
+namespace {
+
+struct RunChoice {
+    ModelChoice model;
+    GenerationChoice generation;
+    std::string prompt, tokens, tokens_file, resume, save;
+    bool prompt_given = false, tokens_given = false;
+    bool bos = false, special = false, json = false;
+};
+
+std::vector<stasis_token> prompt_tokens(const stasis_model *model, const RunChoice &choice) {
+    if (choice.prompt_given) {
+        return tokenize(model, choice.prompt,
+                        (choice.bos ? STASIS_TOKENIZE_BOS : 0) |
+                            (choice.special ? STASIS_TOKENIZE_SPECIAL : 0));
+    }
+    std::vector<stasis_token> tokens = given_tokens(choice.tokens, choice.tokens_file);
+    if (choice.bos) {
+        const int64_t bos = model_info(model).bos;
+        if (bos < 0) {
+            throw Failure("--bos: the model has no beginning-of-sequence token");
+        }
+        tokens.insert(tokens.begin(), static_cast<stasis_token>(bos));
+    }
+    return tokens;
+}
+
+// Appends in pieces of --chunk, as separate calls; says how many went in before a cancellation.
+size_t append(stasis_session *session, const std::vector<stasis_token> &tokens, uint32_t chunk,
+              stasis_cancel *cancel) {
+    const size_t piece_max = chunk != 0 ? chunk : tokens.size();
+    for (size_t at = 0; at < tokens.size();) {
+        const size_t count = std::min(piece_max, tokens.size() - at);
+        stasis_run_options options;
+        stasis_run_options_init(&options, sizeof options);
+        options.chunk = chunk;
+        options.cancel = cancel;
+        Progress progress("prefill");
+        options.progress = Progress::report;
+        options.progress_user = &progress;
+        stasis_error error{};
+        const stasis_status status =
+            stasis_session_append(session, tokens.data() + at, count, &options, &error);
+        if (status == STASIS_CANCELLED) {
+            return at;
+        }
+        check(status, error, "prompt");
+        at += count;
+    }
+    return tokens.size();
+}
+
+void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, const Reply &reply,
+            const stasis_session *session, double prefill_seconds, double decode_seconds) {
+    const uint64_t position = position_of(session);
+    const std::string digest = digest_of(session);
+    if (choice.json) {
+        print_json({{"prompt_tokens", prompt},
+                    {"tokens", reply.tokens},
+                    {"text", reply.text},
+                    {"position", position},
+                    {"digest", digest},
+                    {"stop_reason", stop_reason_name(reply.stop_reason)},
+                    {"prefill_seconds", prefill_seconds},
+                    {"decode_seconds", decode_seconds}});
+        return;
+    }
+    // A model without a tokenizer has no text to stream; its tokens are shown instead.
+    print(reply.text.empty() ? join_tokens(reply.tokens) + "\n" : "\n");
+    char line[200];
+    std::snprintf(line, sizeof line,
+                  "[%zu tokens in %.3f s, %zu new in %.3f s, %s; position %llu, digest %.16s]",
+                  prompt.size(), prefill_seconds, reply.tokens.size(), decode_seconds,
+                  stop_reason_name(reply.stop_reason), static_cast<unsigned long long>(position),
+                  digest.c_str());
+    say(line);
+}
+
+int run(const RunChoice &choice) {
+    if (!choice.prompt_given && !choice.tokens_given && !choice.bos && choice.resume.empty()) {
+        throw Failure("nothing to run: give --prompt, --tokens, --tokens-file or --resume");
+    }
+    Interrupt interrupt;
+    const Model model = open_model(choice.model, interrupt.handle());
+    std::vector<stasis_token> prompt = prompt_tokens(model.get(), choice);
+    const Session session = choice.resume.empty()
+                                ? create_session(model.get())
+                                : load_session(model.get(), choice.resume, interrupt.handle());
+    apply_sampling(session.get(), choice.generation);
+
+    const Stopwatch prefill;
+    const size_t appended =
+        append(session.get(), prompt, choice.generation.chunk, interrupt.handle());
+    const double prefill_seconds = prefill.seconds();
+
+    Reply reply;
+    const Stopwatch decode;
+    if (appended < prompt.size()) {
+        prompt.resize(appended);
+        reply.stop_reason = STASIS_STOP_CANCELLED;
+    } else if (choice.generation.tokens_max > 0) {
+        reply = generate(session.get(), choice.generation, interrupt.handle(), !choice.json);
+    }
+    const double decode_seconds = decode.seconds();
+    if (!choice.save.empty()) {
+        save_session(session.get(), choice.save, choice.generation.replace);
+    }
+    report(choice, prompt, reply, session.get(), prefill_seconds, decode_seconds);
+    return 0;
+}
+
+} // namespace
+
+void add_run(CLI::App &app, int &exit_code) {
+    auto choice = std::make_shared<RunChoice>();
+    CLI::App *run_app =
+        app.add_subcommand("run", "append a prompt to a new or resumed session, generate, save");
+    run_app->footer("Nothing is added to the prompt that was not asked for. Greedy unless a "
+                    "temperature is given; a resumed\nsession keeps the sampling settings of its "
+                    "file unless any are given.\n");
+    add_model(*run_app, choice->model);
+    choice->generation.tokens_max = 128;
+    CLI::Option *prompt = run_app->add_option("--prompt", choice->prompt, "text of the prompt");
+    CLI::Option *tokens = run_app->add_option("--tokens", choice->tokens, "ids: 1,2,3");
+    CLI::Option *file = run_app->add_option("--tokens-file", choice->tokens_file,
+                                            "file of ids, separated by commas or white space");
+    prompt->excludes(tokens)->excludes(file);
+    tokens->excludes(file);
+    run_app->add_flag("--bos", choice->bos, "begin the prompt with the model's bos token");
+    run_app->add_flag("--special", choice->special,
+                      "markers in the text of --prompt become their special tokens");
+    run_app->add_option("--resume", choice->resume, "go on with the session in this file");
+    run_app->add_option("--save", choice->save, "save the session to this file at the end");
+    add_generation_options(*run_app, choice->generation);
+    add_compute_options(*run_app, choice->model);
+    add_template_option(*run_app, choice->model);
+    run_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    run_app->callback([=, &exit_code] {
+        choice->prompt_given = prompt->count() > 0;
+        choice->tokens_given = tokens->count() + file->count() > 0;
+        exit_code = run(*choice);
+    });
+}
+
+} // namespace command
