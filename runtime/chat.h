@@ -3,6 +3,7 @@
 // built-in one by name (chat_builtin.cpp). Knows text only, no tokens and no session.
 #pragma once
 
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,11 +43,13 @@ class ChatTemplate {
   public:
     // Recognised from chat_template.jinja or tokenizer_config.json's chat_template by what it
     // renders. Empty optional: the directory has no template. A template that is not recognised
-    // gives a ChatTemplate whose name() is "" and whose problem() says why.
+    // gives a ChatTemplate whose name() is "" and whose problem() says why. `now`: the date for
+    // templates that print today's.
     static std::optional<ChatTemplate> recognise(const std::string &directory);
     static std::optional<ChatTemplate> recognise_text(std::string_view jinja,
                                                       std::string_view bos_text,
-                                                      std::string_view eos_text);
+                                                      std::string_view eos_text,
+                                                      std::time_t now = std::time(nullptr));
     // "gemma", "chatml", "zephyr", "llama2", "llama3", "mistral", "phi3". Throws
     // invalid_argument naming the known ones. `bos_text`, `eos_text`: the tokenizer's markers.
     static ChatTemplate named(std::string_view name, std::string_view bos_text,

@@ -29,12 +29,15 @@ struct Segment {
     TokenSource source = TokenSource::text;
     bool special = false; // markers in this text become their special tokens
     TurnPart part = TurnPart::body;
+    // A whole text begins here: its first plain stretch, at the start or behind bos, gets the
+    // leading space that some vocabularies (Llama 2's) put before a text.
+    bool start = false;
 };
 
 struct SourcedToken {
     uint32_t token = 0;
     TokenSource source = TokenSource::text; // of its segment
-    uint32_t segment = 0; // index of the segment it belongs to
+    uint32_t segment = 0;                   // index of the segment it belongs to
 };
 
 class Tokenizer {

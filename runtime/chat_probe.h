@@ -1,0 +1,36 @@
+// A chat template being tried out on conversations, for the two files that do so: chat_probe.cpp
+// fits a description, chat_check.cpp checks it.
+#pragma once
+
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/chat_format.h"
+#include "runtime/jinja.h"
+
+namespace stasis {
+
+using Conversation = std::vector<Message>;
+
+constexpr size_t kProbeBudget = 20'000'000; // units of jinja::Budget for one template, all probes
+
+struct Prober {
+    const jinja::Template &jinja;
+    std::string bos, eos;
+    std::time_t now;
+    jinja::Budget budget;
+    std::string refusal; // why the last refused conversation was
+
+    // Nothing if the template refuses the conversation, or fails on it.
+    std::optional<std::string> render(const Conversation &messages, bool prompt);
+};
+
+// Holds the description against the template. Where they part on conversations beyond user and
+// assistant in turn, the description is narrowed until it refuses them; where they part on those,
+// throws Error(unsupported).
+void check_format(ChatFormat &format, Prober &prober, std::string_view source);
+
+} // namespace stasis

@@ -1,0 +1,94 @@
+// Values of the template interpreter and what Python defines on them: truth, equality, text, JSON.
+// Lists and dicts never change once made and hold no namespace, so no cycle can exist.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace stasis::jinja {
+
+struct Node;
+struct Value;
+using List = std::vector<Value>;
+using Dict = std::vector<std::pair<std::string, Value>>; // in the order of insertion
+
+// What a rendering may still cost: one unit for each node evaluated and each byte or element made.
+struct Budget {
+    size_t left = 0;
+    bool exhausted = false;
+    void spend(size_t units); // throws Error(unsupported) when used up
+};
+
+struct Undefined {};
+struct None {};
+struct ListValue {
+    List items;
+    int depth = 1; // of lists and dicts inside one another
+};
+struct DictValue {
+    Dict items;
+    int depth = 1;
+    const Value *find(std::string_view key) const;
+};
+struct Namespace {
+    Dict items; // the one thing that templates may change
+};
+enum class Builtin { raise_exception, strftime_now, namespace_, range, dict };
+struct Macro {
+    const Node *node;
+};
+
+struct Value {
+    using Data = std::variant<Undefined, None, bool, int64_t, double, std::string,
+                              std::shared_ptr<const ListValue>, std::shared_ptr<const DictValue>,
+                              std::shared_ptr<Namespace>, Builtin, Macro>;
+    Data data = Undefined{};
+
+    Value() = default;
+    Value(Data value) : data(std::move(value)) {}
+    Value(const char *text) : data(std::string(text)) {}
+    Value(std::string text) : data(std::move(text)) {}
+
+    template <class T> bool is() const { return std::holds_alternative<T>(data); }
+    template <class T> const T &as() const { return std::get<T>(data); }
+
+    const std::string *text() const { return std::get_if<std::string>(&data); }
+    const ListValue *list() const;
+    const DictValue *dict() const;
+    // The integer of an int or bool; throws Error(unsupported) naming `what` otherwise.
+    int64_t integer(const char *what) const;
+    bool is_number() const { return is<bool>() || is<int64_t>() || is<double>(); }
+    double number() const; // of a value that is_number
+};
+
+// Throw Error(unsupported) for what may not be put into a container, or lies too deep.
+Value make_list(List items);
+Value make_dict(Dict items);
+void check_storable(const Value &value);
+
+size_t cost(const Value &value); // units that a copy of it costs
+bool truthy(const Value &value);
+bool equal(const Value &a, const Value &b, Budget &budget);
+bool contains(const Value &container, const Value &item, Budget &budget);
+// Elements in order: list items, dict keys, characters of a string.
+List elements(const Value &value, Budget &budget);
+size_t length(const Value &value);
+const char *type_name(const Value &value);
+
+void append_text(const Value &value, std::string &out, Budget &budget); // as {{ }} prints it
+std::string to_text(const Value &value, Budget &budget);
+std::string to_json(const Value &value, int indent, Budget &budget); // indent < 0: one line
+
+// Python's str.strip: the characters of `set`, or Unicode whitespace if `set` is null. Stripping
+// of message contents must agree with it, which is why chat.cpp uses it too.
+std::string_view strip(std::string_view text, bool left, bool right,
+                       const std::string *set = nullptr);
+// The characters of valid UTF-8; a byte that belongs to none stands alone.
+std::vector<std::string_view> characters(std::string_view text);
+
+} // namespace stasis::jinja

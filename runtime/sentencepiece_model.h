@@ -1,0 +1,44 @@
+// A walk over the bytes of a sentencepiece model (a protobuf message), for what the library does
+// not tell: the kinds of its pieces, its rules; and a check that the library may be given it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stasis {
+
+// Numbers of sentencepiece_model.proto, ModelProto.SentencePiece.Type.
+enum class PieceKind : uint32_t {
+    normal = 1,
+    unknown = 2,
+    control = 3,
+    user_defined = 4,
+    unused = 5,
+    byte = 6,
+};
+
+struct Piece {
+    std::string text;
+    PieceKind kind = PieceKind::normal;
+};
+
+struct SentencepieceModel {
+    std::vector<Piece> pieces; // by token id
+    std::string type;          // "bpe", "unigram"
+    std::string normalizer;    // name of the normalization rule
+    bool byte_fallback = false;
+    bool add_dummy_prefix = true;
+    bool remove_extra_whitespaces = true;
+    bool escape_whitespaces = true;
+    // The model as it is handed to the library: normalization adds and removes no whitespace, and
+    // there is no self test (it would fail for that).
+    std::string plain;
+};
+
+// Throws Error: corrupt for bytes that are no such model, unsupported for kinds of models that no
+// supported language model uses (word and character models, whitespace as a suffix).
+SentencepieceModel read_sentencepiece_model(std::string_view bytes);
+
+} // namespace stasis

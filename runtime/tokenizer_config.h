@@ -1,0 +1,29 @@
+// What a model's directory says about its special tokens and its chat template, beside the
+// vocabulary itself: tokenizer_config.json and chat_template.jinja as Hugging Face writes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stasis {
+
+struct AddedToken {
+    uint32_t token = 0;
+    std::string text;
+    bool special = false;
+};
+
+struct TokenizerConfig {
+    std::string bos_text, eos_text; // empty: none
+    std::string chat_template;      // empty: none; chat_template.jinja wins
+    std::vector<AddedToken> added;  // added_tokens_decoder, ascending by token
+};
+
+// Both files are optional. Throws Error: io, corrupt.
+TokenizerConfig read_tokenizer_config(const std::string &directory);
+
+// The bytes of a file of at most `size_max`; throws Error: not_found, io, corrupt (larger).
+std::string read_small_file(const std::string &path, size_t size_max);
+
+} // namespace stasis

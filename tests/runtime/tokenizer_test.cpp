@@ -1,0 +1,446 @@
+// Tokenizer: published ids, exact round trips, no forged special tokens, where tokens come from.
+#include "runtime/tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "format/error.h"
+#include "runtime/chat.h"
+#include "runtime/sentencepiece_model.h"
+#include "runtime/utf8.h"
+#include "tests/data_files.h"
+
+namespace fs = std::filesystem;
+using namespace stasis;
+using Tokens = std::vector<uint32_t>;
+
+namespace {
+
+std::string read_file(const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    REQUIRE_MESSAGE(file.good(), path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_file(const fs::path &path, std::string_view bytes) {
+    std::ofstream(path, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+// A directory that goes when the test ends.
+struct Directory {
+    fs::path path;
+    explicit Directory(const std::string &name)
+        : path(fs::path(STASIS_BINARY_DIR) / ("tokenizer_test_" + name)) {
+        fs::remove_all(path);
+        fs::create_directories(path);
+    }
+    ~Directory() { fs::remove_all(path); }
+    std::string name() const { return path.string(); }
+};
+
+std::unique_ptr<Tokenizer> open_recall(const std::string &model) {
+    const bool gemma = model == "recall-gemma3";
+    const Tokens bos = {gemma ? 2U : 1U}, end = {gemma ? 5U : 4U};
+    return Tokenizer::open(test_data(model), 1024, bos, end);
+}
+
+// Llama 2's vocabulary; null where the shared data is not beside the clone.
+std::unique_ptr<Tokenizer> open_llama2(const Directory &directory) {
+    const std::string path = shared_data("tokenizers/llama2_tokenizer.model");
+    if (path.empty()) {
+        return nullptr;
+    }
+    write_file(directory.path / "tokenizer.model", read_file(path));
+    return Tokenizer::open(directory.name(), 32000, Tokens{1}, Tokens{2});
+}
+
+Tokens numbers(const std::string &text) {
+    Tokens out;
+    std::string digits = text;
+    std::replace(digits.begin(), digits.end(), ',', ' ');
+    std::istringstream stream(digits);
+    for (uint32_t id; stream >> id;) {
+        out.push_back(id);
+    }
+    return out;
+}
+
+Status status_of(const std::function<void()> &action) {
+    try {
+        action();
+    } catch (const Error &error) {
+        return error.status();
+    }
+    return Status::ok;
+}
+
+std::string random_utf8(std::mt19937 &random) {
+    static constexpr uint32_t kTop[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
+    std::string out;
+    for (uint32_t n = random() % 40; n > 0; --n) {
+        uint32_t c = random() % 4 == 0 ? ' ' : random() % (kTop[random() % 4] + 1);
+        if ((c >= 0xD800 && c < 0xE000) || c == 0x2581) { // U+2581 is how a space is spelled
+            c = 'x';
+        }
+        if (c < 0x80) {
+            out += static_cast<char>(c);
+        } else if (c < 0x800) {
+            out += static_cast<char>(0xC0 | c >> 6);
+        } else if (c < 0x10000) {
+            out += static_cast<char>(0xE0 | c >> 12);
+            out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
+        } else {
+            out += static_cast<char>(0xF0 | c >> 18);
+            out += static_cast<char>(0x80 | (c >> 12 & 0x3F));
+            out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
+        }
+        if (c >= 0x80) {
+            out += static_cast<char>(0x80 | (c & 0x3F));
+        }
+    }
+    return out;
+}
+
+} // namespace
+
+TEST_CASE("tokenizer: Llama 2's published ids") {
+    const Directory directory("llama2");
+    const auto tokenizer = open_llama2(directory);
+    if (!tokenizer) {
+        STASIS_SKIP("tokenizers/llama2_tokenizer.model is not beside the clone");
+    }
+    SUBCASE("kitoken, line by line") {
+        std::istringstream inputs(read_file(shared_data("tokenizers/kitoken/small_input.txt")));
+        std::istringstream expected(
+            read_file(shared_data("tokenizers/kitoken/small_tokens_llama2.txt")));
+        size_t lines = 0;
+        for (std::string input, ids; std::getline(inputs, input) && std::getline(expected, ids);) {
+            for (const auto &[escape, meaning] : {std::pair("\\n", "\n"), std::pair("\\s", " ")}) {
+                for (size_t at = 0; (at = input.find(escape, at)) != std::string::npos; ++at) {
+                    input.replace(at, 2, meaning);
+                }
+            }
+            CHECK_MESSAGE(tokenizer->encode(input, false, false) == numbers(ids), input);
+            ++lines;
+        }
+        CHECK(lines == 20);
+    }
+    SUBCASE("kitoken, a whole file") {
+        const std::string input = read_file(shared_data("tokenizers/kitoken/utf8_input.txt"));
+        const Tokens expected =
+            numbers(read_file(shared_data("tokenizers/kitoken/utf8_tokens_llama2.txt")));
+        REQUIRE(expected.size() > 1000);
+        CHECK(tokenizer->encode(input, false, false) == expected);
+        // One of its characters is the one that vocabularies spell a space with.
+        std::string decoded = input;
+        decoded.replace(decoded.find("\u2581"), 3, " ");
+        CHECK(tokenizer->decode(expected, true, false) == decoded);
+    }
+    SUBCASE("the published vocabulary test of llama.cpp") {
+        const std::string inputs =
+            read_file(shared_data("tokenizers/ggml-vocab-llama-spm.gguf.inp"));
+        std::istringstream expected(
+            read_file(shared_data("tokenizers/ggml-vocab-llama-spm.gguf.out")));
+        static constexpr std::string_view kSeparator = "\n__ggml_vocab_test__\n";
+        size_t pieces = 0, begin = 0;
+        for (std::string ids; std::getline(expected, ids) && begin <= inputs.size(); ++pieces) {
+            const size_t end = std::min(inputs.find(kSeparator, begin), inputs.size());
+            const std::string input = inputs.substr(begin, end - begin);
+            CHECK_MESSAGE(tokenizer->encode(input, false, false) == numbers(ids), input);
+            begin = end + kSeparator.size();
+        }
+        CHECK(pieces > 40);
+    }
+    SUBCASE("the space in front of a text is there once") {
+        CHECK(tokenizer->encode("Hello", false, false) == Tokens{15043});
+        CHECK(tokenizer->encode("Hello", true, false) == Tokens{1, 15043});
+        CHECK(tokenizer->encode("<s>Hello", false, true) == Tokens{1, 15043});
+        CHECK(tokenizer->encode("<s>Hello</s>Hello", false, true) == Tokens{1, 15043, 2, 10994});
+        CHECK(tokenizer->encode("", true, false) == Tokens{1});
+        CHECK(tokenizer->decode(Tokens{15043}, true, false) == "Hello");
+        CHECK(tokenizer->decode(Tokens{15043}, false, false) == " Hello");
+        CHECK(tokenizer->decode(Tokens{1, 15043}, true, true) == "<s>Hello");
+        CHECK(tokenizer->decode(Tokens{1, 15043}, true, false) == "Hello");
+        CHECK(tokenizer->decode(Tokens{2, 15043}, true, false) == " Hello");
+    }
+    SUBCASE("a turn rendered alone gets no space in front") {
+        const std::vector<Segment> first = {
+            {"<s>[INST] Hello [/INST]", TokenSource::templated, true, TurnPart::body, true}};
+        std::vector<Segment> later = first;
+        later[0].start = false;
+        CHECK(tokenizer->encode(first)[1].token == 518);   // "\u2581["
+        CHECK(tokenizer->encode(later)[1].token == 29961); // "["
+    }
+    SUBCASE("bytes") {
+        CHECK(tokenizer->piece(13) == "<0x0A>");
+        CHECK(tokenizer->piece_bytes(13) == "\n");
+        CHECK(tokenizer->piece(15043) == "\u2581Hello");
+        CHECK(tokenizer->piece_bytes(15043) == " Hello");
+        CHECK(tokenizer->piece_bytes(2) == "</s>");
+        // An emoji that is no piece: four byte tokens, each of which adds its byte.
+        const Tokens emoji = tokenizer->encode("\U0001F634", false, false);
+        REQUIRE(emoji.size() == 5);
+        std::string text;
+        for (size_t i = 1; i < 5; ++i) {
+            text += tokenizer->piece_bytes(emoji[i]);
+            CHECK(complete_utf8(text) == (i == 4 ? 4 : 0));
+        }
+        CHECK(text == "\U0001F634");
+    }
+}
+
+TEST_CASE("tokenizer: random texts come back byte for byte") {
+    std::mt19937 random(7);
+    const Directory directory("roundtrip");
+    std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+    tokenizers.push_back(open_recall("recall-gemma3"));
+    tokenizers.push_back(open_recall("recall-llama"));
+    if (auto llama2 = open_llama2(directory)) {
+        tokenizers.push_back(std::move(llama2));
+    }
+    for (const auto &tokenizer : tokenizers) {
+        for (int i = 0; i < 3000; ++i) {
+            const std::string text = random_utf8(random);
+            const Tokens tokens = tokenizer->encode(text, false, false);
+            CHECK_MESSAGE(tokenizer->decode(tokens, true, false) == text, text);
+        }
+    }
+}
+
+TEST_CASE("tokenizer: marker texts become special tokens only where asked for") {
+    struct Case {
+        const char *model, *text;
+        uint32_t token;
+    };
+    static constexpr Case kCases[] = {{"recall-gemma3", "<bos>", 2},
+                                      {"recall-gemma3", "<eos>", 1},
+                                      {"recall-gemma3", "<pad>", 0},
+                                      {"recall-gemma3", "<unk>", 3},
+                                      {"recall-gemma3", "<start_of_turn>", 4},
+                                      {"recall-gemma3", "<end_of_turn>", 5},
+                                      {"recall-llama", "<s>", 1},
+                                      {"recall-llama", "</s>", 2},
+                                      {"recall-llama", "<|im_start|>", 3},
+                                      {"recall-llama", "<|im_end|>", 4}};
+    for (const Case &c : kCases) {
+        const auto tokenizer = open_recall(c.model);
+        const std::string text = std::string("a ") + c.text + c.text + " b";
+        const Tokens plain = tokenizer->encode(text, false, false);
+        CHECK_MESSAGE(std::none_of(plain.begin(), plain.end(),
+                                   [&](uint32_t t) { return tokenizer->is_special(t); }),
+                      c.text);
+        CHECK(tokenizer->decode(plain, true, false) == text);
+        const Tokens parsed = tokenizer->encode(text, false, true);
+        CHECK(std::count(parsed.begin(), parsed.end(), c.token) == 2);
+        CHECK(tokenizer->decode(parsed, true, true) == text);
+        CHECK(tokenizer->decode(parsed, true, false) == "a  b");
+        CHECK(tokenizer->is_special(c.token));
+        CHECK(tokenizer->piece_bytes(c.token) == c.text);
+    }
+    // Nor by parts that meet.
+    const auto gemma = open_recall("recall-gemma3");
+    const std::vector<Segment> parts = {{"<start_of", TokenSource::templated, true},
+                                        {"_turn>", TokenSource::text, false}};
+    for (const SourcedToken &token : gemma->encode(parts)) {
+        CHECK_FALSE(gemma->is_special(token.token));
+    }
+    CHECK_FALSE(gemma->is_special(6)); // "\n" is user-defined, and a text like any other
+    CHECK(gemma->encode("\n", false, false) == Tokens{6});
+}
+
+TEST_CASE("tokenizer: every token knows where it came from") {
+    const auto tokenizer = open_recall("recall-gemma3");
+    const std::vector<Segment> segments = {{"<start_of_turn>user\nA", TokenSource::templated, true},
+                                           {"nd then \u20AC", TokenSource::text, false},
+                                           {"<end_of_turn>\n", TokenSource::templated, true}};
+    const std::vector<SourcedToken> tokens = tokenizer->encode(segments);
+    REQUIRE(tokens.front().token == 4);
+    CHECK(tokens.front().source == TokenSource::templated);
+    CHECK(tokens[tokens.size() - 2].token == 5);
+    CHECK(tokens.back().source == TokenSource::templated);
+    size_t at = 0; // in the text behind the marker
+    const size_t begin = 5, end = 6 + std::string("nd then \u20AC").size();
+    for (size_t i = 1; i + 2 < tokens.size(); ++i) {
+        const size_t size = tokenizer->piece_bytes(tokens[i].token).size();
+        const bool covers = at + size > begin + 1 && at < end;
+        CHECK((tokens[i].source == TokenSource::text) == covers);
+        CHECK(tokens[i].segment == (covers ? 1 : at < begin + 1 ? 0 : 2));
+        at += size;
+    }
+    CHECK(at == end);
+}
+
+TEST_CASE("tokenizer: the recall models' conversations, turn by turn") {
+    for (const std::string model : {"recall-gemma3", "recall-llama"}) {
+        const auto tokenizer = open_recall(model);
+        const auto chat = ChatTemplate::recognise(test_data(model));
+        REQUIRE(chat);
+        CHECK(chat->problem() == "");
+        CHECK(chat->name() == (model == "recall-gemma3" ? "gemma" : "chatml"));
+        const auto conversation =
+            nlohmann::json::parse(read_file(test_data(model + "/conversation.json")));
+        ChatPosition position;
+        for (const auto &turn : conversation.at("turns")) {
+            const auto rendered =
+                chat->turn(position, "user", turn.at("user").get<std::string>(), true);
+            Tokens ids;
+            for (const SourcedToken &token : tokenizer->encode(rendered.segments)) {
+                ids.push_back(token.token);
+            }
+            CHECK(ids == turn.at("prompt_ids").get<Tokens>());
+            const auto reply = turn.at("reply_ids").get<Tokens>();
+            CHECK(tokenizer->decode(reply, false, false) == turn.at("reply").get<std::string>());
+            position = {true, Role::assistant, true, true, tokenizer->piece_bytes(reply.back()),
+                        ""};
+        }
+    }
+}
+
+TEST_CASE("tokenizer: what it tells about itself") {
+    const auto gemma = open_recall("recall-gemma3"), llama = open_recall("recall-llama");
+    CHECK(gemma->size() == 1024);
+    CHECK(gemma->bos() == 2);
+    CHECK(gemma->bos_text() == "<bos>");
+    CHECK(gemma->eos_text() == "<eos>");
+    CHECK(gemma->type() == "sentencepiece-bpe");
+    CHECK(gemma->digest() == open_recall("recall-gemma3")->digest());
+    CHECK(gemma->digest() != llama->digest());
+    const auto other_end = Tokenizer::open(test_data("recall-gemma3"), 1024, Tokens{2}, Tokens{1});
+    CHECK(other_end->digest() != gemma->digest());
+    CHECK(Tokenizer::open(test_data("zoo/llama-gqa-untied"), 1024, {}, {}) == nullptr);
+    // Without a tokenizer_config.json the marker texts come from the ids.
+    const Directory directory("bare");
+    write_file(directory.path / "tokenizer.model",
+               read_file(test_data("recall-llama/tokenizer.model")));
+    const auto bare = Tokenizer::open(directory.name(), 2000, Tokens{1}, Tokens{4});
+    CHECK(bare->bos_text() == "<s>");
+    CHECK(bare->eos_text() == "<|im_end|>");
+    CHECK(bare->size() == 1024);
+}
+
+TEST_CASE("tokenizer: tokens added beside the vocabulary") {
+    const Directory directory("added");
+    write_file(directory.path / "tokenizer.model",
+               read_file(test_data("recall-llama/tokenizer.model")));
+    write_file(
+        directory.path / "tokenizer_config.json",
+        R"({"bos_token": {"content": "<s>"}, "eos_token": "<|end|>", "added_tokens_decoder": {
+                   "3": {"content": "<|im_start|>", "special": false},
+                   "1024": {"content": "<|end|>", "special": true},
+                   "1026": {"content": "<tool>", "special": false}}})");
+    const auto tokenizer = Tokenizer::open(directory.name(), 1100, Tokens{1}, Tokens{1024});
+    CHECK(tokenizer->size() == 1027);
+    CHECK(tokenizer->eos_text() == "<|end|>");
+    CHECK(tokenizer->encode("<|end|>", false, true) == Tokens{1024});
+    CHECK(tokenizer->decode(Tokens{1024}, true, true) == "<|end|>");
+    const Tokens plain = tokenizer->encode("<|end|>", false, false);
+    CHECK(std::find(plain.begin(), plain.end(), 1024U) == plain.end());
+    // What the configuration says is not special is text, and a token in every text.
+    CHECK_FALSE(tokenizer->is_special(3));
+    CHECK(tokenizer->encode("<|im_start|>", false, false) == Tokens{3});
+    CHECK(tokenizer->encode("<tool>", false, false) == Tokens{1026});
+    CHECK(tokenizer->decode(Tokens{1026, 3}, true, false) == "<tool><|im_start|>");
+    CHECK(status_of([&] { Tokenizer::open(directory.name(), 1025, Tokens{1}, Tokens{}); }) ==
+          Status::unsupported);
+}
+
+TEST_CASE("tokenizer: bad input is named") {
+    const auto tokenizer = open_recall("recall-gemma3");
+    const auto bad = [&](const std::string &text) {
+        return status_of([&] { tokenizer->encode(text, false, false); });
+    };
+    CHECK(bad("ab\xFF") == Status::invalid_argument);
+    CHECK(bad("\xE2\x82") == Status::invalid_argument);
+    CHECK(bad("\xED\xA0\x80") == Status::invalid_argument); // a surrogate
+    CHECK(bad(std::string("a\0b", 3)) == Status::ok);
+    CHECK_THROWS_WITH_AS(tokenizer->encode("ab\xFFz", false, false),
+                         "the text is not UTF-8 (at byte 2)", Error);
+    CHECK(status_of([&] { tokenizer->decode(Tokens{1024}, true, false); }) ==
+          Status::invalid_argument);
+    CHECK(status_of([&] { tokenizer->piece(1024); }) == Status::invalid_argument);
+    CHECK(status_of([&] { tokenizer->is_special(UINT32_MAX); }) == Status::invalid_argument);
+    CHECK(status_of([&] { Tokenizer::open(test_data("recall-gemma3"), 1023, Tokens{2}, {}); }) ==
+          Status::unsupported);
+    CHECK(status_of([&] { Tokenizer::open(test_data("recall-gemma3"), 1024, Tokens{1024}, {}); }) ==
+          Status::corrupt);
+}
+
+TEST_CASE("tokenizer: damaged vocabularies are refused, or work") {
+    const std::string bytes = read_file(test_data("recall-gemma3/tokenizer.model"));
+    const Directory directory("damaged");
+    const auto attempt = [&](const std::string &damaged) {
+        write_file(directory.path / "tokenizer.model", damaged);
+        const Status status = status_of([&] {
+            const auto tokenizer = Tokenizer::open(directory.name(), 4096, {}, {});
+            const Tokens tokens = tokenizer->encode("Hello <bos>\n  w\u00F6rld \U0001F634", 0, 1);
+            tokenizer->decode(tokens, true, true);
+        });
+        return status;
+    };
+    CHECK(attempt(bytes) == Status::ok);
+    CHECK(attempt("") == Status::corrupt);
+    size_t refused = 0;
+    for (size_t size = 0; size < bytes.size(); size += size < 400 ? 1 : 97) {
+        const Status status = attempt(bytes.substr(0, size));
+        refused += status == Status::corrupt ? 1 : 0;
+        CHECK((status == Status::corrupt || status == Status::ok)); // ok: cut between two fields
+    }
+    CHECK(refused > 400);
+    std::mt19937 random(11);
+    for (int i = 0; i < 600; ++i) {
+        std::string damaged = bytes;
+        const size_t at = i < 300 ? random() % damaged.size()
+                                  : damaged.size() - 1 - random() % 400; // trainer, normalizer
+        damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8));
+        const Status status = attempt(damaged);
+        CHECK((status == Status::ok || status == Status::corrupt || status == Status::unsupported));
+    }
+}
+
+TEST_CASE("tokenizer: normalization rules that lead out of their table are refused") {
+    const auto model = [](const std::string &map) {
+        const auto varint = [](size_t n) {
+            std::string out;
+            for (; n >= 0x80; n >>= 7) {
+                out += static_cast<char>(n | 0x80);
+            }
+            return out + static_cast<char>(n);
+        };
+        const std::string normalizer = "\x12" + varint(map.size()) + map;
+        return std::string("\x0A\x03\x0A\x01"
+                           "a",
+                           5) +
+               "\x1A" + varint(normalizer.size()) + normalizer;
+    };
+    std::string table = std::string("\x00\x04\x00\x00", 4) + std::string(1024, '\0');
+    CHECK(status_of([&] { read_sentencepiece_model(model(table + std::string(1, '\0'))); }) ==
+          Status::ok);
+    CHECK(status_of([&] { read_sentencepiece_model(model(table)); }) == Status::corrupt);
+    CHECK(status_of([&] { read_sentencepiece_model(model(table + "x")); }) == Status::corrupt);
+    for (size_t unit = 0; unit < 256; ++unit) {
+        std::string hostile = table;
+        hostile[4 + 4 * unit + 2] = '\x10'; // offset 1024: beyond the 256 units
+        CHECK(status_of([&] { read_sentencepiece_model(model(hostile + std::string(1, '\0'))); }) ==
+              Status::corrupt);
+    }
+}
+
+TEST_CASE("tokenizer: characters that are still coming are held back") {
+    CHECK(complete_utf8("") == 0);
+    CHECK(complete_utf8("abc") == 3);
+    CHECK(complete_utf8("a\xE2\x82") == 1);
+    CHECK(complete_utf8("a\xE2") == 1);
+    CHECK(complete_utf8("a\xE2\x82\xAC") == 4);
+    CHECK(complete_utf8("a\xF0\x9F\x98") == 1);
+    CHECK(complete_utf8("a\x82") == 2);     // can never become valid
+    CHECK(complete_utf8("a\xE0\x80") == 3); // nor this: overlong
+    CHECK(complete_utf8("a\xF5") == 2);
+    CHECK(complete_utf8("a\xED\xA0") == 3); // a surrogate
+    CHECK(invalid_utf8("a\u20AC\U0001F634") == 8);
+    CHECK(invalid_utf8("a\xC0\x80") == 1);
+}
