@@ -54,7 +54,11 @@ void check_comparable(const State &stored, const std::shared_ptr<Model> &model) 
                                      "windows are not the model's");
     }
     for (const Sampling &sampling : stored.samplings) {
-        check_sampling(sampling, stored.vocabulary);
+        try {
+            check_sampling(sampling, stored.vocabulary);
+        } catch (const Error &error) {
+            fail(Status::corrupt, "stored sampling settings: %s", error.what());
+        }
     }
 }
 
