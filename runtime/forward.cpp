@@ -157,9 +157,15 @@ void embed_and_rope(const Model &model, Workspace &work, std::span<const uint32_
     const Config &config = model.config;
     const size_t half = config.head_dim / 2;
     each_row(model, tokens.size(), [&](size_t row) {
-        model.kernels->embed(model.weights.embeddings.data + size_t{tokens[row]} * config.hidden,
-                             config.embedding_scale, config.hidden,
-                             work.stream + row * config.hidden);
+        const size_t from = size_t{tokens[row]} * config.hidden;
+        float *stream = work.stream + row * config.hidden;
+        if (model.weights.wide_embeddings != nullptr) {
+            model.kernels->embed_wide(model.weights.wide_embeddings + from, config.embedding_scale,
+                                      config.hidden, stream);
+        } else {
+            model.kernels->embed(model.weights.embeddings.data + from, config.embedding_scale,
+                                 config.hidden, stream);
+        }
         for (size_t rope = 0; rope < config.ropes.size(); ++rope) {
             const size_t at = (rope * work.rows + row) * half;
             rope_row(model.rope_frequencies[rope], begin + row, work.cosine + at, work.sine + at);

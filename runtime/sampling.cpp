@@ -29,7 +29,6 @@
 #include <algorithm>
 #include <array>
 #include <cfloat>
-#include <cmath>
 #include <limits>
 
 #include "format/error.h"

@@ -89,8 +89,7 @@ uint32_t Session::draw(Workspace &work) {
     project_logits(*model_, hidden_.data(), work.logits);
     const uint64_t end = log_.size();
     work.tokens.clear();
-    if (sampling_.repetition_penalty != 1.0F || sampling_.frequency_penalty != 0.0F ||
-        sampling_.presence_penalty != 0.0F) {
+    if (uses_history(sampling_)) {
         const uint64_t window = sampling_.penalty_window == 0 ? end : sampling_.penalty_window;
         for (uint64_t i = end - std::min(end, window); i < end; ++i) {
             work.tokens.push_back(log_[i].token);

@@ -36,9 +36,11 @@ struct LayerWeights {
 };
 
 struct Weights {
-    Matrix embeddings;                 // [vocabulary][hidden]
-    Matrix head;                       // [vocabulary][hidden]; the embeddings where tied
-    const float *final_norm = nullptr; // [hidden]
+    Matrix embeddings;                      // [vocabulary][hidden] bf16; also the tied head
+    const float *wide_embeddings = nullptr; // the same as stored, where that is wider than bf16:
+                                            // looking up a row is no matrix product (C6)
+    Matrix head;                            // [vocabulary][hidden]; the embeddings where tied
+    const float *final_norm = nullptr;      // [hidden]
     std::vector<LayerWeights> layers;
 
     bool converted = false; // some matrix was stored in another type and rounded to bf16

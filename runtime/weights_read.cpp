@@ -89,7 +89,8 @@ size_t convert(const PlannedTensor &planned, const Destination &destination, siz
         bool finite = is_finite(value);
         if (destination.f32 != nullptr) {
             destination.f32[i] = planned.plus_one ? 1.0F + value : value;
-        } else if (destination.bf16 != nullptr) {
+        }
+        if (destination.bf16 != nullptr) {
             destination.bf16[i] = kernels::f32_to_bf16(value);
             finite = is_finite(kernels::bf16_to_f32(destination.bf16[i]));
         }
@@ -147,6 +148,11 @@ Destination place(const PlannedTensor &planned, Weights &weights) {
     weights.converted_storage.emplace_back(count);
     destination.bf16 = weights.converted_storage.back().data();
     planned.matrix->data = destination.bf16;
+    if (planned.group == WeightGroup::embeddings && tensor.type != DataType::bf16) {
+        weights.float_storage.emplace_back(count);
+        destination.f32 = weights.float_storage.back().data();
+        weights.wide_embeddings = destination.f32;
+    }
     return destination;
 }
 

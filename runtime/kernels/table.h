@@ -74,6 +74,7 @@ struct Table {
 
     void (*add)(const float *x, size_t n, float *y);            // y += x
     void (*embed)(const uint16_t *row, float scale, size_t n, float *y); // y = f32(row) * scale
+    void (*embed_wide)(const float *row, float scale, size_t n, float *y); // y = row * scale
     void (*softcap)(float *x, size_t n, float cap);             // x = cap * tanh(x / cap)
     // Index of the first value that is not finite once rounded to bf16 (C9), or n if there is none.
     size_t (*find_nonfinite)(const float *x, size_t n);

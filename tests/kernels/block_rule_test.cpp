@@ -1,12 +1,14 @@
 // C1 against matrix products recorded from AMX hardware (256 cases of 16 x 16 results).
 #include "tests/data_files.h"
 
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
 #include "runtime/kernels/environment.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/naive.h"
+#include "tests/kernels/soft_float.h"
 
 namespace {
 
@@ -29,29 +31,43 @@ std::vector<Recorded> read_recorded() {
 
 } // namespace
 
-TEST_CASE("block rule: equal to the recorded hardware results") {
+TEST_CASE("block rule: the naive restatement equals the recorded hardware results") {
+    for (const Recorded &recorded : read_recorded()) {
+        std::vector<float> y, expected;
+        for (size_t m = 0; m < 16; ++m) {
+            for (size_t n = 0; n < 16; ++n) {
+                const float sum = naive::block(recorded.a[m], 1, recorded.b[n], 1, 32);
+                y.push_back(soft::add(recorded.c[m][n], sum));
+                expected.push_back(recorded.result[m][n]);
+            }
+        }
+        CHECK(first_difference(y, expected) == -1);
+    }
+}
+
+// The tables' own c starts at +0 and so is never -0, but the recorded c is in some results, where
+// it would show the sign that an empty sum lost: these few are left to the restatement above.
+TEST_CASE("block rule: every table equals the recorded hardware results") {
     const std::vector<Recorded> cases = read_recorded();
     const stasis::kernels::FloatEnvironment environment;
     for_each_table([&](const stasis::kernels::Table &table) {
+        size_t compared = 0;
         for (const Recorded &recorded : cases) {
-            float y[16][16];
-            table.matmul({&recorded.a[0][0], 32, &recorded.b[0][0], 32, &y[0][0], 16, 16, 16, 32});
+            float sums[16][16];
+            table.matmul(
+                {&recorded.a[0][0], 32, &recorded.b[0][0], 32, &sums[0][0], 16, 16, 16, 32});
+            std::vector<float> y, expected;
             for (size_t i = 0; i < 256; ++i) {
-                y[i / 16][i % 16] = recorded.c[i / 16][i % 16] + y[i / 16][i % 16];
+                const float c = recorded.c[i / 16][i % 16];
+                const float sum = sums[i / 16][i % 16];
+                if (!std::signbit(c) || c != 0.0F || sum != 0.0F) { // a denormal equals zero here
+                    y.push_back(c + sum);
+                    expected.push_back(recorded.result[i / 16][i % 16]);
+                }
             }
-            CHECK(std::memcmp(y, recorded.result, sizeof y) == 0);
+            compared += y.size();
+            CHECK(first_difference(y, expected) == -1);
         }
+        CHECK(compared > 256 * 256 * 98 / 100);
     });
-}
-
-TEST_CASE("block rule: the naive restatement equals the recorded hardware results") {
-    for (const Recorded &recorded : read_recorded()) {
-        for (size_t m = 0; m < 16; ++m) {
-            for (size_t n = 0; n < 16; ++n) {
-                const float sum = naive::dot(recorded.a[m], 1, recorded.b[n], 1, 32);
-                const float y = recorded.c[m][n] + sum;
-                REQUIRE(std::memcmp(&y, &recorded.result[m][n], sizeof y) == 0);
-            }
-        }
-    }
 }

@@ -1,5 +1,7 @@
 // Every kernel of every table against the naive restatement of NUMERICS.md, bit for bit: sizes that
 // are no multiples of any vector width, strides, and all kinds of inputs.
+#include <limits>
+
 #include "runtime/kernels/environment.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/naive.h"
@@ -107,6 +109,27 @@ TEST_CASE("rms_norm, rope, add, round_bf16, find_nonfinite: sizes 1 to 67 and al
     }
 }
 
+// a x cosine lies half-way between two floats, and b x sine decides from far below: rounding the
+// sum to double first would lose it.
+TEST_CASE("rope: its fma rounds once") {
+    const FloatEnvironment environment;
+    for (const float a : {1.0F + 0x1p-12F, 1.0F + 0x3p-12F}) { // ties to even, down and up
+        for (const float b : {0x1p-40F, -0x1p-40F, 0.0F}) {
+            for (const float sign : {1.0F, -1.0F}) {
+                const float cosine = sign * (1.0F + 0x1p-12F);
+                const float sine = 0x1p-30F;
+                float expected[2] = {a, b};
+                naive::rope(expected, &cosine, &sine, 2);
+                for_each_table([&](const Table &table) {
+                    float x[2] = {a, b};
+                    table.rope(x, &cosine, &sine, 2);
+                    CHECK(std::memcmp(x, expected, sizeof x) == 0);
+                });
+            }
+        }
+    }
+}
+
 TEST_CASE("silu_gate, gelu_gate, softcap, embed: sizes 1 to 67, all kinds, and the whole range") {
     const FloatEnvironment environment;
     for (const Kind kind : kKinds) {
@@ -124,11 +147,12 @@ TEST_CASE("silu_gate, gelu_gate, softcap, embed: sizes 1 to 67, all kinds, and t
             const float cap = n % 2 == 0 ? 30.0F : 50.0F;
 
             std::vector<uint16_t> silu(n), gelu(n);
-            std::vector<float> capped = gate, embedded(n);
+            std::vector<float> capped = gate, embedded(n), wide(n);
             naive::silu_gate(gate.data(), up.data(), n, silu.data());
             naive::gelu_gate(gate.data(), up.data(), n, gelu.data());
             naive::softcap(capped.data(), n, cap);
             naive::embed(row.data(), 11.3125F, n, embedded.data());
+            naive::embed_wide(gate.data(), 11.3125F, n, wide.data());
             for_each_table([&](const Table &table) {
                 std::vector<uint16_t> y(n);
                 std::vector<float> x = gate, scaled(n);
@@ -140,6 +164,8 @@ TEST_CASE("silu_gate, gelu_gate, softcap, embed: sizes 1 to 67, all kinds, and t
                 CHECK(first_difference(x, capped) == -1);
                 table.embed(row.data(), 11.3125F, n, scaled.data());
                 CHECK(first_difference(scaled, embedded) == -1);
+                table.embed_wide(gate.data(), 11.3125F, n, scaled.data());
+                CHECK(first_difference(scaled, wide) == -1);
             });
         }
     }
@@ -165,4 +191,17 @@ TEST_CASE("find_nonfinite: names the first value that is not finite as a bf16") 
         }
         CHECK(table.find_nonfinite(nullptr, 0) == 0);
     });
+}
+
+TEST_CASE("tables: found by name, unknown names are null, the fast build runs where it can") {
+    const Table *reference = stasis::kernels::find_table("reference");
+    REQUIRE(reference != nullptr);
+    CHECK(reference == &stasis::kernels::reference_table());
+    CHECK(std::string(reference->name) == "reference");
+    CHECK(stasis::kernels::find_table("") == nullptr);
+    CHECK(stasis::kernels::find_table("referenc") == nullptr);
+    const Table &best = stasis::kernels::best_table();
+    CHECK(stasis::kernels::find_table(best.name) == &best);
+    const stasis::kernels::Reference *fast = stasis::kernels::reference_with_fma();
+    CHECK((fast == nullptr || reference == &fast->table));
 }

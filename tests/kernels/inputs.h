@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -28,13 +29,13 @@ inline std::vector<Candidate> candidates() {
 
 // Runs `check(table)` for each table; those that this machine lacks are reported and counted.
 template <typename Check> void for_each_table(const Check &check) {
-    for (const auto &[name, table] : candidates()) {
-        INFO("table: ", name);
-        if (table != nullptr) {
-            check(*table);
+    for (const Candidate &candidate : candidates()) {
+        INFO("table: ", candidate.name);
+        if (candidate.table != nullptr) {
+            check(*candidate.table);
         } else {
             std::printf("SKIPPED: %s: this machine cannot run table '%s'\n",
-                        doctest::getContextOptions()->currentTest->m_name, name.c_str());
+                        doctest::getContextOptions()->currentTest->m_name, candidate.name.c_str());
         }
     }
 }

@@ -108,16 +108,22 @@ float sum(const std::vector<float> &x) {
 }
 
 // C1
+float block(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n) {
+    float even = 0.0F;
+    float odd = 0.0F;
+    for (size_t i = 0; i < 32; ++i) {
+        const float x = i < n ? from_bf16(a[i * a_step]) : 0.0F;
+        const float y = i < n ? from_bf16(b[i * b_step]) : 0.0F;
+        float &chain = i % 2 == 0 ? even : odd;
+        chain = soft::fma(x, y, chain);
+    }
+    return soft::add(even, odd);
+}
+
 float dot(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n) {
     float c = 0.0F;
-    for (size_t block = 0; block < n; block += 32) {
-        float chains[2] = {0.0F, 0.0F};
-        for (size_t i = block; i < block + 32; ++i) {
-            const float x = i < n ? from_bf16(a[i * a_step]) : 0.0F;
-            const float y = i < n ? from_bf16(b[i * b_step]) : 0.0F;
-            chains[i % 2] = soft::fma(x, y, chains[i % 2]);
-        }
-        c = soft::add(c, soft::add(chains[0], chains[1]));
+    for (size_t i = 0; i < n; i += 32) {
+        c = soft::add(c, block(a + i * a_step, a_step, b + i * b_step, b_step, n - i));
     }
     return c;
 }
@@ -243,6 +249,12 @@ void add(const float *x, size_t n, float *y) {
 void embed(const uint16_t *row, float scale, size_t n, float *y) {
     for (size_t i = 0; i < n; ++i) {
         y[i] = soft::mul(from_bf16(row[i]), scale);
+    }
+}
+
+void embed_wide(const float *row, float scale, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = soft::mul(row[i], scale);
     }
 }
 

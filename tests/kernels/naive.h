@@ -16,7 +16,9 @@ float exp(float x);
 float tanh(float x);
 float sigmoid(float x);
 
-// C1 for one output: a[i * a_step] * b[i * b_step] over n terms.
+// C1: e + o of one block, a[i * a_step] * b[i * b_step] over n terms (at most 32 are taken).
+float block(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n);
+// C1: one output, n terms.
 float dot(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n);
 
 void matmul(const stasis::kernels::Matmul &task);
@@ -31,6 +33,7 @@ void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y);
 void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y);
 void add(const float *x, size_t n, float *y);
 void embed(const uint16_t *row, float scale, size_t n, float *y);
+void embed_wide(const float *row, float scale, size_t n, float *y);
 void softcap(float *x, size_t n, float cap);
 size_t find_nonfinite(const float *x, size_t n);
 

@@ -1,12 +1,12 @@
-// Sampling (C7): each step on cases worked out by hand, then all of them together against the plain
-// restatement in sampling_naive.h, draw by draw.
+// Sampling (C7): each step on cases worked out by hand. sampling_combined_test.cpp takes all steps
+// together, sampling_draws_test.cpp holds draws that every machine must reproduce.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cfloat>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
@@ -15,9 +15,9 @@
 
 #include "format/error.h"
 #include "runtime/kernels/environment.h"
+#include "runtime/kernels/math.h"
 #include "runtime/philox.h"
 #include "runtime/sampling.h"
-#include "sampling_naive.h"
 
 using namespace stasis;
 
@@ -43,6 +43,7 @@ std::set<uint32_t> support(const std::vector<float> &logits, const Sampling &sam
 }
 
 using Tokens = std::set<uint32_t>;
+__extension__ using Uint128 = unsigned __int128;
 
 } // namespace
 
@@ -157,7 +158,7 @@ TEST_CASE("temperature: tiny leaves the best, huge leaves a uniform choice, none
     const std::vector<float> logits{1, -2, 3, 0.25F, 2, -3, 0};
     // 3 / FLT_MAX is denormal, so zero: equal weights, drawn in the order of tokens.
     for (uint64_t position = 0; position < 100; ++position) {
-        const naive::Uint128 product = naive::Uint128{random_bits(0, position)} * 7;
+        const Uint128 product = Uint128{random_bits(0, position)} * 7;
         CHECK(draw(logits, sampling, position) == static_cast<uint32_t>(product >> 64));
     }
     sampling = {};
@@ -215,6 +216,56 @@ TEST_CASE("top_p keeps the shortest prefix that reaches its share, exactly") {
     CHECK(support({1, 3, 1, 3}, sampling) == Tokens{0, 1, 3});
 }
 
+TEST_CASE("top_p rounds its threshold up to the next whole weight") {
+    const kernels::FloatEnvironment environment;
+    // Weights: 2^40, `second`, and as many ones as bring top_p * total to 2^40 and just beyond it.
+    const auto second = static_cast<uint64_t>(kernels::exp_f32(-0.5F) * 0x1p40F);
+    const uint64_t both = (uint64_t{1} << 40) + second;
+    Sampling sampling;
+    sampling.temperature = 1.0F;
+    sampling.top_p = 0x1p40F / static_cast<float>(both);
+    while (static_cast<double>(sampling.top_p) * static_cast<double>(both) > 0x1p40) {
+        sampling.top_p = std::nextafter(sampling.top_p, 0.0F);
+    }
+    const auto fraction = static_cast<uint64_t>(sampling.top_p * 0x1p32F);
+    uint64_t ones = 0;
+    while (Uint128{both + ones + 1} * fraction <= Uint128{1} << 72) {
+        ++ones;
+    }
+    REQUIRE(ones < 200000);
+    std::vector<float> logits(2 + ones, -27.3F);
+    logits[0] = 0.0F;
+    logits[1] = -0.5F;
+    const auto drawn = [&] {
+        Tokens tokens;
+        for (uint64_t position = 0; position < 40; ++position) {
+            tokens.insert(draw(logits, sampling, position));
+        }
+        return tokens;
+    };
+    CHECK(drawn() == Tokens{0});
+    logits.push_back(-27.3F);
+    CHECK(drawn() == Tokens{0, 1});
+}
+
+TEST_CASE("the lowest weight counts, and is drawn where the random bits are nearly all ones") {
+    // Weights: 2^40, then 1 at every odd token, 0 at the even ones.
+    std::vector<float> logits(100001);
+    for (size_t i = 1; i < logits.size(); ++i) {
+        logits[i] = i % 2 == 1 ? -27.3F : -27.9F;
+    }
+    Sampling sampling;
+    sampling.temperature = 1.0F;
+    const uint64_t total = (uint64_t{1} << 40) + 50000;
+    for (const uint64_t position : {80860892U, 125383624U}) {
+        const uint64_t random = random_bits(0, position);
+        CHECK((random >> 37) == (UINT64_MAX >> 37));
+        const auto number = static_cast<uint64_t>((Uint128{random} * total) >> 64);
+        const uint64_t rank = number - (uint64_t{1} << 40); // among those of weight 1
+        CHECK(draw(logits, sampling, position) == 2 * rank + 1);
+    }
+}
+
 TEST_CASE("a draw depends on seed and position and on nothing that happened before") {
     const kernels::FloatEnvironment environment;
     const std::vector<float> flat(1000, 1.0F), other(3000, -2.0F);
@@ -257,83 +308,6 @@ TEST_CASE("totals do not depend on the order of the tokens") {
                   shuffled[draw(shuffled, sampling, position)]);
         }
     }
-}
-
-TEST_CASE("every combination of settings draws what the plain restatement draws") {
-    const kernels::FloatEnvironment environment;
-    std::mt19937_64 generator(2024);
-    const auto pick = [&](std::initializer_list<float> values) {
-        return values.begin()[generator() % values.size()];
-    };
-    SamplingScratch scratch;
-    for (int round = 0; round < 20000; ++round) {
-        CAPTURE(round);
-        // Few distinct values, so that ties are everywhere, near and far from the best.
-        const float unit = pick({0.0F, 1.0F / 64, 0.5F, 3.0F, 1e37F});
-        std::vector<float> logits(1 + generator() % 60);
-        for (float &l : logits) {
-            l = static_cast<float>(static_cast<int>(generator() % 41) - 20) * unit;
-        }
-        Sampling sampling;
-        sampling.seed = generator();
-        sampling.temperature = pick({0.0F, FLT_MIN, 1e-3F, 0.7F, 1.0F, 1.0F, 2.5F, 1e20F, FLT_MAX});
-        sampling.top_k = static_cast<uint32_t>(pick({0, 0, 1, 2, 5, 40, 1000}));
-        sampling.top_p = pick({1.0F, 1.0F, 0.999F, 0.9F, 0.5F, 0.1F, 1e-12F});
-        sampling.min_p = pick({0.0F, 0.0F, 1e-13F, 0.01F, 0.2F, 0.99F, 1.0F});
-        sampling.repetition_penalty = pick({1.0F, 1.0F, 1.1F, 2.0F, 0.5F, FLT_MIN, FLT_MAX});
-        sampling.frequency_penalty = pick({0.0F, 0.0F, 0.3F, -0.7F, FLT_MAX, -FLT_MAX});
-        sampling.presence_penalty = pick({0.0F, 0.0F, 0.4F, -1.5F, FLT_MAX, -FLT_MAX});
-        for (uint32_t token = 1; token < logits.size(); ++token) { // token 0 is never removed
-            if (generator() % 8 == 0) {
-                sampling.bias.emplace_back(token, pick({-kInfinity, 0.5F, -3.0F, FLT_MAX}));
-            }
-        }
-        std::vector<uint32_t> history(generator() % 30);
-        for (uint32_t &token : history) {
-            token = static_cast<uint32_t>(generator() % logits.size());
-        }
-        check_sampling(sampling, static_cast<uint32_t>(logits.size()));
-        const uint64_t position = generator();
-        REQUIRE(sample(logits, sampling, position, history, scratch) ==
-                naive::sample(logits, sampling, position, history));
-    }
-}
-
-TEST_CASE("a large vocabulary draws what the plain restatement draws, and allocates once") {
-    const kernels::FloatEnvironment environment;
-    constexpr size_t n = 262144;
-    std::vector<std::vector<float>> rows(4, std::vector<float>(n));
-    std::mt19937_64 generator(9);
-    for (size_t i = 0; i < n; ++i) {
-        rows[0][i] = static_cast<float>(static_cast<int64_t>(generator() % 4096) - 2048) / 100.0F;
-        rows[1][i] = static_cast<float>(i) / 16384.0F; // each token better than all before
-        rows[2][i] = -static_cast<float>(i) / 1024.0F;
-        rows[3][i] = 1.5F;
-    }
-    Sampling warm;
-    warm.temperature = 1.0F;
-    warm.repetition_penalty = 1.1F;
-    SamplingScratch scratch;
-    const std::vector<uint32_t> history{5, 262143, 5, 77};
-    sample(rows[3], warm, 0, history, scratch);
-    const auto storage = [&] {
-        return std::array<const void *, 3>{scratch.logits.data(), scratch.candidates.data(),
-                                           scratch.counts.data()};
-    };
-    const auto before = storage();
-    for (const auto &row : rows) {
-        for (const uint32_t top_k : {0U, 1U, 50U, 5000U}) {
-            for (const float top_p : {1.0F, 0.95F}) {
-                Sampling sampling = warm;
-                sampling.top_k = top_k;
-                sampling.top_p = top_p;
-                const uint64_t position = generator();
-                REQUIRE(sample(row, sampling, position, history, scratch) ==
-                        naive::sample(row, sampling, position, history));
-            }
-        }
-    }
-    CHECK(storage() == before);
 }
 
 TEST_CASE("parameters out of range are refused by name") {
@@ -396,28 +370,28 @@ TEST_CASE("best lists by logit descending, then token ascending") {
 TEST_CASE("log_sum_exp adds in sixteen lanes and a tree") {
     const kernels::FloatEnvironment environment;
     std::mt19937_64 generator(3);
-    for (const size_t n : {1U, 2U, 15U, 16U, 17U, 100U, 1000U}) {
-        std::vector<float> logits(n);
-        long double expected = 0;
-        for (float &l : logits) {
-            l = static_cast<float>(static_cast<int>(generator() % 2000)) / 100.0F + 500.0F;
-            expected += std::exp(static_cast<long double>(l) - 500);
-        }
-        const double max = *std::max_element(logits.begin(), logits.end());
-        double lane[16] = {};
-        for (size_t j = 0; j < 16; ++j) {
-            for (size_t i = j; i < n; i += 16) {
-                lane[j] += kernels::exp_f64(logits[i] - max);
+    for (const float shift : {0.0F, 500.0F}) {
+        for (const size_t n : {1U, 2U, 15U, 16U, 17U, 31U, 100U, 150U, 200U}) {
+            std::vector<float> logits(n);
+            for (float &l : logits) {
+                // Small beside the first, so that the sum's last bits reach its logarithm.
+                l = shift - 3.0F - static_cast<float>(generator() % 2000) / 100.0F;
             }
+            logits[n / 2] = shift;
+            double lane[16] = {};
+            long double expected = 0;
+            for (size_t i = 0; i < n; ++i) {
+                lane[i % 16] += kernels::exp_f64(static_cast<double>(logits[i]) - shift);
+                expected += std::exp(static_cast<long double>(logits[i]) - shift);
+            }
+            const auto pair = [&](size_t j) { return lane[j] + lane[j + 8]; };
+            const auto quad = [&](size_t j) { return pair(j) + pair(j + 4); };
+            const double sum = (quad(0) + quad(2)) + (quad(1) + quad(3));
+            const double actual = log_sum_exp(logits);
+            CHECK(std::bit_cast<uint64_t>(actual) ==
+                  std::bit_cast<uint64_t>(shift + kernels::log_f64(sum)));
+            CHECK(std::abs(static_cast<long double>(actual) - shift - std::log(expected)) < 1e-12L);
         }
-        const auto pair = [&](size_t j) { return lane[j] + lane[j + 8]; };
-        const auto quad = [&](size_t j) { return pair(j) + pair(j + 4); };
-        const double sum = (quad(0) + quad(2)) + (quad(1) + quad(3));
-        const double actual = log_sum_exp(logits);
-        CHECK(std::bit_cast<uint64_t>(actual) ==
-              std::bit_cast<uint64_t>(max + kernels::log_f64(sum)));
-        CHECK(actual ==
-              doctest::Approx(static_cast<double>(std::log(expected) + 500)).epsilon(1e-14));
     }
     CHECK(log_sum_exp(std::vector<float>{-3.25F}) == -3.25);
 }

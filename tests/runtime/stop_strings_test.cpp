@@ -103,6 +103,7 @@ TEST_CASE("finish shows what was held back") {
 TEST_CASE("the first byte that completes a string decides, there the longest string") {
     CHECK(run({"abcd", "c"}, "xabcd", 0) == Verdict{3, true});
     CHECK(run({"c", "bc", "xbc"}, "abcd", 0) == Verdict{1, true});
+    CHECK(run({"xbc", "bc", "c"}, "abcd", 0) == Verdict{1, true});
     CHECK(run({"aab"}, "aaaab", 0) == Verdict{2, true});
     CHECK(run({"abab"}, "abaabab", UINT64_MAX) == Verdict{3, true});
     CHECK(run({"a", "a"}, "ba", 0) == Verdict{1, true});

@@ -22,6 +22,12 @@ void embed(const uint16_t *row, float scale, size_t n, float *y) {
     }
 }
 
+void embed_wide(const float *row, float scale, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = row[i] * scale;
+    }
+}
+
 size_t find_nonfinite(const float *x, size_t n) {
     for (size_t i = 0; i < n; ++i) {
         if ((f32_to_bf16(x[i]) & 0x7F80U) == 0x7F80U) {

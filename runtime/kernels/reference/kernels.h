@@ -22,6 +22,7 @@ void softcap(float *x, size_t n, float cap);
 void round_bf16(const float *x, size_t n, uint16_t *y);
 void add(const float *x, size_t n, float *y);
 void embed(const uint16_t *row, float scale, size_t n, float *y);
+void embed_wide(const float *row, float scale, size_t n, float *y);
 size_t find_nonfinite(const float *x, size_t n);
 
 } // namespace stasis::kernels::STASIS_REFERENCE

@@ -7,19 +7,29 @@ namespace stasis::kernels::STASIS_REFERENCE {
 
 namespace {
 
+size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
 // w[output][k] of one block, turned so that outputs lie side by side; +0 beyond depth and outputs.
 void load_weights(const Matmul &task, size_t output, size_t k, float (&w)[kBlock][kLanes]) {
-    for (size_t n = 0; n < kLanes; ++n) {
-        for (size_t i = 0; i < kBlock; ++i) {
-            const bool inside = output + n < task.outputs && k + i < task.depth;
-            w[i][n] = inside ? bf16_to_f32(task.w[(output + n) * task.w_stride + k + i]) : 0.0F;
+    const size_t lanes = smaller(task.outputs - output, kLanes);
+    const size_t terms = smaller(task.depth - k, kBlock);
+    __builtin_memset(w, 0, sizeof w);
+    for (size_t n = 0; n < lanes; ++n) {
+        const uint16_t *row = task.w + (output + n) * task.w_stride + k;
+        for (size_t i = 0; i < terms; ++i) {
+            w[i][n] = bf16_to_f32(row[i]);
         }
     }
 }
 
-void load_row(const uint16_t *row, size_t depth, size_t k, float (&x)[kBlock]) {
-    for (size_t i = 0; i < kBlock; ++i) {
-        x[i] = k + i < depth ? bf16_to_f32(row[k + i]) : 0.0F;
+void load_row(const Matmul &task, size_t r, size_t k, float (&x)[kBlock]) {
+    const size_t terms = smaller(task.depth - k, kBlock);
+    const uint16_t *row = task.x + r * task.x_stride + k;
+    __builtin_memset(x, 0, sizeof x);
+    for (size_t i = 0; i < terms; ++i) {
+        x[i] = bf16_to_f32(row[i]);
     }
 }
 
@@ -32,15 +42,14 @@ void matmul(const Matmul &task) {
         }
     }
     for (size_t output = 0; output < task.outputs; output += kLanes) {
-        const size_t left = task.outputs - output;
-        const size_t lanes = left < kLanes ? left : kLanes;
+        const size_t lanes = smaller(task.outputs - output, kLanes);
         for (size_t k = 0; k < task.depth; k += kBlock) {
             float w[kBlock][kLanes];
             load_weights(task, output, k, w);
             for (size_t r = 0; r < task.rows; ++r) {
                 float x[kBlock];
                 float sum[kLanes];
-                load_row(task.x + r * task.x_stride, task.depth, k, x);
+                load_row(task, r, k, x);
                 block_rule(x, w, sum);
                 float *y = task.y + r * task.y_stride + output;
                 for (size_t n = 0; n < lanes; ++n) {

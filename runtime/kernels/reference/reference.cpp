@@ -20,6 +20,7 @@ const Reference kReference = {
             .gelu_gate = gelu_gate,
             .add = add,
             .embed = embed,
+            .embed_wide = embed_wide,
             .softcap = softcap,
             .find_nonfinite = find_nonfinite,
         },

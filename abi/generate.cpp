@@ -1,0 +1,123 @@
+// Generation: stop conditions in, tokens out as they come; see stasis.h.
+#include <cstring>
+
+#include "abi/cancel.h"
+#include "abi/handles.h"
+#include "abi/options.h"
+#include "runtime/session.h"
+
+namespace stasis::abi {
+
+namespace {
+
+static_assert(static_cast<uint32_t>(StopReason::length) == STASIS_STOP_LENGTH);
+static_assert(static_cast<uint32_t>(StopReason::end_token) == STASIS_STOP_END_TOKEN);
+static_assert(static_cast<uint32_t>(StopReason::stop_string) == STASIS_STOP_STRING);
+static_assert(static_cast<uint32_t>(StopReason::callback) == STASIS_STOP_CALLBACK);
+static_assert(static_cast<uint32_t>(StopReason::cancelled) == STASIS_STOP_CANCELLED);
+
+// The caller's options with its callback, wrapped for the length of a call.
+class Generation {
+  public:
+    Generation(const Caller &caller, const stasis_generate_options *options)
+        : caller_(caller), given_(read_struct(options, "options")),
+          watch_(caller, given_.cancel, nullptr, nullptr) {
+        require_flags(given_.flags, STASIS_GENERATE_IGNORE_END);
+        require_array(given_.stop_tokens, given_.stop_token_count, "options.stop_tokens");
+        require_array(given_.stop_strings, given_.stop_string_count, "options.stop_strings");
+    }
+
+    GenerateOptions options() {
+        GenerateOptions options;
+        options.tokens_max = given_.tokens_max;
+        options.ignore_end = (given_.flags & STASIS_GENERATE_IGNORE_END) != 0;
+        for (size_t i = 0; i < given_.stop_token_count; ++i) {
+            options.stop_tokens.push_back(given_.stop_tokens[i]);
+        }
+        for (size_t i = 0; i < given_.stop_string_count; ++i) {
+            require(given_.stop_strings[i], "options.stop_strings element");
+            options.stop_strings.emplace_back(given_.stop_strings[i]);
+            if (options.stop_strings.back().empty()) {
+                fail(Status::invalid_argument, "options.stop_strings[%zu] is empty", i);
+            }
+        }
+        options.callback = given_.callback != nullptr ? callback : nullptr;
+        options.callback_user = this;
+        options.watch = watch_.watch();
+        return options;
+    }
+
+  private:
+    static bool callback(void *user, const Generated &generated) {
+        const Generation &self = *static_cast<const Generation *>(user);
+        stasis_generated event{};
+        event.struct_size = sizeof event;
+        event.token = generated.token;
+        event.position = generated.position;
+        event.text = generated.text.data();
+        event.length = generated.text.size();
+        event.last = generated.last ? 1 : 0;
+        return self.caller_.lend(
+                   [&] { return self.given_.callback(self.given_.callback_user, &event); }) == 0;
+    }
+
+    const Caller &caller_;
+    const stasis_generate_options given_;
+    CallWatch watch_;
+};
+
+// Tells the caller about a generation however it ends.
+class Outcome {
+  public:
+    explicit Outcome(stasis_generate_result *to) : to_(to) {
+        if (to_ != nullptr) {
+            struct_size(to_, sizeof *to_, "result");
+        }
+    }
+    ~Outcome() {
+        if (to_ != nullptr) { // the constructor has checked its size
+            stasis_generate_result own{};
+            own.stop_reason = static_cast<uint32_t>(result.reason);
+            own.begin = result.begin;
+            own.count = result.count;
+            write_struct(own, to_, "result");
+        }
+    }
+    Outcome(const Outcome &) = delete;
+    Outcome &operator=(const Outcome &) = delete;
+
+    GenerateResult result;
+
+  private:
+    stasis_generate_result *to_;
+};
+
+} // namespace
+
+} // namespace stasis::abi
+
+using namespace stasis::abi;
+using stasis::Status;
+
+void stasis_generate_options_init(stasis_generate_options *options, size_t size) {
+    init_struct(options, size);
+}
+
+stasis_status stasis_session_generate(stasis_session *session,
+                                      const stasis_generate_options *options,
+                                      stasis_generate_result *result, stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(session, "session");
+        Outcome outcome(result);
+        const Busy busy(session->busy, "session");
+        Generation generation(caller, options);
+        session->session->generate(generation.options(), outcome.result);
+        const auto count = static_cast<unsigned long long>(outcome.result.count);
+        if (outcome.result.reason == stasis::StopReason::callback) {
+            fail(Status::stopped, "the callback asked to stop after %llu tokens", count);
+        }
+        if (outcome.result.reason == stasis::StopReason::cancelled) {
+            fail(Status::cancelled, "cancelled by the caller after %llu tokens", count);
+        }
+    });
+}

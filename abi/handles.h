@@ -1,0 +1,38 @@
+// What the opaque handles hold. Runtime and format types are named only, so that each file of the
+// shim includes no more than it needs.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "abi/stasis.h"
+
+namespace stasis {
+struct Model;
+class Session;
+namespace format {
+class Snapshot;
+}
+} // namespace stasis
+
+// Shared by all threads: nothing in it changes after open.
+struct stasis_model {
+    // Sessions hold the same pointer; it also owns what stasis_model_info points into.
+    std::shared_ptr<stasis::Model> model;
+    const uint32_t *layer_windows = nullptr;
+    const stasis_digest *attention = nullptr, *mlp = nullptr;
+};
+
+struct stasis_session {
+    explicit stasis_session(std::unique_ptr<stasis::Session> given);
+    ~stasis_session();
+
+    const std::unique_ptr<stasis::Session> session;
+    mutable std::atomic<bool> busy{false};
+};
+
+struct stasis_snapshot {
+    std::shared_ptr<const stasis::format::Snapshot> snapshot;
+    mutable std::atomic<bool> busy{false};
+};

@@ -1,0 +1,110 @@
+// Snapshots without a model: what a file holds, and where two differ; see stasis.h.
+#include <optional>
+
+#include "abi/handles.h"
+#include "abi/options.h"
+#include "abi/tokens.h"
+#include "format/compare.h"
+#include "format/element.h"
+#include "format/reader.h"
+
+namespace stasis::abi {
+
+namespace {
+
+// Runs the body with the snapshot in hand and its busy flag held.
+template <typename Body>
+stasis_status with(const stasis_snapshot *snapshot, stasis_error *error,
+                   const Body &body) noexcept {
+    return enter(error, [&] {
+        require(snapshot, "snapshot");
+        const Busy busy(snapshot->busy, "snapshot");
+        body(*snapshot->snapshot);
+    });
+}
+
+void write_difference(const format::Difference &from, stasis_difference *difference) {
+    stasis_difference to{};
+    to.equal = from.equal ? 1 : 0;
+    to.element = from.element;
+    to.layer = from.layer;
+    to.head = from.head;
+    to.position = from.position;
+    write_field(from.message, to.message, sizeof to.message);
+    write_struct(to, difference, "difference");
+}
+
+} // namespace
+
+} // namespace stasis::abi
+
+using namespace stasis::abi;
+using stasis::format::Snapshot;
+
+stasis_status stasis_snapshot_open(const char *path, stasis_snapshot **snapshot,
+                                   stasis_error *error) {
+    return enter(error, [&] {
+        require(path, "path");
+        require(snapshot, "snapshot");
+        auto handle = std::make_unique<stasis_snapshot>();
+        handle->snapshot = Snapshot::open(path);
+        *snapshot = handle.release();
+    });
+}
+
+void stasis_snapshot_close(stasis_snapshot *snapshot) {
+    delete snapshot;
+}
+
+stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_snapshot_info *info,
+                                       stasis_error *error) {
+    return with(snapshot, error, [&](const Snapshot &own) {
+        require(info, "info");
+        const stasis::State &state = own.state();
+        stasis_snapshot_info to{};
+        to.format = own.format();
+        to.contract[0] = state.contract.core;
+        to.contract[1] = state.contract.kv;
+        to.contract[2] = state.contract.sampling;
+        to.page_positions = state.page_positions;
+        to.position = state.log.size();
+        to.file_bytes = own.file_bytes();
+        to.digest = to_abi(state.digest);
+        to.root = to_abi(own.root());
+        to.model = to_abi(state.model.model);
+        write_struct(to, info, "info");
+    });
+}
+
+stasis_status stasis_snapshot_element(const stasis_snapshot *snapshot, uint32_t element, char *json,
+                                      size_t capacity, size_t *length, stasis_error *error) {
+    return with(snapshot, error, [&](const Snapshot &own) {
+        require(length, "length");
+        write_text(stasis::format::element_json(own, element), json, capacity, length);
+    });
+}
+
+stasis_status stasis_snapshot_tokens(const stasis_snapshot *snapshot, uint64_t begin,
+                                     stasis_token *tokens, uint8_t *sources, size_t capacity,
+                                     size_t *count, stasis_error *error) {
+    return with(snapshot, error, [&](const Snapshot &own) {
+        write_tokens(own.state().log.size(), begin, tokens, sources, capacity, count,
+                     [&](uint64_t position) { return own.state().log[position]; });
+    });
+}
+
+stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_snapshot *b,
+                                      stasis_difference *difference, stasis_error *error) {
+    return enter(error, [&] {
+        require(a, "a");
+        require(b, "b");
+        require_struct(difference, "difference");
+        const Busy first(a->busy, "snapshot");
+        std::optional<Busy> second;
+        if (a != b) {
+            second.emplace(b->busy, "snapshot");
+        }
+        write_difference(stasis::format::compare(*a->snapshot, *b->snapshot, stasis::Watch()),
+                         difference);
+    });
+}

@@ -1,0 +1,169 @@
+// Models: options in, facts out; see stasis.h.
+#include "runtime/model.h"
+
+#include <algorithm>
+
+#include "abi/cancel.h"
+#include "abi/handles.h"
+#include "abi/options.h"
+
+namespace stasis::abi {
+
+namespace {
+
+// A runtime model with what only the C interface needs. Handles and sessions share ownership.
+struct OpenedModel {
+    std::shared_ptr<Model> model;
+    std::vector<uint32_t> layer_windows;
+    std::vector<stasis_digest> attention, mlp;
+    void *allocator_user = nullptr;
+    void (*allocator_release)(void *user) = nullptr;
+
+    OpenedModel() = default;
+    OpenedModel(const OpenedModel &) = delete;
+    OpenedModel &operator=(const OpenedModel &) = delete;
+    ~OpenedModel() {
+        model.reset(); // gives its memory back first
+        if (allocator_release != nullptr) {
+            allocator_release(allocator_user);
+        }
+    }
+};
+
+stasis_allocator read_allocator(const stasis_allocator *given) {
+    const stasis_allocator allocator = read_struct(given, "options.allocator");
+    if (given != nullptr) {
+        require_zero(allocator.reserved, "options.allocator");
+        require(reinterpret_cast<const void *>(allocator.allocate), "options.allocator.allocate");
+        require(reinterpret_cast<const void *>(allocator.deallocate),
+                "options.allocator.deallocate");
+    }
+    return allocator;
+}
+
+const char *text_or(const char *given, const char *otherwise) {
+    return given != nullptr ? given : otherwise;
+}
+
+std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
+                                  const stasis_model_options &given) {
+    const stasis_allocator allocator = read_allocator(given.allocator);
+    CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+    ModelOptions options;
+    options.threads = given.threads;
+    options.device = text_or(given.device, "cpu");
+    options.kernels = text_or(given.kernels, "");
+    options.kv_budget_bytes = given.kv_budget_bytes;
+    options.chat_template = text_or(given.chat_template, "");
+    options.memory = {allocator.user, allocator.allocate, allocator.deallocate};
+    options.watch = watch.watch();
+
+    auto opened = std::make_shared<OpenedModel>();
+    opened->model = open_model(path, options);
+    for (const LayerConfig &layer : opened->model->config.layer) {
+        opened->layer_windows.push_back(layer.window);
+    }
+    for (const Digest &digest : opened->model->identity.attention) {
+        opened->attention.push_back(to_abi(digest));
+    }
+    for (const Digest &digest : opened->model->identity.mlp) {
+        opened->mlp.push_back(to_abi(digest));
+    }
+    return opened;
+}
+
+stasis_model_info describe(const stasis_model &handle) {
+    const Model &model = *handle.model;
+    const Config &config = model.config;
+    stasis_model_info info{};
+    info.flags = (model.weights.converted ? STASIS_MODEL_CONVERTED : 0U) |
+                 (model.tokenizer != nullptr ? STASIS_MODEL_TOKENIZER : 0U);
+    write_field(config.architecture, info.architecture, sizeof info.architecture);
+    info.layers = config.layers;
+    info.hidden = config.hidden;
+    info.heads = config.heads;
+    info.kv_heads = config.kv_heads;
+    info.head_dim = config.head_dim;
+    info.vocabulary = config.vocabulary;
+    info.context = config.context;
+    info.page_positions = kernels::kPagePositions;
+    info.threads = static_cast<uint32_t>(model.threads->count());
+    info.contract[0] = kernels::kContractCore;
+    info.contract[1] = kernels::kContractKv;
+    info.contract[2] = kernels::kContractSampling;
+    info.end_token_count = static_cast<uint32_t>(config.end_tokens.size());
+    info.end_tokens = config.end_tokens.data();
+    info.layer_windows = handle.layer_windows;
+    info.bos = config.bos.empty() ? -1 : int64_t{config.bos.front()};
+    write_field(model.kernels->name, info.kernels, sizeof info.kernels);
+    write_field("cpu", info.device, sizeof info.device);
+    write_field(model.identity.chat_template, info.chat_template, sizeof info.chat_template);
+    info.model = to_abi(model.identity.model);
+    info.embeddings = to_abi(model.identity.embeddings);
+    info.norms = to_abi(model.identity.norms);
+    info.head = to_abi(model.identity.head);
+    info.tokenizer = to_abi(model.identity.tokenizer);
+    info.attention = handle.attention;
+    info.mlp = handle.mlp;
+    return info;
+}
+
+} // namespace
+
+} // namespace stasis::abi
+
+using namespace stasis::abi;
+
+void stasis_model_options_init(stasis_model_options *options, size_t size) {
+    init_struct(options, size);
+}
+
+stasis_status stasis_model_open(const char *path, const stasis_model_options *options,
+                                stasis_model **model, stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(path, "path");
+        require(model, "model");
+        const stasis_model_options given = read_struct(options, "options");
+        auto handle = std::make_unique<stasis_model>();
+        const std::shared_ptr<OpenedModel> opened = open(caller, path, given);
+        handle->model = std::shared_ptr<stasis::Model>(opened, opened->model.get());
+        handle->layer_windows = opened->layer_windows.data();
+        handle->attention = opened->attention.data();
+        handle->mlp = opened->mlp.data();
+        // Last, so that a failed open does not release what the host still owns.
+        const stasis_allocator allocator = read_allocator(given.allocator);
+        opened->allocator_user = allocator.user;
+        opened->allocator_release = allocator.release;
+        *model = handle.release();
+    });
+}
+
+void stasis_model_close(stasis_model *model) {
+    delete model;
+}
+
+stasis_status stasis_model_get_info(const stasis_model *model, stasis_model_info *info,
+                                    stasis_error *error) {
+    return enter(error, [&] {
+        require(model, "model");
+        require(info, "info");
+        write_struct(describe(*model), info, "info");
+    });
+}
+
+stasis_status stasis_model_get_stats(const stasis_model *model, stasis_model_stats *stats,
+                                     stasis_error *error) {
+    return enter(error, [&] {
+        require(model, "model");
+        require(stats, "stats");
+        const stasis::Model &runtime = *model->model;
+        stasis_model_stats now{};
+        now.kv_budget_bytes = runtime.pool->budget_bytes();
+        now.kv_used_bytes = runtime.pool->used_bytes();
+        now.kv_cached_bytes = runtime.pool->cached_bytes();
+        const uint64_t held = runtime.held_bytes;
+        now.kv_shared_bytes = held - std::min(held, now.kv_used_bytes);
+        now.scratch_bytes = runtime.scratch_bytes();
+        write_struct(now, stats, "stats");
+    });
+}

@@ -1,0 +1,207 @@
+// The conditions on a State, one function for each part; see check.h.
+#include "format/check.h"
+
+#include <cmath>
+#include <utility>
+
+#include "format/constants.h"
+#include "format/pages.h"
+
+namespace stasis::format {
+
+namespace {
+
+using Number = unsigned long long;
+
+void check_size(const char *name, uint32_t value, uint32_t max, Status status) {
+    if (value == 0 || value > max) {
+        fail(status, "%s is %u, expected 1 to %u", name, value, max);
+    }
+}
+
+void check_groups(const State &state, Status status) {
+    std::vector<bool> seen(state.layers);
+    size_t count = 0;
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        const std::vector<uint32_t> &layers = state.groups[group].layers;
+        for (size_t i = 0; i < layers.size(); ++i) {
+            if (layers[i] >= state.layers || seen[layers[i]] ||
+                (i > 0 && layers[i] < layers[i - 1])) {
+                fail(status, "layer group %zu: layer %u is out of range, twice or out of order",
+                     group, layers[i]);
+            }
+            seen[layers[i]] = true;
+        }
+        if (layers.empty()) {
+            fail(status, "layer group %zu: no layers", group);
+        }
+        count += layers.size();
+    }
+    if (count != state.layers) {
+        fail(status, "layer groups hold %zu layers of %u", count, state.layers);
+    }
+}
+
+void check_log(const State &state, Status status) {
+    for (size_t i = 0; i < state.log.size(); ++i) {
+        const TokenEntry &entry = state.log[i];
+        if (entry.token >= state.vocabulary) {
+            fail(status, "log, position %zu: token %u, the vocabulary has %u", i, entry.token,
+                 state.vocabulary);
+        }
+        constexpr uint8_t known =
+            TokenEntry::kTurnStart | TokenEntry::kReplyPrompt | TokenEntry::kRoleMask;
+        if (entry.source > TokenSource::sampled || entry.role() > Role::other ||
+            (entry.turn & ~known) != 0) {
+            fail(status, "log, position %zu: source %u, turn byte %02x", i,
+                 static_cast<uint32_t>(entry.source), static_cast<uint32_t>(entry.turn));
+        }
+        const bool sampled = entry.source == TokenSource::sampled;
+        if (sampled ? entry.sampling >= state.samplings.size() : entry.sampling != 0) {
+            fail(status, "log, position %zu: sampling settings %u of %zu, source %u", i,
+                 entry.sampling, state.samplings.size(), static_cast<uint32_t>(entry.source));
+        }
+    }
+    if (state.capacity < state.log.size()) {
+        fail(status, "capacity is %llu, the log has %zu tokens",
+             static_cast<Number>(state.capacity), state.log.size());
+    }
+}
+
+// (token, number) pairs: tokens in the vocabulary, numbers not NaN.
+void check_value(const char *name, std::pair<uint32_t, float> pair, const State &state,
+                 Status status) {
+    if (pair.first >= state.vocabulary || std::isnan(pair.second)) {
+        fail(status, "%s: token %u (the vocabulary has %u) with value %g", name, pair.first,
+             state.vocabulary, static_cast<double>(pair.second));
+    }
+}
+
+void check_samplings(const State &state, Status status) {
+    if (state.samplings.size() > kSamplingsMax || state.sampling >= state.samplings.size()) {
+        fail(status, "sampling settings in force are %u of %zu (at most %zu)", state.sampling,
+             state.samplings.size(), kSamplingsMax);
+    }
+    for (const Sampling &sampling : state.samplings) {
+        for (float value :
+             {sampling.temperature, sampling.top_p, sampling.min_p, sampling.repetition_penalty,
+              sampling.frequency_penalty, sampling.presence_penalty}) {
+            if (!std::isfinite(value)) {
+                fail(status, "sampling settings hold %g", static_cast<double>(value));
+            }
+        }
+        for (size_t i = 0; i < sampling.bias.size(); ++i) {
+            check_value("logit bias", sampling.bias[i], state, status);
+            if (i > 0 && sampling.bias[i].first <= sampling.bias[i - 1].first) {
+                fail(status, "logit bias: token %u is out of order", sampling.bias[i].first);
+            }
+        }
+    }
+}
+
+void check_pages(const State &state, Status status) {
+    const uint64_t position = state.log.size();
+    const uint64_t count = page_count(position, state.page_positions);
+    if (state.pages.size() != state.groups.size()) {
+        fail(status, "pages of %zu layer groups, expected %zu", state.pages.size(),
+             state.groups.size());
+    }
+    for (size_t group = 0; group < state.pages.size(); ++group) {
+        if (state.pages[group].size() != count) {
+            fail(status, "layer group %zu: %zu pages, %llu positions take %llu", group,
+                 state.pages[group].size(), static_cast<Number>(position),
+                 static_cast<Number>(count));
+        }
+        for (uint64_t index = 0; index < count; ++index) {
+            const uint32_t valid = page_valid(position, state.page_positions, index);
+            if (state.pages[group][index].valid != valid) {
+                fail(status, "page %llu of layer group %zu: %u valid slots, expected %u",
+                     static_cast<Number>(index), group, state.pages[group][index].valid, valid);
+            }
+        }
+    }
+}
+
+void check_last(const State &state, Status status) {
+    const bool empty = state.log.empty();
+    if (state.hidden.size() != (empty ? 0 : state.hidden_size)) {
+        fail(status, "hidden state of %zu numbers at position %zu, the model's size is %u",
+             state.hidden.size(), state.log.size(), state.hidden_size);
+    }
+    if (state.top.size() > kTopMax || (empty && (!state.top.empty() || state.logits != Digest{}))) {
+        fail(status, "%zu best logits at position %zu, at most %zu and none at position 0",
+             state.top.size(), state.log.size(), kTopMax);
+    }
+    for (size_t i = 0; i < state.top.size(); ++i) {
+        const auto &[token, logit] = state.top[i];
+        check_value("best logits", state.top[i], state, status);
+        if (i > 0 && (logit > state.top[i - 1].second ||
+                      (logit == state.top[i - 1].second && token <= state.top[i - 1].first))) {
+            fail(status, "best logits: token %u is out of order", token);
+        }
+    }
+    for (size_t i = 0; i < state.token_texts.size(); ++i) {
+        const uint32_t token = state.token_texts[i].first;
+        if (token >= state.vocabulary || (i > 0 && token <= state.token_texts[i - 1].first)) {
+            fail(status, "token texts: token %u is out of order or range", token);
+        }
+    }
+}
+
+void check_digest(const State &state, Status status) {
+    StateParts parts;
+    parts.contract_core = state.contract.core;
+    parts.contract_kv = state.contract.kv;
+    parts.model = state.model.model;
+    parts.position = state.log.size();
+    std::vector<uint32_t> tokens;
+    tokens.reserve(state.log.size());
+    for (const TokenEntry &entry : state.log) {
+        tokens.push_back(entry.token);
+    }
+    parts.tokens = Sha256().bytes(tokens.data(), tokens.size() * sizeof(uint32_t)).finish();
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        parts.windows.push_back(state.groups[group].window);
+        std::vector<Digest> &pages = parts.pages.emplace_back();
+        for (const Page &page : state.pages[group]) {
+            pages.push_back(page.digest);
+        }
+    }
+    parts.hidden = state.hidden;
+    const Digest digest = state_digest(parts);
+    if (digest != state.digest) {
+        fail(status, "state digest is %s, the state's parts give %s", to_hex(state.digest).c_str(),
+             to_hex(digest).c_str());
+    }
+}
+
+} // namespace
+
+void check_geometry(const State &state, Status status) {
+    check_size("number of layers", state.layers, kGeometryMax, status);
+    check_size("number of KV heads", state.kv_heads, kGeometryMax, status);
+    check_size("head_dim", state.head_dim, kGeometryMax, status);
+    check_size("hidden size", state.hidden_size, UINT32_MAX, status);
+    check_size("vocabulary", state.vocabulary, UINT32_MAX, status);
+    check_size("positions in a page", state.page_positions, kPagePositionsMax, status);
+    if (state.page_positions % kPagePositionsStep != 0) {
+        fail(status, "%u positions in a page, expected a multiple of %u", state.page_positions,
+             kPagePositionsStep);
+    }
+    check_groups(state, status);
+    if (state.model.attention.size() != state.layers || state.model.mlp.size() != state.layers) {
+        fail(status, "digests of %zu attention and %zu MLP modules for %u layers",
+             state.model.attention.size(), state.model.mlp.size(), state.layers);
+    }
+}
+
+void check_state(const State &state, Status status) {
+    check_geometry(state, status);
+    check_samplings(state, status);
+    check_log(state, status);
+    check_pages(state, status);
+    check_last(state, status);
+    check_digest(state, status);
+}
+
+} // namespace stasis::format

@@ -1,0 +1,13 @@
+// XXH3-128 with the default secret and seed 0; see checksum.h.
+#include "format/checksum.h"
+
+#include <xxhash.h>
+
+namespace stasis::format {
+
+Checksum checksum(const void *data, size_t size_bytes) {
+    const XXH128_hash_t hash = XXH3_128bits(data, size_bytes);
+    return {hash.low64, hash.high64};
+}
+
+} // namespace stasis::format

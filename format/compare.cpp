@@ -1,0 +1,268 @@
+// Comparing two snapshots, part by part in the order of their weight; see compare.h.
+#include "format/compare.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <initializer_list>
+#include <optional>
+
+#include "format/element.h"
+#include "format/pages.h"
+#include "format/spans.h"
+
+namespace stasis::format {
+
+namespace {
+
+using Found = std::optional<Difference>;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+Difference differs(Element element, std::string message) {
+    Difference difference;
+    difference.equal = false;
+    difference.element = static_cast<uint32_t>(element);
+    difference.message = std::string(element_name(element)) + ": " + std::move(message);
+    return difference;
+}
+
+std::string text(const std::string &value) {
+    return value;
+}
+std::string text(const Digest &digest) {
+    return to_hex(digest).substr(0, 16);
+}
+template <class Number> std::string text(Number value) {
+    return std::to_string(value);
+}
+
+template <class T> Found value(Element element, const char *name, const T &a, const T &b) {
+    if (a == b) {
+        return std::nullopt;
+    }
+    return differs(element, std::string(name) + " differs: " + text(a) + " and " + text(b));
+}
+
+Found first(std::initializer_list<Found> findings) {
+    for (const Found &found : findings) {
+        if (found) {
+            return found;
+        }
+    }
+    return std::nullopt;
+}
+
+// The first pair that differs; `element` names what a pair belongs to.
+Found pairs(Element (*element)(std::string_view name), const Pairs &a, const Pairs &b) {
+    for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+        if (i >= a.size() || i >= b.size() || a[i] != b[i]) {
+            const auto show = [i](const Pairs &from) {
+                return i < from.size() ? from[i].first + " = " + from[i].second : "nothing";
+            };
+            return differs(element(i < a.size() ? a[i].first : b[i].first),
+                           show(a) + " and " + show(b));
+        }
+    }
+    return std::nullopt;
+}
+
+Found layers(const char *name, const std::vector<Digest> &a, const std::vector<Digest> &b) {
+    for (size_t layer = 0; layer < std::min(a.size(), b.size()); ++layer) {
+        if (Found found = value(Element::attention_weights, name, a[layer], b[layer])) {
+            found->layer = static_cast<uint32_t>(layer);
+            found->message += " (layer " + std::to_string(layer) + ")";
+            return found;
+        }
+    }
+    return value(Element::model_config, "number of layers", a.size(), b.size());
+}
+
+Found groups(const State &a, const State &b) {
+    for (size_t group = 0; group < std::min(a.groups.size(), b.groups.size()); ++group) {
+        const LayerGroup &x = a.groups[group];
+        const LayerGroup &y = b.groups[group];
+        Found found = value(Element::attention_mask, "window", x.window, y.window);
+        if (!found && x.layers != y.layers) {
+            found = differs(Element::attention_mask, "layers of the same window differ");
+        }
+        if (found) {
+            found->layer = x.layers[0];
+            return found;
+        }
+    }
+    return value(Element::attention_mask, "number of windows", a.groups.size(), b.groups.size());
+}
+
+Found identity(const State &a, const State &b) {
+    const ModelIdentity &x = a.model;
+    const ModelIdentity &y = b.model;
+    const auto tokenizer = [](std::string_view) { return Element::tokenizer; };
+    return first({
+        value(Element::kv_format, "core contract", a.contract.core, b.contract.core),
+        value(Element::kv_format, "KV contract", a.contract.kv, b.contract.kv),
+        value(Element::kv_format, "sampling contract", a.contract.sampling, b.contract.sampling),
+        value(Element::model_config, "architecture", x.architecture, y.architecture),
+        pairs(config_element, x.config, y.config),
+        value(Element::model_config, "layers", a.layers, b.layers),
+        value(Element::model_config, "KV heads", a.kv_heads, b.kv_heads),
+        value(Element::model_config, "head_dim", a.head_dim, b.head_dim),
+        value(Element::model_config, "hidden size", a.hidden_size, b.hidden_size),
+        value(Element::model_config, "vocabulary", a.vocabulary, b.vocabulary),
+        value(Element::token_embeddings, "digest", x.embeddings, y.embeddings),
+        value(Element::layer_norm, "digest", x.norms, y.norms),
+        layers("attention digest", x.attention, y.attention),
+        layers("MLP digest", x.mlp, y.mlp),
+        value(Element::attention_weights, "output head", x.head, y.head),
+        value(Element::model_config, "model digest", x.model, y.model),
+        value(Element::tokenizer, "digest", x.tokenizer, y.tokenizer),
+        value(Element::tokenizer, "type", x.tokenizer_type, y.tokenizer_type),
+        pairs(tokenizer, x.tokenizer_rules, y.tokenizer_rules),
+        value(Element::tokenizer, "chat template", x.chat_template, y.chat_template),
+        value(Element::kv_format, "positions in a page", a.page_positions, b.page_positions),
+        groups(a, b),
+    });
+}
+
+Found tokens(const State &a, const State &b) {
+    const size_t shorter = std::min(a.log.size(), b.log.size());
+    for (size_t i = 0; i < shorter; ++i) {
+        if (Found found = value(Element::token_buffer, "token", a.log[i].token, b.log[i].token)) {
+            found->position = i;
+            return found;
+        }
+    }
+    Found found = value(Element::token_buffer, "number of tokens", a.log.size(), b.log.size());
+    if (found) {
+        found->position = shorter;
+    }
+    return found;
+}
+
+// Where in two pages of a group the lowest position lies at which they differ.
+Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint64_t index) {
+    const State &state = a.state();
+    const std::vector<uint32_t> &layers = state.groups[group].layers;
+    const uint64_t begin = index * state.page_positions;
+    Difference difference = differs(Element::kv_cache, "page digests differ");
+    difference.position = begin;
+    difference.layer = layers[0];
+    if (!a.stored(group, index) || !b.stored(group, index)) {
+        difference.message += "; the page was released in one of the files, so only its first "
+                              "position and layer are named";
+        return difference;
+    }
+    const size_t elements = page_elements(state, group);
+    const auto x = allocate_page(elements);
+    const auto y = allocate_page(elements);
+    a.read_page(group, index, x.get());
+    b.read_page(group, index, y.get());
+    size_t lowest = state.page_positions;
+    for (size_t row = 0; row < page_rows(state, group); ++row) {
+        const size_t row_elements = size_t{state.page_positions} * state.head_dim;
+        const uint16_t *row_x = x.get() + row * row_elements;
+        const uint16_t *row_y = y.get() + row * row_elements;
+        const auto at = std::mismatch(row_x, row_x + lowest * state.head_dim, row_y).first - row_x;
+        const size_t slot = static_cast<size_t>(at) / state.head_dim;
+        if (slot < lowest) {
+            lowest = slot;
+            difference.position = begin + slot;
+            difference.layer = layers[row / (2 * state.kv_heads)];
+            difference.head = static_cast<uint32_t>(row % state.kv_heads);
+            char bits[64];
+            snprintf(bits, sizeof bits, "%s differ: bf16 bits %04x and %04x",
+                     row / state.kv_heads % 2 == 0 ? "keys" : "values", row_x[at], row_y[at]);
+            difference.message = std::string(element_name(Element::kv_cache)) + ": " + bits;
+        }
+    }
+    return difference;
+}
+
+// Groups share positions, so the page of lowest index decides before the group does.
+Found keys_and_values(const Snapshot &a, const Snapshot &b, const Watch &watch) {
+    const State &x = a.state();
+    const State &y = b.state();
+    const uint64_t count = page_count(x.log.size(), x.page_positions);
+    for (uint64_t index = 0; index < count; ++index) {
+        watch.step(index, count);
+        Found lowest;
+        for (size_t group = 0; group < x.groups.size(); ++group) {
+            if (x.pages[group][index].digest == y.pages[group][index].digest) {
+                continue;
+            }
+            const Difference found = page_values(a, b, group, index);
+            if (!lowest || std::pair(found.position, found.layer) <
+                               std::pair(lowest->position, lowest->layer)) {
+                lowest = found;
+            }
+        }
+        if (lowest) {
+            return lowest;
+        }
+    }
+    watch.step(count, count);
+    return std::nullopt;
+}
+
+Found logits(const State &a, const State &b) {
+    Found found = a.hidden == b.hidden ? value(Element::logits, "digest", a.logits, b.logits)
+                                       : differs(Element::logits, "final hidden states differ");
+    if (!found && a.top != b.top) {
+        found = differs(Element::logits, "best logits differ");
+    }
+    if (found && !a.log.empty()) {
+        found->position = a.log.size() - 1;
+    }
+    return found;
+}
+
+Found origins(const State &a, const State &b) {
+    for (size_t i = 0; i < a.log.size(); ++i) {
+        const TokenEntry &x = a.log[i];
+        const TokenEntry &y = b.log[i];
+        if (x != y) {
+            const auto show = [](const TokenEntry &entry) {
+                char bits[64];
+                snprintf(bits, sizeof bits, " (turn byte %02x, settings %u)", entry.turn,
+                         entry.sampling);
+                return source_name(entry.source) + (" of " + std::string(role_name(entry.role()))) +
+                       bits;
+            };
+            Difference difference =
+                differs(Element::prompt_meta, "origin differs: " + show(x) + " and " + show(y));
+            difference.position = i;
+            return difference;
+        }
+    }
+    if (a.token_texts != b.token_texts) {
+        return differs(Element::tokenizer, "texts of tokens differ");
+    }
+    return value(Element::prompt_meta, "pending system text", a.pending_system, b.pending_system);
+}
+
+Found settings(const State &a, const State &b) {
+    if (a.samplings != b.samplings || a.sampling != b.sampling) {
+        return differs(Element::model_config, "sampling settings differ");
+    }
+    return first({value(Element::model_config, "capacity", a.capacity, b.capacity),
+                  value(Element::model_config, "window_retain", a.window_retain, b.window_retain)});
+}
+
+} // namespace
+
+Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch) {
+    const State &x = a.state();
+    const State &y = b.state();
+    Found found = identity(x, y);
+    if (!found) {
+        found = tokens(x, y);
+    }
+    if (!found) {
+        found = keys_and_values(a, b, watch);
+    }
+    if (!found) {
+        // Geometry and tokens are equal from here on.
+        found = first({logits(x, y), origins(x, y), settings(x, y)});
+    }
+    return found.value_or(Difference{});
+}
+
+} // namespace stasis::format

@@ -1,0 +1,29 @@
+// The first difference between two snapshots. What determines results comes first: identity,
+// tokens, keys and values by position, final hidden state and logits; then where tokens came from
+// and the settings. Knows files only through Snapshot.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "format/reader.h"
+#include "format/watch.h"
+
+namespace stasis::format {
+
+inline constexpr uint32_t kNowhere = UINT32_MAX;    // no layer or head applies
+inline constexpr uint64_t kNoPosition = UINT64_MAX; // no position applies
+
+struct Difference {
+    bool equal = true;
+    uint32_t element = 0; // 1 to 12, element.h
+    uint64_t position = kNoPosition;
+    uint32_t layer = kNowhere;
+    uint32_t head = kNowhere; // KV head
+    std::string message;      // both values
+};
+
+// Reads only pages whose digests differ. Progress in pages.
+Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch);
+
+} // namespace stasis::format

@@ -1,0 +1,294 @@
+// Elements of a snapshot as JSON objects, one function each; see element.h.
+#include "format/element.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "format/error.h"
+#include "format/pages.h"
+#include "format/spans.h"
+#include "format/texts.h"
+
+namespace stasis::format {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+Json pairs_json(const Pairs &pairs) {
+    Json json = Json::object();
+    for (const auto &[name, value] : pairs) {
+        json[name] = value;
+    }
+    return json;
+}
+
+// The pairs of the config that belong to an element.
+Json config_json(const State &state, Element element) {
+    Json json = Json::object();
+    for (const auto &[name, value] : state.model.config) {
+        if (config_element(name) == element) {
+            json[name] = value;
+        }
+    }
+    return json;
+}
+
+Json digests_json(const std::vector<Digest> &digests) {
+    Json json = Json::array();
+    for (const Digest &digest : digests) {
+        json.push_back(to_hex(digest));
+    }
+    return json;
+}
+
+Json kv_cache(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    Json groups = Json::array();
+    uint64_t bytes = 0;
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        uint64_t stored = 0;
+        uint64_t group_bytes = 0;
+        Json first = nullptr; // position from which on nothing was released
+        for (uint64_t index = state.pages[group].size(); index-- > 0;) {
+            if (snapshot.stored(group, index)) {
+                ++stored;
+                group_bytes += page_stored_bytes(state, group, state.pages[group][index].valid);
+                if (stored == state.pages[group].size() - index) {
+                    first = index * state.page_positions;
+                }
+            }
+        }
+        bytes += group_bytes;
+        groups.push_back({{"layers", state.groups[group].layers},
+                          {"window", state.groups[group].window},
+                          {"pages", state.pages[group].size()},
+                          {"stored", stored},
+                          {"released", state.pages[group].size() - stored},
+                          {"first_position", first},
+                          {"bytes", group_bytes}});
+    }
+    return {{"dtype", "bf16"}, {"bytes", bytes}, {"groups", groups}};
+}
+
+Json token_embeddings(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    return {{"digest", to_hex(state.model.embeddings)},
+            {"vocabulary", state.vocabulary},
+            {"hidden", state.hidden_size},
+            {"config", config_json(state, Element::token_embeddings)}};
+}
+
+Json layer_windows(const State &state) {
+    std::vector<uint32_t> windows(state.layers);
+    for (const LayerGroup &group : state.groups) {
+        for (uint32_t layer : group.layers) {
+            windows[layer] = group.window;
+        }
+    }
+    return windows;
+}
+
+Json positional_state(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    return {{"position", state.log.size()},
+            {"rope", config_json(state, Element::positional_state)},
+            {"layer_windows", layer_windows(state)},
+            {"window_retain", state.window_retain}};
+}
+
+Json token_buffer(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    uint64_t counts[4] = {};
+    for (const TokenEntry &entry : state.log) {
+        ++counts[static_cast<size_t>(entry.source)];
+    }
+    Json sources = Json::object();
+    for (uint8_t source = 0; source < 4; ++source) {
+        sources[source_name(static_cast<TokenSource>(source))] = counts[source];
+    }
+    return {{"tokens", state.log.size()},
+            {"sources", sources},
+            {"text", log_text(state, 0, state.log.size())}};
+}
+
+Json attention_mask(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    return {{"rule", "causal"},
+            {"layer_windows", layer_windows(state)},
+            {"evicted", Json::array()},
+            {"config", config_json(state, Element::attention_mask)}};
+}
+
+Json sampling_json(const Sampling &sampling) {
+    Json bias = Json::array();
+    for (const auto &[token, value] : sampling.bias) {
+        // JSON has no infinity; it stands for a forbidden token.
+        bias.push_back({{"token", token}, {"bias", std::isfinite(value) ? Json(value) : Json()}});
+    }
+    return {{"seed", sampling.seed},
+            {"temperature", sampling.temperature},
+            {"top_k", sampling.top_k},
+            {"top_p", sampling.top_p},
+            {"min_p", sampling.min_p},
+            {"repetition_penalty", sampling.repetition_penalty},
+            {"frequency_penalty", sampling.frequency_penalty},
+            {"presence_penalty", sampling.presence_penalty},
+            {"penalty_window", sampling.penalty_window},
+            {"bias", bias}};
+}
+
+Json model_config(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    Json samplings = Json::array();
+    for (const Sampling &sampling : state.samplings) {
+        samplings.push_back(sampling_json(sampling));
+    }
+    return {{"architecture", state.model.architecture},
+            {"model", to_hex(state.model.model)},
+            {"config", pairs_json(state.model.config)},
+            {"samplings", samplings},
+            {"sampling", state.sampling},
+            {"capacity", state.capacity},
+            {"window_retain", state.window_retain}};
+}
+
+Json layer_norm(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    return {{"digest", to_hex(state.model.norms)},
+            {"config", config_json(state, Element::layer_norm)}};
+}
+
+Json attention_weights(const Snapshot &snapshot) {
+    const ModelIdentity &model = snapshot.state().model;
+    return {{"attention", digests_json(model.attention)},
+            {"mlp", digests_json(model.mlp)},
+            {"head", to_hex(model.head)}};
+}
+
+Json logits(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    Json top = Json::array();
+    for (const auto &[token, logit] : state.top) {
+        top.push_back({{"token", token},
+                       {"logit", std::isfinite(logit) ? Json(logit) : Json()},
+                       {"text", token_text(state.token_texts, token)}});
+    }
+    const bool row =
+        std::any_of(snapshot.sections().begin(), snapshot.sections().end(),
+                    [](const Section &section) { return section.kind == SectionKind::logits_row; });
+    return {{"hidden", state.hidden.size()},
+            {"digest", to_hex(state.logits)},
+            {"row", row},
+            {"top", top}};
+}
+
+Json tokenizer(const Snapshot &snapshot) {
+    const ModelIdentity &model = snapshot.state().model;
+    return {{"digest", to_hex(model.tokenizer)},
+            {"type", model.tokenizer_type},
+            {"rules", pairs_json(model.tokenizer_rules)},
+            {"chat_template", model.chat_template}};
+}
+
+Json kv_format(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    Json sections = Json::array();
+    for (const Section &section : snapshot.sections()) {
+        char sum[33];
+        snprintf(sum, sizeof sum, "%016llx%016llx",
+                 static_cast<unsigned long long>(section.checksum.high),
+                 static_cast<unsigned long long>(section.checksum.low));
+        sections.push_back({{"name", section_name(section.kind)},
+                            {"offset", section.offset},
+                            {"stored", section.stored_bytes},
+                            {"raw", section.raw_bytes},
+                            {"codec", "raw"},
+                            {"xxh3", sum}});
+    }
+    const ContractId &contract = state.contract;
+    return {{"format", snapshot.format()},
+            {"contract",
+             {{"core", contract.core}, {"kv", contract.kv}, {"sampling", contract.sampling}}},
+            {"dtype", "bf16"},
+            {"page_positions", state.page_positions},
+            {"layers", state.layers},
+            {"kv_heads", state.kv_heads},
+            {"head_dim", state.head_dim},
+            {"sections", sections}};
+}
+
+Json prompt_meta(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    Json spans = Json::array();
+    for (const Span &span : log_spans(state.log)) {
+        const bool sampled = span.source == TokenSource::sampled;
+        spans.push_back({{"begin", span.begin},
+                         {"end", span.end},
+                         {"source", source_name(span.source)},
+                         {"role", role_name(span.role)},
+                         {"turn_start", span.turn_start},
+                         {"sampling", sampled ? Json(span.sampling) : Json()},
+                         {"tokens", span.end - span.begin},
+                         {"text", log_text(state, span.begin, span.end)}});
+    }
+    return {{"spans", spans}, {"pending_system", state.pending_system}};
+}
+
+struct Entry {
+    const char *name;
+    Json (*json)(const Snapshot &snapshot);
+};
+
+const Entry kElements[12] = {
+    {"KV cache", kv_cache},
+    {"token embeddings", token_embeddings},
+    {"positional state", positional_state},
+    {"input token buffer", token_buffer},
+    {"attention mask", attention_mask},
+    {"model config snapshot", model_config},
+    {"LayerNorm state", layer_norm},
+    {"attention module weights", attention_weights},
+    {"logits", logits},
+    {"tokenizer state", tokenizer},
+    {"KV format version", kv_format},
+    {"prompt injection meta", prompt_meta},
+};
+
+} // namespace
+
+const char *element_name(Element element) {
+    return kElements[static_cast<uint32_t>(element) - 1].name;
+}
+
+Element config_element(std::string_view name) {
+    const auto speaks_of = [name](std::string_view word) {
+        return name.find(word) != std::string_view::npos;
+    };
+    if (speaks_of("rope")) {
+        return Element::positional_state;
+    }
+    if (speaks_of("window")) {
+        return Element::attention_mask;
+    }
+    if (speaks_of("norm")) {
+        return Element::layer_norm;
+    }
+    return speaks_of("embedding") ? Element::token_embeddings : Element::model_config;
+}
+
+std::string element_json(const Snapshot &snapshot, uint32_t element) {
+    if (element < 1 || element > std::size(kElements)) {
+        fail(Status::invalid_argument, "element is %u, expected 1 to %zu", element,
+             std::size(kElements));
+    }
+    Json json = {{"element", element}, {"name", kElements[element - 1].name}};
+    json.update(kElements[element - 1].json(snapshot));
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+} // namespace stasis::format

@@ -1,0 +1,69 @@
+// All file access of the format: the system's calls as a plain struct, so that a test can fail each
+// of them, and an open file that reads and writes whole ranges. Knows nothing of what the bytes
+// mean.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "format/error.h"
+
+namespace stasis::format {
+
+// Each behaves as the POSIX call it is named after: -1 and errno on failure, short counts allowed.
+struct FileOperations {
+    int (*open)(const char *path, int flags, mode_t mode);
+    int (*status)(int descriptor, struct stat *status);                              // fstat
+    int (*path_status)(const char *path, struct stat *status);                       // lstat
+    ssize_t (*read_at)(int descriptor, void *data, size_t size_bytes, off_t offset); // pread
+    ssize_t (*write_at)(int descriptor, const void *data, size_t size_bytes, off_t offset);
+    int (*sync)(int descriptor); // fsync, of files and directories
+    int (*lock)(int descriptor); // flock, exclusive, without waiting
+    int (*rename)(const char *from, const char *to);
+    int (*remove)(const char *path); // unlink
+    int (*close)(int descriptor);
+};
+
+// The operating system's.
+const FileOperations &system_files();
+
+// Throws Error with the operation, the path and errno's text.
+[[noreturn]] void fail_errno(Status status, const char *operation, const std::string &path);
+
+// An open descriptor; closed at the end of its life.
+class File {
+  public:
+    File(const FileOperations &files, int descriptor, std::string path);
+    ~File();
+    File(File &&other) noexcept;
+    File(const File &) = delete;
+    File &operator=(const File &) = delete;
+
+    const std::string &path() const { return path_; }
+    const FileOperations &files() const { return *files_; }
+    int descriptor() const { return descriptor_; }
+    struct stat status() const;
+
+    // Exactly `size_bytes`; Error(corrupt) where the file ends earlier (without the path, as all
+    // that is said of contents), Error(io).
+    void read(void *data, size_t size_bytes, uint64_t offset) const;
+    void write(const void *data, size_t size_bytes, uint64_t offset) const;
+    void sync() const;
+
+  private:
+    const FileOperations *files_;
+    int descriptor_;
+    std::string path_;
+};
+
+// Opens a regular file for reading. Error(not_found), Error(io).
+File open_file(const FileOperations &files, const std::string &path);
+
+// Makes a rename in the directory of `path` durable.
+void sync_directory(const FileOperations &files, const std::string &path);
+
+} // namespace stasis::format

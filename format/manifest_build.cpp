@@ -1,0 +1,158 @@
+// State and layout to FlatBuffers; see manifest.h. Paired with manifest_parse.cpp.
+#include <string_view>
+
+#include "format/constants.h"
+#include "format/error.h"
+#include "format/manifest.h"
+#include "manifest_generated.h"
+
+namespace stasis::format {
+
+namespace {
+
+namespace fb = manifest;
+using Builder = flatbuffers::FlatBufferBuilder;
+template <class T> using Offset = flatbuffers::Offset<T>;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+using Values = std::vector<std::pair<uint32_t, float>>;
+
+// No less than what the manifest takes: FlatBuffers itself would only notice at 2 GiB, by an
+// assert.
+uint64_t size_bound(const State &state, const Layout &layout) {
+    constexpr uint64_t overhead = 128; // of a table with its offsets
+    uint64_t bytes = 4096 + state.pending_system.size() + state.model.architecture.size() +
+                     state.model.tokenizer_type.size() + state.model.chat_template.size();
+    for (const Pairs *pairs : {&state.model.config, &state.model.tokenizer_rules}) {
+        for (const auto &[name, value] : *pairs) {
+            bytes += overhead + name.size() + value.size();
+        }
+    }
+    bytes += (state.model.attention.size() + state.model.mlp.size()) * sizeof(Digest);
+    for (const LayerGroup &group : state.groups) {
+        bytes += group.layers.size() * sizeof(uint32_t);
+    }
+    for (const std::vector<Page> &pages : state.pages) {
+        bytes += overhead + pages.size() * (sizeof(Digest) + sizeof(uint32_t));
+    }
+    for (const Sampling &sampling : state.samplings) {
+        bytes += overhead + sampling.bias.size() * sizeof(fb::TokenValue);
+    }
+    return bytes + state.top.size() * sizeof(fb::TokenValue) +
+           layout.sections.size() * sizeof(fb::Section);
+}
+
+fb::Digest pack(const Digest &digest) {
+    return fb::Digest(flatbuffers::span<const uint8_t, 32>(digest.bytes));
+}
+
+auto pack(Builder &builder, const std::vector<Digest> &digests) {
+    std::vector<fb::Digest> packed;
+    packed.reserve(digests.size());
+    for (const Digest &digest : digests) {
+        packed.push_back(pack(digest));
+    }
+    return builder.CreateVectorOfStructs(packed);
+}
+
+auto pack(Builder &builder, const Pairs &pairs) {
+    std::vector<Offset<fb::Pair>> packed;
+    for (const auto &[name, value] : pairs) {
+        const auto packed_name = builder.CreateString(name);
+        packed.push_back(fb::CreatePair(builder, packed_name, builder.CreateString(value)));
+    }
+    return builder.CreateVector(packed);
+}
+
+auto pack(Builder &builder, const Values &values) {
+    std::vector<fb::TokenValue> packed;
+    for (const auto &[token, value] : values) {
+        packed.emplace_back(token, value);
+    }
+    return builder.CreateVectorOfStructs(packed);
+}
+
+Offset<fb::Identity> pack(Builder &builder, const ModelIdentity &identity) {
+    const auto architecture = builder.CreateString(identity.architecture);
+    const auto config = pack(builder, identity.config);
+    const auto attention = pack(builder, identity.attention);
+    const auto mlp = pack(builder, identity.mlp);
+    const auto tokenizer_type = builder.CreateString(identity.tokenizer_type);
+    const auto rules = pack(builder, identity.tokenizer_rules);
+    const auto chat_template = builder.CreateString(identity.chat_template);
+    const fb::Digest embeddings = pack(identity.embeddings);
+    const fb::Digest norms = pack(identity.norms);
+    const fb::Digest head = pack(identity.head);
+    const fb::Digest model = pack(identity.model);
+    const fb::Digest tokenizer = pack(identity.tokenizer);
+    return fb::CreateIdentity(builder, architecture, config, &embeddings, &norms, attention, mlp,
+                              &head, &model, &tokenizer, tokenizer_type, rules, chat_template);
+}
+
+auto pack_groups(Builder &builder, const State &state, const Layout &layout) {
+    std::vector<Offset<fb::Group>> packed;
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        std::vector<Digest> digests;
+        for (const Page &page : state.pages[group]) {
+            digests.push_back(page.digest);
+        }
+        const auto layers = builder.CreateVector(state.groups[group].layers);
+        const auto page_digests = pack(builder, digests);
+        const auto sections = builder.CreateVector(layout.pages[group]);
+        packed.push_back(
+            fb::CreateGroup(builder, state.groups[group].window, layers, page_digests, sections));
+    }
+    return builder.CreateVector(packed);
+}
+
+auto pack_samplings(Builder &builder, const std::vector<Sampling> &samplings) {
+    std::vector<Offset<fb::Sampling>> packed;
+    for (const Sampling &from : samplings) {
+        const auto bias = pack(builder, from.bias);
+        packed.push_back(fb::CreateSampling(builder, from.seed, from.temperature, from.top_k,
+                                            from.top_p, from.min_p, from.repetition_penalty,
+                                            from.frequency_penalty, from.presence_penalty,
+                                            from.penalty_window, bias));
+    }
+    return builder.CreateVector(packed);
+}
+
+auto pack_sections(Builder &builder, const std::vector<Section> &sections) {
+    std::vector<fb::Section> packed;
+    for (const Section &from : sections) {
+        packed.emplace_back(from.offset, from.stored_bytes, from.raw_bytes, from.checksum.low,
+                            from.checksum.high, pack(from.digest), static_cast<uint32_t>(from.kind),
+                            static_cast<uint32_t>(from.codec));
+    }
+    return builder.CreateVectorOfStructs(packed);
+}
+
+} // namespace
+
+std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
+    const uint64_t bound = size_bound(state, layout);
+    if (bound > kManifestBytesMax) {
+        fail(Status::unsupported, "the manifest would take %llu bytes, the format allows %llu",
+             static_cast<unsigned long long>(bound),
+             static_cast<unsigned long long>(kManifestBytesMax));
+    }
+    Builder builder;
+    builder.ForceDefaults(true); // -0.0 compares equal to a default of 0.0 and would lose its sign
+    const auto identity = pack(builder, state.model);
+    const auto groups = pack_groups(builder, state, layout);
+    const auto samplings = pack_samplings(builder, state.samplings);
+    const auto pending_system = builder.CreateString(state.pending_system);
+    const auto top = pack(builder, state.top);
+    const auto sections = pack_sections(builder, layout.sections);
+    const fb::Contract contract(state.contract.core, state.contract.kv, state.contract.sampling);
+    const fb::Digest logits = pack(state.logits);
+    const fb::Digest digest = pack(state.digest);
+    builder.Finish(fb::CreateManifest(builder, &contract, identity, state.layers, state.kv_heads,
+                                      state.head_dim, state.hidden_size, state.vocabulary,
+                                      state.page_positions, groups, layout.position, samplings,
+                                      state.sampling, state.capacity, state.window_retain,
+                                      pending_system, &logits, top, &digest, sections),
+                   fb::ManifestIdentifier());
+    return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+} // namespace stasis::format

@@ -1,0 +1,201 @@
+// FlatBuffers to State and layout; see manifest.h. Paired with manifest_build.cpp.
+#include <cstring>
+
+#include "format/check.h"
+#include "format/error.h"
+#include "format/manifest.h"
+#include "format/pages.h"
+#include "manifest_generated.h"
+
+namespace stasis::format {
+
+namespace {
+
+namespace fb = manifest;
+template <class T> using Vector = flatbuffers::Vector<T>;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+using Values = std::vector<std::pair<uint32_t, float>>;
+
+// In FlatBuffers many offsets may lead to one string or vector, so that a small manifest could
+// unfold into gigabytes. What an honest one holds never adds up to more than its own size.
+class Budget {
+  public:
+    explicit Budget(uint64_t bytes) : left_(bytes) {}
+    void take(uint64_t count, uint64_t item_bytes) {
+        if (count > left_ / item_bytes) {
+            fail(Status::corrupt, "manifest: its contents add up to more than its size");
+        }
+        left_ -= count * item_bytes;
+    }
+
+  private:
+    uint64_t left_;
+};
+
+Digest unpack(const fb::Digest *packed) {
+    Digest digest;
+    std::memcpy(digest.bytes.data(), packed->bytes()->Data(), digest.bytes.size());
+    return digest;
+}
+
+std::string unpack(const flatbuffers::String *packed, Budget &budget) {
+    budget.take(packed->size(), 1);
+    return packed->str();
+}
+
+std::vector<Digest> unpack(const Vector<const fb::Digest *> *packed, Budget &budget) {
+    budget.take(packed->size(), sizeof(fb::Digest));
+    std::vector<Digest> digests;
+    digests.reserve(packed->size());
+    for (const fb::Digest *digest : *packed) {
+        digests.push_back(unpack(digest));
+    }
+    return digests;
+}
+
+std::vector<uint32_t> unpack(const Vector<uint32_t> *packed, Budget &budget) {
+    budget.take(packed->size(), sizeof(uint32_t));
+    return {packed->begin(), packed->end()};
+}
+
+Pairs unpack(const Vector<flatbuffers::Offset<fb::Pair>> *packed, Budget &budget) {
+    budget.take(packed->size(), sizeof(uint32_t));
+    Pairs pairs;
+    for (const fb::Pair *pair : *packed) {
+        std::string name = unpack(pair->name(), budget);
+        pairs.emplace_back(std::move(name), unpack(pair->value(), budget));
+    }
+    return pairs;
+}
+
+Values unpack(const Vector<const fb::TokenValue *> *packed, Budget &budget) {
+    budget.take(packed->size(), sizeof(fb::TokenValue));
+    Values values;
+    values.reserve(packed->size());
+    for (const fb::TokenValue *value : *packed) {
+        values.emplace_back(value->token(), value->value());
+    }
+    return values;
+}
+
+ModelIdentity unpack(const fb::Identity *packed, Budget &budget) {
+    ModelIdentity identity;
+    identity.architecture = unpack(packed->architecture(), budget);
+    identity.config = unpack(packed->config(), budget);
+    identity.embeddings = unpack(packed->embeddings());
+    identity.norms = unpack(packed->norms());
+    identity.attention = unpack(packed->attention(), budget);
+    identity.mlp = unpack(packed->mlp(), budget);
+    identity.head = unpack(packed->head());
+    identity.model = unpack(packed->model());
+    identity.tokenizer = unpack(packed->tokenizer());
+    identity.tokenizer_type = unpack(packed->tokenizer_type(), budget);
+    identity.tokenizer_rules = unpack(packed->tokenizer_rules(), budget);
+    identity.chat_template = unpack(packed->chat_template(), budget);
+    return identity;
+}
+
+void unpack_samplings(const fb::Manifest *packed, State &state, Budget &budget) {
+    budget.take(packed->samplings()->size(), sizeof(uint32_t));
+    for (const fb::Sampling *from : *packed->samplings()) {
+        Sampling &sampling = state.samplings.emplace_back();
+        sampling.seed = from->seed();
+        sampling.temperature = from->temperature();
+        sampling.top_k = from->top_k();
+        sampling.top_p = from->top_p();
+        sampling.min_p = from->min_p();
+        sampling.repetition_penalty = from->repetition_penalty();
+        sampling.frequency_penalty = from->frequency_penalty();
+        sampling.presence_penalty = from->presence_penalty();
+        sampling.penalty_window = from->penalty_window();
+        sampling.bias = unpack(from->bias(), budget);
+    }
+}
+
+void unpack_groups(const fb::Manifest *packed, State &state, Budget &budget) {
+    budget.take(packed->groups()->size(), sizeof(uint32_t));
+    for (const fb::Group *from : *packed->groups()) {
+        LayerGroup &group = state.groups.emplace_back();
+        group.window = from->window();
+        group.layers = unpack(from->layers(), budget);
+    }
+}
+
+void unpack_pages(const fb::Manifest *packed, State &state, Layout &layout, Budget &budget) {
+    const uint64_t count = page_count(layout.position, state.page_positions);
+    for (const fb::Group *from : *packed->groups()) {
+        const std::vector<Digest> digests = unpack(from->page_digests(), budget);
+        layout.pages.push_back(unpack(from->page_sections(), budget));
+        if (digests.size() != count || layout.pages.back().size() != count) {
+            fail(Status::corrupt,
+                 "manifest: layer group %zu has %zu page digests and %zu page sections, "
+                 "%llu positions take %llu pages",
+                 state.pages.size(), digests.size(), layout.pages.back().size(),
+                 static_cast<unsigned long long>(layout.position),
+                 static_cast<unsigned long long>(count));
+        }
+        std::vector<Page> &pages = state.pages.emplace_back(count);
+        for (uint64_t index = 0; index < count; ++index) {
+            pages[index].valid = page_valid(layout.position, state.page_positions, index);
+            pages[index].digest = digests[index];
+        }
+    }
+}
+
+void unpack_sections(const fb::Manifest *packed, Layout &layout, Budget &budget) {
+    budget.take(packed->sections()->size(), sizeof(fb::Section));
+    layout.sections.reserve(packed->sections()->size());
+    for (const fb::Section *from : *packed->sections()) {
+        Section &section = layout.sections.emplace_back();
+        section.offset = from->offset();
+        section.stored_bytes = from->stored_bytes();
+        section.raw_bytes = from->raw_bytes();
+        section.checksum = {from->checksum_low(), from->checksum_high()};
+        section.digest = unpack(&from->digest());
+        section.kind = static_cast<SectionKind>(from->kind());
+        section.codec = static_cast<Codec>(from->codec());
+    }
+}
+
+const fb::Manifest *verified(std::span<const uint8_t> manifest) {
+    flatbuffers::Verifier::Options limits;
+    limits.max_depth = 8;
+    limits.max_tables = 1U << 18;
+    flatbuffers::Verifier verifier(manifest.data(), manifest.size(), limits);
+    if (!fb::VerifyManifestBuffer(verifier)) {
+        fail(Status::corrupt, "manifest: its %zu bytes do not follow the schema", manifest.size());
+    }
+    return fb::GetManifest(manifest.data());
+}
+
+} // namespace
+
+void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &layout) {
+    const fb::Manifest *packed = verified(manifest);
+    Budget budget(manifest.size());
+    state.contract = {packed->contract()->core(), packed->contract()->kv(),
+                      packed->contract()->sampling()};
+    state.model = unpack(packed->identity(), budget);
+    state.layers = packed->layers();
+    state.kv_heads = packed->kv_heads();
+    state.head_dim = packed->head_dim();
+    state.hidden_size = packed->hidden_size();
+    state.vocabulary = packed->vocabulary();
+    state.page_positions = packed->page_positions();
+    unpack_groups(packed, state, budget);
+    check_geometry(state, Status::corrupt);
+
+    layout.position = packed->position();
+    unpack_pages(packed, state, layout, budget);
+    unpack_sections(packed, layout, budget);
+    unpack_samplings(packed, state, budget);
+    state.sampling = packed->sampling();
+    state.capacity = packed->capacity();
+    state.window_retain = packed->window_retain();
+    state.pending_system = unpack(packed->pending_system(), budget);
+    state.logits = unpack(packed->logits());
+    state.top = unpack(packed->top(), budget);
+    state.digest = unpack(packed->digest());
+}
+
+} // namespace stasis::format

@@ -1,0 +1,66 @@
+// Page geometry and the packing of partly filled pages; see pages.h.
+#include "format/pages.h"
+
+#include <algorithm>
+#include <new>
+
+#include "format/constants.h"
+
+namespace stasis::format {
+
+uint64_t page_count(uint64_t position, uint32_t page_positions) {
+    return position / page_positions + (position % page_positions != 0 ? 1 : 0);
+}
+
+uint32_t page_valid(uint64_t position, uint32_t page_positions, uint64_t index) {
+    const uint64_t rest = position - index * page_positions;
+    return rest < page_positions ? static_cast<uint32_t>(rest) : page_positions;
+}
+
+bool page_needed(uint32_t window, uint64_t position, uint32_t page_positions, uint64_t index) {
+    // The token at `position` sees (position - window, position].
+    const uint64_t end = (index + 1) * page_positions;
+    return window == 0 || end + window > position + 1;
+}
+
+size_t page_rows(const State &state, size_t group) {
+    return state.groups[group].layers.size() * 2 * state.kv_heads;
+}
+
+size_t page_elements(const State &state, size_t group) {
+    return page_rows(state, group) * state.page_positions * state.head_dim;
+}
+
+uint64_t page_stored_bytes(const State &state, size_t group, uint32_t valid) {
+    return uint64_t{page_rows(state, group)} * valid * state.head_dim * sizeof(uint16_t);
+}
+
+void pack_page(const State &state, size_t group, uint32_t valid, const uint16_t *data,
+               uint16_t *packed) {
+    const size_t rows = page_rows(state, group);
+    const size_t used = size_t{valid} * state.head_dim;
+    const size_t full = size_t{state.page_positions} * state.head_dim;
+    for (size_t row = 0; row < rows; ++row) {
+        std::copy_n(data + row * full, used, packed + row * used);
+    }
+}
+
+void unpack_page(const State &state, size_t group, uint32_t valid, const uint16_t *packed,
+                 uint16_t *data) {
+    const size_t rows = page_rows(state, group);
+    const size_t used = size_t{valid} * state.head_dim;
+    const size_t full = size_t{state.page_positions} * state.head_dim;
+    for (size_t row = 0; row < rows; ++row) {
+        std::copy_n(packed + row * used, used, data + row * full);
+        std::fill(data + row * full + used, data + (row + 1) * full, uint16_t{0});
+    }
+}
+
+std::shared_ptr<uint16_t> allocate_page(size_t elements) {
+    constexpr std::align_val_t alignment{kAlignment};
+    void *memory = ::operator new(elements * sizeof(uint16_t), alignment);
+    return {static_cast<uint16_t *>(memory),
+            [](uint16_t *data) { ::operator delete(data, alignment); }};
+}
+
+} // namespace stasis::format

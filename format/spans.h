@@ -1,0 +1,30 @@
+// Runs of the token log that have one origin, and their text: what a reader of a log wants to see.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "format/state.h"
+
+namespace stasis::format {
+
+// Neighbouring tokens of the same source, role and sampling settings; a turn begins a new span.
+struct Span {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    TokenSource source = TokenSource::prompt;
+    Role role = Role::none;
+    bool turn_start = false;
+    uint16_t sampling = 0;
+};
+
+std::vector<Span> log_spans(const std::vector<TokenEntry> &log);
+
+// The bytes of the tokens [begin, end), one after the other.
+std::string log_text(const State &state, uint64_t begin, uint64_t end);
+
+const char *source_name(TokenSource source); // "prompt", "template", "text", "sampled"
+const char *role_name(Role role);            // "none", "system", "user", "assistant", "other"
+
+} // namespace stasis::format

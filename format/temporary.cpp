@@ -1,0 +1,126 @@
+// Creating, locking and renaming the file of a running save; see temporary.h.
+#include "format/temporary.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "format/constants.h"
+
+namespace stasis::format {
+
+namespace {
+
+// flock belongs to the open file, so it also keeps threads of one process apart.
+void lock(const File &file) {
+    if (file.files().lock(file.descriptor()) == 0) {
+        return;
+    }
+    if (errno == EWOULDBLOCK) {
+        fail(Status::busy, "%s: another save of this file is running", file.path().c_str());
+    }
+    fail_errno(Status::io, "lock", file.path());
+}
+
+// Another saver may have renamed or removed the file between our opening and our locking it.
+bool still_there(const File &file) {
+    struct stat at_path {};
+    if (file.files().path_status(file.path().c_str(), &at_path) != 0) {
+        if (errno == ENOENT) {
+            return false;
+        }
+        fail_errno(Status::io, "look up", file.path());
+    }
+    const struct stat opened = file.status();
+    return at_path.st_dev == opened.st_dev && at_path.st_ino == opened.st_ino;
+}
+
+// A save begins with a hole where the magic comes last; anything else under this name is not ours.
+void check_ours(const File &file) {
+    const struct stat status = file.status();
+    uint8_t begin[sizeof kMagic] = {};
+    const bool regular = S_ISREG(status.st_mode);
+    if (regular) {
+        file.read(begin, std::min<size_t>(sizeof begin, static_cast<size_t>(status.st_size)), 0);
+    }
+    const uint8_t hole[sizeof kMagic] = {};
+    if (!regular || (std::memcmp(begin, hole, sizeof hole) != 0 &&
+                     std::memcmp(begin, kMagic, sizeof kMagic) != 0)) {
+        fail(Status::io, "%s: in the way of saving, and not left by an unfinished save",
+             file.path().c_str());
+    }
+}
+
+// One try; nothing if the file changed under our hands or a leftover had to be removed.
+std::optional<File> try_create(const FileOperations &files, const std::string &name) {
+    constexpr int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    int descriptor = files.open(name.c_str(), flags | O_CREAT | O_EXCL, 0600);
+    const bool created = descriptor >= 0;
+    if (!created) {
+        if (errno != EEXIST) {
+            fail_errno(Status::io, "create", name);
+        }
+        descriptor = files.open(name.c_str(), flags | O_NONBLOCK, 0);
+        if (descriptor < 0 && errno == ENOENT) {
+            return std::nullopt;
+        }
+        if (descriptor < 0) {
+            fail_errno(Status::io, "open", name);
+        }
+    }
+    File file(files, descriptor, name);
+    try {
+        lock(file);
+        if (!still_there(file)) {
+            return std::nullopt;
+        }
+        if (created) {
+            return file;
+        }
+        check_ours(file);
+        if (files.remove(name.c_str()) != 0) {
+            fail_errno(Status::io, "remove", name);
+        }
+        return std::nullopt;
+    } catch (const Error &error) {
+        if (created && error.status() != Status::busy) {
+            files.remove(
+                name.c_str()); // not if another saver took it for a leftover and has it now
+        }
+        throw;
+    }
+}
+
+File create(const FileOperations &files, const std::string &name) {
+    for (int attempt = 0; attempt < 16; ++attempt) {
+        if (std::optional<File> file = try_create(files, name)) {
+            return std::move(*file);
+        }
+    }
+    fail(Status::busy, "%s: other saves of this file keep running", name.c_str());
+}
+
+} // namespace
+
+Temporary::Temporary(const FileOperations &files, const std::string &path)
+    : path_(path), file_(create(files, path + ".saving")) {}
+
+Temporary::~Temporary() {
+    if (!committed_) {
+        file_.files().remove(file_.path().c_str());
+    }
+}
+
+void Temporary::commit() {
+    file_.sync();
+    if (file_.files().rename(file_.path().c_str(), path_.c_str()) != 0) {
+        fail_errno(Status::io, "rename the finished save to", path_);
+    }
+    committed_ = true;
+    sync_directory(file_.files(), path_);
+}
+
+} // namespace stasis::format

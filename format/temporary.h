@@ -1,0 +1,32 @@
+// The file that a save writes before it takes the place of the old one: PATH.saving, in the same
+// directory, locked against a second saver (FORMAT.md, "Saving"). Knows nothing of what is written.
+#pragma once
+
+#include <string>
+
+#include "format/file.h"
+
+namespace stasis::format {
+
+class Temporary {
+  public:
+    // Creates it, mode 0600, and locks it. What a killed save left under the name is removed first.
+    // Error(busy) if another save of the same path is running, Error(io).
+    Temporary(const FileOperations &files, const std::string &path);
+    // Removes the file, unless it was committed.
+    ~Temporary();
+    Temporary(const Temporary &) = delete;
+    Temporary &operator=(const Temporary &) = delete;
+
+    const File &file() const { return file_; }
+    // fsync, rename to `path`, fsync of the directory. Error(io); if only the last step failed, the
+    // new file is in place, but might not outlive a power failure.
+    void commit();
+
+  private:
+    std::string path_;
+    File file_;
+    bool committed_ = false;
+};
+
+} // namespace stasis::format

@@ -1,0 +1,75 @@
+// The names that the library exports, and the header alone under each language.
+#include <cstdio>
+#include <regex>
+#include <set>
+
+#include "tests/abi/fixture.h"
+
+namespace {
+
+std::string output_of(const std::string &command) {
+    FILE *pipe = popen(command.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    std::string output;
+    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+        output.push_back(static_cast<char>(c));
+    }
+    REQUIRE_MESSAGE(pclose(pipe) == 0, command);
+    return output;
+}
+
+std::set<std::string> matches(const std::string &text, const std::string &pattern) {
+    std::set<std::string> names;
+    const std::regex regex(pattern);
+    for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) {
+        names.insert((*at)[1]);
+    }
+    return names;
+}
+
+using abi_test::read_file;
+
+const std::string kHeader = std::string(STASIS_SOURCE_DIR) + "/abi/stasis.h";
+
+} // namespace
+
+TEST_CASE("the library exports exactly the functions that the header declares") {
+    const std::set<std::string> declared =
+        matches(read_file(kHeader), R"((?:^|\n)[a-z0-9_ *]*\b\*?(stasis_[a-z_]+)\()");
+    const std::set<std::string> listed = matches(
+        read_file(std::string(STASIS_SOURCE_DIR) + "/abi/exports.map"), R"((stasis_[a-z_]+);)");
+    // Of an instrumented build, nm lists the sanitizer's markers too.
+    const std::set<std::string> exported =
+        matches(output_of(std::string(STASIS_NM) + " -D --defined-only " + STASIS_LIBRARY),
+                R"([0-9a-f]+ [A-Za-z] (?!_|asan|ubsan)([^\s@]+))");
+    const std::set<std::string> versioned =
+        matches(output_of(std::string(STASIS_NM) + " -D --defined-only " + STASIS_LIBRARY),
+                R"((stasis_[a-z_]+)@@STASIS_0\n)");
+    CHECK(declared.size() >= 48);
+    CHECK(listed == declared);
+    CHECK(versioned == declared);
+    std::set<std::string> with_version = declared;
+    with_version.insert("STASIS_0");
+    CHECK(exported == with_version);
+    const std::string name = std::filesystem::canonical(STASIS_LIBRARY).filename().string();
+    CHECK(name.rfind("libstasis.so.0", 0) == 0);
+}
+
+TEST_CASE("the header compiles alone as strict C99, C11 and C++17") {
+    const std::string warnings =
+        " -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fsyntax-only ";
+    for (const char *standard : {"-std=c99 -x c ", "-std=c11 -x c "}) {
+        output_of(STASIS_C_COMPILER + warnings + standard + kHeader + " 2>&1");
+    }
+    output_of(STASIS_CXX_COMPILER + warnings + "-std=c++17 -x c++ " + kHeader + " 2>&1");
+}
+
+TEST_CASE("version and names of statuses") {
+    CHECK(stasis_version() == STASIS_HEADER_VERSION);
+    CHECK(std::string(stasis_status_name(STASIS_OK)) == "OK");
+    CHECK(std::string(stasis_status_name(STASIS_FULL)) == "FULL");
+    CHECK(std::string(stasis_status_name(STASIS_BUFFER_TOO_SMALL)) == "BUFFER_TOO_SMALL");
+    for (stasis_status status : {-1, 19, INT32_MAX, INT32_MIN}) {
+        CHECK(std::string(stasis_status_name(status)) == "UNKNOWN");
+    }
+}

@@ -1,0 +1,185 @@
+// What the ABI tests share: handles that release themselves, and short ways to the calls. Knows the
+// public header and where the bundled models lie, nothing below.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "abi/stasis.h"
+#include "tests/data_files.h"
+
+namespace abi_test {
+
+template <auto Release> struct Releaser {
+    template <typename Handle> void operator()(Handle *handle) const { Release(handle); }
+};
+using Model = std::unique_ptr<stasis_model, Releaser<stasis_model_close>>;
+using Session = std::unique_ptr<stasis_session, Releaser<stasis_session_free>>;
+using Snapshot = std::unique_ptr<stasis_snapshot, Releaser<stasis_snapshot_close>>;
+using Cancel = std::unique_ptr<stasis_cancel, Releaser<stasis_cancel_release>>;
+using Digest = std::array<uint8_t, 32>;
+using Tokens = std::vector<stasis_token>;
+
+// A struct with its size stated and the rest zero.
+template <typename Struct> Struct sized() {
+    Struct result{};
+    result.struct_size = sizeof result;
+    return result;
+}
+
+inline bool contains(const stasis_error &error, const std::string &text) {
+    return std::string(error.message).find(text) != std::string::npos;
+}
+
+inline Model open_path(const std::string &path, const stasis_model_options *options = nullptr) {
+    stasis_model *model = nullptr;
+    stasis_error error;
+    const stasis_status status = stasis_model_open(path.c_str(), options, &model, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    return Model(model);
+}
+
+// A bundled model, opened once and shared by all tests of the process.
+inline stasis_model *shared_model(const std::string &name) {
+    static std::vector<std::pair<std::string, Model>> opened;
+    for (const auto &[known, model] : opened) {
+        if (known == name) {
+            return model.get();
+        }
+    }
+    opened.emplace_back(name, open_path(test_data(name)));
+    return opened.back().second.get();
+}
+inline stasis_model *gemma() {
+    return shared_model("zoo/gemma3-text");
+}
+inline stasis_model *llama() {
+    return shared_model("zoo/llama-gqa-untied");
+}
+
+inline Session create(stasis_model *model, uint64_t capacity = 0, uint64_t window_retain = 0) {
+    auto options = sized<stasis_session_options>();
+    options.capacity = capacity;
+    options.window_retain = window_retain;
+    stasis_session *session = nullptr;
+    stasis_error error;
+    const stasis_status status = stasis_session_create(model, &options, &session, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    return Session(session);
+}
+
+// Tokens that look like nothing in particular, within a vocabulary of 192 or more.
+inline Tokens some_tokens(size_t count, uint32_t seed = 1) {
+    Tokens tokens;
+    uint32_t state = seed;
+    for (size_t i = 0; i < count; ++i) {
+        state = state * 1664525U + 1013904223U; // Numerical Recipes' generator
+        tokens.push_back((state >> 16) % 192U);
+    }
+    return tokens;
+}
+
+inline void append(stasis_session *session, const Tokens &tokens) {
+    stasis_error error;
+    const stasis_status status =
+        stasis_session_append(session, tokens.data(), tokens.size(), nullptr, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+}
+
+inline Session session_of(stasis_model *model, const Tokens &tokens, uint64_t window_retain = 0) {
+    Session session = create(model, 0, window_retain);
+    append(session.get(), tokens);
+    return session;
+}
+
+inline Digest digest(const stasis_session *session) {
+    stasis_digest value;
+    stasis_error error;
+    const stasis_status status = stasis_session_digest(session, &value, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    Digest result;
+    std::memcpy(result.data(), value.bytes, result.size());
+    return result;
+}
+
+inline uint64_t position(const stasis_session *session) {
+    auto info = sized<stasis_session_info>();
+    REQUIRE(stasis_session_get_info(session, &info, nullptr) == STASIS_OK);
+    return info.position;
+}
+
+inline Session fork(const stasis_session *session) {
+    stasis_session *child = nullptr;
+    REQUIRE(stasis_session_fork(session, &child, nullptr) == STASIS_OK);
+    return Session(child);
+}
+
+inline Cancel make_cancel() {
+    stasis_cancel *cancel = nullptr;
+    REQUIRE(stasis_cancel_create(&cancel, nullptr) == STASIS_OK);
+    return Cancel(cancel);
+}
+
+inline std::string read_file(const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    REQUIRE(file.good());
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline void write_file(const std::string &path, const std::string &bytes) {
+    std::ofstream file(path, std::ios::binary);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    REQUIRE(file.good());
+}
+
+// A directory of its own for one test, gone afterwards.
+class Folder {
+  public:
+    Folder() {
+        std::string name = (std::filesystem::temp_directory_path() / "stasis-abi-XXXXXX").string();
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        path_ = name;
+    }
+    ~Folder() { std::filesystem::remove_all(path_); }
+    Folder(const Folder &) = delete;
+    Folder &operator=(const Folder &) = delete;
+    std::string file(const std::string &name) const { return (path_ / name).string(); }
+
+  private:
+    std::filesystem::path path_;
+};
+
+inline stasis_status save(stasis_session *session, const std::string &path, uint32_t flags = 0,
+                          stasis_error *error = nullptr) {
+    auto options = sized<stasis_save_options>();
+    options.flags = flags;
+    return stasis_session_save(session, path.c_str(), &options, error);
+}
+
+inline Session load(stasis_model *model, const std::string &path) {
+    stasis_session *session = nullptr;
+    stasis_error error;
+    const stasis_status status =
+        stasis_session_load(model, path.c_str(), nullptr, &session, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    return Session(session);
+}
+
+inline Snapshot open_snapshot(const std::string &path) {
+    stasis_snapshot *snapshot = nullptr;
+    stasis_error error;
+    const stasis_status status = stasis_snapshot_open(path.c_str(), &snapshot, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    return Snapshot(snapshot);
+}
+
+} // namespace abi_test

@@ -1,0 +1,285 @@
+// See sample.h.
+#include "sample.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+
+#include "format/manifest.h"
+#include "format/pages.h"
+#include "format/reader.h"
+
+namespace stasis::format {
+
+namespace {
+
+Digest digest_of(const std::string &text) {
+    return Sha256().text(text).finish();
+}
+
+ModelIdentity sample_identity(const Shape &shape) {
+    ModelIdentity identity;
+    identity.architecture = "llama";
+    identity.config = {{"layers", std::to_string(shape.layers)},
+                       {"norm_eps", "1e-06"},
+                       {"embedding_scale", "1"},
+                       {"rope_0", "base 10000"},
+                       {"layer_windows", "0 40"},
+                       {"", std::string("a\0b", 3)}};
+    identity.embeddings = digest_of("embeddings");
+    identity.norms = digest_of("norms");
+    for (uint32_t layer = 0; layer < shape.layers; ++layer) {
+        identity.attention.push_back(digest_of("attention" + std::to_string(layer)));
+        identity.mlp.push_back(digest_of("mlp" + std::to_string(layer)));
+    }
+    identity.head = digest_of("head");
+    identity.model = digest_of("model");
+    identity.tokenizer = digest_of("tokenizer");
+    identity.tokenizer_type = "sentencepiece-bpe";
+    identity.tokenizer_rules = {{"bos", "2"}, {"add_bos", "yes"}};
+    identity.chat_template = "gemma";
+    return identity;
+}
+
+std::vector<Sampling> sample_samplings() {
+    Sampling greedy;
+    Sampling drawn;
+    drawn.seed = 0xFEDCBA9876543210;
+    drawn.temperature = 0.7F;
+    drawn.top_k = 40;
+    drawn.top_p = 0.95F;
+    drawn.min_p = 0.05F;
+    drawn.repetition_penalty = 1.1F;
+    drawn.frequency_penalty = -0.0F; // a sign that a default must not swallow
+    drawn.presence_penalty = std::numeric_limits<float>::denorm_min();
+    drawn.penalty_window = 0;
+    drawn.bias = {{0, -std::numeric_limits<float>::infinity()}, {1, -0.0F}, {2, 2.5F}};
+    return {greedy, drawn};
+}
+
+// Turns of ten tokens: template, text, template, then drawn ones; bare tokens first.
+TokenEntry sample_entry(uint64_t position, uint32_t token) {
+    TokenEntry entry;
+    entry.token = token;
+    if (position < 5) {
+        return entry;
+    }
+    const uint64_t in_turn = position % 10;
+    const bool assistant = position / 10 % 2 == 1;
+    entry.turn = static_cast<uint8_t>(assistant ? Role::assistant : Role::user);
+    entry.turn |= in_turn == 0 ? TokenEntry::kTurnStart : 0;
+    entry.turn |= assistant && in_turn < 2 ? TokenEntry::kReplyPrompt : 0;
+    entry.source = in_turn < 2 ? TokenSource::templated : TokenSource::text;
+    if (assistant && in_turn >= 2) {
+        entry.source = TokenSource::sampled;
+        entry.sampling = position / 20 % 2;
+    }
+    return entry;
+}
+
+void add_pages(State &state, std::mt19937_64 &random) {
+    const uint64_t position = state.log.size();
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        std::vector<Page> &pages = state.pages.emplace_back();
+        for (uint64_t index = 0; index < page_count(position, state.page_positions); ++index) {
+            Page &page = pages.emplace_back();
+            page.valid = page_valid(position, state.page_positions, index);
+            const size_t elements = page_elements(state, group);
+            const std::shared_ptr<uint16_t> data = allocate_page(elements);
+            std::fill_n(data.get(), elements, uint16_t{0});
+            for (size_t i = 0; i < elements; ++i) {
+                const size_t slot = i / state.head_dim % state.page_positions;
+                data.get()[i] = slot < page.valid ? static_cast<uint16_t>(random()) : 0;
+            }
+            page.data = data.get();
+            state.storage.push_back(data);
+        }
+    }
+}
+
+void release_pages(State &state) {
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        const uint32_t window = state.groups[group].window;
+        for (uint64_t index = 0; window != 0 && index < state.pages[group].size(); ++index) {
+            const uint64_t end = (index + 1) * state.page_positions;
+            if (end + window + state.window_retain <= state.log.size()) {
+                state.pages[group][index].data = nullptr;
+            }
+        }
+    }
+}
+
+} // namespace
+
+std::vector<float> sample_row(const Shape &shape) {
+    std::mt19937_64 random(shape.seed + 77);
+    std::vector<float> row(shape.vocabulary);
+    for (float &logit : row) {
+        logit = static_cast<float>(static_cast<int64_t>(random() % 64)) * 0.25F; // with ties
+    }
+    return row;
+}
+
+State sample_state(const Shape &shape) {
+    std::mt19937_64 random(shape.seed);
+    State state;
+    state.contract = {4, 5, 6};
+    state.model = sample_identity(shape);
+    state.layers = shape.layers;
+    state.kv_heads = shape.kv_heads;
+    state.head_dim = shape.head_dim;
+    state.hidden_size = shape.hidden_size;
+    state.vocabulary = shape.vocabulary;
+    state.page_positions = shape.page_positions;
+    state.groups.resize(shape.layers > 1 ? 2 : 1);
+    for (uint32_t layer = 0; layer < shape.layers; ++layer) {
+        state.groups[layer % state.groups.size()].layers.push_back(layer);
+    }
+    state.groups.back().window = shape.window;
+    state.samplings = sample_samplings();
+    state.sampling = 1;
+    state.capacity = shape.position + 1000;
+    state.window_retain = shape.window_retain;
+    state.pending_system = "Answer briefly.";
+    for (uint64_t i = 0; i < shape.position; ++i) {
+        const uint64_t token = i == 0 ? 2 : random() % shape.vocabulary;
+        state.log.push_back(sample_entry(i, static_cast<uint32_t>(token)));
+    }
+    for (uint32_t token = 0; token < shape.vocabulary; token += 3) {
+        state.token_texts.emplace_back(token, " t" + std::to_string(token));
+    }
+    state.token_texts.front().second = "\xF0\x9F"; // half a character
+    add_pages(state, random);
+    if (shape.position > 0) {
+        for (uint32_t i = 0; i < shape.hidden_size; ++i) {
+            state.hidden.push_back(static_cast<uint16_t>(random()));
+        }
+        const std::vector<float> row = sample_row(shape);
+        state.logits = Sha256().bytes(row.data(), row.size() * sizeof(float)).finish();
+        for (uint32_t token = 0; token < shape.vocabulary; ++token) {
+            state.top.emplace_back(token, row[token]);
+        }
+        std::stable_sort(state.top.begin(), state.top.end(),
+                         [](const auto &a, const auto &b) { return a.second > b.second; });
+        state.top.resize(std::min<size_t>(state.top.size(), kTopMax));
+    }
+    seal(state);
+    release_pages(state);
+    return state;
+}
+
+void seal(State &state) {
+    StateParts parts;
+    parts.contract_core = state.contract.core;
+    parts.contract_kv = state.contract.kv;
+    parts.model = state.model.model;
+    parts.position = state.log.size();
+    Sha256 tokens;
+    for (const TokenEntry &entry : state.log) {
+        tokens.u32(entry.token);
+    }
+    parts.tokens = tokens.finish();
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        std::vector<Digest> &digests = parts.pages.emplace_back();
+        parts.windows.push_back(state.groups[group].window);
+        for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
+            Page &page = state.pages[group][index];
+            if (page.data != nullptr) {
+                page.digest = page_digest(static_cast<uint32_t>(group), index, page.data,
+                                          page_rows(state, group), state.page_positions, page.valid,
+                                          state.head_dim);
+            }
+            digests.push_back(page.digest);
+        }
+    }
+    parts.hidden = state.hidden;
+    state.digest = state_digest(parts);
+}
+
+namespace {
+
+bool same_floats(const std::vector<std::pair<uint32_t, float>> &a,
+                 const std::vector<std::pair<uint32_t, float>> &b) {
+    return a.size() == b.size() &&
+           (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
+}
+
+bool same_bits(const Sampling &a, const Sampling &b) {
+    // The members before the bias have no padding between them.
+    return std::memcmp(&a, &b, offsetof(Sampling, penalty_window) + sizeof a.penalty_window) == 0 &&
+           same_floats(a.bias, b.bias);
+}
+
+void check_same_identity(const ModelIdentity &a, const ModelIdentity &b) {
+    CHECK(a.architecture == b.architecture);
+    CHECK(a.config == b.config);
+    CHECK(a.embeddings == b.embeddings);
+    CHECK(a.norms == b.norms);
+    CHECK(a.attention == b.attention);
+    CHECK(a.mlp == b.mlp);
+    CHECK(a.head == b.head);
+    CHECK(a.model == b.model);
+    CHECK(a.tokenizer == b.tokenizer);
+    CHECK(a.tokenizer_type == b.tokenizer_type);
+    CHECK(a.tokenizer_rules == b.tokenizer_rules);
+    CHECK(a.chat_template == b.chat_template);
+}
+
+void check_same_pages(const State &a, const State &b) {
+    REQUIRE(a.pages.size() == b.pages.size());
+    for (size_t group = 0; group < a.pages.size(); ++group) {
+        REQUIRE(a.pages[group].size() == b.pages[group].size());
+        for (size_t index = 0; index < a.pages[group].size(); ++index) {
+            const Page &x = a.pages[group][index];
+            const Page &y = b.pages[group][index];
+            CHECK(x.valid == y.valid);
+            CHECK(x.digest == y.digest);
+            REQUIRE((x.data == nullptr) == (y.data == nullptr));
+            if (x.data != nullptr) {
+                CHECK(std::memcmp(x.data, y.data, page_elements(a, group) * sizeof(uint16_t)) == 0);
+                CHECK(reinterpret_cast<uintptr_t>(y.data) % kAlignment == 0);
+            }
+        }
+    }
+}
+
+} // namespace
+
+void check_same(const State &a, const State &b) {
+    CHECK(a.contract == b.contract);
+    check_same_identity(a.model, b.model);
+    CHECK(a.layers == b.layers);
+    CHECK(a.kv_heads == b.kv_heads);
+    CHECK(a.head_dim == b.head_dim);
+    CHECK(a.hidden_size == b.hidden_size);
+    CHECK(a.vocabulary == b.vocabulary);
+    CHECK(a.page_positions == b.page_positions);
+    REQUIRE(a.groups.size() == b.groups.size());
+    for (size_t group = 0; group < a.groups.size(); ++group) {
+        CHECK(a.groups[group].window == b.groups[group].window);
+        CHECK(a.groups[group].layers == b.groups[group].layers);
+    }
+    CHECK(a.log == b.log);
+    REQUIRE(a.samplings.size() == b.samplings.size());
+    for (size_t i = 0; i < a.samplings.size(); ++i) {
+        CHECK(same_bits(a.samplings[i], b.samplings[i]));
+    }
+    CHECK(a.sampling == b.sampling);
+    CHECK(a.capacity == b.capacity);
+    CHECK(a.window_retain == b.window_retain);
+    CHECK(a.pending_system == b.pending_system);
+    check_same_pages(a, b);
+    CHECK(a.hidden == b.hidden);
+    CHECK(a.logits == b.logits);
+    CHECK(same_floats(a.top, b.top));
+    CHECK(a.token_texts == b.token_texts);
+    CHECK(a.digest == b.digest);
+}
+
+} // namespace stasis::format

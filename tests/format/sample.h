@@ -1,0 +1,58 @@
+// States made up for the format's tests, and the files they are saved to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "forgery.h"
+#include "format/state.h"
+#include "format/writer.h"
+
+namespace stasis::format {
+
+struct Shape {
+    uint64_t position = 150;
+    uint32_t layers = 3;
+    uint32_t kv_heads = 2;
+    uint32_t head_dim = 4;
+    uint32_t hidden_size = 10;
+    uint32_t vocabulary = 50;
+    uint32_t page_positions = 32;
+    uint32_t window = 40; // of the last group; with one layer there is only one group
+    uint64_t window_retain = 0;
+    uint64_t seed = 1;
+};
+
+// A whole state with every field in use; pages behind the window and its retention are released.
+State sample_state(const Shape &shape);
+std::vector<float> sample_row(const Shape &shape); // the logits of sample_state
+// Computes page digests and the state digest again, after a test changed something.
+void seal(State &state);
+
+// Fails the running test case, naming the field, unless both hold the same bits.
+void check_same(const State &a, const State &b);
+
+// A new empty directory, removed at the end.
+class ScratchFolder {
+  public:
+    ScratchFolder();
+    ~ScratchFolder();
+    std::string path(const std::string &name) const { return folder_ + "/" + name; }
+    std::vector<std::string> names() const; // of the files in it, sorted
+
+  private:
+    std::string folder_;
+};
+
+Bytes read_bytes(const std::string &path);
+void write_bytes(const std::string &path, const Bytes &bytes);
+Bytes saved(const State &state, const SaveOptions &options = {});
+
+// Opens and reads everything; the message of the error, with its status before it, or "".
+std::string refusal(const Bytes &bytes);
+
+// The largest memory block asked for since the last call.
+size_t largest_allocation();
+
+} // namespace stasis::format

@@ -1,0 +1,170 @@
+// The first difference of two snapshots: which element, position, layer and head are named, and
+// that what determines results goes before what does not.
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "format/compare.h"
+#include "sample.h"
+
+using namespace stasis;
+using namespace stasis::format;
+
+namespace {
+
+const Shape kShape{.position = 150, .layers = 5};
+
+struct Pair {
+    ScratchFolder folder;
+    Difference difference(const State &a, const State &b) const {
+        save(a, folder.path("a"), {.replace = true});
+        save(b, folder.path("b"), {.replace = true});
+        return compare(*Snapshot::open(folder.path("a")), *Snapshot::open(folder.path("b")), {});
+    }
+};
+
+// The difference that one change to a state makes; the same in both directions.
+Difference after(const std::function<void(State &)> &change) {
+    const Pair pair;
+    const State a = sample_state(kShape);
+    State b = sample_state(kShape);
+    change(b);
+    seal(b);
+    const Difference there = pair.difference(a, b);
+    const Difference back = pair.difference(b, a);
+    CHECK(there.equal == back.equal);
+    CHECK(there.element == back.element);
+    CHECK(there.position == back.position);
+    CHECK(there.layer == back.layer);
+    CHECK(there.head == back.head);
+    CHECK(there.message.empty() == there.equal);
+    return there;
+}
+
+void names(const Difference &found, uint32_t element, uint64_t position = kNoPosition,
+           uint32_t layer = kNowhere, uint32_t head = kNowhere) {
+    CAPTURE(found.message);
+    CHECK(!found.equal);
+    CHECK(found.element == element);
+    CHECK(found.position == position);
+    CHECK(found.layer == layer);
+    CHECK(found.head == head);
+}
+
+// A number of a stored page: [layer of the group][key, value][head][slot][dim].
+uint16_t &number(State &state, size_t group, size_t position, size_t layer, size_t value,
+                 size_t head) {
+    const size_t row = (layer * 2 + value) * state.kv_heads + head;
+    const size_t slot = position % state.page_positions;
+    return const_cast<uint16_t *>(
+        state.pages[group][position / state.page_positions]
+            .data)[(row * state.page_positions + slot) * state.head_dim + 1];
+}
+
+} // namespace
+
+TEST_CASE("two snapshots of one session are equal") {
+    CHECK(after([](State &) {}).equal);
+    const Pair pair;
+    const State few = sample_state(kShape);
+    State all = sample_state({.position = 150, .layers = 5, .window_retain = 1000});
+    all.window_retain = few.window_retain;
+    CHECK(pair.difference(few, all).equal); // more pages kept, the same state
+}
+
+TEST_CASE("identity: the element of each part is named") {
+    names(after([](State &s) { s.contract.core ^= 1; }), 11);
+    names(after([](State &s) { s.contract.sampling ^= 1; }), 11);
+    names(after([](State &s) { s.model.architecture = "gemma3"; }), 6);
+    names(after([](State &s) { s.model.config[0].second = "9"; }), 6);
+    names(after([](State &s) { s.model.config[1].second = "1e-05"; }), 7);
+    names(after([](State &s) { s.model.config[2].second = "48"; }), 2);
+    names(after([](State &s) { s.model.config[3].second = "base 1000000"; }), 3);
+    names(after([](State &s) { s.model.config[4].second = "0 41"; }), 5);
+    names(after([](State &s) { s.model.config.pop_back(); }), 6);
+    names(after([](State &s) { s.model.embeddings.bytes[0] ^= 1; }), 2);
+    names(after([](State &s) { s.model.norms.bytes[0] ^= 1; }), 7);
+    names(after([](State &s) { s.model.attention[3].bytes[0] ^= 1; }), 8, kNoPosition, 3);
+    names(after([](State &s) { s.model.mlp[4].bytes[0] ^= 1; }), 8, kNoPosition, 4);
+    names(after([](State &s) { s.model.head.bytes[0] ^= 1; }), 8);
+    names(after([](State &s) { s.model.model.bytes[0] ^= 1; }), 6);
+    names(after([](State &s) { s.model.tokenizer.bytes[0] ^= 1; }), 10);
+    names(after([](State &s) { s.model.tokenizer_type = ""; }), 10);
+    names(after([](State &s) { s.model.tokenizer_rules[1].second = "no"; }), 10);
+    names(after([](State &s) { s.model.chat_template = "zephyr"; }), 10);
+    names(after([](State &s) { s.groups[1].window = 39; }), 5, kNoPosition, 1);
+}
+
+TEST_CASE("tokens: the first that differs, or the end of the shorter log") {
+    names(after([](State &s) { s.log[17].token ^= 1; }), 4, 17);
+    const Pair pair;
+    names(pair.difference(sample_state({.position = 40}), sample_state({.position = 150})), 4, 40);
+    names(pair.difference(sample_state({.position = 0}), sample_state({.position = 3})), 4, 0);
+}
+
+TEST_CASE("keys and values: the lowest position over all layers and heads, layer and head named") {
+    // Group 0 holds layers 0, 2, 4; group 1 holds 1, 3.
+    names(after([](State &s) { number(s, 0, 0, 0, 0, 0) ^= 1; }), 1, 0, 0, 0);
+    names(after([](State &s) { number(s, 0, 149, 2, 1, 1) ^= 0x8000; }), 1, 149, 4, 1);
+    names(after([](State &s) { number(s, 1, 130, 1, 0, 1) ^= 4; }), 1, 130, 3, 1);
+    const Difference values = after([](State &s) {
+        number(s, 0, 120, 0, 0, 0) ^= 1; // a later position in an earlier layer
+        number(s, 0, 99, 2, 1, 1) ^= 1;
+        number(s, 1, 140, 0, 0, 0) ^= 1;
+    });
+    names(values, 1, 99, 4, 1);
+    CHECK(values.message.find("values differ: bf16 bits") != std::string::npos);
+    names(after([](State &s) {
+              number(s, 0, 135, 0, 0, 1) ^= 1;
+              number(s, 1, 133, 0, 0, 1) ^= 1; // lower, in the other group
+          }),
+          1, 133, 1, 1);
+    names(after([](State &s) {
+              number(s, 0, 133, 2, 0, 0) ^= 1;
+              number(s, 1, 133, 0, 0, 1) ^= 1; // the same position, a lower layer
+          }),
+          1, 133, 1, 1);
+}
+
+TEST_CASE("keys and values of released pages differ by their digests") {
+    const Difference found = after([](State &s) { s.pages[1][1].digest.bytes[0] ^= 1; });
+    names(found, 1, 32, 1);
+    CHECK(found.message.find("was released") != std::string::npos);
+}
+
+TEST_CASE("logits, then origins, then settings") {
+    names(after([](State &s) { s.hidden[3] ^= 1; }), 9, 149);
+    names(after([](State &s) { s.logits.bytes[0] ^= 1; }), 9, 149);
+    names(after([](State &s) { s.top.pop_back(); }), 9, 149);
+    names(after([](State &s) {
+              s.log[25].source = TokenSource::prompt;
+              s.log[25].sampling = 0;
+          }),
+          12, 25);
+    names(after([](State &s) { s.log[30].turn ^= TokenEntry::kTurnStart; }), 12, 30);
+    names(after([](State &s) { s.log[32].sampling ^= 1; }), 12, 32);
+    names(after([](State &s) { s.token_texts[1].second = "other"; }), 10);
+    names(after([](State &s) { s.pending_system = ""; }), 12);
+    names(after([](State &s) { s.samplings[1].seed ^= 1; }), 6);
+    names(after([](State &s) { s.sampling = 0; }), 6);
+    names(after([](State &s) { s.capacity += 1; }), 6);
+    names(after([](State &s) { s.window_retain += 1; }), 6);
+    // The draw and its settings differ, the token too: the token is told.
+    names(after([](State &s) {
+              s.samplings[1].seed ^= 1;
+              s.log[12].source = TokenSource::prompt;
+              s.log[12].sampling = 0;
+              s.log[32].token ^= 1;
+          }),
+          4, 32);
+}
+
+TEST_CASE("pages whose digests agree are not read, and comparing can be cancelled") {
+    Bytes bytes = saved(sample_state(kShape));
+    const auto good = Snapshot::open("memory", memory_files(bytes));
+    const Section last = good->sections().back();
+    bytes[last.offset] ^= 1;
+    CHECK(compare(*good, *good, {}).equal);
+    const std::atomic<bool> cancel{true};
+    CHECK_THROWS_AS(compare(*good, *good, {.cancel = &cancel}), Error);
+}

@@ -1,0 +1,65 @@
+// config.json of published models, as far as it matters here, and ways to change them.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace stasis {
+
+using nlohmann::json;
+
+const char *const kLlama32 = R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,
+    "attention_dropout":0.0,"bos_token_id":128000,"eos_token_id":[128001,128008,128009],
+    "head_dim":64,"hidden_act":"silu","hidden_size":2048,"initializer_range":0.02,
+    "intermediate_size":8192,"max_position_embeddings":131072,"mlp_bias":false,
+    "model_type":"llama","num_attention_heads":32,"num_hidden_layers":16,"num_key_value_heads":8,
+    "pretraining_tp":1,"rms_norm_eps":1e-05,"rope_scaling":{"factor":32.0,"high_freq_factor":4.0,
+    "low_freq_factor":1.0,"original_max_position_embeddings":8192,"rope_type":"llama3"},
+    "rope_theta":500000.0,"tie_word_embeddings":true,"torch_dtype":"bfloat16","use_cache":true,
+    "vocab_size":128256})";
+
+const char *const kTinyLlama = R"({"architectures":["LlamaForCausalLM"],"bos_token_id":1,
+    "eos_token_id":2,"hidden_act":"silu","hidden_size":2048,"intermediate_size":5632,
+    "max_position_embeddings":2048,"model_type":"llama","num_attention_heads":32,
+    "num_hidden_layers":22,"num_key_value_heads":4,"rms_norm_eps":1e-05,"rope_scaling":null,
+    "tie_word_embeddings":false,"torch_dtype":"float32","vocab_size":32000})";
+
+const char *const kLinearLlama = R"({"architectures":["LlamaForCausalLM"],"bos_token_id":1,
+    "eos_token_id":2,"hidden_act":"silu","hidden_size":4096,"intermediate_size":11008,
+    "max_position_embeddings":16384,"model_type":"llama","num_attention_heads":32,
+    "num_hidden_layers":32,"rms_norm_eps":1e-05,"rope_scaling":{"factor":4.0,"type":"linear"},
+    "vocab_size":32000})";
+
+const char *const kGemma1b = R"({"architectures":["Gemma3ForCausalLM"],"attention_bias":false,
+    "attn_logit_softcapping":null,"bos_token_id":2,"cache_implementation":"hybrid",
+    "eos_token_id":[1,106],"final_logit_softcapping":null,"head_dim":256,
+    "hidden_activation":"gelu_pytorch_tanh","hidden_size":1152,"intermediate_size":6912,
+    "max_position_embeddings":32768,"model_type":"gemma3_text","num_attention_heads":4,
+    "num_hidden_layers":26,"num_key_value_heads":1,"pad_token_id":0,"query_pre_attn_scalar":256,
+    "rms_norm_eps":1e-06,"rope_local_base_freq":10000,"rope_scaling":null,"rope_theta":1000000,
+    "sliding_window":512,"sliding_window_pattern":6,"vocab_size":262144})";
+
+const char *const kGemma4b = R"({"architectures":["Gemma3ForConditionalGeneration"],
+    "boi_token_index":255999,"eoi_token_index":256000,"eos_token_id":[1,106],
+    "image_token_index":262144,"mm_tokens_per_image":256,"model_type":"gemma3","text_config":{
+    "hidden_size":2560,"intermediate_size":10240,"model_type":"gemma3_text",
+    "num_hidden_layers":34,"rope_scaling":{"factor":8.0,"rope_type":"linear"},
+    "sliding_window":1024},"torch_dtype":"bfloat16","vision_config":{"hidden_size":1152,
+    "intermediate_size":4304,"model_type":"siglip_vision_model","num_attention_heads":16}})";
+
+// `text` with some fields changed; a value of "<remove>" removes one. "/a/b" names a field of a.
+inline std::string changed(const char *text, const std::map<std::string, json> &changes) {
+    json object = json::parse(text);
+    for (const auto &[name, value] : changes) {
+        const json::json_pointer pointer(name[0] == '/' ? name : "/" + name);
+        if (value == "<remove>") {
+            object.at(pointer.parent_pointer()).erase(pointer.back());
+        } else {
+            object[pointer] = value;
+        }
+    }
+    return object.dump();
+}
+
+} // namespace stasis
