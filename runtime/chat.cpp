@@ -156,7 +156,7 @@ std::string_view missing_end(const ChatFormat &format, const ChatPosition &befor
 
 RenderedTurn render_turn(const ChatFormat &format, const ChatPosition &before,
                          std::string_view role, std::string_view text, bool reply,
-                         std::string_view reply_lead) {
+                         bool last_reply) {
     const Speaker speaker = speaker_of(role);
     const Before situated = situation(before);
     check_order(format, situated, speaker);
@@ -191,7 +191,11 @@ RenderedTurn render_turn(const ChatFormat &format, const ChatPosition &before,
     } else if (speaker == Speaker::user) {
         write_turn(out, format.user, "", text);
     } else if (speaker == Speaker::assistant) {
-        write_turn(out, format.assistant, reply_lead, text);
+        const bool leads = last_reply && before.user_seen && !format.last_reply_lead.empty();
+        if (leads && format.last_reply_drops_newlines) {
+            text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
+        }
+        write_turn(out, format.assistant, leads ? format.last_reply_lead : "", text);
     } else {
         write_turn(out, opens_with_system ? format.system : format.system_later, "", text);
     }
@@ -216,10 +220,8 @@ std::string render_conversation(const ChatFormat &format, std::span<const Messag
                  "unlike one that a turn follows",
                  format.name.c_str());
         }
-        const bool leads = last_reply && position.user_seen;
         const RenderedTurn turn =
-            render_turn(format, position, message.role, message.text, false,
-                        leads ? std::string_view(format.last_reply_lead) : std::string_view());
+            render_turn(format, position, message.role, message.text, false, last_reply);
         for (const Segment &segment : turn.segments) {
             out += segment.text;
         }

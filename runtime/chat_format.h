@@ -55,7 +55,8 @@ struct ChatFormat {
 
     // A conversation that ends with an assistant's text may render that text differently.
     bool renders_last_reply = true;
-    std::string last_reply_lead; // before it, once a user has spoken
+    std::string last_reply_lead; // before it, once a user has spoken; where there is one,
+    bool last_reply_drops_newlines = false; // the text's leading newlines may go
     // Texts that the template does something with when they stand in a content; such a content is
     // refused, because it would not come out as the template has it.
     std::vector<std::pair<Speaker, std::string>> special_texts;
@@ -67,7 +68,7 @@ inline bool &follows(ChatFormat &format, Before before, Speaker speaker) {
 
 RenderedTurn render_turn(const ChatFormat &format, const ChatPosition &before,
                          std::string_view role, std::string_view text, bool reply,
-                         std::string_view reply_lead = {});
+                         bool last_reply = false);
 std::string render_conversation(const ChatFormat &format, std::span<const Message> messages,
                                 bool generation_prompt);
 

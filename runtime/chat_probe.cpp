@@ -158,6 +158,11 @@ class Fitter {
         format_.renders_last_reply = ended_ && (*ended_)[1].starts_with(lead);
         if (format_.renders_last_reply) {
             format_.last_reply_lead = (*ended_)[1].substr(lead.size());
+            const std::string text = "\n" + std::string(kReply);
+            format_.last_reply_drops_newlines =
+                !format_.last_reply_lead.empty() &&
+                probe_.render({user_[0], {"assistant", text}}, false) ==
+                    probe_.render(exchange_, false);
         }
     }
 

@@ -237,7 +237,8 @@ NodePtr Parser::number(const std::string &text) {
     int64_t integer = 0;
     double real = 0.0;
     const char *begin = text.data(), *end = begin + text.size();
-    if (std::from_chars(begin, end, integer).ptr == end && text.size() < 19) {
+    const auto [last, failure] = std::from_chars(begin, end, integer);
+    if (last == end && failure == std::errc()) {
         return literal(Value(Value::Data(integer)));
     }
     if (std::from_chars(begin, end, real).ptr != end) {

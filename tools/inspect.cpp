@@ -71,45 +71,67 @@ std::string leaf(const Json &value) {
     return line;
 }
 
-// An element as words "path value", so that they can be broken at the terminal's width.
-void collect_words(const std::string &path, const Json &value, std::vector<std::string> &words) {
-    constexpr size_t kListMax = 4, kLineMax = 60;
-    if (value.is_object()) {
-        for (const auto &[key, item] : value.items()) {
-            collect_words(path.empty() ? key : path + "." + key, item, words);
+// A value on one line, lists that are too long for it by their size.
+std::string brief(const Json &value) {
+    constexpr size_t kLineMax = 60;
+    if (value == "") {
+        return "none";
+    }
+    const std::string text = value.is_structured() ? value.dump() : leaf(value);
+    return value.is_array() && text.size() > kLineMax
+               ? "(" + std::to_string(value.size()) + " of them)"
+               : text;
+}
+
+// An object as paragraphs of words "key value": its own first, then one for each object inside.
+void collect(const std::string &title, const Json &object,
+             std::vector<std::vector<std::string>> &paragraphs) {
+    constexpr size_t kListMax = 4;
+    std::vector<std::string> words;
+    for (const auto &[key, value] : object.items()) {
+        if (!value.is_object() && !(value.is_array() && value.size() <= kListMax &&
+                                    !value.empty() && value[0].is_object())) {
+            words.push_back(key + " " + brief(value));
         }
-    } else if (!value.is_array()) {
-        words.push_back(path + " " + leaf(value));
-    } else if (value.size() <= kListMax && !value.empty() && value[0].is_object()) {
-        for (size_t i = 0; i < value.size(); ++i) {
-            collect_words(path + "[" + std::to_string(i) + "]", value[i], words);
+    }
+    if (!words.empty()) {
+        words[0] = (title.empty() ? "" : title + ": ") + words[0];
+        paragraphs.push_back(words);
+    }
+    for (const auto &[key, value] : object.items()) {
+        if (value.is_object()) {
+            collect(key, value, paragraphs);
+        } else if (value.is_array() && value.size() <= kListMax) {
+            for (size_t i = 0; i < value.size() && value[i].is_object(); ++i) {
+                collect(key + " " + std::to_string(i), value[i], paragraphs);
+            }
         }
-    } else {
-        const std::string list = value.dump();
-        words.push_back(
-            path + " " +
-            (list.size() <= kLineMax ? list : "(" + std::to_string(value.size()) + " of them)"));
     }
 }
 
 void print_element(uint32_t number, const char *name, Json element) {
     constexpr size_t kIndent = 28;
-    for (const char *table : {"spans", "sections", "text"}) {
-        element.erase(table); // shown below
+    // Said by the line's beginning, or shown below as tables.
+    for (const char *key : {"element", "name", "spans", "sections", "text"}) {
+        element.erase(key);
     }
-    std::vector<std::string> words;
-    collect_words("", element, words);
+    std::vector<std::vector<std::string>> paragraphs;
+    collect("", element, paragraphs);
     std::string line = (number < 10 ? "   " : "  ") + std::to_string(number) + "  " + name;
     line.resize(std::max(kIndent, line.size() + 1), ' ');
-    for (size_t i = 0; i < words.size(); ++i) {
-        const std::string word = words[i] + (i + 1 < words.size() ? "; " : "");
-        if (i > 0 && width_of(line) + width_of(word) > kColumns) {
-            print(line + "\n");
-            line = std::string(kIndent, ' ');
+    for (const std::vector<std::string> &words : paragraphs) {
+        for (size_t i = 0; i < words.size(); ++i) {
+            const std::string word = words[i] + (i + 1 < words.size() ? ";" : "");
+            if (i > 0 && width_of(line) + 1 + width_of(word) > kColumns) {
+                print(line + "\n");
+                line = std::string(kIndent + 2, ' ') + word;
+            } else {
+                line += (i > 0 ? " " : "") + word;
+            }
         }
-        line += word;
+        print(line + "\n");
+        line = std::string(kIndent, ' ');
     }
-    print(line + "\n");
 }
 
 // A list of objects, a column for each key.

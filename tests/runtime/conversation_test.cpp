@@ -15,7 +15,8 @@ struct Turn {
 
 std::vector<Turn> turns_of(const std::string &name) {
     std::vector<Turn> turns;
-    for (const auto &turn : read_json(directory(name) + "/conversation.json")["turns"]) {
+    const auto conversation = read_json(directory(name) + "/conversation.json");
+    for (const auto &turn : conversation["turns"]) {
         turns.push_back({turn["user"], turn["reply"], turn["prompt_ids"], turn["reply_ids"]});
     }
     return turns;

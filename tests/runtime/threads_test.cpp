@@ -6,12 +6,16 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -198,10 +202,14 @@ TEST_CASE("an impossible count of threads is refused") {
     expect_error(Status::invalid_argument, {"1024", "1025"}, [] { Threads threads(1025); });
 }
 
-// ThreadSanitizer cannot follow a process that forks while it has threads.
+// ThreadSanitizer cannot follow a process that forks while it has threads, and the address
+// sanitizer ends a process that is refused memory.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define STASIS_WITHOUT_FORK
+#endif
+#if __has_feature(address_sanitizer)
+#define STASIS_WITHOUT_LIMIT
 #endif
 #endif
 #if !defined(STASIS_WITHOUT_FORK)
@@ -234,6 +242,35 @@ TEST_CASE("destroying a pool in a forked child does not hang") {
     }));
     CHECK(visits(*threads, 100, 1) == std::vector<int>(100, 1)); // the parent's is unharmed
 }
+
+#if !defined(STASIS_WITHOUT_LIMIT)
+
+TEST_CASE("a pool that cannot start all its threads ends those it started") {
+    CHECK(in_child([] {
+        const auto live = [] {
+            const std::filesystem::directory_iterator tasks("/proc/self/task");
+            return std::distance(begin(tasks), end(tasks));
+        };
+        std::ifstream status("/proc/self/statm");
+        size_t pages = 0;
+        status >> pages;
+        // Room for a few stacks of 8 MiB only.
+        const rlim_t room = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + (64U << 20);
+        const rlimit limit{room, room};
+        rlimit stack{8U << 20, 8U << 20};
+        if (setrlimit(RLIMIT_STACK, &stack) != 0 || setrlimit(RLIMIT_AS, &limit) != 0) {
+            return false;
+        }
+        try {
+            Threads threads(Threads::kCountMax);
+        } catch (const Error &error) {
+            return error.status() == Status::no_memory && live() == 1;
+        }
+        return false;
+    }));
+}
+
+#endif
 
 #endif
 

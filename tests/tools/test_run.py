@@ -93,7 +93,7 @@ class SaveAndResume(CommandTest):
             tokens = all_tokens(model)
             whole = self.json("run", model, "--tokens", comma(tokens), "-n", 10, "--ignore-eos")
             for cut in 1, 31, 63, 64, 65, 128, len(tokens) - 1, len(tokens):
-                file = self.path(f"{cut}.stasis")
+                file = self.path(f"{model.name}-{cut}.stasis")
                 self.json("run", model, "--tokens", comma(tokens[:cut]), "-n", 0, "--save", file)
                 rest = ["--tokens", comma(tokens[cut:])] if cut < len(tokens) else []
                 run = self.json("run", model, "--resume", file, *rest, "-n", 10, "--ignore-eos")

@@ -48,7 +48,9 @@ def functions(text):
             initialiser = re.search(r"\)\s*:[^:]", header) and last_word and last_word[0] != ">"
             scope = re.match(r"(inline )?namespace|(template.*)?(class|struct|union|enum)\b|extern",
                              header, re.DOTALL)
-            if "(" in header and not scope and not initialiser:
+            # A test case of several parts is as long as its longest part.
+            parts = header.startswith("TEST_CASE") and "SUBCASE(" in code[at:].split("TEST_CASE")[0]
+            if "(" in header and not scope and not initialiser and not parts:
                 body_depth, begin = depth, header_start + len(code[header_start:at]) - len(
                     code[header_start:at].lstrip())
         depth += {"{": 1, "}": -1}.get(char, 0)
