@@ -148,7 +148,7 @@ TEST_CASE("a fork leaves its parent alone, whatever it does") {
 }
 
 TEST_CASE("rewind reaches its floor, and below it only by recomputing") {
-    const Session session = session_of(gemma(), some_tokens(300));
+    const Session session = session_of(gemma(), some_tokens(150));
     auto info = sized<stasis_session_info>();
     REQUIRE(stasis_session_get_info(session.get(), &info, nullptr) == STASIS_OK);
     CHECK(info.window == 16);
@@ -159,10 +159,10 @@ TEST_CASE("rewind reaches its floor, and below it only by recomputing") {
     CHECK(stasis_session_rewind(session.get(), info.rewind_floor - 1, 0, nullptr, &error) ==
           STASIS_UNSUPPORTED);
     CHECK(contains(error, std::to_string(info.rewind_floor)));
-    CHECK(stasis_session_rewind(session.get(), 301, 0, nullptr, &error) == STASIS_INVALID_ARGUMENT);
+    CHECK(stasis_session_rewind(session.get(), 151, 0, nullptr, &error) == STASIS_INVALID_ARGUMENT);
     CHECK(digest(session.get()) == before);
 
-    const Tokens tokens = some_tokens(300);
+    const Tokens tokens = some_tokens(150);
     for (const uint64_t to : {info.rewind_floor, info.rewind_floor - 1}) {
         const Session child = fork(session.get());
         REQUIRE(stasis_session_rewind(child.get(), to,

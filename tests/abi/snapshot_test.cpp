@@ -40,15 +40,15 @@ stasis_difference compare(const stasis_snapshot *a, const stasis_snapshot *b) {
 
 TEST_CASE("a loaded session goes on with the same bits and settings") {
     const Folder folder;
-    for (const size_t prompt : {1U, 15U, 16U, 17U, 63U, 64U, 65U, 200U}) {
-        const Session session = conversation(prompt, 20);
+    for (const size_t prompt : {1U, 16U, 17U, 64U, 130U}) {
+        const Session session = conversation(prompt, 5);
         const std::string path = folder.file(std::to_string(prompt));
         REQUIRE(save(session.get(), path, prompt == 64 ? STASIS_SAVE_FULL_LOGITS : 0) == STASIS_OK);
         const Session loaded = load(gemma(), path);
         CHECK(digest(loaded.get()) == digest(session.get()));
         CHECK(draw(loaded.get(), 10) == draw(session.get(), 10));
-        append(loaded.get(), some_tokens(70, 9));
-        append(session.get(), some_tokens(70, 9));
+        append(loaded.get(), some_tokens(9, 9));
+        append(session.get(), some_tokens(9, 9));
         CHECK(digest(loaded.get()) == digest(session.get()));
         struct stat status {};
         REQUIRE(stat(path.c_str(), &status) == 0);

@@ -1,5 +1,13 @@
-// Failing allocations, one at a time: NO_MEMORY, nothing changed, nothing lost.
-#include <atomic>
+// Failing allocations of the C++ heap, one at a time: NO_MEMORY, nothing changed, nothing lost.
+// Not under the thread sanitizer, which has an operator new of its own. (Models are opened by JSON
+// documents of nlohmann-json, whose destructor allocates: allocator_test.cpp covers opening.)
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STASIS_THREAD_SANITIZER
+#endif
+#endif
+#ifndef STASIS_THREAD_SANITIZER
+
 #include <cstdlib>
 #include <functional>
 #include <new>
@@ -78,12 +86,12 @@ int64_t fail_each(const std::function<stasis_status(stasis_error *)> &call,
 
 TEST_CASE("every allocation of the C++ heap may fail") {
     const Folder folder;
-    const Session own = session_of(gemma(), some_tokens(100));
+    const Session own = session_of(gemma(), some_tokens(60));
     stasis_session *session = own.get();
     const Digest before = digest(session);
     const std::string path = folder.file("a");
     const auto unharmed = [&] { CHECK(digest(session) == before); };
-    const Tokens more = some_tokens(80, 2);
+    const Tokens more = some_tokens(10, 2); // across the edge of a page
 
     SUBCASE("create, fork, load") {
         stasis_session *out = nullptr;
@@ -109,10 +117,11 @@ TEST_CASE("every allocation of the C++ heap may fail") {
     SUBCASE("append") {
         CHECK(fail_each(
                   [&](stasis_error *error) {
-                      return stasis_session_append(session, more.data(), 80, nullptr, error);
+                      return stasis_session_append(session, more.data(), more.size(), nullptr,
+                                                   error);
                   },
                   unharmed) > 0);
-        Tokens all = some_tokens(100);
+        Tokens all = some_tokens(60);
         all.insert(all.end(), more.begin(), more.end());
         CHECK(digest(session) == digest(session_of(gemma(), all).get()));
     }
@@ -121,7 +130,7 @@ TEST_CASE("every allocation of the C++ heap may fail") {
         const Digest longer = digest(session);
         CHECK(fail_each(
                   [&](stasis_error *error) {
-                      return stasis_session_rewind(session, 100, STASIS_REWIND_RECOMPUTE, nullptr,
+                      return stasis_session_rewind(session, 60, STASIS_REWIND_RECOMPUTE, nullptr,
                                                    error);
                   },
                   [&] { CHECK(digest(session) == longer); }) > 0);
@@ -133,10 +142,11 @@ TEST_CASE("every allocation of the C++ heap may fail") {
     }
     SUBCASE("decode, score, top") {
         stasis_token tokens[5];
-        double scores[80];
+        double scores[10];
         fail_each(
             [&](stasis_error *error) {
-                return stasis_session_score(session, more.data(), 80, scores, nullptr, error);
+                return stasis_session_score(session, more.data(), more.size(), scores, nullptr,
+                                            error);
             },
             unharmed);
         fail_each(
@@ -147,7 +157,7 @@ TEST_CASE("every allocation of the C++ heap may fail") {
         fail_each(
             [&](stasis_error *error) { return stasis_session_decode(session, tokens, error); },
             unharmed);
-        CHECK(position(session) == 101);
+        CHECK(position(session) == 61);
     }
     SUBCASE("save, inspect, compare, verify") {
         CHECK(fail_each(
@@ -184,81 +194,4 @@ TEST_CASE("every allocation of the C++ heap may fail") {
     }
 }
 
-namespace {
-
-// A host's allocator that counts, fails on demand and checks what comes back.
-struct Host {
-    std::atomic<int64_t> live{0}, taken{0}, released{0}, left{-1};
-
-    stasis_allocator allocator() {
-        auto result = sized<stasis_allocator>();
-        result.user = this;
-        result.allocate = [](void *user, size_t size, size_t alignment) -> void * {
-            Host &host = *static_cast<Host *>(user);
-            if (host.left >= 0 && host.left-- == 0) {
-                return nullptr;
-            }
-            ++host.taken;
-            host.live += static_cast<int64_t>(size);
-            return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-        };
-        result.deallocate = [](void *user, void *memory, size_t size, size_t) {
-            static_cast<Host *>(user)->live -= static_cast<int64_t>(size);
-            std::free(memory);
-        };
-        result.release = [](void *user) { ++static_cast<Host *>(user)->released; };
-        return result;
-    }
-};
-
-} // namespace
-
-TEST_CASE("bulk memory comes from the host's allocator, which may fail, and all of it comes back") {
-    Host host;
-    const stasis_allocator allocator = host.allocator();
-    auto options = sized<stasis_model_options>();
-    options.allocator = &allocator;
-    {
-        const Model model = open_path(test_data("zoo/llama-mha-bias-f16-sharded"), &options);
-        const int64_t opened = host.taken;
-        const Tokens tokens = some_tokens(200);
-        const Digest expected =
-            digest(session_of(shared_model("zoo/llama-mha-bias-f16-sharded"), tokens).get());
-        int64_t failed = 0;
-        for (;; ++failed) {
-            const Session session = create(model.get());
-            stasis_error error;
-            host.left = failed;
-            const stasis_status status =
-                stasis_session_append(session.get(), tokens.data(), 200, nullptr, &error);
-            const bool staged = host.left < 0;
-            host.left = -1;
-            if (!staged) {
-                CHECK(status == STASIS_OK);
-                CHECK(digest(session.get()) == expected);
-                break;
-            }
-            CHECK_MESSAGE(status == STASIS_NO_MEMORY, error.message);
-            CHECK(position(session.get()) == 0);
-        }
-        CHECK(failed + host.taken > opened);
-        CHECK(host.released == 0);
-    }
-    CHECK(host.live == 0);
-    CHECK(host.released == 1);
-
-    // An open that fails does not release what the host still owns.
-    stasis_model *model = nullptr;
-    CHECK(stasis_model_open("/no/such/model", &options, &model, nullptr) == STASIS_NOT_FOUND);
-    for (int64_t n = 0; model == nullptr; ++n) {
-        host.left = n;
-        const stasis_status status = stasis_model_open(
-            test_data("zoo/llama-mha-bias-f16-sharded").c_str(), &options, &model, nullptr);
-        host.left = -1;
-        CHECK((status == STASIS_NO_MEMORY || status == STASIS_OK));
-        CHECK(host.released == 1);
-    }
-    stasis_model_close(model);
-    CHECK(host.live == 0);
-    CHECK(host.released == 2);
-}
+#endif // STASIS_THREAD_SANITIZER
