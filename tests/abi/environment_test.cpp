@@ -1,6 +1,7 @@
 // The host's floating-point environment and streams: without influence, and left as found.
 #include <cfenv>
 #include <cstdio>
+#include <cstdlib>
 
 #include <xmmintrin.h>
 
@@ -73,6 +74,36 @@ TEST_CASE("exceptions that the host unmasked do not trap, and stay unmasked; fla
     CHECK(enabled == FE_ALL_EXCEPT);
     CHECK(std::memcmp(value.bytes, digest(session_of(gemma(), tokens).get()).data(), 32) == 0);
     CHECK(work() == expected);
+}
+
+TEST_CASE("inside, no exception is unmasked, in either of the processor's units") {
+    std::vector<int> enabled;
+    auto allocator = sized<stasis_allocator>(); // called from inside, unlike other callbacks
+    allocator.user = &enabled;
+    allocator.allocate = [](void *user, size_t size, size_t alignment) {
+        static_cast<std::vector<int> *>(user)->push_back(fegetexcept());
+        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    };
+    allocator.deallocate = [](void *, void *memory, size_t, size_t) { std::free(memory); };
+    auto options = sized<stasis_model_options>();
+    options.allocator = &allocator;
+    options.threads = 1;
+    const Environment environment;
+    std::feclearexcept(FE_ALL_EXCEPT);
+    feenableexcept(FE_ALL_EXCEPT);
+    stasis_model *model = nullptr;
+    stasis_session *session = nullptr;
+    const Tokens tokens = {1, 2, 3};
+    const std::string path = test_data("zoo/gemma3-text");
+    stasis_status status = stasis_model_open(path.c_str(), &options, &model, nullptr);
+    status |= stasis_session_create(model, nullptr, &session, nullptr);
+    status |= stasis_session_append(session, tokens.data(), 3, nullptr, nullptr);
+    fedisableexcept(FE_ALL_EXCEPT);
+    stasis_session_free(session);
+    stasis_model_close(model);
+    CHECK(status == STASIS_OK);
+    REQUIRE(!enabled.empty());
+    CHECK(enabled == std::vector<int>(enabled.size(), 0));
 }
 
 TEST_CASE("flush-to-zero of the host has no influence, nor does its absence in callbacks") {

@@ -204,6 +204,20 @@ TEST_CASE("a reply streams as text, ends at its end token, and tells template fr
         CHECK(result.stop_reason == STASIS_STOP_STRING);
         CHECK(again.text == "k is");
     }
+    SUBCASE("what may become a stop string is held back, and comes with the last event") {
+        CHECK(!reply.last);
+        REQUIRE(stasis_session_rewind(created, result.begin, 0, nullptr, nullptr) == STASIS_OK);
+        const char *stop = " 5.!";
+        options.stop_strings = &stop;
+        options.stop_string_count = 1;
+        Reply again;
+        options.callback_user = &again;
+        REQUIRE(stasis_session_generate(created, &options, &result, nullptr) == STASIS_OK);
+        CHECK(result.stop_reason == STASIS_STOP_END_TOKEN);
+        CHECK(again.text == "k is 5.");
+        CHECK(again.tokens == reply.tokens);
+        CHECK(again.last);
+    }
     SUBCASE("a frozen conversation goes on with the same words") {
         const Folder folder;
         REQUIRE(save(created, folder.file("a")) == STASIS_OK);

@@ -32,7 +32,7 @@ int32_t call_everything(void *user, uint64_t, uint64_t) {
                     stasis_session_get_info(own.session, &info, nullptr),
                     stasis_session_tokens(own.session, 0, nullptr, nullptr, 0, &count, nullptr),
                     stasis_session_set_sampling(own.session, nullptr, nullptr),
-                    stasis_session_save(own.session, "never written", nullptr, nullptr),
+                    stasis_session_save(own.session, "/dev/null/a", nullptr, nullptr),
                     stasis_session_digest(own.session, &digest, nullptr)};
     return 0;
 }
@@ -50,7 +50,6 @@ TEST_CASE("a callback that calls into its own session gets BUSY, and nothing bre
             STASIS_OK);
     CHECK(own.statuses == std::vector<stasis_status>(12, STASIS_BUSY));
     CHECK(digest(session.get()) == digest(session_of(gemma(), tokens).get()));
-    CHECK(!std::filesystem::exists("never written"));
 }
 
 TEST_CASE("a second thread gets BUSY while a call runs, and the session afterwards") {
