@@ -31,7 +31,9 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
     }
 }
 
-Sha256::~Sha256() { EVP_MD_CTX_free(static_cast<EVP_MD_CTX *>(context_)); }
+Sha256::~Sha256() {
+    EVP_MD_CTX_free(static_cast<EVP_MD_CTX *>(context_));
+}
 
 Sha256 &Sha256::bytes(const void *data, size_t size_bytes) {
     if (EVP_DigestUpdate(static_cast<EVP_MD_CTX *>(context_), data, size_bytes) != 1) {
@@ -46,7 +48,8 @@ Sha256 &Sha256::text(std::string_view text) {
 
 Sha256 &Sha256::u32(uint32_t value) {
     const uint8_t little[4] = {static_cast<uint8_t>(value), static_cast<uint8_t>(value >> 8),
-                               static_cast<uint8_t>(value >> 16), static_cast<uint8_t>(value >> 24)};
+                               static_cast<uint8_t>(value >> 16),
+                               static_cast<uint8_t>(value >> 24)};
     return bytes(little, sizeof little);
 }
 
@@ -60,7 +63,8 @@ Sha256 &Sha256::digest(const Digest &digest) {
 
 Digest Sha256::finish() {
     Digest result;
-    if (EVP_DigestFinal_ex(static_cast<EVP_MD_CTX *>(context_), result.bytes.data(), nullptr) != 1) {
+    if (EVP_DigestFinal_ex(static_cast<EVP_MD_CTX *>(context_), result.bytes.data(), nullptr) !=
+        1) {
         fail(Status::internal, "libcrypto failed in SHA-256");
     }
     return result;

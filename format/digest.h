@@ -47,12 +47,12 @@ Digest page_digest(uint32_t group, uint64_t index, const uint16_t *data, size_t 
 struct StateParts {
     uint32_t contract_core = 0;
     uint32_t contract_kv = 0;
-    Digest model;                               // results-determining identity (ModelIdentity)
-    uint64_t position = 0;                      // tokens in the log
-    Digest tokens;                              // SHA-256 of the ids, u32 little-endian, in order
-    std::vector<std::vector<Digest>> pages;     // [layer group][page index]
-    std::vector<uint32_t> windows;              // [layer group], 0 = global
-    std::span<const uint16_t> hidden;           // final normalised hidden state, bf16; empty at 0
+    Digest model;                           // results-determining identity (ModelIdentity)
+    uint64_t position = 0;                  // tokens in the log
+    Digest tokens;                          // SHA-256 of the ids, u32 little-endian, in order
+    std::vector<std::vector<Digest>> pages; // [layer group][page index]
+    std::vector<uint32_t> windows;          // [layer group], 0 = global
+    std::span<const uint16_t> hidden;       // final normalised hidden state, bf16; empty at 0
 };
 Digest state_digest(const StateParts &parts);
 

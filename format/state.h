@@ -24,10 +24,10 @@ struct ContractId {
 
 // Where a token of the log came from.
 enum class TokenSource : uint8_t {
-    prompt = 0,   // appended as token ids by the caller
+    prompt = 0,    // appended as token ids by the caller
     templated = 1, // added by the chat template (markers, bos, generation prompt, closing)
-    text = 2,     // text of a message
-    sampled = 3,  // drawn by the sampler
+    text = 2,      // text of a message
+    sampled = 3,   // drawn by the sampler
 };
 
 // Whose turn a token belongs to. `none` for tokens outside a chat template's turns.
@@ -70,17 +70,17 @@ struct ModelIdentity {
     // (both bases, scaling), windows, caps, activation (elements 3, 5, 6, 7). Equal meaning gives
     // equal text, whatever the config file looked like.
     std::vector<std::pair<std::string, std::string>> config;
-    Digest embeddings;              // element 2
-    Digest norms;                   // element 7
-    std::vector<Digest> attention;  // element 8, per layer: q, k, v, o, their biases
-    std::vector<Digest> mlp;        // per layer: gate, up, down, their biases
-    Digest head;                    // output head (the embeddings' digest where tied)
+    Digest embeddings;             // element 2
+    Digest norms;                  // element 7
+    std::vector<Digest> attention; // element 8, per layer: q, k, v, o, their biases
+    std::vector<Digest> mlp;       // per layer: gate, up, down, their biases
+    Digest head;                   // output head (the embeddings' digest where tied)
     // SHA-256 over everything above: equal means equal results. The tokenizer is not in it.
     Digest model;
-    Digest tokenizer;               // element +2; all zero: the model has no tokenizer
-    std::string tokenizer_type;     // "sentencepiece-bpe", "sentencepiece-unigram", "" = none
+    Digest tokenizer;           // element +2; all zero: the model has no tokenizer
+    std::string tokenizer_type; // "sentencepiece-bpe", "sentencepiece-unigram", "" = none
     std::vector<std::pair<std::string, std::string>> tokenizer_rules; // special ids, add_bos, ...
-    std::string chat_template;      // recognised name, "" = none
+    std::string chat_template;                                        // recognised name, "" = none
 };
 
 // Layers that see the same positions share pages.
@@ -98,9 +98,9 @@ struct Page {
 };
 
 struct State {
-    ContractId contract;   // +3
-    ModelIdentity model;   // 2, 3, 5, 6, 7, 8, +2
-    uint32_t layers = 0;   // 1, +3: page geometry
+    ContractId contract; // +3
+    ModelIdentity model; // 2, 3, 5, 6, 7, 8, +2
+    uint32_t layers = 0; // 1, +3: page geometry
     uint32_t kv_heads = 0;
     uint32_t head_dim = 0;
     uint32_t hidden_size = 0;
@@ -118,7 +118,7 @@ struct State {
     Digest logits;                        // +1; SHA-256 of the f32 row, little-endian
     std::vector<std::pair<uint32_t, float>> top; // +1; the 64 best, logit descending, then id
     std::vector<std::pair<uint32_t, std::string>> token_texts; // +2; bytes of each token in the log
-    Digest digest;                        // state_digest of all this
+    Digest digest;                                             // state_digest of all this
 
     // Keeps `data` of the pages alive: the writer's caller pins live pages, the reader its buffers.
     std::vector<std::shared_ptr<const void>> storage;

@@ -251,6 +251,13 @@ RenderedTurn ChatTemplate::turn(const ChatPosition &before, std::string_view rol
     if (!parts_->problem.empty()) {
         fail(Status::unsupported, "%s", parts_->problem.c_str());
     }
+    if (role == "system" && text.empty() && !before.started &&
+        parts_->format.first_system == SystemPlace::folded) {
+        fail(Status::invalid_argument,
+             "chat template '%s' folds a system text into the first user turn, where an empty one "
+             "would be lost",
+             parts_->format.name.c_str());
+    }
     return render_turn(parts_->format, before, role, text, reply);
 }
 

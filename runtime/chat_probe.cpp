@@ -366,14 +366,19 @@ std::optional<std::string> Prober::render(const Conversation &messages, bool pro
     if (!eos.empty()) {
         variables.emplace_back("eos_token", eos);
     }
+    const size_t given = std::min(budget.left, kRenderBudget);
+    jinja::Budget own{given, false};
+    std::optional<std::string> text;
     try {
-        return jinja.render(variables, now, budget);
+        text = jinja.render(variables, now, own);
     } catch (const jinja::Refusal &error) {
         refusal = error.what();
     } catch (const Error &error) { // what the template does not expect fails in it
         refusal = error.what();
     }
-    return std::nullopt;
+    budget.left -= given - own.left;
+    budget.exhausted = budget.exhausted || own.exhausted;
+    return text;
 }
 
 ChatFormat fit_template(std::string_view source, std::string_view bos_text,

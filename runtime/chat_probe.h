@@ -15,14 +15,16 @@ namespace stasis {
 
 using Conversation = std::vector<Message>;
 
-constexpr size_t kProbeBudget = 20'000'000; // units of jinja::Budget for one template, all probes
+// Units of jinja::Budget; see chat_probe.cpp for what published templates need.
+constexpr size_t kRenderBudget = 200'000;  // for one probe
+constexpr size_t kProbeBudget = 5'000'000; // for all probes of one template
 
 struct Prober {
     const jinja::Template &jinja;
     std::string bos, eos;
     std::time_t now;
-    jinja::Budget budget;
-    std::string refusal; // why the last refused conversation was
+    jinja::Budget budget; // of all probes together
+    std::string refusal;  // why the last refused conversation was
 
     // Nothing if the template refuses the conversation, or fails on it.
     std::optional<std::string> render(const Conversation &messages, bool prompt);

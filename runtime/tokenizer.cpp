@@ -8,6 +8,7 @@
 #include <sentencepiece_processor.h>
 
 #include "format/error.h"
+#include "runtime/json_file.h"
 #include "runtime/markers.h"
 #include "runtime/sentencepiece_model.h"
 #include "runtime/tokenizer_config.h"
@@ -260,7 +261,7 @@ std::unique_ptr<Tokenizer> Tokenizer::open(const std::string &directory, uint32_
     if (!std::filesystem::exists(path)) {
         return nullptr;
     }
-    const std::string bytes = read_small_file(path, kModelMax);
+    const std::string bytes = read_text(path, kModelMax);
     const SentencepieceModel model = read_sentencepiece_model(bytes);
     if (model.pieces.size() > vocabulary) {
         fail(Status::unsupported, "%s: %zu pieces, but the model's vocabulary has %u", path.c_str(),

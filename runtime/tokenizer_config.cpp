@@ -2,13 +2,10 @@
 #include "runtime/tokenizer_config.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "format/error.h"
+#include "runtime/json_file.h"
 
 namespace stasis {
 
@@ -88,33 +85,11 @@ std::vector<AddedToken> added_tokens(const Json &config, const std::string &path
 
 } // namespace
 
-std::string read_small_file(const std::string &path, size_t size_max) {
-    std::error_code failure;
-    const uintmax_t size = std::filesystem::file_size(path, failure);
-    if (failure) {
-        fail(failure == std::errc::no_such_file_or_directory ? Status::not_found : Status::io,
-             "%s: %s", path.c_str(), failure.message().c_str());
-    }
-    if (size > size_max) {
-        fail(Status::corrupt, "%s: %ju bytes long, at most %zu are read", path.c_str(), size,
-             size_max);
-    }
-    std::ifstream file(path, std::ios::binary);
-    std::string bytes(static_cast<size_t>(size), '\0');
-    if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
-        fail(Status::io, "%s: cannot be read: %s", path.c_str(), std::strerror(errno));
-    }
-    return bytes;
-}
-
 TokenizerConfig read_tokenizer_config(const std::string &directory) {
     TokenizerConfig out;
     const std::string path = directory + "/tokenizer_config.json";
     if (std::filesystem::exists(path)) {
-        const Json config = Json::parse(read_small_file(path, kConfigMax), nullptr, false);
-        if (!config.is_object()) {
-            corrupt(path, "not a JSON object");
-        }
+        const Json config = parse_json(read_text(path, kConfigMax), path);
         out.bos_text = token_text(config, "bos_token", path);
         out.eos_text = token_text(config, "eos_token", path);
         out.chat_template = template_text(config, path);
@@ -122,7 +97,7 @@ TokenizerConfig read_tokenizer_config(const std::string &directory) {
     }
     const std::string jinja = directory + "/chat_template.jinja";
     if (std::filesystem::exists(jinja)) {
-        out.chat_template = read_small_file(jinja, kTemplateMax);
+        out.chat_template = read_text(jinja, kTemplateMax);
     }
     return out;
 }

@@ -23,7 +23,4 @@ struct TokenizerConfig {
 // Both files are optional. Throws Error: io, corrupt.
 TokenizerConfig read_tokenizer_config(const std::string &directory);
 
-// The bytes of a file of at most `size_max`; throws Error: not_found, io, corrupt (larger).
-std::string read_small_file(const std::string &path, size_t size_max);
-
 } // namespace stasis

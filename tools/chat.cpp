@@ -84,6 +84,9 @@ int chat(const ChatChoice &choice) {
             std::fputs("> ", stderr);
         }
         if (!std::getline(std::cin, line)) {
+            if (terminal) {
+                say(""); // the shell's prompt belongs on a line of its own
+            }
             break;
         }
         if (!line.empty() && line.back() == '\r') {

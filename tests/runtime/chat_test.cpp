@@ -143,7 +143,9 @@ TEST_CASE("chat: published templates are recognised by what they render") {
         {"qwen3", "chatml"},    {"phi3.5", "phi3"},          {"gemma3", "gemma"},
         {"zephyr", "zephyr"}};
     for (const auto &[name, family] : kFamilies) {
-        CHECK_MESSAGE(published(cases, name).name() == family, name);
+        const std::string checked = name; // (clang 14 captures no structured binding)
+        CAPTURE(checked);
+        CHECK(published(cases, name).name() == family);
     }
     // The built-in format of a family is that of its published template.
     for (const char *family : {"chatml", "llama3", "zephyr"}) {
@@ -219,6 +221,8 @@ TEST_CASE("chat: a system text without a turn of its own waits for the first use
     CHECK(turn.segments.empty());
     CHECK(turn.pending_system == " Be brief. ");
     CHECK(status_of([&] { gemma.turn(position, "system", "x", true); }) ==
+          Status::invalid_argument);
+    CHECK(status_of([&] { gemma.turn(position, "system", "", false); }) ==
           Status::invalid_argument);
     position.pending_system = turn.pending_system; // all that a session keeps of it
     CHECK(status_of([&] { gemma.turn(position, "assistant", "x", false); }) ==
@@ -390,7 +394,7 @@ TEST_CASE("chat: hostile templates end quickly") {
         const ChatTemplate chat = recognised(jinja);
         const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
         CHECK(chat.problem() != "");
-        CHECK(seconds.count() < 10.0); // sanitizers included
+        CHECK(seconds.count() < 5.0); // sanitizers included
     }
 }
 

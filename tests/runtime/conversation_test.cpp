@@ -38,6 +38,18 @@ std::string play(Session &session, const Turn &turn) {
     return text;
 }
 
+void reverse_values(const PageShape &shape, uint16_t *data) {
+    for (size_t layer = 0; layer < shape.layers; ++layer) {
+        for (size_t head = 0; head < shape.kv_heads; ++head) {
+            uint16_t *slots = data + shape.offset(layer, 1, head);
+            for (size_t slot = 0; slot < kernels::kPagePositions / 2; ++slot) {
+                std::swap_ranges(slots + slot * shape.head_dim, slots + (slot + 1) * shape.head_dim,
+                                 slots + (kernels::kPagePositions - 1 - slot) * shape.head_dim);
+            }
+        }
+    }
+}
+
 const char *const kRecall[] = {"recall-gemma3", "recall-llama"};
 
 } // namespace
@@ -129,7 +141,7 @@ TEST_CASE("insight 22: memory is lost under truncation, and the answer shows it"
             play(truncated, turns[i]);
         }
         const std::string answer = play(truncated, turns.back());
-        MESSAGE(name << " without its first five turns: " << answer);
+        MESSAGE(std::string(name) << " without its first five turns: " << answer);
         CHECK(answer != turns.back().reply);
     }
 }
@@ -143,23 +155,24 @@ TEST_CASE("insight 30: a damaged cache answers fluently and wrong; the digest te
             play(session, turns[i]);
         }
         State state = session.export_state();
-        // Swap the values of the first page's positions: the tokens stay, their memory is mixed up.
+        // The values of each full page in reverse order: every token stays, what it told is mixed
+        // up.
         std::vector<std::vector<uint16_t>> damaged;
         for (size_t group = 0; group < state.pages.size(); ++group) {
-            Page &page = state.pages[group][0];
-            if (page.data == nullptr) {
-                continue;
-            }
             const PageShape &shape = session.model()->pool->shape(static_cast<uint32_t>(group));
-            auto &copy = damaged.emplace_back(page.data, page.data + shape.elements());
-            std::reverse(copy.begin(), copy.end());
-            page.data = copy.data();
+            for (Page &page : state.pages[group]) {
+                if (page.data != nullptr && page.valid == kernels::kPagePositions) {
+                    auto &copy = damaged.emplace_back(page.data, page.data + shape.elements());
+                    reverse_values(shape, copy.data());
+                    page.data = copy.data();
+                }
+            }
         }
         const Digest honest = state.digest;
         // An honest file cannot hold this: the reader checks each page against its digest.
         const auto broken = Session::restore(open(name), state, nullptr);
         const std::string answer = play(*broken, turns[6]);
-        MESSAGE(name << " with a damaged cache: " << answer);
+        MESSAGE(std::string(name) << " with a damaged cache: " << answer);
         CHECK(answer != turns[6].reply);
         const PageShape &shape = session.model()->pool->shape(0);
         CHECK(page_digest(0, 0, state.pages[0][0].data, shape.rows(), kernels::kPagePositions,

@@ -22,6 +22,6 @@ TEST_CASE("300-token runs reproduce the recorded digests") {
             session.decode();
         }
         const std::string digest = to_hex(session.digest());
-        CHECK_MESSAGE(recorded.value(name, "") == digest, name << " gives " << digest);
+        CHECK_MESSAGE(recorded.value(name, "") == digest, std::string(name + " gives " + digest));
     }
 }

@@ -209,7 +209,7 @@ TEST_CASE("golden: nll of the recall models' conversations") {
         for (size_t i = 0; i < scores.size(); ++i) {
             largest = std::max(largest, std::fabs(-scores[i] - double{values.nll[i]}));
         }
-        MESSAGE(name << ": largest difference of a token's nll " << largest);
+        MESSAGE(std::string(name) << ": largest difference of a token's nll " << largest);
         CHECK(largest < 5 * values.max); // two logits and their sum's share of the noise
     }
 }

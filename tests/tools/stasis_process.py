@@ -50,7 +50,8 @@ class CommandTest(unittest.TestCase):
     def path(self, name):
         return str(self.folder / name)
 
-    def run_command(self, *arguments, text="", file_bytes_max=None, stdout=subprocess.PIPE):
+    def run_command(self, *arguments, text="", file_bytes_max=None, user=None,
+                    stdout=subprocess.PIPE):
         def limit():
             # Writes beyond the limit fail as on a full disk (EFBIG) instead of ending the process.
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -58,6 +59,7 @@ class CommandTest(unittest.TestCase):
 
         return subprocess.run([str(command()), *map(str, arguments)], input=text.encode(),
                               stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=300,
+                              user=user,
                               preexec_fn=limit if file_bytes_max is not None else None)
 
     def ok(self, *arguments, text="", code=0):

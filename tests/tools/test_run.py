@@ -100,6 +100,20 @@ class SaveAndResume(CommandTest):
                 self.assertEqual((run["digest"], run["tokens"]), (whole["digest"], whole["tokens"]),
                                  cut)
 
+    def test_a_new_process_for_every_position(self):
+        # In the window of 16, at its edge, one past it, over page edges: saved, resumed elsewhere.
+        model = DATA / "zoo" / "gemma3-text"
+        tokens = [7 * i * i % 191 for i in range(150)]
+        whole = self.json("run", model, "--tokens", comma(tokens), "-n", 0)
+        digest = None
+        for i, token in enumerate(tokens):
+            resume = ["--resume", self.path("s")] if i > 0 else []
+            run = self.json("run", model, *resume, "--tokens", token, "-n", 0,
+                            "--save", self.path("s"))
+            self.assertEqual(run["position"], i + 1)
+            digest = run["digest"]
+        self.assertEqual(digest, whole["digest"])
+
     def test_sampling_goes_on_after_a_resume(self):
         prompt = ["run", GEMMA, "--tokens", comma(turns_of(GEMMA)[0]["prompt_ids"]),
                   "--ignore-eos", "--temperature", 1.5, "--seed", 7]

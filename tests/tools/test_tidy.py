@@ -66,7 +66,8 @@ def includes(text):
 
 class Tidy(unittest.TestCase):
     def check(self, problems):
-        self.assertFalse(problems, "\n" + "\n".join(problems))
+        if problems:
+            self.fail("\n" + "\n".join(problems))
 
     def test_the_scan_of_functions_sees_functions(self):
         text = ("namespace a {\nstruct B {\n  B() : x(1), y{2} {\n    f();\n  }\n};\n"
