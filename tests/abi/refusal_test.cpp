@@ -4,42 +4,9 @@
 
 #include <sys/resource.h>
 
-#include "format/reader.h"
-#include "format/writer.h"
-#include "tests/abi/fixture.h"
+#include "tests/abi/changed_files.h"
 
 using namespace abi_test;
-
-namespace {
-
-// A model's directory of its own, to be damaged.
-std::string copy_model(const Folder &folder, const std::string &name) {
-    const std::string to = folder.file("model");
-    std::filesystem::copy(test_data(name), to);
-    return to;
-}
-
-// Offset of a tensor's first byte in a safetensors file: after the length and the JSON header.
-size_t tensor_offset(const std::string &bytes, const std::string &tensor) {
-    uint64_t header = 0;
-    std::memcpy(&header, bytes.data(), sizeof header);
-    const size_t name = bytes.find('"' + tensor + '"');
-    REQUIRE(name != std::string::npos);
-    const size_t offsets = bytes.find("\"data_offsets\"", name);
-    REQUIRE(offsets != std::string::npos);
-    return sizeof header + header + std::stoull(bytes.substr(bytes.find('[', offsets) + 1, 24));
-}
-
-stasis_status try_load(stasis_model *model, const std::string &path, stasis_error &error) {
-    stasis_session *session = nullptr;
-    const stasis_status status =
-        stasis_session_load(model, path.c_str(), nullptr, &session, &error);
-    CHECK((session != nullptr) == (status == STASIS_OK));
-    stasis_session_free(session);
-    return status;
-}
-
-} // namespace
 
 TEST_CASE("one changed weight bit: refused, and the element and layer are named") {
     const Folder folder;
@@ -178,26 +145,8 @@ TEST_CASE("verify finds a forged log that the file itself vouches for") {
         REQUIRE(stasis_session_decode(session.get(), &drawn, nullptr) == STASIS_OK);
     }
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);
-    stasis::State state = stasis::format::load(folder.file("a"), stasis::Watch());
-    state.log.back().token = (drawn + 1) % 192; // the file's own digests are made to agree
-    stasis::StateParts parts;
-    parts.model = state.model.model;
-    parts.position = state.log.size();
-    stasis::Sha256 tokens;
-    for (const stasis::TokenEntry &entry : state.log) {
-        tokens.u32(entry.token);
-    }
-    parts.tokens = tokens.finish();
-    for (size_t group = 0; group < state.groups.size(); ++group) {
-        parts.windows.push_back(state.groups[group].window);
-        parts.pages.emplace_back();
-        for (const stasis::Page &page : state.pages[group]) {
-            parts.pages.back().push_back(page.digest);
-        }
-    }
-    parts.hidden = state.hidden;
-    state.digest = stasis::state_digest(parts);
-    stasis::format::save(state, folder.file("forged"), stasis::format::SaveOptions());
+    forge_state(folder.file("a"), folder.file("forged"),
+                [&](stasis::State &state) { state.log.back().token = (drawn + 1) % 192; });
     CHECK(position(load(gemma(), folder.file("forged")).get()) == 99); // nothing to see
     const Snapshot forged = open_snapshot(folder.file("forged"));
     auto report = sized<stasis_verify_report>();

@@ -1,0 +1,93 @@
+// Copies of models and snapshots that tests change, and loading that may be refused.
+// Knows the public header, the layout of safetensors, and the forger of the format's tests.
+#pragma once
+
+#include <functional>
+
+#include "format/pages.h"
+#include "format/reader.h"
+#include "format/writer.h"
+#include "tests/abi/fixture.h"
+#include "tests/format/forgery.h"
+
+namespace abi_test {
+
+// A model's directory of its own, to be damaged.
+inline std::string copy_model(const Folder &folder, const std::string &name) {
+    const std::string to = folder.file("model");
+    std::filesystem::copy(test_data(name), to);
+    return to;
+}
+
+// Offset of a tensor's first byte in a safetensors file: after the length and the JSON header.
+inline size_t tensor_offset(const std::string &bytes, const std::string &tensor) {
+    uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    const size_t name = bytes.find('"' + tensor + '"');
+    REQUIRE(name != std::string::npos);
+    const size_t offsets = bytes.find("\"data_offsets\"", name);
+    REQUIRE(offsets != std::string::npos);
+    return sizeof header + header + std::stoull(bytes.substr(bytes.find('[', offsets) + 1, 24));
+}
+
+inline stasis_status try_load(stasis_model *model, const std::string &path, stasis_error &error) {
+    stasis_session *session = nullptr;
+    const stasis_status status =
+        stasis_session_load(model, path.c_str(), nullptr, &session, &error);
+    CHECK((session != nullptr) == (status == STASIS_OK));
+    stasis_session_free(session);
+    return status;
+}
+
+// Replaces the one place where `from` stands in a file.
+inline void edit(const std::string &path, const std::string &from, const std::string &to) {
+    std::string text = read_file(path);
+    const size_t at = text.find(from);
+    REQUIRE_MESSAGE(at != std::string::npos, from);
+    REQUIRE_MESSAGE(text.find(from, at + 1) == std::string::npos, from);
+    write_file(path, text.replace(at, from.size(), to));
+}
+
+// A snapshot with other bytes in its manifest or in one section, all checksums right, so that what
+// lies behind them has to notice.
+using Forger = std::function<stasis::format::Bytes(const stasis::format::Bytes &)>;
+inline void forge_bytes(const std::string &from, const std::string &to, const Forger &forger) {
+    const std::string text = read_file(from);
+    const stasis::format::Bytes bytes = forger({text.begin(), text.end()});
+    write_file(to, {bytes.begin(), bytes.end()});
+}
+
+// A snapshot of a changed state with every digest computed anew: the file itself vouches for it.
+inline void forge_state(const std::string &from, const std::string &to,
+                        const std::function<void(stasis::State &)> &change) {
+    stasis::State state = stasis::format::load(from, stasis::Watch());
+    change(state);
+    stasis::StateParts parts;
+    parts.contract_core = state.contract.core;
+    parts.contract_kv = state.contract.kv;
+    parts.model = state.model.model;
+    parts.position = state.log.size();
+    stasis::Sha256 tokens;
+    for (const stasis::TokenEntry &entry : state.log) {
+        tokens.u32(entry.token);
+    }
+    parts.tokens = tokens.finish();
+    for (uint32_t group = 0; group < state.groups.size(); ++group) {
+        parts.windows.push_back(state.groups[group].window);
+        parts.pages.emplace_back();
+        for (size_t index = 0; index < state.pages[group].size(); ++index) {
+            stasis::Page &page = state.pages[group][index];
+            if (page.data != nullptr) {
+                page.digest = stasis::page_digest(group, index, page.data,
+                                                  stasis::format::page_rows(state, group),
+                                                  state.page_positions, page.valid, state.head_dim);
+            }
+            parts.pages.back().push_back(page.digest);
+        }
+    }
+    parts.hidden = state.hidden;
+    state.digest = stasis::state_digest(parts);
+    stasis::format::save(state, to, {.replace = true});
+}
+
+} // namespace abi_test
