@@ -36,7 +36,7 @@ struct Attention {
     const Model &model;
     Workspace &work;
     const PageShape &shape;
-    uint32_t group, layer_in_group;
+    LayerPlace place;
     uint32_t window;
     uint64_t begin;     // position of the first row
     size_t rows;        // T
@@ -50,13 +50,13 @@ struct Attention {
         for (size_t i = 0; i < count * group_heads; ++i) {
             work.visible[at + i] = visible_slots(begin + row + i / group_heads, window, block);
         }
-        const uint16_t *page = work.pages[group][block - work.first_page[group]];
+        const uint16_t *page = work.pages[place.group][block - work.first_page[place.group]];
         kernels::AttentionBlock task;
         task.query = work.query_bf16 + (kv_head * rows + row) * group_heads * head_dim;
         task.query_stride = head_dim;
         task.visible = work.visible + at;
-        task.keys = page + shape.offset(layer_in_group, 0, kv_head);
-        task.values = page + shape.offset(layer_in_group, 1, kv_head);
+        task.keys = page + shape.offset(place.index, 0, kv_head);
+        task.values = page + shape.offset(place.index, 1, kv_head);
         task.rows = count * group_heads;
         task.head_dim = head_dim;
         task.scale = model.config.attention_scale;
@@ -159,12 +159,11 @@ void attend_by_row(const Attention &a) {
 
 void attend(const Model &model, Workspace &work, size_t layer, uint64_t begin, size_t rows,
             uint16_t *output) {
-    const auto [group, layer_in_group] = model.layer_group[layer];
+    const LayerPlace place = model.layer_places[layer];
     const Attention attention{model,
                               work,
-                              model.pool->shape(group),
-                              group,
-                              layer_in_group,
+                              model.pool->shape(place.group),
+                              place,
                               model.config.layer[layer].window,
                               begin,
                               rows,

@@ -81,8 +81,8 @@ void finish_head(const Model &model, float *head, const float *norm, const float
 size_t store_heads(const Model &model, Workspace &work, size_t layer, uint64_t begin, size_t rows) {
     const Config &config = model.config;
     const LayerWeights &weights = model.weights.layers[layer];
-    const auto [group, layer_in_group] = model.layer_group[layer];
-    const PageShape &shape = model.pool->shape(group);
+    const LayerPlace place = model.layer_places[layer];
+    const PageShape &shape = model.pool->shape(place.group);
     const size_t head_dim = config.head_dim, half = head_dim / 2;
     const size_t group_heads = config.heads / config.kv_heads;
     const size_t rope_offset = config.layer[layer].rope * work.rows;
@@ -93,8 +93,8 @@ size_t store_heads(const Model &model, Workspace &work, size_t layer, uint64_t b
         const size_t slot = position % kernels::kPagePositions;
         const float *cosine = work.cosine + (rope_offset + row) * half;
         const float *sine = work.sine + (rope_offset + row) * half;
-        uint16_t *page =
-            work.pages[group][position / kernels::kPagePositions - work.first_page[group]];
+        uint16_t *page = work.pages[place.group][position / kernels::kPagePositions -
+                                                 work.first_page[place.group]];
         for (size_t head = 0; head < config.heads; ++head) {
             const size_t kv_head = head / group_heads;
             uint16_t *rounded =
@@ -105,8 +105,8 @@ size_t store_heads(const Model &model, Workspace &work, size_t layer, uint64_t b
         }
         for (size_t head = 0; head < config.kv_heads; ++head) {
             const size_t from = (row * config.kv_heads + head) * head_dim;
-            uint16_t *key = page + shape.offset(layer_in_group, 0, head) + slot * head_dim;
-            uint16_t *value = page + shape.offset(layer_in_group, 1, head) + slot * head_dim;
+            uint16_t *key = page + shape.offset(place.index, 0, head) + slot * head_dim;
+            uint16_t *value = page + shape.offset(place.index, 1, head) + slot * head_dim;
             finish_head(model, work.key + from, weights.key_norm, cosine, sine, key);
             model.kernels->round_bf16(work.value + from, head_dim, value);
             if (!finite_bf16(key, head_dim) || !finite_bf16(value, head_dim)) {

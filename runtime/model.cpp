@@ -40,10 +40,10 @@ void group_layers(Model &model) {
         }
         model.groups.push_back(std::move(group));
     }
-    model.layer_group.resize(model.config.layers);
+    model.layer_places.resize(model.config.layers);
     for (uint32_t group = 0; group < model.groups.size(); ++group) {
         for (uint32_t i = 0; i < model.groups[group].layers.size(); ++i) {
-            model.layer_group[model.groups[group].layers[i]] = {group, i};
+            model.layer_places[model.groups[group].layers[i]] = {group, i};
         }
     }
 }

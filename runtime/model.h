@@ -34,13 +34,18 @@ struct ModelOptions {
 
 struct Workspace;
 
+// Where a layer's keys and values lie: its group, and its place among the group's layers.
+struct LayerPlace {
+    uint32_t group = 0, index = 0;
+};
+
 struct Model {
     Memory memory; // first: what lies below gives memory back to it
     Config config;
     ModelIdentity identity;
     std::vector<LayerGroup> groups;
-    std::vector<std::pair<uint32_t, uint32_t>> layer_group; // [layer] group, index in the group
-    std::vector<std::vector<double>> rope_frequencies;      // [rope][head_dim / 2]
+    std::vector<LayerPlace> layer_places;              // [layer]
+    std::vector<std::vector<double>> rope_frequencies; // [rope][head_dim / 2]
     const kernels::Table *kernels = nullptr;
     std::unique_ptr<Threads> threads;
     Weights weights;

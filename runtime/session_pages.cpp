@@ -177,22 +177,21 @@ SessionInfo Session::info() const {
 
 void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys,
                       uint16_t *values) {
-    const auto [group, layer_in_group] = model_->layer_group[layer];
-    const PageShape &shape = model_->pool->shape(group);
+    const LayerPlace place = model_->layer_places[layer];
+    const PageShape &shape = model_->pool->shape(place.group);
     for (uint64_t position = begin; position < end; ++position) {
-        const PageEntry &entry = pages_[group][position / kPage];
+        const PageEntry &entry = pages_[place.group][position / kPage];
         if (!entry.page) {
             fail(Status::not_found, "layer %u has released position %llu (window of %u)", layer,
-                 ull{position}, model_->groups[group].window);
+                 ull{position}, model_->groups[place.group].window);
         }
         for (size_t head = 0; head < shape.kv_heads; ++head) {
             const size_t slot = (position % kPage) * shape.head_dim;
             const size_t to = ((position - begin) * shape.kv_heads + head) * shape.head_dim;
             const size_t size_bytes = shape.head_dim * sizeof(uint16_t);
-            std::memcpy(keys + to, entry.page.data() + shape.offset(layer_in_group, 0, head) + slot,
+            std::memcpy(keys + to, entry.page.data() + shape.offset(place.index, 0, head) + slot,
                         size_bytes);
-            std::memcpy(values + to,
-                        entry.page.data() + shape.offset(layer_in_group, 1, head) + slot,
+            std::memcpy(values + to, entry.page.data() + shape.offset(place.index, 1, head) + slot,
                         size_bytes);
         }
     }
