@@ -41,7 +41,7 @@ struct Stored {
 
     // Flips a bit of one value (side 0: key, 1: value) and the page's digest with it.
     void flip(const Model &model, uint32_t layer, size_t side, uint64_t position) {
-        const auto [group, layer_in_group] = model.layer_group[layer];
+        const auto [group, layer_in_group] = model.layer_places[layer];
         const PageShape &shape = model.pool->shape(group);
         const uint64_t index = position / kPage;
         data[group][index][shape.offset(layer_in_group, side, shape.kv_heads - 1) +
@@ -116,7 +116,7 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
     }
     SUBCASE("a page of which only the digest is left") {
         Stored stored = original;
-        const auto [group, layer] = model->layer_group[0];
+        const uint32_t group = model->layer_places[0].group;
         REQUIRE(stored.data[group][0].empty());
         stored.state.pages[group][0].digest.bytes[0] ^= 1;
         const VerifyReport report = verified(model, stored);
