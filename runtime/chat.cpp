@@ -162,14 +162,13 @@ RenderedTurn render_turn(const ChatFormat &format, const ChatPosition &before,
     check_order(format, situated, speaker);
     check_text(format, speaker, text);
 
-    const bool opens = !before.started;
-    const bool folds = format.first_system == SystemPlace::folded;
-    const bool pending = opens && situated == Before::first_system && folds;
-    const SystemPlace place =
-        opens && situated == Before::start ? format.first_system : format.later_system;
+    const bool opens = !before.started, first = situated == Before::start;
+    const bool pending =
+        format.first_system == SystemPlace::folded && situated == Before::first_system;
+    const SystemPlace place = first ? format.first_system : format.later_system;
     if (speaker == Speaker::system &&
         (place == SystemPlace::folded || place == SystemPlace::dropped ||
-         (opens && text.empty() && format.system_skips_empty))) {
+         (text.empty() && format.system_skips_empty))) {
         if (reply) {
             fail(Status::invalid_argument,
                  "chat template '%s' gives a system text no turn of its own: no reply can follow",
@@ -182,11 +181,11 @@ RenderedTurn render_turn(const ChatFormat &format, const ChatPosition &before,
     if (before.reply_open) {
         out.templated(missing_end(format, before), TurnPart::closing);
     }
-    const bool opens_with_system = opens && speaker == Speaker::system;
-    if (opens && !opens_with_system) {
-        out.templated(pending ? format.system_opening : format.opening);
+    if (opens) {
+        const bool system = pending || speaker == Speaker::system;
+        out.templated(system ? format.system_opening : format.opening);
     }
-    if (speaker == Speaker::user && opens && (pending || !format.default_system.empty())) {
+    if (speaker == Speaker::user && (pending || (opens && !format.default_system.empty()))) {
         write_folded(format, out, pending ? &before.pending_system : nullptr, text);
     } else if (speaker == Speaker::user) {
         write_turn(out, format.user, "", text);
@@ -197,7 +196,7 @@ RenderedTurn render_turn(const ChatFormat &format, const ChatPosition &before,
         }
         write_turn(out, format.assistant, leads ? format.last_reply_lead : "", text);
     } else {
-        write_turn(out, opens_with_system ? format.system : format.system_later, "", text);
+        write_turn(out, first ? format.system : format.system_later, "", text);
     }
     if (reply) {
         out.templated(format.generation, TurnPart::reply);

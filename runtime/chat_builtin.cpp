@@ -30,13 +30,12 @@ ChatFormat uniform(std::string opening, std::string_view before_role, std::strin
                           std::string(end), trims, trims};
     };
     ChatFormat format;
-    format.opening = std::move(opening);
+    format.opening = format.system_opening = std::move(opening);
     format.user = turn("user");
     format.assistant = turn("assistant");
     format.generation = format.assistant.prefix;
     format.first_system = format.later_system = SystemPlace::turn;
-    format.system_later = format.system = turn("system");
-    format.system.prefix.insert(0, format.opening);
+    format.system = format.system_later = turn("system");
     for (auto &row : format.follows) {
         row.fill(true);
     }

@@ -81,10 +81,12 @@ bool agrees_on_orders(const ChatFormat &format, Prober &prober) {
             if (roles.find_first_not_of('s') == std::string::npos) {
                 continue; // system texts alone: no reply can follow them
             }
-            const Conversation messages = conversation(roles, Texts::plain);
-            const auto text = described(format, messages, true);
-            if (text && text != prober.render(messages, true)) {
-                return false;
+            for (const Texts texts : {Texts::plain, Texts::empty}) {
+                const Conversation messages = conversation(roles, texts);
+                const auto text = described(format, messages, true);
+                if (text && text != prober.render(messages, true)) {
+                    return false;
+                }
             }
         }
     }
@@ -101,7 +103,6 @@ void find_special_texts(ChatFormat &format, Prober &prober, std::string_view sou
         }
     }
     for (const std::string &text : strings) {
-        const std::string content = "Qone " + text + " Qtwo " + text;
         const auto differs = [&](const std::string &user, const std::string &reply) {
             const Conversation messages = {{"user", user},
                                            {"assistant", reply},
@@ -110,13 +111,17 @@ void find_special_texts(ChatFormat &format, Prober &prober, std::string_view sou
                                            {"user", "Qmore"}};
             return described(format, messages, true) != prober.render(messages, true);
         };
-        if (differs(content, content)) {
-            const bool by_user = differs(content, "Qreply"), by_reply = differs("Quser", content);
-            if (by_user || !by_reply) {
-                format.special_texts.emplace_back(Speaker::user, text);
-            }
-            if (by_reply || !by_user) {
-                format.special_texts.emplace_back(Speaker::assistant, text);
+        for (const std::string &content : {"Qone " + text + " Qtwo " + text, text}) {
+            if (differs(content, content)) {
+                const bool by_user = differs(content, "Qreply");
+                const bool by_reply = differs("Quser", content);
+                if (by_user || !by_reply) {
+                    format.special_texts.emplace_back(Speaker::user, text);
+                }
+                if (by_reply || !by_user) {
+                    format.special_texts.emplace_back(Speaker::assistant, text);
+                }
+                break;
             }
         }
     }

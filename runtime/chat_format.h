@@ -41,10 +41,10 @@ struct ChatFormat {
 
     SystemPlace first_system = SystemPlace::refused;
     std::string system_problem;      // why it is refused, where the template would not refuse it
-    TurnFormat system;               // turn: `prefix` is all that precedes the text, bos included;
-                                     // folded: around the text, inside the first user turn
-    bool system_skips_empty = false; // an empty system text counts as none
-    std::string system_opening;      // folded: before the first user turn
+    std::string system_opening;      // in place of `opening` where a system text comes first
+    TurnFormat system;               // the text's own turn, or, folded, what stands around the text
+                                     // inside the first user turn
+    bool system_skips_empty = false; // an empty system text, here or later, is left out
     std::string default_system; // folded: stands in the first user turn where no text was given
     bool strips_folded = false; // folded: system and user text are trimmed as one
 

@@ -189,10 +189,14 @@ class Fitter {
         const std::string &prefix = format_.user.prefix;
         if (between.ends_with(prefix)) {
             format_.first_system = SystemPlace::turn;
-            format_.system.prefix = before;
+            format_.system_opening = before.starts_with(kBos) ? std::string(kBos) : "";
+            format_.system.prefix = before.substr(format_.system_opening.size());
             format_.system.suffix = between.substr(0, between.size() - prefix.size());
-            format_.system_skips_empty = probe_.render({{"system", ""}, {"user", kUser}}, false) ==
-                                         probe_.render(user_, false);
+            const std::string empty =
+                format_.system_opening + format_.system.prefix + format_.system.suffix;
+            format_.system_skips_empty = // and not: an empty one looks like the default
+                empty != format_.opening &&
+                probe_.render({{"system", ""}, user_[0]}, false) == probe_.render(user_, false);
             return;
         }
         const size_t at = before.find(prefix);

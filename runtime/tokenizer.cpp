@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <sentencepiece_processor.h>
 
 #include "format/error.h"
@@ -269,9 +270,10 @@ std::unique_ptr<Tokenizer> Tokenizer::open(const std::string &directory, uint32_
     }
     std::unique_ptr<Tokenizer> out(new Tokenizer());
     Parts &parts = *out->parts_;
-    static const bool silent = (sentencepiece::logging::SetMinLogLevel(3), true); // 3: fatal
+    static std::once_flag silenced; // a library prints nothing; 3: fatal only
+    std::call_once(silenced, [] { sentencepiece::logging::SetMinLogLevel(3); });
     const auto status = parts.processor.LoadFromSerializedProto(model.plain);
-    if (!silent || !status.ok()) {
+    if (!status.ok()) {
         fail(Status::corrupt, "%s: %s", path.c_str(), status.error_message());
     }
     const TokenizerConfig config = read_tokenizer_config(directory);

@@ -237,6 +237,21 @@ TEST_CASE("chat: a system text without a turn of its own waits for the first use
     CHECK(turn.segments.front().start);
     CHECK(turn.segments.back().part == TurnPart::reply);
     CHECK(turn.segments.back().text == "<start_of_turn>model\n");
+    // Tokens that the caller appended in between do not lose it; bos is then the caller's.
+    position.started = true;
+    CHECK(text_of(gemma.turn(position, "user", "Hi", false)) ==
+          "<start_of_turn>user\n Be brief. \n\nHi<end_of_turn>\n");
+}
+
+TEST_CASE("chat: behind tokens that the caller appended, no bos is rendered") {
+    ChatPosition position;
+    position.started = true;
+    const ChatTemplate llama3 = ChatTemplate::named("llama3", "<s>", "</s>");
+    CHECK(text_of(llama3.turn(position, "system", "S", false)) ==
+          "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>");
+    CHECK(text_of(llama3.turn(position, "user", "A", false)) ==
+          "<|start_header_id|>user<|end_header_id|>\n\nA<|eot_id|>");
+    CHECK_FALSE(llama3.turn(position, "user", "A", false).segments.front().start);
 }
 
 TEST_CASE("chat: an open reply is closed with what it lacks") {
@@ -299,6 +314,11 @@ TEST_CASE("chat: what a template does beyond the common") {
               "<|user|>\nA<|end|>\n<|assistant|>\n");
         CHECK(published(cases, "gemma3").render(empty, true) ==
               "<bos><start_of_turn>user\n\n\nA<end_of_turn>\n<start_of_turn>model\n");
+        const Messages twice = {{"system", ""}, {"system", "S"}, {"user", "A"}};
+        CHECK(published(cases, "llama3.1").render(twice, true).find("December 2023") !=
+              std::string::npos);
+        const Messages later = {{"user", "A"}, {"assistant", "B"}, {"system", ""}, {"user", "C"}};
+        CHECK(published(cases, "phi3.5").render(later, true).find("system") == std::string::npos);
     }
     SUBCASE("system texts further on") {
         const Messages later = {{"user", "A"}, {"assistant", "B"}, {"system", "S"}, {"user", "C"}};

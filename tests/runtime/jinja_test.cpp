@@ -46,136 +46,136 @@ std::string repeat(const std::string &text, int count) {
     return out;
 }
 
+// Template, what jinja2 3.1.6 gives with trim_blocks, lstrip_blocks and loop controls.
+constexpr std::pair<const char *, const char *> kRenderings[] = {
+    {"a {{ 'b' }} c", "a b c"},
+    {"{{ n }}{{ flag }}{{ none_ }}{{ missing }}|{{ 1.5 }}|{{ 3.0 }}", "7TrueNone|1.5|3.0"},
+    {"x\n{% if flag %}\ny\n{% endif %}\nz\n", "x\ny\nz"},
+    {"x\n   {% if flag %}   \n  y\n   {% endif %}\nz", "x\n   \n  y\nz"},
+    {"x {%- if flag -%} y {%- endif -%} z", "xyz"},
+    {"  {%+ if flag %}a{% endif +%}\nb", "  a\nb"},
+    {"{{ 'a' -}}   b   {{- 'c' }}", "abc"},
+    {"a\n{# note #}\nb{#- x -#}  c", "a\nbc"},
+    {"  {# c #}  x", "  x"},
+    {"a{{ 1 }}\n\nb", "a1\n\nb"},
+    {"tail\n\n", "tail\n"},
+    {"line\r\nend\r\n", "line\nend"},
+    {"{%- for i in [1,2] %}\n  - {{ i }}\n{%- endfor %}\n!", "  - 1  - 2!"},
+    {"{{ 'a\\nb\\t\\'q\\'' }}{{ \"\\u00e9\\x41\" }}{{ 'one' ' two' }}",
+     "a\nb\t'q'\303\251Aone two"},
+    {"{{ 'a\nb' }}", "a\nb"},
+    {"{{ '\\d' }}", "\\d"},
+    {"{{ '}}' }}{{ '%}' }}", "}}%}"},
+    {"{{ {'a': {'b': 1}}['a']['b'] }}", "1"},
+    {"{{ 1 + 2 * 3 - 4 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7 / 2 }} {{ "
+     "(1 + 2) * 3 }} {{ - 2 + 5 }} {{ 2 * 1.5 }}",
+     "3 3 -4 2 -2 3.5 9 3 3.0"},
+    {"{{ 'a' ~ 1 ~ none_ }} {{ 'a' + 'b' * 3 }} {{ [1] + [2, 3] }}", "a1None abbb [1, 2, 3]"},
+    {"{{ 'x' ~ 2 * 3 }}", "x6"},
+    {"{{ 1 < 2 }}{{ 2 <= 2 }}{{ 'a' > 'b' }}{{ 1 == 1.0 }}{{ '1' != 1 }}{{ true == 1 }}{{ "
+     "[1,'a'] == [1,'a'] }}{{ {'a':1} == {'a':1} }}",
+     "TrueTrueFalseTrueTrueTrueTrueTrue"},
+    {"{{ 1 and 'x' }}{{ 0 or 'y' }}{{ not 0 }}{{ not 1 == 2 }}{{ '' or none_ }}{{ 'a' in 'cat' "
+     "}}{{ 'z' not in 'cat' }}{{ 2 in [1,2] }}{{ 'role' in messages[0] }}{{ 'x' in missing }}",
+     "xyTrueTrueNoneTrueTrueTrueTrueFalse"},
+    {"{{ 'yes' if n > 5 else 'no' }}{{ 'x' if false }}{{ 1 if 0 else 2 if 0 else 3 }}", "yes3"},
+    {"{{ messages[0].role }}{{ messages[-1]['content'] }}{{ messages[5] }}{{ "
+     "messages[0].nothing }}{{ word[1] }}{{ word[-1] }}",
+     "userB\303\251o"},
+    {"{{ word[1:] }}|{{ word[:2] }}|{{ word[::-1] }}|{{ word[1:4:2] }}|{{ word[-3:-1] }}|{{ "
+     "[1,2,3,4][::-2] }}|{{ [1,2,3][5:] }}|{{ [1,2,3][:-1] }}|{{ messages[1:] | length }}|{{ "
+     "[1,2,3][2:0:-1] }}",
+     "\303\251llo|h\303\251|oll\303\251h|\303\251l|ll|[4, 2]|[]|[1, 2]|1|[3, 2]"},
+    {"{% for m in messages %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last "
+     "}}{{ loop.length }}{{ loop.revindex }}{{ m.role }};{% endfor %}",
+     "10TrueFalse22user;21FalseTrue21assistant;"},
+    {"{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}={{ v }},{% endfor %}", "a=1,b=2,"},
+    {"{% for x in [] %}x{% else %}none{% endfor %}", "none"},
+    {"{% for x in range(6) if x % 2 %}{{ x }}{{ loop.last }}{% endfor %}", "1False3False5True"},
+    {"{% for x in range(9) %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 5 %}{% break "
+     "%}{% endif %}{{ x }}{% endfor %}",
+     "0134"},
+    {"{% for x in 'h\303\251' %}[{{ x }}]{% endfor %}{% for k in {'p': 1} %}{{ k }}{% endfor "
+     "%}",
+     "[h][\303\251]p"},
+    {"{% for x in [1,2,3] %}{{ loop.previtem }}<{{ x }}<{{ loop.nextitem }};{% endfor %}",
+     "<1<2;1<2<3;2<3<;"},
+    {"{% for i in range(2) %}{% for j in range(2) %}{{ loop.index }}{% endfor %}{{ loop.index "
+     "}}{% endfor %}",
+     "121122"},
+    {"{{ range(3) | list }}{{ range(1, 8, 3) | list }}{{ range(3, 0, -1) | list }}",
+     "[0, 1, 2][1, 4, 7][3, 2, 1]"},
+    {"{% set x = 1 %}{% for i in range(3) %}{% set x = x + 1 %}{{ x }}{% endfor %}{{ x }}", "2221"},
+    {"{% set ns = namespace(a=1, b='q') %}{% for i in range(3) %}{% set ns.a = ns.a + i %}{% "
+     "endfor %}{{ ns.a }}{{ ns.b }}{{ ns.c is defined }}",
+     "4qFalse"},
+    {"{% set a, b = [1, 2] %}{{ a }}{{ b }}", "12"},
+    {"{% set x %}in {{ n }}\n{% endset %}[{{ x }}]", "[in 7\n]"},
+    {"{% if flag %}{% set y = 3 %}{% endif %}{{ y }}", "3"},
+    {"{% set m = messages[1:] %}{% set messages = m %}{{ messages | length }}", "1"},
+    {"{% if n == 1 %}a{% elif n == 7 %}b{% elif n == 7 %}c{% else %}d{% endif %}", "b"},
+    {"{% if none_ %}a{% elif '' %}b{% else %}d{% endif %}", "d"},
+    {"{% if not missing is defined %}u{% endif %}{% if none_ is none and n is not none %}v{% "
+     "endif %}",
+     "uv"},
+    {"{% macro m(a, b='z') %}<{{ a }}{{ b }}{{ n }}>{% endmacro %}{{ m(1) }}{{ m('p', b=2) "
+     "}}{{ m() }}",
+     "<1z7><p27><z7>"},
+    {"{% macro f(k) %}{% if k > 0 %}{{ k }}{{ f(k - 1) }}{% endif %}{% endmacro %}{{ f(4) }}",
+     "4321"},
+    {"{{ '  a b ' | trim }}|{{ '\302\240x\342\200\203' | trim }}|{{ word | length }}|{{ [3,4] "
+     "| first }}{{ [3,4] | last }}|{{ word | upper if false else 'aB' | upper }}{{ 'aB' | "
+     "lower }}{{ 'ab cd' | title }}{{ 'aBC' | capitalize }}",
+     "a b|x|5|34|ABabAb CdAbc"},
+    {"{{ missing | default('d') }}{{ '' | default('e', true) }}{{ none_ | default('f') }}{{ "
+     "none_ | d('g', boolean=true) }}{{ 0 | default(5) }}",
+     "deNoneg0"},
+    {"{{ [1, 'a', none_] | join(', ') }}{{ ['x', 'y'] | join }}{{ messages | join('+', "
+     "attribute='role') }}",
+     "1, a, Nonexyuser+assistant"},
+    {"{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ messages | "
+     "rejectattr('role', 'equalto', 'user') | map(attribute='content') | join }}{{ [1,2,3,4] | "
+     "select('odd') | list }}{{ [0, 1, ''] | reject | list }}{{ ['a', 'b'] | map('upper') | "
+     "join('-') }}",
+     "1B[1, 3][0, '']A-B"},
+    {"{{ {'a': [1, 'x\"y', none_, true, 1.5], '\303\251': {}} | tojson }}",
+     "{\"a\": [1, \"x\\\"y\", null, true, 1.5], \"\303\251\": {}}"},
+    {"{{ {'a': [1, 2], 'b': {}} | tojson(indent=2) }}",
+     "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}"},
+    {"{{ 'a-b-c' | replace('-', '+') }}{{ '12' | int + 1 }}{{ 5 | string + '!' }}{{ 'x' | safe "
+     "}}{% for k, v in {'k': 'v'} | items %}{{ k ~ v }}{% endfor %}{{ [1,2,3] | reverse | list "
+     "}}{{ 'abc' | list }}{{ messages | count }}",
+     "a+b+c135!xkv[3, 2, 1]['a', 'b', 'c']2"},
+    {"{{ messages[0].content | trim + '!' }}{{ -n | string | length if false else n }}", "A!7"},
+    {"{{ n is defined }}{{ missing is undefined }}{{ 'a' is string }}{{ n is number }}{{ n is "
+     "integer }}{{ 1.0 is float }}{{ {} is mapping }}{{ [] is iterable }}{{ 'a' is sequence "
+     "}}{{ n is iterable }}{{ flag is true }}{{ flag is boolean }}{{ n is odd }}{{ n is even "
+     "}}{{ n is divisibleby 7 }}{{ n is divisibleby(2) }}{{ n is equalto 7 }}{{ n is eq(7) "
+     "}}{{ n is ne 7 }}{{ 2 is in [1,2] }}{{ n is not none }}",
+     "TrueTrueTrueTrueTrueTrueTrueTrueTrueFalseTrueTrueTrueFalseTrueFalseTrueTrueFalseTrueTru"
+     "e"},
+    {"{{ ' a '.strip() }}|{{ 'xxaxx'.strip('x') }}|{{ 'xxaxx'.lstrip('x') }}|{{ "
+     "'xxaxx'.rstrip('x') }}|{{ 'a,b,c'.split(',') }}|{{ ' a  b '.split() }}|{{ "
+     "'a,b,c'.split(',', 1)[1] }}|{{ 'abc'.startswith('ab') }}{{ 'abc'.endswith('ab') }}|{{ "
+     "'aXa'.replace('X', 'yy') }}|{{ 'h\303\251llo'.find('l') }}{{ 'a'.find('z') }}|{{ "
+     "'ab'.upper() }}",
+     "a|a|axx|xxa|['a', 'b', 'c']|['a', 'b']|b,c|TrueFalse|ayya|2-1|AB"},
+    {"{{ {'a': 1}.get('a') }}{{ {'a': 1}.get('b') }}{{ {'a': 1}.get('b', 2) }}{{ {'a': "
+     "1}.keys() | list }}{{ {'a': 1}.values() | list }}{{ dict(a=1, b=2) }}{{ "
+     "'x'.startswith(('y', 'x')) }}",
+     "1None2['a'][1]{'a': 1, 'b': 2}True"},
+    {"{{ messages[0]['content'].split('\n')[0] | trim }}{{ "
+     "'a</think>b'.split('</think>')[-1].lstrip('\n') }}",
+     "Ab"},
+    {"{{ [1, 'a', [true, none_]] }}{{ {'k': 'v'} }}{{ (1, 2) | list }}{{ [1,] }}{{ ('x') }}",
+     "[1, 'a', [True, None]]{'k': 'v'}[1, 2][1]x"},
+    {"{{ 'gen' }}", "gen"},
+};
+
 } // namespace
 
 TEST_CASE("jinja: templates render as jinja2 renders them") {
-    // Template, what jinja2 3.1.6 gives with trim_blocks, lstrip_blocks and loop controls.
-    static const std::pair<const char *, const char *> kCases[] = {
-        {"a {{ 'b' }} c", "a b c"},
-        {"{{ n }}{{ flag }}{{ none_ }}{{ missing }}|{{ 1.5 }}|{{ 3.0 }}", "7TrueNone|1.5|3.0"},
-        {"x\n{% if flag %}\ny\n{% endif %}\nz\n", "x\ny\nz"},
-        {"x\n   {% if flag %}   \n  y\n   {% endif %}\nz", "x\n   \n  y\nz"},
-        {"x {%- if flag -%} y {%- endif -%} z", "xyz"},
-        {"  {%+ if flag %}a{% endif +%}\nb", "  a\nb"},
-        {"{{ 'a' -}}   b   {{- 'c' }}", "abc"},
-        {"a\n{# note #}\nb{#- x -#}  c", "a\nbc"},
-        {"  {# c #}  x", "  x"},
-        {"a{{ 1 }}\n\nb", "a1\n\nb"},
-        {"tail\n\n", "tail\n"},
-        {"line\r\nend\r\n", "line\nend"},
-        {"{%- for i in [1,2] %}\n  - {{ i }}\n{%- endfor %}\n!", "  - 1  - 2!"},
-        {"{{ 'a\\nb\\t\\'q\\'' }}{{ \"\\u00e9\\x41\" }}{{ 'one' ' two' }}",
-         "a\nb\t'q'\303\251Aone two"},
-        {"{{ 'a\nb' }}", "a\nb"},
-        {"{{ '\\d' }}", "\\d"},
-        {"{{ '}}' }}{{ '%}' }}", "}}%}"},
-        {"{{ {'a': {'b': 1}}['a']['b'] }}", "1"},
-        {"{{ 1 + 2 * 3 - 4 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7 / 2 }} {{ "
-         "(1 + 2) * 3 }} {{ - 2 + 5 }} {{ 2 * 1.5 }}",
-         "3 3 -4 2 -2 3.5 9 3 3.0"},
-        {"{{ 'a' ~ 1 ~ none_ }} {{ 'a' + 'b' * 3 }} {{ [1] + [2, 3] }}", "a1None abbb [1, 2, 3]"},
-        {"{{ 'x' ~ 2 * 3 }}", "x6"},
-        {"{{ 1 < 2 }}{{ 2 <= 2 }}{{ 'a' > 'b' }}{{ 1 == 1.0 }}{{ '1' != 1 }}{{ true == 1 }}{{ "
-         "[1,'a'] == [1,'a'] }}{{ {'a':1} == {'a':1} }}",
-         "TrueTrueFalseTrueTrueTrueTrueTrue"},
-        {"{{ 1 and 'x' }}{{ 0 or 'y' }}{{ not 0 }}{{ not 1 == 2 }}{{ '' or none_ }}{{ 'a' in 'cat' "
-         "}}{{ 'z' not in 'cat' }}{{ 2 in [1,2] }}{{ 'role' in messages[0] }}{{ 'x' in missing }}",
-         "xyTrueTrueNoneTrueTrueTrueTrueFalse"},
-        {"{{ 'yes' if n > 5 else 'no' }}{{ 'x' if false }}{{ 1 if 0 else 2 if 0 else 3 }}", "yes3"},
-        {"{{ messages[0].role }}{{ messages[-1]['content'] }}{{ messages[5] }}{{ "
-         "messages[0].nothing }}{{ word[1] }}{{ word[-1] }}",
-         "userB\303\251o"},
-        {"{{ word[1:] }}|{{ word[:2] }}|{{ word[::-1] }}|{{ word[1:4:2] }}|{{ word[-3:-1] }}|{{ "
-         "[1,2,3,4][::-2] }}|{{ [1,2,3][5:] }}|{{ [1,2,3][:-1] }}|{{ messages[1:] | length }}|{{ "
-         "[1,2,3][2:0:-1] }}",
-         "\303\251llo|h\303\251|oll\303\251h|\303\251l|ll|[4, 2]|[]|[1, 2]|1|[3, 2]"},
-        {"{% for m in messages %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last "
-         "}}{{ loop.length }}{{ loop.revindex }}{{ m.role }};{% endfor %}",
-         "10TrueFalse22user;21FalseTrue21assistant;"},
-        {"{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}={{ v }},{% endfor %}", "a=1,b=2,"},
-        {"{% for x in [] %}x{% else %}none{% endfor %}", "none"},
-        {"{% for x in range(6) if x % 2 %}{{ x }}{{ loop.last }}{% endfor %}", "1False3False5True"},
-        {"{% for x in range(9) %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 5 %}{% break "
-         "%}{% endif %}{{ x }}{% endfor %}",
-         "0134"},
-        {"{% for x in 'h\303\251' %}[{{ x }}]{% endfor %}{% for k in {'p': 1} %}{{ k }}{% endfor "
-         "%}",
-         "[h][\303\251]p"},
-        {"{% for x in [1,2,3] %}{{ loop.previtem }}<{{ x }}<{{ loop.nextitem }};{% endfor %}",
-         "<1<2;1<2<3;2<3<;"},
-        {"{% for i in range(2) %}{% for j in range(2) %}{{ loop.index }}{% endfor %}{{ loop.index "
-         "}}{% endfor %}",
-         "121122"},
-        {"{{ range(3) | list }}{{ range(1, 8, 3) | list }}{{ range(3, 0, -1) | list }}",
-         "[0, 1, 2][1, 4, 7][3, 2, 1]"},
-        {"{% set x = 1 %}{% for i in range(3) %}{% set x = x + 1 %}{{ x }}{% endfor %}{{ x }}",
-         "2221"},
-        {"{% set ns = namespace(a=1, b='q') %}{% for i in range(3) %}{% set ns.a = ns.a + i %}{% "
-         "endfor %}{{ ns.a }}{{ ns.b }}{{ ns.c is defined }}",
-         "4qFalse"},
-        {"{% set a, b = [1, 2] %}{{ a }}{{ b }}", "12"},
-        {"{% set x %}in {{ n }}\n{% endset %}[{{ x }}]", "[in 7\n]"},
-        {"{% if flag %}{% set y = 3 %}{% endif %}{{ y }}", "3"},
-        {"{% set m = messages[1:] %}{% set messages = m %}{{ messages | length }}", "1"},
-        {"{% if n == 1 %}a{% elif n == 7 %}b{% elif n == 7 %}c{% else %}d{% endif %}", "b"},
-        {"{% if none_ %}a{% elif '' %}b{% else %}d{% endif %}", "d"},
-        {"{% if not missing is defined %}u{% endif %}{% if none_ is none and n is not none %}v{% "
-         "endif %}",
-         "uv"},
-        {"{% macro m(a, b='z') %}<{{ a }}{{ b }}{{ n }}>{% endmacro %}{{ m(1) }}{{ m('p', b=2) "
-         "}}{{ m() }}",
-         "<1z7><p27><z7>"},
-        {"{% macro f(k) %}{% if k > 0 %}{{ k }}{{ f(k - 1) }}{% endif %}{% endmacro %}{{ f(4) }}",
-         "4321"},
-        {"{{ '  a b ' | trim }}|{{ '\302\240x\342\200\203' | trim }}|{{ word | length }}|{{ [3,4] "
-         "| first }}{{ [3,4] | last }}|{{ word | upper if false else 'aB' | upper }}{{ 'aB' | "
-         "lower }}{{ 'ab cd' | title }}{{ 'aBC' | capitalize }}",
-         "a b|x|5|34|ABabAb CdAbc"},
-        {"{{ missing | default('d') }}{{ '' | default('e', true) }}{{ none_ | default('f') }}{{ "
-         "none_ | d('g', boolean=true) }}{{ 0 | default(5) }}",
-         "deNoneg0"},
-        {"{{ [1, 'a', none_] | join(', ') }}{{ ['x', 'y'] | join }}{{ messages | join('+', "
-         "attribute='role') }}",
-         "1, a, Nonexyuser+assistant"},
-        {"{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ messages | "
-         "rejectattr('role', 'equalto', 'user') | map(attribute='content') | join }}{{ [1,2,3,4] | "
-         "select('odd') | list }}{{ [0, 1, ''] | reject | list }}{{ ['a', 'b'] | map('upper') | "
-         "join('-') }}",
-         "1B[1, 3][0, '']A-B"},
-        {"{{ {'a': [1, 'x\"y', none_, true, 1.5], '\303\251': {}} | tojson }}",
-         "{\"a\": [1, \"x\\\"y\", null, true, 1.5], \"\303\251\": {}}"},
-        {"{{ {'a': [1, 2], 'b': {}} | tojson(indent=2) }}",
-         "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}"},
-        {"{{ 'a-b-c' | replace('-', '+') }}{{ '12' | int + 1 }}{{ 5 | string + '!' }}{{ 'x' | safe "
-         "}}{% for k, v in {'k': 'v'} | items %}{{ k ~ v }}{% endfor %}{{ [1,2,3] | reverse | list "
-         "}}{{ 'abc' | list }}{{ messages | count }}",
-         "a+b+c135!xkv[3, 2, 1]['a', 'b', 'c']2"},
-        {"{{ messages[0].content | trim + '!' }}{{ -n | string | length if false else n }}", "A!7"},
-        {"{{ n is defined }}{{ missing is undefined }}{{ 'a' is string }}{{ n is number }}{{ n is "
-         "integer }}{{ 1.0 is float }}{{ {} is mapping }}{{ [] is iterable }}{{ 'a' is sequence "
-         "}}{{ n is iterable }}{{ flag is true }}{{ flag is boolean }}{{ n is odd }}{{ n is even "
-         "}}{{ n is divisibleby 7 }}{{ n is divisibleby(2) }}{{ n is equalto 7 }}{{ n is eq(7) "
-         "}}{{ n is ne 7 }}{{ 2 is in [1,2] }}{{ n is not none }}",
-         "TrueTrueTrueTrueTrueTrueTrueTrueTrueFalseTrueTrueTrueFalseTrueFalseTrueTrueFalseTrueTru"
-         "e"},
-        {"{{ ' a '.strip() }}|{{ 'xxaxx'.strip('x') }}|{{ 'xxaxx'.lstrip('x') }}|{{ "
-         "'xxaxx'.rstrip('x') }}|{{ 'a,b,c'.split(',') }}|{{ ' a  b '.split() }}|{{ "
-         "'a,b,c'.split(',', 1)[1] }}|{{ 'abc'.startswith('ab') }}{{ 'abc'.endswith('ab') }}|{{ "
-         "'aXa'.replace('X', 'yy') }}|{{ 'h\303\251llo'.find('l') }}{{ 'a'.find('z') }}|{{ "
-         "'ab'.upper() }}",
-         "a|a|axx|xxa|['a', 'b', 'c']|['a', 'b']|b,c|TrueFalse|ayya|2-1|AB"},
-        {"{{ {'a': 1}.get('a') }}{{ {'a': 1}.get('b') }}{{ {'a': 1}.get('b', 2) }}{{ {'a': "
-         "1}.keys() | list }}{{ {'a': 1}.values() | list }}{{ dict(a=1, b=2) }}{{ "
-         "'x'.startswith(('y', 'x')) }}",
-         "1None2['a'][1]{'a': 1, 'b': 2}True"},
-        {"{{ messages[0]['content'].split('\n')[0] | trim }}{{ "
-         "'a</think>b'.split('</think>')[-1].lstrip('\n') }}",
-         "Ab"},
-        {"{{ [1, 'a', [true, none_]] }}{{ {'k': 'v'} }}{{ (1, 2) | list }}{{ [1,] }}{{ ('x') }}",
-         "[1, 'a', [True, None]]{'k': 'v'}[1, 2][1]x"},
-        {"{{ 'gen' }}", "gen"},
-    };
-    for (const auto &[source, expected] : kCases) {
+    for (const auto &[source, expected] : kRenderings) {
         const std::string name = source; // (clang 14 captures no structured binding)
         CAPTURE(name);
         std::string text = "(failed)";
