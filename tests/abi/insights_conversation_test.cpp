@@ -27,10 +27,11 @@ void reverse_values(stasis::State &state) {
     const size_t width = state.head_dim, slots = state.page_positions;
     for (size_t group = 0; group < state.groups.size(); ++group) {
         for (const stasis::Page &page : state.pages[group]) {
-            for (size_t row = 0; row < stasis::format::page_rows(state, group); ++row) {
+            const bool whole = page.data != nullptr && page.valid == slots;
+            for (size_t row = 0; whole && row < stasis::format::page_rows(state, group); ++row) {
                 auto *const data = const_cast<uint16_t *>(page.data) + row * slots * width;
                 const bool values = row / state.kv_heads % 2 == 1;
-                for (size_t i = 0; values && page.valid == slots && i < slots / 2; ++i) {
+                for (size_t i = 0; values && i < slots / 2; ++i) {
                     std::swap_ranges(data + i * width, data + (i + 1) * width,
                                      data + (slots - 1 - i) * width);
                 }
