@@ -398,6 +398,25 @@ TEST_CASE("chat: a system text that moves with the last user turn is refused, th
     CHECK(status_of([&] { chat.render(messages, true); }) == Status::unsupported);
 }
 
+TEST_CASE("chat: orders whose rendering depends on more than the last role are refused") {
+    // Turns of the same role run together, once.
+    const ChatTemplate chat = recognised(
+        "{% for m in messages %}{% if loop.index0 > 0 and messages[loop.index0 - 1].role == m.role "
+        "%}{{ m.content }}{% else %}{{ '<|im_start|>' + m.role + '\\n' + m.content + "
+        "'<|im_end|>\\n'"
+        " }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+        "{% endif %}");
+    CHECK(chat.problem() == "");
+    CHECK(chat.name() == "chatml");
+    const Messages twice = {{"user", "A"}, {"user", "B"}};
+    CHECK(status_of([&] { chat.render(twice, true); }) == Status::invalid_argument);
+    const Messages dialogue = {{"system", "S"}, {"user", "A"}, {"assistant", "B"}, {"user", "C"}};
+    CHECK(chat.render(dialogue, true) ==
+          "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nA<|im_end|>\n"
+          "<|im_start|>assistant\nB<|im_end|>\n<|im_start|>user\nC<|im_end|>\n"
+          "<|im_start|>assistant\n");
+}
+
 TEST_CASE("chat: hostile templates end quickly") {
     const char *kHostile[] = {
         "{% for a in range(1000000000) %}{% endfor %}",

@@ -161,6 +161,7 @@ TEST_CASE("tokenizer: Llama 2's published ids") {
         CHECK(tokenizer->encode("Hello", true, false) == Tokens{1, 15043});
         CHECK(tokenizer->encode("<s>Hello", false, true) == Tokens{1, 15043});
         CHECK(tokenizer->encode("<s>Hello</s>Hello", false, true) == Tokens{1, 15043, 2, 10994});
+        CHECK(tokenizer->encode("</s>Hello", false, true) == Tokens{2, 10994});
         CHECK(tokenizer->encode("", true, false) == Tokens{1});
         CHECK(tokenizer->decode(Tokens{15043}, true, false) == "Hello");
         CHECK(tokenizer->decode(Tokens{15043}, false, false) == " Hello");
@@ -175,6 +176,17 @@ TEST_CASE("tokenizer: Llama 2's published ids") {
         later[0].start = false;
         CHECK(tokenizer->encode(first)[1].token == 518);   // "\u2581["
         CHECK(tokenizer->encode(later)[1].token == 29961); // "["
+    }
+    SUBCASE("the space in front moves no token to another segment") {
+        const std::vector<Segment> segments = {
+            {"Hello Hello", TokenSource::templated, true, TurnPart::body, true},
+            {" Hello", TokenSource::text},
+            {" Hello", TokenSource::templated, true}};
+        uint32_t expected[] = {0, 0, 1, 2}, *at = expected;
+        for (const SourcedToken &token : tokenizer->encode(segments)) {
+            CHECK(token.token == 15043);
+            CHECK(token.segment == *at++);
+        }
     }
     SUBCASE("bytes") {
         CHECK(tokenizer->piece(13) == "<0x0A>");
@@ -263,6 +275,14 @@ TEST_CASE("tokenizer: every token knows where it came from") {
     CHECK(tokens.front().source == TokenSource::templated);
     CHECK(tokens[tokens.size() - 2].token == 5);
     CHECK(tokens.back().source == TokenSource::templated);
+    // One token over two segments belongs to the message.
+    const std::vector<Segment> word = {{" t", TokenSource::templated, true},
+                                       {"he", TokenSource::text, false}};
+    const std::vector<SourcedToken> the = tokenizer->encode(word);
+    REQUIRE(the.size() == 1);
+    CHECK(the[0].source == TokenSource::text);
+    CHECK(the[0].segment == 1);
+
     size_t at = 0; // in the text behind the marker
     const size_t begin = 5, end = 6 + std::string("nd then \u20AC").size();
     for (size_t i = 1; i + 2 < tokens.size(); ++i) {
@@ -321,6 +341,24 @@ TEST_CASE("tokenizer: what it tells about itself") {
     CHECK(bare->bos_text() == "<s>");
     CHECK(bare->eos_text() == "<|im_end|>");
     CHECK(bare->size() == 1024);
+}
+
+TEST_CASE("tokenizer: which tokens are special is part of the digest") {
+    const auto digest = [](const char *special) {
+        const Directory directory("digest");
+        write_file(directory.path / "tokenizer.model",
+                   read_file(test_data("recall-llama/tokenizer.model")));
+        const auto entry = [&](const char *id, const char *text) {
+            return std::string("\"") + id + R"(": {"content": ")" + text + R"(", "special": )" +
+                   (special == std::string(id) ? "true}" : "false}");
+        };
+        write_file(directory.path / "tokenizer_config.json", "{\"added_tokens_decoder\": {" +
+                                                                 entry("1024", "<a>") + ", " +
+                                                                 entry("1025", "<b>") + "}}");
+        return Tokenizer::open(directory.name(), 1100, Tokens{1}, Tokens{4})->digest();
+    };
+    CHECK(digest("1024") == digest("1024"));
+    CHECK(digest("1024") != digest("1025"));
 }
 
 TEST_CASE("tokenizer: tokens added beside the vocabulary") {
@@ -384,6 +422,8 @@ TEST_CASE("tokenizer: damaged vocabularies are refused, or work") {
     };
     CHECK(attempt(bytes) == Status::ok);
     CHECK(attempt("") == Status::corrupt);
+    const std::string cut = bytes + std::string("\x0A\x05\x0A\x01z", 5); // a piece lacks 2 bytes
+    CHECK(status_of([&] { read_sentencepiece_model(cut); }) == Status::corrupt);
     size_t refused = 0;
     for (size_t size = 0; size < bytes.size(); size += size < 400 ? 1 : 97) {
         const Status status = attempt(bytes.substr(0, size));
@@ -424,7 +464,7 @@ TEST_CASE("tokenizer: normalization rules that lead out of their table are refus
     CHECK(status_of([&] { read_sentencepiece_model(model(table + "x")); }) == Status::corrupt);
     for (size_t unit = 0; unit < 256; ++unit) {
         std::string hostile = table;
-        hostile[4 + 4 * unit + 2] = '\x10'; // offset 1024: beyond the 256 units
+        hostile[4 + 4 * unit + 2] = '\x04'; // offset 256: just beyond the 256 units
         CHECK(status_of([&] { read_sentencepiece_model(model(hostile + std::string(1, '\0'))); }) ==
               Status::corrupt);
     }
