@@ -71,12 +71,13 @@ class Outcome {
   public:
     explicit Outcome(stasis_generate_result *to) : to_(to) {
         if (to_ != nullptr) {
-            struct_size(to_, sizeof *to_, "result");
+            size_ = struct_size(to_, sizeof *to_, "result");
         }
     }
     ~Outcome() {
-        if (to_ != nullptr) { // the constructor has checked its size
+        if (to_ != nullptr) {
             stasis_generate_result own{};
+            to_->struct_size = size_; // as checked before a callback could change it
             own.stop_reason = static_cast<uint32_t>(result.reason);
             own.begin = result.begin;
             own.count = result.count;
@@ -90,6 +91,7 @@ class Outcome {
 
   private:
     stasis_generate_result *to_;
+    uint32_t size_ = 0;
 };
 
 } // namespace

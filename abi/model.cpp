@@ -139,7 +139,7 @@ stasis_status stasis_model_open(const char *path, const stasis_model_options *op
 }
 
 void stasis_model_close(stasis_model *model) {
-    delete model;
+    enter(nullptr, [&] { delete model; });
 }
 
 stasis_status stasis_model_get_info(const stasis_model *model, stasis_model_info *info,

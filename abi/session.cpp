@@ -113,7 +113,7 @@ stasis_status stasis_session_create(stasis_model *model, const stasis_session_op
 }
 
 void stasis_session_free(stasis_session *session) {
-    delete session;
+    enter(nullptr, [&] { delete session; });
 }
 
 stasis_status stasis_session_append(stasis_session *session, const stasis_token *tokens,

@@ -65,6 +65,23 @@ bool finite_bf16(const uint16_t *x, size_t n) {
     return finite;
 }
 
+// The first of T rows that threads working on rows report as bad.
+class FirstRow {
+  public:
+    explicit FirstRow(size_t rows) : rows_(rows), row_(rows) {}
+    void report(size_t row) {
+        size_t first = row_.load();
+        while (row < first && !row_.compare_exchange_weak(first, row)) {
+        }
+    }
+    bool found() const { return row_ != rows_; }
+    size_t row() const { return row_; }
+
+  private:
+    const size_t rows_;
+    std::atomic<size_t> row_;
+};
+
 // Norm (where the architecture has one), rope and rounding of one head.
 void finish_head(const Model &model, float *head, const float *norm, const float *cosine,
                  const float *sine, uint16_t *rounded) {
@@ -77,8 +94,8 @@ void finish_head(const Model &model, float *head, const float *norm, const float
 }
 
 // Finishes the queries, keys and values of one layer: queries to query_bf16, keys and values into
-// their pages. Returns the first row with a non-finite key or value, or T.
-size_t store_heads(const Model &model, Workspace &work, size_t layer, uint64_t begin, size_t rows) {
+// their pages. Throws Error(nonfinite).
+void store_heads(const Model &model, Workspace &work, size_t layer, uint64_t begin, size_t rows) {
     const Config &config = model.config;
     const LayerWeights &weights = model.weights.layers[layer];
     const LayerPlace place = model.layer_places[layer];
@@ -86,7 +103,7 @@ size_t store_heads(const Model &model, Workspace &work, size_t layer, uint64_t b
     const size_t head_dim = config.head_dim, half = head_dim / 2;
     const size_t group_heads = config.heads / config.kv_heads;
     const size_t rope_offset = config.layer[layer].rope * work.rows;
-    std::atomic<size_t> bad{rows};
+    FirstRow bad(rows);
 
     each_row(model, rows, [&](size_t row) {
         const uint64_t position = begin + row;
@@ -110,13 +127,14 @@ size_t store_heads(const Model &model, Workspace &work, size_t layer, uint64_t b
             finish_head(model, work.key + from, weights.key_norm, cosine, sine, key);
             model.kernels->round_bf16(work.value + from, head_dim, value);
             if (!finite_bf16(key, head_dim) || !finite_bf16(value, head_dim)) {
-                size_t first = bad.load();
-                while (row < first && !bad.compare_exchange_weak(first, row)) {
-                }
+                bad.report(row);
             }
         }
     });
-    return bad;
+    if (bad.found()) {
+        fail(Status::nonfinite, "non-finite key or value in layer %zu at position %llu", layer,
+             static_cast<unsigned long long>(begin + bad.row()));
+    }
 }
 
 void attention_part(const Model &model, Workspace &work, size_t layer, uint64_t begin,
@@ -126,11 +144,7 @@ void attention_part(const Model &model, Workspace &work, size_t layer, uint64_t 
     project(model, weights.query, work.narrow, rows, work.query); // [T][Q]
     project(model, weights.key, work.narrow, rows, work.key);     // [T][K]
     project(model, weights.value, work.narrow, rows, work.value); // [T][K]
-    const size_t bad = store_heads(model, work, layer, begin, rows);
-    if (bad < rows) {
-        fail(Status::nonfinite, "non-finite key or value in layer %zu at position %llu", layer,
-             static_cast<unsigned long long>(begin + bad));
-    }
+    store_heads(model, work, layer, begin, rows);
     attend(model, work, layer, begin, rows, work.narrow);         // [T][Q]
     project(model, weights.output, work.narrow, rows, work.wide); // [T][H]
     add_to_stream(model, work, weights.post_attention_norm, rows);
@@ -175,8 +189,8 @@ void embed_and_rope(const Model &model, Workspace &work, std::span<const uint32_
 
 } // namespace
 
-void forward(const Model &model, Workspace &work, std::span<const uint32_t> tokens, uint64_t begin,
-             bool all_rows) {
+void forward(const Model &model, Workspace &work, std::span<const uint32_t> tokens,
+             uint64_t begin) {
     const Config &config = model.config;
     const size_t rows = tokens.size();
     embed_and_rope(model, work, tokens, begin); // [T][H]
@@ -184,16 +198,19 @@ void forward(const Model &model, Workspace &work, std::span<const uint32_t> toke
         attention_part(model, work, layer, begin, rows);
         mlp_part(model, work, layer, rows);
     }
-    for (size_t row = all_rows ? 0 : rows - 1; row < rows; ++row) {
+    FirstRow bad(rows); // every row, so that failing does not depend on how tokens are cut (C9)
+    each_row(model, rows, [&](size_t row) {
         const size_t at = row * config.hidden;
         model.kernels->rms_norm(work.stream + at, model.weights.final_norm, config.hidden,
                                 config.norm_eps, work.wide + at);
         model.kernels->round_bf16(work.wide + at, config.hidden, work.hidden + at);
         if (!finite_bf16(work.hidden + at, config.hidden)) {
-            fail(Status::nonfinite,
-                 "non-finite final hidden state (after layer %u) at position %llu",
-                 config.layers - 1, static_cast<unsigned long long>(begin + row));
+            bad.report(row);
         }
+    });
+    if (bad.found()) {
+        fail(Status::nonfinite, "non-finite final hidden state (after layer %u) at position %llu",
+             config.layers - 1, static_cast<unsigned long long>(begin + bad.row()));
     }
 }
 

@@ -14,11 +14,9 @@ namespace stasis {
 // Runs tokens at positions begin, begin + 1, ... through the model. Expects `work` fitted for them,
 // and work.pages / first_page to name, for each group, every page that holds a position visible to
 // them, the ones being written included (held by the caller alone). Leaves the final normalised
-// hidden state (bf16) in work.hidden: of every row if `all_rows`, else of the last row, in its
-// place. Throws Error(nonfinite) naming layer and position; pages may then hold anything in the new
-// slots.
-void forward(const Model &model, Workspace &work, std::span<const uint32_t> tokens, uint64_t begin,
-             bool all_rows);
+// hidden state (bf16) of every row in work.hidden. Throws Error(nonfinite) naming layer and
+// position; pages may then hold anything in the new slots.
+void forward(const Model &model, Workspace &work, std::span<const uint32_t> tokens, uint64_t begin);
 
 // Logits [vocabulary] of one final normalised hidden state. Throws Error(nonfinite).
 void project_logits(const Model &model, const uint16_t *hidden, float *logits);

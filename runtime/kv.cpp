@@ -119,15 +119,6 @@ PageRef PagePool::take(uint32_t group) {
     return PageRef(page);
 }
 
-void PagePool::reserve(uint32_t group, size_t count) {
-    std::vector<PageRef> pages;
-    pages.reserve(count);
-    for (size_t i = 0; i < count; ++i) {
-        pages.push_back(
-            take(group)); // memset touches the memory; the destructor frees to the cache
-    }
-}
-
 void PagePool::give_back(KvPage *page) noexcept {
     std::lock_guard lock(mutex_);
     const uint64_t bytes = shapes_[page->group].bytes();

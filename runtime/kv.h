@@ -75,8 +75,6 @@ class PagePool {
 
     // A zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory).
     PageRef take(uint32_t group);
-    // Makes sure that `count` free pages of a group lie ready. Throws as take.
-    void reserve(uint32_t group, size_t count);
     const PageShape &shape(uint32_t group) const { return shapes_[group]; }
     size_t groups() const { return shapes_.size(); }
     uint64_t budget_bytes() const { return budget_bytes_; }

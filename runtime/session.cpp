@@ -31,6 +31,7 @@ Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
         fail(Status::invalid_argument, "reserve %llu exceeds the capacity of %llu positions",
              ull{options.reserve}, ull{capacity_});
     }
+    std::vector<PageRef> reserved; // goes back to the pool's free pages at the end
     const uint32_t window = model_->groups.back().window;
     window_retain_ = options.window_retain == SessionOptions::kDefaultRetain
                          ? window
@@ -42,7 +43,9 @@ Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
         const uint64_t positions =
             layer_window == 0 ? options.reserve
                               : std::min(options.reserve, layer_window + window_retain_ + kPage);
-        model_->pool->reserve(group, (positions + kPage - 1) / kPage);
+        for (uint64_t page = 0; page < (positions + kPage - 1) / kPage; ++page) {
+            reserved.push_back(model_->pool->take(group)); // zeroed, so the memory is there
+        }
     }
     hidden_.resize(config.hidden);
 }
@@ -75,7 +78,7 @@ void Session::run_chunk(Workspace &work, std::span<const TokenEntry> entries, ui
     }
     make_writable(begin, end);
     name_pages(work, begin, end);
-    forward(*model_, work, work.tokens, begin, options.logits != nullptr);
+    forward(*model_, work, work.tokens, begin);
     if (options.logits != nullptr) {
         report_logits(work, entries.size(), begin, options);
     }
@@ -108,6 +111,7 @@ void Session::extend(std::span<const TokenEntry> entries, const RunOptions &opti
             run_chunk(*work, entries.subspan(done, rows), start, options);
             options.watch.step(done + rows, entries.size());
         }
+        own_outrun(log_.size()); // so that nothing can fail from here on
     } catch (...) {
         roll_back(start);
         throw;
@@ -123,8 +127,8 @@ void Session::extend(std::span<const TokenEntry> entries, const RunOptions &opti
     account();
 }
 
-// Makes sure that the final hidden state is there: after a rewind the last token runs once more.
-// Its keys and values come out with the bits that they have.
+// Makes sure that the final hidden state is there: after a rewind the last token runs once more. It
+// runs on copies of its pages, and its keys and values must come out with the bits that they have.
 void Session::require_hidden(Workspace &work) {
     const uint64_t position = log_.size();
     if (position == 0) {
@@ -135,9 +139,19 @@ void Session::require_hidden(Workspace &work) {
     }
     const uint32_t token = log_[position - 1].token;
     work.fit(model_->config, 1);
-    make_writable(position - 1, position);
-    name_pages(work, position - 1, position);
-    forward(*model_, work, {&token, 1}, position - 1, false);
+    Session again(*this);
+    again.held_bytes_ = 0;
+    again.make_writable(position - 1, position);
+    again.name_pages(work, position - 1, position);
+    forward(*model_, work, {&token, 1}, position - 1);
+    for (uint32_t group = 0; group < pages_.size(); ++group) {
+        const size_t last = (position - 1) / kPage;
+        if (std::memcmp(pages_[group][last].page.data(), again.pages_[group][last].page.data(),
+                        model_->pool->shape(group).bytes()) != 0) {
+            fail(Status::diverged, "position %llu gives other keys or values than the cache holds",
+                 ull{position - 1});
+        }
+    }
     std::memcpy(hidden_.data(), work.hidden, hidden_.size() * sizeof(uint16_t));
     hidden_valid_ = true;
 }
@@ -152,7 +166,7 @@ void Session::append(std::span<const uint32_t> tokens, const RunOptions &options
                  model_->config.vocabulary);
         }
         entries[i].token = tokens[i];
-        entries[i].turn = turn;
+        entries[i].turn = i == 0 ? turn : turn & ~TokenEntry::kTurnStart;
     }
     extend(entries, options);
 }
@@ -179,7 +193,9 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
              ull{position}, ull{log_.size()});
     }
     if (position == log_.size()) {
-        pending_system_.clear();
+        if (position == 0) {
+            pending_system_.clear(); // to 0 is a reset
+        }
         return;
     }
     const uint64_t floor = info().rewind_floor;
@@ -215,6 +231,9 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         swap_timeline(again);
     }
     pending_system_.clear();
+    if (position == 0) {
+        samplings_.clear();
+    }
 }
 
 } // namespace stasis

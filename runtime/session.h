@@ -122,8 +122,9 @@ class Session {
     void make_writable(uint64_t begin, uint64_t end);
     void name_pages(Workspace &work, uint64_t begin, uint64_t end) const;
     void digest_full_pages(uint64_t begin, uint64_t end);
-    void release_outrun(uint64_t position, uint64_t from_page);
-    void roll_back(uint64_t position);
+    void own_outrun(uint64_t position);
+    void release_outrun(uint64_t position, uint64_t from_page) noexcept;
+    void roll_back(uint64_t position) noexcept;
     void cut(uint64_t position);
     void account();
     uint64_t keep_from(uint32_t window, uint64_t position) const;

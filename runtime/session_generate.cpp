@@ -66,21 +66,21 @@ std::vector<double> Session::score(std::span<const uint32_t> tokens, const RunOp
 
 void Session::set_sampling(const Sampling &sampling) {
     check_sampling(sampling, model_->config.vocabulary);
-    sampling_ = sampling;
+    Sampling copy = sampling; // what can fail comes first
+    sampling_ = std::move(copy);
 }
 
 // Index of the settings in force in the table that the log's entries refer to.
 uint16_t Session::sampling_index() {
-    const auto found = std::find(samplings_.begin(), samplings_.end(), sampling_);
-    if (found == samplings_.end()) {
-        if (samplings_.size() > UINT16_MAX) {
-            fail(Status::full, "session full: more than %u different sampling settings were used",
-                 UINT16_MAX + 1U);
-        }
-        samplings_.push_back(sampling_);
-        return static_cast<uint16_t>(samplings_.size() - 1);
+    const auto latest = std::find(samplings_.rbegin(), samplings_.rend(), sampling_);
+    if (latest != samplings_.rend()) {
+        return static_cast<uint16_t>(samplings_.rend() - latest - 1);
     }
-    return static_cast<uint16_t>(found - samplings_.begin());
+    if (samplings_.size() == UINT16_MAX) { // one is left for settings that have not drawn yet
+        fail(Status::full, "session full: %u different sampling settings were used", UINT16_MAX);
+    }
+    samplings_.push_back(sampling_);
+    return static_cast<uint16_t>(samplings_.size() - 1);
 }
 
 uint32_t Session::draw(Workspace &work) {

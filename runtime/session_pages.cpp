@@ -104,8 +104,21 @@ void Session::digest_full_pages(uint64_t begin, uint64_t end) {
     }
 }
 
-// Lets go of local layers' pages that no query from `position` on needs, starting at a page.
-void Session::release_outrun(uint64_t position, uint64_t from_page) {
+// Makes the table entries that release_outrun will empty this session's own, so that it cannot
+// fail.
+void Session::own_outrun(uint64_t position) {
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        const uint64_t keep = keep_from(model_->groups[group].window, position) / kPage;
+        for (uint64_t index = first_page_[group];
+             index < std::min<uint64_t>(keep, pages_[group].size()); ++index) {
+            pages_[group].mutate(index);
+        }
+    }
+}
+
+// Lets go of local layers' pages that no query from `position` on needs, starting at a page. Their
+// table entries are this session's own.
+void Session::release_outrun(uint64_t position, uint64_t from_page) noexcept {
     for (size_t group = 0; group < pages_.size(); ++group) {
         const uint64_t keep = keep_from(model_->groups[group].window, position) / kPage;
         for (uint64_t index = std::max(from_page, first_page_[group]);
@@ -119,7 +132,7 @@ void Session::release_outrun(uint64_t position, uint64_t from_page) {
 
 // Undoes a failed extend: the paths and pages it touched are this session's own, so nothing here
 // needs memory. Slots that it wrote may hold anything: they become zero again (C9).
-void Session::roll_back(uint64_t position) {
+void Session::roll_back(uint64_t position) noexcept {
     log_.truncate(position);
     cut(position);
     if (position % kPage == 0) {

@@ -234,7 +234,11 @@ void Session::adopt(const State &state) {
         log_.push_back(entry);
     }
     for (const Sampling &sampling : state.samplings) {
-        check_sampling(sampling, model_->config.vocabulary);
+        try {
+            check_sampling(sampling, model_->config.vocabulary);
+        } catch (const Error &error) {
+            fail(Status::corrupt, "stored sampling settings: %s", error.what());
+        }
     }
     samplings_ = state.samplings;
     if (state.sampling < samplings_.size()) {

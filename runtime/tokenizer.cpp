@@ -170,10 +170,6 @@ void Tokenizer::Parts::add_tokens(const std::vector<AddedToken> &tokens, uint32_
                  "vocabulary of %u",
                  token.token, token.text.c_str(), vocabulary);
         }
-        if (token.token >= pieces.size()) {
-            pieces.resize(token.token + 1, Piece{"", PieceKind::unused});
-            added.resize(pieces.size());
-        }
         Piece &piece = pieces[token.token];
         if (piece.text != token.text) {
             piece = {token.text, PieceKind::user_defined};
@@ -214,9 +210,8 @@ void Tokenizer::Parts::mark_special(const std::vector<AddedToken> &tokens) {
 void Tokenizer::Parts::set_ends(const TokenizerConfig &config, std::span<const uint32_t> bos_ids,
                                 std::span<const uint32_t> end_tokens) {
     if (!bos_ids.empty()) {
-        if (bos_ids[0] >= pieces.size()) {
-            fail(Status::corrupt, "the model's bos token %u is not in its tokenizer's %zu pieces",
-                 bos_ids[0], pieces.size());
+        if (bos_ids[0] >= pieces.size() || pieces[bos_ids[0]].text.empty()) {
+            fail(Status::corrupt, "the model's bos token %u is not in its tokenizer", bos_ids[0]);
         }
         bos = bos_ids[0];
     } else if (!config.bos_text.empty()) {
@@ -278,6 +273,8 @@ std::unique_ptr<Tokenizer> Tokenizer::open(const std::string &directory, uint32_
     }
     const TokenizerConfig config = read_tokenizer_config(directory);
     parts.pieces = model.pieces;
+    // Models pad their vocabulary: what the tokenizer does not know is a token without text.
+    parts.pieces.resize(vocabulary, Piece{"", PieceKind::unused});
     parts.dummy_prefix = model.add_dummy_prefix;
     parts.escapes_space = model.escape_whitespaces;
     parts.type = "sentencepiece-" + model.type;

@@ -101,7 +101,8 @@ template <typename T> class Tree {
         ++size_;
     }
 
-    // Drops the items from `size` on. Allocates only if the path at the cut is shared.
+    // Drops the items from `size` on. Copies only nodes on the cut that are shared, so a tree that
+    // was grown beyond `size` since it was last copied needs no memory. Strong guarantee.
     void truncate(size_t size) {
         if (size >= size_) {
             return;
@@ -111,32 +112,31 @@ template <typename T> class Tree {
             size_ = 0;
             return;
         }
-        if (size % kFan != 0) {
-            exclusive(size); // whatever can fail comes first
-        } else {
-            exclusive(size - 1);
+        // Nodes that the cut goes through: all that can fail comes first.
+        Node **link = &root_;
+        unsigned level = height_;
+        for (;; --level) {
+            make_exclusive(*link, level);
+            if (level == 0 || (size & (capacity(level - 1) - 1)) == 0) {
+                break;
+            }
+            link = &(*link)->child[digit(size, level)];
         }
+        const unsigned lowest = level;
         Node *node = root_;
-        for (unsigned level = height_;; --level) {
-            const size_t rest = size & (capacity(level) - 1);
-            if (rest == 0) { // the cut lies at this subtree's end
-                break;
-            }
-            const size_t first = rest >> (5 * level);
+        for (level = height_;; --level) {
+            const size_t kept = digit(size, level); // children, or items, that stay whole
             if (level == 0) {
-                for (size_t i = first; i < kFan; ++i) {
-                    node->item[i] = T();
-                }
+                std::fill(node->item + kept, node->item + kFan, T());
                 break;
             }
-            const size_t below = rest & (capacity(level - 1) - 1);
-            for (size_t i = first + (below == 0 ? 0 : 1); i < kFan; ++i) {
+            for (size_t i = kept + (level == lowest ? 0 : 1); i < kFan; ++i) {
                 release(std::exchange(node->child[i], nullptr), level - 1);
             }
-            if (below == 0) {
+            if (level == lowest) {
                 break;
             }
-            node = node->child[first];
+            node = node->child[kept];
         }
         size_ = size;
     }
@@ -197,16 +197,22 @@ template <typename T> class Tree {
         return copy;
     }
 
+    // Replaces a shared node by a copy that this tree holds alone, and a missing one by an empty
+    // one.
+    void make_exclusive(Node *&node, unsigned level) {
+        if (node == nullptr) {
+            node = create(level == 0);
+        } else if (node->references.load(std::memory_order_acquire) > 1) {
+            Node *copy = clone(node, level);
+            release(std::exchange(node, copy), level);
+        }
+    }
+
     // The leaf of an index, every node on the way held by this tree alone.
     Node *exclusive(size_t index) {
         Node **link = &root_;
         for (unsigned level = height_;; --level) {
-            if (*link == nullptr) {
-                *link = create(level == 0);
-            } else if ((*link)->references.load(std::memory_order_acquire) > 1) {
-                Node *copy = clone(*link, level);
-                release(std::exchange(*link, copy), level);
-            }
+            make_exclusive(*link, level);
             if (level == 0) {
                 return *link;
             }

@@ -56,7 +56,10 @@ bool equals_straight_run(Session &session, std::span<const uint32_t> tokens) {
 }
 
 // One model with windows (16), one with odd sizes, one trained with a window of 64.
-const char *const kModels[] = {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "recall-gemma3"};
+const std::vector<const char *> kModels =
+    kStride == 1
+        ? std::vector<const char *>{"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "recall-gemma3"}
+        : std::vector<const char *>{"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"};
 
 } // namespace
 
@@ -66,7 +69,7 @@ TEST_CASE("append(a + b) equals append(a), append(b) at every cut") {
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 140);
         const Fingerprint whole = straight_run(model, tokens);
-        for (size_t cut = 1; cut < tokens.size(); ++cut) {
+        for (size_t cut = 1; cut < tokens.size(); cut += kStride) {
             Session session(model, {});
             session.append(std::span(tokens).first(cut), {});
             session.append(std::span(tokens).subspan(cut), {});
@@ -203,6 +206,10 @@ TEST_CASE("a restored state continues with the bits of one that was never export
         const Fingerprint whole = straight_run(model, tokens);
         Session session(model, {});
         for (size_t cut = 0; cut < tokens.size(); ++cut) {
+            if (cut % kStride != 0) {
+                session.append({&tokens[cut], 1}, {});
+                continue;
+            }
             const State state = session.export_state();
             const auto restored = Session::restore(elsewhere, state, nullptr);
             REQUIRE(restored->digest() == session.digest());

@@ -1,6 +1,8 @@
 // What a session promises apart from the bits: all or nothing, limits, pages, generation, scores.
 #include <atomic>
+#include <climits>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 
 #include "tests/runtime/models.h"
@@ -106,6 +108,89 @@ TEST_CASE("a non-finite value fails the append, named, and leaves the session wh
     CHECK(session.digest() == before);
     session.append(next, {}); // the slots that held infinities are clean again
     CHECK(session.digest() == calm.digest());
+}
+
+namespace {
+
+// Bulk memory that fails from the k-th request on.
+struct Failing {
+    std::atomic<long> left{LONG_MAX};
+
+    static void *take(void *user, size_t size_bytes, size_t alignment) {
+        return static_cast<Failing *>(user)->left.fetch_sub(1) > 0
+                   ? std::aligned_alloc(alignment,
+                                        (size_bytes + alignment - 1) / alignment * alignment)
+                   : nullptr;
+    }
+    static void give_back(void *, void *memory, size_t, size_t) { std::free(memory); }
+};
+
+} // namespace
+
+TEST_CASE("an append that runs out of memory beside a fork leaves both as they were") {
+    kernels::FloatEnvironment environment;
+    for (const char *name : {"zoo/llama-gqa-untied", "zoo/gemma3-text"}) {
+        Failing failing; // outlives the model
+        ModelOptions options;
+        options.memory = {&failing, Failing::take, Failing::give_back};
+        const auto model = open_with(name, options);
+        for (const size_t start : {32UL, 64UL, 96UL, 100UL}) {
+            SessionOptions none;
+            none.window_retain = 0;
+            Session parent(model, none);
+            parent.append(tokens_for(*model, start), {});
+            const auto fork = parent.fork();
+            const Digest before = parent.digest();
+            RunOptions run;
+            run.chunk = 32;
+            bool done = false;
+            for (long k = 0; !done; ++k) {
+                const auto own = parent.fork();
+                Session &session = *own;
+                failing.left = k;
+                try {
+                    session.append(tokens_for(*model, 200, 9), run);
+                    done = true;
+                } catch (const Error &error) {
+                    CHECK(error.status() == Status::no_memory);
+                    failing.left = LONG_MAX;
+                    REQUIRE(session.position() == start);
+                    REQUIRE(session.digest() == before);
+                }
+                failing.left = LONG_MAX;
+                REQUIRE(fork->digest() == before);
+            }
+        }
+    }
+}
+
+TEST_CASE("a non-finite hidden state fails the append wherever the tokens are cut") {
+    kernels::FloatEnvironment environment;
+    const auto model = open_with("zoo/llama-gqa-untied", {});
+    const std::vector<uint32_t> tokens = tokens_for(*model, 40);
+    std::vector<float> norm(model->weights.final_norm,
+                            model->weights.final_norm + model->config.hidden);
+    // So large that some positions overflow and others do not.
+    for (const float weight : {1e37F, 1e38F, 2e38F, 3e38F}) {
+        norm[0] = weight;
+        model->weights.final_norm = norm.data();
+        std::vector<bool> failed;
+        for (const size_t chunk : {1U, 7U, 64U}) {
+            Session session(model, {});
+            RunOptions run;
+            run.chunk = chunk;
+            try {
+                session.append(tokens, run);
+                failed.push_back(false);
+            } catch (const Error &error) {
+                failed.push_back(true);
+                CHECK(error.status() == Status::nonfinite);
+                CHECK(session.position() == 0);
+            }
+        }
+        CHECK(failed[0] == failed[1]);
+        CHECK(failed[0] == failed[2]);
+    }
 }
 
 TEST_CASE("the KV budget is kept, and freeing sessions gives pages back") {
