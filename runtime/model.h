@@ -11,14 +11,14 @@
 
 #include "format/state.h"
 #include "format/watch.h"
-#include "runtime/chat.h"
-#include "runtime/config.h"
+#include "runtime/checkpoint/config.h"
+#include "runtime/checkpoint/weights.h"
 #include "runtime/kernels/table.h"
 #include "runtime/kv.h"
 #include "runtime/memory.h"
+#include "runtime/text/chat.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
-#include "runtime/tokenizer.h"
-#include "runtime/weights.h"
 
 namespace stasis {
 

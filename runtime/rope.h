@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/config.h"
+#include "runtime/checkpoint/config.h"
 
 namespace stasis {
 

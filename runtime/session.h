@@ -12,10 +12,10 @@
 
 #include "format/state.h"
 #include "format/watch.h"
-#include "runtime/chat.h"
 #include "runtime/kv.h"
 #include "runtime/model.h"
 #include "runtime/sampling.h"
+#include "runtime/text/chat.h"
 
 namespace stasis {
 

@@ -4,7 +4,7 @@
 
 #include "runtime/forward.h"
 #include "runtime/session.h"
-#include "runtime/stop_strings.h"
+#include "runtime/text/stop_strings.h"
 
 namespace stasis {
 

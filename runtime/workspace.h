@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/config.h"
+#include "runtime/checkpoint/config.h"
 #include "runtime/memory.h"
 #include "runtime/sampling.h"
 

@@ -6,16 +6,16 @@
 namespace stasis::kernels {
 
 // Single precision: attention, activations, sampling. Run under flush-to-zero (C2).
-float exp_f32(float x);  // exp_f32(0) is exactly 1; below kExpFloor the result is +0
+float exp_f32(float x); // exp_f32(0) is exactly 1; below kExpFloor the result is +0
 float tanh_f32(float x);
 float sigmoid_f32(float x);
 inline constexpr float kExpFloor = -87.0F;
 
 // Double precision: rope tables and log-probabilities, on the host only.
 double exp_f64(double x);
-double log_f64(double x); // x > 0
+double log_f64(double x);           // x > 0
 double pow_f64(double x, double y); // x > 0
-double sin_f64(double x); // |x| up to 2^40
+double sin_f64(double x);           // |x| up to 2^40
 double cos_f64(double x);
 
 } // namespace stasis::kernels

@@ -42,8 +42,8 @@ struct AttentionBlock {
     const uint16_t *values;  // [kPagePositions][head_dim] bf16
     size_t rows;
     size_t head_dim;
-    float scale;   // scores are multiplied by it
-    float softcap; // 0: none; else scores become softcap * tanh(score / softcap)
+    float scale;    // scores are multiplied by it
+    float softcap;  // 0: none; else scores become softcap * tanh(score / softcap)
     float *maximum; // [rows] m_b; of the results, a zero is +0
     float *sum;     // [rows] l_b
     float *output;  // [rows][head_dim] o_b
@@ -72,10 +72,10 @@ struct Table {
     void (*silu_gate)(const float *gate, const float *up, size_t n, uint16_t *y);
     void (*gelu_gate)(const float *gate, const float *up, size_t n, uint16_t *y);
 
-    void (*add)(const float *x, size_t n, float *y);            // y += x
-    void (*embed)(const uint16_t *row, float scale, size_t n, float *y); // y = f32(row) * scale
+    void (*add)(const float *x, size_t n, float *y);                       // y += x
+    void (*embed)(const uint16_t *row, float scale, size_t n, float *y);   // y = f32(row) * scale
     void (*embed_wide)(const float *row, float scale, size_t n, float *y); // y = row * scale
-    void (*softcap)(float *x, size_t n, float cap);             // x = cap * tanh(x / cap)
+    void (*softcap)(float *x, size_t n, float cap); // x = cap * tanh(x / cap)
     // Index of the first value that is not finite once rounded to bf16 (C9), or n if there is none.
     size_t (*find_nonfinite)(const float *x, size_t n);
 };

@@ -34,7 +34,9 @@ void *operator new(size_t size_bytes, std::align_val_t alignment) {
 void *operator new(size_t size_bytes, const std::nothrow_t &) noexcept {
     return std::malloc(size_bytes); // std::stable_sort's buffer
 }
-void operator delete(void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
+void operator delete(void *memory, const std::nothrow_t &) noexcept {
+    std::free(memory);
+}
 void operator delete(void *memory) noexcept {
     std::free(memory);
 }

@@ -1,6 +1,6 @@
 // Chat templates: published templates render exactly, turn by turn as well as whole; what cannot be
 // described is refused by name.
-#include "runtime/chat.h"
+#include "runtime/text/chat.h"
 
 #include <chrono>
 #include <filesystem>

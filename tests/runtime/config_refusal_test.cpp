@@ -1,5 +1,5 @@
-// What config.json is refused for (runtime/config.h): by name, and with the field.
-#include "runtime/config.h"
+// What config.json is refused for (runtime/checkpoint/config.h): by name, and with the field.
+#include "runtime/checkpoint/config.h"
 
 #include <doctest/doctest.h>
 

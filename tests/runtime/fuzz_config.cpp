@@ -6,7 +6,7 @@
 #include <string>
 
 #include "format/error.h"
-#include "runtime/config.h"
+#include "runtime/checkpoint/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const std::string input(reinterpret_cast<const char *>(data), size);

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "format/error.h"
-#include "runtime/chat.h"
-#include "runtime/jinja.h"
+#include "runtime/jinja/jinja.h"
+#include "runtime/text/chat.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     using namespace stasis;

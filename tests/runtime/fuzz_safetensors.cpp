@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "format/error.h"
-#include "runtime/safetensors.h"
+#include "runtime/checkpoint/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     stasis::Checkpoint checkpoint;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "format/error.h"
-#include "runtime/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 namespace {
 

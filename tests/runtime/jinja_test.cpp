@@ -1,6 +1,6 @@
 // The template interpreter: language and functions, as jinja2 3.1 renders the same templates with
 // transformers' settings; what it refuses; what it may cost.
-#include "runtime/jinja.h"
+#include "runtime/jinja/jinja.h"
 
 #include <string>
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "format/error.h"
-#include "runtime/safetensors.h"
+#include "runtime/checkpoint/safetensors.h"
 
 namespace stasis {
 

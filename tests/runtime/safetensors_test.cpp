@@ -1,6 +1,6 @@
-// The promises of runtime/safetensors.h: what a file may hold, every way in which it may lie, and
-// shards.
-#include "runtime/safetensors.h"
+// The promises of runtime/checkpoint/safetensors.h: what a file may hold, every way in which it may
+// lie, and shards.
+#include "runtime/checkpoint/safetensors.h"
 
 #include <doctest/doctest.h>
 

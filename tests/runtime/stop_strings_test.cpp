@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "format/error.h"
-#include "runtime/stop_strings.h"
+#include "runtime/text/stop_strings.h"
 
 using namespace stasis;
 

@@ -1,5 +1,5 @@
 // Tokenizer: published ids, exact round trips, no forged special tokens, where tokens come from.
-#include "runtime/tokenizer.h"
+#include "runtime/text/tokenizer.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include "format/error.h"
-#include "runtime/chat.h"
-#include "runtime/sentencepiece_model.h"
-#include "runtime/utf8.h"
+#include "runtime/text/chat.h"
+#include "runtime/text/sentencepiece_model.h"
+#include "runtime/text/utf8.h"
 #include "tests/data_files.h"
 
 namespace fs = std::filesystem;

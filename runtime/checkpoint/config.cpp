@@ -1,0 +1,169 @@
+// See config.h. Chooses the parser of the architecture, and checks what holds for all of them.
+#include "runtime/checkpoint/config.h"
+
+#include "format/error.h"
+#include "runtime/checkpoint/config_fields.h"
+#include "runtime/checkpoint/json_file.h"
+#include "runtime/kernels/environment.h"
+
+namespace stasis {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kFileLimitBytes = 16U << 20;
+constexpr char kConfig[] = "config.json";
+constexpr char kGeneration[] = "generation_config.json";
+
+struct Family {
+    const char *model_type;
+    const char *architecture;
+    Config (*parse)(const Fields &fields);
+    uint32_t bos, eos; // where no file says
+};
+
+constexpr Family kFamilies[] = {
+    {"llama", "LlamaForCausalLM", parse_llama, 1, 2},
+    {"gemma3_text", "Gemma3ForCausalLM", parse_gemma3, 2, 1},
+    {"gemma3", "Gemma3ForConditionalGeneration", parse_gemma3, 2, 1},
+};
+
+// Published files name the architecture twice; both must be ours, as a sequence classifier, say,
+// has the model_type of the language model it was made from.
+const Family &find_family(const Fields &fields) {
+    const std::string type = fields.text("model_type", "");
+    std::string architecture;
+    if (fields.has("architectures")) {
+        const json &names = fields.object.at("architectures");
+        if (!names.is_array() || names.size() != 1 || !names[0].is_string()) {
+            fields.refuse("architectures", "an array with one name");
+        }
+        architecture = names[0].get<std::string>();
+    }
+    for (const Family &family : kFamilies) {
+        if (type == family.model_type &&
+            (architecture.empty() || architecture == family.architecture)) {
+            return family;
+        }
+    }
+    fail(Status::unsupported,
+         "%s: architecture \"%s\" with model_type \"%s\" is not supported (LlamaForCausalLM, "
+         "Gemma3ForCausalLM and Gemma3ForConditionalGeneration are)",
+         kConfig, architecture.c_str(), type.c_str());
+}
+
+void check_sizes(const Config &config) {
+    if (config.heads % config.kv_heads != 0) {
+        fail(Status::corrupt,
+             "%s: num_attention_heads (%u) is not a multiple of num_key_value_heads (%u)", kConfig,
+             config.heads, config.kv_heads);
+    }
+    if (config.head_dim % 2 != 0) {
+        fail(Status::corrupt, "%s: head_dim (%u) is odd, and rotary embedding turns pairs", kConfig,
+             config.head_dim);
+    }
+    if (uint64_t{config.heads} * config.head_dim > kWidthMax) {
+        fail(Status::corrupt, "%s: num_attention_heads (%u) times head_dim (%u) exceeds %u",
+             kConfig, config.heads, config.head_dim, kWidthMax);
+    }
+}
+
+// One id or a list of ids.
+std::vector<uint32_t> read_ids(const Fields &fields, const char *key, uint32_t vocabulary) {
+    const json &value = fields.object.at(key);
+    std::vector<uint32_t> ids;
+    for (const json &id : value.is_array() ? value : json::array({value})) {
+        if (!id.is_number_unsigned() || id.get<uint64_t>() >= vocabulary) {
+            fields.refuse(key,
+                          ("token ids below vocab_size, " + std::to_string(vocabulary)).c_str());
+        }
+        ids.push_back(id.get<uint32_t>());
+    }
+    return ids;
+}
+
+// The first of `files` that gives ids under `key` counts; the default is for where none has the
+// key.
+std::vector<uint32_t> find_ids(const std::vector<Fields> &files, const char *key,
+                               uint32_t vocabulary, uint32_t fallback) {
+    bool named = false;
+    for (const Fields &fields : files) {
+        if (fields.has(key)) {
+            return read_ids(fields, key, vocabulary);
+        }
+        named = named || fields.object.contains(key); // null: expressly none
+    }
+    return named || fallback >= vocabulary ? std::vector<uint32_t>{}
+                                           : std::vector<uint32_t>{fallback};
+}
+
+} // namespace
+
+Activation parse_activation(const Fields &fields, const char *key, const char *fallback) {
+    const std::string name = fields.text(key, fallback);
+    if (name == "silu" || name == "swish") {
+        return Activation::silu;
+    }
+    if (name == "gelu_pytorch_tanh") {
+        return Activation::gelu_tanh;
+    }
+    fail(Status::unsupported,
+         "%s%s: activation \"%s\" is not supported (silu and gelu_pytorch_tanh are)",
+         fields.name.c_str(), key, name.c_str());
+}
+
+void refuse_unsupported(const Fields &fields) {
+    if (fields.has("quantization_config")) {
+        const Fields quantization = fields.child("quantization_config");
+        fail(Status::unsupported,
+             "%squantization_config: quantised checkpoints (\"%s\") are not "
+             "supported",
+             fields.name.c_str(), quantization.text("quant_method", "").c_str());
+    }
+    for (const char *key : {"use_bidirectional_attention", "alibi"}) {
+        if (fields.flag(key, false)) {
+            fail(Status::unsupported, "%s%s is not supported", fields.name.c_str(), key);
+        }
+    }
+}
+
+Config parse_config(const std::string &config_text, const std::string &generation_text) {
+    // Decimal numbers are rounded as they are read, so the host's rounding mode must not matter.
+    const kernels::FloatEnvironment environment;
+    const json object = parse_json(config_text, kConfig);
+    const Fields fields{object, std::string(kConfig) + ": "};
+    const json generation =
+        generation_text.empty() ? json::object() : parse_json(generation_text, kGeneration);
+    refuse_unsupported(fields);
+    const Family &family = find_family(fields);
+    Config config = family.parse(fields);
+    check_sizes(config);
+
+    std::vector<Fields> files{{generation, std::string(kGeneration) + ": "}, fields};
+    if (fields.has("text_config")) {
+        files.push_back(fields.child("text_config"));
+    }
+    config.bos = find_ids(files, "bos_token_id", config.vocabulary, family.bos);
+    config.end_tokens = find_ids(files, "eos_token_id", config.vocabulary, family.eos);
+    if (config.bos.size() > 1) {
+        fail(Status::corrupt, "bos_token_id: expected at most one id, found %zu",
+             config.bos.size());
+    }
+    return config;
+}
+
+Config read_config(const std::string &directory) {
+    const std::string config = read_text(directory + "/" + kConfig, kFileLimitBytes);
+    std::string generation;
+    try {
+        generation = read_text(directory + "/" + kGeneration, kFileLimitBytes);
+    } catch (const Error &error) {
+        if (error.status() != Status::not_found) {
+            throw;
+        }
+    }
+    return parse_config(config, generation);
+}
+
+} // namespace stasis

@@ -1,0 +1,184 @@
+// See safetensors.h. One file is: u64 little-endian size of the header, the header (a JSON object
+// of name -> {dtype, shape, data_offsets}, and an optional "__metadata__"), the payload. As in the
+// reference implementation, the tensors must cover the payload without overlap, hole or remainder.
+#include "runtime/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <limits>
+
+#include "format/error.h"
+#include "runtime/checkpoint/json_file.h"
+
+namespace stasis {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kHeaderLimitBytes = 100'000'000; // the reference implementation's
+constexpr size_t kRankMax = 8;
+
+// Bytes of the payload that one tensor claims.
+struct Span {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    const std::string *name = nullptr;
+};
+
+// Where a tensor is, for messages.
+struct Place {
+    const std::string &name;
+    const std::string &file;
+
+    [[noreturn]] void refuse(const char *reason) const {
+        fail(Status::corrupt, "tensor %s in %s: %s", name.c_str(), file.c_str(), reason);
+    }
+};
+
+const json &member(const json &entry, const char *key, json::value_t type, const Place &place) {
+    const auto found = entry.find(key);
+    if (found == entry.end() || found->type() != type) {
+        fail(Status::corrupt, "tensor %s in %s: expected \"%s\" as %s, found %s",
+             place.name.c_str(), place.file.c_str(), key, json(type).type_name(),
+             found == entry.end() ? "nothing" : found->type_name());
+    }
+    return *found;
+}
+
+std::vector<uint64_t> integers(const json &array, size_t count_max, const Place &place) {
+    std::vector<uint64_t> result;
+    if (array.size() > count_max) {
+        place.refuse("too many dimensions or offsets");
+    }
+    for (const json &value : array) {
+        if (!value.is_number_unsigned()) {
+            place.refuse("expected non-negative integers as shape and offsets");
+        }
+        result.push_back(value.get<uint64_t>());
+    }
+    return result;
+}
+
+Span claimed_span(const json &entry, uint64_t payload_bytes, const Place &place) {
+    const std::vector<uint64_t> offsets =
+        integers(member(entry, "data_offsets", json::value_t::array, place), 2, place);
+    if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > payload_bytes) {
+        fail(Status::corrupt,
+             "tensor %s in %s: expected data_offsets [begin, end] within the payload of %" PRIu64
+             " bytes",
+             place.name.c_str(), place.file.c_str(), payload_bytes);
+    }
+    return {offsets[0], offsets[1], &place.name};
+}
+
+uint64_t checked_size_bytes(const std::vector<uint64_t> &shape, uint64_t element_bytes,
+                            const Place &place) {
+    uint64_t size_bytes = element_bytes;
+    for (const uint64_t dimension : shape) {
+        if (dimension != 0 && size_bytes > std::numeric_limits<uint64_t>::max() / dimension) {
+            place.refuse("the product of its dimensions overflows");
+        }
+        size_bytes *= dimension;
+    }
+    return size_bytes;
+}
+
+// Adds one entry of the header to the checkpoint.
+void add_tensor(const json &entry, const Span &span, const uint8_t *payload, const Place &place,
+                Checkpoint &checkpoint) {
+    if (checkpoint.tensors.count(place.name) != 0 || checkpoint.refused.count(place.name) != 0) {
+        place.refuse("another file of the checkpoint has a tensor of that name");
+    }
+    const std::string &dtype =
+        member(entry, "dtype", json::value_t::string, place).get_ref<const std::string &>();
+    Tensor tensor;
+    tensor.shape = integers(member(entry, "shape", json::value_t::array, place), kRankMax, place);
+    if (dtype == "BF16") {
+        tensor.type = DataType::bf16;
+    } else if (dtype == "F16") {
+        tensor.type = DataType::f16;
+    } else if (dtype == "F32") {
+        tensor.type = DataType::f32;
+    } else {
+        checkpoint.refused.emplace(place.name, dtype);
+        return;
+    }
+    const uint64_t size_bytes =
+        checked_size_bytes(tensor.shape, tensor.type == DataType::f32 ? 4 : 2, place);
+    if (size_bytes != span.end - span.begin) {
+        fail(Status::corrupt,
+             "tensor %s in %s: its dtype %s and shape ask for %" PRIu64
+             " bytes, its data_offsets hold %" PRIu64,
+             place.name.c_str(), place.file.c_str(), dtype.c_str(), size_bytes,
+             span.end - span.begin);
+    }
+    tensor.data = payload + span.begin;
+    tensor.size_bytes = static_cast<size_t>(size_bytes);
+    tensor.file = place.file;
+    checkpoint.tensors.emplace(place.name, std::move(tensor));
+}
+
+void check_coverage(std::vector<Span> spans, uint64_t payload_bytes, const std::string &file) {
+    std::sort(spans.begin(), spans.end(), [](const Span &a, const Span &b) {
+        return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+    });
+    uint64_t covered = 0;
+    for (const Span &span : spans) {
+        if (span.begin != covered) {
+            fail(Status::corrupt,
+                 "tensor %s in %s: expected it to begin at byte %" PRIu64
+                 " of the payload, where the one before it ends; found %" PRIu64,
+                 span.name->c_str(), file.c_str(), covered, span.begin);
+        }
+        covered = span.end;
+    }
+    if (covered != payload_bytes) {
+        fail(Status::corrupt,
+             "%s: its tensors cover %" PRIu64 " bytes, its payload has %" PRIu64
+             " (is it cut short "
+             "or too long?)",
+             file.c_str(), covered, payload_bytes);
+    }
+}
+
+} // namespace
+
+void parse_safetensors(const uint8_t *data, size_t size_bytes, const std::string &file,
+                       Checkpoint &checkpoint) {
+    uint64_t header_bytes = 0;
+    if (size_bytes < sizeof header_bytes) {
+        fail(Status::corrupt, "%s: a safetensors file has at least 8 bytes, found %zu",
+             file.c_str(), size_bytes);
+    }
+    for (size_t i = 0; i < sizeof header_bytes; ++i) {
+        header_bytes |= static_cast<uint64_t>(data[i]) << (8 * i);
+    }
+    const uint64_t rest_bytes = size_bytes - sizeof header_bytes;
+    if (header_bytes > kHeaderLimitBytes || header_bytes > rest_bytes) {
+        fail(Status::corrupt,
+             "%s: its header should have %" PRIu64 " bytes, more than the file or the limit of "
+             "%" PRIu64 " allows (file: %zu)",
+             file.c_str(), header_bytes, kHeaderLimitBytes, size_bytes);
+    }
+    const char *header_text = reinterpret_cast<const char *>(data) + sizeof header_bytes;
+    const json header =
+        parse_json({header_text, static_cast<size_t>(header_bytes)}, "the header of " + file);
+    const uint8_t *payload = data + sizeof header_bytes + header_bytes;
+    const uint64_t payload_bytes = rest_bytes - header_bytes;
+    std::vector<Span> spans;
+    for (const auto &[name, entry] : header.items()) {
+        if (name == "__metadata__") {
+            continue;
+        }
+        const Place place{name, file};
+        if (!entry.is_object()) {
+            place.refuse("expected an object with dtype, shape and data_offsets");
+        }
+        spans.push_back(claimed_span(entry, payload_bytes, place));
+        add_tensor(entry, spans.back(), payload, place, checkpoint);
+    }
+    check_coverage(std::move(spans), payload_bytes, file);
+}
+
+} // namespace stasis

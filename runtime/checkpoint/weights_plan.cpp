@@ -1,0 +1,200 @@
+// See weights_plan.h.
+#include "runtime/checkpoint/weights_plan.h"
+
+#include <set>
+#include <string_view>
+
+#include "format/error.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr char kEmbeddings[] = "embed_tokens.weight";
+constexpr char kHead[] = "lm_head.weight";
+
+// How checkpoints prefix the names. A text model; a multimodal Gemma 3 as published; the same as
+// newer tools write it. Only the latter two may have a vision tower beside the text model.
+struct Layout {
+    const char *body;
+    const char *head;
+    bool multimodal;
+};
+constexpr Layout kLayouts[] = {
+    {"model.", "", false},
+    {"language_model.model.", "language_model.", true},
+    {"model.language_model.", "", true},
+};
+
+constexpr const char *kTowers[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                   "model.multi_modal_projector."};
+
+// Builds the list for one model.
+struct Planner {
+    const Config &config;
+    std::vector<PlannedTensor> &plan;
+
+    void vector(const std::string &name, uint64_t size, WeightGroup group, uint32_t layer,
+                const float *&place) const {
+        const bool plus_one = group == WeightGroup::norms && config.norm_plus_one;
+        plan.push_back({name, {size}, group, layer, nullptr, &place, plus_one, nullptr});
+    }
+
+    void norm(const std::string &name, uint64_t size, const float *&place) const {
+        vector(name + ".weight", size, WeightGroup::norms, 0, place);
+    }
+
+    void matrix(const std::string &name, uint64_t rows, uint64_t columns, WeightGroup group,
+                uint32_t layer, Matrix &place) const {
+        place.rows = rows;
+        place.columns = columns;
+        plan.push_back({name, {rows, columns}, group, layer, &place, nullptr, false, nullptr});
+    }
+
+    void linear(const std::string &name, uint64_t rows, uint64_t columns, WeightGroup group,
+                uint32_t layer, Matrix &place) const {
+        matrix(name + ".weight", rows, columns, group, layer, place);
+        if (group == WeightGroup::attention ? config.attention_bias : config.mlp_bias) {
+            vector(name + ".bias", rows, group, layer, place.bias);
+        }
+    }
+
+    void layer(uint32_t index, LayerWeights &place) const;
+};
+
+void Planner::layer(uint32_t index, LayerWeights &place) const {
+    const std::string name = "layers." + std::to_string(index) + ".";
+    const std::string attention = name + "self_attn.";
+    const std::string mlp = name + "mlp.";
+    const uint64_t hidden = config.hidden;
+    const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
+    const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
+
+    linear(attention + "q_proj", query_size, hidden, WeightGroup::attention, index, place.query);
+    linear(attention + "k_proj", key_size, hidden, WeightGroup::attention, index, place.key);
+    linear(attention + "v_proj", key_size, hidden, WeightGroup::attention, index, place.value);
+    linear(attention + "o_proj", hidden, query_size, WeightGroup::attention, index, place.output);
+    linear(mlp + "gate_proj", config.intermediate, hidden, WeightGroup::mlp, index, place.gate);
+    linear(mlp + "up_proj", config.intermediate, hidden, WeightGroup::mlp, index, place.up);
+    linear(mlp + "down_proj", hidden, config.intermediate, WeightGroup::mlp, index, place.down);
+
+    norm(name + "input_layernorm", hidden, place.attention_norm);
+    if (config.post_norms) {
+        norm(name + "post_attention_layernorm", hidden, place.post_attention_norm);
+        norm(name + "pre_feedforward_layernorm", hidden, place.mlp_norm);
+        norm(name + "post_feedforward_layernorm", hidden, place.post_mlp_norm);
+    } else {
+        // With two norms a layer, the one that is named after attention stands before the MLP.
+        norm(name + "post_attention_layernorm", hidden, place.mlp_norm);
+    }
+    if (config.query_key_norm) {
+        norm(attention + "q_norm", config.head_dim, place.query_norm);
+        norm(attention + "k_norm", config.head_dim, place.key_norm);
+    }
+}
+
+const Layout &find_layout(const Checkpoint &checkpoint) {
+    for (const Layout &layout : kLayouts) {
+        const std::string name = std::string(layout.body) + kEmbeddings;
+        if (checkpoint.tensors.count(name) != 0 || checkpoint.refused.count(name) != 0) {
+            return layout;
+        }
+    }
+    fail(Status::corrupt, "tensor %s%s is missing from the checkpoint", kLayouts[0].body,
+         kEmbeddings);
+}
+
+std::string stored_name(const Layout &layout, const std::string &name) {
+    return (name == kHead ? layout.head : layout.body) + name;
+}
+
+std::string shape_text(const std::vector<uint64_t> &shape) {
+    std::string text = "[";
+    for (const uint64_t dimension : shape) {
+        text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
+    }
+    return text + "]";
+}
+
+const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
+                          const std::vector<uint64_t> &shape) {
+    const auto refused = checkpoint.refused.find(name);
+    if (refused != checkpoint.refused.end()) {
+        fail(Status::unsupported,
+             "tensor %s has dtype %s, which is not supported (BF16, F16 and F32 are)", name.c_str(),
+             refused->second.c_str());
+    }
+    const auto found = checkpoint.tensors.find(name);
+    if (found == checkpoint.tensors.end()) {
+        fail(Status::corrupt, "tensor %s is missing from the checkpoint", name.c_str());
+    }
+    if (found->second.shape != shape) {
+        fail(Status::corrupt, "tensor %s in %s: config.json asks for the shape %s, found %s",
+             name.c_str(), found->second.file.c_str(), shape_text(shape).c_str(),
+             shape_text(found->second.shape).c_str());
+    }
+    return found->second;
+}
+
+// Tensors that have no influence on results: rotary frequencies that old tools saved although
+// they follow from the config, the vision tower, and the copy of the embeddings that some tools
+// write as the head of a model whose head is tied (when the plan has the head, it is not unknown).
+bool is_harmless(std::string_view name, const Layout &layout) {
+    constexpr std::string_view kFrequencies = ".rotary_emb.inv_freq";
+    if (name.size() > kFrequencies.size() &&
+        name.substr(name.size() - kFrequencies.size()) == kFrequencies) {
+        return true;
+    }
+    for (const std::string_view tower : kTowers) {
+        if (layout.multimodal && name.substr(0, tower.size()) == tower) {
+            return true;
+        }
+    }
+    return name == stored_name(layout, kHead);
+}
+
+} // namespace
+
+std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) {
+    std::vector<PlannedTensor> plan;
+    const Planner planner{config, plan};
+    weights.layers.resize(config.layers);
+    planner.matrix(kEmbeddings, config.vocabulary, config.hidden, WeightGroup::embeddings, 0,
+                   weights.embeddings);
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        planner.layer(i, weights.layers[i]);
+    }
+    planner.norm("norm", config.hidden, weights.final_norm);
+    if (!config.tied_head) {
+        planner.matrix(kHead, config.vocabulary, config.hidden, WeightGroup::head, 0, weights.head);
+    }
+    return plan;
+}
+
+void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan) {
+    const Layout &layout = find_layout(checkpoint);
+    std::set<std::string> planned;
+    for (PlannedTensor &entry : plan) {
+        const std::string name = stored_name(layout, entry.name);
+        entry.tensor = &find_tensor(checkpoint, name, entry.shape);
+        planned.insert(name);
+    }
+    const auto refuse_unknown = [&](const std::string &name) {
+        if (planned.count(name) == 0 && !is_harmless(name, layout)) {
+            fail(Status::unsupported, "tensor %s is not part of the architecture in config.json",
+                 name.c_str());
+        }
+    };
+    for (const auto &[name, tensor] : checkpoint.tensors) {
+        refuse_unknown(name);
+    }
+    for (const auto &[name, dtype] : checkpoint.refused) {
+        refuse_unknown(name);
+    }
+}
+
+const char *name_of(DataType type) {
+    return type == DataType::bf16 ? "BF16" : type == DataType::f16 ? "F16" : "F32";
+}
+
+} // namespace stasis

@@ -1,0 +1,267 @@
+// See weights_read.h. A piece of one MiB is the unit of work and a leaf of its tensor's digest.
+#include "runtime/checkpoint/weights_read.h"
+
+#include <algorithm>
+#include <bit>
+#include <cinttypes>
+#include <cstring>
+#include <exception>
+#include <limits>
+
+#include "format/error.h"
+#include "runtime/kernels/bf16.h"
+#include "runtime/kernels/environment.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kPieceBytes = 1U << 20;
+constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at `watch`: some 30 ms a core
+constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
+// Where the values of one tensor go; both null: the mapping itself is used.
+struct Destination {
+    uint16_t *bf16 = nullptr;
+    float *f32 = nullptr;
+};
+
+struct Piece {
+    const PlannedTensor *planned = nullptr;
+    Destination destination; // of the whole tensor
+    size_t offset_bytes = 0; // in the tensor
+    size_t size_bytes = 0;
+    // Results.
+    Digest digest;
+    size_t nonfinite = kNone; // index in the tensor of the first value that is not finite
+    std::exception_ptr error;
+};
+
+bool is_finite(float value) {
+    return (std::bit_cast<uint32_t>(value) & 0x7F800000U) != 0x7F800000U;
+}
+
+// Integer and exact operations only: no rounding mode or flushing plays a part.
+float f16_to_f32(uint16_t value) {
+    const uint32_t sign = static_cast<uint32_t>(value & 0x8000U) << 16;
+    const uint32_t exponent = (value >> 10) & 0x1FU;
+    const uint32_t fraction = value & 0x3FFU;
+    uint32_t bits = 0;
+    if (exponent == 0) { // zero or denormal: fraction * 2^-24, a normal f32
+        bits = std::bit_cast<uint32_t>(static_cast<float>(fraction) * 0x1p-24F);
+    } else if (exponent == 0x1F) {
+        bits = 0x7F800000U | (fraction << 13);
+    } else {
+        bits = ((exponent + 127 - 15) << 23) | (fraction << 13);
+    }
+    return std::bit_cast<float>(sign | bits);
+}
+
+// Stored values may lie at any address.
+uint16_t load_16(const uint8_t *data, size_t index) {
+    uint16_t value;
+    std::memcpy(&value, data + index * sizeof value, sizeof value);
+    return value;
+}
+
+float load_bf16(const uint8_t *data, size_t index) {
+    return kernels::bf16_to_f32(load_16(data, index));
+}
+
+float load_f16(const uint8_t *data, size_t index) {
+    return f16_to_f32(load_16(data, index));
+}
+
+float load_f32(const uint8_t *data, size_t index) {
+    float value;
+    std::memcpy(&value, data + index * sizeof value, sizeof value);
+    return value;
+}
+
+// Stores `count` values from index `first` of the tensor on; returns the index of the first that is
+// not finite as stored or as rounded, or kNone.
+template <float (*load)(const uint8_t *, size_t)>
+size_t convert(const PlannedTensor &planned, const Destination &destination, size_t first,
+               size_t count) {
+    size_t nonfinite = kNone;
+    for (size_t i = first + count; i-- > first;) {
+        const float value = load(planned.tensor->data, i);
+        bool finite = is_finite(value);
+        if (destination.f32 != nullptr) {
+            destination.f32[i] = planned.plus_one ? 1.0F + value : value;
+        }
+        if (destination.bf16 != nullptr) {
+            destination.bf16[i] = kernels::f32_to_bf16(value);
+            finite = is_finite(kernels::bf16_to_f32(destination.bf16[i]));
+        }
+        nonfinite = finite ? nonfinite : i;
+    }
+    return nonfinite;
+}
+
+// Four values at a time: adding one to the lowest exponent bit carries into the sign's place, which
+// was masked out, exactly where the exponent is all ones. The usual answer, yes, comes fast.
+bool all_finite_bf16(const uint8_t *data, size_t size_bytes) {
+    constexpr uint64_t kExponents = 0x7F807F807F807F80U;
+    constexpr uint64_t kLowest = 0x0080008000800080U;
+    uint64_t carries = 0;
+    size_t offset = 0;
+    for (; offset + sizeof carries <= size_bytes; offset += sizeof carries) {
+        uint64_t values;
+        std::memcpy(&values, data + offset, sizeof values);
+        carries |= (values & kExponents) + kLowest;
+    }
+    bool finite = (carries & 0x8000800080008000U) == 0;
+    for (; offset < size_bytes; offset += sizeof(uint16_t)) {
+        finite = finite && is_finite(load_bf16(data, offset / sizeof(uint16_t)));
+    }
+    return finite;
+}
+
+void read_piece(Piece &piece) {
+    const kernels::FloatEnvironment environment; // for 1 + w
+    const Tensor &tensor = *piece.planned->tensor;
+    const uint8_t *data = tensor.data + piece.offset_bytes;
+    piece.digest = Sha256().bytes(data, piece.size_bytes).finish();
+
+    const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
+    const size_t first = piece.offset_bytes / element_bytes;
+    const size_t count = piece.size_bytes / element_bytes;
+    Destination destination = piece.destination;
+    if (tensor.type == DataType::bf16 && destination.bf16 != nullptr) {
+        // Copied for its alignment alone: the bits must be those that a mapping would show.
+        std::memcpy(destination.bf16 + first, data, piece.size_bytes);
+        destination.bf16 = nullptr;
+    }
+    if (tensor.type == DataType::bf16 && destination.f32 == nullptr &&
+        all_finite_bf16(data, piece.size_bytes)) {
+        return;
+    }
+    switch (tensor.type) {
+    case DataType::bf16:
+        piece.nonfinite = convert<load_bf16>(*piece.planned, destination, first, count);
+        break;
+    case DataType::f16:
+        piece.nonfinite = convert<load_f16>(*piece.planned, destination, first, count);
+        break;
+    case DataType::f32:
+        piece.nonfinite = convert<load_f32>(*piece.planned, destination, first, count);
+        break;
+    }
+}
+
+// Points the forward pass at the mapping, or at new memory where the values must be converted.
+Destination place(const PlannedTensor &planned, Weights &weights) {
+    const Tensor &tensor = *planned.tensor;
+    const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
+    const size_t count = tensor.size_bytes / element_bytes;
+    Destination destination;
+    if (planned.vector != nullptr) {
+        weights.float_storage.emplace_back(count);
+        destination.f32 = weights.float_storage.back().data();
+        *planned.vector = destination.f32;
+        return destination;
+    }
+    const bool aligned = reinterpret_cast<uintptr_t>(tensor.data) % alignof(uint16_t) == 0;
+    if (tensor.type == DataType::bf16 && aligned) {
+        planned.matrix->data = reinterpret_cast<const uint16_t *>(tensor.data);
+        return destination;
+    }
+    weights.converted = weights.converted || tensor.type != DataType::bf16;
+    weights.converted_storage.emplace_back(count);
+    destination.bf16 = weights.converted_storage.back().data();
+    planned.matrix->data = destination.bf16;
+    if (planned.group == WeightGroup::embeddings && tensor.type != DataType::bf16) {
+        weights.float_storage.emplace_back(count);
+        destination.f32 = weights.float_storage.back().data();
+        weights.wide_embeddings = destination.f32;
+    }
+    return destination;
+}
+
+std::vector<Piece> cut_into_pieces(const std::vector<PlannedTensor> &plan, Weights &weights) {
+    std::vector<Piece> pieces;
+    for (const PlannedTensor &planned : plan) {
+        const Destination destination = place(planned, weights);
+        const size_t size_bytes = planned.tensor->size_bytes;
+        for (size_t offset = 0; offset < size_bytes; offset += kPieceBytes) {
+            Piece &piece = pieces.emplace_back();
+            piece.planned = &planned;
+            piece.destination = destination;
+            piece.offset_bytes = offset;
+            piece.size_bytes = std::min(kPieceBytes, size_bytes - offset);
+        }
+    }
+    return pieces;
+}
+
+void check_piece(const Piece &piece) {
+    if (piece.error != nullptr) {
+        std::rethrow_exception(piece.error);
+    }
+    if (piece.nonfinite != kNone) {
+        const Tensor &tensor = *piece.planned->tensor;
+        fail(Status::nonfinite, "tensor %s in %s: the value at index %zu is not finite%s",
+             piece.planned->name.c_str(), tensor.file.c_str(), piece.nonfinite,
+             piece.planned->matrix != nullptr ? ", at least not as bf16" : "");
+    }
+}
+
+Digest tensor_digest(const PlannedTensor &planned, const Piece *pieces, size_t count) {
+    Sha256 hash;
+    hash.text("stasis tensor").text(planned.name).text(name_of(planned.tensor->type));
+    hash.u64(planned.shape.size());
+    for (const uint64_t dimension : planned.shape) {
+        hash.u64(dimension);
+    }
+    hash.u64(count);
+    for (size_t i = 0; i < count; ++i) {
+        hash.digest(pieces[i].digest);
+    }
+    return hash.finish();
+}
+
+} // namespace
+
+std::vector<Digest> read_tensors(const std::vector<PlannedTensor> &plan, Threads &threads,
+                                 const Watch &watch, Weights &weights) {
+    std::vector<Piece> pieces = cut_into_pieces(plan, weights);
+    uint64_t total_bytes = 0;
+    for (const Piece &piece : pieces) {
+        total_bytes += piece.size_bytes;
+    }
+    uint64_t done_bytes = 0;
+    for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
+        watch.step(done_bytes, total_bytes);
+        const uint64_t goal_bytes = done_bytes + kBatchBytes;
+        while (end < pieces.size() && done_bytes < goal_bytes) {
+            done_bytes += pieces[end++].size_bytes;
+        }
+        threads.run(end - begin, 1, [&](size_t first, size_t last) {
+            for (size_t i = begin + first; i < begin + last; ++i) {
+                try {
+                    read_piece(pieces[i]);
+                } catch (...) {
+                    pieces[i].error = std::current_exception();
+                }
+            }
+        });
+        std::for_each(pieces.begin() + static_cast<ptrdiff_t>(begin),
+                      pieces.begin() + static_cast<ptrdiff_t>(end), check_piece);
+    }
+    watch.step(done_bytes, total_bytes);
+
+    std::vector<Digest> digests;
+    size_t first = 0;
+    for (const PlannedTensor &planned : plan) {
+        size_t last = first;
+        while (last < pieces.size() && pieces[last].planned == &planned) {
+            ++last;
+        }
+        digests.push_back(tensor_digest(planned, pieces.data() + first, last - first));
+        first = last;
+    }
+    return digests;
+}
+
+} // namespace stasis
