@@ -13,14 +13,18 @@
 
 namespace {
 std::atomic<size_t> largest_block{0};
+std::atomic<bool> refusing{false};
 
 void *note_and_allocate(size_t size_bytes, size_t alignment) {
     largest_block = std::max(largest_block.load(), size_bytes);
-    if (void *memory =
-            std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment)) {
-        return memory;
+    void *memory =
+        refusing
+            ? nullptr
+            : std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
+    if (memory == nullptr) {
+        throw std::bad_alloc();
     }
-    throw std::bad_alloc();
+    return memory;
 }
 } // namespace
 
@@ -34,7 +38,9 @@ void *operator new(size_t size_bytes, std::align_val_t alignment) {
 void *operator new(size_t size_bytes, const std::nothrow_t &) noexcept {
     return std::malloc(size_bytes); // std::stable_sort's buffer
 }
-void operator delete(void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
+void operator delete(void *memory, const std::nothrow_t &) noexcept {
+    std::free(memory);
+}
 void operator delete(void *memory) noexcept {
     std::free(memory);
 }
@@ -52,6 +58,10 @@ namespace stasis::format {
 
 size_t largest_allocation() {
     return largest_block.exchange(0);
+}
+
+void refuse_memory(bool refuse) {
+    refusing = refuse;
 }
 
 ScratchFolder::ScratchFolder() {

@@ -178,9 +178,9 @@ TEST_CASE("a damaged page in either file is an error, whether or not the files d
         changed[section.offset] ^= 1;
         write_bytes(folder.path("damaged"), changed);
         const auto damaged = Snapshot::open(folder.path("damaged"));
-        const std::string message =
-            folder.path("damaged") + ": section at byte " + std::to_string(section.offset) +
-            " (page): its bytes do not give its checksum";
+        const std::string message = folder.path("damaged") + ": section at byte " +
+                                    std::to_string(section.offset) +
+                                    " (page): its bytes do not give its checksum";
         for (const Snapshot *whole : {good.get(), elsewhere.get()}) {
             CHECK_THROWS_WITH_AS(compare(*whole, *damaged, {}), message.c_str(), Error);
             CHECK_THROWS_WITH_AS(compare(*damaged, *whole, {}), message.c_str(), Error);
