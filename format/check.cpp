@@ -1,6 +1,7 @@
 // The conditions on a State, one function for each part; see check.h.
 #include "format/check.h"
 
+#include <cfloat>
 #include <cmath>
 #include <utility>
 
@@ -77,21 +78,31 @@ void check_value(const char *name, std::pair<uint32_t, float> pair, const State 
     }
 }
 
+void check_range(const char *name, float value, float lowest, float highest, Status status) {
+    if (!(value >= lowest && value <= highest)) { // true for NaN, too
+        fail(status, "sampling settings: %s is %g, expected a number from %g to %g", name,
+             static_cast<double>(value), static_cast<double>(lowest), static_cast<double>(highest));
+    }
+}
+
 void check_samplings(const State &state, Status status) {
     if (state.samplings.size() > kSamplingsMax || state.sampling >= state.samplings.size()) {
         fail(status, "sampling settings in force are %u of %zu (at most %zu)", state.sampling,
              state.samplings.size(), kSamplingsMax);
     }
     for (const Sampling &sampling : state.samplings) {
-        for (float value :
-             {sampling.temperature, sampling.top_p, sampling.min_p, sampling.repetition_penalty,
-              sampling.frequency_penalty, sampling.presence_penalty}) {
-            if (!std::isfinite(value)) {
-                fail(status, "sampling settings hold %g", static_cast<double>(value));
-            }
-        }
+        // The ranges that the sampler takes (C7); smaller than FLT_MIN counts as zero (C2).
+        check_range("temperature", sampling.temperature, 0.0F, FLT_MAX, status);
+        check_range("top_p", sampling.top_p, FLT_MIN, 1.0F, status);
+        check_range("min_p", sampling.min_p, 0.0F, 1.0F, status);
+        check_range("repetition_penalty", sampling.repetition_penalty, FLT_MIN, FLT_MAX, status);
+        check_range("frequency_penalty", sampling.frequency_penalty, -FLT_MAX, FLT_MAX, status);
+        check_range("presence_penalty", sampling.presence_penalty, -FLT_MAX, FLT_MAX, status);
         for (size_t i = 0; i < sampling.bias.size(); ++i) {
             check_value("logit bias", sampling.bias[i], state, status);
+            if (sampling.bias[i].second > FLT_MAX) {
+                fail(status, "logit bias: token %u has a bias of infinity", sampling.bias[i].first);
+            }
             if (i > 0 && sampling.bias[i].first <= sampling.bias[i - 1].first) {
                 fail(status, "logit bias: token %u is out of order", sampling.bias[i].first);
             }
@@ -127,6 +138,12 @@ void check_last(const State &state, Status status) {
     if (state.hidden.size() != (empty ? 0 : state.hidden_size)) {
         fail(status, "hidden state of %zu numbers at position %zu, the model's size is %u",
              state.hidden.size(), state.log.size(), state.hidden_size);
+    }
+    for (size_t i = 0; i < state.hidden.size(); ++i) {
+        if (!bf16_finite(state.hidden[i])) {
+            fail(status, "hidden state: the bf16 bits %04x at index %zu are not a finite number",
+                 state.hidden[i], i);
+        }
     }
     if (state.top.size() > kTopMax || (empty && (!state.top.empty() || state.logits != Digest{}))) {
         fail(status, "%zu best logits at position %zu, at most %zu and none at position 0",
@@ -192,6 +209,26 @@ void check_geometry(const State &state, Status status) {
     if (state.model.attention.size() != state.layers || state.model.mlp.size() != state.layers) {
         fail(status, "digests of %zu attention and %zu MLP modules for %u layers",
              state.model.attention.size(), state.model.mlp.size(), state.layers);
+    }
+}
+
+void check_stored(const State &state, size_t group, uint64_t position,
+                  const std::vector<bool> &stored, Status status) {
+    const uint32_t window = state.groups[group].window;
+    for (uint64_t index = 0; index < stored.size(); ++index) {
+        if (stored[index]) {
+            continue;
+        }
+        if (index > 0 && stored[index - 1]) {
+            fail(status, "page %llu of layer group %zu is not stored, but the page before it is",
+                 static_cast<Number>(index), group);
+        }
+        if (page_needed(window, position, state.page_positions, index)) {
+            fail(status,
+                 "page %llu of layer group %zu is not stored, window %u at position %llu "
+                 "needs it",
+                 static_cast<Number>(index), group, window, static_cast<Number>(position));
+        }
     }
 }
 

@@ -11,6 +11,11 @@ namespace stasis::format {
 // state may be used for arithmetic or allocation.
 void check_geometry(const State &state, Status status);
 
+// The stored pages of one group at a position: released ones come first, then stored ones, and what
+// the window needs is stored.
+void check_stored(const State &state, size_t group, uint64_t position,
+                  const std::vector<bool> &stored, Status status);
+
 // Everything else, page data apart: log, settings, pages, hidden state, logits, texts, and last the
 // state digest, computed again.
 void check_state(const State &state, Status status);

@@ -137,6 +137,30 @@ Found tokens(const State &a, const State &b) {
     return found;
 }
 
+// Reads every stored page, one at a time: digests of the manifest say nothing about the bytes.
+void check_pages(std::initializer_list<const Snapshot *> snapshots, const Watch &watch) {
+    uint64_t total = 0;
+    for (const Snapshot *snapshot : snapshots) {
+        for (const Section &section : snapshot->sections()) {
+            total += section.kind == SectionKind::page ? 1 : 0;
+        }
+    }
+    uint64_t done = 0;
+    for (const Snapshot *snapshot : snapshots) {
+        const State &state = snapshot->state();
+        for (size_t group = 0; group < state.pages.size(); ++group) {
+            const auto page = allocate_page(page_elements(state, group));
+            for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
+                if (snapshot->stored(group, index)) {
+                    watch.step(done++, total);
+                    snapshot->read_page(group, index, page.get());
+                }
+            }
+        }
+    }
+    watch.step(total, total);
+}
+
 // Where in two pages of a group the lowest position lies at which they differ.
 Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint64_t index) {
     const State &state = a.state();
@@ -177,12 +201,11 @@ Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint6
 }
 
 // Groups share positions, so the page of lowest index decides before the group does.
-Found keys_and_values(const Snapshot &a, const Snapshot &b, const Watch &watch) {
+Found keys_and_values(const Snapshot &a, const Snapshot &b) {
     const State &x = a.state();
     const State &y = b.state();
     const uint64_t count = page_count(x.log.size(), x.page_positions);
     for (uint64_t index = 0; index < count; ++index) {
-        watch.step(index, count);
         Found lowest;
         for (size_t group = 0; group < x.groups.size(); ++group) {
             if (x.pages[group][index].digest == y.pages[group][index].digest) {
@@ -198,7 +221,6 @@ Found keys_and_values(const Snapshot &a, const Snapshot &b, const Watch &watch) 
             return lowest;
         }
     }
-    watch.step(count, count);
     return std::nullopt;
 }
 
@@ -249,6 +271,7 @@ Found settings(const State &a, const State &b) {
 } // namespace
 
 Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch) {
+    check_pages({&a, &b}, watch);
     const State &x = a.state();
     const State &y = b.state();
     Found found = identity(x, y);
@@ -256,7 +279,7 @@ Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch) {
         found = tokens(x, y);
     }
     if (!found) {
-        found = keys_and_values(a, b, watch);
+        found = keys_and_values(a, b);
     }
     if (!found) {
         // Geometry and tokens are equal from here on.

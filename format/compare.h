@@ -23,7 +23,8 @@ struct Difference {
     std::string message;      // both values
 };
 
-// Reads only pages whose digests differ. Progress in pages.
+// Reads and checks every stored page of both, whatever the outcome: a damaged file is
+// Error(corrupt), never equal to another. Progress in pages read.
 Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch);
 
 } // namespace stasis::format

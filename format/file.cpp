@@ -116,7 +116,7 @@ File open_file(const FileOperations &files, const std::string &path) {
     return file;
 }
 
-void sync_directory(const FileOperations &files, const std::string &path) {
+File open_directory(const FileOperations &files, const std::string &path) {
     const size_t slash = path.rfind('/');
     const std::string directory = slash == std::string::npos ? "."
                                   : slash == 0               ? "/"
@@ -125,7 +125,7 @@ void sync_directory(const FileOperations &files, const std::string &path) {
     if (descriptor < 0) {
         fail_errno(Status::io, "open", directory);
     }
-    File(files, descriptor, directory).sync();
+    return {files, descriptor, directory};
 }
 
 } // namespace stasis::format

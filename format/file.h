@@ -63,7 +63,7 @@ class File {
 // Opens a regular file for reading. Error(not_found), Error(io).
 File open_file(const FileOperations &files, const std::string &path);
 
-// Makes a rename in the directory of `path` durable.
-void sync_directory(const FileOperations &files, const std::string &path);
+// Opens the directory of `path`; its sync makes a rename there durable. Error(io).
+File open_directory(const FileOperations &files, const std::string &path);
 
 } // namespace stasis::format

@@ -1,6 +1,7 @@
 // Names of sections and the check of their table; see layout.h.
 #include "format/layout.h"
 
+#include "format/check.h"
 #include "format/error.h"
 #include "format/pages.h"
 
@@ -92,12 +93,6 @@ void check_page(Cursor &cursor, const State &state, size_t group, uint64_t index
     const Layout &layout = cursor.layout;
     const uint32_t section = layout.pages[group][index];
     if (section == kReleased) {
-        if (page_needed(state.groups[group].window, layout.position, state.page_positions, index)) {
-            fail(Status::corrupt,
-                 "page %llu of layer group %zu is not stored, but the next token "
-                 "sees its positions",
-                 static_cast<unsigned long long>(index), group);
-        }
         return;
     }
     if (section != cursor.at) {
@@ -129,6 +124,11 @@ void check_layout(const Layout &layout, const State &state, uint64_t manifest_of
         }
     }
     for (size_t group = 0; group < layout.pages.size(); ++group) {
+        std::vector<bool> stored;
+        for (uint32_t section : layout.pages[group]) {
+            stored.push_back(section != kReleased);
+        }
+        check_stored(state, group, layout.position, stored, Status::corrupt);
         for (uint64_t index = 0; index < layout.pages[group].size(); ++index) {
             check_page(cursor, state, group, index);
         }

@@ -45,8 +45,8 @@ const char *section_name(SectionKind kind);
 const Section *find_section(const Layout &layout, SectionKind kind); // null: none
 
 // Checks that the sections lie back to back from kSectionsBegin to the manifest, that each is used
-// once, in the order of the format, with the size that the state's geometry asks for, and that the
-// pages which the next token sees are there. `state`: geometry and groups checked, pages counted.
+// once, in the order of the format, with the size that the state's geometry asks for, and that
+// pages are stored as check_stored asks for. `state`: geometry and groups checked, pages counted.
 void check_layout(const Layout &layout, const State &state, uint64_t manifest_offset);
 
 } // namespace stasis::format

@@ -18,9 +18,8 @@ uint32_t page_valid(uint64_t position, uint32_t page_positions, uint64_t index) 
 }
 
 bool page_needed(uint32_t window, uint64_t position, uint32_t page_positions, uint64_t index) {
-    // The token at `position` sees (position - window, position].
     const uint64_t end = (index + 1) * page_positions;
-    return window == 0 || end + window > position + 1;
+    return window == 0 || end + window > position;
 }
 
 size_t page_rows(const State &state, size_t group) {
@@ -53,6 +52,30 @@ void unpack_page(const State &state, size_t group, uint32_t valid, const uint16_
     for (size_t row = 0; row < rows; ++row) {
         std::copy_n(packed + row * used, used, data + row * full);
         std::fill(data + row * full + used, data + (row + 1) * full, uint16_t{0});
+    }
+}
+
+void check_page_finite(const State &state, size_t group, uint64_t index, const uint16_t *data,
+                       Status status) {
+    const uint32_t valid = state.pages[group][index].valid;
+    const size_t used = size_t{valid} * state.head_dim;
+    const size_t full = size_t{state.page_positions} * state.head_dim;
+    for (size_t row = 0; row < page_rows(state, group); ++row, data += full) {
+        bool finite = true; // without a branch for each number, so that the loop runs in vectors
+        for (size_t i = 0; i < used; ++i) {
+            finite &= bf16_finite(data[i]);
+        }
+        if (!finite) {
+            const size_t at =
+                static_cast<size_t>(std::find_if_not(data, data + used, bf16_finite) - data);
+            fail(status,
+                 "page %llu of layer group %zu: the bf16 bits %04x at position %llu are not a "
+                 "finite "
+                 "number",
+                 static_cast<unsigned long long>(index), group, data[at],
+                 static_cast<unsigned long long>(index * state.page_positions +
+                                                 at / state.head_dim));
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 // The shape of KV pages in memory and in the file: which exist, how many bytes they take, and the
-// step from one order to the other for the last, partly filled page (FORMAT.md, "Pages"). Knows no
-// file.
+// step from one order to the other for the last, partly filled page (FORMAT.md, "Pages"), and the
+// one condition on its numbers. Knows no file.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "format/error.h"
 #include "format/state.h"
 
 namespace stasis::format {
@@ -15,8 +16,14 @@ namespace stasis::format {
 uint64_t page_count(uint64_t position, uint32_t page_positions);
 // Used slots of page `index`.
 uint32_t page_valid(uint64_t position, uint32_t page_positions, uint64_t index);
-// Whether the token at `position` sees a position of page `index`: such a page must be stored.
+// Whether page `index` must be stored: it holds a position >= position - window (or window is 0).
+// That is one position more than the next token sees: the last token may be run again after a load.
 bool page_needed(uint32_t window, uint64_t position, uint32_t page_positions, uint64_t index);
+
+// Infinities and NaN have an exponent of ones.
+constexpr bool bf16_finite(uint16_t bits) {
+    return (bits & 0x7F80) != 0x7F80;
+}
 
 // Sizes of a group's pages; `rows` are [layer of the group][key, value][kv_head].
 size_t page_rows(const State &state, size_t group);
@@ -29,6 +36,11 @@ void pack_page(const State &state, size_t group, uint32_t valid, const uint16_t 
 // Unused slots become zero.
 void unpack_page(const State &state, size_t group, uint32_t valid, const uint16_t *packed,
                  uint16_t *data);
+
+// Refuses keys and values of valid slots that are infinite or NaN: they are not state (C9). Names
+// group, page and position.
+void check_page_finite(const State &state, size_t group, uint64_t index, const uint16_t *data,
+                       Status status);
 
 // Memory for one page, aligned to kAlignment, its contents not yet set.
 std::shared_ptr<uint16_t> allocate_page(size_t elements);

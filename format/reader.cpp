@@ -174,6 +174,7 @@ void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
                  static_cast<Number>(index), group, to_hex(digest).c_str(),
                  to_hex(page.digest).c_str());
         }
+        check_page_finite(state_, group, index, data, Status::corrupt);
     });
 }
 

@@ -34,7 +34,8 @@ class Snapshot {
     // False: the page was released before the save.
     bool stored(size_t group, uint64_t index) const;
     // Reads a stored page into `data` (page_elements, in memory order), unused slots zero, and
-    // checks its checksum and digest. Error(corrupt) names layer group and page.
+    // checks its checksum, its digest and that its numbers are finite. Error(corrupt) names the
+    // section, or layer group and page.
     void read_page(size_t group, uint64_t index, uint16_t *data) const;
     // Reads all stored pages into buffers that into.storage keeps. Progress in bytes of pages.
     void read_pages(State &into, const Watch &watch) const;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "format/constants.h"
 
@@ -115,12 +116,19 @@ Temporary::~Temporary() {
 }
 
 void Temporary::commit() {
+    // All that needs a descriptor or memory comes before the rename, the message of its one
+    // possible failure included: an error must not read as if the old file were still there.
+    const File directory = open_directory(file_.files(), path_);
+    Error unsynced(Status::io, path_ + ": the new file is in place, but may not survive a power "
+                                       "loss: cannot sync its directory");
     file_.sync();
     if (file_.files().rename(file_.path().c_str(), path_.c_str()) != 0) {
         fail_errno(Status::io, "rename the finished save to", path_);
     }
     committed_ = true;
-    sync_directory(file_.files(), path_);
+    if (file_.files().sync(directory.descriptor()) != 0) {
+        throw Error(std::move(unsynced));
+    }
 }
 
 } // namespace stasis::format

@@ -19,8 +19,9 @@ class Temporary {
     Temporary &operator=(const Temporary &) = delete;
 
     const File &file() const { return file_; }
-    // fsync, rename to `path`, fsync of the directory. Error(io); if only the last step failed, the
-    // new file is in place, but might not outlive a power failure.
+    // fsync, rename to `path`, fsync of the directory. Error(io); once renamed, only the last step
+    // can fail, and its message says that the new file is in place, but may not survive a power
+    // loss.
     void commit();
 
   private:

@@ -23,15 +23,15 @@ using Number = unsigned long long;
 // Data that the save depends on, beyond what every State must satisfy.
 void check_data(const State &state, const SaveOptions &options) {
     for (size_t group = 0; group < state.pages.size(); ++group) {
-        for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
-            if (state.pages[group][index].data == nullptr &&
-                page_needed(state.groups[group].window, state.log.size(), state.page_positions,
-                            index)) {
-                fail(Status::invalid_argument,
-                     "page %llu of layer group %zu has no data, but the next token sees it",
-                     static_cast<Number>(index), group);
+        std::vector<bool> stored;
+        for (const Page &page : state.pages[group]) {
+            stored.push_back(page.data != nullptr);
+            if (page.data != nullptr) {
+                check_page_finite(state, group, stored.size() - 1, page.data,
+                                  Status::invalid_argument);
             }
         }
+        check_stored(state, group, state.log.size(), stored, Status::invalid_argument);
     }
     const std::span<const float> row = options.logits_row;
     if (row.empty()) {

@@ -17,7 +17,8 @@ struct SaveOptions {
     Watch watch = {};                       // progress in bytes of sections
 };
 
-// Pages that the next token sees must have data; others are stored if they have it. An existing
+// Pages with data are stored; those without must come first in their group, and may hold no
+// position that the window needs. An existing
 // file is replaced if it is a snapshot of the same model whose log begins with the same token (or
 // one of the logs is empty), or if options.replace. On failure, the old file is as it was and no
 // temporary file remains. Error(invalid_argument): the state contradicts itself, or the file at

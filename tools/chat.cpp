@@ -7,6 +7,7 @@
 
 #include "tools/commands.h"
 #include "tools/generation.h"
+#include "tools/options.h"
 #include "tools/terminal.h"
 
 namespace command {
@@ -62,16 +63,41 @@ bool play_turn(stasis_session *session, const std::string &line, const ChatChoic
     return reply.stop_reason != STASIS_STOP_CANCELLED;
 }
 
+void check_chats(const stasis_model *model, const std::string &path) {
+    const stasis_model_info info = model_info(model);
+    if ((info.flags & STASIS_MODEL_TOKENIZER) == 0) {
+        throw Failure(path + ": no chat: the model has no tokenizer");
+    }
+    if (info.chat_template[0] == '\0') {
+        throw Failure(path + ": no chat: the model's files have no chat template that is known; "
+                             "name one with --chat-template");
+    }
+}
+
+void begin_with_system(stasis_session *session, const ChatChoice &choice) {
+    auto info = sized<stasis_session_info>();
+    stasis_error error{};
+    check(stasis_session_get_info(session, &info, &error), error, "session");
+    if (info.position > 0 || info.pending_bytes > 0) {
+        throw Failure("--system: the session in " + choice.session + " has begun already");
+    }
+    append_message(session, "system", choice.system, 0, choice.generation.chunk, nullptr);
+}
+
 int chat(const ChatChoice &choice) {
-    const Model model = open_model(choice.model, nullptr);
     const bool keep = !choice.session.empty();
+    if (keep) {
+        check_target("--session", choice.session, Special::refused);
+    }
+    const Model model = open_model(choice.model, nullptr);
+    check_chats(model.get(), choice.model.path);
     const bool resume =
         keep && !choice.generation.replace && std::filesystem::exists(choice.session);
     const Session session =
         resume ? load_session(model.get(), choice.session, nullptr) : create_session(model.get());
     apply_sampling(session.get(), choice.generation);
-    if (!choice.system.empty() && position_of(session.get()) == 0) {
-        append_message(session.get(), "system", choice.system, 0, choice.generation.chunk, nullptr);
+    if (!choice.system.empty()) {
+        begin_with_system(session.get(), choice);
     }
     const bool terminal = input_is_terminal() && !choice.json;
     if (terminal && resume) {
@@ -119,8 +145,8 @@ void add_chat(CLI::App &app, int &exit_code) {
         "keeps the sampling settings of its file unless any\nare given.\n");
     add_model(*chat_app, choice->model);
     choice->generation.tokens_max = 256;
-    chat_app->add_option("--session", choice->session,
-                         "save here after every turn; resumed from if the file exists");
+    add_path(*chat_app, "--session", choice->session,
+             "save here after every turn; resumed from if the file exists");
     chat_app->add_option("--system", choice->system, "system text of a new conversation");
     add_generation_options(*chat_app, choice->generation);
     add_compute_options(*chat_app, choice->model);

@@ -13,6 +13,20 @@ struct DiffChoice {
     bool json = false;
 };
 
+// "" where the difference has no place, as that of two models.
+std::string place_text(const stasis_difference &difference) {
+    std::string text;
+    const auto add = [&](bool given, const char *name, uint64_t value) {
+        if (given) {
+            text += (text.empty() ? " [" : ", ") + std::string(name) + std::to_string(value);
+        }
+    };
+    add(difference.position != UINT64_MAX, "position ", difference.position);
+    add(difference.layer != STASIS_NOWHERE, "layer ", difference.layer);
+    add(difference.head != STASIS_NOWHERE, "head ", difference.head);
+    return text.empty() ? text : text + "]";
+}
+
 int run_diff(const DiffChoice &choice) {
     const Snapshot a = open_snapshot(choice.a), b = open_snapshot(choice.b);
     auto difference = sized<stasis_difference>();
@@ -30,7 +44,9 @@ int run_diff(const DiffChoice &choice) {
                     {"layer", place(difference.layer != STASIS_NOWHERE, difference.layer)},
                     {"head", place(difference.head != STASIS_NOWHERE, difference.head)}});
     } else {
-        print(equal ? "equal\n" : "different: " + std::string(difference.message) + "\n");
+        print(equal ? "equal\n"
+                    : "different: " + std::string(difference.message) + place_text(difference) +
+                          "\n");
     }
     return equal ? 0 : 1;
 }

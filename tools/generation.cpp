@@ -2,26 +2,36 @@
 #include "tools/generation.h"
 
 #include <exception>
+#include <limits>
 
+#include "tools/options.h"
 #include "tools/terminal.h"
 
 namespace command {
 
 void add_generation_options(CLI::App &app, GenerationChoice &choice) {
     stasis_sampling_init(&choice.sampling, sizeof choice.sampling);
-    add_count(app, "-n", choice.tokens_max, "at most N new tokens")->capture_default_str();
-    const auto sampling = [&](const char *name, auto &value, const char *help) {
-        add_count(app, name, value, help)->each([&](const std::string &) {
-            choice.sampling_given = true;
-        });
+    constexpr float above_zero = std::numeric_limits<float>::denorm_min();
+    constexpr float finite = std::numeric_limits<float>::max();
+    add_count(app, "-n", choice.tokens_max, "at most N new tokens; 0: append only")
+        ->default_str(std::to_string(choice.tokens_max));
+    const auto sampling = [&](CLI::Option *option) {
+        option->each([&](const std::string &) { choice.sampling_given = true; });
     };
-    sampling("--seed", choice.sampling.seed, "draws depend on it and the position alone");
-    sampling("--temperature", choice.sampling.temperature, "0: greedy, as without it");
-    sampling("--top-k", choice.sampling.top_k, "draw among the K most likely");
-    sampling("--top-p", choice.sampling.top_p, "draw among the most likely that reach P together");
-    sampling("--min-p", choice.sampling.min_p, "leave out what is less than P times as likely");
-    sampling("--repetition-penalty", choice.sampling.repetition_penalty,
-             "divide logits of recent tokens by R");
+    stasis_sampling &chosen = choice.sampling;
+    sampling(add_count(app, "--seed", chosen.seed, "draws depend on it and the position alone"));
+    sampling(add_number<float>(app, "--temperature", chosen.temperature, "0: greedy, as without it",
+                               {0, finite, "a finite number from 0 on"}));
+    sampling(add_count(app, "--top-k", chosen.top_k, "draw among the N most likely; 0: all"));
+    sampling(add_number<float>(app, "--top-p", chosen.top_p,
+                               "draw among the most likely that reach N together; 1: all",
+                               {above_zero, 1, "a number above 0 and at most 1"}));
+    sampling(add_number<float>(app, "--min-p", chosen.min_p,
+                               "leave out what is less than N times as likely as the best",
+                               {0, 1, "a number from 0 to 1"}));
+    sampling(add_number<float>(app, "--repetition-penalty", chosen.repetition_penalty,
+                               "divide logits of recent tokens by N; 1: off",
+                               {above_zero, finite, "a finite number above 0"}));
     app.add_option("--stop", choice.stop, "end before this text; may be given several times")
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
@@ -79,6 +89,9 @@ struct Receiver {
 
 Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_cancel *cancel,
                bool stream) {
+    if (choice.tokens_max == 0) { // to the library it would mean "no limit"
+        return {};
+    }
     Receiver receiver;
     receiver.stream = stream;
     std::vector<const char *> stop_strings;

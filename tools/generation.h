@@ -34,7 +34,8 @@ const char *stop_reason_name(uint32_t reason);
 // resumed) unless the command line gives any.
 void apply_sampling(stasis_session *session, const GenerationChoice &choice);
 
-// Generates; a request on `cancel` ends it early and is no failure. `stream`: text goes to stdout.
+// Generates, nothing if tokens_max is 0; a request on `cancel` ends it early and is no failure.
+// `stream`: text goes to stdout.
 Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_cancel *cancel,
                bool stream);
 

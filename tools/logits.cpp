@@ -10,6 +10,7 @@
 
 #include "tools/commands.h"
 #include "tools/generation.h"
+#include "tools/options.h"
 #include "tools/terminal.h"
 
 namespace command {
@@ -82,6 +83,7 @@ int logits(const LogitsChoice &choice) {
     if (tokens.empty()) {
         throw Failure("no tokens: give --tokens or --tokens-file");
     }
+    check_target("--out", choice.out, Special::allowed);
     Interrupt interrupt;
     const Model model = open_model(choice.model, interrupt.handle());
     const Session session = create_session(model.get());
@@ -120,11 +122,10 @@ void add_logits(CLI::App &app, int &exit_code) {
         "logits", "write the logits after each token as rows of little-endian f32");
     add_model(*logits_app, choice->model);
     CLI::Option *tokens = logits_app->add_option("--tokens", choice->tokens, "ids: 1,2,3");
-    logits_app
-        ->add_option("--tokens-file", choice->tokens_file,
-                     "file of ids, separated by commas or white space")
+    add_path(*logits_app, "--tokens-file", choice->tokens_file,
+             "file of ids, separated by commas or white space")
         ->excludes(tokens);
-    logits_app->add_option("--out", choice->out, "the file to write")->required();
+    add_path(*logits_app, "--out", choice->out, "the file to write")->required();
     add_count(*logits_app, "--chunk", choice->chunk, "append in pieces of N");
     add_compute_options(*logits_app, choice->model);
     logits_app->callback([=, &exit_code] { exit_code = logits(*choice); });

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tools/options.h"
 #include "tools/terminal.h"
 
 namespace command {

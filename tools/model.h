@@ -18,15 +18,6 @@ struct ModelChoice {
     std::string kernels, device, chat_template;
 };
 
-// An option that takes a number from 0 on; the parser alone would let "-1" wrap around.
-template <typename Unsigned>
-CLI::Option *add_count(CLI::App &app, const std::string &name, Unsigned &value,
-                       const std::string &help) {
-    return app.add_option(name, value, help)->type_name("N")->check([](const std::string &text) {
-        return text.starts_with('-') ? "'" + text + "' is below 0" : std::string();
-    });
-}
-
 // The positional MODEL.
 void add_model(CLI::App &app, ModelChoice &choice);
 // --threads, --kernels, --device.

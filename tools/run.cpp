@@ -4,6 +4,7 @@
 
 #include "tools/commands.h"
 #include "tools/generation.h"
+#include "tools/options.h"
 #include "tools/terminal.h"
 
 namespace command {
@@ -89,12 +90,20 @@ int run(const RunChoice &choice) {
     if (!choice.prompt_given && !choice.tokens_given && !choice.bos && choice.resume.empty()) {
         throw Failure("nothing to run: give --prompt, --tokens, --tokens-file or --resume");
     }
+    if (!choice.save.empty()) {
+        check_target("--save", choice.save, Special::refused);
+    }
     Interrupt interrupt;
     const Model model = open_model(choice.model, interrupt.handle());
     std::vector<stasis_token> prompt = prompt_tokens(model.get(), choice);
     const Session session = choice.resume.empty()
                                 ? create_session(model.get())
                                 : load_session(model.get(), choice.resume, interrupt.handle());
+    if (prompt.empty() && choice.generation.tokens_max > 0 && position_of(session.get()) == 0) {
+        throw Failure("nothing to go on: the prompt is empty and " +
+                      (choice.resume.empty() ? "no session is resumed"
+                                             : "so is the session in " + choice.resume));
+    }
     apply_sampling(session.get(), choice.generation);
 
     const Stopwatch prefill;
@@ -107,7 +116,7 @@ int run(const RunChoice &choice) {
     if (appended < prompt.size()) {
         prompt.resize(appended);
         reply.stop_reason = STASIS_STOP_CANCELLED;
-    } else if (choice.generation.tokens_max > 0) {
+    } else {
         reply = generate(session.get(), choice.generation, interrupt.handle(), !choice.json);
     }
     const double decode_seconds = decode.seconds();
@@ -131,15 +140,15 @@ void add_run(CLI::App &app, int &exit_code) {
     choice->generation.tokens_max = 128;
     CLI::Option *prompt = run_app->add_option("--prompt", choice->prompt, "text of the prompt");
     CLI::Option *tokens = run_app->add_option("--tokens", choice->tokens, "ids: 1,2,3");
-    CLI::Option *file = run_app->add_option("--tokens-file", choice->tokens_file,
-                                            "file of ids, separated by commas or white space");
+    CLI::Option *file = add_path(*run_app, "--tokens-file", choice->tokens_file,
+                                 "file of ids, separated by commas or white space");
     prompt->excludes(tokens)->excludes(file);
     tokens->excludes(file);
     run_app->add_flag("--bos", choice->bos, "begin the prompt with the model's bos token");
     run_app->add_flag("--special", choice->special,
                       "markers in the text of --prompt become their special tokens");
-    run_app->add_option("--resume", choice->resume, "go on with the session in this file");
-    run_app->add_option("--save", choice->save, "save the session to this file at the end");
+    add_path(*run_app, "--resume", choice->resume, "go on with the session in this file");
+    add_path(*run_app, "--save", choice->save, "save the session to this file at the end");
     add_generation_options(*run_app, choice->generation);
     add_compute_options(*run_app, choice->model);
     add_template_option(*run_app, choice->model);

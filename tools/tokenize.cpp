@@ -1,8 +1,9 @@
 // stasis tokenize, detokenize and template: text to tokens and back, and a conversation through the
-// model's chat template. No session is needed for any of them.
+// model's chat template.
 #include <memory>
 
 #include "tools/commands.h"
+#include "tools/generation.h"
 #include "tools/model.h"
 #include "tools/terminal.h"
 
@@ -62,6 +63,32 @@ std::vector<std::pair<std::string, std::string>> read_messages(const std::string
     return messages;
 }
 
+// What a chat of these messages appends: markers in their texts are text, which the rendered
+// conversation no longer tells from the template's own.
+std::vector<stasis_token> chat_tokens(stasis_model *model,
+                                      const std::vector<stasis_message> &messages, bool reply) {
+    const Session session = create_session(model);
+    Progress progress("appending");
+    stasis_run_options options;
+    stasis_run_options_init(&options, sizeof options);
+    options.progress = Progress::report;
+    options.progress_user = &progress;
+    for (size_t i = 0; i < messages.size(); ++i) {
+        const stasis_message &message = messages[i];
+        const bool last = i + 1 == messages.size();
+        stasis_error error{};
+        check(stasis_session_append_message(
+                  session.get(), message.role, message.text, message.length,
+                  last && reply ? STASIS_MESSAGE_REPLY : 0, &options, &error),
+              error, "message " + std::to_string(i + 1));
+    }
+    return fetch<stasis_token>(
+        [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *error) {
+            return stasis_session_tokens(session.get(), 0, tokens, nullptr, capacity, count, error);
+        },
+        "reading tokens");
+}
+
 int run_template(const TextChoice &choice) {
     const auto conversation = read_messages(choice.messages);
     const Model model = open_model(choice.model, nullptr);
@@ -83,8 +110,7 @@ int run_template(const TextChoice &choice) {
         },
         choice.messages);
     if (choice.json) {
-        print_json(
-            {{"text", text}, {"tokens", tokenize(model.get(), text, STASIS_TOKENIZE_SPECIAL)}});
+        print_json({{"text", text}, {"tokens", chat_tokens(model.get(), messages, waits)}});
     } else {
         print(text + "\n");
     }
@@ -116,7 +142,10 @@ void add_tokenize(CLI::App &app, int &exit_code) {
 
     CLI::App *template_app =
         app.add_subcommand("template", "a conversation as the model's chat template renders it");
-    template_app->footer("The prompt for a reply follows unless the last message is one.\n");
+    template_app->footer(
+        "The prompt for a reply follows unless the last message is one. With --json: text, "
+        "and as tokens what a\nchat of these messages appends (markers in them "
+        "stay plain text); for that the model computes them.\n");
     add_model(*template_app, choice->model);
     template_app
         ->add_option("--messages", choice->messages,

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "sample.h"
+
 namespace stasis::format {
 
 namespace {
@@ -69,7 +71,9 @@ FileOperations make() {
         return fails("lock") ? -1 : system_files().lock(descriptor);
     };
     files.rename = [](const char *from, const char *to) {
-        return fails("rename") ? -1 : system_files().rename(from, to);
+        const int result = fails("rename") ? -1 : system_files().rename(from, to);
+        refuse_memory(current.starved && result == 0);
+        return result;
     };
     files.remove = [](const char *path) {
         return fails("remove") ? -1 : system_files().remove(path);
@@ -84,6 +88,7 @@ const FileOperations &faulty_files(const Fault &fault) {
     static const FileOperations operations = make();
     current = fault;
     seen.clear();
+    seen.reserve(1000); // so that noting an operation needs no memory
     return operations;
 }
 

@@ -10,10 +10,11 @@
 namespace stasis::format {
 
 struct Fault {
-    int at = -1;       // index of the operation that fails; -1: none
-    int error = 5;     // its errno (EIO)
-    bool dead = false; // everything after it fails too and touches nothing
-    bool torn = false; // a failing write has written the first half of its bytes
+    int at = -1;          // index of the operation that fails; -1: none
+    int error = 5;        // its errno (EIO)
+    bool dead = false;    // everything after it fails too and touches nothing
+    bool torn = false;    // a failing write has written the first half of its bytes
+    bool starved = false; // no memory can be had once a rename has succeeded
     bool short_counts =
         false; // every read and write moves at most 1000 bytes, some are interrupted
 };

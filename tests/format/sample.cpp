@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -83,6 +84,12 @@ TokenEntry sample_entry(uint64_t position, uint32_t token) {
     return entry;
 }
 
+// The bits of a finite bf16: exponents of all ones lose a bit.
+uint16_t finite_bits(uint64_t random) {
+    const auto bits = static_cast<uint16_t>(random);
+    return bf16_finite(bits) ? bits : bits ^ 0x0080;
+}
+
 void add_pages(State &state, std::mt19937_64 &random) {
     const uint64_t position = state.log.size();
     for (size_t group = 0; group < state.groups.size(); ++group) {
@@ -95,7 +102,7 @@ void add_pages(State &state, std::mt19937_64 &random) {
             std::fill_n(data.get(), elements, uint16_t{0});
             for (size_t i = 0; i < elements; ++i) {
                 const size_t slot = i / state.head_dim % state.page_positions;
-                data.get()[i] = slot < page.valid ? static_cast<uint16_t>(random()) : 0;
+                data.get()[i] = slot < page.valid ? finite_bits(random()) : uint16_t{0};
             }
             page.data = data.get();
             state.storage.push_back(data);
@@ -124,6 +131,33 @@ std::vector<float> sample_row(const Shape &shape) {
         logit = static_cast<float>(static_cast<int64_t>(random() % 64)) * 0.25F; // with ties
     }
     return row;
+}
+
+std::vector<BadSetting> bad_settings() {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    return {
+        {"sampling settings: temperature", [](Sampling &s) { s.temperature = -0.5F; }},
+        {"sampling settings: temperature", [](Sampling &s) { s.temperature = infinity; }},
+        {"sampling settings: temperature", [](Sampling &s) { s.temperature = NAN; }},
+        {"sampling settings: top_p", [](Sampling &s) { s.top_p = 0.0F; }},
+        {"sampling settings: top_p", [](Sampling &s) { s.top_p = 1.0625F; }},
+        {"sampling settings: top_p", [](Sampling &s) { s.top_p = NAN; }},
+        {"sampling settings: min_p", [](Sampling &s) { s.min_p = -0.1F; }},
+        {"sampling settings: min_p", [](Sampling &s) { s.min_p = 1.1F; }},
+        {"sampling settings: min_p", [](Sampling &s) { s.min_p = NAN; }},
+        {"sampling settings: repetition_penalty", [](Sampling &s) { s.repetition_penalty = 0.0F; }},
+        {"sampling settings: repetition_penalty", [](Sampling &s) { s.repetition_penalty = -1; }},
+        {"sampling settings: repetition_penalty", [](Sampling &s) { s.repetition_penalty = NAN; }},
+        {"sampling settings: frequency_penalty",
+         [](Sampling &s) { s.frequency_penalty = -infinity; }},
+        {"sampling settings: presence_penalty", [](Sampling &s) { s.presence_penalty = NAN; }},
+        {"logit bias: token 50", [](Sampling &s) { s.bias[2].first = 50; }},
+        {"logit bias: token 1 is out of order", [](Sampling &s) { s.bias[2].first = 1; }},
+        {"logit bias: token 0 is out of order", [](Sampling &s) { s.bias[1].first = 0; }},
+        {"logit bias: token 1 ", [](Sampling &s) { s.bias[1].second = NAN; }},
+        {"logit bias: token 1 has a bias of infinity",
+         [](Sampling &s) { s.bias[1].second = infinity; }},
+    };
 }
 
 State sample_state(const Shape &shape) {
@@ -158,7 +192,7 @@ State sample_state(const Shape &shape) {
     add_pages(state, random);
     if (shape.position > 0) {
         for (uint32_t i = 0; i < shape.hidden_size; ++i) {
-            state.hidden.push_back(static_cast<uint16_t>(random()));
+            state.hidden.push_back(finite_bits(random()));
         }
         const std::vector<float> row = sample_row(shape);
         state.logits = Sha256().bytes(row.data(), row.size() * sizeof(float)).finish();

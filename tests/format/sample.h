@@ -33,6 +33,13 @@ void seal(State &state);
 // Fails the running test case, naming the field, unless both hold the same bits.
 void check_same(const State &a, const State &b);
 
+// A change that makes settings which the sampler refuses, and what is said of it.
+struct BadSetting {
+    std::string message;
+    void (*change)(Sampling &sampling); // of sample_state, vocabulary at least 3 and at most 50
+};
+std::vector<BadSetting> bad_settings();
+
 // A new empty directory, removed at the end.
 class ScratchFolder {
   public:
@@ -54,5 +61,7 @@ std::string refusal(const Bytes &bytes);
 
 // The largest memory block asked for since the last call.
 size_t largest_allocation();
+// From now on every request for memory fails, or none.
+void refuse_memory(bool refuse);
 
 } // namespace stasis::format

@@ -13,14 +13,18 @@
 
 namespace {
 std::atomic<size_t> largest_block{0};
+std::atomic<bool> refusing{false};
 
 void *note_and_allocate(size_t size_bytes, size_t alignment) {
     largest_block = std::max(largest_block.load(), size_bytes);
-    if (void *memory =
-            std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment)) {
-        return memory;
+    void *memory =
+        refusing
+            ? nullptr
+            : std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
+    if (memory == nullptr) {
+        throw std::bad_alloc();
     }
-    throw std::bad_alloc();
+    return memory;
 }
 } // namespace
 
@@ -54,6 +58,10 @@ namespace stasis::format {
 
 size_t largest_allocation() {
     return largest_block.exchange(0);
+}
+
+void refuse_memory(bool refuse) {
+    refusing = refuse;
 }
 
 ScratchFolder::ScratchFolder() {

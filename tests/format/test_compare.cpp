@@ -159,12 +159,52 @@ TEST_CASE("logits, then origins, then settings") {
           4, 32);
 }
 
-TEST_CASE("pages whose digests agree are not read, and comparing can be cancelled") {
-    Bytes bytes = saved(sample_state(kShape));
-    const auto good = Snapshot::open("memory", memory_files(bytes));
-    const Section last = good->sections().back();
-    bytes[last.offset] ^= 1;
+TEST_CASE("a damaged page in either file is an error, whether or not the files differ elsewhere") {
+    const ScratchFolder folder;
+    State other = sample_state(kShape);
+    other.log[3].token ^= 1; // a difference that is found before any page
+    seal(other);
+    const Bytes bytes = saved(sample_state(kShape));
+    write_bytes(folder.path("good"), bytes);
+    write_bytes(folder.path("other"), saved(other));
+    const auto good = Snapshot::open(folder.path("good"));
+    const auto elsewhere = Snapshot::open(folder.path("other"));
     CHECK(compare(*good, *good, {}).equal);
+    for (const Section &section : good->sections()) {
+        if (section.kind != SectionKind::page) {
+            continue;
+        }
+        Bytes changed = bytes;
+        changed[section.offset] ^= 1;
+        write_bytes(folder.path("damaged"), changed);
+        const auto damaged = Snapshot::open(folder.path("damaged"));
+        const std::string message = folder.path("damaged") + ": section at byte " +
+                                    std::to_string(section.offset) +
+                                    " (page): its bytes do not give its checksum";
+        for (const Snapshot *whole : {good.get(), elsewhere.get()}) {
+            CHECK_THROWS_WITH_AS(compare(*whole, *damaged, {}), message.c_str(), Error);
+            CHECK_THROWS_WITH_AS(compare(*damaged, *whole, {}), message.c_str(), Error);
+        }
+    }
+}
+
+TEST_CASE("comparing reports each page that it reads, and can be cancelled") {
+    const Bytes bytes = saved(sample_state(kShape));
+    const auto snapshot = Snapshot::open("memory", memory_files(bytes));
+    uint64_t pages = 0;
+    for (const Section &section : snapshot->sections()) {
+        pages += section.kind == SectionKind::page ? 1 : 0;
+    }
+    std::vector<uint64_t> seen;
+    const ProgressFunction note = [](void *user, uint64_t done, uint64_t) {
+        static_cast<std::vector<uint64_t> *>(user)->push_back(done);
+        return true;
+    };
+    compare(*snapshot, *snapshot, {nullptr, note, &seen});
+    REQUIRE(seen.size() == 2 * pages + 1);
+    for (uint64_t i = 0; i < seen.size(); ++i) {
+        CHECK(seen[i] == i);
+    }
     const std::atomic<bool> cancel{true};
-    CHECK_THROWS_AS(compare(*good, *good, {.cancel = &cancel}), Error);
+    CHECK_THROWS_AS(compare(*snapshot, *snapshot, {.cancel = &cancel}), Error);
 }

@@ -215,7 +215,7 @@ TEST_CASE("forged contents are refused") {
         s.samplings.pop_back();
         s.sampling = 0;
     });
-    manifest("hold nan", [](State &s, Layout &) { s.samplings[0].temperature = NAN; });
+    manifest("temperature is nan", [](State &s, Layout &) { s.samplings[0].temperature = NAN; });
     manifest("logit bias: token 50", [](State &s, Layout &) { s.samplings[1].bias[2].first = 50; });
     manifest("logit bias: token 1 is out of order",
              [](State &s, Layout &) { s.samplings[1].bias[0].first = 1; });
@@ -247,6 +247,95 @@ TEST_CASE("forged contents are refused") {
     text("entry 0 at byte 0 does not end", 7, 0xFF);
     text("does not end", 4, 3);
     refused("state digest is", forged_section(bytes, 2, [](uint8_t *data) { data[0] ^= 1; }));
+    refused("row of logits: its SHA-256 is not the one of the logits",
+            forged_section(bytes, 3, [](uint8_t *data) { data[0] ^= 1; }));
+}
+
+TEST_CASE("settings that the sampler would refuse are refused at opening") {
+    for (const BadSetting &bad : bad_settings()) {
+        CAPTURE(bad.message);
+        const Bytes file =
+            forged(small_file(), [&](State &s, Layout &) { bad.change(s.samplings[1]); });
+        CHECK(!opens(file));
+        CHECK(refusal(file).starts_with("6: memory: " + bad.message));
+    }
+}
+
+TEST_CASE("released pages come first, and the last token can run again: at opening") {
+    const Bytes bytes = saved(sample_state({.position = 150, .window_retain = 1000}));
+    // The file with pages of group 1 told released. Pages are judged before the sections that they
+    // leave behind.
+    const auto without = [&](std::vector<uint64_t> pages_of_group_1) {
+        return [=](State &, Layout &layout) {
+            for (uint64_t index : pages_of_group_1) {
+                layout.pages[1][index] = kReleased;
+            }
+        };
+    };
+    CHECK(refusal(forged(bytes, without({1})))
+              .find("page 1 of layer group 1 is not stored, but the page before it is") !=
+          std::string::npos);
+    CHECK(refusal(forged(bytes, without({0, 2})))
+              .find("page 2 of layer group 1 is not stored, but the page before it is") !=
+          std::string::npos);
+    CHECK(refusal(forged(bytes, without({0, 1, 2, 3})))
+              .find("page 3 of layer group 1 is not stored, window 40 at position 150 needs it") !=
+          std::string::npos);
+    // Position 71: the next token sees 32 to 71, the last one saw 31 to 70.
+    const Bytes edge = saved(sample_state({.position = 71}));
+    CHECK(refusal(forged(edge, without({0})))
+              .find("page 0 of layer group 1 is not stored, window 40 at position 71 needs it") !=
+          std::string::npos);
+}
+
+TEST_CASE("a hidden state that is not finite is refused at opening, its digests right") {
+    for (uint16_t bits : {0x7F80, 0xFF80, 0x7FC0, 0xFFFF}) {
+        State bad = sample_state(kSmall);
+        bad.hidden[3] = bits;
+        seal(bad);
+        Bytes bytes = forged_section(small_file(), 2, [&](uint8_t *data) {
+            std::memcpy(data, bad.hidden.data(), bad.hidden.size() * sizeof(uint16_t));
+        });
+        bytes = forged(bytes, [&](State &s, Layout &) { s.digest = bad.digest; });
+        CHECK(!opens(bytes));
+        CHECK(refusal(bytes).find("at index 3 are not a finite number") != std::string::npos);
+    }
+}
+
+TEST_CASE("keys and values that are not finite are refused when read, their digests right") {
+    const Shape shape{.position = 150};
+    const Bytes good = saved(sample_state(shape));
+    const auto forged_number = [&](uint64_t position, size_t row, uint16_t bits) {
+        const uint64_t index = position / 32;
+        State bad = sample_state(shape);
+        Page &page = bad.pages[1][index];
+        const size_t slot = position % 32;
+        const_cast<uint16_t *>(page.data)[(row * 32 + slot) * 4 + 3] = bits;
+        seal(bad);
+        const size_t section = sections_of(good).size() - 5 + index;
+        const Bytes bytes = forged_section(good, section, [&](uint8_t *data) {
+            reinterpret_cast<uint16_t *>(data)[(row * page.valid + slot) * 4 + 3] = bits;
+        });
+        return forged(bytes, [&](State &s, Layout &) {
+            s.pages[1][index].digest = page.digest;
+            s.digest = bad.digest;
+        });
+    };
+    CHECK(refusal(forged_number(120, 0, 0x7F7F)) == ""); // the largest finite number
+    const auto refused = [&](uint64_t position, size_t row, uint16_t bits, const char *why) {
+        const Bytes bytes = forged_number(position, row, bits);
+        CHECK(opens(bytes));
+        CHECK(refusal(bytes) == why);
+    };
+    refused(96, 0, 0x7F80,
+            "6: memory: page 3 of layer group 1: the bf16 bits 7f80 at position 96 are not a "
+            "finite number");
+    refused(127, 3, 0xFFC1,
+            "6: memory: page 3 of layer group 1: the bf16 bits ffc1 at position 127 are not a "
+            "finite number");
+    refused(149, 3, 0xFF80,
+            "6: memory: page 4 of layer group 1: the bf16 bits ff80 at position 149 are not a "
+            "finite number");
 }
 
 TEST_CASE("an empty state with leftovers of a full one is refused") {

@@ -48,7 +48,7 @@ TEST_CASE("a save uses its operations in the order that makes it safe") {
     // Create, lock and look whether it is still there; nothing there before; write; then make it
     // last.
     const std::vector<std::string> begin = {"open", "lock", "path_status", "status", "path_status"};
-    const std::vector<std::string> end = {"write_at", "sync", "rename", "open", "sync"};
+    const std::vector<std::string> end = {"write_at", "open", "sync", "rename", "sync"};
     REQUIRE(seen.size() > begin.size() + end.size());
     CHECK(std::equal(begin.begin(), begin.end(), seen.begin()));
     CHECK(std::equal(end.begin(), end.end(), seen.end() - 5));
@@ -92,6 +92,31 @@ TEST_CASE("every single operation of a save may fail, with any error") {
             }
         }
     }
+}
+
+TEST_CASE("once renamed, only the sync of the directory can fail, and says where the file is") {
+    const ScratchFolder folder;
+    const std::string path = folder.path("s.stasis");
+    save(new_state(), path, {}, faulty_files({}));
+    const int last = static_cast<int>(operations_seen().size()) - 1;
+    std::filesystem::remove(path);
+    const auto starved = [&](int at) {
+        const FileOperations &files = faulty_files({.at = at, .starved = true});
+        try {
+            save(new_state(), path, {}, files);
+            refuse_memory(false);
+            return std::string();
+        } catch (const std::exception &error) { // std::bad_alloc, too
+            refuse_memory(false);
+            return std::string(error.what());
+        }
+    };
+    CHECK(starved(-1) == "");
+    std::filesystem::remove(path);
+    CHECK(starved(last) == path + ": the new file is in place, but may not survive a power loss: "
+                                  "cannot sync its directory");
+    CHECK(read_bytes(path) == saved(new_state()));
+    CHECK(!std::filesystem::exists(path + ".saving"));
 }
 
 TEST_CASE("a save that dies at any operation leaves the old file, and the next save succeeds") {

@@ -257,13 +257,28 @@ TEST_CASE("a state that contradicts itself is not saved") {
         CHECK(folder.names().empty());
     };
     refuses("state digest", [](State &s) { s.digest.bytes[0] ^= 1; });
-    refuses("has no data", [](State &s) { s.pages[0][0].data = nullptr; });
-    refuses("has no data", [](State &s) { s.pages[1].back().data = nullptr; });
+    refuses("page 0 of layer group 0 is not stored",
+            [](State &s) { s.pages[0][0].data = nullptr; });
+    refuses("page 4 of layer group 1 is not stored, but the page before it is",
+            [](State &s) { s.pages[1].back().data = nullptr; });
+    refuses("page 3 of layer group 1 is not stored, window 40 at position 150 needs it",
+            [](State &s) { s.pages[1][3].data = nullptr; });
     refuses("valid slots", [](State &s) { s.pages[0].back().valid = 32; });
     refuses("pages, 150 positions", [](State &s) { s.pages[0].pop_back(); });
     refuses("hidden state", [](State &s) { s.hidden.pop_back(); });
     refuses("token texts", [](State &s) { std::swap(s.token_texts[0], s.token_texts[1]); });
     refuses("in force", [](State &s) { s.sampling = 2; });
+    for (const BadSetting &bad : bad_settings()) {
+        refuses(bad.message.c_str(), [&](State &s) { bad.change(s.samplings[1]); });
+    }
+    refuses("hidden state: the bf16 bits 7f80 at index 2", [](State &s) {
+        s.hidden[2] = 0x7F80;
+        seal(s);
+    });
+    refuses("page 4 of layer group 1: the bf16 bits ffc0 at position 128", [](State &s) {
+        const_cast<uint16_t *>(s.pages[1][4].data)[0] = 0xFFC0;
+        seal(s);
+    });
 }
 
 TEST_CASE("a page behind the window is kept if the state still has it") {
@@ -277,7 +292,7 @@ TEST_CASE("a page behind the window is kept if the state still has it") {
         snapshot->read_pages(state, {});
         return state;
     }());
-    // Window 40 at position 150: position 111 is the first the next token sees, in page 3.
+    // Window 40 at position 150: position 110 is the first that the last token saw, in page 3.
     CHECK(few.pages[1][2].data == nullptr);
     CHECK(few.pages[1][3].data != nullptr);
 }

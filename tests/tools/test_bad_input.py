@@ -2,9 +2,10 @@
 # files left as they were, and never a crash.
 import os
 import shutil
+import subprocess
 
 from stasis_process import (CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, all_tokens, comma,
-                            turns_of)
+                            command, turns_of)
 
 
 class Usage(CommandTest):
@@ -46,8 +47,50 @@ class Usage(CommandTest):
         prompt = ["run", GEMMA, "--tokens", "1", "-n", 1]
         self.refused(*prompt, "--kernels", "abacus", names=["abacus"])
         self.refused(*prompt, "--device", "toaster", names=["toaster"])
-        self.refused(*prompt, "--temperature", "nan", names=["temperature"])
-        self.refused(*prompt, "--top-p", "1.5", names=["top_p"])
+        self.refused(*prompt, "--temperature", "nan", names=["--temperature"])
+        self.refused(*prompt, "--top-p", "1.5", names=["--top-p", "above 0"])
+
+    def test_numbers(self):
+        prompt = ["run", GEMMA, "--tokens", "1", "-n", 1]
+        wrong = {"--seed": ["18446744073709551616", "-1", "0x7", "1.0", " 1", "+1", ""],
+                 "--threads": ["4294967296", "2x"], "--chunk": ["many"], "--top-k": ["1e3", ""],
+                 "--temperature": ["-0.1", "inf", "1e99", "0,5", ""],
+                 "--top-p": ["0", "1.01", "-1", "nan"], "--min-p": ["-0.1", "1.1", "nan"],
+                 "--repetition-penalty": ["0", "-1", "inf"]}
+        for name, texts in wrong.items():
+            for text in texts:
+                self.refused(*prompt, name, text, names=[name + ": '" + text + "' is not a"])
+        self.refused("run", GEMMA, "--tokens", "1", "-n", "18446744073709551616", names=["-n"])
+        self.refused("run", GEMMA, "--tokens", "1", "-n=2", names=["-n", "'=2'", "whole number"])
+        self.refused(*prompt, "--seed=", "3", names=["--seed=", "missing"])
+        for right in (["--seed", "18446744073709551615"], ["--seed=7"], ["--top-p", "1"],
+                      ["--min-p", "0"], ["--repetition-penalty", "1e0"], ["--top-p", "1e-3"]):
+            self.json(*prompt, *right)
+        run = self.json("run", GEMMA, "--tokens", "1", "--ignore-eos", "-n", "010")
+        self.assertEqual(len(run["tokens"]), 10)
+
+    def test_an_empty_prompt(self):
+        for prompt in ["--prompt", ""], ["--tokens", ""]:
+            self.refused("run", GEMMA, *prompt, names=["nothing to go on", "no session is resumed"])
+            self.json("run", GEMMA, *prompt, "-n", 0, "--save", self.path("s"))
+        self.refused("run", GEMMA, "--resume", self.path("s"),
+                     names=["nothing to go on", self.path("s")])
+
+    def test_empty_paths(self):
+        for call in (["run", GEMMA, "--resume"], ["run", GEMMA, "--tokens", "1", "--save"],
+                     ["chat", GEMMA, "--session"], ["run", GEMMA, "--tokens-file"],
+                     ["logits", GEMMA, "--tokens", "1", "--out"]):
+            self.refused(*call, "", names=[call[-1] + ": the path is empty"])
+
+    def test_closed_streams(self):
+        for closed in range(1, 8):
+            numbers = [number for number in range(3) if closed & 1 << number]
+            done = subprocess.run([str(command()), "chat", str(GEMMA)], input=b"hello\n",
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                                  preexec_fn=lambda: [os.close(number) for number in numbers],
+                                  check=False)
+            self.assertEqual(done.returncode, 2 if numbers == [1] or numbers == [1, 2] else 0)
+            self.assertEqual(bool(done.stdout), numbers == [2])
 
     def test_text_that_is_not_utf8(self):
         self.refused("run", GEMMA, "--prompt", os.fsdecode(b"ab\xffcd"), names=["2"])
@@ -127,10 +170,33 @@ class Files(CommandTest):
                      names=["/dev/full", "space"])
         self.refused("logits", GEMMA, "--tokens", "1,2", "--out", self.path("no/such/place"),
                      names=["no/such/place"])
-        with open("/dev/full", "wb") as full:
-            done = self.run_command("info", GEMMA, "--json", stdout=full)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn(b"space", done.stderr)
+        for call in ["info", GEMMA, "--json"], ["--version"], ["--help"], ["run", "--help"]:
+            with open("/dev/full", "wb") as full:
+                done = self.run_command(*call, stdout=full)
+            self.assertEqual(done.returncode, 2, call)
+            self.assertIn(b"space", done.stderr)
+
+    def test_file_size_limit(self):
+        before = sorted(path.name for path in self.folder.iterdir())
+        for limit in 0, 1000, 5000:
+            self.refused("logits", GEMMA, "--tokens", "1,2", "--out", self.path("o"),
+                         file_bytes_max=limit, names=["large"])
+            self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
+
+    def test_targets_are_checked_before_the_model_is_read(self):
+        os.mkfifo(self.path("pipe"))
+        (self.folder / "link").symlink_to(self.file)
+        missing = self.path("no-model")
+        for call in (["run", missing, "--tokens", "1", "--save"], ["chat", missing, "--session"],
+                     ["logits", missing, "--tokens", "1", "--out"]):
+            option = call[-1] + ": "
+            self.refused(*call, self.path("no/s"), names=[option, "no folder"])
+            self.refused(*call, self.path("s.stasis/s"), names=[option])
+            self.refused(*call, self.folder, names=[option, "directory"])
+            self.refused(*call, self.path("link"), names=[option, "symbolic link"])
+            if call[0] != "logits": # rows go into pipes and devices directly
+                self.refused(*call, self.path("pipe"), names=[option, "no regular file"])
+        self.assertEqual(self.file.read_bytes(), self.content)
 
     def test_unreadable_files(self):
         self.file.chmod(0)

@@ -1,4 +1,6 @@
 # stasis chat: the published conversation, frozen and resumed in new processes at every turn.
+import shutil
+
 from stasis_process import CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, turns_of
 
 KEYS = ["role", "text", "tokens", "position", "digest", "seconds"]
@@ -62,16 +64,38 @@ class Chat(CommandTest):
     def test_system_text_comes_once(self):
         system = ["--system", "Answer shortly."]
         straight = self.chat(GEMMA, users(GEMMA)[:2], *system)
-        resumed = [self.chat(GEMMA, [user], "--session", self.path("s"), *system)[0]
-                   for user in users(GEMMA)[:2]]
+        resumed = [self.chat(GEMMA, [user], "--session", self.path("s"), *given)[0]
+                   for user, given in zip(users(GEMMA), (system, []))]
         self.assertEqual([reply["digest"] for reply in straight],
                          [reply["digest"] for reply in resumed])
         self.assertEqual(self.json("inspect", self.path("s"))["text"].count("Answer shortly."), 1)
+        content = (self.folder / "s").read_bytes()
+        self.refused("chat", GEMMA, "--session", self.path("s"), *system, text="hello\n",
+                     names=["--system: the session in " + self.path("s"), "begun"])
+        self.assertEqual((self.folder / "s").read_bytes(), content)
+        self.chat(GEMMA, users(GEMMA)[:1], "--session", self.path("s"), "--replace", *system)
         plain = self.chat(GEMMA, users(GEMMA)[:2])
         self.assertNotEqual(plain[0]["digest"], straight[0]["digest"])
 
+    def test_zero_new_tokens_only_append(self):
+        first = turns_of(GEMMA)[0]
+        replies = self.chat(GEMMA, users(GEMMA)[:1], "-n", 0, "--session", self.path("s"))
+        self.assertEqual([(reply["text"], reply["tokens"], reply["position"]) for reply in replies],
+                         [("", [], len(first["prompt_ids"]))])
+        reply = self.json("run", GEMMA, "--resume", self.path("s"))
+        self.assertEqual(reply["tokens"], first["reply_ids"])
+        self.assertEqual(len(self.chat(GEMMA, users(GEMMA)[:3], "-n", 0)), 3)
+
     def test_refusals(self):
-        self.refused("chat", WITHOUT_TOKENIZER, text="hello\n")
         self.refused("chat", GEMMA, "--session", self.path(""), text="hello\n")
+        for text in "", "hello\n":
+            self.refused("chat", WITHOUT_TOKENIZER, text=text, names=["tokenizer"])
+        model = self.folder / "model"
+        shutil.copytree(GEMMA, model)
+        (model / "tokenizer_config.json").unlink(missing_ok=True)
+        (model / "chat_template.jinja").unlink(missing_ok=True)
+        self.assertIsNone(self.json("info", model)["template"])
+        self.refused("chat", model, names=["--chat-template"])
+        self.ok("chat", model, "--chat-template", "gemma")
         self.refused("chat", GEMMA, "--chat-template", "nonsense", text="hello\n",
                      names=["nonsense", "chatml"])

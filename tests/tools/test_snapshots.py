@@ -1,5 +1,8 @@
 # stasis inspect, diff and verify: keys, exit codes, and what they say about files that chat and
 # run left.
+import json
+import shutil
+
 from stasis_process import CommandTest, GEMMA, LLAMA, all_tokens, comma, turns_of
 
 INSPECT_KEYS = ["format", "contract", "position", "digest", "root", "elements", "spans", "sections",
@@ -60,7 +63,24 @@ class Snapshots(CommandTest):
         foreign = self.json("diff", self.path("a"), self.path("e"), code=1)
         self.assertIn(foreign["element"], ELEMENTS)
         self.assertEqual(self.ok("diff", self.path("a"), self.path("b")), "equal\n")
-        self.assertIn("different", self.ok("diff", self.path("a"), self.path("c"), code=1))
+        self.assertIn("[position 70]", self.ok("diff", self.path("a"), self.path("c"), code=1))
+
+    def test_diff_names_the_layer(self):
+        model = self.folder / "model"
+        shutil.copytree(GEMMA, model)
+        weights = model / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        length = int.from_bytes(content[:8], "little")
+        tensor = next(tensor for name, tensor in json.loads(content[8:8 + length]).items()
+                      if name.endswith("layers.1.self_attn.q_proj.weight"))
+        content[8 + length + tensor["data_offsets"][0]] ^= 1
+        weights.write_bytes(content)
+        self.save("a", GEMMA, [1, 2, 3])
+        self.save("b", model, [1, 2, 3])
+        changed = self.json("diff", self.path("a"), self.path("b"), code=1)
+        self.assertEqual((changed["element"], changed["position"], changed["layer"],
+                          changed["head"]), ("attention_weights", None, 1, None))
+        self.assertIn(" [layer 1]\n", self.ok("diff", self.path("a"), self.path("b"), code=1))
 
     def test_verify(self):
         for model in GEMMA, LLAMA:

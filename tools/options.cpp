@@ -1,0 +1,48 @@
+// Paths on the command line. Writing decides in the end; these checks only spare the work that
+// would be lost.
+#include "tools/options.h"
+
+#include <filesystem>
+
+namespace command {
+
+CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
+                      const std::string &help) {
+    return app.add_option(name, path, help)->type_name("FILE")->check([](const std::string &text) {
+        return text.empty() ? std::string("the path is empty") : std::string();
+    });
+}
+
+void check_target(const std::string &name, const std::string &path, Special special) {
+    namespace fs = std::filesystem;
+    const auto refuse = [&](const std::string &reason) {
+        throw Failure(name + ": " + path + ": " + reason);
+    };
+    std::error_code problem; // a status that cannot be had is no regular file, nor a folder
+    const fs::file_status at_path = fs::symlink_status(path, problem);
+    if (at_path.type() == fs::file_type::not_found) {
+        const fs::path folder = fs::path(path).parent_path();
+        if (!folder.empty() && !fs::is_directory(folder, problem)) {
+            refuse("there is no folder " + folder.string());
+        }
+        if (!fs::path(path).has_filename()) {
+            refuse("this names a folder");
+        }
+        return;
+    }
+    const fs::file_status behind = fs::status(path, problem);
+    if (fs::is_directory(behind)) {
+        refuse("this is a directory");
+    }
+    if (special == Special::allowed && fs::is_other(behind)) {
+        return;
+    }
+    if (fs::is_symlink(at_path)) {
+        refuse("this is a symbolic link");
+    }
+    if (!fs::is_regular_file(at_path)) {
+        refuse(problem ? problem.message() : "this is no regular file");
+    }
+}
+
+} // namespace command
