@@ -239,55 +239,21 @@ Json prompt_meta(const Snapshot &snapshot) {
     return {{"spans", spans}, {"pending_system", state.pending_system}};
 }
 
-struct Entry {
-    const char *name;
-    Json (*json)(const Snapshot &snapshot);
-};
+using ToJson = Json (*)(const Snapshot &snapshot);
 
-const Entry kElements[12] = {
-    {"KV cache", kv_cache},
-    {"token embeddings", token_embeddings},
-    {"positional state", positional_state},
-    {"input token buffer", token_buffer},
-    {"attention mask", attention_mask},
-    {"model config snapshot", model_config},
-    {"LayerNorm state", layer_norm},
-    {"attention module weights", attention_weights},
-    {"logits", logits},
-    {"tokenizer state", tokenizer},
-    {"KV format version", kv_format},
-    {"prompt injection meta", prompt_meta},
-};
+const ToJson kElements[12] = {kv_cache,       token_embeddings, positional_state, token_buffer,
+                              attention_mask, model_config,     layer_norm,       attention_weights,
+                              logits,         tokenizer,        kv_format,        prompt_meta};
 
 } // namespace
-
-const char *element_name(Element element) {
-    return kElements[static_cast<uint32_t>(element) - 1].name;
-}
-
-Element config_element(std::string_view name) {
-    const auto speaks_of = [name](std::string_view word) {
-        return name.find(word) != std::string_view::npos;
-    };
-    if (speaks_of("rope")) {
-        return Element::positional_state;
-    }
-    if (speaks_of("window")) {
-        return Element::attention_mask;
-    }
-    if (speaks_of("norm")) {
-        return Element::layer_norm;
-    }
-    return speaks_of("embedding") ? Element::token_embeddings : Element::model_config;
-}
 
 std::string element_json(const Snapshot &snapshot, uint32_t element) {
     if (element < 1 || element > std::size(kElements)) {
         fail(Status::invalid_argument, "element is %u, expected 1 to %zu", element,
              std::size(kElements));
     }
-    Json json = {{"element", element}, {"name", kElements[element - 1].name}};
-    json.update(kElements[element - 1].json(snapshot));
+    Json json = {{"element", element}, {"name", element_name(static_cast<Element>(element))}};
+    json.update(kElements[element - 1](snapshot));
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -1,34 +1,14 @@
-// The Big 8 + 4: the elements of a session's state, by number, name and as JSON. Knows files only
-// through Snapshot; nlohmann-json stays behind it.
+// The elements of a session's state (elements.h) as JSON. Knows files only through Snapshot;
+// nlohmann-json stays behind it.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
+#include "format/elements.h"
 #include "format/reader.h"
 
 namespace stasis::format {
-
-enum class Element : uint32_t {
-    kv_cache = 1,
-    token_embeddings = 2,
-    positional_state = 3,
-    token_buffer = 4,
-    attention_mask = 5,
-    model_config = 6,
-    layer_norm = 7,
-    attention_weights = 8,
-    logits = 9,
-    tokenizer = 10,
-    kv_format = 11,
-    prompt_meta = 12,
-};
-
-const char *element_name(Element element); // "KV cache", ...
-
-// The element that a pair of ModelIdentity::config belongs to, by what its name speaks of.
-Element config_element(std::string_view name);
 
 // One JSON object. Error(invalid_argument) unless `element` is 1 to 12. Bytes of texts that are not
 // UTF-8 become U+FFFD.

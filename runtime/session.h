@@ -160,4 +160,7 @@ class Session {
 // of the Big 8 + 4 that differs and both values ("attention module weights differ: layer 3 ...").
 void check_identity(const ModelIdentity &stored, const ModelIdentity &model);
 
+// Checks the shape of a stored state against the model and this build: model_mismatch or version.
+void check_geometry(const State &state, const Model &model);
+
 } // namespace stasis

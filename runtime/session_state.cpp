@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "format/elements.h"
 #include "runtime/forward.h"
 #include "runtime/session.h"
 
@@ -22,38 +23,40 @@ Digest digest_row(std::span<const float> row) {
     return Sha256().bytes(row.data(), row.size_bytes()).finish();
 }
 
-[[noreturn]] void refuse(const char *element, const std::string &where, const std::string &stored,
+[[noreturn]] void refuse(Element element, const std::string &where, const std::string &stored,
                          const std::string &model) {
-    fail(Status::model_mismatch, "%s differ: %sthe snapshot has %s, the model has %s", element,
-         where.c_str(), stored.c_str(), model.c_str());
+    const std::string name = element_name(element);
+    fail(Status::model_mismatch, "%s differ%s: %sthe snapshot has %s, the model has %s",
+         name.c_str(), name.back() == 's' ? "" : "s", where.c_str(), stored.c_str(), model.c_str());
 }
 
-void check_digest(const char *element, const Digest &stored, const Digest &model) {
+void check_digest(Element element, const char *where, const Digest &stored, const Digest &model) {
     if (stored != model) {
-        refuse(element, "", to_hex(stored), to_hex(model));
+        refuse(element, where, to_hex(stored), to_hex(model));
     }
 }
 
-using Pairs = std::vector<std::pair<std::string, std::string>>;
-
-void check_pairs(const char *element, const Pairs &stored, const Pairs &model) {
+// Names and values, the element of each told by `element_of`.
+template <typename ElementOf>
+void check_pairs(const ElementOf &element_of,
+                 const std::vector<std::pair<std::string, std::string>> &stored,
+                 const std::vector<std::pair<std::string, std::string>> &model) {
+    const auto text = [](const auto &pairs, size_t i) {
+        return i < pairs.size() ? pairs[i].first + " = " + pairs[i].second : "nothing";
+    };
     for (size_t i = 0; i < std::max(stored.size(), model.size()); ++i) {
-        const auto text = [i](const Pairs &pairs) {
-            return i < pairs.size() ? pairs[i].first + " = " + pairs[i].second : "nothing";
-        };
-        if (text(stored) != text(model)) {
-            refuse(element, "", text(stored), text(model));
+        if (text(stored, i) != text(model, i)) {
+            const std::string &name = i < model.size() ? model[i].first : stored[i].first;
+            refuse(element_of(name), "", text(stored, i), text(model, i));
         }
     }
 }
 
-void check_layers(const char *element, const std::vector<Digest> &stored,
+void check_layers(const char *what, const std::vector<Digest> &stored,
                   const std::vector<Digest> &model) {
     for (size_t layer = 0; layer < std::min(stored.size(), model.size()); ++layer) {
-        if (stored[layer] != model[layer]) {
-            refuse(element, "layer " + std::to_string(layer) + ": ", to_hex(stored[layer]),
-                   to_hex(model[layer]));
-        }
+        const std::string where = "layer " + std::to_string(layer) + what;
+        check_digest(Element::attention_weights, where.c_str(), stored[layer], model[layer]);
     }
 }
 
@@ -61,19 +64,20 @@ void check_layers(const char *element, const std::vector<Digest> &stored,
 
 void check_identity(const ModelIdentity &stored, const ModelIdentity &model) {
     if (stored.architecture != model.architecture) {
-        refuse("model config snapshots", "architecture: ", stored.architecture, model.architecture);
+        refuse(Element::model_config, "architecture: ", stored.architecture, model.architecture);
     }
-    check_pairs("model config snapshots", stored.config, model.config);
-    check_digest("token embeddings", stored.embeddings, model.embeddings);
-    check_digest("LayerNorm states", stored.norms, model.norms);
-    check_layers("attention module weights", stored.attention, model.attention);
-    check_layers("MLP weights", stored.mlp, model.mlp);
-    check_digest("output heads (logits)", stored.head, model.head);
-    check_digest("model identities", stored.model, model.model);
-    check_pairs("tokenizer states", stored.tokenizer_rules, model.tokenizer_rules);
-    check_digest("tokenizer states", stored.tokenizer, model.tokenizer);
+    check_pairs(config_element, stored.config, model.config);
+    check_digest(Element::token_embeddings, "", stored.embeddings, model.embeddings);
+    check_digest(Element::layer_norm, "", stored.norms, model.norms);
+    check_layers(": ", stored.attention, model.attention);
+    check_layers(", its MLP: ", stored.mlp, model.mlp);
+    check_digest(Element::logits, "output head: ", stored.head, model.head);
+    check_digest(Element::model_config, "identity: ", stored.model, model.model);
+    const auto tokenizer = [](std::string_view) { return Element::tokenizer; };
+    check_pairs(tokenizer, stored.tokenizer_rules, model.tokenizer_rules);
+    check_digest(Element::tokenizer, "", stored.tokenizer, model.tokenizer);
     if (stored.chat_template != model.chat_template) {
-        refuse("tokenizer states", "chat template: ", stored.chat_template, model.chat_template);
+        refuse(Element::tokenizer, "chat template: ", stored.chat_template, model.chat_template);
     }
 }
 
@@ -180,9 +184,6 @@ State Session::export_state() {
     return state;
 }
 
-namespace {
-
-// What of a state must be as the model makes it, apart from identity.
 void check_geometry(const State &state, const Model &model) {
     const Config &config = model.config;
     const bool same = state.layers == config.layers && state.kv_heads == config.kv_heads &&
@@ -190,20 +191,20 @@ void check_geometry(const State &state, const Model &model) {
                       state.vocabulary == config.vocabulary;
     if (!same) {
         fail(Status::model_mismatch,
-             "KV caches differ in shape: the snapshot has %u layers of %u "
+             "KV cache differs in shape: the snapshot has %u layers of %u "
              "heads of %u, the model %u of %u of %u",
              state.layers, state.kv_heads, state.head_dim, config.layers, config.kv_heads,
              config.head_dim);
     }
     if (!(state.contract == contract())) {
         fail(Status::version,
-             "KV format versions differ: the snapshot was computed under contract "
+             "KV format version differs: the snapshot was computed under contract "
              "%u.%u.%u, this build computes under %u.%u.%u",
              state.contract.core, state.contract.kv, state.contract.sampling, contract().core,
              contract().kv, contract().sampling);
     }
     if (state.page_positions != kPage) {
-        fail(Status::version, "KV format versions differ: pages of %u positions, expected %llu",
+        fail(Status::version, "KV format version differs: pages of %u positions, expected %llu",
              state.page_positions, ull{kPage});
     }
     bool groups =
@@ -214,12 +215,10 @@ void check_geometry(const State &state, const Model &model) {
                  state.pages[i].size() == (state.log.size() + kPage - 1) / kPage;
     }
     if (!groups) {
-        fail(Status::model_mismatch, "attention masks differ: layer groups or windows are not the "
+        fail(Status::model_mismatch, "attention mask differs: layer groups or windows are not the "
                                      "model's");
     }
 }
-
-} // namespace
 
 // Takes over a checked state. The session is new: whatever throws leaves nothing behind.
 void Session::adopt(const State &state) {

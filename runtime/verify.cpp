@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "format/elements.h"
 #include "runtime/sampling.h"
 #include "runtime/session.h"
 
@@ -15,14 +16,12 @@ namespace stasis {
 
 namespace {
 
-constexpr uint32_t kElementKv = 1, kElementTokens = 4, kElementLogits = 9, kElementTokenizer = 10;
-
 using ull = unsigned long long;
 
-VerifyReport diverged(uint32_t element, uint64_t position, uint32_t layer, std::string message) {
+VerifyReport diverged(Element element, uint64_t position, uint32_t layer, std::string message) {
     VerifyReport report;
     report.verified = false;
-    report.element = element;
+    report.element = static_cast<uint32_t>(element);
     report.position = position;
     report.layer = layer;
     report.message = std::move(message);
@@ -32,27 +31,7 @@ VerifyReport diverged(uint32_t element, uint64_t position, uint32_t layer, std::
 // Throws unless recomputing under this model can be expected to give the stored bits.
 void check_comparable(const State &stored, const std::shared_ptr<Model> &model) {
     check_identity(stored.model, model->identity);
-    const State empty = Session(model, SessionOptions()).export_state();
-    if (!(stored.contract == empty.contract) || stored.page_positions != empty.page_positions) {
-        fail(Status::version,
-             "KV format versions differ: the snapshot has contract %u.%u.%u and pages of %u "
-             "positions, this build %u.%u.%u and %u",
-             stored.contract.core, stored.contract.kv, stored.contract.sampling,
-             stored.page_positions, empty.contract.core, empty.contract.kv, empty.contract.sampling,
-             empty.page_positions);
-    }
-    bool same = stored.layers == empty.layers && stored.kv_heads == empty.kv_heads &&
-                stored.head_dim == empty.head_dim && stored.hidden_size == empty.hidden_size &&
-                stored.vocabulary == empty.vocabulary &&
-                stored.groups.size() == empty.groups.size();
-    for (size_t i = 0; same && i < empty.groups.size(); ++i) {
-        same = stored.groups[i].window == empty.groups[i].window &&
-               stored.groups[i].layers == empty.groups[i].layers;
-    }
-    if (!same) {
-        fail(Status::model_mismatch, "KV caches differ in shape: the snapshot's layers, heads or "
-                                     "windows are not the model's");
-    }
+    check_geometry(stored, *model);
     for (const Sampling &sampling : stored.samplings) {
         try {
             check_sampling(sampling, stored.vocabulary);
@@ -92,7 +71,7 @@ class Redraw {
             sample(logits, sampling, position, tokens().subspan(begin, position - begin), scratch_);
         if (drawn != entry.token && !first_) {
             first_ =
-                diverged(kElementTokens, position, VerifyReport::kNoLayer,
+                diverged(Element::token_buffer, position, VerifyReport::kNoLayer,
                          "token " + std::to_string(entry.token) + " at position " +
                              std::to_string(position) +
                              " is recorded as drawn; its settings draw " + std::to_string(drawn));
@@ -231,11 +210,11 @@ std::optional<VerifyReport> compare_pages(const std::shared_ptr<Model> &model, c
         const uint64_t begin = index * stored.page_positions;
         const std::optional<Place> place = find_in_page(model, stored, read_page, options, index);
         if (!place) {
-            return diverged(kElementKv, begin, VerifyReport::kNoLayer,
+            return diverged(Element::kv_cache, begin, VerifyReport::kNoLayer,
                             "the digest of a page from position " + std::to_string(begin) +
                                 " on differs; its keys and values are not in the file");
         }
-        return diverged(kElementKv, place->position, place->layer,
+        return diverged(Element::kv_cache, place->position, place->layer,
                         "keys or values of layer " + std::to_string(place->layer) +
                             " at position " + std::to_string(place->position) + " differ");
     }
@@ -246,19 +225,19 @@ std::optional<VerifyReport> compare_pages(const std::shared_ptr<Model> &model, c
 std::optional<VerifyReport> compare_rest(const State &stored, const State &computed) {
     const uint64_t last = stored.log.size() - 1;
     if (stored.hidden != computed.hidden) {
-        return diverged(kElementLogits, last, VerifyReport::kNoLayer,
+        return diverged(Element::logits, last, VerifyReport::kNoLayer,
                         "the final hidden states differ");
     }
     if (stored.logits != computed.logits) {
-        return diverged(kElementLogits, last, VerifyReport::kNoLayer,
+        return diverged(Element::logits, last, VerifyReport::kNoLayer,
                         "logits differ: stored " + to_hex(stored.logits) + ", computed " +
                             to_hex(computed.logits));
     }
     if (stored.top != computed.top) {
-        return diverged(kElementLogits, last, VerifyReport::kNoLayer, "the best logits differ");
+        return diverged(Element::logits, last, VerifyReport::kNoLayer, "the best logits differ");
     }
     if (stored.token_texts != computed.token_texts) {
-        return diverged(kElementTokenizer, UINT64_MAX, VerifyReport::kNoLayer,
+        return diverged(Element::tokenizer, UINT64_MAX, VerifyReport::kNoLayer,
                         "the texts of tokens differ from the tokenizer's");
     }
     return std::nullopt;
@@ -286,7 +265,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
 
     std::optional<VerifyReport> first = redraw.first();
     if (redraw.sampled(0)) {
-        first = diverged(kElementTokens, 0, VerifyReport::kNoLayer,
+        first = diverged(Element::token_buffer, 0, VerifyReport::kNoLayer,
                          "the first token is recorded as drawn, from nothing");
     }
     // At the same position the token comes before the keys and values that follow from it.
