@@ -225,8 +225,7 @@ void check_stored(const State &state, size_t group, uint64_t position,
         }
         if (page_needed(window, position, state.page_positions, index)) {
             fail(status,
-                 "page %llu of layer group %zu is not stored, window %u at position %llu "
-                 "needs it",
+                 "page %llu of layer group %zu is not stored, window %u at position %llu needs it",
                  static_cast<Number>(index), group, window, static_cast<Number>(position));
         }
     }

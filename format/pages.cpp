@@ -70,8 +70,7 @@ void check_page_finite(const State &state, size_t group, uint64_t index, const u
                 static_cast<size_t>(std::find_if_not(data, data + used, bf16_finite) - data);
             fail(status,
                  "page %llu of layer group %zu: the bf16 bits %04x at position %llu are not a "
-                 "finite "
-                 "number",
+                 "finite number",
                  static_cast<unsigned long long>(index), group, data[at],
                  static_cast<unsigned long long>(index * state.page_positions +
                                                  at / state.head_dim));
