@@ -80,7 +80,7 @@ TEST_CASE(
 
 TEST_CASE("element 3: positional state: another rope base is refused") {
     check_edited("zoo/gemma3-text", "config.json", "\"rope_theta\": 1000000",
-                 "\"rope_theta\": 1000001", {"rope_", "base 1e+06", "base 1000001"});
+                 "\"rope_theta\": 1000001", {"positional state differs", "base 1e+06", "base 1000001"});
 }
 
 TEST_CASE(
@@ -109,12 +109,12 @@ TEST_CASE("element 4: input token buffer: a log that is not the digest's is refu
 
 TEST_CASE("element 5: attention mask: another window is refused") {
     check_edited("zoo/gemma3-text", "config.json", "\"sliding_window\": 16",
-                 "\"sliding_window\": 17", {"layer_windows", "16 16 16", "17 17 17"});
+                 "\"sliding_window\": 17", {"attention mask differs", "16 16 16", "17 17 17"});
 }
 
 TEST_CASE("element 6: model config snapshot: one other number is refused, both named") {
     check_edited("zoo/gemma3-text", "config.json", "\"max_position_embeddings\": 2048",
-                 "\"max_position_embeddings\": 4096", {"config", "context = 2048", "4096"});
+                 "\"max_position_embeddings\": 4096", {"model config snapshot differs", "context = 2048", "4096"});
     const Saved saved;
     auto sampling = sized<stasis_sampling>();
     sampling.temperature = 0.5F;
@@ -125,7 +125,7 @@ TEST_CASE("element 6: model config snapshot: one other number is refused, both n
 
 TEST_CASE("element 7: LayerNorm state: another eps is refused") {
     check_edited("zoo/gemma3-text", "config.json", "\"rms_norm_eps\": 1e-06",
-                 "\"rms_norm_eps\": 1e-05", {"norm_eps = 1e-06", "norm_eps = 1e-05"});
+                 "\"rms_norm_eps\": 1e-05", {"LayerNorm state differs", "norm_eps = 1e-05"});
 }
 
 TEST_CASE("element 9: logits: a changed output head is refused") {
@@ -151,7 +151,7 @@ TEST_CASE("element 9: logits: those that do not follow from the hidden state are
 
 TEST_CASE("element 10, insight 36: tokenizer state: other rules of special tokens are refused") {
     check_edited("recall-gemma3", "generation_config.json", "[\n    1,\n    5\n  ]", "[1]",
-                 {"tokenizer states", "end_tokens = 1,5", "end_tokens = 1"});
+                 {"tokenizer state", "end_tokens = 1,5", "end_tokens = 1"});
 }
 
 TEST_CASE("element 10, insight 37: another chat template is refused, both named") {
@@ -160,7 +160,7 @@ TEST_CASE("element 10, insight 37: another chat template is refused, both named"
     options.chat_template = "chatml";
     const Model model = open_path(test_data("recall-gemma3"), &options);
     check_refused(model.get(), saved.path, STASIS_MODEL_MISMATCH,
-                  {"tokenizer states", "chat template", "gemma", "chatml"});
+                  {"tokenizer state", "chat template", "gemma", "chatml"});
 }
 
 TEST_CASE("element 11, insight 10: a cache of another contract version is refused, both named") {
@@ -178,7 +178,7 @@ TEST_CASE("element 11, insight 10: a cache of another contract version is refuse
         const std::string stored = std::to_string(info.contract[0]) + "." +
                                    std::to_string(info.contract[1]) + "." +
                                    std::to_string(info.contract[2]);
-        check_refused(gemma(), saved.forged, STASIS_VERSION, {"KV format versions", stored});
+        check_refused(gemma(), saved.forged, STASIS_VERSION, {"KV format version differs", stored});
         auto report = sized<stasis_verify_report>();
         CHECK(stasis_snapshot_verify(open_snapshot(saved.forged).get(), gemma(), nullptr, &report,
                                      nullptr) == STASIS_VERSION);
