@@ -80,7 +80,8 @@ TEST_CASE(
 
 TEST_CASE("element 3: positional state: another rope base is refused") {
     check_edited("zoo/gemma3-text", "config.json", "\"rope_theta\": 1000000",
-                 "\"rope_theta\": 1000001", {"positional state differs", "base 1e+06", "base 1000001"});
+                 "\"rope_theta\": 1000001",
+                 {"positional state differs", "base 1e+06", "base 1000001"});
 }
 
 TEST_CASE(
@@ -114,7 +115,8 @@ TEST_CASE("element 5: attention mask: another window is refused") {
 
 TEST_CASE("element 6: model config snapshot: one other number is refused, both named") {
     check_edited("zoo/gemma3-text", "config.json", "\"max_position_embeddings\": 2048",
-                 "\"max_position_embeddings\": 4096", {"model config snapshot differs", "context = 2048", "4096"});
+                 "\"max_position_embeddings\": 4096",
+                 {"model config snapshot differs", "context = 2048", "4096"});
     const Saved saved;
     auto sampling = sized<stasis_sampling>();
     sampling.temperature = 0.5F;

@@ -50,7 +50,8 @@ inline Model open_path(const std::string &path, const stasis_model_options *opti
 
 // A bundled model, opened once and shared by all tests of the process.
 inline stasis_model *shared_model(const std::string &name) {
-    static std::vector<std::pair<std::string, Model>> opened;
+    // Never destroyed: at exit libcrypto is gone before threads of a static could let go of it.
+    static auto &opened = *new std::vector<std::pair<std::string, Model>>();
     for (const auto &[known, model] : opened) {
         if (known == name) {
             return model.get();

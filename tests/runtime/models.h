@@ -38,7 +38,8 @@ inline std::string directory(const std::string &name) {
 }
 
 inline std::shared_ptr<Model> open(const std::string &name, size_t threads = 2) {
-    static std::map<std::pair<std::string, size_t>, std::shared_ptr<Model>> opened;
+    // Never destroyed: at exit libcrypto is gone before its statics' threads could let go of it.
+    static auto &opened = *new std::map<std::pair<std::string, size_t>, std::shared_ptr<Model>>();
     std::shared_ptr<Model> &model = opened[{name, threads}];
     if (model == nullptr) {
         ModelOptions options;
