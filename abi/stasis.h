@@ -161,9 +161,10 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
 /* Opens a Hugging Face directory: config.json, safetensors, and where present
  * generation_config.json, tokenizer.model, tokenizer_config.json, chat_template.jinja. bf16 weights
  * stay mapped: the files must not be changed while the model or a session of it lives (size and
- * time are checked again before use; a change that hides from both cannot be noticed). Sessions
- * keep a closed model alive. NOT_FOUND, IO, UNSUPPORTED (architecture, tensor, dtype, activation,
- * device, kernels: named), CORRUPT, NONFINITE (a weight: named), DEVICE, CANCELLED, STOPPED. */
+ * time are checked again before use; a change that hides from both cannot be noticed, and a file
+ * cut short under way raises SIGBUS). Sessions keep a closed model alive. NOT_FOUND, IO, CORRUPT,
+ * UNSUPPORTED (architecture, tensor, dtype, activation, kernels: named), NONFINITE (a weight:
+ * named), DEVICE, CANCELLED, STOPPED. */
 stasis_status stasis_model_open(const char *path, const stasis_model_options *options,
                                 stasis_model **model, stasis_error *error);
 void stasis_model_close(stasis_model *model);

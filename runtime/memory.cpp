@@ -43,4 +43,14 @@ void Memory::give_back(void *memory, size_t size_bytes) const {
     }
 }
 
+void Buffer::grow(size_t size_bytes) {
+    if (size_bytes <= size_bytes_) {
+        return;
+    }
+    void *data = memory_.take(size_bytes);
+    memory_.give_back(data_, size_bytes_);
+    data_ = data;
+    size_bytes_ = size_bytes;
+}
+
 } // namespace stasis

@@ -112,8 +112,8 @@ std::shared_ptr<Model> open_model(const std::string &directory, const ModelOptio
     model->config = read_config(directory);
     const Config &config = model->config;
     model->threads = std::make_unique<Threads>(options.threads);
-    model->weights =
-        load_weights(directory, config, *model->threads, options.watch, model->identity);
+    model->weights = load_weights(directory, config, model->memory, *model->threads, options.watch,
+                                  model->identity);
     open_text(*model, directory, options.chat_template);
     for (const Rope &rope : config.ropes) {
         model->rope_frequencies.push_back(stasis::rope_frequencies(rope, config.head_dim));

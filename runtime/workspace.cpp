@@ -21,16 +21,6 @@ struct Carver {
 
 } // namespace
 
-void Buffer::grow(size_t size_bytes) {
-    if (size_bytes <= size_bytes_) {
-        return;
-    }
-    void *data = memory_.take(size_bytes);
-    memory_.give_back(data_, size_bytes_);
-    data_ = data;
-    size_bytes_ = size_bytes;
-}
-
 void Workspace::fit(const Config &config, size_t wanted) {
     if (wanted <= rows) {
         return;

@@ -12,24 +12,6 @@
 
 namespace stasis {
 
-// A block of bulk memory that grows and never shrinks; contents are lost when it grows.
-class Buffer {
-  public:
-    explicit Buffer(const Memory &memory) : memory_(memory) {}
-    ~Buffer() { memory_.give_back(data_, size_bytes_); }
-    Buffer(const Buffer &) = delete;
-    Buffer &operator=(const Buffer &) = delete;
-
-    void grow(size_t size_bytes);
-    void *data() const { return data_; }
-    size_t size_bytes() const { return size_bytes_; }
-
-  private:
-    const Memory &memory_;
-    void *data_ = nullptr;
-    size_t size_bytes_ = 0;
-};
-
 struct Workspace {
     explicit Workspace(const Memory &memory) : storage(memory), partial_storage(memory) {}
 

@@ -67,13 +67,13 @@ void fill_identity(const Config &config, const TensorDigests &tensors, ModelIden
 
 } // namespace
 
-Weights load_weights(const std::string &directory, const Config &config, Threads &threads,
-                     const Watch &watch, ModelIdentity &identity) {
+Weights load_weights(const std::string &directory, const Config &config, const Memory &memory,
+                     Threads &threads, const Watch &watch, ModelIdentity &identity) {
     Weights weights;
     weights.checkpoint = open_checkpoint(directory);
     std::vector<PlannedTensor> plan = plan_weights(config, weights);
     find_tensors(weights.checkpoint, plan);
-    const std::vector<Digest> digests = read_tensors(plan, threads, watch, weights);
+    const std::vector<Digest> digests = read_tensors(plan, memory, threads, watch, weights);
     // What was hashed above must be what will be computed with.
     weights.checkpoint.check_unchanged();
     if (config.tied_head) {

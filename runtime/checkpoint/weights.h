@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "format/watch.h"
 #include "runtime/checkpoint/config.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/memory.h"
 
 namespace stasis {
 
@@ -45,7 +47,7 @@ struct Weights {
 
     bool converted = false; // some matrix was stored in another type and rounded to bf16
     Checkpoint checkpoint;  // keeps the mappings
-    std::vector<std::vector<uint16_t>> converted_storage;
+    std::vector<std::unique_ptr<Buffer>> converted_storage;
     std::vector<std::vector<float>> float_storage;
 };
 
@@ -53,8 +55,9 @@ struct Weights {
 // does not know by name (buffers that published checkpoints carry, like rotary inv_freq, and a
 // vision tower beside a text model excepted), refuses non-finite values naming tensor and index,
 // and fills the digests of `identity` (embeddings, norms, attention, mlp, head, model) from the
-// values as stored in the file. Work is split over `threads`. Progress counts bytes.
-Weights load_weights(const std::string &directory, const Config &config, Threads &threads,
-                     const Watch &watch, ModelIdentity &identity);
+// values as stored in the file. Converted matrices lie in `memory`. Work is split over `threads`.
+// Progress counts bytes.
+Weights load_weights(const std::string &directory, const Config &config, const Memory &memory,
+                     Threads &threads, const Watch &watch, ModelIdentity &identity);
 
 } // namespace stasis

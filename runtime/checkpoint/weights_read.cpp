@@ -150,8 +150,14 @@ void read_piece(Piece &piece) {
     }
 }
 
+template <typename T> T *take_storage(size_t count, const Memory &memory, Weights &weights) {
+    weights.converted_storage.push_back(std::make_unique<Buffer>(memory));
+    weights.converted_storage.back()->grow(count * sizeof(T));
+    return static_cast<T *>(weights.converted_storage.back()->data());
+}
+
 // Points the forward pass at the mapping, or at new memory where the values must be converted.
-Destination place(const PlannedTensor &planned, Weights &weights) {
+Destination place(const PlannedTensor &planned, const Memory &memory, Weights &weights) {
     const Tensor &tensor = *planned.tensor;
     const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
     const size_t count = tensor.size_bytes / element_bytes;
@@ -168,21 +174,20 @@ Destination place(const PlannedTensor &planned, Weights &weights) {
         return destination;
     }
     weights.converted = weights.converted || tensor.type != DataType::bf16;
-    weights.converted_storage.emplace_back(count);
-    destination.bf16 = weights.converted_storage.back().data();
+    destination.bf16 = take_storage<uint16_t>(count, memory, weights);
     planned.matrix->data = destination.bf16;
     if (planned.group == WeightGroup::embeddings && tensor.type != DataType::bf16) {
-        weights.float_storage.emplace_back(count);
-        destination.f32 = weights.float_storage.back().data();
+        destination.f32 = take_storage<float>(count, memory, weights);
         weights.wide_embeddings = destination.f32;
     }
     return destination;
 }
 
-std::vector<Piece> cut_into_pieces(const std::vector<PlannedTensor> &plan, Weights &weights) {
+std::vector<Piece> cut_into_pieces(const std::vector<PlannedTensor> &plan, const Memory &memory,
+                                   Weights &weights) {
     std::vector<Piece> pieces;
     for (const PlannedTensor &planned : plan) {
-        const Destination destination = place(planned, weights);
+        const Destination destination = place(planned, memory, weights);
         const size_t size_bytes = planned.tensor->size_bytes;
         for (size_t offset = 0; offset < size_bytes; offset += kPieceBytes) {
             Piece &piece = pieces.emplace_back();
@@ -223,9 +228,9 @@ Digest tensor_digest(const PlannedTensor &planned, const Piece *pieces, size_t c
 
 } // namespace
 
-std::vector<Digest> read_tensors(const std::vector<PlannedTensor> &plan, Threads &threads,
-                                 const Watch &watch, Weights &weights) {
-    std::vector<Piece> pieces = cut_into_pieces(plan, weights);
+std::vector<Digest> read_tensors(const std::vector<PlannedTensor> &plan, const Memory &memory,
+                                 Threads &threads, const Watch &watch, Weights &weights) {
+    std::vector<Piece> pieces = cut_into_pieces(plan, memory, weights);
     uint64_t total_bytes = 0;
     for (const Piece &piece : pieces) {
         total_bytes += piece.size_bytes;

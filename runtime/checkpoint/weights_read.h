@@ -15,7 +15,7 @@ namespace stasis {
 // Fills the places of `plan` in `weights` and returns the digest of each tensor: its name without
 // prefix, dtype, shape, and the SHA-256 of each MiB as stored. Throws Error(nonfinite) naming the
 // first bad value, and what `watch` throws; progress counts bytes.
-std::vector<Digest> read_tensors(const std::vector<PlannedTensor> &plan, Threads &threads,
-                                 const Watch &watch, Weights &weights);
+std::vector<Digest> read_tensors(const std::vector<PlannedTensor> &plan, const Memory &memory,
+                                 Threads &threads, const Watch &watch, Weights &weights);
 
 } // namespace stasis

@@ -25,7 +25,8 @@ inline Loaded load(const std::string &directory, size_t thread_count = 2, const 
     Loaded loaded;
     loaded.config = read_config(directory);
     Threads threads(thread_count);
-    loaded.weights = load_weights(directory, loaded.config, threads, watch, loaded.identity);
+    static const Memory heap;
+    loaded.weights = load_weights(directory, loaded.config, heap, threads, watch, loaded.identity);
     return loaded;
 }
 
