@@ -46,7 +46,8 @@ struct Attention {
 
     // One block for `count` rows from `row` on of one KV head; results at index `at` of the partial
     // arrays, one for each query row.
-    void block_partial(size_t kv_head, size_t row, size_t count, uint64_t block, size_t at) const {
+    void block_partial(size_t kv_head, size_t row, size_t count, uint64_t block, size_t at,
+                       size_t thread) const {
         for (size_t i = 0; i < count * group_heads; ++i) {
             work.visible[at + i] = visible_slots(begin + row + i / group_heads, window, block);
         }
@@ -64,6 +65,8 @@ struct Attention {
         task.maximum = work.partial_max + at;
         task.sum = work.partial_sum + at;
         task.output = work.partial_output + at * head_dim;
+        task.next_keys = task.next_values = nullptr;
+        task.scratch = work.scratch_of(thread);
         model.kernels->attention_block(task);
     }
 
@@ -91,9 +94,10 @@ void attend_by_block(const Attention &a) {
     const size_t query_rows = a.rows * a.group_heads; // of one KV head
     const size_t kv_heads = a.model.config.kv_heads;
     a.work.fit_partials(query_rows * kv_heads, blocks, a.head_dim);
-    a.model.threads->run(kv_heads * blocks, 4, [&](size_t begin, size_t end) {
+    a.model.threads->run(kv_heads * blocks, 4, [&](size_t begin, size_t end, size_t thread) {
         for (size_t item = begin; item < end; ++item) {
-            a.block_partial(item / blocks, 0, a.rows, first + item % blocks, item * query_rows);
+            a.block_partial(item / blocks, 0, a.rows, first + item % blocks, item * query_rows,
+                            thread);
         }
     });
     a.model.threads->run(kv_heads * query_rows, 4, [&](size_t begin, size_t end) {
@@ -122,7 +126,7 @@ void attend_by_row(const Attention &a) {
     const size_t tiles = (a.rows + kRowsTile - 1) / kRowsTile;
     const size_t tile_rows = kRowsTile * a.group_heads;
     a.work.fit_partials(tiles * kv_heads * tile_rows, 2, a.head_dim);
-    a.model.threads->run(tiles * kv_heads, 1, [&](size_t begin, size_t end) {
+    a.model.threads->run(tiles * kv_heads, 1, [&](size_t begin, size_t end, size_t thread) {
         for (size_t item = begin; item < end; ++item) {
             const size_t kv_head = item % kv_heads;
             const size_t row = item / kv_heads * kRowsTile;
@@ -132,7 +136,7 @@ void attend_by_row(const Attention &a) {
             const uint64_t last = (a.begin + row + count - 1) / kBlock;
             std::fill_n(a.work.partial_sum + into, count * a.group_heads, 0.0F);
             for (uint64_t block = first; block <= last; ++block) {
-                a.block_partial(kv_head, row, count, block, from);
+                a.block_partial(kv_head, row, count, block, from, thread);
                 for (size_t i = 0; i < count * a.group_heads; ++i) {
                     if (a.work.visible[from + i] == 0) {
                         continue;

@@ -2,7 +2,9 @@
 // Q = heads * head_dim, K = kv_heads * head_dim, I intermediate, V vocabulary.
 #include "runtime/forward.h"
 
+#include <algorithm>
 #include <atomic>
+#include <initializer_list>
 
 #include "runtime/rope.h"
 
@@ -10,18 +12,54 @@ namespace stasis {
 
 namespace {
 
-// y [T][w.rows] = x [T][w.columns] w^T + bias. Outputs are split over threads.
-void project(const Model &model, const Matrix &w, const uint16_t *x, size_t rows, float *y) {
-    // Enough multiply-adds in an item to be worth handing to another thread.
-    const size_t grain = std::max<size_t>(16, 32768 / (rows * w.columns) / 16 * 16);
-    model.threads->run(w.rows, grain, [&](size_t begin, size_t end) {
-        model.kernels->matmul({x, w.columns, w.data + begin * w.columns, w.columns, y + begin,
-                               w.rows, rows, end - begin, w.columns});
-        if (w.bias != nullptr) {
-            for (size_t row = 0; row < rows; ++row) {
-                model.kernels->add(w.bias + begin, end - begin, y + row * w.rows + begin);
-            }
+// A matrix and where its product with the packed rows goes.
+struct Product {
+    const Matrix &w;
+    float *y; // [T][w.rows]
+};
+
+// x [T][depth] into work.packed.
+void pack(const Model &model, Workspace &work, const uint16_t *x, size_t rows, size_t depth) {
+    const kernels::Pack task{x, depth, rows, depth, work.packed};
+    model.threads->run(rows, kernels::kPackRows,
+                       [&](size_t begin, size_t end) { model.kernels->pack(task, begin, end); });
+}
+
+// y [T][count] = outputs begin .. begin + count - 1 of the product with work.packed, plus bias.
+void multiply(const Model &model, Workspace &work, const Matrix &w, size_t rows, size_t begin,
+              size_t count, size_t thread, float *y, size_t y_stride) {
+    model.kernels->matmul({work.packed, w.data + begin * w.columns, w.columns, y, y_stride, rows,
+                           count, w.columns, work.scratch_of(thread)});
+    if (w.bias != nullptr) {
+        for (size_t row = 0; row < rows; ++row) {
+            model.kernels->add(w.bias + begin, count, y + row * y_stride);
         }
+    }
+}
+
+// Outputs that make an item worth handing to another thread.
+size_t product_grain(size_t rows, size_t depth) {
+    constexpr size_t kMultiplyAddsMin = 32768;
+    return std::clamp<size_t>(kMultiplyAddsMin / (rows * depth), 16, kProductOutputs) / 16 * 16;
+}
+
+// Products of the same packed rows with several matrices. Outputs are split over threads.
+void project(const Model &model, Workspace &work, std::initializer_list<Product> products,
+             size_t rows) {
+    const size_t depth = products.begin()->w.columns;
+    const size_t grain = rows > 16 ? kProductOutputs : product_grain(rows, depth);
+    size_t items = 0;
+    for (const Product &product : products) {
+        items += (product.w.rows + grain - 1) / grain;
+    }
+    model.threads->run(items, 1, [&](size_t item, size_t, size_t thread) {
+        const Product *product = products.begin();
+        for (size_t own; item >= (own = (product->w.rows + grain - 1) / grain); ++product) {
+            item -= own;
+        }
+        const size_t outputs = product->w.rows, begin = item * grain;
+        multiply(model, work, product->w, rows, begin, std::min(grain, outputs - begin), thread,
+                 product->y + begin, outputs);
     });
 }
 
@@ -140,29 +178,43 @@ void store_heads(const Model &model, Workspace &work, size_t layer, uint64_t beg
 void attention_part(const Model &model, Workspace &work, size_t layer, uint64_t begin,
                     size_t rows) {
     const LayerWeights &weights = model.weights.layers[layer];
-    norm_to_narrow(model, work, weights.attention_norm, rows);    // [T][H]
-    project(model, weights.query, work.narrow, rows, work.query); // [T][Q]
-    project(model, weights.key, work.narrow, rows, work.key);     // [T][K]
-    project(model, weights.value, work.narrow, rows, work.value); // [T][K]
+    norm_to_narrow(model, work, weights.attention_norm, rows); // [T][H]
+    pack(model, work, work.narrow, rows, model.config.hidden);
+    project(model, work,
+            {{weights.query, work.query}, {weights.key, work.key}, {weights.value, work.value}},
+            rows); // [T][Q], [T][K] twice
     store_heads(model, work, layer, begin, rows);
-    attend(model, work, layer, begin, rows, work.narrow);         // [T][Q]
-    project(model, weights.output, work.narrow, rows, work.wide); // [T][H]
+    attend(model, work, layer, begin, rows, work.narrow); // [T][Q]
+    pack(model, work, work.narrow, rows, weights.output.columns);
+    project(model, work, {{weights.output, work.wide}}, rows); // [T][H]
     add_to_stream(model, work, weights.post_attention_norm, rows);
 }
 
-void mlp_part(const Model &model, Workspace &work, size_t layer, size_t rows) {
-    const Config &config = model.config;
-    const LayerWeights &weights = model.weights.layers[layer];
-    norm_to_narrow(model, work, weights.mlp_norm, rows);        // [T][H]
-    project(model, weights.gate, work.narrow, rows, work.gate); // [T][I]
-    project(model, weights.up, work.narrow, rows, work.up);     // [T][I]
-    const auto activate =
-        config.activation == Activation::silu ? model.kernels->silu_gate : model.kernels->gelu_gate;
-    each_row(model, rows, [&](size_t row) {
-        const size_t at = row * config.intermediate;
-        activate(work.gate + at, work.up + at, config.intermediate, work.narrow + at);
+// narrow [T][I] = activation(gate) * up, from work.packed.
+void gated_product(const Model &model, Workspace &work, const LayerWeights &weights, size_t rows) {
+    const size_t inner = model.config.intermediate;
+    const size_t grain = rows > 16 ? kProductOutputs : product_grain(rows, weights.gate.columns);
+    const auto activate = model.config.activation == Activation::silu ? model.kernels->silu_gate
+                                                                      : model.kernels->gelu_gate;
+    model.threads->run(inner, grain, [&](size_t begin, size_t end, size_t thread) {
+        float *gate = work.gate_of(thread), *up = work.up_of(thread);
+        const size_t count = end - begin;
+        multiply(model, work, weights.gate, rows, begin, count, thread, gate, count);
+        multiply(model, work, weights.up, rows, begin, count, thread, up, count);
+        for (size_t row = 0; row < rows; ++row) {
+            activate(gate + row * count, up + row * count, count,
+                     work.narrow + row * inner + begin);
+        }
     });
-    project(model, weights.down, work.narrow, rows, work.wide); // [T][H]
+}
+
+void mlp_part(const Model &model, Workspace &work, size_t layer, size_t rows) {
+    const LayerWeights &weights = model.weights.layers[layer];
+    norm_to_narrow(model, work, weights.mlp_norm, rows); // [T][H]
+    pack(model, work, work.narrow, rows, model.config.hidden);
+    gated_product(model, work, weights, rows); // [T][I]
+    pack(model, work, work.narrow, rows, model.config.intermediate);
+    project(model, work, {{weights.down, work.wide}}, rows); // [T][H]
     add_to_stream(model, work, weights.post_mlp_norm, rows);
 }
 
@@ -214,8 +266,9 @@ void forward(const Model &model, Workspace &work, std::span<const uint32_t> toke
     }
 }
 
-void project_logits(const Model &model, const uint16_t *hidden, float *logits) {
-    project(model, model.weights.head, hidden, 1, logits); // [V]
+void project_logits(const Model &model, Workspace &work, const uint16_t *hidden, float *logits) {
+    pack(model, work, hidden, 1, model.config.hidden);
+    project(model, work, {{model.weights.head, logits}}, 1); // [V]
     const size_t vocabulary = model.config.vocabulary;
     if (model.config.final_softcap != 0.0F) {
         model.threads->run(vocabulary, 4096, [&](size_t begin, size_t end) {

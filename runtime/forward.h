@@ -18,8 +18,9 @@ namespace stasis {
 // position; pages may then hold anything in the new slots.
 void forward(const Model &model, Workspace &work, std::span<const uint32_t> tokens, uint64_t begin);
 
-// Logits [vocabulary] of one final normalised hidden state. Throws Error(nonfinite).
-void project_logits(const Model &model, const uint16_t *hidden, float *logits);
+// Logits [vocabulary] of one final normalised hidden state. Expects `work` fitted. Throws
+// Error(nonfinite).
+void project_logits(const Model &model, Workspace &work, const uint16_t *hidden, float *logits);
 
 // Attention of one layer over its pages (C5): work.query_bf16 of `rows` positions from `begin` on
 // to `output` [rows][heads * head_dim] bf16.

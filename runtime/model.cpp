@@ -91,7 +91,7 @@ WorkspaceLease::WorkspaceLease(Model &model) : model_(model) {
             return;
         }
     }
-    workspace_ = std::make_unique<Workspace>(model.memory);
+    workspace_ = std::make_unique<Workspace>(model.memory, *model.kernels, model.threads->count());
 }
 
 WorkspaceLease::~WorkspaceLease() {

@@ -12,7 +12,7 @@ namespace stasis {
 namespace {
 
 constexpr uint64_t kPage = kernels::kPagePositions;
-constexpr size_t kChunk = 128; // positions computed together unless the caller says otherwise
+constexpr size_t kChunk = 512; // positions computed together unless the caller says otherwise
 constexpr size_t kChunkMax = 4096;
 
 using ull = unsigned long long;
@@ -60,7 +60,7 @@ Session::~Session() {
 void Session::report_logits(Workspace &work, size_t rows, uint64_t begin,
                             const RunOptions &options) {
     for (size_t row = 0; row < rows; ++row) {
-        project_logits(*model_, work.hidden + row * model_->config.hidden, work.logits);
+        project_logits(*model_, work, work.hidden + row * model_->config.hidden, work.logits);
         if (!options.logits(options.logits_user, begin + row, work.logits,
                             model_->config.vocabulary)) {
             fail(Status::stopped, "the logits callback asked to stop at position %llu",

@@ -11,7 +11,8 @@ namespace stasis {
 void Session::logits(std::span<float> row) {
     WorkspaceLease work(*model_);
     require_hidden(*work);
-    project_logits(*model_, hidden_.data(), row.data());
+    work->fit(model_->config, 1);
+    project_logits(*model_, *work, hidden_.data(), row.data());
 }
 
 std::vector<std::pair<uint32_t, float>> Session::top(size_t n) {
@@ -19,7 +20,7 @@ std::vector<std::pair<uint32_t, float>> Session::top(size_t n) {
     require_hidden(*work);
     work->fit(model_->config, 1);
     const std::span<float> row(work->logits, model_->config.vocabulary);
-    project_logits(*model_, hidden_.data(), row.data());
+    project_logits(*model_, *work, hidden_.data(), row.data());
     std::vector<std::pair<uint32_t, float>> result = best(row, n);
     const double total = log_sum_exp(row);
     for (auto &[token, value] : result) {
@@ -86,7 +87,7 @@ uint16_t Session::sampling_index() {
 uint32_t Session::draw(Workspace &work) {
     require_hidden(work);
     work.fit(model_->config, 1);
-    project_logits(*model_, hidden_.data(), work.logits);
+    project_logits(*model_, work, hidden_.data(), work.logits);
     const uint64_t end = log_.size();
     work.tokens.clear();
     if (uses_history(sampling_)) {

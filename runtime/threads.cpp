@@ -122,7 +122,7 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     const bool alone = workers_.empty() || items <= grain;
     if (alone || busy_.test_and_set(std::memory_order_acquire)) {
         for (size_t begin = 0; begin < items; begin += std::min(grain, items - begin)) {
-            call(work, begin, begin + std::min(grain, items - begin));
+            call(work, begin, begin + std::min(grain, items - begin), 0);
         }
         return;
     }
@@ -135,7 +135,7 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     entered_.store(0, std::memory_order_release);
     generation_.fetch_add(1, std::memory_order_release);
     generation_.notify_all();
-    take_items();
+    take_items(0);
     const uint32_t entered = entered_.fetch_or(kClosed, std::memory_order_acq_rel);
     uint32_t left = left_.load(std::memory_order_acquire);
     while (left != entered) {
@@ -145,13 +145,13 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     busy_.clear(std::memory_order_release);
 }
 
-void Threads::take_items() {
+void Threads::take_items(size_t thread) {
     // Compared before it is added to, so that `next_` cannot pass `items_` and wrap.
     size_t begin = next_.load(std::memory_order_relaxed);
     while (begin < items_) {
         const size_t end = begin + std::min(grain_, items_ - begin);
         if (next_.compare_exchange_weak(begin, end, std::memory_order_relaxed)) {
-            call_(work_, begin, end);
+            call_(work_, begin, end, thread);
             begin = next_.load(std::memory_order_relaxed);
         }
     }
@@ -168,8 +168,9 @@ void Threads::worker() {
         }
         // A worker enters at most once for each generation, so the count stays far below kClosed;
         // counts added while closed are forgotten when the next run opens.
-        if ((entered_.fetch_add(1, std::memory_order_acq_rel) & kClosed) == 0) {
-            take_items();
+        const uint32_t before = entered_.fetch_add(1, std::memory_order_acq_rel);
+        if ((before & kClosed) == 0) {
+            take_items(before + 1);
             left_.fetch_add(1, std::memory_order_release);
             left_.notify_one();
         }

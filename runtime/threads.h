@@ -33,15 +33,20 @@ class Threads {
     // items, on the pool and the calling thread; returns when all are done. `work` must not throw.
     // Several host threads may call at once: one uses the pool, the others run on their own thread,
     // as does a run inside a run. Allocates nothing.
+    // Or work(begin, end, thread): of the threads of one run no two have the same number below
+    // count(), the caller has 0.
     template <typename Work> void run(size_t items, size_t grain, const Work &work) {
-        static_assert(std::is_invocable_v<Work, size_t, size_t>);
-        run(items, grain, &work, [](const void *function, size_t begin, size_t end) {
-            (*static_cast<const Work *>(function))(begin, end);
+        run(items, grain, &work, [](const void *function, size_t begin, size_t end, size_t thread) {
+            if constexpr (std::is_invocable_v<Work, size_t, size_t, size_t>) {
+                (*static_cast<const Work *>(function))(begin, end, thread);
+            } else {
+                (*static_cast<const Work *>(function))(begin, end);
+            }
         });
     }
 
   private:
-    using Call = void (*)(const void *work, size_t begin, size_t end);
+    using Call = void (*)(const void *work, size_t begin, size_t end, size_t thread);
     // In `entered_`: the run takes no further workers.
     static constexpr uint32_t kClosed = 0x80000000U;
 
@@ -49,7 +54,7 @@ class Threads {
     void start_worker();
     void stop_workers();
     void worker();
-    void take_items();
+    void take_items(size_t thread);
     void wait_while(const std::atomic<uint32_t> &value, uint32_t old) const;
 
     std::vector<pthread_t> workers_; // not std::thread, whose destructor ends a forked child

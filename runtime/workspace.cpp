@@ -30,21 +30,24 @@ void Workspace::fit(const Config &config, size_t wanted) {
     const size_t kv_size = size_t{config.kv_heads} * config.head_dim;
     const size_t inner = config.intermediate;
     const size_t half = config.head_dim / 2;
+    const size_t widest = std::max({hidden_size, query_size, inner});
     auto carve = [&](uint8_t *base) {
         Carver carver{base};
         stream = carver.take<float>(wanted * hidden_size);
         wide = carver.take<float>(wanted * hidden_size);
-        narrow = carver.take<uint16_t>(wanted * std::max({hidden_size, query_size, inner}));
+        narrow = carver.take<uint16_t>(wanted * widest);
+        packed = carver.take<uint8_t>(table.packed_bytes(wanted, widest));
         query = carver.take<float>(wanted * query_size);
         key = carver.take<float>(wanted * kv_size);
         value = carver.take<float>(wanted * kv_size);
         query_bf16 = carver.take<uint16_t>(wanted * query_size);
-        gate = carver.take<float>(wanted * inner);
-        up = carver.take<float>(wanted * inner);
+        gate = carver.take<float>(threads * wanted * kProductOutputs);
+        up = carver.take<float>(threads * wanted * kProductOutputs);
         cosine = carver.take<float>(config.ropes.size() * wanted * half);
         sine = carver.take<float>(config.ropes.size() * wanted * half);
         hidden = carver.take<uint16_t>(wanted * hidden_size);
         logits = carver.take<float>(config.vocabulary);
+        scratch = carver.take<uint8_t>(threads * kernels::kScratchBytes);
         return carver.used;
     };
     const size_t size_bytes = carve(nullptr);

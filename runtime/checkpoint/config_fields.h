@@ -29,6 +29,8 @@ struct Fields {
 
 inline constexpr uint32_t kLayersMax = 1024;
 inline constexpr uint32_t kWidthMax = 1U << 20;
+// Published models have up to 512; kernels keep a few heads in their scratch memory.
+inline constexpr uint32_t kHeadDimMax = 1024;
 inline constexpr uint32_t kVocabularyMax = 1U << 24;
 inline constexpr uint32_t kContextMax = 1U << 31;
 

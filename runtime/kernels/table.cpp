@@ -1,14 +1,76 @@
-// Which kernel table runs on this machine. Knows their names, not what is in them.
+// Which kernel tables run on this machine. Knows their names and what they need, not what is in
+// them.
 #include "runtime/kernels/table.h"
 
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "runtime/kernels/overlay.h"
 #include "runtime/kernels/reference/reference.h"
 
 namespace stasis::kernels {
 
+namespace {
+
+// The fastest first: AMX beats VDPBF16PS where a machine has both.
+constexpr const char *kNames[] = {"amx", "avx512bf16", "avx512", "avx2", "reference", nullptr};
+constexpr size_t kCount = sizeof kNames / sizeof kNames[0] - 1;
+
+#ifdef STASIS_X86_TABLES
+
+bool has_avx512() {
+    return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+           __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+}
+
+// CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE. That the operating
+// system saves the tiles is for the request for permission to find out.
+bool has_amx() {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 22 & 1U) != 0 &&
+           (edx >> 24 & 1U) != 0;
+}
+
+#endif
+
+// The tables in the order of kNames; those that this machine cannot run have no name.
+struct Tables {
+    Table table[kCount] = {};
+
+    Tables() {
+        auto &[amx, avx512bf16, avx512, avx2, reference] = table;
+        reference = reference_table();
+#ifdef STASIS_X86_TABLES
+        if (reference_with_fma() == nullptr) {
+            return;
+        }
+        avx2 = avx2::overlay(reference);
+        if (!has_avx512()) {
+            return;
+        }
+        avx512 = avx512::overlay(avx2);
+        if (__builtin_cpu_supports("avx512bf16") != 0) {
+            avx512bf16 = avx512bf16::overlay(avx512);
+        }
+        if (has_amx() && amx::request_permission()) {
+            amx = amx::overlay(avx512);
+        }
+#endif
+    }
+};
+
+const Tables &tables() {
+    static const Tables all;
+    return all;
+}
+
+} // namespace
+
 const Reference *reference_with_fma() {
-#ifdef STASIS_REFERENCE_WITH_FMA
+#ifdef STASIS_X86_TABLES
     static const bool supported =
         __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
     return supported ? &with_fma::kReference : nullptr;
@@ -22,13 +84,25 @@ const Table &reference_table() {
     return fast != nullptr ? fast->table : portable::kReference.table;
 }
 
+const char *const *table_names() {
+    return kNames;
+}
+
 const Table *find_table(const char *name) {
-    const Table &reference = reference_table();
-    return std::strcmp(name, reference.name) == 0 ? &reference : nullptr;
+    for (const Table &table : tables().table) {
+        if (table.name != nullptr && std::strcmp(name, table.name) == 0) {
+            return &table;
+        }
+    }
+    return nullptr;
 }
 
 const Table &best_table() {
-    return reference_table();
+    const Table *table = tables().table;
+    while (table->name == nullptr) { // the reference has one everywhere
+        ++table;
+    }
+    return *table;
 }
 
 } // namespace stasis::kernels

@@ -1,5 +1,6 @@
 // One table of compute kernels per instruction set; reference.cpp fills the first, which is the
-// executable form of NUMERICS.md, and every other table must equal it bit for bit.
+// executable form of NUMERICS.md, and every other table must equal it bit for bit. Each further
+// table is the one below it with some entries replaced (overlay.h).
 // A kernel computes on the calling thread, on the range it is given: callers split outputs, rows,
 // heads and blocks over threads, never a reduction. Kernels allocate nothing, keep no state and
 // expect the floating-point environment of C2 (environment.h).
@@ -19,17 +20,33 @@ inline constexpr uint32_t kContractCore = 0;
 inline constexpr uint32_t kContractKv = 0;
 inline constexpr uint32_t kContractSampling = 0;
 
-// y[r][n] = sum over k of x[r][k] * w[n][k], by the block rule (C1).
-struct Matmul {
+// Scratch memory of one thread, 64-byte aligned, for what a kernel packs on its way.
+inline constexpr size_t kScratchBytes = 512 * 1024;
+
+// Threads that share the packing of one matrix split its rows at multiples of this.
+inline constexpr size_t kPackRows = 48;
+
+// The left operand of a matrix product in the order that this table's `matmul` reads it in. Packed
+// once, multiplied by as many matrices, by as many threads, as there are.
+struct Pack {
     const uint16_t *x; // [rows][depth] bf16
     size_t x_stride;   // elements between rows of x
-    const uint16_t *w; // [outputs][depth] bf16, row-major as in a checkpoint
-    size_t w_stride;   // elements between rows of w
-    float *y;          // [rows][outputs] f32
-    size_t y_stride;   // elements between rows of y
+    size_t rows;
+    size_t depth;
+    void *packed; // packed_bytes(rows, depth), 64-byte aligned
+};
+
+// y[r][n] = sum over k of x[r][k] * w[n][k], by the block rule (C1).
+struct Matmul {
+    const void *packed; // x, packed by the same table with the same rows and depth
+    const uint16_t *w;  // [outputs][depth] bf16, row-major as in a checkpoint, aligned as a uint16_t
+    size_t w_stride;    // elements between rows of w
+    float *y;           // [rows][outputs] f32
+    size_t y_stride;    // elements between rows of y
     size_t rows;
     size_t outputs;
     size_t depth;
+    void *scratch; // kScratchBytes of the calling thread
 };
 
 // One attention block of one KV head for some queries (C5): partial results m, l, o per row.
@@ -47,11 +64,18 @@ struct AttentionBlock {
     float *maximum; // [rows] m_b; of the results, a zero is +0
     float *sum;     // [rows] l_b
     float *output;  // [rows][head_dim] o_b
+    // Keys and values of the block that the same thread will take next, a hint; null: none.
+    const uint16_t *next_keys;
+    const uint16_t *next_values;
+    void *scratch; // kScratchBytes of the calling thread
 };
 
 struct Table {
     const char *name; // "reference", "avx2", ...
 
+    // Rows begin .. end - 1; begin is a multiple of kPackRows, end one too or `rows`.
+    void (*pack)(const Pack &task, size_t begin, size_t end);
+    size_t (*packed_bytes)(size_t rows, size_t depth);
     void (*matmul)(const Matmul &task);
 
     // C4: y = x * (1 / sqrt(mean(x^2) + eps)) * weight. `weight` holds 1 + w where the model says.
@@ -81,6 +105,8 @@ struct Table {
 };
 
 const Table &reference_table();
+// Names of the tables that this build knows, the fastest first, "reference" last; ends with null.
+const char *const *table_names();
 // The table of that name if this machine can run it, else null. Names of tables that this build
 // does not know are null as well.
 const Table *find_table(const char *name);

@@ -62,6 +62,8 @@ template <typename Run> Partials run(const Block &block, const Run &attention_bl
     task.maximum = partials.maximum.data();
     task.sum = partials.sum.data();
     task.output = partials.output.data();
+    const Aligned scratch(stasis::kernels::kScratchBytes);
+    task.scratch = scratch.data();
     attention_block(task);
     return partials;
 }

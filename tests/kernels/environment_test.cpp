@@ -35,7 +35,7 @@ struct Work {
     std::vector<float> run(const Table &table) const {
         std::vector<float> y(x.size() / 64 + 100);
         for (size_t i = 0; i < x.size() / 64; ++i) {
-            table.matmul({&x[i * 64], 64, &w[i * 64], 64, &y[i], 1, 1, 1, 64});
+            multiply(table, {&x[i * 64], 64, &w[i * 64], 64, &y[i], 1, 1, 1, 64});
         }
         table.rms_norm(row.data(), weight.data(), 100, 1e-6F, &y[y.size() - 100]);
         return y;
@@ -155,7 +155,7 @@ TEST_CASE("environment: results around 2^-126") {
     for_each_table([&](const Table &table) {
         for (const Case &c : cases) {
             float y = 7.0F;
-            table.matmul({c.a, 4, c.b, 4, &y, 1, 1, 1, 4});
+            multiply(table, {c.a, 4, c.b, 4, &y, 1, 1, 1, 4});
             const float naive = naive::dot(c.a, 1, c.b, 1, 4);
             INFO("case ", &c - cases, " y ", y, " naive ", naive);
             CHECK(std::memcmp(&y, &naive, sizeof y) == 0);

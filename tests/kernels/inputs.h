@@ -4,9 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -14,6 +16,7 @@
 
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/reference/reference.h"
+#include "tests/kernels/naive.h"
 
 // Every table that must give the same bits. A null table does not run on this machine.
 struct Candidate {
@@ -23,8 +26,15 @@ struct Candidate {
 
 inline std::vector<Candidate> candidates() {
     const stasis::kernels::Reference *fast = stasis::kernels::reference_with_fma();
-    return {{"reference, portable build", &stasis::kernels::portable::kReference.table},
-            {"reference, fma build", fast != nullptr ? &fast->table : nullptr}};
+    std::vector<Candidate> all = {
+        {"reference, portable build", &stasis::kernels::portable::kReference.table},
+        {"reference, fma build", fast != nullptr ? &fast->table : nullptr}};
+    for (const char *const *name = stasis::kernels::table_names(); *name != nullptr; ++name) {
+        if (std::string(*name) != "reference") {
+            all.push_back({*name, stasis::kernels::find_table(*name)});
+        }
+    }
+    return all;
 }
 
 // Runs `check(table)` for each table; those that this machine lacks are reported and counted.
@@ -38,6 +48,32 @@ template <typename Check> void for_each_table(const Check &check) {
                         doctest::getContextOptions()->currentTest->m_name, candidate.name.c_str());
         }
     }
+}
+
+// Memory of the alignment that kernels expect.
+class Aligned {
+  public:
+    explicit Aligned(size_t size_bytes)
+        : data_(std::aligned_alloc(64, (size_bytes + 64) / 64 * 64)) {}
+    ~Aligned() { std::free(data_); }
+    Aligned(const Aligned &) = delete;
+    Aligned &operator=(const Aligned &) = delete;
+    void *data() const { return data_; }
+
+  private:
+    void *data_;
+};
+
+// The product by a table: x packed, then multiplied.
+inline void multiply(const stasis::kernels::Table &table, const naive::Product &p) {
+    using namespace stasis::kernels;
+    const Aligned packed(table.packed_bytes(p.rows, p.depth)), scratch(kScratchBytes);
+    const Pack task{p.x, p.x_stride, p.rows, p.depth, packed.data()};
+    for (size_t begin = 0; begin < p.rows; begin += kPackRows) {
+        table.pack(task, begin, std::min(begin + kPackRows, p.rows));
+    }
+    table.matmul({packed.data(), p.w, p.w_stride, p.y, p.y_stride, p.rows, p.outputs, p.depth,
+                  scratch.data()});
 }
 
 enum class Kind {

@@ -128,7 +128,7 @@ float dot(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, si
     return c;
 }
 
-void matmul(const stasis::kernels::Matmul &task) {
+void matmul(const Product &task) {
     for (size_t r = 0; r < task.rows; ++r) {
         for (size_t n = 0; n < task.outputs; ++n) {
             task.y[r * task.y_stride + n] =

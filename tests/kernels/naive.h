@@ -21,7 +21,17 @@ float block(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, 
 // C1: one output, n terms.
 float dot(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n);
 
-void matmul(const stasis::kernels::Matmul &task);
+// A matrix product from rows as they lie: y [rows][outputs] = x [rows][depth] w^T [outputs][depth].
+struct Product {
+    const uint16_t *x;
+    size_t x_stride;
+    const uint16_t *w;
+    size_t w_stride;
+    float *y;
+    size_t y_stride, rows, outputs, depth;
+};
+
+void matmul(const Product &task);
 void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y);
 void round_bf16(const float *x, size_t n, uint16_t *y);
 void rope(float *x, const float *cosine, const float *sine, size_t n);

@@ -85,8 +85,11 @@ void attention_block(const AttentionBlock &task) {
         const size_t left = task.rows - begin;
         const size_t rows = left < kRows ? left : kRows;
         float scores[kRows][kPagePositions];
-        matmul({task.query + begin * task.query_stride, task.query_stride, task.keys, task.head_dim,
-                &scores[0][0], kPagePositions, rows, kPagePositions, task.head_dim});
+        pack({task.query + begin * task.query_stride, task.query_stride, rows, task.head_dim,
+              task.scratch},
+             0, rows);
+        matmul({task.scratch, task.keys, task.head_dim, &scores[0][0], kPagePositions, rows,
+                kPagePositions, task.head_dim, nullptr});
         for (size_t i = 0; i < rows; ++i) {
             const size_t row = begin + i;
             const uint64_t visible = task.visible[row];

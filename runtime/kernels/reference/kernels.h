@@ -5,6 +5,8 @@
 
 namespace stasis::kernels::STASIS_REFERENCE {
 
+void pack(const Pack &task, size_t begin, size_t end);
+size_t packed_bytes(size_t rows, size_t depth);
 void matmul(const Matmul &task);
 
 void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y);

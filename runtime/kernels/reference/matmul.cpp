@@ -26,7 +26,7 @@ void load_weights(const Matmul &task, size_t output, size_t k, float (&w)[kBlock
 
 void load_row(const Matmul &task, size_t r, size_t k, float (&x)[kBlock]) {
     const size_t terms = smaller(task.depth - k, kBlock);
-    const uint16_t *row = task.x + r * task.x_stride + k;
+    const uint16_t *row = static_cast<const uint16_t *>(task.packed) + r * task.depth + k;
     __builtin_memset(x, 0, sizeof x);
     for (size_t i = 0; i < terms; ++i) {
         x[i] = bf16_to_f32(row[i]);
@@ -34,6 +34,18 @@ void load_row(const Matmul &task, size_t r, size_t k, float (&x)[kBlock]) {
 }
 
 } // namespace
+
+size_t packed_bytes(size_t rows, size_t depth) {
+    return rows * depth * sizeof(uint16_t);
+}
+
+// As they are, one row after the other.
+void pack(const Pack &task, size_t begin, size_t end) {
+    for (size_t r = begin; r < end; ++r) {
+        __builtin_memcpy(static_cast<uint16_t *>(task.packed) + r * task.depth,
+                         task.x + r * task.x_stride, task.depth * sizeof(uint16_t));
+    }
+}
 
 void matmul(const Matmul &task) {
     for (size_t r = 0; r < task.rows; ++r) {

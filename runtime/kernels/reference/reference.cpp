@@ -9,6 +9,8 @@ const Reference kReference = {
     .table =
         {
             .name = "reference",
+            .pack = pack,
+            .packed_bytes = packed_bytes,
             .matmul = matmul,
             .rms_norm = rms_norm,
             .round_bf16 = round_bf16,
