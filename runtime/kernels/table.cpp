@@ -36,29 +36,35 @@ bool has_amx() {
 
 #endif
 
-// The tables in the order of kNames; those that this machine cannot run have no name.
+// The tables in the order of kNames, null where this machine cannot run them.
 struct Tables {
-    Table table[kCount] = {};
+    const Table *in_order[kCount] = {};
+    Table overlay[kCount - 1] = {};
 
     Tables() {
-        auto &[amx, avx512bf16, avx512, avx2, reference] = table;
-        reference = reference_table();
+        in_order[kCount - 1] = &reference_table();
 #ifdef STASIS_X86_TABLES
         if (reference_with_fma() == nullptr) {
             return;
         }
-        avx2 = avx2::overlay(reference);
+        const Table &avx2 = add(3, avx2::overlay(reference_table()));
         if (!has_avx512()) {
             return;
         }
-        avx512 = avx512::overlay(avx2);
+        const Table &avx512 = add(2, avx512::overlay(avx2));
         if (__builtin_cpu_supports("avx512bf16") != 0) {
-            avx512bf16 = avx512bf16::overlay(avx512);
+            add(1, avx512bf16::overlay(avx512));
         }
         if (has_amx() && amx::request_permission()) {
-            amx = amx::overlay(avx512);
+            add(0, amx::overlay(avx512));
         }
 #endif
+    }
+
+    const Table &add(size_t place, const Table &table) {
+        overlay[place] = table;
+        in_order[place] = &overlay[place];
+        return overlay[place];
     }
 };
 
@@ -89,20 +95,20 @@ const char *const *table_names() {
 }
 
 const Table *find_table(const char *name) {
-    for (const Table &table : tables().table) {
-        if (table.name != nullptr && std::strcmp(name, table.name) == 0) {
-            return &table;
+    for (size_t i = 0; i < kCount; ++i) {
+        if (std::strcmp(name, kNames[i]) == 0) {
+            return tables().in_order[i];
         }
     }
     return nullptr;
 }
 
 const Table &best_table() {
-    const Table *table = tables().table;
-    while (table->name == nullptr) { // the reference has one everywhere
+    const Table *const *table = tables().in_order;
+    while (*table == nullptr) { // the reference runs everywhere
         ++table;
     }
-    return *table;
+    return **table;
 }
 
 } // namespace stasis::kernels
