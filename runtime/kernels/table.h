@@ -39,10 +39,10 @@ struct Pack {
 // y[r][n] = sum over k of x[r][k] * w[n][k], by the block rule (C1).
 struct Matmul {
     const void *packed; // x, packed by the same table with the same rows and depth
-    const uint16_t *w;  // [outputs][depth] bf16, row-major as in a checkpoint, aligned as a uint16_t
-    size_t w_stride;    // elements between rows of w
-    float *y;           // [rows][outputs] f32
-    size_t y_stride;    // elements between rows of y
+    const uint16_t *w; // [outputs][depth] bf16, row-major as in a checkpoint, aligned as a uint16_t
+    size_t w_stride;   // elements between rows of w
+    float *y;          // [rows][outputs] f32
+    size_t y_stride;   // elements between rows of y
     size_t rows;
     size_t outputs;
     size_t depth;

@@ -54,7 +54,8 @@ TEST_CASE("block rule: every table equals the recorded hardware results") {
         size_t compared = 0;
         for (const Recorded &recorded : cases) {
             float sums[16][16];
-            multiply(table, {&recorded.a[0][0], 32, &recorded.b[0][0], 32, &sums[0][0], 16, 16, 16, 32});
+            multiply(table,
+                     {&recorded.a[0][0], 32, &recorded.b[0][0], 32, &sums[0][0], 16, 16, 16, 32});
             std::vector<float> y, expected;
             for (size_t i = 0; i < 256; ++i) {
                 const float c = recorded.c[i / 16][i % 16];

@@ -32,7 +32,8 @@ void check_matmul(size_t rows, size_t outputs, size_t depth, Kind kind) {
         {x.data(), x_stride, w.data(), w_stride, expected.data(), y_stride, rows, outputs, depth});
     for_each_table([&](const Table &table) {
         std::vector<float> y(rows * y_stride, 7.0F);
-        multiply(table, {x.data(), x_stride, w.data(), w_stride, y.data(), y_stride, rows, outputs, depth});
+        multiply(table, {x.data(), x_stride, w.data(), w_stride, y.data(), y_stride, rows, outputs,
+                         depth});
         CHECK(first_difference(y, expected) == -1);
     });
 }
@@ -57,11 +58,12 @@ TEST_CASE("matmul: rows and outputs do not depend on what is computed beside the
     const std::vector<uint16_t> w = numbers.bf16(outputs * depth, Kind::wide);
     for_each_table([&](const Table &table) {
         std::vector<float> together(rows * outputs), alone(rows * outputs);
-        multiply(table, {x.data(), depth, w.data(), depth, together.data(), outputs, rows, outputs, depth});
+        multiply(table, {x.data(), depth, w.data(), depth, together.data(), outputs, rows, outputs,
+                         depth});
         for (size_t r = 0; r < rows; ++r) {
             for (size_t n = 0; n < outputs; ++n) {
-                multiply(table, {&x[r * depth], depth, &w[n * depth], depth, &alone[r * outputs + n],
-                              1, 1, 1, depth});
+                multiply(table, {&x[r * depth], depth, &w[n * depth], depth,
+                                 &alone[r * outputs + n], 1, 1, 1, depth});
             }
         }
         CHECK(first_difference(together, alone) == -1);
