@@ -21,7 +21,7 @@ inline constexpr uint32_t kContractKv = 0;
 inline constexpr uint32_t kContractSampling = 0;
 
 // Scratch memory of one thread, 64-byte aligned, for what a kernel packs on its way.
-inline constexpr size_t kScratchBytes = 512 * 1024;
+inline constexpr size_t kScratchBytes = 1024 * 1024;
 
 // Threads that share the packing of one matrix split its rows at multiples of this.
 inline constexpr size_t kPackRows = 48;

@@ -1,0 +1,12 @@
+// The kernels that AMX replaces (table.h).
+#pragma once
+
+#include "runtime/kernels/table.h"
+
+namespace stasis::kernels::amx {
+
+size_t packed_bytes(size_t rows, size_t depth);
+void pack(const Pack &task, size_t begin, size_t end);
+void matmul(const Matmul &task);
+
+} // namespace stasis::kernels::amx
