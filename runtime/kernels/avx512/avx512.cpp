@@ -1,10 +1,23 @@
 // Fills the table of this instruction set.
+#include "runtime/kernels/lanes/kernels.h"
 #include "runtime/kernels/overlay.h"
 
 namespace stasis::kernels::avx512 {
 
 Table overlay(Table table) {
     table.name = "avx512";
+    table.rms_norm = rms_norm;
+    table.round_bf16 = round_bf16;
+    table.rope = rope;
+    table.attention_merge = attention_merge;
+    table.attention_finish = attention_finish;
+    table.silu_gate = silu_gate;
+    table.gelu_gate = gelu_gate;
+    table.add = add;
+    table.embed = embed;
+    table.embed_wide = embed_wide;
+    table.softcap = softcap;
+    table.find_nonfinite = find_nonfinite;
     return table;
 }
 
