@@ -4,6 +4,7 @@
 // gcc 12 warns of its own intrinsics (GCC bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
@@ -23,11 +24,10 @@ struct Avx512 {
     static constexpr size_t kRows = 8;  // a tile: 24 accumulators, 3 weights, 1 activation
     static constexpr size_t kVectors = 3;
 
-    static constexpr size_t kAhead = 512; // elements from a load to what is prefetched then
+    static constexpr size_t kAhead = 256; // elements from a load to what is prefetched then
 
-    static void prefetch(const void *from) {
-        _mm_prefetch(static_cast<const char *>(from), _MM_HINT_T0);
-    }
+    static constexpr int kNear = 3; // into the first level of caches
+
     static Words load(const void *from) { return _mm512_loadu_si512(from); }
     static void store(void *to, Words words) { _mm512_storeu_si512(to, words); }
     static Floats load_floats(const float *from) { return _mm512_loadu_ps(from); }

@@ -17,7 +17,7 @@ template <typename V> size_t packed_bytes(size_t rows, size_t depth) {
 
 // Rows of x that lie together in one group.
 template <typename V, size_t rows>
-void pack_group(const uint16_t *x, size_t stride, size_t depth, uint32_t *packed) {
+[[gnu::flatten]] void pack_group(const uint16_t *x, size_t stride, size_t depth, uint32_t *packed) {
     Strip<V> strip(x, stride, rows, depth);
     for (size_t k = 0; k < depth; k += kBlock) {
         strip.block(k, [&]<size_t step>(auto even, auto odd) {
@@ -53,7 +53,8 @@ template <typename V> void pack(const Pack &task, size_t begin, size_t end) {
 
 // kLanes outputs for the rows of one group, weights taken as they lie.
 template <typename V, size_t rows>
-void multiply_strip(const Matmul &task, size_t output, const uint32_t *x, float *y) {
+[[gnu::flatten]] void multiply_strip(const Matmul &task, size_t output, const uint32_t *x,
+                                     float *y) {
     const size_t count = smaller(V::kLanes, task.outputs - output);
     Strip<V> strip(task.w + output * task.w_stride, task.w_stride, count, task.depth);
     typename V::Floats total[rows];
@@ -63,7 +64,9 @@ void multiply_strip(const Matmul &task, size_t output, const uint32_t *x, float 
         const size_t ahead = k + V::kAhead;
         const size_t offset =
             ahead < task.depth ? ahead : ahead - task.depth + V::kLanes * task.w_stride;
-        unroll<V::kLanes>([&]<size_t n>() { V::prefetch(strip.row(n) + offset); });
+        for (size_t n = 0; n < V::kLanes; ++n) {
+            __builtin_prefetch(strip.row(n) + offset, 0, V::kNear);
+        }
 
         typename V::Floats even[rows], odd[rows];
         unroll<rows>([&]<size_t r>() { even[r] = odd[r] = V::zero(); });
@@ -114,8 +117,8 @@ template <typename V, size_t rows, size_t vectors> struct Tile {
         }
     }
 
-    static void multiply(const uint32_t *x, const uint32_t *w, size_t blocks, float *y,
-                         size_t y_stride) {
+    [[gnu::flatten]] static void multiply(const uint32_t *x, const uint32_t *w, size_t blocks,
+                                          float *y, size_t y_stride) {
         for (size_t block = 0; block < blocks; ++block) {
             alignas(64) float even[kCount][V::kLanes]; // while registers hold the odd chain
             Floats sum[kCount];
@@ -135,8 +138,8 @@ template <typename V, size_t rows, size_t vectors> struct Tile {
 
 // Blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them) from `w` on.
 template <typename V>
-void pack_panel(const uint16_t *w, size_t stride, size_t count, size_t depth, size_t begin,
-                size_t end, uint32_t *panel) {
+[[gnu::flatten]] void pack_panel(const uint16_t *w, size_t stride, size_t count, size_t depth,
+                                 size_t begin, size_t end, uint32_t *panel) {
     const size_t vectors = (count + V::kLanes - 1) / V::kLanes;
     const size_t width = vectors * V::kLanes;
     for (size_t n = 0; n < vectors; ++n) {
