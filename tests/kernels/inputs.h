@@ -18,17 +18,15 @@
 #include "runtime/kernels/reference/reference.h"
 #include "tests/kernels/naive.h"
 
-// Every table that must give the same bits. A null table does not run on this machine.
+// A table that must give the same bits as the others. Null: it does not run on this machine.
 struct Candidate {
     std::string name;
     const stasis::kernels::Table *table;
 };
 
-inline std::vector<Candidate> candidates() {
-    const stasis::kernels::Reference *fast = stasis::kernels::reference_with_fma();
-    std::vector<Candidate> all = {
-        {"reference, portable build", &stasis::kernels::portable::kReference.table},
-        {"reference, fma build", fast != nullptr ? &fast->table : nullptr}};
+// The tables that are compiled for some instruction set.
+inline std::vector<Candidate> instruction_set_tables() {
+    std::vector<Candidate> all;
     for (const char *const *name = stasis::kernels::table_names(); *name != nullptr; ++name) {
         if (std::string(*name) != "reference") {
             all.push_back({*name, stasis::kernels::find_table(*name)});
@@ -37,9 +35,18 @@ inline std::vector<Candidate> candidates() {
     return all;
 }
 
+inline std::vector<Candidate> all_tables() {
+    const stasis::kernels::Reference *fast = stasis::kernels::reference_with_fma();
+    std::vector<Candidate> all = instruction_set_tables();
+    all.push_back({"reference, portable build", &stasis::kernels::portable::kReference.table});
+    all.push_back({"reference, fma build", fast != nullptr ? &fast->table : nullptr});
+    return all;
+}
+
 // Runs `check(table)` for each table; those that this machine lacks are reported and counted.
-template <typename Check> void for_each_table(const Check &check) {
-    for (const Candidate &candidate : candidates()) {
+template <typename Check>
+void for_each_table(const Check &check, const std::vector<Candidate> &tables = all_tables()) {
+    for (const Candidate &candidate : tables) {
         INFO("table: ", candidate.name);
         if (candidate.table != nullptr) {
             check(*candidate.table);

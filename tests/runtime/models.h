@@ -16,21 +16,9 @@
 #include "runtime/kernels/environment.h"
 #include "runtime/session.h"
 #include "tests/data_files.h"
+#include "tests/stride.h"
 
 namespace stasis::test {
-
-// Sanitizers make the kernels some thirty times slower: there, loops over every cut take a sample.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr size_t kStride = 19;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr size_t kStride = 19;
-#else
-inline constexpr size_t kStride = 1;
-#endif
-#else
-inline constexpr size_t kStride = 1;
-#endif
 
 // Model directory: below tests/data, or below ../shared/data (empty string if that is absent).
 inline std::string directory(const std::string &name) {

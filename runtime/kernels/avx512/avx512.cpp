@@ -1,5 +1,6 @@
 // Fills the table of this instruction set.
 #include "runtime/kernels/avx512/vector.h"
+#include "runtime/kernels/lanes/kernels.h"
 #include "runtime/kernels/overlay.h"
 #include "runtime/kernels/panels/product.h"
 
@@ -10,6 +11,18 @@ Table overlay(Table table) {
     table.pack = pack<Avx512>;
     table.packed_bytes = packed_bytes<Avx512>;
     table.matmul = matmul<Avx512>;
+    table.rms_norm = rms_norm;
+    table.round_bf16 = round_bf16;
+    table.rope = rope;
+    table.attention_merge = attention_merge;
+    table.attention_finish = attention_finish;
+    table.silu_gate = silu_gate;
+    table.gelu_gate = gelu_gate;
+    table.add = add;
+    table.embed = embed;
+    table.embed_wide = embed_wide;
+    table.softcap = softcap;
+    table.find_nonfinite = find_nonfinite;
     return table;
 }
 

@@ -1,16 +1,10 @@
 // What the panels need of AVX-512: 16 outputs side by side, a term of the block rule at a time.
 #pragma once
 
-// gcc 12 warns of its own intrinsics (GCC bug 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/kernels/avx512/intrinsics.h"
 #include "runtime/kernels/panels/unroll.h"
 
 namespace stasis::kernels::STASIS_TABLE {
@@ -47,31 +41,30 @@ struct Avx512 {
         return _mm512_and_si512(pairs[0], _mm512_set1_epi32(static_cast<int>(0xFFFF0000U)));
     }
 
-    // Word i of vector j becomes word j of vector i: words, then pairs of words within quarters,
-    // then quarters at distance 1 and 2.
+    // Word i of vector j becomes word j of vector i. First whole quarters change places, then words
+    // within quarters, so that the first results are there before the last ones are begun.
     [[gnu::always_inline]] static inline void turn(Words (&v)[kLanes]) {
-        Words t[kLanes];
-        unroll<8>([&]<size_t i>() {
-            t[2 * i] = _mm512_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
-            t[2 * i + 1] = _mm512_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
-        });
+        Words t[kLanes]; // t[4 q + i]: quarter q of the rows i, 4 + i, 8 + i, 12 + i
         unroll<4>([&]<size_t i>() {
-            v[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-            v[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-            v[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-            v[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+            const Words low01 = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x44); // quarters 0 and 1
+            const Words low23 = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xEE);
+            const Words high01 = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x44);
+            const Words high23 = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xEE);
+            t[i] = _mm512_shuffle_i32x4(low01, high01, 0x88);
+            t[4 + i] = _mm512_shuffle_i32x4(low01, high01, 0xDD);
+            t[8 + i] = _mm512_shuffle_i32x4(low23, high23, 0x88);
+            t[12 + i] = _mm512_shuffle_i32x4(low23, high23, 0xDD);
         });
-        unroll<4>([&]<size_t i>() { // v[4 g + i]: rows 4 g .. 4 g + 3, quarter q holds word 4 q + i
-            const Words low01 = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x88); // quarters 0, 2
-            const Words high01 = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xDD);
-            const Words low23 = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x88);
-            const Words high23 = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xDD);
-            t[i] = _mm512_shuffle_i32x4(low01, low23, 0x88);
-            t[4 + i] = _mm512_shuffle_i32x4(high01, high23, 0x88);
-            t[8 + i] = _mm512_shuffle_i32x4(low01, low23, 0xDD);
-            t[12 + i] = _mm512_shuffle_i32x4(high01, high23, 0xDD);
+        unroll<4>([&]<size_t q>() {
+            const Words low01 = _mm512_unpacklo_epi32(t[4 * q], t[4 * q + 1]); // words 0 and 1
+            const Words low23 = _mm512_unpacklo_epi32(t[4 * q + 2], t[4 * q + 3]);
+            const Words high01 = _mm512_unpackhi_epi32(t[4 * q], t[4 * q + 1]);
+            const Words high23 = _mm512_unpackhi_epi32(t[4 * q + 2], t[4 * q + 3]);
+            v[4 * q] = _mm512_unpacklo_epi64(low01, low23);
+            v[4 * q + 1] = _mm512_unpackhi_epi64(low01, low23);
+            v[4 * q + 2] = _mm512_unpacklo_epi64(high01, high23);
+            v[4 * q + 3] = _mm512_unpackhi_epi64(high01, high23);
         });
-        unroll<kLanes>([&]<size_t i>() { v[i] = t[i]; });
     }
 };
 

@@ -1,0 +1,29 @@
+// Gated activations and the soft cap from the contract's own functions (C3); gelu's form is derived
+// in reference/activation.cpp.
+#include "runtime/kernels/lanes/functions.h"
+#include "runtime/kernels/lanes/kernels.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        const Lanes x = load(gate + i, count);
+        store_bf16((x * sigmoid(x)) * load(up + i, count), y + i, count);
+    });
+}
+
+void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        const Lanes x = load(gate + i, count);
+        const Lanes u = x * fma(x * x, broadcast(0x1.2444f2p-4F), broadcast(0x1.988454p+0F));
+        store_bf16((x * sigmoid(u)) * load(up + i, count), y + i, count);
+    });
+}
+
+void softcap(float *x, size_t n, float cap) {
+    const Lanes limit = broadcast(cap);
+    by_lanes(n, [&](size_t i, size_t count)
+                    STASIS_STEP { store(limit * tanh(load(x + i, count) / limit), x + i, count); });
+}
+
+} // namespace stasis::kernels::STASIS_TABLE

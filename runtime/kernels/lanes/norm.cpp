@@ -1,0 +1,20 @@
+// RMSNorm (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019) under C4.
+#include "runtime/kernels/lanes/kernels.h"
+#include "runtime/kernels/lanes/lanes.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y) {
+    Lanes squares = broadcast(0.0F);
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        const Lanes part = load(x + i, count); // +0 squared changes no sum
+        squares = fma(part, part, squares);
+    });
+    const float mean = sum_of(squares) / static_cast<float>(n);
+    const Lanes scale = broadcast(1.0F / __builtin_sqrtf(mean + eps));
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        store((load(x + i, count) * scale) * load(weight + i, count), y + i, count);
+    });
+}
+
+} // namespace stasis::kernels::STASIS_TABLE
