@@ -25,6 +25,10 @@ struct Avx2 {
     static Words load(const void *from) {
         return _mm256_loadu_si256(static_cast<const __m256i *>(from));
     }
+    // bf16 values, each in a word of its own.
+    static Words load_wide(const uint16_t *from) {
+        return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
+    }
     static void store(void *to, Words words) {
         _mm256_storeu_si256(static_cast<__m256i *>(to), words);
     }
@@ -32,6 +36,12 @@ struct Avx2 {
     static void store_floats(float *to, Floats x) { _mm256_storeu_ps(to, x); }
     static Floats zero() { return _mm256_setzero_ps(); }
     static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+
+    // {low: even, high: odd}
+    static Words pair(Words even, Words odd) {
+        return _mm256_or_si256(even, _mm256_slli_epi32(odd, 16));
+    }
+    static Words none() { return _mm256_setzero_si256(); }
 
     // The same word of x for every output.
     static Words broadcast(const uint32_t *x) { return _mm256_set1_epi32(static_cast<int>(*x)); }

@@ -7,6 +7,13 @@
 #include "runtime/kernels/avx512/intrinsics.h"
 #include "runtime/kernels/panels/unroll.h"
 
+// To the end of the file that includes this: a flattened function bears the warnings of what was
+// inlined into it (GCC bug 105593, as in intrinsics.h).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 namespace stasis::kernels::STASIS_TABLE {
 
 struct Avx512 {
@@ -23,11 +30,21 @@ struct Avx512 {
     static constexpr int kNear = 3; // into the first level of caches
 
     static Words load(const void *from) { return _mm512_loadu_si512(from); }
+    // bf16 values, each in a word of its own.
+    static Words load_wide(const uint16_t *from) {
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
+    }
     static void store(void *to, Words words) { _mm512_storeu_si512(to, words); }
     static Floats load_floats(const float *from) { return _mm512_loadu_ps(from); }
     static void store_floats(float *to, Floats x) { _mm512_storeu_ps(to, x); }
     static Floats zero() { return _mm512_setzero_ps(); }
     static Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+
+    // {low: even, high: odd}
+    static Words pair(Words even, Words odd) {
+        return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+    }
+    static Words none() { return _mm512_setzero_si512(); }
 
     // The same word of x for every output.
     static Words broadcast(const uint32_t *x) { return _mm512_set1_epi32(static_cast<int>(*x)); }

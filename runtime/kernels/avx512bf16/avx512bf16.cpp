@@ -1,6 +1,7 @@
 // Fills the table of this instruction set.
 #include "runtime/kernels/avx512bf16/vector.h"
 #include "runtime/kernels/overlay.h"
+#include "runtime/kernels/panels/attention.h"
 #include "runtime/kernels/panels/product.h"
 
 namespace stasis::kernels::avx512bf16 {
@@ -10,6 +11,7 @@ Table overlay(Table table) {
     table.pack = pack<Avx512Bf16>;
     table.packed_bytes = packed_bytes<Avx512Bf16>;
     table.matmul = matmul<Avx512Bf16>;
+    table.attention_block = attention_block<Avx512Bf16>;
     return table;
 }
 

@@ -91,6 +91,10 @@ template <typename V, size_t rows>
     });
 }
 
+inline void clear(float *x, size_t n) {
+    __builtin_memset(x, 0, n * sizeof(float));
+}
+
 // A panel of `vectors` vectors of outputs, blocks of the rule begin at `w`; x of one group of rows;
 // y += the products, block by block.
 template <typename V, size_t rows, size_t vectors> struct Tile {
@@ -156,39 +160,35 @@ template <typename V>
     }
 }
 
-// The rows of packed x times one panel of `count` outputs. `blocks` of `all` blocks, x and w at the
-// first of them.
-template <typename V>
-void multiply_panel(const uint32_t *x, const uint32_t *panel, size_t all, size_t blocks,
-                    size_t rows_all, size_t first_block, size_t count, float *y, size_t y_stride) {
-    const size_t vectors = (count + V::kLanes - 1) / V::kLanes;
-    for (size_t row = 0; row < rows_all; row += V::kRows) {
-        with_rows<V>(rows_all - row, [&]<size_t rows>() {
-            const uint32_t *group = x + (row * all + first_block * rows) * kWords<V>;
-            float *to = y + row * y_stride;
-            size_t stride = y_stride;
-            float edge[rows][V::kVectors * V::kLanes];
-            const bool whole = vectors * V::kLanes == count;
-            if (!whole) {
-                for (size_t r = 0; r < rows; ++r) {
-                    __builtin_memcpy(edge[r], to + r * stride, count * sizeof(float));
-                }
-                to = edge[0];
-                stride = V::kVectors * V::kLanes;
-            }
-            if (vectors == V::kVectors) {
-                Tile<V, rows, V::kVectors>::multiply(group, panel, blocks, to, stride);
-            } else if (vectors == 1) {
-                Tile<V, rows, 1>::multiply(group, panel, blocks, to, stride);
-            } else {
-                Tile<V, rows, V::kVectors - 1>::multiply(group, panel, blocks, to, stride);
-            }
-            if (!whole) {
-                for (size_t r = 0; r < rows; ++r) {
-                    __builtin_memcpy(y + (row + r) * y_stride, edge[r], count * sizeof(float));
-                }
-            }
-        });
+// Vectors of the next panel when `left` are left: no panel of one vector after full ones.
+template <typename V> inline size_t panel_vectors(size_t left) {
+    return left == V::kVectors + 1 ? (left + 1) / 2 : smaller(left, V::kVectors);
+}
+
+// One group of rows times one panel: y += the products.
+template <typename V, size_t rows>
+void multiply_panel(const uint32_t *x, const uint32_t *panel, size_t vectors, size_t blocks,
+                    float *y, size_t y_stride) {
+    if (vectors == V::kVectors) {
+        Tile<V, rows, V::kVectors>::multiply(x, panel, blocks, y, y_stride);
+    } else if (vectors == 1) {
+        Tile<V, rows, 1>::multiply(x, panel, blocks, y, y_stride);
+    } else {
+        Tile<V, rows, V::kVectors - 1>::multiply(x, panel, blocks, y, y_stride);
+    }
+}
+
+// The same where only `count` outputs of the panel exist.
+template <typename V, size_t rows>
+void multiply_edge(const uint32_t *x, const uint32_t *panel, size_t vectors, size_t blocks,
+                   float *y, size_t y_stride, size_t count) {
+    float edge[rows][V::kVectors * V::kLanes];
+    for (size_t r = 0; r < rows; ++r) {
+        __builtin_memcpy(edge[r], y + r * y_stride, count * sizeof(float));
+    }
+    multiply_panel<V, rows>(x, panel, vectors, blocks, edge[0], V::kVectors * V::kLanes);
+    for (size_t r = 0; r < rows; ++r) {
+        __builtin_memcpy(y + r * y_stride, edge[r], count * sizeof(float));
     }
 }
 
@@ -206,24 +206,36 @@ template <typename V> void multiply_few(const Matmul &task) {
     }
 }
 
-inline constexpr size_t kChunkBlocks = 16; // of a panel
+// Blocks of a panel: its 48 or 16 outputs then stay in the second level of caches.
+inline constexpr size_t kChunkBlocks = 16;
 
-// Many rows: bound by arithmetic. Panels of weights are packed once for all of them.
+// Many rows: bound by arithmetic. A panel of weights is packed once for all of them.
 template <typename V> void multiply_many(const Matmul &task) {
     for (size_t row = 0; row < task.rows; ++row) {
-        __builtin_memset(task.y + row * task.y_stride, 0, task.outputs * sizeof(float));
+        clear(task.y + row * task.y_stride, task.outputs);
     }
-    constexpr size_t kWidth = V::kVectors * V::kLanes;
     const size_t blocks = blocks_in(task.depth);
-    auto *panels = static_cast<uint32_t *>(task.scratch);
-    for (size_t block = 0; block < blocks; block += kChunkBlocks) {
-        const size_t end = smaller(block + kChunkBlocks, blocks);
-        for (size_t output = 0; output < task.outputs; output += kWidth) {
-            const size_t count = smaller(kWidth, task.outputs - output);
-            pack_panel<V>(task.w + output * task.w_stride, task.w_stride, count, task.depth, block,
-                          end, panels);
-            multiply_panel<V>(static_cast<const uint32_t *>(task.packed), panels, blocks,
-                              end - block, task.rows, block, count, task.y + output, task.y_stride);
+    auto *panel = static_cast<uint32_t *>(task.scratch);
+    for (size_t begin = 0; begin < blocks; begin += kChunkBlocks) {
+        const size_t count = smaller(kChunkBlocks, blocks - begin);
+        for (size_t output = 0, width; output < task.outputs; output += width) {
+            const size_t left = (task.outputs - output + V::kLanes - 1) / V::kLanes;
+            const size_t vectors = panel_vectors<V>(left);
+            width = smaller(vectors * V::kLanes, task.outputs - output);
+            pack_panel<V>(task.w + output * task.w_stride, task.w_stride, width, task.depth, begin,
+                          begin + count, panel);
+            for (size_t row = 0; row < task.rows; row += V::kRows) {
+                with_rows<V>(task.rows - row, [&]<size_t rows>() {
+                    const uint32_t *x = static_cast<const uint32_t *>(task.packed) +
+                                        (row * blocks + begin * rows) * kWords<V>;
+                    float *y = task.y + row * task.y_stride + output;
+                    if (width == vectors * V::kLanes) {
+                        multiply_panel<V, rows>(x, panel, vectors, count, y, task.y_stride);
+                    } else {
+                        multiply_edge<V, rows>(x, panel, vectors, count, y, task.y_stride, width);
+                    }
+                });
+            }
         }
     }
 }
