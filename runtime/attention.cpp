@@ -44,20 +44,43 @@ struct Attention {
     size_t head_dim;
     uint16_t *output; // [T][heads * head_dim]
 
-    // One block for `count` rows from `row` on of one KV head; results at index `at` of the partial
-    // arrays, one for each query row.
-    void block_partial(size_t kv_head, size_t row, size_t count, uint64_t block, size_t at,
-                       size_t thread) const {
+    // Of packed queries, so that the next ones are aligned as well.
+    size_t query_bytes(size_t count) const {
+        return (model.kernels->packed_bytes(count * group_heads, head_dim) + 63) / 64 * 64;
+    }
+
+    // The queries of `count` rows from `row` on that share a KV head.
+    void pack_query(size_t kv_head, size_t row, size_t count, void *packed) const {
+        const uint16_t *query = work.query_bf16 + (kv_head * rows + row) * group_heads * head_dim;
+        const size_t query_rows = count * group_heads;
+        model.kernels->pack({query, head_dim, query_rows, head_dim, packed}, 0, query_rows);
+    }
+
+    const uint16_t *keys(size_t kv_head, uint64_t block) const {
+        return work.pages[place.group][block - work.first_page[place.group]] +
+               shape.offset(place.index, 0, kv_head);
+    }
+
+    const uint16_t *values(size_t kv_head, uint64_t block) const {
+        return work.pages[place.group][block - work.first_page[place.group]] +
+               shape.offset(place.index, 1, kv_head);
+    }
+
+    // One block for `count` rows from `row` on of one KV head, their queries packed; results at
+    // index `at` of the partial arrays, one for each query row. `more`: the same thread takes the
+    // block after it.
+    void block_partial(size_t kv_head, size_t row, size_t count, const void *query, uint64_t block,
+                       bool more, size_t at, size_t thread) const {
         for (size_t i = 0; i < count * group_heads; ++i) {
             work.visible[at + i] = visible_slots(begin + row + i / group_heads, window, block);
         }
-        const uint16_t *page = work.pages[place.group][block - work.first_page[place.group]];
         kernels::AttentionBlock task;
-        task.query = work.query_bf16 + (kv_head * rows + row) * group_heads * head_dim;
-        task.query_stride = head_dim;
+        task.query = query;
         task.visible = work.visible + at;
-        task.keys = page + shape.offset(place.index, 0, kv_head);
-        task.values = page + shape.offset(place.index, 1, kv_head);
+        task.keys = keys(kv_head, block);
+        task.values = values(kv_head, block);
+        task.next_keys = more ? keys(kv_head, block + 1) : nullptr;
+        task.next_values = more ? values(kv_head, block + 1) : nullptr;
         task.rows = count * group_heads;
         task.head_dim = head_dim;
         task.scale = model.config.attention_scale;
@@ -65,7 +88,6 @@ struct Attention {
         task.maximum = work.partial_max + at;
         task.sum = work.partial_sum + at;
         task.output = work.partial_output + at * head_dim;
-        task.next_keys = task.next_values = nullptr;
         task.scratch = work.scratch_of(thread);
         model.kernels->attention_block(task);
     }
@@ -87,16 +109,24 @@ struct Attention {
     }
 };
 
-// Few rows, perhaps over a long context: every (KV head, block) is an item, then rows merge.
+// Few rows, perhaps over a long context: (KV head, block) are the items, then rows merge.
 void attend_by_block(const Attention &a) {
     const uint64_t first = first_visible(a.begin, a.window) / kBlock;
     const uint64_t blocks = (a.begin + a.rows - 1) / kBlock + 1 - first;
     const size_t query_rows = a.rows * a.group_heads; // of one KV head
     const size_t kv_heads = a.model.config.kv_heads;
-    a.work.fit_partials(query_rows * kv_heads, blocks, a.head_dim);
-    a.model.threads->run(kv_heads * blocks, 4, [&](size_t begin, size_t end, size_t thread) {
+    const size_t query_bytes = a.query_bytes(a.rows);
+    a.work.fit_partials(query_rows * kv_heads, blocks, a.head_dim, kv_heads * query_bytes);
+    for (size_t kv_head = 0; kv_head < kv_heads; ++kv_head) {
+        a.pack_query(kv_head, 0, a.rows, a.work.packed_query + kv_head * query_bytes);
+    }
+    const size_t items = kv_heads * blocks;
+    const size_t grain = std::clamp<size_t>(items / (4 * a.model.threads->count()), 1, 16);
+    a.model.threads->run(items, grain, [&](size_t begin, size_t end, size_t thread) {
         for (size_t item = begin; item < end; ++item) {
-            a.block_partial(item / blocks, 0, a.rows, first + item % blocks, item * query_rows,
+            const size_t kv_head = item / blocks, block = item % blocks;
+            a.block_partial(kv_head, 0, a.rows, a.work.packed_query + kv_head * query_bytes,
+                            first + block, item + 1 < end && block + 1 < blocks, item * query_rows,
                             thread);
         }
     });
@@ -125,7 +155,9 @@ void attend_by_row(const Attention &a) {
     const size_t kv_heads = a.model.config.kv_heads;
     const size_t tiles = (a.rows + kRowsTile - 1) / kRowsTile;
     const size_t tile_rows = kRowsTile * a.group_heads;
-    a.work.fit_partials(tiles * kv_heads * tile_rows, 2, a.head_dim);
+    const size_t query_bytes = a.query_bytes(kRowsTile);
+    a.work.fit_partials(tiles * kv_heads * tile_rows, 2, a.head_dim,
+                        tiles * kv_heads * query_bytes);
     a.model.threads->run(tiles * kv_heads, 1, [&](size_t begin, size_t end, size_t thread) {
         for (size_t item = begin; item < end; ++item) {
             const size_t kv_head = item % kv_heads;
@@ -134,9 +166,11 @@ void attend_by_row(const Attention &a) {
             const size_t into = item * 2 * tile_rows, from = into + tile_rows;
             const uint64_t first = first_visible(a.begin + row, a.window) / kBlock;
             const uint64_t last = (a.begin + row + count - 1) / kBlock;
+            uint8_t *query = a.work.packed_query + item * query_bytes;
+            a.pack_query(kv_head, row, count, query);
             std::fill_n(a.work.partial_sum + into, count * a.group_heads, 0.0F);
             for (uint64_t block = first; block <= last; ++block) {
-                a.block_partial(kv_head, row, count, block, from, thread);
+                a.block_partial(kv_head, row, count, query, block, block < last, from, thread);
                 for (size_t i = 0; i < count * a.group_heads; ++i) {
                     if (a.work.visible[from + i] == 0) {
                         continue;

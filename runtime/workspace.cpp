@@ -57,13 +57,15 @@ void Workspace::fit(const Config &config, size_t wanted) {
     rows = wanted;
 }
 
-void Workspace::fit_partials(size_t query_rows, size_t blocks, size_t head_dim) {
+void Workspace::fit_partials(size_t query_rows, size_t blocks, size_t head_dim,
+                             size_t query_bytes) {
     auto carve = [&](uint8_t *base) {
         Carver carver{base};
         partial_max = carver.take<float>(query_rows * blocks);
         partial_sum = carver.take<float>(query_rows * blocks);
         partial_output = carver.take<float>(query_rows * blocks * head_dim);
         visible = carver.take<uint64_t>(query_rows * blocks);
+        packed_query = carver.take<uint8_t>(query_bytes);
         return carver.used;
     };
     // Room for twice as much, so that a growing context asks rarely.

@@ -15,7 +15,7 @@ namespace stasis {
 
 // Outputs of a matrix product that one thread computes at a time, at most: a multiple of what the
 // tables compute side by side.
-inline constexpr size_t kProductOutputs = 96;
+inline constexpr size_t kProductOutputs = 192;
 
 struct Workspace {
     // `count`: threads that take part in a run.
@@ -24,8 +24,9 @@ struct Workspace {
 
     // Makes room for `rows` positions. Throws Error(no_memory).
     void fit(const Config &config, size_t rows);
-    // Makes room for partial results of attention: `rows` query rows times `blocks`.
-    void fit_partials(size_t rows, size_t blocks, size_t head_dim);
+    // Makes room for partial results of attention, `rows` query rows times `blocks`, and for packed
+    // queries.
+    void fit_partials(size_t rows, size_t blocks, size_t head_dim, size_t query_bytes);
     uint64_t size_bytes() const { return storage.size_bytes() + partial_storage.size_bytes(); }
 
     // What `thread` may use while it computes an item.
@@ -56,6 +57,7 @@ struct Workspace {
     float *partial_sum = nullptr;
     float *partial_output = nullptr; // [query row][block][head_dim]
     uint64_t *visible = nullptr;     // [query row][block]
+    uint8_t *packed_query = nullptr; // by item of the attention
 
     std::vector<std::vector<uint16_t *>> pages; // [group][page index - first_page]
     std::vector<size_t> first_page;             // [group]

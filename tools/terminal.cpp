@@ -2,7 +2,6 @@
 #include "tools/terminal.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -82,9 +81,11 @@ int32_t Progress::report(void *user, uint64_t done, uint64_t total) noexcept {
 }
 
 namespace {
-// The handler may touch nothing but this: a request sets a flag that the running call looks at.
+// The handler may touch nothing but these: a request sets a flag that the running call looks at.
 std::atomic<stasis_cancel *> interrupted{nullptr};
+std::atomic<bool> interrupt_requested{false};
 void on_interrupt(int) {
+    interrupt_requested = true;
     stasis_cancel_request(interrupted.load());
 }
 } // namespace
@@ -99,6 +100,10 @@ Interrupt::Interrupt() {
     action.sa_handler = on_interrupt;
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
     sigaction(SIGINT, &action, &before_);
+}
+
+const std::atomic<bool> &Interrupt::requested() {
+    return interrupt_requested;
 }
 
 Interrupt::~Interrupt() {

@@ -2,6 +2,7 @@
 // cancel handle. Knows nothing of models and sessions.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -65,6 +66,8 @@ class Interrupt {
     Interrupt &operator=(const Interrupt &) = delete;
 
     stasis_cancel *handle() const { return cancel_.get(); }
+    // For work that is not the library's.
+    static const std::atomic<bool> &requested();
 
   private:
     Cancel cancel_;

@@ -21,7 +21,7 @@ inline constexpr uint32_t kContractKv = 0;
 inline constexpr uint32_t kContractSampling = 0;
 
 // Scratch memory of one thread, 64-byte aligned, for what a kernel packs on its way.
-inline constexpr size_t kScratchBytes = 512 * 1024;
+inline constexpr size_t kScratchBytes = 1024 * 1024;
 
 // Threads that share the packing of one matrix split its rows at multiples of this.
 inline constexpr size_t kPackRows = 48;
@@ -52,8 +52,7 @@ struct Matmul {
 // One attention block of one KV head for some queries (C5): partial results m, l, o per row.
 // A row whose mask is 0 gets nothing written: the caller must not merge it.
 struct AttentionBlock {
-    const uint16_t *query;   // [rows][head_dim] bf16
-    size_t query_stride;     // elements between rows of query
+    const void *query;       // [rows][head_dim], packed by the same table with these sizes
     const uint64_t *visible; // [rows], bit s: slot s of the block is visible to the row
     const uint16_t *keys;    // [kPagePositions][head_dim] bf16
     const uint16_t *values;  // [kPagePositions][head_dim] bf16

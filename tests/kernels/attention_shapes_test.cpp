@@ -42,8 +42,10 @@ std::vector<float> run(const Table &table, const Case &c, Edge edge) {
         sum(std::vector<float>(c.rows, 3.0F), edge),
         output(std::vector<float>(c.rows * c.head_dim, 3.0F), edge);
     const Guarded<uint8_t> scratch(std::vector<uint8_t>(kScratchBytes), edge, 64);
-    table.attention_block({.query = query.data(),
-                           .query_stride = c.head_dim + 3,
+    const size_t packed_bytes = table.packed_bytes(c.rows, c.head_dim);
+    const Guarded<uint8_t> packed(std::vector<uint8_t>(packed_bytes), edge, 64);
+    table.pack({query.data(), c.head_dim + 3, c.rows, c.head_dim, packed.data()}, 0, c.rows);
+    table.attention_block({.query = packed.data(),
                            .visible = visible.data(),
                            .keys = keys.data(),
                            .values = values.data(),

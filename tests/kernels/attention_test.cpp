@@ -45,13 +45,30 @@ Block make_block(Numbers &numbers, size_t rows, size_t head_dim, Kind kind, floa
     return block;
 }
 
-template <typename Run> Partials run(const Block &block, const Run &attention_block) {
+struct Naive {
+    decltype(naive::attention_merge) *attention_merge = naive::attention_merge;
+    decltype(naive::attention_finish) *attention_finish = naive::attention_finish;
+};
+
+void compute(const Block &block, AttentionBlock &task, const Naive &) {
+    naive::attention_block(task, block.query.data(), block.query_stride);
+}
+
+void compute(const Block &block, AttentionBlock &task, const Table &table) {
+    const Aligned query(table.packed_bytes(block.rows, block.head_dim));
+    const Aligned scratch(stasis::kernels::kScratchBytes);
+    table.pack({block.query.data(), block.query_stride, block.rows, block.head_dim, query.data()},
+               0, block.rows);
+    task.query = query.data();
+    task.scratch = scratch.data();
+    table.attention_block(task);
+}
+
+template <typename Kernels> Partials run(const Block &block, const Kernels &kernels) {
     // Rows without a visible slot keep what was there.
     Partials partials{std::vector<float>(block.rows, 3.0F), std::vector<float>(block.rows, 3.0F),
                       std::vector<float>(block.rows * block.head_dim, 3.0F)};
     AttentionBlock task{};
-    task.query = block.query.data();
-    task.query_stride = block.query_stride;
     task.visible = block.visible.data();
     task.keys = block.keys.data();
     task.values = block.values.data();
@@ -62,9 +79,7 @@ template <typename Run> Partials run(const Block &block, const Run &attention_bl
     task.maximum = partials.maximum.data();
     task.sum = partials.sum.data();
     task.output = partials.output.data();
-    const Aligned scratch(stasis::kernels::kScratchBytes);
-    task.scratch = scratch.data();
-    attention_block(task);
+    compute(block, task, kernels);
     return partials;
 }
 
@@ -79,7 +94,7 @@ std::vector<uint16_t> attend(const std::vector<Block> &blocks, const Kernels &ke
         if (block.visible[0] == 0) {
             continue;
         }
-        const Partials partials = run(block, kernels.attention_block);
+        const Partials partials = run(block, kernels);
         if (o.empty()) {
             m = partials.maximum[0];
             l = partials.sum[0];
@@ -93,12 +108,6 @@ std::vector<uint16_t> attend(const std::vector<Block> &blocks, const Kernels &ke
     kernels.attention_finish(o.data(), l, head_dim, y.data());
     return y;
 }
-
-struct Naive {
-    decltype(naive::attention_block) *attention_block = naive::attention_block;
-    decltype(naive::attention_merge) *attention_merge = naive::attention_merge;
-    decltype(naive::attention_finish) *attention_finish = naive::attention_finish;
-};
 
 std::vector<Block> make_row(uint64_t seed, size_t blocks, size_t head_dim, Kind kind) {
     Numbers numbers(seed);
@@ -122,10 +131,8 @@ TEST_CASE("attention_block: head sizes, row counts, masks, caps and all kinds of
                 Numbers numbers(head_dim * 100 + rows);
                 const float softcap = head_dim % 2 == 0 ? 0.0F : 20.0F;
                 const Block block = make_block(numbers, rows, head_dim, kind, softcap);
-                const Partials expected = run(block, naive::attention_block);
-                for_each_table([&](const Table &table) {
-                    CHECK(run(block, table.attention_block) == expected);
-                });
+                const Partials expected = run(block, Naive{});
+                for_each_table([&](const Table &table) { CHECK(run(block, table) == expected); });
             }
         }
     }
@@ -146,9 +153,8 @@ TEST_CASE("attention_block: slots that are not visible are never read as numbers
                 damaged.values[i] = garbage[(i + 3) % 7];
             }
         }
-        for_each_table([&](const Table &table) {
-            CHECK(run(block, table.attention_block) == run(damaged, table.attention_block));
-        });
+        for_each_table(
+            [&](const Table &table) { CHECK(run(block, table) == run(damaged, table)); });
     }
 }
 
@@ -164,7 +170,7 @@ TEST_CASE("attention_block: a zero is stored as +0") {
     std::fill_n(block.values.begin() + 32 * 8, 8, uint16_t{0x80E0});
     block.scale = -1.0F; // makes the zeros negative
     for_each_table([&](const Table &table) {
-        const Partials partials = run(block, table.attention_block);
+        const Partials partials = run(block, table);
         CHECK(first_difference(partials.maximum, {0.0F}) == -1);
         CHECK(first_difference(partials.sum, {2.0F}) == -1);
         CHECK(first_difference(partials.output, std::vector<float>(8, 0.0F)) == -1);
@@ -182,7 +188,7 @@ TEST_CASE("attention_block: an infinite or undefined score gives no finite outpu
             block.query[0] = 0x3F80;
             block.keys[slot * 33] = bad;
             for_each_table([&](const Table &table) {
-                for (const float value : run(block, table.attention_block).output) {
+                for (const float value : run(block, table).output) {
                     CHECK(!std::isfinite(value));
                 }
             });
@@ -195,14 +201,14 @@ TEST_CASE("attention_block: rows do not depend on the rows computed beside them"
     Numbers numbers(9);
     const Block block = make_block(numbers, 35, 48, Kind::wide, 0.0F);
     for_each_table([&](const Table &table) {
-        const Partials together = run(block, table.attention_block);
+        const Partials together = run(block, table);
         for (size_t r = 0; r < block.rows; ++r) {
             Block alone = block;
             alone.rows = 1;
             alone.visible = {block.visible[r]};
             alone.query.assign(block.query.begin() + static_cast<long>(r * block.query_stride),
                                block.query.end());
-            const Partials partials = run(alone, table.attention_block);
+            const Partials partials = run(alone, table);
             CHECK(std::memcmp(&partials.maximum[0], &together.maximum[r], sizeof(float)) == 0);
             CHECK(std::memcmp(&partials.sum[0], &together.sum[r], sizeof(float)) == 0);
             CHECK(std::memcmp(partials.output.data(), &together.output[r * 48],

@@ -161,7 +161,8 @@ void rope(float *x, const float *cosine, const float *sine, size_t n) {
 }
 
 // C5
-void attention_block(const stasis::kernels::AttentionBlock &task) {
+void attention_block(const stasis::kernels::AttentionBlock &task, const uint16_t *query,
+                     size_t query_stride) {
     constexpr size_t slots = 64;
     for (size_t r = 0; r < task.rows; ++r) {
         std::vector<bool> visible(slots);
@@ -173,8 +174,8 @@ void attention_block(const stasis::kernels::AttentionBlock &task) {
             if (!visible[j]) {
                 continue;
             }
-            s[j] = dot(task.query + r * task.query_stride, 1, task.keys + j * task.head_dim, 1,
-                       task.head_dim);
+            s[j] =
+                dot(query + r * query_stride, 1, task.keys + j * task.head_dim, 1, task.head_dim);
             s[j] = soft::mul(s[j], task.scale);
             if (task.softcap != 0.0F) {
                 s[j] = soft::mul(task.softcap, tanh(soft::div(s[j], task.softcap)));

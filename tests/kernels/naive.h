@@ -35,7 +35,9 @@ void matmul(const Product &task);
 void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y);
 void round_bf16(const float *x, size_t n, uint16_t *y);
 void rope(float *x, const float *cosine, const float *sine, size_t n);
-void attention_block(const stasis::kernels::AttentionBlock &task);
+// `query` [rows][head_dim] as it lies, in place of the packed one.
+void attention_block(const stasis::kernels::AttentionBlock &task, const uint16_t *query,
+                     size_t query_stride);
 void attention_merge(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
                      size_t head_dim);
 void attention_finish(const float *o, float l, size_t head_dim, uint16_t *y);

@@ -85,10 +85,8 @@ void attention_block(const AttentionBlock &task) {
         const size_t left = task.rows - begin;
         const size_t rows = left < kRows ? left : kRows;
         float scores[kRows][kPagePositions];
-        pack({task.query + begin * task.query_stride, task.query_stride, rows, task.head_dim,
-              task.scratch},
-             0, rows);
-        matmul({task.scratch, task.keys, task.head_dim, &scores[0][0], kPagePositions, rows,
+        const auto *query = static_cast<const uint16_t *>(task.query) + begin * task.head_dim;
+        matmul({query, task.keys, task.head_dim, &scores[0][0], kPagePositions, rows,
                 kPagePositions, task.head_dim, nullptr});
         for (size_t i = 0; i < rows; ++i) {
             const size_t row = begin + i;

@@ -1,0 +1,240 @@
+// One block of attention (C5) in tiles, for 16 query rows at a time: scores are keys (left operand,
+// as they lie) times queries, so that a vector holds one slot's scores of 16 rows; outputs are
+// weights (left operand) times values, whose slots are paired once per call.
+#include "runtime/kernels/amx/kernels.h"
+#include "runtime/kernels/amx/packed.h"
+#include "runtime/kernels/amx/transpose.h"
+#include "runtime/kernels/lanes/functions.h"
+
+namespace stasis::kernels::amx {
+
+namespace {
+
+constexpr size_t kSlots = kPagePositions;
+
+// What one group of up to 16 query rows goes through.
+struct Group {
+    size_t row;                                     // of the task
+    size_t count;                                   // rows
+    alignas(64) float scores[kSlots][kTileRows];    // [slot][row], then weights
+    alignas(64) uint32_t weights[2][kTileRows][16]; // p: [half of the slots][row][pair of slots]
+    alignas(64) float sums[2][kTileRows][kTileRows];
+};
+
+// 16 keys from slot `slot` on, terms from k on; +0 beyond head_dim.
+void load_keys(const AttentionBlock &task, size_t slot, size_t k) {
+    const uint16_t *keys = task.keys + slot * task.head_dim + k;
+    if (k + kBlock <= task.head_dim) {
+        load<4>(keys, task.head_dim * sizeof(uint16_t));
+        return;
+    }
+    alignas(64) uint16_t tail[kTileRows][kBlock] = {};
+    for (size_t i = 0; i < kTileRows; ++i) {
+        __builtin_memcpy(tail[i], keys + i * task.head_dim, (task.head_dim - k) * sizeof(uint16_t));
+    }
+    load<4>(tail, 64);
+}
+
+void score(const AttentionBlock &task, Tiles &tiles, Group &group) {
+    const size_t columns = task.rows <= kTileRows ? task.rows : kTileRows;
+    const size_t step_bytes = columns * 64; // of the queries, one block of terms
+    const auto *query = static_cast<const uint8_t *>(task.query) +
+                        group.row / kTileRows * blocks(task.head_dim) * kTileBytes;
+    tiles.configure(TileConfig(kTileRows, columns));
+    zero<0>(), zero<1>(), zero<2>(), zero<3>();
+    for (size_t block = 0; block < blocks(task.head_dim); ++block) {
+        const size_t k = block * kBlock;
+        load<6>(query + block * step_bytes, columns * 4);
+        load_keys(task, 0, k);
+        multiply_add<0, 4, 6>();
+        load_keys(task, 16, k);
+        multiply_add<1, 4, 6>();
+        load_keys(task, 32, k);
+        multiply_add<2, 4, 6>();
+        load_keys(task, 48, k);
+        multiply_add<3, 4, 6>();
+    }
+    store<0>(group.scores[0], 64), store<1>(group.scores[16], 64);
+    store<2>(group.scores[32], 64), store<3>(group.scores[48], 64);
+}
+
+// Which of the 16 rows see a slot.
+class Visibility {
+  public:
+    Visibility(const uint64_t *visible, size_t count)
+        : low_(_mm512_maskz_loadu_epi64(static_cast<__mmask8>((1U << count) - 1), visible)),
+          high_(_mm512_maskz_loadu_epi64(
+              static_cast<__mmask8>(count > 8 ? (1U << (count - 8)) - 1 : 0), visible + 8)) {}
+
+    Mask rows(size_t slot) const {
+        const __m512i bit = _mm512_set1_epi64(static_cast<long long>(uint64_t{1} << slot));
+        return mask_of(_mm512_test_epi64_mask(low_, bit) |
+                       static_cast<uint32_t>(_mm512_test_epi64_mask(high_, bit)) << 8);
+    }
+
+  private:
+    __m512i low_, high_;
+};
+
+// The next block's keys and values, a slot of each at a time.
+void fetch_slot(const AttentionBlock &task, size_t slot) {
+    if (task.next_keys == nullptr) {
+        return;
+    }
+    const auto *key = reinterpret_cast<const char *>(task.next_keys + slot * task.head_dim);
+    const auto *value = reinterpret_cast<const char *>(task.next_values + slot * task.head_dim);
+    for (size_t i = 0; i < task.head_dim * sizeof(uint16_t); i += 64) {
+        _mm_prefetch(key + i, _MM_HINT_T0);
+        _mm_prefetch(value + i, _MM_HINT_T0);
+    }
+}
+
+// Scale and cap; the maximum over the visible slots, a zero as +0.
+Lanes finish_scores(const AttentionBlock &task, const Visibility &visibility, Group &group) {
+    Lanes maximum = broadcast(-__builtin_inff());
+    for (size_t s = 0; s < kSlots; ++s) {
+        Lanes x = load(group.scores[s]) * broadcast(task.scale);
+        if (task.softcap != 0.0F) {
+            x = broadcast(task.softcap) * tanh(x / broadcast(task.softcap));
+        }
+        store(x, group.scores[s]);
+        maximum = select(visibility.rows(s), larger(x, maximum), maximum);
+        fetch_slot(task, s);
+    }
+    return maximum + broadcast(0.0F);
+}
+
+// p, rounded, and its sum (C4: lane j takes the slots j, j + 16, ...).
+Lanes weigh(const Visibility &visibility, Lanes maximum, Group &group) {
+    Lanes lanes[kTileRows];
+    for (Lanes &lane : lanes) {
+        lane = broadcast(0.0F);
+    }
+    for (size_t s = 0; s < kSlots; ++s) {
+        const Lanes p = rounded_to_bf16(exp(load(group.scores[s]) - maximum));
+        const Lanes seen = select(visibility.rows(s), p, broadcast(0.0F));
+        store(seen, group.scores[s]);
+        lanes[s % kTileRows] = lanes[s % kTileRows] + seen;
+    }
+    for (size_t half = kTileRows / 2; half > 0; half /= 2) {
+        for (size_t j = 0; j < half; ++j) {
+            lanes[j] = lanes[j] + lanes[j + half];
+        }
+    }
+    return lanes[0];
+}
+
+// The weights [slot][row] as left operands: pairs of slots side by side, one row after the other.
+void turn_weights(Group &group) {
+    for (size_t half = 0; half < 2; ++half) {
+        __m512i pairs[16];
+        for (size_t p = 0; p < 16; ++p) {
+            const float(*slot)[kTileRows] = group.scores + half * 32 + 2 * p;
+            const __m512i even = _mm512_castps_si512(load(slot[0]).all);
+            const __m512i odd = _mm512_castps_si512(load(slot[1]).all);
+            pairs[p] = _mm512_or_si512(_mm512_srli_epi32(even, 16), odd); // the low halves are 0
+        }
+        transpose(pairs);
+        for (size_t r = 0; r < 16; ++r) {
+            _mm512_store_si512(group.weights[half][r], pairs[r]);
+        }
+    }
+}
+
+// 32 dimensions of a slot that some row sees; +0 of one that none does: its bits are not numbers.
+__m512i load_value(const AttentionBlock &task, uint64_t seen, size_t slot, size_t dim) {
+    if ((seen >> slot & 1U) == 0) {
+        return _mm512_setzero_si512();
+    }
+    const size_t count = task.head_dim - dim < kBlock ? task.head_dim - dim : kBlock;
+    return _mm512_maskz_loadu_epi16(static_cast<__mmask32>(~uint64_t{0} >> (64 - count)),
+                                    task.values + slot * task.head_dim + dim);
+}
+
+// Values as right operands: for each 32 dimensions four tiles of paired slots, two (one for each
+// half of the slots) with the dimensions that the instruction takes from the lower halves of the
+// 128-bit lanes, two from the upper ones.
+void pair_values(const AttentionBlock &task, uint64_t seen, uint8_t *tiles) {
+    for (size_t dim = 0; dim < task.head_dim; dim += kBlock, tiles += 4 * kTileBytes) {
+        for (size_t pair = 0; pair < kSlots / 2; ++pair) {
+            const __m512i even = load_value(task, seen, 2 * pair, dim);
+            const __m512i odd = load_value(task, seen, 2 * pair + 1, dim);
+            uint8_t *to = tiles + pair / 16 * kTileBytes + pair % 16 * 64;
+            _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
+            _mm512_store_si512(to + 2 * kTileBytes, _mm512_unpackhi_epi16(even, odd));
+        }
+    }
+}
+
+// 32 dimensions of a row back in order, a zero as +0.
+void store_output(const float *lower, const float *upper, size_t count, float *output) {
+    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+    const __m512i second =
+        _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+    const __m512 a = load(lower).all, b = load(upper).all;
+    const Lanes low = {_mm512_permutex2var_ps(a, first, b)};
+    const Lanes high = {_mm512_permutex2var_ps(a, second, b)};
+    store(low + broadcast(0.0F), output, count < kLanes ? count : kLanes);
+    if (count > kLanes) {
+        store(high + broadcast(0.0F), output + kLanes, count - kLanes);
+    }
+}
+
+void weigh_values(const AttentionBlock &task, const uint8_t *values, Tiles &tiles, Group &group) {
+    tiles.configure(TileConfig(group.count, kTileRows));
+    load<4>(group.weights[0], 64);
+    load<5>(group.weights[1], 64);
+    for (size_t dim = 0; dim < task.head_dim; dim += kBlock, values += 4 * kTileBytes) {
+        zero<0>(), zero<1>();
+        load<6>(values, 64);
+        multiply_add<0, 4, 6>();
+        load<7>(values + 2 * kTileBytes, 64);
+        multiply_add<1, 4, 7>();
+        load<6>(values + kTileBytes, 64);
+        multiply_add<0, 5, 6>();
+        load<7>(values + 3 * kTileBytes, 64);
+        multiply_add<1, 5, 7>();
+        store<0>(group.sums[0], 64);
+        store<1>(group.sums[1], 64);
+        const size_t count = task.head_dim - dim < kBlock ? task.head_dim - dim : kBlock;
+        for (size_t r = 0; r < group.count; ++r) {
+            if (task.visible[group.row + r] != 0) {
+                store_output(group.sums[0][r], group.sums[1][r], count,
+                             task.output + (group.row + r) * task.head_dim + dim);
+            }
+        }
+    }
+}
+
+} // namespace
+
+void attention_block(const AttentionBlock &task) {
+    uint64_t seen = 0;
+    for (size_t r = 0; r < task.rows; ++r) {
+        seen |= task.visible[r];
+    }
+    if (seen == 0) {
+        return;
+    }
+    auto *values = static_cast<uint8_t *>(task.scratch);
+    pair_values(task, seen, values);
+    Tiles tiles(TileConfig(kTileRows, kTileRows));
+    Group group;
+    for (group.row = 0; group.row < task.rows; group.row += kTileRows) {
+        group.count = task.rows - group.row < kTileRows ? task.rows - group.row : kTileRows;
+        const Visibility visibility(task.visible + group.row, group.count);
+        score(task, tiles, group);
+        const Lanes maximum = finish_scores(task, visibility, group);
+        const Lanes sum = weigh(visibility, maximum, group);
+        turn_weights(group);
+        for (size_t r = 0; r < group.count; ++r) {
+            if (task.visible[group.row + r] != 0) {
+                task.maximum[group.row + r] = maximum.all[r];
+                task.sum[group.row + r] = sum.all[r];
+            }
+        }
+        weigh_values(task, values, tiles, group);
+    }
+}
+
+} // namespace stasis::kernels::amx

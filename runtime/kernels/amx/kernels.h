@@ -1,0 +1,13 @@
+// The kernels that AMX replaces (table.h).
+#pragma once
+
+#include "runtime/kernels/table.h"
+
+namespace stasis::kernels::amx {
+
+size_t packed_bytes(size_t rows, size_t depth);
+void pack(const Pack &task, size_t begin, size_t end);
+void matmul(const Matmul &task);
+void attention_block(const AttentionBlock &task);
+
+} // namespace stasis::kernels::amx

@@ -1,0 +1,34 @@
+// The published shapes that `stasis synth` writes: each model's config.json and what it says about
+// tensors. Knows no file and no weight.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace command::synth {
+
+struct TensorPlan {
+    std::string name; // as published checkpoints name it
+    std::vector<uint64_t> shape;
+    double mean, deviation; // of its random weights
+
+    uint64_t elements() const;
+};
+
+struct Shape {
+    std::string name;
+    bool gemma; // which of the bundled tokenizers goes with it
+    nlohmann::ordered_json config;
+    uint64_t vocabulary;
+    std::vector<TensorPlan> tensors; // in the order of the file
+};
+
+// Throws Failure, naming all shapes, if there is none of that name.
+Shape find_shape(const std::string &name);
+// "a, b, c": for help and refusals.
+std::string shape_names();
+
+} // namespace command::synth
