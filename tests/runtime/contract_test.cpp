@@ -104,11 +104,14 @@ TEST_CASE("one token at a time and every chunk size equal one call") {
 
 TEST_CASE("every table, with 1, 2, 3 and 7 threads and any chunk, computes the same bits") {
     kernels::FloatEnvironment environment;
+    std::vector<const char *> models = kModels;
+    if (kStride == 1) {
+        models.push_back("recall-llama");
+    }
     size_t count = 0;
-    for (const char *name :
-         {"recall-llama", "recall-gemma3", "zoo/llama-odd-sizes-f32", "zoo/gemma3-text"}) {
+    for (const char *name : models) {
         const auto reference = open_forced(name, "reference", 1);
-        const std::vector<uint32_t> tokens = tokens_for(*reference, 140);
+        const std::vector<uint32_t> tokens = tokens_for(*reference, 100);
         Session expected(reference, {});
         const auto expected_rows = append_with_logits(expected, tokens);
         const Fingerprint expected_print = fingerprint(expected);
