@@ -20,7 +20,6 @@ struct Avx2 {
     static constexpr size_t kRows = 6;  // a tile: 12 accumulators, 2 weights, 1 activation
     static constexpr size_t kVectors = 2;
     static constexpr size_t kAhead = 256; // elements from a load to what is prefetched then
-    static constexpr int kFar = 2;        // into the second
     static constexpr int kNear = 3;       // into the first level of caches
 
     static Words load(const void *from) {

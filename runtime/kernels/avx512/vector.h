@@ -27,7 +27,6 @@ struct Avx512 {
 
     static constexpr size_t kAhead = 256; // elements from a load to what is prefetched then
 
-    static constexpr int kFar = 2;  // into the second
     static constexpr int kNear = 3; // into the first level of caches
 
     static Words load(const void *from) { return _mm512_loadu_si512(from); }

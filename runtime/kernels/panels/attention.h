@@ -9,7 +9,7 @@
 namespace stasis::kernels::STASIS_TABLE {
 
 // Rows of a block that are computed together.
-inline constexpr size_t kAttentionRows = 96;
+inline constexpr size_t kAttentionRows = 144; // a multiple of every table's kRows
 
 // Where the parts of an attention block lie in scratch.
 template <typename V> struct AttentionScratch {
@@ -23,10 +23,33 @@ template <typename V> struct AttentionScratch {
     uint16_t nothing[kHeadDimMax]; // the value of slots that nobody sees
 };
 
+// The keys and values of the block that is taken next, on their way into the caches a few lines at
+// a time: a burst would wait for memory, and the computation with it.
+struct Upcoming {
+    uintptr_t keys, values;
+    size_t lines; // left, of keys and values together
+    size_t key_lines;
+
+    explicit Upcoming(const AttentionBlock &task)
+        : keys(reinterpret_cast<uintptr_t>(task.next_keys)),
+          values(reinterpret_cast<uintptr_t>(task.next_values)),
+          key_lines(kPagePositions * task.head_dim * sizeof(uint16_t) / 64) {
+        lines = keys == 0 ? 0 : 2 * key_lines;
+    }
+
+    [[gnu::always_inline]] inline void fetch(size_t most) {
+        for (size_t end = lines - smaller(most, lines); lines > end; --lines) {
+            uintptr_t &next = lines > key_lines ? keys : values;
+            __builtin_prefetch(reinterpret_cast<const void *>(next), 0, 2);
+            next += 64;
+        }
+    }
+};
+
 // `count` dimensions of all slots, from `begin` on, as a panel. value[s] is the value of slot s.
-template <typename V>
+template <typename V, typename Fetch>
 [[gnu::flatten]] void pack_values(const uint16_t *const *value, size_t begin, size_t count,
-                                  uintptr_t ahead, uint32_t *panel) {
+                                  uint32_t *panel, const Fetch &fetch) {
     const size_t width = (count + V::kLanes - 1) / V::kLanes * V::kLanes;
     for (size_t n = 0; n < count; n += V::kLanes) {
         const size_t lanes = smaller(V::kLanes, count - n);
@@ -50,13 +73,8 @@ template <typename V>
             V::store(to + kSteps<V> * width, V::join(odd));
             to += width;
             if ((slot + 2 * V::kPairs) % kBlock == 0) { // over the odd chain to the next block
+                fetch();
                 to += kSteps<V> * width;
-            }
-        }
-        if (ahead != 0) {
-            for (size_t slot = 0; slot < kPagePositions; ++slot) {
-                const auto at = reinterpret_cast<uintptr_t>(value[slot] + begin + n);
-                __builtin_prefetch(reinterpret_cast<const void *>(at + ahead), 0, V::kFar);
             }
         }
     }
@@ -90,34 +108,31 @@ inline void weigh_row(const AttentionBlock &task, size_t row, const float *produ
     task.sum[row] = sum_of(sum);
 }
 
-// Bytes from a block to the one that is taken next, 0 if none is known.
-inline uintptr_t distance(const uint16_t *from, const uint16_t *to) {
-    return to == nullptr ? 0 : reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from);
-}
-
 template <typename V>
 void attend_rows(const AttentionBlock &task, size_t begin, size_t rows,
-                 const uint16_t *const *value, AttentionScratch<V> &scratch) {
+                 const uint16_t *const *value, Upcoming &upcoming, AttentionScratch<V> &scratch) {
     const size_t head_dim = task.head_dim;
     const auto *query = static_cast<const uint32_t *>(task.query);
+    const auto fetch = [&] { upcoming.fetch(12); };
     multiply_panels<V>(query + begin * blocks_in(head_dim) * kWords<V>, rows, kPagePositions,
                        head_dim, kChunkBlocks, scratch.scores, kPagePositions, scratch.panel,
                        [&](size_t slot, size_t count, size_t from, size_t to, uint32_t *panel) {
                            pack_panel<V>(task.keys + slot * head_dim, head_dim, count, head_dim,
-                                         from, to, distance(task.keys, task.next_keys), panel);
+                                         from, to, panel, fetch);
                        });
     for (size_t r = 0; r < rows; ++r) {
         if (task.visible[begin + r] != 0) {
+            upcoming.fetch(16);
             weigh_row(task, begin + r, scratch.scores + r * kPagePositions,
                       scratch.p + r * kPagePositions);
         }
     }
     pack<V>({scratch.p, kPagePositions, rows, kPagePositions, scratch.weights}, 0, rows);
-    multiply_panels<V>(
-        scratch.weights, rows, head_dim, kPagePositions, kPagePositions / kBlock, scratch.output,
-        head_dim, scratch.panel, [&](size_t from, size_t count, size_t, size_t, uint32_t *panel) {
-            pack_values<V>(value, from, count, distance(task.values, task.next_values), panel);
-        });
+    multiply_panels<V>(scratch.weights, rows, head_dim, kPagePositions, kPagePositions / kBlock,
+                       scratch.output, head_dim, scratch.panel,
+                       [&](size_t from, size_t count, size_t, size_t, uint32_t *panel) {
+                           pack_values<V>(value, from, count, panel, fetch);
+                       });
     for (size_t r = 0; r < rows; ++r) {
         if (task.visible[begin + r] != 0) {
             const float *from = scratch.output + r * head_dim;
@@ -142,9 +157,12 @@ template <typename V> void attention_block(const AttentionBlock &task) {
         value[slot] =
             (seen >> slot & 1U) != 0 ? task.values + slot * task.head_dim : scratch.nothing;
     }
+    Upcoming upcoming(task);
     for (size_t row = 0; row < task.rows; row += kAttentionRows) {
-        attend_rows<V>(task, row, smaller(kAttentionRows, task.rows - row), value, scratch);
+        attend_rows<V>(task, row, smaller(kAttentionRows, task.rows - row), value, upcoming,
+                       scratch);
     }
+    upcoming.fetch(upcoming.lines);
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

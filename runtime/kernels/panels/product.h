@@ -18,7 +18,7 @@ template <typename V> size_t packed_bytes(size_t rows, size_t depth) {
 // Rows of x that lie together in one group.
 template <typename V, size_t rows>
 [[gnu::flatten]] void pack_group(const uint16_t *x, size_t stride, size_t depth, uint32_t *packed) {
-    Strip<V> strip(x, stride, rows, depth);
+    Strip<V, rows> strip(x, stride, rows, depth);
     for (size_t k = 0; k < depth; k += kBlock) {
         strip.block(k, [&]<size_t step>(auto even, auto odd) {
             uint32_t words[2][V::kLanes];
@@ -64,9 +64,7 @@ template <typename V, size_t rows>
         const size_t ahead = k + V::kAhead;
         const size_t offset =
             ahead < task.depth ? ahead : ahead - task.depth + V::kLanes * task.w_stride;
-        for (size_t n = 0; n < V::kLanes; ++n) {
-            __builtin_prefetch(strip.row(n) + offset, 0, V::kNear);
-        }
+        strip.template prefetch<V::kNear>(offset);
 
         typename V::Floats even[rows], odd[rows];
         unroll<rows>([&]<size_t r>() { even[r] = odd[r] = V::zero(); });
@@ -140,11 +138,11 @@ template <typename V, size_t rows, size_t vectors> struct Tile {
     }
 };
 
-// Blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them) from `w` on. What
-// lies `ahead` bytes from what is read is prefetched: the next to be packed.
-template <typename V>
+// Blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them) from `w` on.
+// fetch() is called for each vector of each block.
+template <typename V, typename Fetch>
 [[gnu::flatten]] void pack_panel(const uint16_t *w, size_t stride, size_t count, size_t depth,
-                                 size_t begin, size_t end, uintptr_t ahead, uint32_t *panel) {
+                                 size_t begin, size_t end, uint32_t *panel, const Fetch &fetch) {
     const size_t vectors = (count + V::kLanes - 1) / V::kLanes;
     const size_t width = vectors * V::kLanes;
     for (size_t n = 0; n < vectors; ++n) {
@@ -152,12 +150,7 @@ template <typename V>
         Strip<V> strip(w + first * stride, stride, smaller(V::kLanes, count - first), depth);
         uint32_t *to = panel + first;
         for (size_t block = begin; block < end; ++block) {
-            if (ahead != 0) {
-                for (size_t i = 0; i < V::kLanes; ++i) {
-                    const auto at = reinterpret_cast<uintptr_t>(strip.row(i) + block * kBlock);
-                    __builtin_prefetch(reinterpret_cast<const void *>(at + ahead), 0, V::kFar);
-                }
-            }
+            fetch();
             strip.block(block * kBlock, [&]<size_t step>(auto even, auto odd) {
                 V::store(to + step * width, even);
                 V::store(to + (kSteps<V> + step) * width, odd);
@@ -256,7 +249,7 @@ template <typename V> void multiply_many(const Matmul &task) {
                        task.y_stride, static_cast<uint32_t *>(task.scratch),
                        [&](size_t output, size_t count, size_t begin, size_t end, uint32_t *panel) {
                            pack_panel<V>(task.w + output * task.w_stride, task.w_stride, count,
-                                         task.depth, begin, end, 0, panel);
+                                         task.depth, begin, end, panel, [] {});
                        });
 }
 
