@@ -37,12 +37,6 @@ struct Avx2 {
     static Floats zero() { return _mm256_setzero_ps(); }
     static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
 
-    // {low: even, high: odd}
-    static Words pair(Words even, Words odd) {
-        return _mm256_or_si256(even, _mm256_slli_epi32(odd, 16));
-    }
-    static Words none() { return _mm256_setzero_si256(); }
-
     // The same word of x for every output.
     static Words broadcast(const uint32_t *x) { return _mm256_set1_epi32(static_cast<int>(*x)); }
     // One step of a chain: sum + x * w, x and w as `even` and `odd` leave them.
@@ -54,6 +48,9 @@ struct Avx2 {
     static Words odd(const Words *pairs) {
         return _mm256_and_si256(pairs[0], _mm256_set1_epi32(static_cast<int>(0xFFFF0000U)));
     }
+
+    // The word of one chain from kPairs wide values.
+    static Words join(const Words *wide) { return _mm256_slli_epi32(wide[0], 16); }
 
     // Word i of vector j becomes word j of vector i. First whole halves change places, then words
     // within halves.

@@ -40,12 +40,6 @@ struct Avx512 {
     static Floats zero() { return _mm512_setzero_ps(); }
     static Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
 
-    // {low: even, high: odd}
-    static Words pair(Words even, Words odd) {
-        return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
-    }
-    static Words none() { return _mm512_setzero_si512(); }
-
     // The same word of x for every output.
     static Words broadcast(const uint32_t *x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
     // One step of a chain: sum + x * w, x and w as `even` and `odd` leave them.
@@ -57,6 +51,9 @@ struct Avx512 {
     static Words odd(const Words *pairs) {
         return _mm512_and_si512(pairs[0], _mm512_set1_epi32(static_cast<int>(0xFFFF0000U)));
     }
+
+    // The word of one chain from kPairs wide values.
+    static Words join(const Words *wide) { return _mm512_slli_epi32(wide[0], 16); }
 
     // Word i of vector j becomes word j of vector i. First whole quarters change places, then words
     // within quarters, so that the first results are there before the last ones are begun.

@@ -20,6 +20,9 @@ struct Avx512Bf16 : Avx512 {
     static Words odd(const Words *pairs) {
         return _mm512_mask_blend_epi16(0x55555555, pairs[0], _mm512_srli_epi32(pairs[1], 16));
     }
+    static Words join(const Words *wide) {
+        return _mm512_or_si512(_mm512_slli_epi32(wide[0], 16), wide[1]);
+    }
 };
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -8,61 +8,74 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
+// Rows of a block that are computed together.
+inline constexpr size_t kAttentionRows = 144; // a multiple of every table's kRows
+
 // Where the parts of an attention block lie in scratch.
 template <typename V> struct AttentionScratch {
     static constexpr size_t kHeadDimMax = 1024;
-    static constexpr size_t kPanelWords = kPagePositions * kHeadDimMax / V::kPairs;
 
-    alignas(64) uint32_t keys[kPanelWords];
-    uint32_t values[kPanelWords];
-    uint32_t weights[V::kRows * kPagePositions / V::kPairs];
-    float scores[V::kRows * kPagePositions];
-    uint16_t p[V::kRows * kPagePositions];
-    float output[V::kRows * kHeadDimMax];
+    alignas(64) uint32_t panel[kChunkBlocks * kWords<V> * V::kVectors * V::kLanes];
+    float scores[kAttentionRows * kPagePositions];
+    uint16_t p[kAttentionRows * kPagePositions];
+    uint32_t weights[kAttentionRows * kPagePositions / V::kPairs]; // p, packed
+    float output[kAttentionRows * kHeadDimMax];
+    uint16_t nothing[kHeadDimMax]; // the value of slots that nobody sees
 };
 
-// Panels of all outputs, one behind the other: calls work(first output, vectors).
-template <typename V, typename Work>
-[[gnu::always_inline]] inline void each_panel(size_t outputs, const Work &work) {
-    const size_t all = (outputs + V::kLanes - 1) / V::kLanes;
-    for (size_t done = 0, vectors; done < all; done += vectors) {
-        vectors = panel_vectors<V>(all - done);
-        work(done * V::kLanes, vectors);
-    }
-}
+// The keys and values of the block that is taken next, on their way into the caches a few lines at
+// a time: a burst would wait for memory, and the computation with it.
+struct Upcoming {
+    uintptr_t keys, values;
+    size_t lines; // left, of keys and values together
+    size_t key_lines;
 
-// A panel of `vectors` vectors of dimensions, from `begin` on. Slots that nobody sees are +0.
-template <typename V>
-[[gnu::flatten]] void pack_values(const AttentionBlock &task, uint64_t seen, size_t begin,
-                                  size_t vectors, uint32_t *panel) {
-    const size_t width = vectors * V::kLanes;
-    for (size_t n = 0; n < vectors; ++n) {
-        const size_t at = begin + n * V::kLanes;
-        const size_t count = smaller(V::kLanes, task.head_dim - at);
+    explicit Upcoming(const AttentionBlock &task)
+        : keys(reinterpret_cast<uintptr_t>(task.next_keys)),
+          values(reinterpret_cast<uintptr_t>(task.next_values)),
+          key_lines(kPagePositions * task.head_dim * sizeof(uint16_t) / 64) {
+        lines = keys == 0 ? 0 : 2 * key_lines;
+    }
+
+    [[gnu::always_inline]] inline void fetch(size_t most) {
+        for (size_t end = lines - smaller(most, lines); lines > end; --lines) {
+            uintptr_t &next = lines > key_lines ? keys : values;
+            __builtin_prefetch(reinterpret_cast<const void *>(next), 0, 2);
+            next += 64;
+        }
+    }
+};
+
+// `count` dimensions of all slots, from `begin` on, as a panel. value[s] is the value of slot s.
+template <typename V, typename Fetch>
+[[gnu::flatten]] void pack_values(const uint16_t *const *value, size_t begin, size_t count,
+                                  uint32_t *panel, const Fetch &fetch) {
+    const size_t width = (count + V::kLanes - 1) / V::kLanes * V::kLanes;
+    for (size_t n = 0; n < count; n += V::kLanes) {
+        const size_t lanes = smaller(V::kLanes, count - n);
         const auto load = [&](size_t slot) {
-            const uint16_t *from = task.values + slot * task.head_dim + at;
-            if ((seen >> slot & 1U) == 0) {
-                return V::none();
-            }
-            if (count == V::kLanes) {
+            const uint16_t *from = value[slot] + begin + n;
+            if (lanes == V::kLanes) {
                 return V::load_wide(from);
             }
             uint16_t padded[V::kLanes] = {};
-            __builtin_memcpy(padded, from, count * sizeof(uint16_t));
+            __builtin_memcpy(padded, from, lanes * sizeof(uint16_t));
             return V::load_wide(padded);
         };
-        uint32_t *to = panel + n * V::kLanes;
-        for (size_t slot = 0; slot < kPagePositions; slot += kBlock) {
-            for (size_t step = 0; step < kSteps<V>; ++step) {
-                typename V::Words pairs[V::kPairs];
-                unroll<V::kPairs>([&]<size_t i>() {
-                    const size_t even = slot + 2 * (step * V::kPairs + i);
-                    pairs[i] = V::pair(load(even), load(even + 1));
-                });
-                V::store(to + step * width, V::even(pairs));
-                V::store(to + (kSteps<V> + step) * width, V::odd(pairs));
+        uint32_t *to = panel + n;
+        for (size_t slot = 0; slot < kPagePositions; slot += 2 * V::kPairs) {
+            typename V::Words even[V::kPairs], odd[V::kPairs];
+            unroll<V::kPairs>([&]<size_t i>() {
+                even[i] = load(slot + 2 * i);
+                odd[i] = load(slot + 2 * i + 1);
+            });
+            V::store(to, V::join(even));
+            V::store(to + kSteps<V> * width, V::join(odd));
+            to += width;
+            if ((slot + 2 * V::kPairs) % kBlock == 0) { // over the odd chain to the next block
+                fetch();
+                to += kSteps<V> * width;
             }
-            to += kWords<V> * width;
         }
     }
 }
@@ -95,35 +108,36 @@ inline void weigh_row(const AttentionBlock &task, size_t row, const float *produ
     task.sum[row] = sum_of(sum);
 }
 
-// The rows of one group against the packed panels.
-template <typename V, size_t rows>
-void attend_group(const AttentionBlock &task, size_t begin, AttentionScratch<V> &scratch) {
-    const size_t blocks = blocks_in(task.head_dim);
-    const uint32_t *query = static_cast<const uint32_t *>(task.query) + begin * blocks * kWords<V>;
-    clear(scratch.scores, rows * kPagePositions);
-    each_panel<V>(kPagePositions, [&](size_t first, size_t vectors) {
-        multiply_panel<V, rows>(query, scratch.keys + first * blocks * kWords<V>, vectors, blocks,
-                                scratch.scores + first, kPagePositions);
-    });
+template <typename V>
+void attend_rows(const AttentionBlock &task, size_t begin, size_t rows,
+                 const uint16_t *const *value, Upcoming &upcoming, AttentionScratch<V> &scratch) {
+    const size_t head_dim = task.head_dim;
+    const auto *query = static_cast<const uint32_t *>(task.query);
+    const auto fetch = [&] { upcoming.fetch(12); };
+    multiply_panels<V>(query + begin * blocks_in(head_dim) * kWords<V>, rows, kPagePositions,
+                       head_dim, kChunkBlocks, scratch.scores, kPagePositions, scratch.panel,
+                       [&](size_t slot, size_t count, size_t from, size_t to, uint32_t *panel) {
+                           pack_panel<V>(task.keys + slot * head_dim, head_dim, count, head_dim,
+                                         from, to, panel, fetch);
+                       });
     for (size_t r = 0; r < rows; ++r) {
         if (task.visible[begin + r] != 0) {
+            upcoming.fetch(16);
             weigh_row(task, begin + r, scratch.scores + r * kPagePositions,
                       scratch.p + r * kPagePositions);
         }
     }
-    pack_group<V, rows>(scratch.p, kPagePositions, kPagePositions, scratch.weights);
-    constexpr size_t kBlocks = kPagePositions / kBlock;
-    const size_t stride = (task.head_dim + V::kLanes - 1) / V::kLanes * V::kLanes;
-    clear(scratch.output, rows * stride);
-    each_panel<V>(task.head_dim, [&](size_t first, size_t vectors) {
-        multiply_panel<V, rows>(scratch.weights, scratch.values + first * kBlocks * kWords<V>,
-                                vectors, kBlocks, scratch.output + first, stride);
-    });
+    pack<V>({scratch.p, kPagePositions, rows, kPagePositions, scratch.weights}, 0, rows);
+    multiply_panels<V>(scratch.weights, rows, head_dim, kPagePositions, kPagePositions / kBlock,
+                       scratch.output, head_dim, scratch.panel,
+                       [&](size_t from, size_t count, size_t, size_t, uint32_t *panel) {
+                           pack_values<V>(value, from, count, panel, fetch);
+                       });
     for (size_t r = 0; r < rows; ++r) {
         if (task.visible[begin + r] != 0) {
-            const float *from = scratch.output + r * stride;
-            float *to = task.output + (begin + r) * task.head_dim;
-            by_lanes(task.head_dim, [&](size_t i, size_t count) STASIS_STEP {
+            const float *from = scratch.output + r * head_dim;
+            float *to = task.output + (begin + r) * head_dim;
+            by_lanes(head_dim, [&](size_t i, size_t count) STASIS_STEP {
                 store(load(from + i, count) + broadcast(0.0F), to + i, count); // no -0
             });
         }
@@ -131,28 +145,24 @@ void attend_group(const AttentionBlock &task, size_t begin, AttentionScratch<V> 
 }
 
 template <typename V> void attention_block(const AttentionBlock &task) {
-    static_assert(sizeof(AttentionScratch<V>) <= kScratchBytes);
+    static_assert(sizeof(AttentionScratch<V>) <= kScratchBytes && kAttentionRows % V::kRows == 0);
+    auto &scratch = *static_cast<AttentionScratch<V> *>(task.scratch);
     uint64_t seen = 0;
     for (size_t row = 0; row < task.rows; ++row) {
         seen |= task.visible[row];
     }
-    if (seen == 0) {
-        return;
+    __builtin_memset(scratch.nothing, 0, task.head_dim * sizeof(uint16_t));
+    const uint16_t *value[kPagePositions];
+    for (size_t slot = 0; slot < kPagePositions; ++slot) {
+        value[slot] =
+            (seen >> slot & 1U) != 0 ? task.values + slot * task.head_dim : scratch.nothing;
     }
-    auto &scratch = *static_cast<AttentionScratch<V> *>(task.scratch);
-    const size_t blocks = blocks_in(task.head_dim);
-    each_panel<V>(kPagePositions, [&](size_t first, size_t vectors) {
-        pack_panel<V>(task.keys + first * task.head_dim, task.head_dim, vectors * V::kLanes,
-                      task.head_dim, 0, blocks, scratch.keys + first * blocks * kWords<V>);
-    });
-    each_panel<V>(task.head_dim, [&](size_t first, size_t vectors) {
-        pack_values<V>(task, seen, first, vectors,
-                       scratch.values + first * (kPagePositions / kBlock) * kWords<V>);
-    });
-    for (size_t row = 0; row < task.rows; row += V::kRows) {
-        with_rows<V>(task.rows - row,
-                     [&]<size_t rows>() { attend_group<V, rows>(task, row, scratch); });
+    Upcoming upcoming(task);
+    for (size_t row = 0; row < task.rows; row += kAttentionRows) {
+        attend_rows<V>(task, row, smaller(kAttentionRows, task.rows - row), value, upcoming,
+                       scratch);
     }
+    upcoming.fetch(upcoming.lines);
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -18,7 +18,7 @@ template <typename V> size_t packed_bytes(size_t rows, size_t depth) {
 // Rows of x that lie together in one group.
 template <typename V, size_t rows>
 [[gnu::flatten]] void pack_group(const uint16_t *x, size_t stride, size_t depth, uint32_t *packed) {
-    Strip<V> strip(x, stride, rows, depth);
+    Strip<V, rows> strip(x, stride, rows, depth);
     for (size_t k = 0; k < depth; k += kBlock) {
         strip.block(k, [&]<size_t step>(auto even, auto odd) {
             uint32_t words[2][V::kLanes];
@@ -64,9 +64,7 @@ template <typename V, size_t rows>
         const size_t ahead = k + V::kAhead;
         const size_t offset =
             ahead < task.depth ? ahead : ahead - task.depth + V::kLanes * task.w_stride;
-        for (size_t n = 0; n < V::kLanes; ++n) {
-            __builtin_prefetch(strip.row(n) + offset, 0, V::kNear);
-        }
+        strip.template prefetch<V::kNear>(offset);
 
         typename V::Floats even[rows], odd[rows];
         unroll<rows>([&]<size_t r>() { even[r] = odd[r] = V::zero(); });
@@ -141,9 +139,10 @@ template <typename V, size_t rows, size_t vectors> struct Tile {
 };
 
 // Blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them) from `w` on.
-template <typename V>
+// fetch() is called for each vector of each block.
+template <typename V, typename Fetch>
 [[gnu::flatten]] void pack_panel(const uint16_t *w, size_t stride, size_t count, size_t depth,
-                                 size_t begin, size_t end, uint32_t *panel) {
+                                 size_t begin, size_t end, uint32_t *panel, const Fetch &fetch) {
     const size_t vectors = (count + V::kLanes - 1) / V::kLanes;
     const size_t width = vectors * V::kLanes;
     for (size_t n = 0; n < vectors; ++n) {
@@ -151,6 +150,7 @@ template <typename V>
         Strip<V> strip(w + first * stride, stride, smaller(V::kLanes, count - first), depth);
         uint32_t *to = panel + first;
         for (size_t block = begin; block < end; ++block) {
+            fetch();
             strip.block(block * kBlock, [&]<size_t step>(auto even, auto odd) {
                 V::store(to + step * width, even);
                 V::store(to + (kSteps<V> + step) * width, odd);
@@ -192,6 +192,9 @@ void multiply_edge(const uint32_t *x, const uint32_t *panel, size_t vectors, siz
     }
 }
 
+// Blocks of a panel, which then stays in the second level of caches.
+inline constexpr size_t kChunkBlocks = 16;
+
 // Few rows: bound by reading the weights, which are used where they lie.
 template <typename V> void multiply_few(const Matmul &task) {
     const size_t row_words = blocks_in(task.depth) * kWords<V>;
@@ -206,38 +209,48 @@ template <typename V> void multiply_few(const Matmul &task) {
     }
 }
 
-// Blocks of a panel: its 48 or 16 outputs then stay in the second level of caches.
-inline constexpr size_t kChunkBlocks = 16;
-
-// Many rows: bound by arithmetic. A panel of weights is packed once for all of them.
-template <typename V> void multiply_many(const Matmul &task) {
-    for (size_t row = 0; row < task.rows; ++row) {
-        clear(task.y + row * task.y_stride, task.outputs);
+// A product by panels: `pack(output, count, begin, end, panel)` packs the blocks begin .. end - 1
+// of `count` outputs, then all rows of packed x are multiplied by them. `panel` has room for
+// `chunk` blocks of kVectors vectors.
+template <typename V, typename PackPanel>
+void multiply_panels(const void *packed, size_t rows_all, size_t outputs, size_t depth,
+                     size_t chunk, float *y, size_t y_stride, uint32_t *panel,
+                     const PackPanel &pack) {
+    for (size_t row = 0; row < rows_all; ++row) {
+        clear(y + row * y_stride, outputs);
     }
-    const size_t blocks = blocks_in(task.depth);
-    auto *panel = static_cast<uint32_t *>(task.scratch);
-    for (size_t begin = 0; begin < blocks; begin += kChunkBlocks) {
-        const size_t count = smaller(kChunkBlocks, blocks - begin);
-        for (size_t output = 0, width; output < task.outputs; output += width) {
-            const size_t left = (task.outputs - output + V::kLanes - 1) / V::kLanes;
+    const size_t blocks = blocks_in(depth);
+    for (size_t begin = 0; begin < blocks; begin += chunk) {
+        const size_t count = smaller(chunk, blocks - begin);
+        for (size_t output = 0, width; output < outputs; output += width) {
+            const size_t left = (outputs - output + V::kLanes - 1) / V::kLanes;
             const size_t vectors = panel_vectors<V>(left);
-            width = smaller(vectors * V::kLanes, task.outputs - output);
-            pack_panel<V>(task.w + output * task.w_stride, task.w_stride, width, task.depth, begin,
-                          begin + count, panel);
-            for (size_t row = 0; row < task.rows; row += V::kRows) {
-                with_rows<V>(task.rows - row, [&]<size_t rows>() {
-                    const uint32_t *x = static_cast<const uint32_t *>(task.packed) +
+            width = smaller(vectors * V::kLanes, outputs - output);
+            pack(output, width, begin, begin + count, panel);
+            for (size_t row = 0; row < rows_all; row += V::kRows) {
+                with_rows<V>(rows_all - row, [&]<size_t rows>() {
+                    const uint32_t *x = static_cast<const uint32_t *>(packed) +
                                         (row * blocks + begin * rows) * kWords<V>;
-                    float *y = task.y + row * task.y_stride + output;
+                    float *to = y + row * y_stride + output;
                     if (width == vectors * V::kLanes) {
-                        multiply_panel<V, rows>(x, panel, vectors, count, y, task.y_stride);
+                        multiply_panel<V, rows>(x, panel, vectors, count, to, y_stride);
                     } else {
-                        multiply_edge<V, rows>(x, panel, vectors, count, y, task.y_stride, width);
+                        multiply_edge<V, rows>(x, panel, vectors, count, to, y_stride, width);
                     }
                 });
             }
         }
     }
+}
+
+// Many rows: bound by arithmetic. A panel of weights is packed once for all of them.
+template <typename V> void multiply_many(const Matmul &task) {
+    multiply_panels<V>(task.packed, task.rows, task.outputs, task.depth, kChunkBlocks, task.y,
+                       task.y_stride, static_cast<uint32_t *>(task.scratch),
+                       [&](size_t output, size_t count, size_t begin, size_t end, uint32_t *panel) {
+                           pack_panel<V>(task.w + output * task.w_stride, task.w_stride, count,
+                                         task.depth, begin, end, panel, [] {});
+                       });
 }
 
 template <typename V> void matmul(const Matmul &task) {
