@@ -16,5 +16,6 @@ void add_inspect(CLI::App &app, int &exit_code);
 void add_diff(CLI::App &app, int &exit_code);
 void add_verify(CLI::App &app, int &exit_code);
 void add_synth(CLI::App &app, int &exit_code);
+void add_bench(CLI::App &app, int &exit_code);
 
 } // namespace command

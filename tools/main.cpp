@@ -85,6 +85,7 @@ int main(int argc, char **argv) {
     command::add_diff(app, exit_code);
     command::add_verify(app, exit_code);
     command::add_synth(app, exit_code);
+    command::add_bench(app, exit_code);
     try {
         run(app, argc, argv);
     } catch (const CLI::ParseError &error) {

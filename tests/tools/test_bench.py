@@ -1,0 +1,91 @@
+# stasis bench: what it prints, not how fast anything is. And the table that tools/bench_peer makes.
+import json
+import signal
+import subprocess
+import time
+
+from stasis_process import CommandTest, DATA, GEMMA, LLAMA, command
+
+KEYS = ["model", "kernels", "threads", "machine", "ceilings", "results"]
+RATES = {"bytes_per_s", "flops"}
+SMALL_CONTEXT = DATA / "zoo/gemma3-text"
+
+
+class Bench(CommandTest):
+    def test_json(self):
+        report = self.json("bench", GEMMA, "--repetitions", 2, "--threads", 2)
+        self.assertEqual(list(report), KEYS)
+        self.assertEqual((report["model"], report["threads"]), (str(GEMMA), 2))
+        self.assertEqual(report["kernels"], self.json("info", GEMMA)["kernels"])
+        self.assertTrue(report["machine"])
+        ceilings = report["ceilings"]
+        self.assertTrue({"read", "memcpy", "file_write", "file_read"} < set(ceilings))
+        self.assertTrue(all(value > 0 for value in ceilings.values()), ceilings)
+        results = {result["name"]: result for result in report["results"]}
+        # 4096 positions: nothing can be generated behind as many.
+        self.assertEqual(list(results), [
+            "memory@2048", "open", "first_token", "pp512", "tg128", "tg128@1024", "added@1024",
+            "turn", "turn_afresh", "fork@64", "fork@4096", "save", "load"])
+        for result in results.values():
+            self.check_result(result, ceilings)
+        for name, flops in ("pp512", True), ("tg128", False), ("turn", True), ("open", False):
+            self.assertIn("flops" if flops else "bytes_per_s", results[name])
+
+    def check_result(self, result, ceilings):
+        rate = RATES & set(result)
+        self.assertEqual(list(result), ["name", "median", "min", "max", "unit", *rate, "ceiling",
+                                        "share"])
+        self.assertLessEqual(result["min"], result["median"])
+        self.assertLessEqual(result["median"], result["max"])
+        if not rate:
+            self.assertEqual((result["ceiling"], result["share"]), (None, None))
+            return
+        value = result[rate.pop()]
+        self.assertAlmostEqual(result["share"], value / ceilings[result["ceiling"]])
+        self.assertGreater(result["share"], 0)
+        if "flops" in result:  # what is read of so small a model comes from caches
+            self.assertLess(result["share"], 1.2, result)
+
+    def test_rates_follow_from_the_model(self):
+        report = self.json("bench", LLAMA, "--repetitions", 1, "--only", "pp512,tg128,tg128@1024")
+        config = json.loads((LLAMA / "config.json").read_text())
+        hidden, inner, layers = 128, 384, 8
+        self.assertEqual((config["hidden_size"], config["intermediate_size"],
+                          config["num_hidden_layers"]), (hidden, inner, layers))
+        matrices = layers * hidden * (128 + 64 + 64 + 128 + 3 * inner)
+        prompt, zero, deep, added = report["results"]
+        self.assertAlmostEqual(prompt["flops"] / prompt["median"] / (2 * matrices), 1)
+        weights = 2 * (matrices + 1024 * hidden)
+        self.assertAlmostEqual(zero["bytes_per_s"] / zero["median"] / weights, 1)
+        cache = layers * 1024 * 2 * 64 * 2
+        self.assertAlmostEqual(deep["bytes_per_s"] / deep["median"] / (weights + cache), 1)
+        self.assertAlmostEqual(added["median"], 1e3 / deep["median"] - 1e3 / zero["median"])
+
+    def test_text_and_forced_kernels(self):
+        text = self.ok("bench", LLAMA, "--repetitions", 1, "--only", "fork@64,pp512", "--kernels",
+                       "reference", "--threads", 1)
+        self.assertIn("reference kernels, 1 thread, ", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        rows = [line.split()[0] for line in text.splitlines() if line]
+        self.assertIn("read", rows)
+        self.assertEqual(rows[-3:], ["result", "pp512", "fork@64"])
+
+    def test_refusals(self):
+        self.refused("bench", names=["MODEL"])
+        self.refused("bench", self.path("none"), names=["none"])
+        self.refused("bench", GEMMA, "--only", "pp512,tg7", names=["--only", "'tg7'", "tg128@4096"])
+        self.refused("bench", GEMMA, "--only", "", names=["--only"])
+        self.refused("bench", GEMMA, "--kernels", "abacus", names=["abacus"])
+        for text in "0", "-1", "1001", "many":
+            self.refused("bench", GEMMA, "--repetitions", text, names=["--repetitions", text])
+        self.refused("bench", SMALL_CONTEXT, "--only", "fork@4096,tg128@4096",
+                     names=["nothing to measure"])
+
+    def test_interrupt(self):
+        with subprocess.Popen([command(), "bench", GEMMA], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            out, message = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out), (2, b""))
+        self.assertRegex(message, rb"\Astasis: [^\n]+\n\Z")

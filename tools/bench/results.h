@@ -1,0 +1,42 @@
+// What a benchmark found, as numbers; how they are shown is report.cpp's. Knows no model.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/ceilings/measure.h"
+#include "tools/terminal.h"
+
+namespace command::bench {
+
+enum class Work { none, bytes, flops };
+
+// One figure, measured several times.
+struct Result {
+    std::string name;
+    double median, minimum, maximum;
+    const char *unit;
+    Work work = Work::none;
+    double rate = 0;     // of bytes or flops per second, at the median
+    std::string ceiling; // name of the one that the rate comes up against
+};
+
+struct Report {
+    std::string model, kernels, machine;
+    unsigned threads;
+    std::vector<ceilings::Ceiling> ceilings;
+    std::vector<Result> results;
+};
+
+// The middle of the values, or the mean of the two in the middle.
+double median_of(std::vector<double> values);
+// From values in `unit`, without work.
+Result summarise(const std::string &name, const std::vector<double> &values, const char *unit);
+// The processor as it calls itself, and how many there are.
+std::string machine_text();
+
+Json to_json(const Report &report);
+// Tables of at most 100 columns.
+std::string to_text(const Report &report);
+
+} // namespace command::bench

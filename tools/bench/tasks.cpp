@@ -1,0 +1,396 @@
+// See tasks.h. Names and meaning of pp and tg are llama-bench's (github.com/ggml-org/llama.cpp,
+// tools/llama-bench): pp512 appends 512 tokens to nothing and computes the logits after the last,
+// tg128@1024 generates 128 tokens one by one behind 1024.
+#include "tools/bench/tasks.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tools/generation.h"
+
+namespace command::bench {
+
+namespace {
+
+constexpr uint64_t kPrompt = 512, kGenerated = 128, kShortPrompt = 64;
+constexpr uint64_t kLive = 1024, kTurn = 60; // a turn of a conversation
+constexpr uint64_t kFilePositions = 4096;    // of the session that is saved, if they fit
+constexpr uint64_t kTokens = 16384;          // that the deepest session needs
+constexpr double kMilli = 1e3, kMicro = 1e6;
+
+Session fork(const Session &session) {
+    stasis_session *child = nullptr;
+    stasis_error error{};
+    check(stasis_session_fork(session.get(), &child, &error), error, "fork");
+    return Session(child);
+}
+
+void append(const Bench &bench, const Session &session, uint64_t begin, uint64_t count) {
+    Progress progress("appending " + std::to_string(count) + " tokens");
+    stasis_run_options options;
+    stasis_run_options_init(&options, sizeof options);
+    options.cancel = bench.cancel;
+    options.progress = Progress::report;
+    options.progress_user = &progress;
+    stasis_error error{};
+    check(
+        stasis_session_append(session.get(), bench.tokens.data() + begin, count, &options, &error),
+        error, "append");
+}
+
+void compute_logits(const Bench &bench, const Session &session) {
+    std::vector<float> logits(bench.info.vocabulary);
+    size_t count = 0;
+    stasis_error error{};
+    check(stasis_session_logits(session.get(), logits.data(), logits.size(), &count, &error), error,
+          "logits");
+}
+
+void decode(const Session &session) {
+    stasis_token token = 0;
+    stasis_error error{};
+    check(stasis_session_decode(session.get(), &token, &error), error, "decode");
+}
+
+void generate_tokens(const Bench &bench, const Session &session, uint64_t count) {
+    GenerationChoice choice;
+    choice.tokens_max = count;
+    choice.ignore_end = true;
+    const Reply reply = generate(session.get(), choice, bench.cancel, false);
+    if (reply.stop_reason == STASIS_STOP_CANCELLED) {
+        throw Failure("interrupted");
+    }
+}
+
+// A session with so many tokens; what it shares with others of the kind is computed once.
+const Session &live_at(Bench &bench, uint64_t position) {
+    const auto next = bench.live.upper_bound(position);
+    const bool shorter = next != bench.live.begin();
+    const uint64_t from = shorter ? std::prev(next)->first : 0;
+    if (from != position || !shorter) {
+        Session session = shorter ? fork(std::prev(next)->second) : create_session(bench.model);
+        append(bench, session, from, position - from);
+        bench.live.emplace(position, std::move(session));
+    }
+    return bench.live.at(position);
+}
+
+// The values of all repetitions; `once(warm_up)` gives one. Before them it is called to warm up.
+template <typename Once>
+std::vector<double> repeat(const Bench &bench, const std::string &name, Once once) {
+    std::vector<double> values;
+    Progress progress(name);
+    once(true);
+    while (values.size() < bench.repetitions) {
+        Progress::report(&progress, values.size(), bench.repetitions);
+        values.push_back(once(false));
+    }
+    return values;
+}
+
+Result &add(Bench &bench, const std::string &name, const std::vector<double> &values,
+            const char *unit) {
+    bench.results.push_back(summarise(name, values, unit));
+    return bench.results.back();
+}
+
+// The work of `tokens` tokens in all matrices of the layers, done in so many seconds. The head and
+// attention are left out: they come on top.
+void set_flops(const Bench &bench, Result &result, uint64_t tokens, double seconds) {
+    result.work = Work::flops;
+    result.rate = 2.0 * static_cast<double>(bench.matrices.layers * tokens) / seconds;
+    result.ceiling = bench.matrix_ceiling;
+}
+
+void set_bytes(Result &result, double bytes, double seconds, const char *ceiling) {
+    result.work = Work::bytes;
+    result.rate = bytes / seconds;
+    result.ceiling = ceiling;
+}
+
+// Keys and values that the token at `position` sees, itself included.
+double kv_bytes(const stasis_model_info &info, uint64_t position) {
+    uint64_t positions = 0;
+    for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        const uint64_t window = info.layer_windows[layer];
+        positions += window == 0 ? position + 1 : std::min(position + 1, window);
+    }
+    return static_cast<double>(positions * 2 * info.kv_heads * info.head_dim * sizeof(uint16_t));
+}
+
+// The mean over the generated tokens of what lying `depth` further back adds.
+double kv_bytes_added(const stasis_model_info &info, uint64_t depth) {
+    double sum = 0;
+    for (uint64_t i = 0; i < kGenerated; ++i) {
+        sum += kv_bytes(info, depth + i) - kv_bytes(info, i);
+    }
+    return sum / kGenerated;
+}
+
+void prompt(Bench &bench, const std::string &name, uint64_t) {
+    const auto values = repeat(bench, name, [&](bool) {
+        const Session session = create_session(bench.model);
+        const Stopwatch watch;
+        append(bench, session, 0, kPrompt);
+        compute_logits(bench, session);
+        return kPrompt / watch.seconds();
+    });
+    Result &result = add(bench, name, values, "tokens/s");
+    set_flops(bench, result, kPrompt, kPrompt / result.median);
+}
+
+const Result *find_result(const Bench &bench, const std::string &name) {
+    for (const Result &result : bench.results) {
+        if (result.name == name) {
+            return &result;
+        }
+    }
+    return nullptr;
+}
+
+// What depth costs on top, if the figure at depth 0 was taken.
+void add_cost_of_depth(Bench &bench, uint64_t depth, const std::vector<double> &values) {
+    const Result *at_zero = find_result(bench, "tg128");
+    if (depth == 0 || at_zero == nullptr) {
+        return;
+    }
+    const double zero = at_zero->median;
+    std::vector<double> added;
+    for (const double value : values) {
+        added.push_back(kMilli * (1 / value - 1 / zero));
+    }
+    Result &result = add(bench, "added@" + std::to_string(depth), added, "ms/token");
+    if (result.median > 0) {
+        set_bytes(result, kv_bytes_added(bench.info, depth), result.median / kMilli, "read");
+    }
+}
+
+void generation(Bench &bench, const std::string &name, uint64_t depth) {
+    const Session &start = live_at(bench, std::max<uint64_t>(depth, 1)); // nothing has no logits
+    const auto values = repeat(bench, name, [&](bool warm_up) {
+        const Session session = fork(start);
+        const uint64_t count = warm_up ? 4 : kGenerated;
+        const Stopwatch watch;
+        generate_tokens(bench, session, count);
+        return static_cast<double>(count) / watch.seconds();
+    });
+    Result &result = add(bench, name, values, "tokens/s");
+    const uint64_t head = uint64_t{bench.info.vocabulary} * bench.info.hidden;
+    const auto weight_bytes =
+        static_cast<double>((bench.matrices.layers + head) * sizeof(uint16_t));
+    set_bytes(result, weight_bytes + kv_bytes_added(bench.info, depth), 1 / result.median, "read");
+    add_cost_of_depth(bench, depth, values);
+}
+
+void first_token(Bench &bench, const std::string &name, uint64_t) {
+    const auto values = repeat(bench, name, [&](bool) {
+        const Stopwatch watch;
+        const Session session = create_session(bench.model);
+        append(bench, session, 0, kShortPrompt);
+        decode(session);
+        return kMilli * watch.seconds();
+    });
+    Result &result = add(bench, name, values, "ms");
+    set_flops(bench, result, kShortPrompt, result.median / kMilli);
+}
+
+// From the user's tokens to the first of the reply, on `live` positions and after all that came
+// before is processed again.
+void turn(Bench &bench, const std::string &name, uint64_t live) {
+    const Session nothing = create_session(bench.model);
+    const Session &start = live == 0 ? nothing : live_at(bench, live);
+    const uint64_t tokens = kLive + kTurn - live;
+    const auto values = repeat(bench, name, [&](bool) {
+        const Session session = fork(start);
+        const Stopwatch watch;
+        append(bench, session, live, tokens);
+        decode(session);
+        return kMilli * watch.seconds();
+    });
+    Result &result = add(bench, name, values, "ms");
+    set_flops(bench, result, tokens, result.median / kMilli);
+}
+
+void forks(Bench &bench, const std::string &name, uint64_t depth) {
+    constexpr int kForks = 100;
+    const Session &start = live_at(bench, depth);
+    const auto values = repeat(bench, name, [&](bool) {
+        std::vector<double> seconds;
+        while (seconds.size() < kForks) {
+            const Stopwatch watch;
+            const Session child = fork(start);
+            seconds.push_back(watch.seconds());
+        }
+        return kMicro * median_of(seconds);
+    });
+    add(bench, name, values, "us");
+}
+
+void open(Bench &bench, const std::string &name, uint64_t) {
+    const auto values = repeat(bench, name, [&](bool) {
+        const Stopwatch watch;
+        const Model model = open_model(bench.choice, bench.cancel);
+        const Session session = create_session(model.get());
+        append(bench, session, 0, 1);
+        compute_logits(bench, session);
+        return kMilli * watch.seconds();
+    });
+    Result &result = add(bench, name, values, "ms");
+    set_bytes(result, static_cast<double>(bench.matrices.file_bytes), result.median / kMilli,
+              "read");
+}
+
+// A folder in the place for temporary files that is gone with it.
+struct TemporaryFolder {
+    std::string path = (std::filesystem::temp_directory_path() / "stasis-bench-XXXXXX").string();
+
+    TemporaryFolder() {
+        if (mkdtemp(path.data()) == nullptr) {
+            throw Failure(path + ": " + std::strerror(errno));
+        }
+    }
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path, ignored);
+    }
+    TemporaryFolder(const TemporaryFolder &) = delete;
+    TemporaryFolder &operator=(const TemporaryFolder &) = delete;
+};
+
+void file(Bench &bench, const std::string &name, bool loads) {
+    const TemporaryFolder folder;
+    const std::string path = folder.path + "/session.stasis";
+    const Session &session = live_at(bench, std::min(kFilePositions, bench.info.context));
+    save_session(session.get(), path, false);
+    const auto values = repeat(bench, name, [&](bool) {
+        const Stopwatch watch;
+        if (loads) {
+            load_session(bench.model, path, bench.cancel);
+        } else {
+            save_session(session.get(), path, true);
+        }
+        return kMilli * watch.seconds();
+    });
+    Result &result = add(bench, name, values, "ms");
+    set_bytes(result, static_cast<double>(std::filesystem::file_size(path)), result.median / kMilli,
+              loads ? "file_read" : "file_write");
+}
+
+void save(Bench &bench, const std::string &name, uint64_t) {
+    file(bench, name, false);
+}
+
+void load(Bench &bench, const std::string &name, uint64_t) {
+    file(bench, name, true);
+}
+
+// What the process holds for itself, files that it maps not counted.
+double anonymous_bytes() {
+    std::ifstream smaps("/proc/self/smaps_rollup");
+    for (std::string word; smaps >> word;) {
+        double kilobytes = 0;
+        if (word == "Anonymous:" && smaps >> kilobytes) {
+            return kilobytes * 1024;
+        }
+    }
+    throw Failure("/proc/self/smaps_rollup: no line 'Anonymous:'");
+}
+
+void memory(Bench &bench, const std::string &name, uint64_t depth) {
+    const Session session = create_session(bench.model);
+    append(bench, session, 0, depth);
+    compute_logits(bench, session);
+    auto stats = sized<stasis_model_stats>();
+    stasis_error error{};
+    check(stasis_model_get_stats(bench.model, &stats, &error), error, "model");
+    const bool converted = (bench.info.flags & STASIS_MODEL_CONVERTED) != 0;
+    const uint64_t weights = converted ? bench.matrices.layers * sizeof(uint16_t) : 0;
+    const double rest = anonymous_bytes() -
+                        static_cast<double>(stats.kv_used_bytes + stats.kv_cached_bytes + weights);
+    add(bench, name, {rest / 1e6}, "MB");
+}
+
+struct Task {
+    const char *name;
+    uint64_t positions; // that the context must have
+    uint64_t depth;     // where it begins
+    void (*run)(Bench &bench, const std::string &name, uint64_t depth);
+};
+
+// In the order in which they are run: what the process has in memory is asked before others filled
+// it, and what is deep after what is not.
+constexpr Task kTasks[] = {
+    {"memory@2048", 2048, 2048, memory},
+    {"open", 1, 0, open},
+    {"first_token", kShortPrompt + 1, 0, first_token},
+    {"pp512", kPrompt, 0, prompt},
+    {"tg128", kGenerated + 1, 0, generation},
+    {"tg128@1024", kGenerated + 1024, 1024, generation},
+    {"tg128@4096", kGenerated + 4096, 4096, generation},
+    {"tg128@16384", kGenerated + 16384, 16384, generation},
+    {"turn", kLive + kTurn + 1, kLive, turn},
+    {"turn_afresh", kLive + kTurn + 1, 0, turn},
+    {"fork@64", 64, 64, forks},
+    {"fork@4096", 4096, 4096, forks},
+    {"save", 1, 0, save},
+    {"load", 1, 0, load},
+};
+
+std::vector<Task> chosen(const std::vector<std::string> &names, uint64_t context) {
+    std::vector<Task> tasks;
+    for (const Task &task : kTasks) {
+        const bool named = std::find(names.begin(), names.end(), task.name) != names.end();
+        if ((names.empty() || named) && task.positions <= context) {
+            tasks.push_back(task);
+        }
+    }
+    return tasks;
+}
+
+// Any ids will do; the generator is Knuth's MMIX.
+std::vector<stasis_token> random_tokens(uint64_t count, uint32_t vocabulary) {
+    std::vector<stasis_token> tokens;
+    uint64_t state = 1;
+    while (tokens.size() < count) {
+        state = state * 6364136223846793005 + 1442695040888963407;
+        tokens.push_back(static_cast<stasis_token>((state >> 33) % vocabulary));
+    }
+    return tokens;
+}
+
+} // namespace
+
+std::string task_names() {
+    std::string names;
+    for (const Task &task : kTasks) {
+        names += (names.empty() ? "" : ", ") + std::string(task.name);
+    }
+    return names;
+}
+
+void check_names(const std::vector<std::string> &names) {
+    for (const std::string &name : names) {
+        if (std::none_of(std::begin(kTasks), std::end(kTasks),
+                         [&](const Task &task) { return task.name == name; })) {
+            throw Failure("--only: '" + name + "' is not one of " + task_names());
+        }
+    }
+}
+
+void check_room(const std::vector<std::string> &names, uint64_t context) {
+    if (chosen(names, context).empty()) {
+        throw Failure("nothing to measure: the model's context has only " +
+                      std::to_string(context) + " positions");
+    }
+}
+
+void run_tasks(Bench &bench, const std::vector<std::string> &names) {
+    bench.tokens = random_tokens(kTokens, bench.info.vocabulary);
+    for (const Task &task : chosen(names, bench.info.context)) {
+        task.run(bench, task.name, task.depth);
+    }
+}
+
+} // namespace command::bench

@@ -1,0 +1,40 @@
+// What `stasis bench` measures: each figure's name, how long a context it needs, and how it is
+// taken, through the public interface as a host would. Knows no ceiling but by name.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/bench/matrices.h"
+#include "tools/bench/results.h"
+#include "tools/model.h"
+
+namespace command::bench {
+
+struct Bench {
+    const ModelChoice &choice;
+    stasis_model *model;
+    stasis_model_info info;
+    Matrices matrices;
+    unsigned repetitions;
+    stasis_cancel *cancel;
+    std::string matrix_ceiling;         // what products come up against
+    std::vector<stasis_token> tokens{}; // random ones, to append
+    std::map<uint64_t, Session> live{}; // by position; forked, never changed
+    std::vector<Result> results{};
+};
+
+// Throws Failure unless every name is that of a figure.
+void check_names(const std::vector<std::string> &names);
+// Throws Failure unless a context of so many positions has room for one of them (none: all).
+void check_room(const std::vector<std::string> &names, uint64_t context);
+
+// Takes the figures of these names (none: all) that the model's context has room for, and those
+// that follow from them. Throws Failure.
+void run_tasks(Bench &bench, const std::vector<std::string> &names);
+
+// "a, b, c"
+std::string task_names();
+
+} // namespace command::bench
