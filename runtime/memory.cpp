@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kAlignment = 64; // a cache line, and the widest vector register
 constexpr size_t kHugePageBytes = 2U << 20;
 
-// Where it is worth it, in pages of 2 MiB if the kernel gives any: quick to touch first, and kind to
-// the TLB.
+// Large blocks lie in pages of 2 MiB, if the kernel gives any: these are quick to touch first, and
+// kind to the TLB.
 void *take_from_heap(size_t size_bytes) {
     const bool huge = size_bytes >= 2 * kHugePageBytes;
     const size_t alignment = huge ? kHugePageBytes : kAlignment;
