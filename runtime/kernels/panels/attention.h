@@ -1,6 +1,5 @@
 // One attention block (C5) as two matrix products: queries with the panel of keys, weights p with
-// the panel of values, and between them what lanes/ computes. A group of rows at a time, so that
-// what it leaves stays near; the panels are packed once for all groups.
+// panels of values, and between them what lanes/ computes.
 #pragma once
 
 #include "runtime/kernels/lanes/functions.h"
@@ -113,26 +112,28 @@ void attend_rows(const AttentionBlock &task, size_t begin, size_t rows,
                  const uint16_t *const *value, Upcoming &upcoming, AttentionScratch<V> &scratch) {
     const size_t head_dim = task.head_dim;
     const auto *query = static_cast<const uint32_t *>(task.query);
-    const auto fetch = [&] { upcoming.fetch(12); };
-    multiply_panels<V>(query + begin * blocks_in(head_dim) * kWords<V>, rows, kPagePositions,
-                       head_dim, kChunkBlocks, scratch.scores, kPagePositions, scratch.panel,
-                       [&](size_t slot, size_t count, size_t from, size_t to, uint32_t *panel) {
-                           pack_panel<V>(task.keys + slot * head_dim, head_dim, count, head_dim,
-                                         from, to, panel, fetch);
-                       });
+    // Measured: lines for each block of kLanes keys, of kLanes dimensions, and for each row.
+    constexpr size_t kLinesByBlock = 12, kLinesByRow = 16;
+    multiply_panels<V>(
+        query + begin * blocks_in(head_dim) * kWords<V>, rows, kPagePositions, head_dim,
+        scratch.scores, kPagePositions, scratch.panel,
+        [&](size_t slot, size_t count, size_t from, size_t to, uint32_t *panel) {
+            pack_panel<V>(task.keys + slot * head_dim, head_dim, count, head_dim, from, to, panel,
+                          [&](const Strip<V> &, size_t) { upcoming.fetch(kLinesByBlock); });
+        });
     for (size_t r = 0; r < rows; ++r) {
         if (task.visible[begin + r] != 0) {
-            upcoming.fetch(16);
+            upcoming.fetch(kLinesByRow);
             weigh_row(task, begin + r, scratch.scores + r * kPagePositions,
                       scratch.p + r * kPagePositions);
         }
     }
     pack<V>({scratch.p, kPagePositions, rows, kPagePositions, scratch.weights}, 0, rows);
-    multiply_panels<V>(scratch.weights, rows, head_dim, kPagePositions, kPagePositions / kBlock,
-                       scratch.output, head_dim, scratch.panel,
-                       [&](size_t from, size_t count, size_t, size_t, uint32_t *panel) {
-                           pack_values<V>(value, from, count, panel, fetch);
-                       });
+    multiply_panels<V>(
+        scratch.weights, rows, head_dim, kPagePositions, scratch.output, head_dim, scratch.panel,
+        [&](size_t from, size_t count, size_t, size_t, uint32_t *panel) {
+            pack_values<V>(value, from, count, panel, [&] { upcoming.fetch(kLinesByBlock); });
+        });
     for (size_t r = 0; r < rows; ++r) {
         if (task.visible[begin + r] != 0) {
             const float *from = scratch.output + r * head_dim;

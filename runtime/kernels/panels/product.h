@@ -6,7 +6,7 @@
 // outputs in place of rows.
 #pragma once
 
-#include "runtime/kernels/panels/strip.h"
+#include "runtime/kernels/panels/tile.h"
 #include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {
@@ -31,16 +31,6 @@ template <typename V, size_t rows>
     }
 }
 
-// Calls work<rows>() for the number of rows that a group has.
-template <typename V, size_t most = V::kRows, typename Work>
-[[gnu::always_inline]] inline void with_rows(size_t rows, const Work &work) {
-    if (rows >= most) {
-        work.template operator()<most>();
-    } else if constexpr (most > 1) {
-        with_rows<V, most - 1>(rows, work);
-    }
-}
-
 template <typename V> void pack(const Pack &task, size_t begin, size_t end) {
     const size_t row_words = blocks_in(task.depth) * kWords<V>;
     for (size_t row = begin; row < end; row += V::kRows) {
@@ -51,10 +41,11 @@ template <typename V> void pack(const Pack &task, size_t begin, size_t end) {
     }
 }
 
-// kLanes outputs for the rows of one group, weights taken as they lie.
+// kLanes outputs for rows that are one group, weights taken as they lie.
 template <typename V, size_t rows>
-[[gnu::flatten]] void multiply_strip(const Matmul &task, size_t output, const uint32_t *x,
-                                     float *y) {
+[[gnu::flatten]] void multiply_strip(const Matmul &task, size_t output) {
+    const auto *x = static_cast<const uint32_t *>(task.packed);
+    float *y = task.y + output;
     const size_t count = smaller(V::kLanes, task.outputs - output);
     Strip<V> strip(task.w + output * task.w_stride, task.w_stride, count, task.depth);
     typename V::Floats total[rows];
@@ -89,57 +80,8 @@ template <typename V, size_t rows>
     });
 }
 
-inline void clear(float *x, size_t n) {
-    __builtin_memset(x, 0, n * sizeof(float));
-}
-
-// A panel of `vectors` vectors of outputs, blocks of the rule begin at `w`; x of one group of rows;
-// y += the products, block by block.
-template <typename V, size_t rows, size_t vectors> struct Tile {
-    using Floats = typename V::Floats;
-    static constexpr size_t kCount = rows * vectors;
-
-    // One chain of a block.
-    [[gnu::always_inline]] static inline void chain(const uint32_t *x, const uint32_t *w,
-                                                    Floats (&sum)[kCount]) {
-        unroll<kCount>([&]<size_t i>() { sum[i] = V::zero(); });
-#pragma GCC unroll 1
-        for (size_t step = 0; step < kSteps<V>; ++step) {
-            typename V::Words weights[vectors];
-            unroll<vectors>([&]<size_t n>() { weights[n] = V::load(w + n * V::kLanes); });
-            unroll<rows>([&]<size_t r>() {
-                const typename V::Words word = V::broadcast(x + r);
-                unroll<vectors>([&]<size_t n>() {
-                    constexpr size_t at = r * vectors + n;
-                    sum[at] = V::multiply_add(word, weights[n], sum[at]);
-                });
-            });
-            x += rows;
-            w += vectors * V::kLanes;
-        }
-    }
-
-    [[gnu::flatten]] static void multiply(const uint32_t *x, const uint32_t *w, size_t blocks,
-                                          float *y, size_t y_stride) {
-        for (size_t block = 0; block < blocks; ++block) {
-            alignas(64) float even[kCount][V::kLanes]; // while registers hold the odd chain
-            Floats sum[kCount];
-            chain(x, w, sum);
-            unroll<kCount>([&]<size_t i>() { V::store_floats(even[i], sum[i]); });
-            chain(x + kSteps<V> * rows, w + kSteps<V> * vectors * V::kLanes, sum);
-            unroll<kCount>([&]<size_t i>() {
-                float *to = y + i / vectors * y_stride + i % vectors * V::kLanes;
-                const Floats both = V::add(V::load_floats(even[i]), sum[i]);
-                V::store_floats(to, V::add(V::load_floats(to), both));
-            });
-            x += kWords<V> * rows;
-            w += kWords<V> * vectors * V::kLanes;
-        }
-    }
-};
-
 // Blocks begin .. end - 1 of `count` outputs (at most kVectors vectors of them) from `w` on.
-// fetch() is called for each vector of each block.
+// fetch(strip, k) is called before each block of each vector.
 template <typename V, typename Fetch>
 [[gnu::flatten]] void pack_panel(const uint16_t *w, size_t stride, size_t count, size_t depth,
                                  size_t begin, size_t end, uint32_t *panel, const Fetch &fetch) {
@@ -150,7 +92,7 @@ template <typename V, typename Fetch>
         Strip<V> strip(w + first * stride, stride, smaller(V::kLanes, count - first), depth);
         uint32_t *to = panel + first;
         for (size_t block = begin; block < end; ++block) {
-            fetch();
+            fetch(strip, block * kBlock);
             strip.block(block * kBlock, [&]<size_t step>(auto even, auto odd) {
                 V::store(to + step * width, even);
                 V::store(to + (kSteps<V> + step) * width, odd);
@@ -160,68 +102,30 @@ template <typename V, typename Fetch>
     }
 }
 
-// Vectors of the next panel when `left` are left: no panel of one vector after full ones.
-template <typename V> inline size_t panel_vectors(size_t left) {
-    return left == V::kVectors + 1 ? (left + 1) / 2 : smaller(left, V::kVectors);
-}
-
-// One group of rows times one panel: y += the products.
-template <typename V, size_t rows>
-void multiply_panel(const uint32_t *x, const uint32_t *panel, size_t vectors, size_t blocks,
-                    float *y, size_t y_stride) {
-    if (vectors == V::kVectors) {
-        Tile<V, rows, V::kVectors>::multiply(x, panel, blocks, y, y_stride);
-    } else if (vectors == 1) {
-        Tile<V, rows, 1>::multiply(x, panel, blocks, y, y_stride);
-    } else {
-        Tile<V, rows, V::kVectors - 1>::multiply(x, panel, blocks, y, y_stride);
-    }
-}
-
-// The same where only `count` outputs of the panel exist.
-template <typename V, size_t rows>
-void multiply_edge(const uint32_t *x, const uint32_t *panel, size_t vectors, size_t blocks,
-                   float *y, size_t y_stride, size_t count) {
-    float edge[rows][V::kVectors * V::kLanes];
-    for (size_t r = 0; r < rows; ++r) {
-        __builtin_memcpy(edge[r], y + r * y_stride, count * sizeof(float));
-    }
-    multiply_panel<V, rows>(x, panel, vectors, blocks, edge[0], V::kVectors * V::kLanes);
-    for (size_t r = 0; r < rows; ++r) {
-        __builtin_memcpy(y + r * y_stride, edge[r], count * sizeof(float));
-    }
-}
-
 // Blocks of a panel, which then stays in the second level of caches.
 inline constexpr size_t kChunkBlocks = 16;
 
 // Few rows: bound by reading the weights, which are used where they lie.
 template <typename V> void multiply_few(const Matmul &task) {
-    const size_t row_words = blocks_in(task.depth) * kWords<V>;
-    for (size_t output = 0; output < task.outputs; output += V::kLanes) {
-        for (size_t row = 0; row < task.rows; row += V::kRows) {
-            with_rows<V>(task.rows - row, [&]<size_t rows>() {
-                multiply_strip<V, rows>(
-                    task, output, static_cast<const uint32_t *>(task.packed) + row * row_words,
-                    task.y + row * task.y_stride + output);
-            });
+    with_rows<V>(task.rows, [&]<size_t rows>() {
+        for (size_t output = 0; output < task.outputs; output += V::kLanes) {
+            multiply_strip<V, rows>(task, output);
         }
-    }
+    });
 }
 
 // A product by panels: `pack(output, count, begin, end, panel)` packs the blocks begin .. end - 1
 // of `count` outputs, then all rows of packed x are multiplied by them. `panel` has room for
-// `chunk` blocks of kVectors vectors.
+// kChunkBlocks blocks of kVectors vectors.
 template <typename V, typename PackPanel>
-void multiply_panels(const void *packed, size_t rows_all, size_t outputs, size_t depth,
-                     size_t chunk, float *y, size_t y_stride, uint32_t *panel,
-                     const PackPanel &pack) {
+void multiply_panels(const void *packed, size_t rows_all, size_t outputs, size_t depth, float *y,
+                     size_t y_stride, uint32_t *panel, const PackPanel &pack) {
     for (size_t row = 0; row < rows_all; ++row) {
         clear(y + row * y_stride, outputs);
     }
     const size_t blocks = blocks_in(depth);
-    for (size_t begin = 0; begin < blocks; begin += chunk) {
-        const size_t count = smaller(chunk, blocks - begin);
+    for (size_t begin = 0; begin < blocks; begin += kChunkBlocks) {
+        const size_t count = smaller(kChunkBlocks, blocks - begin);
         for (size_t output = 0, width; output < outputs; output += width) {
             const size_t left = (outputs - output + V::kLanes - 1) / V::kLanes;
             const size_t vectors = panel_vectors<V>(left);
@@ -243,14 +147,19 @@ void multiply_panels(const void *packed, size_t rows_all, size_t outputs, size_t
     }
 }
 
-// Many rows: bound by arithmetic. A panel of weights is packed once for all of them.
+// Many rows: bound by arithmetic. A panel of weights is packed once for all of them, while the one
+// after it is on its way into the second level of caches.
 template <typename V> void multiply_many(const Matmul &task) {
-    multiply_panels<V>(task.packed, task.rows, task.outputs, task.depth, kChunkBlocks, task.y,
-                       task.y_stride, static_cast<uint32_t *>(task.scratch),
-                       [&](size_t output, size_t count, size_t begin, size_t end, uint32_t *panel) {
-                           pack_panel<V>(task.w + output * task.w_stride, task.w_stride, count,
-                                         task.depth, begin, end, panel, [] {});
-                       });
+    const auto pack = [&](size_t output, size_t count, size_t begin, size_t end, uint32_t *panel) {
+        const size_t ahead = output + count < task.outputs
+                                 ? count * task.w_stride
+                                 : (end - begin) * kBlock - output * task.w_stride;
+        pack_panel<V>(
+            task.w + output * task.w_stride, task.w_stride, count, task.depth, begin, end, panel,
+            [&](const Strip<V> &strip, size_t k) { strip.template prefetch<2>(k + ahead); });
+    };
+    multiply_panels<V>(task.packed, task.rows, task.outputs, task.depth, task.y, task.y_stride,
+                       static_cast<uint32_t *>(task.scratch), pack);
 }
 
 template <typename V> void matmul(const Matmul &task) {
