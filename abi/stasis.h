@@ -116,7 +116,7 @@ typedef struct stasis_model_options {
     uint32_t struct_size;
     uint32_t threads;          /* that compute, the caller's included; 0: one per core */
     const char *device;        /* "cpu"; NULL: cpu */
-    const char *kernels;       /* "reference"; NULL: the best this machine runs */
+    const char *kernels;       /* "amx", "avx512bf16", "avx512", "avx2", "reference"; NULL: best */
     uint64_t kv_budget_bytes;  /* of all sessions' KV pages together; 0: no limit */
     const char *chat_template; /* "gemma", "chatml", "zephyr", "llama2", "llama3", "mistral",
                                   "phi3"; NULL: recognised from the model's files */
@@ -161,10 +161,10 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
 /* Opens a Hugging Face directory: config.json, safetensors, and where present
  * generation_config.json, tokenizer.model, tokenizer_config.json, chat_template.jinja. bf16 weights
  * stay mapped: the files must not be changed while the model or a session of it lives (size and
- * time are checked again before use; a change that hides from both cannot be noticed, and a file
- * cut short under way raises SIGBUS). Sessions keep a closed model alive. NOT_FOUND, IO, CORRUPT,
- * UNSUPPORTED (architecture, tensor, dtype, activation, kernels: named), NONFINITE (a weight:
- * named), DEVICE, CANCELLED, STOPPED. */
+ * time are checked again by appends, by decoding every 64 tokens; a change that hides from both
+ * cannot be noticed, and a file cut short under way raises SIGBUS). Sessions keep a closed model
+ * alive. NOT_FOUND, IO, CORRUPT, UNSUPPORTED (architecture, tensor, dtype, activation, kernels:
+ * named), NONFINITE (a weight: named), DEVICE, CANCELLED, STOPPED. */
 stasis_status stasis_model_open(const char *path, const stasis_model_options *options,
                                 stasis_model **model, stasis_error *error);
 void stasis_model_close(stasis_model *model);

@@ -37,29 +37,48 @@ void multiply(const Model &model, Workspace &work, const Matrix &w, size_t rows,
     }
 }
 
-// Outputs that make an item worth handing to another thread.
-size_t product_grain(size_t rows, size_t depth) {
-    constexpr size_t kMultiplyAddsMin = 32768;
-    return std::clamp<size_t>(kMultiplyAddsMin / (rows * depth), 16, kProductOutputs) / 16 * 16;
-}
+// How the outputs of a product are cut into items for the threads.
+struct Items {
+    size_t outputs;
+    size_t count;
+
+    // Few rows: items just worth handing to another thread. Many: as large as is allowed, in a
+    // number that the threads can share evenly.
+    Items(const Model &model, size_t outputs_, size_t rows, size_t depth) : outputs(outputs_) {
+        constexpr size_t kMultiplyAddsMin = 32768;
+        constexpr size_t kRowsMany = 16;
+        const size_t threads = model.threads->count();
+        const size_t small = std::max<size_t>(kMultiplyAddsMin / (rows * depth), 32);
+        count = rows > kRowsMany ? threads * ((outputs + threads * kProductOutputs - 1) /
+                                              (threads * kProductOutputs))
+                                 : (outputs + small - 1) / small;
+    }
+
+    // First output of an item, at a multiple of what the tables compute side by side.
+    size_t begin(size_t item) const {
+        constexpr size_t kMultiple = 32;
+        return item == count ? outputs : outputs * item / count / kMultiple * kMultiple;
+    }
+};
 
 // Products of the same packed rows with several matrices. Outputs are split over threads.
 void project(const Model &model, Workspace &work, std::initializer_list<Product> products,
              size_t rows) {
-    const size_t depth = products.begin()->w.columns;
-    const size_t grain = rows > 16 ? kProductOutputs : product_grain(rows, depth);
-    size_t items = 0;
+    size_t total = 0;
     for (const Product &product : products) {
-        items += (product.w.rows + grain - 1) / grain;
+        total += Items(model, product.w.rows, rows, product.w.columns).count;
     }
-    model.threads->run(items, 1, [&](size_t item, size_t, size_t thread) {
-        const Product *product = products.begin();
-        for (size_t own; item >= (own = (product->w.rows + grain - 1) / grain); ++product) {
-            item -= own;
+    model.threads->run(total, 1, [&](size_t item, size_t, size_t thread) {
+        for (const Product &product : products) {
+            const Items items(model, product.w.rows, rows, product.w.columns);
+            if (item < items.count) {
+                const size_t begin = items.begin(item), end = items.begin(item + 1);
+                multiply(model, work, product.w, rows, begin, end - begin, thread,
+                         product.y + begin, product.w.rows);
+                return;
+            }
+            item -= items.count;
         }
-        const size_t outputs = product->w.rows, begin = item * grain;
-        multiply(model, work, product->w, rows, begin, std::min(grain, outputs - begin), thread,
-                 product->y + begin, outputs);
     });
 }
 
@@ -193,12 +212,12 @@ void attention_part(const Model &model, Workspace &work, size_t layer, uint64_t 
 // narrow [T][I] = activation(gate) * up, from work.packed.
 void gated_product(const Model &model, Workspace &work, const LayerWeights &weights, size_t rows) {
     const size_t inner = model.config.intermediate;
-    const size_t grain = rows > 16 ? kProductOutputs : product_grain(rows, weights.gate.columns);
+    const Items items(model, inner, rows, weights.gate.columns);
     const auto activate = model.config.activation == Activation::silu ? model.kernels->silu_gate
                                                                       : model.kernels->gelu_gate;
-    model.threads->run(inner, grain, [&](size_t begin, size_t end, size_t thread) {
+    model.threads->run(items.count, 1, [&](size_t item, size_t, size_t thread) {
+        const size_t begin = items.begin(item), count = items.begin(item + 1) - begin;
         float *gate = work.gate_of(thread), *up = work.up_of(thread);
-        const size_t count = end - begin;
         multiply(model, work, weights.gate, rows, begin, count, thread, gate, count);
         multiply(model, work, weights.up, rows, begin, count, thread, up, count);
         for (size_t row = 0; row < rows; ++row) {

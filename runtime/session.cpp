@@ -99,7 +99,10 @@ void Session::extend(std::span<const TokenEntry> entries, const RunOptions &opti
     if (entries.empty()) {
         return;
     }
-    model_->weights.checkpoint.check_unchanged();
+    // A system call, and so not for every token that is decoded.
+    if (entries.size() > 1 || start % kPage == 0) {
+        model_->weights.checkpoint.check_unchanged();
+    }
     const size_t chunk = std::min(options.chunk == 0 ? kChunk : options.chunk, kChunkMax);
     WorkspaceLease work(*model_);
     size_t rows = 0;

@@ -15,7 +15,7 @@ namespace stasis {
 
 // Outputs of a matrix product that one thread computes at a time, at most: a multiple of what the
 // tables compute side by side.
-inline constexpr size_t kProductOutputs = 192;
+inline constexpr size_t kProductOutputs = 256;
 
 struct Workspace {
     // `count`: threads that take part in a run.

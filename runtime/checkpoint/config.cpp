@@ -63,13 +63,13 @@ void check_sizes(const Config &config) {
         fail(Status::corrupt, "%s: head_dim (%u) is odd, and rotary embedding turns pairs", kConfig,
              config.head_dim);
     }
-    if (config.head_dim > kHeadDimMax) {
-        fail(Status::unsupported, "%s: head_dim (%u) exceeds %u", kConfig, config.head_dim,
-             kHeadDimMax);
-    }
     if (uint64_t{config.heads} * config.head_dim > kWidthMax) {
         fail(Status::corrupt, "%s: num_attention_heads (%u) times head_dim (%u) exceeds %u",
              kConfig, config.heads, config.head_dim, kWidthMax);
+    }
+    if (config.head_dim > kHeadDimMax) {
+        fail(Status::unsupported, "%s: head_dim (%u) exceeds %u", kConfig, config.head_dim,
+             kHeadDimMax);
     }
 }
 

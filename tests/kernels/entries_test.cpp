@@ -94,7 +94,7 @@ void check_equal(const Results &a, const Results &b) {
 // All of the range at even steps, and what lies around the places where a function bends: the
 // limits of exp, those of tanh through its 2x, and where tanh changes its form.
 std::vector<float> whole_range() {
-    std::vector<float> x;
+    std::vector<float> x(std::begin(kSensitive), std::end(kSensitive));
     for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 2003 * kStride) {
         x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
     }

@@ -37,6 +37,15 @@ inline std::shared_ptr<Model> open(const std::string &name, size_t threads = 2) 
     return model;
 }
 
+// Opened afresh, with the kernels of that table.
+inline std::shared_ptr<Model> open_forced(const std::string &name, const std::string &table,
+                                          size_t threads) {
+    ModelOptions options;
+    options.threads = threads;
+    options.kernels = table;
+    return open_model(directory(name), options);
+}
+
 // Bundled models that this build opens.
 inline const std::vector<std::string> &bundled() {
     static const std::vector<std::string> names = {"recall-gemma3",

@@ -58,7 +58,11 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group) {
     store<2>(group.scores[32], 64), store<3>(group.scores[48], 64);
 }
 
-// Which of the 16 rows see a slot.
+// Which of the 16 rows see a slot: all of them every slot, in most blocks.
+struct Everything {
+    static Mask rows(size_t) { return mask_of(0xFFFF); }
+};
+
 class Visibility {
   public:
     Visibility(const uint64_t *visible, size_t count)
@@ -90,7 +94,8 @@ void fetch_slot(const AttentionBlock &task, size_t slot) {
 }
 
 // Scale and cap; the maximum over the visible slots, a zero as +0.
-Lanes finish_scores(const AttentionBlock &task, const Visibility &visibility, Group &group) {
+template <typename Seen>
+Lanes finish_scores(const AttentionBlock &task, const Seen &seen, Group &group) {
     Lanes maximum = broadcast(-__builtin_inff());
     for (size_t s = 0; s < kSlots; ++s) {
         Lanes x = load(group.scores[s]) * broadcast(task.scale);
@@ -98,23 +103,23 @@ Lanes finish_scores(const AttentionBlock &task, const Visibility &visibility, Gr
             x = broadcast(task.softcap) * tanh(x / broadcast(task.softcap));
         }
         store(x, group.scores[s]);
-        maximum = select(visibility.rows(s), larger(x, maximum), maximum);
+        maximum = select(seen.rows(s), larger(x, maximum), maximum);
         fetch_slot(task, s);
     }
     return maximum + broadcast(0.0F);
 }
 
 // p, rounded, and its sum (C4: lane j takes the slots j, j + 16, ...).
-Lanes weigh(const Visibility &visibility, Lanes maximum, Group &group) {
+template <typename Seen> Lanes weigh(const Seen &seen, Lanes maximum, Group &group) {
     Lanes lanes[kTileRows];
     for (Lanes &lane : lanes) {
         lane = broadcast(0.0F);
     }
     for (size_t s = 0; s < kSlots; ++s) {
         const Lanes p = rounded_to_bf16(exp(load(group.scores[s]) - maximum));
-        const Lanes seen = select(visibility.rows(s), p, broadcast(0.0F));
-        store(seen, group.scores[s]);
-        lanes[s % kTileRows] = lanes[s % kTileRows] + seen;
+        const Lanes weight = select(seen.rows(s), p, broadcast(0.0F));
+        store(weight, group.scores[s]);
+        lanes[s % kTileRows] = lanes[s % kTileRows] + weight;
     }
     for (size_t half = kTileRows / 2; half > 0; half /= 2) {
         for (size_t j = 0; j < half; ++j) {
@@ -142,8 +147,8 @@ void turn_weights(Group &group) {
 }
 
 // 32 dimensions of a slot that some row sees; +0 of one that none does: its bits are not numbers.
-__m512i load_value(const AttentionBlock &task, uint64_t seen, size_t slot, size_t dim) {
-    if ((seen >> slot & 1U) == 0) {
+__m512i load_value(const AttentionBlock &task, uint64_t some, size_t slot, size_t dim) {
+    if ((some >> slot & 1U) == 0) {
         return _mm512_setzero_si512();
     }
     const size_t count = task.head_dim - dim < kBlock ? task.head_dim - dim : kBlock;
@@ -154,11 +159,11 @@ __m512i load_value(const AttentionBlock &task, uint64_t seen, size_t slot, size_
 // Values as right operands: for each 32 dimensions four tiles of paired slots, two (one for each
 // half of the slots) with the dimensions that the instruction takes from the lower halves of the
 // 128-bit lanes, two from the upper ones.
-void pair_values(const AttentionBlock &task, uint64_t seen, uint8_t *tiles) {
+void pair_values(const AttentionBlock &task, uint64_t some, uint8_t *tiles) {
     for (size_t dim = 0; dim < task.head_dim; dim += kBlock, tiles += 4 * kTileBytes) {
         for (size_t pair = 0; pair < kSlots / 2; ++pair) {
-            const __m512i even = load_value(task, seen, 2 * pair, dim);
-            const __m512i odd = load_value(task, seen, 2 * pair + 1, dim);
+            const __m512i even = load_value(task, some, 2 * pair, dim);
+            const __m512i odd = load_value(task, some, 2 * pair + 1, dim);
             uint8_t *to = tiles + pair / 16 * kTileBytes + pair % 16 * 64;
             _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
             _mm512_store_si512(to + 2 * kTileBytes, _mm512_unpackhi_epi16(even, odd));
@@ -206,33 +211,46 @@ void weigh_values(const AttentionBlock &task, const uint8_t *values, Tiles &tile
     }
 }
 
+// Scores to weights; maximum and sum of the rows that see something.
+template <typename Seen>
+void weigh_group(const AttentionBlock &task, const Seen &seen, Group &group) {
+    const Lanes maximum = finish_scores(task, seen, group);
+    const Lanes sum = weigh(seen, maximum, group);
+    for (size_t r = 0; r < group.count; ++r) {
+        if (task.visible[group.row + r] != 0) {
+            task.maximum[group.row + r] = maximum.all[r];
+            task.sum[group.row + r] = sum.all[r];
+        }
+    }
+}
+
 } // namespace
 
 void attention_block(const AttentionBlock &task) {
-    uint64_t seen = 0;
+    uint64_t some = 0;
     for (size_t r = 0; r < task.rows; ++r) {
-        seen |= task.visible[r];
+        some |= task.visible[r];
     }
-    if (seen == 0) {
+    if (some == 0) {
         return;
     }
     auto *values = static_cast<uint8_t *>(task.scratch);
-    pair_values(task, seen, values);
+    pair_values(task, some, values);
     Tiles tiles(TileConfig(kTileRows, kTileRows));
     Group group;
     for (group.row = 0; group.row < task.rows; group.row += kTileRows) {
         group.count = task.rows - group.row < kTileRows ? task.rows - group.row : kTileRows;
-        const Visibility visibility(task.visible + group.row, group.count);
-        score(task, tiles, group);
-        const Lanes maximum = finish_scores(task, visibility, group);
-        const Lanes sum = weigh(visibility, maximum, group);
-        turn_weights(group);
+        uint64_t all = ~uint64_t{0};
         for (size_t r = 0; r < group.count; ++r) {
-            if (task.visible[group.row + r] != 0) {
-                task.maximum[group.row + r] = maximum.all[r];
-                task.sum[group.row + r] = sum.all[r];
-            }
+            all &= task.visible[group.row + r];
         }
+        score(task, tiles, group);
+        if (all == ~uint64_t{0}) {
+            weigh_group(task, Everything{}, group);
+        } else {
+            weigh_group(task, Visibility(task.visible + group.row, group.count), group);
+        }
+        turn_weights(group);
         weigh_values(task, values, tiles, group);
     }
 }

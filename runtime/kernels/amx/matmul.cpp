@@ -74,91 +74,94 @@ void stream(const Matmul &task) {
 
 // Many rows ----------------------------------------------------------------------------------
 
-// A panel is 32 outputs by kPanelTerms, in tiles; six of them stay in the L2 cache, and the
-// terms of two groups of rows that they meet in the L1 cache.
+// A panel is 32 outputs by kPanelTerms of the weights, as they lie. The L2 cache keeps it while the
+// rows stream by, and kPanelTerms of the rows for the panels to come.
 constexpr size_t kPanelTerms = 512;
 constexpr size_t kPanelOutputs = 2 * kTileRows;
-constexpr size_t kPanels = 6;
 constexpr size_t kPanelBytes = kPanelOutputs * kPanelTerms * sizeof(uint16_t);
-constexpr size_t kRows = 512; // whose sums are kept meanwhile
+constexpr size_t kPairRows = 2 * kTileRows;
+constexpr size_t kPanels = 8; // whose sums are kept from one kPanelTerms to the next
+constexpr size_t kRows = 512; // likewise
 constexpr size_t kSumBytes = 4 * kTileBytes;
-static_assert(kPanels * kPanelBytes + kRows / 32 * kPanels * kSumBytes <= kScratchBytes);
+static_assert(kPanelBytes + kRows / kPairRows * kPanels * kSumBytes <= kScratchBytes);
 
-// What a pass over some outputs, rows and terms has in common.
+// The left operands of a panel: two tiles for each block of terms.
+struct Panel {
+    const uint8_t *data;
+    size_t row_bytes;  // between the rows of a tile
+    size_t tile_bytes; // between the two tiles
+};
+
+// What a pass over some rows and terms of a panel has in common.
 struct Pass {
     const Matmul &task;
-    size_t output, outputs; // up to kPanels panels
+    size_t output, outputs; // up to kPanelOutputs
     size_t row, rows;       // up to kRows
     size_t k, terms;        // up to kPanelTerms
-    uint8_t *panels;        // [panel][block][2 tiles]
-    uint8_t *sums;          // [pair of groups][panel][4 tiles]
+    Panel panel;
+    uint8_t *sums; // [pair of groups][4 tiles]
 
-    size_t panel_count() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
     bool last() const { return k + terms == task.depth; }
 };
 
-// The rows of weights that the next pass packs, fetched while this one computes.
+// The weights of the pass after this one, fetched while this one computes, two lines at each step.
 struct Ahead {
-    const uint16_t *w; // null: none
+    const uint16_t *w;
     size_t stride;
     size_t rows;
-    size_t lines; // cache lines of a row
-    size_t row = 0;
+    size_t row = 0, line = 0;
 
-    void fetch_rows(size_t count) {
-        for (; count > 0 && row < rows; --count, ++row) {
-            const auto *line = reinterpret_cast<const char *>(w + row * stride);
-            for (size_t i = 0; i < lines; ++i) {
-                _mm_prefetch(line + i * 64, _MM_HINT_T1);
+    void fetch() {
+        if (row < rows) {
+            const auto *from = reinterpret_cast<const char *>(w + row * stride) + line * 64;
+            _mm_prefetch(from, _MM_HINT_T1);
+            _mm_prefetch(from + 64, _MM_HINT_T1);
+            line += 2;
+            if (line == kPanelTerms * sizeof(uint16_t) / 64) {
+                line = 0;
+                ++row;
             }
         }
     }
 };
 
-void pack_panels(const Pass &pass) {
-    const size_t block_count = blocks(pass.terms);
-    for (size_t n = 0; n < pass.panel_count() * kPanelOutputs; ++n) {
-        uint8_t *to = pass.panels + n / kPanelOutputs * kPanelBytes +
-                      n % kPanelOutputs / kTileRows * kTileBytes + n % kTileRows * 64;
-        const uint16_t *from = pass.task.w + (pass.output + n) * pass.task.w_stride + pass.k;
-        for (size_t block = 0; block < block_count; ++block) {
-            __m512i terms = _mm512_setzero_si512();
-            if (n < pass.outputs) {
-                const size_t left = smaller(pass.terms - block * kBlock, kBlock);
-                terms = _mm512_maskz_loadu_epi16(
-                    static_cast<__mmask32>(~uint64_t{0} >> (64 - left)), from + block * kBlock);
-            }
-            _mm512_store_si512(to + block * 2 * kTileBytes, terms);
-        }
+// Weights where they lie, if nothing has to be filled up; else copied with +0 around them.
+Panel panel_of(const Matmul &task, size_t output, size_t outputs, size_t k, size_t terms,
+               uint8_t *copy) {
+    const uint16_t *w = task.w + output * task.w_stride + k;
+    if (outputs == kPanelOutputs && terms % kBlock == 0) {
+        const size_t row_bytes = task.w_stride * sizeof(uint16_t);
+        return {reinterpret_cast<const uint8_t *>(w), row_bytes, kTileRows * row_bytes};
     }
+    const size_t row_bytes = blocks(terms) * 64;
+    __builtin_memset(copy, 0, kPanelOutputs * row_bytes);
+    for (size_t n = 0; n < outputs; ++n) {
+        __builtin_memcpy(copy + n * row_bytes, w + n * task.w_stride, terms * sizeof(uint16_t));
+    }
+    return {copy, row_bytes, kTileRows * row_bytes};
 }
 
-// Lines of each group of rows that a step fetches ahead: those of the next pair of groups, spread
-// over the panels that this pair meets.
-constexpr size_t kFetchedLines = (kTileBytes / 64 + kPanels - 1) / kPanels;
-
-// 32 outputs by 32 rows; `next_x` is fetched meanwhile.
-void multiply_tiles(const Pass &pass, const uint8_t *panel, const uint8_t *x, size_t group_bytes,
-                    const char *next_x, uint8_t *sum) {
+// 32 outputs by 32 rows.
+void multiply_tiles(const Pass &pass, const uint8_t *x, size_t group_bytes, uint8_t *sum,
+                    Ahead &ahead) {
     if (pass.k == 0) {
         zero<0>(), zero<1>(), zero<2>(), zero<3>();
     } else {
         load<0>(sum, 64), load<1>(sum + kTileBytes, 64);
         load<2>(sum + 2 * kTileBytes, 64), load<3>(sum + 3 * kTileBytes, 64);
     }
+    const Panel panel = pass.panel;
     for (size_t block = 0; block < blocks(pass.terms); ++block) {
+        const uint8_t *w = panel.data + block * 64;
         load<6>(x + block * kTileBytes, 64);
-        load<4>(panel + block * 2 * kTileBytes, 64);
+        load<4>(w, panel.row_bytes);
         multiply_add<0, 4, 6>();
         load<7>(x + group_bytes + block * kTileBytes, 64);
         multiply_add<1, 4, 7>();
-        load<5>(panel + block * 2 * kTileBytes + kTileBytes, 64);
+        load<5>(w + panel.tile_bytes, panel.row_bytes);
         multiply_add<2, 5, 6>();
         multiply_add<3, 5, 7>();
-        for (size_t i = 0; i < kFetchedLines; ++i, next_x += 64) {
-            _mm_prefetch(next_x, _MM_HINT_T1);
-            _mm_prefetch(next_x + group_bytes, _MM_HINT_T1);
-        }
+        ahead.fetch();
     }
     store<0>(sum, 64), store<1>(sum + kTileBytes, 64);
     store<2>(sum + 2 * kTileBytes, 64), store<3>(sum + 3 * kTileBytes, 64);
@@ -182,65 +185,44 @@ void store_turned(const Pass &pass, const uint8_t *tile, size_t output, size_t r
     }
 }
 
-void store_sums(const Pass &pass, const uint8_t *sum, size_t output, size_t row) {
+void store_sums(const Pass &pass, const uint8_t *sum, size_t row) {
     for (size_t tile = 0; tile < 4; ++tile) {
-        const size_t n = output + tile / 2 * kTileRows, r = row + tile % 2 * kTileRows;
+        const size_t n = pass.output + tile / 2 * kTileRows, r = row + tile % 2 * kTileRows;
         if (n < pass.output + pass.outputs && r < pass.task.rows) {
             store_turned(pass, sum + tile * kTileBytes, n, r);
         }
     }
 }
 
-void multiply_panels(const Pass &pass, Ahead ahead) {
+void multiply_panel(const Pass &pass, Ahead ahead) {
     const size_t group_bytes = blocks(pass.task.depth) * kTileBytes;
-    const auto *packed = static_cast<const uint8_t *>(pass.task.packed);
-    const size_t panel_count = pass.panel_count();
-    const size_t pairs = (pass.rows + 2 * kTileRows - 1) / (2 * kTileRows);
-    const size_t fetched = (ahead.rows + pairs * panel_count - 1) / (pairs * panel_count);
-    for (size_t pair = 0; pair < pairs; ++pair) {
-        const size_t row = pass.row + pair * 2 * kTileRows;
-        const uint8_t *x = packed + row / kTileRows * group_bytes + pass.k / kBlock * kTileBytes;
-        for (size_t panel = 0; panel < panel_count; ++panel) {
-            uint8_t *sum = pass.sums + (pair * kPanels + panel) * kSumBytes;
-            ahead.fetch_rows(fetched);
-            const auto *next_x = reinterpret_cast<const char *>(
-                x + 2 * group_bytes + panel * blocks(pass.terms) * kFetchedLines * 64);
-            multiply_tiles(pass, pass.panels + panel * kPanelBytes, x, group_bytes, next_x, sum);
-            if (pass.last()) {
-                store_sums(pass, sum, pass.output + panel * kPanelOutputs, row);
-            }
+    const auto *packed = static_cast<const uint8_t *>(pass.task.packed) +
+                         pass.row / kTileRows * group_bytes + pass.k / kBlock * kTileBytes;
+    for (size_t row = 0; row < pass.rows; row += kPairRows) {
+        uint8_t *sum = pass.sums + row / kPairRows * kSumBytes;
+        multiply_tiles(pass, packed + row / kTileRows * group_bytes, group_bytes, sum, ahead);
+        if (pass.last()) {
+            store_sums(pass, sum, pass.row + row);
         }
     }
 }
 
-// The weights of the pass after this one; the same rows again at the end of all.
-Ahead next_weights(const Pass &pass) {
-    const Matmul &task = pass.task;
-    size_t k = pass.k + pass.terms, output = pass.output, outputs = pass.outputs;
-    if (pass.last()) {
-        k = 0;
-        output += pass.outputs;
-        outputs = smaller(task.outputs - output, kPanels * kPanelOutputs);
-    }
-    const size_t terms = smaller(task.depth - k, kPanelTerms);
-    return {task.w + output * task.w_stride + k, task.w_stride, outputs, (terms + 31) / 32};
-}
-
-void multiply_rows(const Matmul &task, size_t row) {
+// Some panels of outputs by some rows.
+void multiply_panels(const Matmul &task, size_t begin, size_t end, size_t row) {
     auto *scratch = static_cast<uint8_t *>(task.scratch);
-    for (size_t output = 0; output < task.outputs; output += kPanels * kPanelOutputs) {
-        for (size_t k = 0; k < task.depth; k += kPanelTerms) {
-            const Pass pass{task,
-                            output,
-                            smaller(task.outputs - output, kPanels * kPanelOutputs),
-                            row,
-                            smaller(task.rows - row, kRows),
-                            k,
-                            smaller(task.depth - k, kPanelTerms),
-                            scratch,
-                            scratch + kPanels * kPanelBytes};
-            pack_panels(pass);
-            multiply_panels(pass, next_weights(pass));
+    const size_t rows = smaller(task.rows - row, kRows);
+    for (size_t k = 0; k < task.depth; k += kPanelTerms) {
+        const size_t terms = smaller(task.depth - k, kPanelTerms);
+        uint8_t *sums = scratch + kPanelBytes;
+        for (size_t output = begin; output < end; output += kPanelOutputs) {
+            const size_t outputs = smaller(end - output, kPanelOutputs);
+            const Panel panel = panel_of(task, output, outputs, k, terms, scratch);
+            const bool turn = output + outputs == end; // back to the first panel, further on
+            const size_t next = turn ? begin : output + outputs;
+            const uint16_t *w = task.w + next * task.w_stride + (turn ? k + terms : k);
+            multiply_panel({task, output, outputs, row, rows, k, terms, panel, sums},
+                           {w, task.w_stride, smaller(end - next, kPanelOutputs)});
+            sums += kRows / kPairRows * kSumBytes;
         }
     }
 }
@@ -253,8 +235,11 @@ void matmul(const Matmul &task) {
         return;
     }
     const Tiles tiles(TileConfig(kTileRows, kTileRows));
+    constexpr size_t kOutputs = kPanels * kPanelOutputs;
     for (size_t row = 0; row < task.rows; row += kRows) {
-        multiply_rows(task, row);
+        for (size_t output = 0; output < task.outputs; output += kOutputs) {
+            multiply_panels(task, output, smaller(output + kOutputs, task.outputs), row);
+        }
     }
 }
 

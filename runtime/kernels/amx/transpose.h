@@ -1,7 +1,7 @@
 // Turning 16 rows of 16 dwords in registers.
 #pragma once
 
-#include <immintrin.h>
+#include "runtime/kernels/avx512/intrinsics.h"
 
 #include <cstddef>
 

@@ -1,11 +1,18 @@
 // Fills the table of this instruction set.
+#include "runtime/kernels/avx512/vector.h"
 #include "runtime/kernels/lanes/kernels.h"
 #include "runtime/kernels/overlay.h"
+#include "runtime/kernels/panels/attention.h"
+#include "runtime/kernels/panels/product.h"
 
 namespace stasis::kernels::avx512 {
 
 Table overlay(Table table) {
     table.name = "avx512";
+    table.pack = pack<Avx512>;
+    table.packed_bytes = packed_bytes<Avx512>;
+    table.matmul = matmul<Avx512>;
+    table.attention_block = attention_block<Avx512>;
     table.rms_norm = rms_norm;
     table.round_bf16 = round_bf16;
     table.rope = rope;

@@ -1,0 +1,85 @@
+// What the panels need of AVX-512: 16 outputs side by side, a term of the block rule at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/kernels/avx512/intrinsics.h"
+#include "runtime/kernels/panels/unroll.h"
+
+// To the end of the file that includes this: a flattened function bears the warnings of what was
+// inlined into it (GCC bug 105593, as in intrinsics.h).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+namespace stasis::kernels::STASIS_TABLE {
+
+struct Avx512 {
+    using Words = __m512i;
+    using Floats = __m512;
+
+    static constexpr size_t kLanes = 16;
+    static constexpr size_t kPairs = 1; // pairs (even k, odd k) that one step takes
+    static constexpr size_t kRows = 8;  // a tile: 24 accumulators, 3 weights, 1 activation
+    static constexpr size_t kVectors = 3;
+
+    static constexpr size_t kAhead = 256; // elements from a load to what is prefetched then
+
+    static constexpr int kNear = 3; // into the first level of caches
+
+    static Words load(const void *from) { return _mm512_loadu_si512(from); }
+    // bf16 values, each in a word of its own.
+    static Words load_wide(const uint16_t *from) {
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
+    }
+    static void store(void *to, Words words) { _mm512_storeu_si512(to, words); }
+    static Floats load_floats(const float *from) { return _mm512_loadu_ps(from); }
+    static void store_floats(float *to, Floats x) { _mm512_storeu_ps(to, x); }
+    static Floats zero() { return _mm512_setzero_ps(); }
+    static Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+
+    // The same word of x for every output.
+    static Words broadcast(const uint32_t *x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
+    // One step of a chain: sum + x * w, x and w as `even` and `odd` leave them.
+    static Floats multiply_add(Words x, Words w, Floats sum) {
+        return _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(w), sum);
+    }
+    // The even terms of kPairs pairs, and the odd ones, as f32.
+    static Words even(const Words *pairs) { return _mm512_slli_epi32(pairs[0], 16); }
+    static Words odd(const Words *pairs) {
+        return _mm512_and_si512(pairs[0], _mm512_set1_epi32(static_cast<int>(0xFFFF0000U)));
+    }
+
+    // The word of one chain from kPairs wide values.
+    static Words join(const Words *wide) { return _mm512_slli_epi32(wide[0], 16); }
+
+    // Word i of vector j becomes word j of vector i. First whole quarters change places, then words
+    // within quarters, so that the first results are there before the last ones are begun.
+    [[gnu::always_inline]] static inline void turn(Words (&v)[kLanes]) {
+        Words t[kLanes]; // t[4 q + i]: quarter q of the rows i, 4 + i, 8 + i, 12 + i
+        unroll<4>([&]<size_t i>() {
+            const Words low01 = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x44); // quarters 0 and 1
+            const Words low23 = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xEE);
+            const Words high01 = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x44);
+            const Words high23 = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xEE);
+            t[i] = _mm512_shuffle_i32x4(low01, high01, 0x88);
+            t[4 + i] = _mm512_shuffle_i32x4(low01, high01, 0xDD);
+            t[8 + i] = _mm512_shuffle_i32x4(low23, high23, 0x88);
+            t[12 + i] = _mm512_shuffle_i32x4(low23, high23, 0xDD);
+        });
+        unroll<4>([&]<size_t q>() {
+            const Words low01 = _mm512_unpacklo_epi32(t[4 * q], t[4 * q + 1]); // words 0 and 1
+            const Words low23 = _mm512_unpacklo_epi32(t[4 * q + 2], t[4 * q + 3]);
+            const Words high01 = _mm512_unpackhi_epi32(t[4 * q], t[4 * q + 1]);
+            const Words high23 = _mm512_unpackhi_epi32(t[4 * q + 2], t[4 * q + 3]);
+            v[4 * q] = _mm512_unpacklo_epi64(low01, low23);
+            v[4 * q + 1] = _mm512_unpackhi_epi64(low01, low23);
+            v[4 * q + 2] = _mm512_unpacklo_epi64(high01, high23);
+            v[4 * q + 3] = _mm512_unpackhi_epi64(high01, high23);
+        });
+    }
+};
+
+} // namespace stasis::kernels::STASIS_TABLE

@@ -1,0 +1,95 @@
+// The table of kernels that a model is opened with is the one that computes.
+#include <atomic>
+
+#include "tests/runtime/models.h"
+
+using namespace stasis;
+using namespace stasis::test;
+using kernels::Table;
+
+namespace {
+
+const Table *forwarded = nullptr; // what the counting table goes on to
+
+// An entry of the counting table: the same entry of `forwarded`, its calls counted.
+template <auto entry> struct Counted;
+template <typename Result, typename... Arguments, Result (*Table::*entry)(Arguments...)>
+struct Counted<entry> {
+    static inline std::atomic<size_t> calls = 0;
+    static Result call(Arguments... arguments) {
+        ++calls;
+        return (forwarded->*entry)(arguments...);
+    }
+};
+
+template <auto... entries> struct CountedEntries {
+    static Table table_of(const Table &table) {
+        Table counting = table;
+        forwarded = &table;
+        ((counting.*entries = Counted<entries>::call, Counted<entries>::calls = 0), ...);
+        return counting;
+    }
+    static std::vector<size_t> calls() { return {Counted<entries>::calls.load()...}; }
+};
+
+// All of them, in the order of Table.
+using Entries = CountedEntries<&Table::pack, &Table::packed_bytes, &Table::matmul, &Table::rms_norm,
+                               &Table::round_bf16, &Table::rope, &Table::attention_block,
+                               &Table::attention_merge, &Table::attention_finish, &Table::silu_gate,
+                               &Table::gelu_gate, &Table::add, &Table::embed, &Table::embed_wide,
+                               &Table::softcap, &Table::find_nonfinite>;
+static_assert(sizeof(Table) == 17 * sizeof(void *), "the name and every entry of the list above");
+
+} // namespace
+
+// Two models that use every entry between them: soft caps, wide and narrow embeddings, either gate.
+TEST_CASE("a model computes with the table that it was opened with, entry by entry") {
+    const kernels::FloatEnvironment environment;
+    for (const char *const *name = kernels::table_names(); *name != nullptr; ++name) {
+        const Table *table = kernels::find_table(*name);
+        if (table == nullptr) {
+            std::printf("SKIPPED: forced tables: this machine cannot run table '%s'\n", *name);
+            continue;
+        }
+        INFO("table: ", *name);
+        const Table counting = Entries::table_of(*table);
+        for (const char *directory :
+             {"zoo/gemma3-softcap-linear-rope", "zoo/llama-odd-sizes-f32"}) {
+            const auto forced = open_forced(directory, *name, 2);
+            CHECK(forced->kernels == table);
+            CHECK(std::string(forced->kernels->name) == *name);
+            const std::vector<uint32_t> tokens = tokens_for(*forced, 150);
+            Session plain(forced, {});
+            plain.append(tokens, {});
+            const auto counted = open_forced(directory, *name, 2);
+            counted->kernels = &counting;
+            Session session(counted, {});
+            session.append(tokens, {});
+            CHECK(session.digest() == plain.digest());
+            CHECK(same_bits(logits_of(session), logits_of(plain)));
+        }
+        const std::vector<size_t> calls = Entries::calls();
+        for (size_t i = 0; i < calls.size(); ++i) {
+            CHECK_MESSAGE(calls[i] > 0, "entry ", i, " of the table was never called");
+        }
+    }
+    CHECK(open("zoo/llama-odd-sizes-f32")->kernels == &kernels::best_table());
+}
+
+TEST_CASE("a table that is unknown, or that this machine cannot run, is refused by name") {
+    std::vector<std::string> refused = {"avx", "AVX2", "avx2 ", "cuda"};
+    for (const char *const *name = kernels::table_names(); *name != nullptr; ++name) {
+        if (kernels::find_table(*name) == nullptr) {
+            refused.emplace_back(*name);
+        }
+    }
+    for (const std::string &name : refused) {
+        try {
+            open_forced("zoo/llama-odd-sizes-f32", name, 1);
+            FAIL_CHECK(name << " was opened");
+        } catch (const Error &error) {
+            CHECK(error.status() == Status::unsupported);
+            CHECK(std::string(error.what()).find("\"" + name + "\"") != std::string::npos);
+        }
+    }
+}
