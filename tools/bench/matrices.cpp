@@ -54,10 +54,11 @@ Matrices measure_matrices(const std::string &directory) {
             const auto offsets = tensor.at("data_offsets").get<std::vector<uint64_t>>();
             const auto shape = tensor.at("shape").get<std::vector<uint64_t>>();
             total.file_bytes += offsets[1] - offsets[0];
-            // A multimodal model's vision tower has layers of its own.
-            const bool text = name.find("vision_tower") == std::string::npos;
-            if (shape.size() == 2 && text && name.find(".layers.") != std::string::npos) {
-                total.layers += shape[0] * shape[1];
+            if (shape.size() == 2 && name.find("vision_tower") == std::string::npos &&
+                name.find("multi_modal") == std::string::npos) {
+                const uint64_t elements = shape[0] * shape[1];
+                total.all += elements;
+                total.layers += name.find(".layers.") != std::string::npos ? elements : 0;
             }
         }
     }

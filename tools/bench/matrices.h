@@ -8,7 +8,8 @@
 namespace command::bench {
 
 struct Matrices {
-    uint64_t layers = 0;     // elements of all matrices in the layers
+    uint64_t layers = 0;     // elements of the matrices in the layers of the text model
+    uint64_t all = 0;        // of these and the embeddings, and the head if it is stored
     uint64_t file_bytes = 0; // of all tensors
 };
 

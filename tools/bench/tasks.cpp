@@ -306,7 +306,7 @@ void memory(Bench &bench, const std::string &name, uint64_t depth) {
     stasis_error error{};
     check(stasis_model_get_stats(bench.model, &stats, &error), error, "model");
     const bool converted = (bench.info.flags & STASIS_MODEL_CONVERTED) != 0;
-    const uint64_t weights = converted ? bench.matrices.layers * sizeof(uint16_t) : 0;
+    const uint64_t weights = converted ? bench.matrices.all * sizeof(uint16_t) : 0;
     const double rest = anonymous_bytes() -
                         static_cast<double>(stats.kv_used_bytes + stats.kv_cached_bytes + weights);
     add(bench, name, {rest / 1e6}, "MB");
