@@ -37,21 +37,17 @@ void multiply(const Model &model, Workspace &work, const Matrix &w, size_t rows,
     }
 }
 
-// How the outputs of a product are cut into items for the threads.
+// How the outputs of a product are cut into items for the threads: large ones, since a thread reads
+// long stretches of weights faster than short ones, in a number that the threads share evenly.
 struct Items {
     size_t outputs;
     size_t count;
 
-    // Few rows: items just worth handing to another thread. Many: as large as is allowed, in a
-    // number that the threads can share evenly.
-    Items(const Model &model, size_t outputs_, size_t rows, size_t depth) : outputs(outputs_) {
-        constexpr size_t kMultiplyAddsMin = 32768;
-        constexpr size_t kRowsMany = 16;
+    Items(const Model &model, size_t outputs_, size_t rows) : outputs(outputs_) {
+        constexpr size_t kRowsFew = 16; // bound by reading, and done sooner: smaller items
+        const size_t most = rows > kRowsFew ? kProductOutputs : kProductOutputs / 2;
         const size_t threads = model.threads->count();
-        const size_t small = std::max<size_t>(kMultiplyAddsMin / (rows * depth), 32);
-        count = rows > kRowsMany ? threads * ((outputs + threads * kProductOutputs - 1) /
-                                              (threads * kProductOutputs))
-                                 : (outputs + small - 1) / small;
+        count = threads * ((outputs + threads * most - 1) / (threads * most));
     }
 
     // First output of an item, at a multiple of what the tables compute side by side.
@@ -66,11 +62,11 @@ void project(const Model &model, Workspace &work, std::initializer_list<Product>
              size_t rows) {
     size_t total = 0;
     for (const Product &product : products) {
-        total += Items(model, product.w.rows, rows, product.w.columns).count;
+        total += Items(model, product.w.rows, rows).count;
     }
     model.threads->run(total, 1, [&](size_t item, size_t, size_t thread) {
         for (const Product &product : products) {
-            const Items items(model, product.w.rows, rows, product.w.columns);
+            const Items items(model, product.w.rows, rows);
             if (item < items.count) {
                 const size_t begin = items.begin(item), end = items.begin(item + 1);
                 multiply(model, work, product.w, rows, begin, end - begin, thread,
@@ -212,7 +208,7 @@ void attention_part(const Model &model, Workspace &work, size_t layer, uint64_t 
 // narrow [T][I] = activation(gate) * up, from work.packed.
 void gated_product(const Model &model, Workspace &work, const LayerWeights &weights, size_t rows) {
     const size_t inner = model.config.intermediate;
-    const Items items(model, inner, rows, weights.gate.columns);
+    const Items items(model, inner, rows);
     const auto activate = model.config.activation == Activation::silu ? model.kernels->silu_gate
                                                                       : model.kernels->gelu_gate;
     model.threads->run(items.count, 1, [&](size_t item, size_t, size_t thread) {
