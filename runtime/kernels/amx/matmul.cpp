@@ -74,23 +74,18 @@ void stream(const Matmul &task) {
 
 // Many rows ----------------------------------------------------------------------------------
 
-// A panel is 32 outputs by kPanelTerms of the weights, as they lie. The L2 cache keeps it while the
-// rows stream by, and kPanelTerms of the rows for the panels to come.
-constexpr size_t kPanelTerms = 512;
+// A panel is 32 outputs by kPanelTerms of the weights, in tiles. It stays in the L1 cache while the
+// rows stream by from the L2 cache, which keeps their kPanelTerms for the panels to come: the L3
+// cache gives a thread no more than a third of what the tiles could multiply.
+constexpr size_t kPanelTerms = 256;
 constexpr size_t kPanelOutputs = 2 * kTileRows;
 constexpr size_t kPanelBytes = kPanelOutputs * kPanelTerms * sizeof(uint16_t);
 constexpr size_t kPairRows = 2 * kTileRows;
 constexpr size_t kPanels = 8; // whose sums are kept from one kPanelTerms to the next
 constexpr size_t kRows = 512; // likewise
 constexpr size_t kSumBytes = 4 * kTileBytes;
-static_assert(kPanelBytes + kRows / kPairRows * kPanels * kSumBytes <= kScratchBytes);
-
-// The left operands of a panel: two tiles for each block of terms.
-struct Panel {
-    const uint8_t *data;
-    size_t row_bytes;  // between the rows of a tile
-    size_t tile_bytes; // between the two tiles
-};
+// One pair's more: of the last pair's next sums, which nobody uses.
+static_assert(kPanelBytes + (kRows / kPairRows * kPanels + 1) * kSumBytes <= kScratchBytes);
 
 // What a pass over some rows and terms of a panel has in common.
 struct Pass {
@@ -98,73 +93,82 @@ struct Pass {
     size_t output, outputs; // up to kPanelOutputs
     size_t row, rows;       // up to kRows
     size_t k, terms;        // up to kPanelTerms
-    Panel panel;
-    uint8_t *sums; // [pair of groups][4 tiles]
+    uint8_t *panel;         // [block][2 tiles]
+    uint8_t *sums;          // [pair of groups][4 tiles]
 
     bool last() const { return k + terms == task.depth; }
 };
 
-// The weights of the pass after this one, fetched while this one computes, two lines at each step.
-struct Ahead {
-    const uint16_t *w;
-    size_t stride;
-    size_t rows;
-    size_t row = 0, line = 0;
+void pack_panel(const Pass &pass) {
+    const size_t block_count = blocks(pass.terms);
+    const uint16_t *w = pass.task.w + pass.output * pass.task.w_stride + pass.k;
+    for (size_t n = 0; n < kPanelOutputs; ++n) {
+        uint8_t *to = pass.panel + n / kTileRows * kTileBytes + n % kTileRows * 64;
+        for (size_t block = 0; block < block_count; ++block) {
+            __m512i terms = _mm512_setzero_si512();
+            if (n < pass.outputs) {
+                const size_t left = smaller(pass.terms - block * kBlock, kBlock);
+                terms =
+                    _mm512_maskz_loadu_epi16(static_cast<__mmask32>(~uint64_t{0} >> (64 - left)),
+                                             w + n * pass.task.w_stride + block * kBlock);
+            }
+            _mm512_store_si512(to + block * 2 * kTileBytes, terms);
+        }
+    }
+}
 
-    void fetch() {
-        if (row < rows) {
-            const auto *from = reinterpret_cast<const char *>(w + row * stride) + line * 64;
-            _mm_prefetch(from, _MM_HINT_T1);
-            _mm_prefetch(from + 64, _MM_HINT_T1);
-            line += 2;
-            if (line == kPanelTerms * sizeof(uint16_t) / 64) {
-                line = 0;
-                ++row;
+// Pieces of memory that later passes will read, fetched while this one computes, some lines at each
+// step: the weights of the next panel, and a share of the next kPanelTerms of the rows.
+struct Ahead {
+    const void *data;
+    size_t stride_bytes; // between pieces
+    size_t pieces;
+    size_t piece_bytes;
+    size_t piece = 0, offset = 0;
+
+    template <size_t lines> [[gnu::always_inline]] void fetch() {
+        if (piece < pieces) {
+            const char *from = static_cast<const char *>(data) + piece * stride_bytes + offset;
+            for (size_t i = 0; i < lines; ++i) {
+                _mm_prefetch(from + i * 64, _MM_HINT_T1);
+            }
+            offset += lines * 64;
+            if (offset >= piece_bytes) {
+                offset = 0;
+                ++piece;
             }
         }
     }
 };
 
-// Weights where they lie, if nothing has to be filled up; else copied with +0 around them.
-Panel panel_of(const Matmul &task, size_t output, size_t outputs, size_t k, size_t terms,
-               uint8_t *copy) {
-    const uint16_t *w = task.w + output * task.w_stride + k;
-    if (outputs == kPanelOutputs && terms % kBlock == 0) {
-        const size_t row_bytes = task.w_stride * sizeof(uint16_t);
-        return {reinterpret_cast<const uint8_t *>(w), row_bytes, kTileRows * row_bytes};
-    }
-    const size_t row_bytes = blocks(terms) * 64;
-    __builtin_memset(copy, 0, kPanelOutputs * row_bytes);
-    for (size_t n = 0; n < outputs; ++n) {
-        __builtin_memcpy(copy + n * row_bytes, w + n * task.w_stride, terms * sizeof(uint16_t));
-    }
-    return {copy, row_bytes, kTileRows * row_bytes};
-}
-
 // 32 outputs by 32 rows.
-void multiply_tiles(const Pass &pass, const uint8_t *x, size_t group_bytes, uint8_t *sum,
-                    Ahead &ahead) {
-    if (pass.k == 0) {
-        zero<0>(), zero<1>(), zero<2>(), zero<3>();
-    } else {
-        load<0>(sum, 64), load<1>(sum + kTileBytes, 64);
-        load<2>(sum + 2 * kTileBytes, 64), load<3>(sum + 3 * kTileBytes, 64);
-    }
-    const Panel panel = pass.panel;
-    for (size_t block = 0; block < blocks(pass.terms); ++block) {
-        const uint8_t *w = panel.data + block * 64;
+void multiply_tiles(const Pass &pass, const uint8_t *x, size_t group_bytes, Ahead &weights,
+                    Ahead &rows) {
+    const uint8_t *panel = pass.panel;
+    const size_t block_count = blocks(pass.terms);
+    for (size_t block = 0; block < block_count; ++block) {
         load<6>(x + block * kTileBytes, 64);
-        load<4>(w, panel.row_bytes);
+        load<4>(panel + block * 2 * kTileBytes, 64);
         multiply_add<0, 4, 6>();
         load<7>(x + group_bytes + block * kTileBytes, 64);
         multiply_add<1, 4, 7>();
-        load<5>(w + panel.tile_bytes, panel.row_bytes);
+        load<5>(panel + block * 2 * kTileBytes + kTileBytes, 64);
         multiply_add<2, 5, 6>();
         multiply_add<3, 5, 7>();
-        ahead.fetch();
+        weights.fetch<2>();
+        rows.fetch<4>();
     }
-    store<0>(sum, 64), store<1>(sum + kTileBytes, 64);
-    store<2>(sum + 2 * kTileBytes, 64), store<3>(sum + 3 * kTileBytes, 64);
+}
+
+// Stores a tile of sums and starts the next pair's: nothing else waits between the two, so that a
+// tile is taken up again while others are still computed.
+template <int tile> void next_sums(uint8_t *sum, const uint8_t *next, bool first) {
+    store<tile>(sum + tile * kTileBytes, 64);
+    if (first) {
+        zero<tile>();
+    } else {
+        load<tile>(next + tile * kTileBytes, 64);
+    }
 }
 
 // A finished tile [outputs][rows] into y.
@@ -194,17 +198,50 @@ void store_sums(const Pass &pass, const uint8_t *sum, size_t row) {
     }
 }
 
-void multiply_panel(const Pass &pass, Ahead ahead) {
+void multiply_panel(const Pass &pass, Ahead weights, Ahead rows) {
     const size_t group_bytes = blocks(pass.task.depth) * kTileBytes;
     const auto *packed = static_cast<const uint8_t *>(pass.task.packed) +
                          pass.row / kTileRows * group_bytes + pass.k / kBlock * kTileBytes;
-    for (size_t row = 0; row < pass.rows; row += kPairRows) {
-        uint8_t *sum = pass.sums + row / kPairRows * kSumBytes;
-        multiply_tiles(pass, packed + row / kTileRows * group_bytes, group_bytes, sum, ahead);
+    const bool first = pass.k == 0;
+    if (first) {
+        zero<0>(), zero<1>(), zero<2>(), zero<3>();
+    } else {
+        load<0>(pass.sums, 64), load<1>(pass.sums + kTileBytes, 64);
+        load<2>(pass.sums + 2 * kTileBytes, 64), load<3>(pass.sums + 3 * kTileBytes, 64);
+    }
+    uint8_t *sum = pass.sums;
+    for (size_t row = 0; row < pass.rows; row += kPairRows, sum += kSumBytes) {
+        multiply_tiles(pass, packed + row / kTileRows * group_bytes, group_bytes, weights, rows);
+        alignas(64) uint8_t finished[kSumBytes]; // of the last pass: on its way into y
+        uint8_t *to = pass.last() ? finished : sum;
+        next_sums<0>(to, sum + kSumBytes, first), next_sums<1>(to, sum + kSumBytes, first);
+        next_sums<2>(to, sum + kSumBytes, first), next_sums<3>(to, sum + kSumBytes, first);
         if (pass.last()) {
-            store_sums(pass, sum, pass.row + row);
+            store_sums(pass, finished, pass.row + row);
         }
     }
+}
+
+// The weights of the panel after this one; after the last of them, the first one's next terms.
+Ahead weights_ahead(const Pass &pass, size_t begin, size_t end) {
+    const bool turn = pass.output + pass.outputs == end;
+    const size_t output = turn ? begin : pass.output + pass.outputs;
+    const size_t k = turn ? pass.k + pass.terms : pass.k;
+    return {pass.task.w + output * pass.task.w_stride + k, pass.task.w_stride * sizeof(uint16_t),
+            smaller(end - output, kPanelOutputs), kPanelTerms * sizeof(uint16_t)};
+}
+
+// Of the rows' next terms, the share of one of kPanels panels; at the end, of the first ones, which
+// the next outputs will want.
+Ahead rows_ahead(const Pass &pass, size_t panel) {
+    const size_t group_bytes = blocks(pass.task.depth) * kTileBytes;
+    const size_t k = pass.last() ? 0 : pass.k + pass.terms;
+    constexpr size_t kShare = kRows / kTileRows / kPanels;
+    const size_t group = panel * kShare, count = groups(pass.rows);
+    return {static_cast<const uint8_t *>(pass.task.packed) +
+                (pass.row / kTileRows + group) * group_bytes + k / kBlock * kTileBytes,
+            group_bytes, group < count ? smaller(count - group, kShare) : 0,
+            kPanelTerms / kBlock * kTileBytes};
 }
 
 // Some panels of outputs by some rows.
@@ -214,14 +251,12 @@ void multiply_panels(const Matmul &task, size_t begin, size_t end, size_t row) {
     for (size_t k = 0; k < task.depth; k += kPanelTerms) {
         const size_t terms = smaller(task.depth - k, kPanelTerms);
         uint8_t *sums = scratch + kPanelBytes;
-        for (size_t output = begin; output < end; output += kPanelOutputs) {
+        size_t panel = 0;
+        for (size_t output = begin; output < end; output += kPanelOutputs, ++panel) {
             const size_t outputs = smaller(end - output, kPanelOutputs);
-            const Panel panel = panel_of(task, output, outputs, k, terms, scratch);
-            const bool turn = output + outputs == end; // back to the first panel, further on
-            const size_t next = turn ? begin : output + outputs;
-            const uint16_t *w = task.w + next * task.w_stride + (turn ? k + terms : k);
-            multiply_panel({task, output, outputs, row, rows, k, terms, panel, sums},
-                           {w, task.w_stride, smaller(end - next, kPanelOutputs)});
+            const Pass pass{task, output, outputs, row, rows, k, terms, scratch, sums};
+            pack_panel(pass);
+            multiply_panel(pass, weights_ahead(pass, begin, end), rows_ahead(pass, panel));
             sums += kRows / kPairRows * kSumBytes;
         }
     }
