@@ -104,7 +104,9 @@ Lanes finish_scores(const AttentionBlock &task, const Seen &seen, Group &group) 
         }
         store(x, group.scores[s]);
         maximum = select(seen.rows(s), larger(x, maximum), maximum);
-        fetch_slot(task, s);
+        if (group.row == 0) {
+            fetch_slot(task, s);
+        }
     }
     return maximum + broadcast(0.0F);
 }

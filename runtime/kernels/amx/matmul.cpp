@@ -99,20 +99,26 @@ struct Pass {
     bool last() const { return k + terms == task.depth; }
 };
 
+// One row of the panel, `terms` of which exist.
+[[gnu::always_inline]] inline void pack_row(const uint16_t *w, size_t terms, uint8_t *to) {
+    for (size_t k = 0; k < terms; k += kBlock, to += 2 * kTileBytes) {
+        const size_t left = smaller(terms - k, kBlock);
+        _mm512_store_si512(to, _mm512_maskz_loadu_epi16(
+                                   static_cast<__mmask32>(~uint64_t{0} >> (64 - left)), w + k));
+    }
+}
+
 void pack_panel(const Pass &pass) {
-    const size_t block_count = blocks(pass.terms);
+    if (pass.outputs < kPanelOutputs) {
+        __builtin_memset(pass.panel, 0, kPanelBytes);
+    }
     const uint16_t *w = pass.task.w + pass.output * pass.task.w_stride + pass.k;
-    for (size_t n = 0; n < kPanelOutputs; ++n) {
+    for (size_t n = 0; n < pass.outputs; ++n, w += pass.task.w_stride) {
         uint8_t *to = pass.panel + n / kTileRows * kTileBytes + n % kTileRows * 64;
-        for (size_t block = 0; block < block_count; ++block) {
-            __m512i terms = _mm512_setzero_si512();
-            if (n < pass.outputs) {
-                const size_t left = smaller(pass.terms - block * kBlock, kBlock);
-                terms =
-                    _mm512_maskz_loadu_epi16(static_cast<__mmask32>(~uint64_t{0} >> (64 - left)),
-                                             w + n * pass.task.w_stride + block * kBlock);
-            }
-            _mm512_store_si512(to + block * 2 * kTileBytes, terms);
+        if (pass.terms == kPanelTerms) { // nearly always: no masks then
+            pack_row(w, kPanelTerms, to);
+        } else {
+            pack_row(w, pass.terms, to);
         }
     }
 }
