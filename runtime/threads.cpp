@@ -99,22 +99,33 @@ void Threads::start_worker() {
 
 void Threads::stop_workers() {
     stop_.store(true, std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
+    change(generation_);
     for (pthread_t thread : workers_) {
         pthread_join(thread, nullptr);
     }
     workers_.clear();
 }
 
-void Threads::wait_while(const std::atomic<uint32_t> &value, uint32_t old) const {
+// Who sleeps is counted, because a notification is a system call even where nobody waits (libstdc++
+// 12). The orders are those of std::atomic's default: of a thread that changes a value and then
+// looks for sleepers, and one that counts itself and then looks at the value, one sees the other.
+void Threads::change(std::atomic<uint32_t> &value) {
+    value.fetch_add(1);
+    if (sleepers_.load() != 0) {
+        value.notify_all();
+    }
+}
+
+void Threads::wait_while(const std::atomic<uint32_t> &value, uint32_t old) {
     for (int spin = 0; spin < spins_; ++spin) {
         if (value.load(std::memory_order_acquire) != old) {
             return;
         }
         spin_once();
     }
-    value.wait(old, std::memory_order_acquire);
+    sleepers_.fetch_add(1);
+    value.wait(old);
+    sleepers_.fetch_sub(1);
 }
 
 void Threads::run(size_t items, size_t grain, const void *work, Call call) {
@@ -133,8 +144,7 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     next_.store(0, std::memory_order_relaxed);
     left_.store(0, std::memory_order_relaxed);
     entered_.store(0, std::memory_order_release);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
+    change(generation_);
     take_items(0);
     const uint32_t entered = entered_.fetch_or(kClosed, std::memory_order_acq_rel);
     uint32_t left = left_.load(std::memory_order_acquire);
@@ -171,8 +181,7 @@ void Threads::worker() {
         const uint32_t before = entered_.fetch_add(1, std::memory_order_acq_rel);
         if ((before & kClosed) == 0) {
             take_items(before + 1);
-            left_.fetch_add(1, std::memory_order_release);
-            left_.notify_one();
+            change(left_);
         }
     }
 }

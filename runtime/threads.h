@@ -21,8 +21,9 @@ class Threads {
     // `count` threads take part in a run, the caller included; 0: one for each core allowed.
     // Throws Error: invalid_argument (above kCountMax), no_memory (no more threads to be had).
     explicit Threads(size_t count);
-    // Joins the workers. In a process forked from the owner's there are none: a model must not be
-    // used across fork(), but closing it there does not hang.
+    // Joins the workers. In a process forked from the owner's there are none, and nothing is
+    // joined; a run there is the calling thread's alone, as a run waits only for workers that
+    // entered it.
     ~Threads();
     Threads(const Threads &) = delete;
     Threads &operator=(const Threads &) = delete;
@@ -55,13 +56,15 @@ class Threads {
     void stop_workers();
     void worker();
     void take_items(size_t thread);
-    void wait_while(const std::atomic<uint32_t> &value, uint32_t old) const;
+    void change(std::atomic<uint32_t> &value); // by one, and wakes who waits for it
+    void wait_while(const std::atomic<uint32_t> &value, uint32_t old);
 
     std::vector<pthread_t> workers_; // not std::thread, whose destructor ends a forked child
     pid_t process_;                  // that the workers belong to
     int spins_ = 0;                  // rounds of waiting before a thread goes to sleep
     std::atomic_flag busy_;          // held by the host thread whose run uses the pool
     std::atomic<bool> stop_{false};
+    std::atomic<uint32_t> sleepers_{0};   // threads that must be woken
     std::atomic<uint32_t> generation_{0}; // goes up with every run, and when the pool stops
 
     // The run in progress. The fields are written before `entered_` opens, and read only by workers

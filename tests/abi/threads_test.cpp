@@ -1,6 +1,8 @@
 // Busy objects, cancelling, progress, and many host threads on one model.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <thread>
 
 #include "tests/abi/fixture.h"
@@ -236,4 +238,79 @@ TEST_CASE("eight host threads on one model give what one gives") {
         thread.join();
     }
     CHECK(right == 8);
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One host thread's generation: what came of it, and the longest wait for a token.
+struct Share {
+    Digest digest{};
+    stasis_status status = STASIS_OK;
+    Clock::time_point last;
+    Clock::duration longest{};
+    int32_t tokens = 0;
+};
+
+void generate_from(uint32_t seed, Clock::time_point start, Share &share) {
+    stasis_session *session = nullptr;
+    stasis_digest value{};
+    const Tokens tokens = some_tokens(20, seed);
+    auto options = sized<stasis_generate_options>();
+    options.tokens_max = 150;
+    options.flags = STASIS_GENERATE_IGNORE_END;
+    options.callback_user = &share;
+    options.callback = [](void *user, const stasis_generated *event) -> int32_t {
+        auto &into = *static_cast<Share *>(user);
+        const Clock::time_point now = Clock::now();
+        into.longest = std::max(into.longest, now - into.last);
+        into.last = now;
+        into.tokens += event->last != 0 ? 0 : 1;
+        return 0;
+    };
+    stasis_model *model = shared_model("recall-llama");
+    share.last = start;
+    share.status = stasis_session_create(model, nullptr, &session, nullptr);
+    share.status |= stasis_session_append(session, tokens.data(), tokens.size(), nullptr, nullptr);
+    share.status |= stasis_session_generate(session, &options, nullptr, nullptr);
+    share.status |= stasis_session_digest(session, &value, nullptr);
+    stasis_session_free(session);
+    std::copy(std::begin(value.bytes), std::end(value.bytes), share.digest.begin());
+}
+
+} // namespace
+
+TEST_CASE(
+    "four host threads generate on one model: each what it gives alone, none waits its turn") {
+    constexpr uint32_t kHosts = 4;
+    Share alone[kHosts], together[kHosts];
+    for (uint32_t i = 0; i < kHosts; ++i) {
+        generate_from(i + 1, Clock::now(), alone[i]);
+    }
+    std::vector<std::thread> threads;
+    const Clock::time_point start = Clock::now();
+    for (uint32_t i = 0; i < kHosts; ++i) {
+        threads.emplace_back([&, i] { generate_from(i + 1, start, together[i]); });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    const Clock::duration total = Clock::now() - start;
+    for (uint32_t i = 0; i < kHosts; ++i) {
+        CHECK(together[i].status == STASIS_OK);
+        CHECK(together[i].tokens == 150);
+        CHECK(together[i].digest == alone[i].digest);
+        // One after another, the last would wait for three quarters of the time.
+        CHECK(together[i].longest < total / 2);
+    }
+}
+
+TEST_CASE("after a call no thread of the library is busy") {
+    Share share;
+    generate_from(1, Clock::now(), share); // the pool was at work
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::clock_t before = std::clock(); // of the whole process
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    CHECK(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC < 0.02);
 }
