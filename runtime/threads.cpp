@@ -99,33 +99,38 @@ void Threads::start_worker() {
 
 void Threads::stop_workers() {
     stop_.store(true, std::memory_order_relaxed);
-    change(generation_);
+    count_up(generation_);
     for (pthread_t thread : workers_) {
         pthread_join(thread, nullptr);
     }
     workers_.clear();
 }
 
-// Who sleeps is counted, because a notification is a system call even where nobody waits (libstdc++
-// 12). The orders are those of std::atomic's default: of a thread that changes a value and then
-// looks for sleepers, and one that counts itself and then looks at the value, one sees the other.
-void Threads::change(std::atomic<uint32_t> &value) {
-    value.fetch_add(1);
-    if (sleepers_.load() != 0) {
-        value.notify_all();
+// A notification is a system call even where nobody waits (libstdc++ 12), so whoever goes to sleep
+// marks the value that it waits at: each sleep is ended by one call, and no other is made.
+void Threads::count_up(std::atomic<uint32_t> &counter) {
+    uint32_t old = counter.load(std::memory_order_relaxed);
+    while (!counter.compare_exchange_weak(old, (old | kSlept) + 1, std::memory_order_acq_rel)) {
+    }
+    if ((old & kSlept) != 0) {
+        counter.notify_all();
     }
 }
 
-void Threads::wait_while(const std::atomic<uint32_t> &value, uint32_t old) {
-    for (int spin = 0; spin < spins_; ++spin) {
-        if (value.load(std::memory_order_acquire) != old) {
-            return;
-        }
+uint32_t Threads::wait_while(std::atomic<uint32_t> &counter, uint32_t count) const {
+    uint32_t now = counter.load(std::memory_order_acquire);
+    for (int spin = 0; spin < spins_ && now / kOne == count; ++spin) {
         spin_once();
+        now = counter.load(std::memory_order_acquire);
     }
-    sleepers_.fetch_add(1);
-    value.wait(old);
-    sleepers_.fetch_sub(1);
+    while (now / kOne == count) {
+        if ((now & kSlept) != 0 ||
+            counter.compare_exchange_weak(now, now | kSlept, std::memory_order_acq_rel)) {
+            counter.wait(now | kSlept, std::memory_order_acquire);
+            now = counter.load(std::memory_order_acquire);
+        }
+    }
+    return now / kOne;
 }
 
 void Threads::run(size_t items, size_t grain, const void *work, Call call) {
@@ -144,13 +149,12 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     next_.store(0, std::memory_order_relaxed);
     left_.store(0, std::memory_order_relaxed);
     entered_.store(0, std::memory_order_release);
-    change(generation_);
+    count_up(generation_);
     take_items(0);
     const uint32_t entered = entered_.fetch_or(kClosed, std::memory_order_acq_rel);
-    uint32_t left = left_.load(std::memory_order_acquire);
+    uint32_t left = left_.load(std::memory_order_acquire) / kOne;
     while (left != entered) {
-        wait_while(left_, left);
-        left = left_.load(std::memory_order_acquire);
+        left = wait_while(left_, left);
     }
     busy_.clear(std::memory_order_release);
 }
@@ -171,8 +175,7 @@ void Threads::worker() {
     const kernels::FloatEnvironment environment;
     uint32_t seen = 0;
     for (;;) {
-        wait_while(generation_, seen);
-        seen = generation_.load(std::memory_order_acquire);
+        seen = wait_while(generation_, seen);
         if (stop_.load(std::memory_order_relaxed)) {
             return;
         }
@@ -181,7 +184,7 @@ void Threads::worker() {
         const uint32_t before = entered_.fetch_add(1, std::memory_order_acq_rel);
         if ((before & kClosed) == 0) {
             take_items(before + 1);
-            change(left_);
+            count_up(left_);
         }
     }
 }

@@ -50,21 +50,24 @@ class Threads {
     using Call = void (*)(const void *work, size_t begin, size_t end, size_t thread);
     // In `entered_`: the run takes no further workers.
     static constexpr uint32_t kClosed = 0x80000000U;
+    // In `generation_` and `left_`, which count in steps of kOne: some thread sleeps until it
+    // grows.
+    static constexpr uint32_t kSlept = 1, kOne = 2;
 
     void run(size_t items, size_t grain, const void *work, Call call);
     void start_worker();
     void stop_workers();
     void worker();
     void take_items(size_t thread);
-    void change(std::atomic<uint32_t> &value); // by one, and wakes who waits for it
-    void wait_while(const std::atomic<uint32_t> &value, uint32_t old);
+    static void count_up(std::atomic<uint32_t> &counter); // and wakes who waits for that
+    // Returns the new count.
+    uint32_t wait_while(std::atomic<uint32_t> &counter, uint32_t count) const;
 
     std::vector<pthread_t> workers_; // not std::thread, whose destructor ends a forked child
     pid_t process_;                  // that the workers belong to
     int spins_ = 0;                  // rounds of waiting before a thread goes to sleep
     std::atomic_flag busy_;          // held by the host thread whose run uses the pool
     std::atomic<bool> stop_{false};
-    std::atomic<uint32_t> sleepers_{0};   // threads that must be woken
     std::atomic<uint32_t> generation_{0}; // goes up with every run, and when the pool stops
 
     // The run in progress. The fields are written before `entered_` opens, and read only by workers
