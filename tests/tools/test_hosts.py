@@ -102,10 +102,11 @@ class SystemCalls(CommandTest):
         self.assertEqual(sorted(self.calls(60, 1)), sorted(self.calls(10, 1)))
 
     def test_two_threads_only_wait_for_each_other(self):
-        waiting = ("futex", "sched_yield")
+        # What the C heap asks for depends on which thread digested which weights at opening.
+        others = {"futex", "sched_yield", "brk", "mmap", "munmap", "mprotect", "madvise"}
         few, many = self.calls(10, 2), self.calls(60, 2)
-        self.assertEqual(sorted(call for call in many if call not in waiting),
-                         sorted(call for call in few if call not in waiting))
+        self.assertEqual(sorted(call for call in many if call not in others),
+                         sorted(call for call in few if call not in others))
         # The threads that find each other awake make no call. On a busy machine one of them may
         # have lost its core, so it is the best of several runs that tells.
         best = min(self.calls(60, 2).count("futex") - few.count("futex") for _ in range(5))
