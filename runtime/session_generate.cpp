@@ -91,6 +91,8 @@ uint32_t Session::draw(Workspace &work) {
     const uint64_t end = log_.size();
     work.tokens.clear();
     if (uses_history(sampling_)) {
+        constexpr uint64_t kPage = kernels::kPagePositions; // the log as well grows by these
+        work.tokens.reserve((end / kPage + 1) * kPage);
         const uint64_t window = sampling_.penalty_window == 0 ? end : sampling_.penalty_window;
         for (uint64_t i = end - std::min(end, window); i < end; ++i) {
             work.tokens.push_back(log_[i].token);

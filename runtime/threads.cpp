@@ -99,22 +99,38 @@ void Threads::start_worker() {
 
 void Threads::stop_workers() {
     stop_.store(true, std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
+    count_up(generation_);
     for (pthread_t thread : workers_) {
         pthread_join(thread, nullptr);
     }
     workers_.clear();
 }
 
-void Threads::wait_while(const std::atomic<uint32_t> &value, uint32_t old) const {
-    for (int spin = 0; spin < spins_; ++spin) {
-        if (value.load(std::memory_order_acquire) != old) {
-            return;
-        }
-        spin_once();
+// A notification is a system call even where nobody waits (libstdc++ 12), so whoever goes to sleep
+// marks the value that it waits at: each sleep is ended by one call, and no other is made.
+void Threads::count_up(std::atomic<uint32_t> &counter) {
+    uint32_t old = counter.load(std::memory_order_relaxed);
+    while (!counter.compare_exchange_weak(old, (old | kSlept) + 1, std::memory_order_acq_rel)) {
     }
-    value.wait(old, std::memory_order_acquire);
+    if ((old & kSlept) != 0) {
+        counter.notify_all();
+    }
+}
+
+uint32_t Threads::wait_while(std::atomic<uint32_t> &counter, uint32_t count) const {
+    uint32_t now = counter.load(std::memory_order_acquire);
+    for (int spin = 0; spin < spins_ && now / kOne == count; ++spin) {
+        spin_once();
+        now = counter.load(std::memory_order_acquire);
+    }
+    while (now / kOne == count) {
+        if ((now & kSlept) != 0 ||
+            counter.compare_exchange_weak(now, now | kSlept, std::memory_order_acq_rel)) {
+            counter.wait(now | kSlept, std::memory_order_acquire);
+            now = counter.load(std::memory_order_acquire);
+        }
+    }
+    return now / kOne;
 }
 
 void Threads::run(size_t items, size_t grain, const void *work, Call call) {
@@ -133,14 +149,12 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     next_.store(0, std::memory_order_relaxed);
     left_.store(0, std::memory_order_relaxed);
     entered_.store(0, std::memory_order_release);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
+    count_up(generation_);
     take_items(0);
     const uint32_t entered = entered_.fetch_or(kClosed, std::memory_order_acq_rel);
-    uint32_t left = left_.load(std::memory_order_acquire);
+    uint32_t left = left_.load(std::memory_order_acquire) / kOne;
     while (left != entered) {
-        wait_while(left_, left);
-        left = left_.load(std::memory_order_acquire);
+        left = wait_while(left_, left);
     }
     busy_.clear(std::memory_order_release);
 }
@@ -161,8 +175,7 @@ void Threads::worker() {
     const kernels::FloatEnvironment environment;
     uint32_t seen = 0;
     for (;;) {
-        wait_while(generation_, seen);
-        seen = generation_.load(std::memory_order_acquire);
+        seen = wait_while(generation_, seen);
         if (stop_.load(std::memory_order_relaxed)) {
             return;
         }
@@ -171,8 +184,7 @@ void Threads::worker() {
         const uint32_t before = entered_.fetch_add(1, std::memory_order_acq_rel);
         if ((before & kClosed) == 0) {
             take_items(before + 1);
-            left_.fetch_add(1, std::memory_order_release);
-            left_.notify_one();
+            count_up(left_);
         }
     }
 }

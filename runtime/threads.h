@@ -21,8 +21,9 @@ class Threads {
     // `count` threads take part in a run, the caller included; 0: one for each core allowed.
     // Throws Error: invalid_argument (above kCountMax), no_memory (no more threads to be had).
     explicit Threads(size_t count);
-    // Joins the workers. In a process forked from the owner's there are none: a model must not be
-    // used across fork(), but closing it there does not hang.
+    // Joins the workers. In a process forked from the owner's there are none, and nothing is
+    // joined; a run there is the calling thread's alone, as a run waits only for workers that
+    // entered it.
     ~Threads();
     Threads(const Threads &) = delete;
     Threads &operator=(const Threads &) = delete;
@@ -49,13 +50,18 @@ class Threads {
     using Call = void (*)(const void *work, size_t begin, size_t end, size_t thread);
     // In `entered_`: the run takes no further workers.
     static constexpr uint32_t kClosed = 0x80000000U;
+    // In `generation_` and `left_`, which count in steps of kOne: some thread sleeps until it
+    // grows.
+    static constexpr uint32_t kSlept = 1, kOne = 2;
 
     void run(size_t items, size_t grain, const void *work, Call call);
     void start_worker();
     void stop_workers();
     void worker();
     void take_items(size_t thread);
-    void wait_while(const std::atomic<uint32_t> &value, uint32_t old) const;
+    static void count_up(std::atomic<uint32_t> &counter); // and wakes who waits for that
+    // Returns the new count.
+    uint32_t wait_while(std::atomic<uint32_t> &counter, uint32_t count) const;
 
     std::vector<pthread_t> workers_; // not std::thread, whose destructor ends a forked child
     pid_t process_;                  // that the workers belong to

@@ -21,13 +21,16 @@ constexpr size_t kCount = sizeof kNames / sizeof kNames[0] - 1;
 
 #ifdef STASIS_X86_TABLES
 
+// The compilers' answers include what the operating system says it saves (XCR0, read by XGETBV):
+// a processor with AVX-512 under a system that does not save its registers counts as without.
 bool has_avx512() {
     return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
            __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
 }
 
-// CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE. That the operating
-// system saves the tiles is for the request for permission to find out.
+// CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE. Whether the operating
+// system saves the tiles, and lets this process use them, is for the request for permission to find
+// out: a kernel that does not know tiles, or a host that filters the call, refuses it.
 bool has_amx() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 22 & 1U) != 0 &&

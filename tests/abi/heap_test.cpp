@@ -1,4 +1,5 @@
-// Failing allocations of the C++ heap, one at a time: NO_MEMORY, nothing changed, nothing lost.
+// Failing allocations of the C++ heap, one at a time: NO_MEMORY, nothing changed, nothing lost; and
+// none at all while tokens are decoded.
 // Not under the thread sanitizer, which has an operator new of its own. (Models are opened by JSON
 // documents of nlohmann-json, whose destructor allocates: allocator_test.cpp covers opening.)
 #if defined(__has_feature)
@@ -8,6 +9,7 @@
 #endif
 #ifndef STASIS_THREAD_SANITIZER
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <new>
@@ -22,7 +24,10 @@ namespace {
 // Allocations of this thread until one fails; negative: none fails.
 thread_local int64_t allocations_left = -1;
 
+std::atomic<int64_t> allocations{0}; // of all threads, those of the host's allocator included
+
 bool fails_now() {
+    ++allocations;
     return allocations_left >= 0 && allocations_left-- == 0;
 }
 
@@ -191,6 +196,56 @@ TEST_CASE("every allocation of the C++ heap may fail") {
                   },
                   unharmed) > 0);
         CHECK(report.verified == 1);
+    }
+}
+
+TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
+    auto allocator = sized<stasis_allocator>();
+    allocator.allocate = [](void *, size_t size, size_t alignment) {
+        ++allocations;
+        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    };
+    allocator.deallocate = [](void *, void *memory, size_t, size_t) { std::free(memory); };
+    auto options = sized<stasis_model_options>();
+    options.allocator = &allocator;
+    options.threads = 2;
+    struct Seen {
+        int64_t before = -1; // the call's first token, which finds nothing warm
+        std::vector<uint64_t> positions;
+    };
+    // Where a page begins, where it is full, and where a node of the log begins.
+    const auto expected = [](uint64_t position) {
+        return position % 64 == 63 || position % 32 == 0;
+    };
+    for (const char *name : {"recall-gemma3", "recall-llama"}) {
+        const Model model = open_path(test_data(name), &options);
+        const Session session = session_of(model.get(), some_tokens(10));
+        auto sampling = sized<stasis_sampling>();
+        sampling.temperature = 3.0F; // tokens of all lengths
+        sampling.top_p = 0.9F;
+        sampling.repetition_penalty = 1.1F;
+        REQUIRE(stasis_session_set_sampling(session.get(), &sampling, nullptr) == STASIS_OK);
+        Seen seen;
+        const char *stop[] = {"no such text"};
+        auto generate = sized<stasis_generate_options>();
+        generate.tokens_max = 300;
+        generate.flags = STASIS_GENERATE_IGNORE_END;
+        generate.stop_strings = stop;
+        generate.stop_string_count = 1;
+        generate.callback_user = &seen;
+        generate.callback = [](void *user, const stasis_generated *event) -> int32_t {
+            auto &into = *static_cast<Seen *>(user);
+            if (into.before >= 0 && allocations != into.before) {
+                into.positions.push_back(event->position);
+            }
+            into.before = allocations;
+            return 0;
+        };
+        REQUIRE(stasis_session_generate(session.get(), &generate, nullptr, nullptr) == STASIS_OK);
+        CHECK(!seen.positions.empty()); // it counts
+        std::erase_if(seen.positions, expected);
+        CHECK_MESSAGE(seen.positions.empty(), name, ": ", seen.positions.size(), " tokens, first ",
+                      seen.positions.empty() ? 0 : seen.positions[0]);
     }
 }
 

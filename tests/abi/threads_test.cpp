@@ -1,6 +1,8 @@
 // Busy objects, cancelling, progress, and many host threads on one model.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <thread>
 
 #include "tests/abi/fixture.h"
@@ -236,4 +238,76 @@ TEST_CASE("eight host threads on one model give what one gives") {
         thread.join();
     }
     CHECK(right == 8);
+}
+
+namespace {
+
+constexpr uint32_t kTokens = 150;
+
+// One host thread's generation: what came of it, and how many tokens all threads together decoded
+// at most between two of its own. Not how long that took: machines pause.
+struct Share {
+    std::atomic<uint32_t> &decoded;
+    Digest digest{};
+    stasis_status status = STASIS_OK;
+    uint32_t last = 0, longest = 0;
+};
+
+void generate_from(uint32_t seed, Share &share) {
+    stasis_session *session = nullptr;
+    stasis_digest value{};
+    const Tokens tokens = some_tokens(20, seed);
+    auto options = sized<stasis_generate_options>();
+    options.tokens_max = kTokens;
+    options.flags = STASIS_GENERATE_IGNORE_END;
+    options.callback_user = &share;
+    options.callback = [](void *user, const stasis_generated *event) -> int32_t {
+        auto &into = *static_cast<Share *>(user);
+        const uint32_t now = event->last != 0 ? into.last : ++into.decoded;
+        into.longest = std::max(into.longest, now - into.last);
+        into.last = now;
+        return 0;
+    };
+    stasis_model *model = shared_model("recall-llama");
+    share.status = stasis_session_create(model, nullptr, &session, nullptr);
+    share.status |= stasis_session_append(session, tokens.data(), tokens.size(), nullptr, nullptr);
+    share.status |= stasis_session_generate(session, &options, nullptr, nullptr);
+    share.status |= stasis_session_digest(session, &value, nullptr);
+    stasis_session_free(session);
+    std::copy(std::begin(value.bytes), std::end(value.bytes), share.digest.begin());
+}
+
+} // namespace
+
+TEST_CASE(
+    "four host threads generate on one model: each what it gives alone, none waits its turn") {
+    std::atomic<uint32_t> ignored{0}, decoded{0};
+    std::vector<Share> alone(4, Share{ignored}), together(4, Share{decoded});
+    for (uint32_t i = 0; i < 4; ++i) {
+        generate_from(i, alone[i]);
+    }
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < 4; ++i) {
+        threads.emplace_back([&, i] { generate_from(i, together[i]); });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    CHECK(decoded == 4 * kTokens);
+    for (uint32_t i = 0; i < 4; ++i) {
+        CHECK(together[i].status == STASIS_OK);
+        CHECK(together[i].digest == alone[i].digest);
+        // One after another, the last would wait for three quarters of the tokens.
+        CHECK(together[i].longest < 4 * kTokens / 2);
+    }
+}
+
+TEST_CASE("after a call no thread of the library is busy") {
+    std::atomic<uint32_t> decoded{0};
+    Share share{decoded};
+    generate_from(1, share); // the pool was at work
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::clock_t before = std::clock(); // of the whole process
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    CHECK(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC < 0.02);
 }

@@ -50,30 +50,31 @@ class CommandTest(unittest.TestCase):
         return str(self.folder / name)
 
     def run_command(self, *arguments, text="", file_bytes_max=None, user=None,
-                    stdout=subprocess.PIPE):
+                    stdout=subprocess.PIPE, before=None, under=()):
+        """`before` runs in the new process first; `under` is a command that runs the command."""
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
 
-        return subprocess.run([str(command()), *map(str, arguments)], input=text.encode(),
+        return subprocess.run([*under, str(command()), *map(str, arguments)], input=text.encode(),
                               stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=300,
                               user=user,
-                              preexec_fn=limit if file_bytes_max is not None else None)
+                              preexec_fn=limit if file_bytes_max is not None else before)
 
-    def ok(self, *arguments, text="", code=0):
+    def ok(self, *arguments, text="", code=0, **process):
         """stdout of a call that is to end with `code`."""
-        done = self.run_command(*arguments, text=text)
+        done = self.run_command(*arguments, text=text, **process)
         self.assertEqual(done.returncode, code, f"{arguments}: {done.stderr.decode()}")
         return done.stdout.decode()
 
-    def json(self, *arguments, code=0):
+    def json(self, *arguments, code=0, **process):
         """The one JSON object that stdout holds."""
-        out = self.ok(*arguments, "--json", code=code)
+        out = self.ok(*arguments, "--json", code=code, **process)
         self.assertEqual(out.count("\n"), 1, out)
         return json.loads(out)
 
-    def refused(self, *arguments, text="", names=(), **limits):
+    def refused(self, *arguments, text="", names=(), **process):
         """Exit code 2, nothing on stdout, the reason in one line on stderr."""
-        done = self.run_command(*arguments, text=text, **limits)
+        done = self.run_command(*arguments, text=text, **process)
         message = done.stderr.decode()
         self.assertEqual(done.returncode, 2, f"{arguments}: {done.stdout} {message}")
         self.assertFalse(done.stdout, f"{arguments}")
