@@ -37,15 +37,15 @@ void multiply(const Model &model, Workspace &work, const Matrix &w, size_t rows,
     }
 }
 
-// How the outputs of a product are cut into items for the threads: large ones, since a thread reads
-// long stretches of weights faster than short ones, in a number that the threads share evenly.
+// How the outputs of a product are cut into items for the threads, in a number that they share
+// evenly.
 struct Items {
     size_t outputs;
     size_t count;
 
     Items(const Model &model, size_t outputs_, size_t rows) : outputs(outputs_) {
-        constexpr size_t kRowsFew = 16; // bound by reading, and done sooner: smaller items
-        const size_t most = rows > kRowsFew ? kProductOutputs : kProductOutputs / 2;
+        constexpr size_t kRowsFew = 16; // bound by reading, and done soon: smaller items
+        const size_t most = rows > kRowsFew ? kProductOutputs : kProductOutputs / 4;
         const size_t threads = model.threads->count();
         count = threads * ((outputs + threads * most - 1) / (threads * most));
     }

@@ -69,6 +69,7 @@ Threads::Threads(size_t count) : process_(getpid()) {
     count = count == 0 ? std::min(cores, kCountMax) : count;
     spins_ = count <= cores ? kSpins : 0; // a waiting thread must not keep a working one off a core
     workers_.reserve(count - 1);
+    shares_ = std::vector<Share>(count);
     const BlockedSignals blocked;
     while (workers_.size() < count - 1) {
         start_worker();
@@ -142,11 +143,9 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
         }
         return;
     }
-    items_ = items;
-    grain_ = grain;
+    share_out(items, grain);
     work_ = work;
     call_ = call;
-    next_.store(0, std::memory_order_relaxed);
     left_.store(0, std::memory_order_relaxed);
     entered_.store(0, std::memory_order_release);
     count_up(generation_);
@@ -159,14 +158,29 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     busy_.clear(std::memory_order_release);
 }
 
+void Threads::share_out(size_t items, size_t grain) {
+    items_ = items;
+    grain_ = grain;
+    const size_t grains = items / grain + (items % grain == 0 ? 0 : 1);
+    const size_t each = grains / shares_.size(), more = grains % shares_.size();
+    for (size_t i = 0, begin = 0; i < shares_.size(); ++i) {
+        shares_[i].next.store(begin, std::memory_order_relaxed);
+        begin += each + (i < more ? 1 : 0);
+        shares_[i].end = begin;
+    }
+}
+
 void Threads::take_items(size_t thread) {
-    // Compared before it is added to, so that `next_` cannot pass `items_` and wrap.
-    size_t begin = next_.load(std::memory_order_relaxed);
-    while (begin < items_) {
-        const size_t end = begin + std::min(grain_, items_ - begin);
-        if (next_.compare_exchange_weak(begin, end, std::memory_order_relaxed)) {
-            call_(work_, begin, end, thread);
-            begin = next_.load(std::memory_order_relaxed);
+    for (size_t i = 0; i < shares_.size(); ++i) {
+        Share &share = shares_[(thread + i) % shares_.size()];
+        // Compared before it is added to, so that it cannot pass the end and wrap.
+        size_t grain = share.next.load(std::memory_order_relaxed);
+        while (grain < share.end) {
+            if (share.next.compare_exchange_weak(grain, grain + 1, std::memory_order_relaxed)) {
+                const size_t begin = grain * grain_;
+                call_(work_, begin, begin + std::min(grain_, items_ - begin), thread);
+                grain = share.next.load(std::memory_order_relaxed);
+            }
         }
     }
 }

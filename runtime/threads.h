@@ -58,6 +58,7 @@ class Threads {
     void start_worker();
     void stop_workers();
     void worker();
+    void share_out(size_t items, size_t grain);
     void take_items(size_t thread);
     static void count_up(std::atomic<uint32_t> &counter); // and wakes who waits for that
     // Returns the new count.
@@ -75,8 +76,14 @@ class Threads {
     // delays nobody.
     std::atomic<uint32_t> entered_{kClosed};
     std::atomic<uint32_t> left_{0};
-    std::atomic<size_t> next_{0};
     size_t items_ = 0, grain_ = 1;
+    // What each thread takes before it helps others: a stretch of its own, so that it reads on
+    // where it has just read. In units of `grain_` items.
+    struct alignas(64) Share {
+        std::atomic<size_t> next{0};
+        size_t end = 0;
+    };
+    std::vector<Share> shares_; // [count()]
     const void *work_ = nullptr;
     Call call_ = nullptr;
 };

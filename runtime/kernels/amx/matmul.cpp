@@ -15,7 +15,7 @@ size_t smaller(size_t a, size_t b) {
 
 // Few rows -----------------------------------------------------------------------------------
 
-constexpr size_t kAhead = 512; // terms that a row of weights is fetched ahead of its use
+constexpr size_t kAhead = 256; // terms that a row of weights is fetched ahead of its use
 
 // Terms from k on of `outputs` rows of weights, +0 beyond the end: the last block of a row.
 void load_tail(const Matmul &task, const uint16_t *w, size_t outputs, size_t k) {
