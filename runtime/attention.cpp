@@ -66,21 +66,26 @@ struct Attention {
                shape.offset(place.index, 1, kv_head);
     }
 
-    // One block for `count` rows from `row` on of one KV head, their queries packed; results at
-    // index `at` of the partial arrays, one for each query row. `more`: the same thread takes the
-    // block after it.
-    void block_partial(size_t kv_head, size_t row, size_t count, const void *query, uint64_t block,
-                       bool more, size_t at, size_t thread) const {
+    // A block of a KV head's positions.
+    struct Place {
+        size_t kv_head;
+        uint64_t block;
+    };
+
+    // One block for `count` rows from `row` on, their queries packed; results at index `at` of the
+    // partial arrays, one for each query row. `next`: what the same thread will take then, if any.
+    void block_partial(Place here, const Place *next, size_t row, size_t count, const void *query,
+                       size_t at, size_t thread) const {
         for (size_t i = 0; i < count * group_heads; ++i) {
-            work.visible[at + i] = visible_slots(begin + row + i / group_heads, window, block);
+            work.visible[at + i] = visible_slots(begin + row + i / group_heads, window, here.block);
         }
         kernels::AttentionBlock task;
         task.query = query;
         task.visible = work.visible + at;
-        task.keys = keys(kv_head, block);
-        task.values = values(kv_head, block);
-        task.next_keys = more ? keys(kv_head, block + 1) : nullptr;
-        task.next_values = more ? values(kv_head, block + 1) : nullptr;
+        task.keys = keys(here.kv_head, here.block);
+        task.values = values(here.kv_head, here.block);
+        task.next_keys = next != nullptr ? keys(next->kv_head, next->block) : nullptr;
+        task.next_values = next != nullptr ? values(next->kv_head, next->block) : nullptr;
         task.rows = count * group_heads;
         task.head_dim = head_dim;
         task.scale = model.config.attention_scale;
@@ -124,9 +129,10 @@ void attend_by_block(const Attention &a) {
     const size_t grain = std::clamp<size_t>(items / (4 * a.model.threads->count()), 1, 16);
     a.model.threads->run(items, grain, [&](size_t begin, size_t end, size_t thread) {
         for (size_t item = begin; item < end; ++item) {
-            const size_t kv_head = item / blocks, block = item % blocks;
-            a.block_partial(kv_head, 0, a.rows, a.work.packed_query + kv_head * query_bytes,
-                            first + block, item + 1 < end && block + 1 < blocks, item * query_rows,
+            const Attention::Place here = {item / blocks, first + item % blocks};
+            const Attention::Place next = {(item + 1) / blocks, first + (item + 1) % blocks};
+            a.block_partial(here, item + 1 < items ? &next : nullptr, 0, a.rows,
+                            a.work.packed_query + here.kv_head * query_bytes, item * query_rows,
                             thread);
         }
     });
@@ -170,7 +176,9 @@ void attend_by_row(const Attention &a) {
             a.pack_query(kv_head, row, count, query);
             std::fill_n(a.work.partial_sum + into, count * a.group_heads, 0.0F);
             for (uint64_t block = first; block <= last; ++block) {
-                a.block_partial(kv_head, row, count, query, block, block < last, from, thread);
+                const Attention::Place here = {kv_head, block}, next = {kv_head, block + 1};
+                a.block_partial(here, block < last ? &next : nullptr, row, count, query, from,
+                                thread);
                 for (size_t i = 0; i < count * a.group_heads; ++i) {
                     if (a.work.visible[from + i] == 0) {
                         continue;

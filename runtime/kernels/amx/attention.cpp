@@ -1,5 +1,5 @@
 // One block of attention (C5) in tiles, for 16 query rows at a time: scores are keys (left operand,
-// as they lie) times queries, so that a vector holds one slot's scores of 16 rows; outputs are
+// as they lie) times queries, and are turned, so that a vector holds 16 slots of a row; outputs are
 // weights (left operand) times values, whose slots are paired once per call.
 #include "runtime/kernels/amx/kernels.h"
 #include "runtime/kernels/amx/packed.h"
@@ -16,8 +16,9 @@ constexpr size_t kSlots = kPagePositions;
 struct Group {
     size_t row;                                     // of the task
     size_t count;                                   // rows
-    alignas(64) float scores[kSlots][kTileRows];    // [slot][row], then weights
-    alignas(64) uint32_t weights[2][kTileRows][16]; // p: [half of the slots][row][pair of slots]
+    alignas(64) float turned[kSlots][kTileRows];    // scores [slot][row]
+    alignas(64) float scores[kTileRows][kSlots];    // [row][slot]
+    alignas(64) uint16_t weights[2][kTileRows][32]; // p, bf16: [half of the slots][row][slot]
     alignas(64) float sums[2][kTileRows][kTileRows];
 };
 
@@ -54,96 +55,83 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group) {
         load_keys(task, 48, k);
         multiply_add<3, 4, 6>();
     }
-    store<0>(group.scores[0], 64), store<1>(group.scores[16], 64);
-    store<2>(group.scores[32], 64), store<3>(group.scores[48], 64);
+    store<0>(group.turned[0], 64), store<1>(group.turned[16], 64);
+    store<2>(group.turned[32], 64), store<3>(group.turned[48], 64);
+    for (size_t slot = 0; slot < kSlots; slot += kTileRows) {
+        __m512i rows[16];
+        for (size_t i = 0; i < 16; ++i) {
+            rows[i] = _mm512_load_si512(group.turned[slot + i]);
+        }
+        transpose(rows);
+        for (size_t r = 0; r < 16; ++r) {
+            _mm512_store_si512(group.scores[r] + slot, rows[r]);
+        }
+    }
 }
 
-// Which of the 16 rows see a slot: all of them every slot, in most blocks.
-struct Everything {
-    static Mask rows(size_t) { return mask_of(0xFFFF); }
-};
-
-class Visibility {
-  public:
-    Visibility(const uint64_t *visible, size_t count)
-        : low_(_mm512_maskz_loadu_epi64(static_cast<__mmask8>((1U << count) - 1), visible)),
-          high_(_mm512_maskz_loadu_epi64(
-              static_cast<__mmask8>(count > 8 ? (1U << (count - 8)) - 1 : 0), visible + 8)) {}
-
-    Mask rows(size_t slot) const {
-        const __m512i bit = _mm512_set1_epi64(static_cast<long long>(uint64_t{1} << slot));
-        return mask_of(_mm512_test_epi64_mask(low_, bit) |
-                       static_cast<uint32_t>(_mm512_test_epi64_mask(high_, bit)) << 8);
-    }
-
-  private:
-    __m512i low_, high_;
-};
-
-// The next block's keys and values, a slot of each at a time.
-void fetch_slot(const AttentionBlock &task, size_t slot) {
+// A part of the next block's keys and values, `share` of `shares`.
+void fetch_next(const AttentionBlock &task, size_t share, size_t shares) {
     if (task.next_keys == nullptr) {
         return;
     }
-    const auto *key = reinterpret_cast<const char *>(task.next_keys + slot * task.head_dim);
-    const auto *value = reinterpret_cast<const char *>(task.next_values + slot * task.head_dim);
-    for (size_t i = 0; i < task.head_dim * sizeof(uint16_t); i += 64) {
-        _mm_prefetch(key + i, _MM_HINT_T0);
-        _mm_prefetch(value + i, _MM_HINT_T0);
+    const size_t size_bytes = kSlots * task.head_dim * sizeof(uint16_t);
+    const auto *keys = reinterpret_cast<const char *>(task.next_keys);
+    const auto *values = reinterpret_cast<const char *>(task.next_values);
+    const size_t lines = size_bytes / 64;
+    for (size_t i = lines * share / shares; i < lines * (share + 1) / shares; ++i) {
+        _mm_prefetch(keys + i * 64, _MM_HINT_T1);
+        _mm_prefetch(values + i * 64, _MM_HINT_T1);
     }
 }
 
-// Scale and cap; the maximum over the visible slots, a zero as +0.
+constexpr size_t kVectors = kSlots / kLanes; // of a row
+
+// Which slots of a row are visible, 16 at a time: all of them, in most blocks.
+struct Everything {
+    Mask slots(size_t) const { return mask_of(0xFFFF); }
+};
+struct Visible {
+    uint64_t row;
+    Mask slots(size_t vector) const {
+        return mask_of(static_cast<uint32_t>(row >> (vector * kLanes)) & 0xFFFFU);
+    }
+};
+
+// One row's scores to weights; its maximum (a zero as +0) and sum (C4: lane j takes the slots j,
+// j + 16, ...).
 template <typename Seen>
-Lanes finish_scores(const AttentionBlock &task, const Seen &seen, Group &group) {
+void weigh(const AttentionBlock &task, const Seen &seen, size_t r, Group &group) {
+    Lanes x[kVectors];
     Lanes maximum = broadcast(-__builtin_inff());
-    for (size_t s = 0; s < kSlots; ++s) {
-        Lanes x = load(group.scores[s]) * broadcast(task.scale);
+    for (size_t i = 0; i < kVectors; ++i) {
+        x[i] = load(group.scores[r] + i * kLanes) * broadcast(task.scale);
         if (task.softcap != 0.0F) {
-            x = broadcast(task.softcap) * tanh(x / broadcast(task.softcap));
+            x[i] = broadcast(task.softcap) * tanh(x[i] / broadcast(task.softcap));
         }
-        store(x, group.scores[s]);
-        maximum = select(seen.rows(s), larger(x, maximum), maximum);
+        maximum = select(seen.slots(i), larger(x[i], maximum), maximum);
+    }
+    const float largest = largest_of(maximum) + 0.0F;
+    Lanes sum = broadcast(0.0F);
+    for (size_t i = 0; i < kVectors; ++i) {
+        const Lanes p = rounded_to_bf16(exp(x[i] - broadcast(largest)));
+        const Lanes weight = select(seen.slots(i), p, broadcast(0.0F));
+        sum = sum + weight;
+        store_upper_halves(weight, group.weights[i / 2][r] + i % 2 * kLanes);
+    }
+    task.maximum[group.row + r] = largest;
+    task.sum[group.row + r] = sum_of(sum);
+}
+
+void weigh_rows(const AttentionBlock &task, Group &group) {
+    for (size_t r = 0; r < group.count; ++r) {
+        const uint64_t visible = task.visible[group.row + r];
+        if (visible == ~uint64_t{0}) {
+            weigh(task, Everything{}, r, group);
+        } else if (visible != 0) {
+            weigh(task, Visible{visible}, r, group);
+        }
         if (group.row == 0) {
-            fetch_slot(task, s);
-        }
-    }
-    return maximum + broadcast(0.0F);
-}
-
-// p, rounded, and its sum (C4: lane j takes the slots j, j + 16, ...).
-template <typename Seen> Lanes weigh(const Seen &seen, Lanes maximum, Group &group) {
-    Lanes lanes[kTileRows];
-    for (Lanes &lane : lanes) {
-        lane = broadcast(0.0F);
-    }
-    for (size_t s = 0; s < kSlots; ++s) {
-        const Lanes p = rounded_to_bf16(exp(load(group.scores[s]) - maximum));
-        const Lanes weight = select(seen.rows(s), p, broadcast(0.0F));
-        store(weight, group.scores[s]);
-        lanes[s % kTileRows] = lanes[s % kTileRows] + weight;
-    }
-    for (size_t half = kTileRows / 2; half > 0; half /= 2) {
-        for (size_t j = 0; j < half; ++j) {
-            lanes[j] = lanes[j] + lanes[j + half];
-        }
-    }
-    return lanes[0];
-}
-
-// The weights [slot][row] as left operands: pairs of slots side by side, one row after the other.
-void turn_weights(Group &group) {
-    for (size_t half = 0; half < 2; ++half) {
-        __m512i pairs[16];
-        for (size_t p = 0; p < 16; ++p) {
-            const float(*slot)[kTileRows] = group.scores + half * 32 + 2 * p;
-            const __m512i even = _mm512_castps_si512(load(slot[0]).all);
-            const __m512i odd = _mm512_castps_si512(load(slot[1]).all);
-            pairs[p] = _mm512_or_si512(_mm512_srli_epi32(even, 16), odd); // the low halves are 0
-        }
-        transpose(pairs);
-        for (size_t r = 0; r < 16; ++r) {
-            _mm512_store_si512(group.weights[half][r], pairs[r]);
+            fetch_next(task, r, group.count);
         }
     }
 }
@@ -213,19 +201,6 @@ void weigh_values(const AttentionBlock &task, const uint8_t *values, Tiles &tile
     }
 }
 
-// Scores to weights; maximum and sum of the rows that see something.
-template <typename Seen>
-void weigh_group(const AttentionBlock &task, const Seen &seen, Group &group) {
-    const Lanes maximum = finish_scores(task, seen, group);
-    const Lanes sum = weigh(seen, maximum, group);
-    for (size_t r = 0; r < group.count; ++r) {
-        if (task.visible[group.row + r] != 0) {
-            task.maximum[group.row + r] = maximum.all[r];
-            task.sum[group.row + r] = sum.all[r];
-        }
-    }
-}
-
 } // namespace
 
 void attention_block(const AttentionBlock &task) {
@@ -242,17 +217,8 @@ void attention_block(const AttentionBlock &task) {
     Group group;
     for (group.row = 0; group.row < task.rows; group.row += kTileRows) {
         group.count = task.rows - group.row < kTileRows ? task.rows - group.row : kTileRows;
-        uint64_t all = ~uint64_t{0};
-        for (size_t r = 0; r < group.count; ++r) {
-            all &= task.visible[group.row + r];
-        }
         score(task, tiles, group);
-        if (all == ~uint64_t{0}) {
-            weigh_group(task, Everything{}, group);
-        } else {
-            weigh_group(task, Visibility(task.visible + group.row, group.count), group);
-        }
-        turn_weights(group);
+        weigh_rows(task, group);
         weigh_values(task, values, tiles, group);
     }
 }
