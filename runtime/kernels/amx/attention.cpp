@@ -22,6 +22,30 @@ struct Group {
     alignas(64) float sums[2][kTileRows][kTileRows];
 };
 
+// The next block's values and then its keys, fetched a few lines at a time while this block is
+// computed: all at once would take every buffer for lines on their way, and stop the computing.
+class Next {
+  public:
+    explicit Next(const AttentionBlock &task)
+        : values_(reinterpret_cast<const char *>(task.next_values)),
+          keys_(reinterpret_cast<const char *>(task.next_keys)),
+          lines_(task.next_keys == nullptr ? 0 : kSlots * task.head_dim * sizeof(uint16_t) / 64) {}
+
+    [[gnu::always_inline]] void fetch(size_t count) {
+        for (; count > 0 && line_ < lines_; --count, ++line_) {
+            fetch_far(values_ + line_ * 64);
+        }
+        for (; count > 0 && line_ < 2 * lines_; --count, ++line_) {
+            fetch_far(keys_ + (line_ - lines_) * 64);
+        }
+    }
+    size_t left() const { return 2 * lines_ - line_; }
+
+  private:
+    const char *values_, *keys_;
+    size_t lines_, line_ = 0;
+};
+
 // 16 keys from slot `slot` on, terms from k on; +0 beyond head_dim.
 void load_keys(const AttentionBlock &task, size_t slot, size_t k) {
     const uint16_t *keys = task.keys + slot * task.head_dim + k;
@@ -36,7 +60,7 @@ void load_keys(const AttentionBlock &task, size_t slot, size_t k) {
     load<4>(tail, 64);
 }
 
-void score(const AttentionBlock &task, Tiles &tiles, Group &group) {
+void score(const AttentionBlock &task, Tiles &tiles, Group &group, Next &next) {
     const size_t columns = task.rows <= kTileRows ? task.rows : kTileRows;
     const size_t step_bytes = columns * 64; // of the queries, one block of terms
     const auto *query = static_cast<const uint8_t *>(task.query) +
@@ -48,12 +72,16 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group) {
         load<6>(query + block * step_bytes, columns * 4);
         load_keys(task, 0, k);
         multiply_add<0, 4, 6>();
+        next.fetch(8);
         load_keys(task, 16, k);
         multiply_add<1, 4, 6>();
+        next.fetch(8);
         load_keys(task, 32, k);
         multiply_add<2, 4, 6>();
+        next.fetch(8);
         load_keys(task, 48, k);
         multiply_add<3, 4, 6>();
+        next.fetch(8);
     }
     store<0>(group.turned[0], 64), store<1>(group.turned[16], 64);
     store<2>(group.turned[32], 64), store<3>(group.turned[48], 64);
@@ -66,21 +94,6 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group) {
         for (size_t r = 0; r < 16; ++r) {
             _mm512_store_si512(group.scores[r] + slot, rows[r]);
         }
-    }
-}
-
-// A part of the next block's keys and values, `share` of `shares`.
-void fetch_next(const AttentionBlock &task, size_t share, size_t shares) {
-    if (task.next_keys == nullptr) {
-        return;
-    }
-    const size_t size_bytes = kSlots * task.head_dim * sizeof(uint16_t);
-    const auto *keys = reinterpret_cast<const char *>(task.next_keys);
-    const auto *values = reinterpret_cast<const char *>(task.next_values);
-    const size_t lines = size_bytes / 64;
-    for (size_t i = lines * share / shares; i < lines * (share + 1) / shares; ++i) {
-        _mm_prefetch(keys + i * 64, _MM_HINT_T1);
-        _mm_prefetch(values + i * 64, _MM_HINT_T1);
     }
 }
 
@@ -122,7 +135,7 @@ void weigh(const AttentionBlock &task, const Seen &seen, size_t r, Group &group)
     task.sum[group.row + r] = sum_of(sum);
 }
 
-void weigh_rows(const AttentionBlock &task, Group &group) {
+void weigh_rows(const AttentionBlock &task, Group &group, Next &next) {
     for (size_t r = 0; r < group.count; ++r) {
         const uint64_t visible = task.visible[group.row + r];
         if (visible == ~uint64_t{0}) {
@@ -130,9 +143,7 @@ void weigh_rows(const AttentionBlock &task, Group &group) {
         } else if (visible != 0) {
             weigh(task, Visible{visible}, r, group);
         }
-        if (group.row == 0) {
-            fetch_next(task, r, group.count);
-        }
+        next.fetch(next.left() / (group.count - r));
     }
 }
 
@@ -149,7 +160,7 @@ __m512i load_value(const AttentionBlock &task, uint64_t some, size_t slot, size_
 // Values as right operands: for each 32 dimensions four tiles of paired slots, two (one for each
 // half of the slots) with the dimensions that the instruction takes from the lower halves of the
 // 128-bit lanes, two from the upper ones.
-void pair_values(const AttentionBlock &task, uint64_t some, uint8_t *tiles) {
+void pair_values(const AttentionBlock &task, uint64_t some, uint8_t *tiles, Next &next) {
     for (size_t dim = 0; dim < task.head_dim; dim += kBlock, tiles += 4 * kTileBytes) {
         for (size_t pair = 0; pair < kSlots / 2; ++pair) {
             const __m512i even = load_value(task, some, 2 * pair, dim);
@@ -157,6 +168,7 @@ void pair_values(const AttentionBlock &task, uint64_t some, uint8_t *tiles) {
             uint8_t *to = tiles + pair / 16 * kTileBytes + pair % 16 * 64;
             _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
             _mm512_store_si512(to + 2 * kTileBytes, _mm512_unpackhi_epi16(even, odd));
+            next.fetch(2);
         }
     }
 }
@@ -212,13 +224,14 @@ void attention_block(const AttentionBlock &task) {
         return;
     }
     auto *values = static_cast<uint8_t *>(task.scratch);
-    pair_values(task, some, values);
+    Next next(task);
+    pair_values(task, some, values, next);
     Tiles tiles(TileConfig(kTileRows, kTileRows));
     Group group;
     for (group.row = 0; group.row < task.rows; group.row += kTileRows) {
         group.count = task.rows - group.row < kTileRows ? task.rows - group.row : kTileRows;
-        score(task, tiles, group);
-        weigh_rows(task, group);
+        score(task, tiles, group, next);
+        weigh_rows(task, group, next);
         weigh_values(task, values, tiles, group);
     }
 }

@@ -28,7 +28,7 @@ void load_tail(const Matmul &task, const uint16_t *w, size_t outputs, size_t k) 
 
 void fetch(const uint16_t *w, size_t stride, size_t outputs) {
     for (size_t n = 0; n < outputs; ++n) {
-        _mm_prefetch(reinterpret_cast<const char *>(w + n * stride), _MM_HINT_T0);
+        fetch_near(w + n * stride);
     }
 }
 
@@ -136,7 +136,7 @@ struct Ahead {
         if (piece < pieces) {
             const char *from = static_cast<const char *>(data) + piece * stride_bytes + offset;
             for (size_t i = 0; i < lines; ++i) {
-                _mm_prefetch(from + i * 64, _MM_HINT_T1);
+                fetch_far(from + i * 64);
             }
             offset += lines * 64;
             if (offset >= piece_bytes) {
