@@ -4,7 +4,9 @@
 #include "tools/bench/tasks.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
