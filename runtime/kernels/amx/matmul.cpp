@@ -151,6 +151,8 @@ struct Ahead {
 void multiply_tiles(const Pass &pass, const uint8_t *x, size_t group_bytes, Ahead &weights,
                     Ahead &rows) {
     const uint8_t *panel = pass.panel;
+    // With fewer rows there are fewer steps in which to fetch a panel of weights.
+    const size_t fetches = kRows / ((pass.rows + kPairRows - 1) / kPairRows * kPairRows);
     const size_t block_count = blocks(pass.terms);
     for (size_t block = 0; block < block_count; ++block) {
         load<6>(x + block * kTileBytes, 64);
@@ -161,7 +163,9 @@ void multiply_tiles(const Pass &pass, const uint8_t *x, size_t group_bytes, Ahea
         load<5>(panel + block * 2 * kTileBytes + kTileBytes, 64);
         multiply_add<2, 5, 6>();
         multiply_add<3, 5, 7>();
-        weights.fetch<2>();
+        for (size_t i = 0; i < fetches; ++i) {
+            weights.fetch<2>();
+        }
         rows.fetch<4>();
     }
 }
