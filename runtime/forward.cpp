@@ -44,7 +44,7 @@ struct Items {
     size_t count;
 
     Items(const Model &model, size_t outputs_, size_t rows) : outputs(outputs_) {
-        constexpr size_t kRowsFew = 16; // bound by reading, and done soon: smaller items
+        constexpr size_t kRowsFew = 64; // bound by reading, and done soon: smaller items
         const size_t most = rows > kRowsFew ? kProductOutputs : kProductOutputs / 4;
         const size_t threads = model.threads->count();
         count = threads * ((outputs + threads * most - 1) / (threads * most));

@@ -1,78 +1,12 @@
 // Matrix products by the block rule (C1): a tile step computes one block of it for 16 x 16 outputs.
-// Weights are the left operand, row-major as they lie in the checkpoint; a product comes out turned
-// [outputs][rows]. Few rows stream the weights from memory; many reuse them from panels.
+// Weights are the left operand, row-major. Many rows reuse them from panels; few are in stream.cpp.
 #include "runtime/kernels/amx/kernels.h"
 #include "runtime/kernels/amx/packed.h"
-#include "runtime/kernels/amx/transpose.h"
+#include "runtime/kernels/amx/turned.h"
 
 namespace stasis::kernels::amx {
 
 namespace {
-
-size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-// Few rows -----------------------------------------------------------------------------------
-
-constexpr size_t kAhead = 256; // terms that a row of weights is fetched ahead of its use
-
-// Terms from k on of `outputs` rows of weights, +0 beyond the end: the last block of a row.
-void load_tail(const Matmul &task, const uint16_t *w, size_t outputs, size_t k) {
-    alignas(64) uint16_t tail[kTileRows][kBlock] = {};
-    for (size_t n = 0; n < outputs; ++n) {
-        __builtin_memcpy(tail[n], w + n * task.w_stride + k, (task.depth - k) * sizeof(uint16_t));
-    }
-    load<4>(tail, 64);
-}
-
-void fetch(const uint16_t *w, size_t stride, size_t outputs) {
-    for (size_t n = 0; n < outputs; ++n) {
-        fetch_near(w + n * stride);
-    }
-}
-
-// Up to 16 outputs, their weights streamed; `next` are the weights that come after them.
-void stream_tile(const Matmul &task, const uint16_t *w, const uint16_t *next, size_t outputs,
-                 float *turned) {
-    const auto *x = static_cast<const uint8_t *>(task.packed);
-    const size_t x_bytes = task.rows * 4;
-    const size_t whole = task.depth / kBlock * kBlock;
-    zero<0>();
-    for (size_t k = 0; k < whole; k += kBlock) {
-        const size_t ahead = k + kAhead;
-        fetch(ahead < task.depth ? w + ahead : next + (ahead - task.depth), task.w_stride, outputs);
-        load<6>(x + k * x_bytes / 2, x_bytes);
-        load<4>(w + k, task.w_stride * sizeof(uint16_t));
-        multiply_add<0, 4, 6>();
-    }
-    if (whole < task.depth) {
-        load<6>(x + whole * x_bytes / 2, x_bytes);
-        load_tail(task, w, outputs, whole);
-        multiply_add<0, 4, 6>();
-    }
-    store<0>(turned, x_bytes);
-}
-
-void stream(const Matmul &task) {
-    Tiles tiles(TileConfig(kTileRows, task.rows));
-    alignas(64) float turned[kTileFloats]; // [outputs][rows]
-    for (size_t output = 0; output < task.outputs; output += kTileRows) {
-        const size_t outputs = smaller(task.outputs - output, kTileRows);
-        if (outputs < kTileRows) {
-            tiles.configure(TileConfig(outputs, task.rows));
-        }
-        const uint16_t *w = task.w + output * task.w_stride;
-        stream_tile(task, w, w + outputs * task.w_stride, outputs, turned);
-        for (size_t r = 0; r < task.rows; ++r) {
-            for (size_t n = 0; n < outputs; ++n) {
-                task.y[r * task.y_stride + output + n] = turned[n * task.rows + r];
-            }
-        }
-    }
-}
-
-// Many rows ----------------------------------------------------------------------------------
 
 // A panel is 32 outputs by kPanelTerms of the weights, in tiles. It stays in the L1 cache while the
 // rows stream by from the L2 cache, which keeps their kPanelTerms for the panels to come: the L3
@@ -181,29 +115,12 @@ template <int tile> void next_sums(uint8_t *sum, const uint8_t *next, bool first
     }
 }
 
-// A finished tile [outputs][rows] into y.
-void store_turned(const Pass &pass, const uint8_t *tile, size_t output, size_t row) {
-    const size_t rows = smaller(pass.task.rows - row, kTileRows);
-    const size_t outputs = smaller(pass.output + pass.outputs - output, kTileRows);
-    const auto mask = static_cast<__mmask16>(0xFFFFU >> (16 - outputs));
-    __m512i sums[16];
-    for (size_t n = 0; n < 16; ++n) {
-        sums[n] = _mm512_load_si512(tile + n * 64);
-    }
-    transpose(sums);
-    float *y = pass.task.y + row * pass.task.y_stride + output;
-    for (size_t r = 0; r < 16; ++r) {
-        if (r < rows) {
-            _mm512_mask_storeu_epi32(y + r * pass.task.y_stride, mask, sums[r]);
-        }
-    }
-}
-
 void store_sums(const Pass &pass, const uint8_t *sum, size_t row) {
+    const size_t end = pass.output + pass.outputs;
     for (size_t tile = 0; tile < 4; ++tile) {
         const size_t n = pass.output + tile / 2 * kTileRows, r = row + tile % 2 * kTileRows;
-        if (n < pass.output + pass.outputs && r < pass.task.rows) {
-            store_turned(pass, sum + tile * kTileBytes, n, r);
+        if (n < end && r < pass.task.rows) {
+            store_turned(pass.task, sum + tile * kTileBytes, n, end, r);
         }
     }
 }
@@ -275,7 +192,7 @@ void multiply_panels(const Matmul &task, size_t begin, size_t end, size_t row) {
 } // namespace
 
 void matmul(const Matmul &task) {
-    if (task.rows <= kTileRows) {
+    if (task.rows <= kStreamedRows) {
         stream(task);
         return;
     }
