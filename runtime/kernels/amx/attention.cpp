@@ -3,7 +3,7 @@
 // weights (left operand) times values, whose slots are paired once per call.
 #include "runtime/kernels/amx/kernels.h"
 #include "runtime/kernels/amx/packed.h"
-#include "runtime/kernels/amx/transpose.h"
+#include "runtime/kernels/avx512/vector.h"
 #include "runtime/kernels/lanes/functions.h"
 
 namespace stasis::kernels::amx {
@@ -61,7 +61,7 @@ void load_keys(const AttentionBlock &task, size_t slot, size_t k) {
 }
 
 void score(const AttentionBlock &task, Tiles &tiles, Group &group, Next &next) {
-    const size_t columns = task.rows <= kTileRows ? task.rows : kTileRows;
+    const size_t columns = smaller(task.rows, kTileRows);
     const size_t step_bytes = columns * 64; // of the queries, one block of terms
     const auto *query = static_cast<const uint8_t *>(task.query) +
                         group.row / kTileRows * blocks(task.head_dim) * kTileBytes;
@@ -90,7 +90,7 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group, Next &next) {
         for (size_t i = 0; i < 16; ++i) {
             rows[i] = _mm512_load_si512(group.turned[slot + i]);
         }
-        transpose(rows);
+        Avx512::turn(rows);
         for (size_t r = 0; r < 16; ++r) {
             _mm512_store_si512(group.scores[r] + slot, rows[r]);
         }
@@ -152,7 +152,7 @@ __m512i load_value(const AttentionBlock &task, uint64_t some, size_t slot, size_
     if ((some >> slot & 1U) == 0) {
         return _mm512_setzero_si512();
     }
-    const size_t count = task.head_dim - dim < kBlock ? task.head_dim - dim : kBlock;
+    const size_t count = smaller(task.head_dim - dim, kBlock);
     return _mm512_maskz_loadu_epi16(static_cast<__mmask32>(~uint64_t{0} >> (64 - count)),
                                     task.values + slot * task.head_dim + dim);
 }
@@ -181,7 +181,7 @@ void store_output(const float *lower, const float *upper, size_t count, float *o
     const __m512 a = load(lower).all, b = load(upper).all;
     const Lanes low = {_mm512_permutex2var_ps(a, first, b)};
     const Lanes high = {_mm512_permutex2var_ps(a, second, b)};
-    store(low + broadcast(0.0F), output, count < kLanes ? count : kLanes);
+    store(low + broadcast(0.0F), output, smaller(count, kLanes));
     if (count > kLanes) {
         store(high + broadcast(0.0F), output + kLanes, count - kLanes);
     }
@@ -203,7 +203,7 @@ void weigh_values(const AttentionBlock &task, const uint8_t *values, Tiles &tile
         multiply_add<1, 5, 7>();
         store<0>(group.sums[0], 64);
         store<1>(group.sums[1], 64);
-        const size_t count = task.head_dim - dim < kBlock ? task.head_dim - dim : kBlock;
+        const size_t count = smaller(task.head_dim - dim, kBlock);
         for (size_t r = 0; r < group.count; ++r) {
             if (task.visible[group.row + r] != 0) {
                 store_output(group.sums[0][r], group.sums[1][r], count,
@@ -229,7 +229,7 @@ void attention_block(const AttentionBlock &task) {
     Tiles tiles(TileConfig(kTileRows, kTileRows));
     Group group;
     for (group.row = 0; group.row < task.rows; group.row += kTileRows) {
-        group.count = task.rows - group.row < kTileRows ? task.rows - group.row : kTileRows;
+        group.count = smaller(task.rows - group.row, kTileRows);
         score(task, tiles, group, next);
         weigh_rows(task, group, next);
         weigh_values(task, values, tiles, group);

@@ -149,13 +149,15 @@ void multiply_panel(const Pass &pass, Ahead weights, Ahead rows) {
     }
 }
 
-// The weights of the panel after this one; after the last of them, the first one's next terms.
+// The weights of the panel after this one; after the last of them, the first one's next terms;
+// after all, the outputs further on, which the same thread mostly takes next.
 Ahead weights_ahead(const Pass &pass, size_t begin, size_t end) {
-    const bool turn = pass.output + pass.outputs == end;
-    const size_t output = turn ? begin : pass.output + pass.outputs;
-    const size_t k = turn ? pass.k + pass.terms : pass.k;
+    const bool turn = pass.output + pass.outputs == end, over = turn && pass.last();
+    const size_t output = turn && !over ? begin : pass.output + pass.outputs;
+    const size_t k = over ? 0 : turn ? pass.k + pass.terms : pass.k;
     return {pass.task.w + output * pass.task.w_stride + k, pass.task.w_stride * sizeof(uint16_t),
-            smaller(end - output, kPanelOutputs), kPanelTerms * sizeof(uint16_t)};
+            over ? kPanelOutputs : smaller(end - output, kPanelOutputs),
+            kPanelTerms * sizeof(uint16_t)};
 }
 
 // Of the rows' next terms, the share of one of kPanels panels; at the end, of the first ones, which

@@ -3,7 +3,7 @@
 // groups of 16, an even number of them. A group holds its tiles in ascending order of k.
 #include "runtime/kernels/amx/kernels.h"
 #include "runtime/kernels/amx/packed.h"
-#include "runtime/kernels/amx/transpose.h"
+#include "runtime/kernels/avx512/vector.h"
 
 namespace stasis::kernels::amx {
 
@@ -11,7 +11,7 @@ namespace {
 
 // 32 terms of a row from k on, +0 beyond the row's end.
 __m512i load_terms(const uint16_t *row, size_t k, size_t depth) {
-    const size_t terms = depth - k < kBlock ? depth - k : kBlock;
+    const size_t terms = smaller(depth - k, kBlock);
     return _mm512_maskz_loadu_epi16(static_cast<__mmask32>(~uint64_t{0} >> (64 - terms)), row + k);
 }
 
@@ -30,7 +30,7 @@ void pack_narrow(const Pack &task) {
 }
 
 void pack_group(const Pack &task, size_t first, uint8_t *group) {
-    const size_t rows = task.rows - first < kTileRows ? task.rows - first : kTileRows;
+    const size_t rows = smaller(task.rows - first, kTileRows);
     for (size_t block = 0; block < blocks(task.depth); ++block) {
         __m512i pairs[16];
         for (size_t r = 0; r < 16; ++r) {
@@ -40,7 +40,7 @@ void pack_group(const Pack &task, size_t first, uint8_t *group) {
                     load_terms(task.x + (first + r) * task.x_stride, block * kBlock, task.depth);
             }
         }
-        transpose(pairs);
+        Avx512::turn(pairs);
         for (size_t p = 0; p < 16; ++p) {
             _mm512_store_si512(group + block * kTileBytes + p * 64, pairs[p]);
         }

@@ -1,9 +1,13 @@
-// The sizes of packed activations (pack.cpp).
+// The sizes of packed activations (pack.cpp), and of what is left of anything.
 #pragma once
 
 #include "runtime/kernels/amx/tile.h"
 
 namespace stasis::kernels::amx {
+
+inline size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 // Tiles along k.
 inline constexpr size_t blocks(size_t depth) {

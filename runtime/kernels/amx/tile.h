@@ -10,7 +10,6 @@ namespace stasis::kernels::amx {
 inline constexpr size_t kTileRows = 16;    // of any tile
 inline constexpr size_t kTileBytes = 1024; // 16 rows of 64 bytes
 inline constexpr size_t kBlock = 32;       // terms of the block rule (C1)
-inline constexpr size_t kTileFloats = kTileBytes / sizeof(float);
 
 // Tiles 0-3 are sums, 4-5 left operands (16 rows, up to 32 terms), 6-7 right operands (pairs of
 // terms, up to 16 columns).

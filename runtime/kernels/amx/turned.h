@@ -1,15 +1,11 @@
 // Products come out of the tiles turned: [outputs][rows].
 #pragma once
 
-#include "runtime/kernels/amx/tile.h"
-#include "runtime/kernels/amx/transpose.h"
+#include "runtime/kernels/amx/packed.h"
+#include "runtime/kernels/avx512/vector.h"
 #include "runtime/kernels/table.h"
 
 namespace stasis::kernels::amx {
-
-inline size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
 
 // A tile of 16 outputs from `output` on, of which those below `end` exist, by the 16 rows from
 // `row` on, into y.
@@ -22,7 +18,7 @@ inline size_t smaller(size_t a, size_t b) {
     for (size_t n = 0; n < 16; ++n) {
         sums[n] = _mm512_load_si512(static_cast<const uint8_t *>(tile) + n * 64);
     }
-    transpose(sums);
+    Avx512::turn(sums);
     float *y = task.y + row * task.y_stride + output;
     for (size_t r = 0; r < 16; ++r) {
         if (r < rows) {

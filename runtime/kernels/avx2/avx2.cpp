@@ -9,22 +9,8 @@ namespace stasis::kernels::avx2 {
 
 Table overlay(Table table) {
     table.name = "avx2";
-    table.pack = pack<Avx2>;
-    table.packed_bytes = packed_bytes<Avx2>;
-    table.matmul = matmul<Avx2>;
-    table.attention_block = attention_block<Avx2>;
-    table.rms_norm = rms_norm;
-    table.round_bf16 = round_bf16;
-    table.rope = rope;
-    table.attention_merge = attention_merge;
-    table.attention_finish = attention_finish;
-    table.silu_gate = silu_gate;
-    table.gelu_gate = gelu_gate;
-    table.add = add;
-    table.embed = embed;
-    table.embed_wide = embed_wide;
-    table.softcap = softcap;
-    table.find_nonfinite = find_nonfinite;
+    put_panels<Avx2>(table);
+    put_lanes(table);
     return table;
 }
 

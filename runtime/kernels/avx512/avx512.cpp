@@ -9,22 +9,8 @@ namespace stasis::kernels::avx512 {
 
 Table overlay(Table table) {
     table.name = "avx512";
-    table.pack = pack<Avx512>;
-    table.packed_bytes = packed_bytes<Avx512>;
-    table.matmul = matmul<Avx512>;
-    table.attention_block = attention_block<Avx512>;
-    table.rms_norm = rms_norm;
-    table.round_bf16 = round_bf16;
-    table.rope = rope;
-    table.attention_merge = attention_merge;
-    table.attention_finish = attention_finish;
-    table.silu_gate = silu_gate;
-    table.gelu_gate = gelu_gate;
-    table.add = add;
-    table.embed = embed;
-    table.embed_wide = embed_wide;
-    table.softcap = softcap;
-    table.find_nonfinite = find_nonfinite;
+    put_panels<Avx512>(table);
+    put_lanes(table);
     return table;
 }
 

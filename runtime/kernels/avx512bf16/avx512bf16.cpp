@@ -8,10 +8,7 @@ namespace stasis::kernels::avx512bf16 {
 
 Table overlay(Table table) {
     table.name = "avx512bf16";
-    table.pack = pack<Avx512Bf16>;
-    table.packed_bytes = packed_bytes<Avx512Bf16>;
-    table.matmul = matmul<Avx512Bf16>;
-    table.attention_block = attention_block<Avx512Bf16>;
+    put_panels<Avx512Bf16>(table);
     return table;
 }
 

@@ -1,5 +1,5 @@
-// The kernels written over Lanes, one for each entry of Table (table.h) of that name; avx2.cpp and
-// avx512.cpp put them there. Compiled for each of the two from one text.
+// The kernels written over Lanes, one for each entry of Table (table.h) of that name. Compiled for
+// avx2 and avx512 from one text.
 #pragma once
 
 #include "runtime/kernels/table.h"
@@ -22,5 +22,20 @@ void embed(const uint16_t *row, float scale, size_t n, float *y);
 void embed_wide(const float *row, float scale, size_t n, float *y);
 void softcap(float *x, size_t n, float cap);
 size_t find_nonfinite(const float *x, size_t n);
+
+[[gnu::always_inline]] inline void put_lanes(Table &table) {
+    table.rms_norm = rms_norm;
+    table.round_bf16 = round_bf16;
+    table.rope = rope;
+    table.attention_merge = attention_merge;
+    table.attention_finish = attention_finish;
+    table.silu_gate = silu_gate;
+    table.gelu_gate = gelu_gate;
+    table.add = add;
+    table.embed = embed;
+    table.embed_wide = embed_wide;
+    table.softcap = softcap;
+    table.find_nonfinite = find_nonfinite;
+}
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -166,4 +166,12 @@ template <typename V> void attention_block(const AttentionBlock &task) {
     upcoming.fetch(upcoming.lines);
 }
 
+// The entries that panels compute, for vectors of type V.
+template <typename V> [[gnu::always_inline]] inline void put_panels(Table &table) {
+    table.pack = pack<V>;
+    table.packed_bytes = packed_bytes<V>;
+    table.matmul = matmul<V>;
+    table.attention_block = attention_block<V>;
+}
+
 } // namespace stasis::kernels::STASIS_TABLE
