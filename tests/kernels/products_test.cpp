@@ -84,6 +84,30 @@ TEST_CASE("products: rows, outputs and depths around every tile equal the refere
     }
 }
 
+// More rows, outputs and terms than a table keeps together: it takes them in several turns.
+TEST_CASE("products: what exceeds every table's panels equals the reference, stays inside") {
+    const FloatEnvironment environment;
+    constexpr size_t kShapes[][3] = {{65, 33, 257},  {97, 31, 1},     {129, 300, 513},
+                                     {512, 256, 64}, {513, 257, 300}, {1030, 40, 290}};
+    Numbers numbers(2);
+    for (const auto &[rows, outputs, depth] : kShapes) {
+        for (const Kind kind : kKinds) {
+            INFO("rows ", rows, " outputs ", outputs, " depth ", depth, " kind ",
+                 static_cast<int>(kind));
+            const Case made = make_case(numbers, rows, outputs, depth, kind);
+            const std::vector<float> expected = run(reference_table(), made, Edge::back);
+            for_each_table(
+                [&](const Table &table) {
+                    CHECK(first_difference(run(table, made, Edge::back), expected) == -1);
+                },
+                instruction_set_tables());
+            if (kStride > 1) {
+                break;
+            }
+        }
+    }
+}
+
 // C9: no bits are promised of what is not finite, but that it is not.
 TEST_CASE(
     "products: an input that is not finite shows in the outputs it belongs to, in no others") {
