@@ -74,7 +74,7 @@ TEST_CASE(
     Numbers numbers(1);
     size_t count = 0;
     for (const size_t head_dim : {1, 8, 15, 16, 17, 48, 64, 80, 96, 128, 256}) {
-        for (const size_t rows : {1, 2, 4, 7, 8, 15, 16, 17, 32, 33, 49, 128}) {
+        for (const size_t rows : {1, 2, 4, 7, 8, 15, 16, 17, 32, 33, 49, 128, 145, 300}) {
             for (const Kind kind : kKinds) {
                 if (++count % kStride != 0) {
                     continue;
