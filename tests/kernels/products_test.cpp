@@ -90,7 +90,8 @@ TEST_CASE("products: what exceeds every table's panels equals the reference, sta
     constexpr size_t kShapes[][3] = {{65, 33, 257},  {97, 31, 1},     {129, 300, 513},
                                      {512, 256, 64}, {513, 257, 300}, {1030, 40, 290}};
     Numbers numbers(2);
-    for (const auto &[rows, outputs, depth] : kShapes) {
+    for (const auto &shape : kShapes) {
+        const size_t rows = shape[0], outputs = shape[1], depth = shape[2];
         for (const Kind kind : kKinds) {
             INFO("rows ", rows, " outputs ", outputs, " depth ", depth, " kind ",
                  static_cast<int>(kind));
