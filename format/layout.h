@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "format/checksum.h"
+#include "format/codec.h"
 #include "format/constants.h"
 #include "format/digest.h"
 #include "format/state.h"
@@ -20,7 +21,6 @@ enum class SectionKind : uint32_t {
     logits_row = 4,
     page = 5
 };
-enum class Codec : uint32_t { raw = 0 };
 
 struct Section {
     uint64_t offset = 0;
