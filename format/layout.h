@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "format/checksum.h"
+#include "format/codec.h"
 #include "format/constants.h"
 #include "format/digest.h"
 #include "format/state.h"
@@ -20,7 +21,9 @@ enum class SectionKind : uint32_t {
     logits_row = 4,
     page = 5
 };
-enum class Codec : uint32_t { raw = 0 };
+
+// What a file keeps of keys and values: all of them, or only digests and fingerprints.
+enum class Keep : uint8_t { full = 0, none = 1 };
 
 struct Section {
     uint64_t offset = 0;

@@ -178,7 +178,16 @@ void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
     });
 }
 
-void Snapshot::read_pages(State &into, const Watch &watch) const {
+std::shared_ptr<const Snapshot> Snapshot::open_source(const Source &) {
+    fail(Status::unsupported, "streams: not yet");
+}
+
+const std::vector<uint32_t> &Snapshot::fingerprints(size_t, uint64_t) const {
+    static const std::vector<uint32_t> none;
+    return none;
+}
+
+void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &) const {
     uint64_t total = 0;
     for (const Section &section : layout_.sections) {
         total += section.kind == SectionKind::page ? section.stored_bytes : 0;
@@ -207,10 +216,11 @@ std::vector<float> Snapshot::logits_row() const {
     return row;
 }
 
-State load(const std::string &path, const Watch &watch, const FileOperations &files) {
+State load(const std::string &path, const Watch &watch, const FileOperations &files,
+           const Parallel &parallel) {
     const std::shared_ptr<const Snapshot> snapshot = Snapshot::open(path, files);
     State state = snapshot->state();
-    snapshot->read_pages(state, watch);
+    snapshot->read_pages(state, watch, parallel);
     return state;
 }
 

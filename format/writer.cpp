@@ -202,4 +202,12 @@ void save(const State &state, const std::string &path, const SaveOptions &option
     temporary.commit();
 }
 
+void write_stream(const State &, const Sink &, const SaveOptions &) {
+    fail(Status::unsupported, "streams: not yet");
+}
+
+void compact(const std::string &, const SaveOptions &, const FileOperations &) {
+    fail(Status::unsupported, "compact: not yet");
+}
+
 } // namespace stasis::format
