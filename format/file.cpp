@@ -23,6 +23,7 @@ const FileOperations &system_files() {
         [](int descriptor, const void *data, size_t size_bytes, off_t offset) {
             return ::pwrite(descriptor, data, size_bytes, offset);
         },
+        [](int descriptor, off_t size_bytes) { return ::ftruncate(descriptor, size_bytes); },
         [](int descriptor) { return ::fsync(descriptor); },
         [](int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB); },
         [](const char *from, const char *to) { return std::rename(from, to); },
@@ -94,6 +95,12 @@ void File::write(const void *data, size_t size_bytes, uint64_t offset) const {
         from += count;
         offset += static_cast<uint64_t>(count);
         size_bytes -= static_cast<size_t>(count);
+    }
+}
+
+void File::set_size(uint64_t size_bytes) const {
+    if (files_->set_size(descriptor_, static_cast<off_t>(size_bytes)) != 0) {
+        fail_errno(Status::io, "cut", path_);
     }
 }
 

@@ -21,8 +21,9 @@ struct FileOperations {
     int (*path_status)(const char *path, struct stat *status);                       // lstat
     ssize_t (*read_at)(int descriptor, void *data, size_t size_bytes, off_t offset); // pread
     ssize_t (*write_at)(int descriptor, const void *data, size_t size_bytes, off_t offset);
-    int (*sync)(int descriptor); // fsync, of files and directories
-    int (*lock)(int descriptor); // flock, exclusive, without waiting
+    int (*set_size)(int descriptor, off_t size_bytes); // ftruncate
+    int (*sync)(int descriptor);                       // fsync, of files and directories
+    int (*lock)(int descriptor);                       // flock, exclusive, without waiting
     int (*rename)(const char *from, const char *to);
     int (*remove)(const char *path); // unlink
     int (*close)(int descriptor);
@@ -52,6 +53,7 @@ class File {
     // that is said of contents), Error(io).
     void read(void *data, size_t size_bytes, uint64_t offset) const;
     void write(const void *data, size_t size_bytes, uint64_t offset) const;
+    void set_size(uint64_t size_bytes) const;
     void sync() const;
 
   private:

@@ -1,30 +1,51 @@
-// Saves a State as a snapshot file, whole or not at all (FORMAT.md, "Saving"). Paired with
-// reader.h. Knows neither models nor sessions.
+// Saves a State as a snapshot: a first save is a new file, later ones are commits that append to it
+// what it does not hold yet (FORMAT.md, "Saving"). Paired with reader.h. Knows neither models nor
+// sessions, and remembers nothing between saves: the file says what it holds.
 #pragma once
 
 #include <span>
 #include <string>
 
+#include "format/codec.h"
 #include "format/file.h"
+#include "format/layout.h"
+#include "format/parallel.h"
 #include "format/state.h"
+#include "format/stream.h"
 #include "format/watch.h"
 
 namespace stasis::format {
 
 struct SaveOptions {
-    bool replace = false;                   // put it in the place of any regular file
+    bool replace = false;                   // a whole new file in the place of any regular file
+    Keep keep = Keep::full;                 // keys and values, or only what they must come out as
+    Codec codec = Codec::raw;               // of the pages that this save writes
     std::span<const float> logits_row = {}; // [vocabulary], kept too; empty: not
-    Watch watch = {};                       // progress in bytes of sections
+    Watch watch = {};                       // progress in bytes of KV to be written
+    Parallel parallel = {};
 };
 
-// Pages with data are stored; those without must come first in their group, and may hold no
-// position that the window needs. An existing
-// file is replaced if it is a snapshot of the same model whose log begins with the same token (or
-// one of the logs is empty), or if options.replace. On failure, the old file is as it was and no
-// temporary file remains. Error(invalid_argument): the state contradicts itself, or the file at
-// `path` is something else; Error(busy), Error(io), Error(unsupported), Error(cancelled),
-// Error(stopped).
+// With Keep::full, pages with data are stored; those without must come first in their group, and
+// may hold no position that the window needs. With Keep::none, a page's data gives its
+// fingerprints.
+//
+// If `path` is a snapshot of the same model whose log begins with the same token (or one of the
+// logs is empty), what it shares with the state stays and the rest is committed to it. Any other
+// regular file is only replaced with options.replace. On failure the file opens as it did before;
+// only if the last sync fails, the error says that the new state is in place but may not survive a
+// power loss. Error(invalid_argument): the state contradicts itself, or the file at `path` is
+// something else; Error(busy): another save of this file is running; Error(io), Error(unsupported),
+// Error(cancelled), Error(stopped).
 void save(const State &state, const std::string &path, const SaveOptions &options,
           const FileOperations &files = system_files());
+
+// The whole state in the stream form; options.replace has no meaning.
+void write_stream(const State &state, const Sink &sink, const SaveOptions &options);
+
+// Writes the file anew with nothing but its state, one run for each page, under options.codec, and
+// puts it in place of the old one at once; what was rewound is gone then. Of the options only
+// codec, watch and parallel apply. Errors as those of save, and of Snapshot::open.
+void compact(const std::string &path, const SaveOptions &options,
+             const FileOperations &files = system_files());
 
 } // namespace stasis::format

@@ -67,6 +67,9 @@ FileOperations make() {
     files.sync = [](int descriptor) {
         return fails("sync") ? -1 : system_files().sync(descriptor);
     };
+    files.set_size = [](int descriptor, off_t size_bytes) {
+        return fails("set_size") ? -1 : system_files().set_size(descriptor, size_bytes);
+    };
     files.lock = [](int descriptor) {
         return fails("lock") ? -1 : system_files().lock(descriptor);
     };
