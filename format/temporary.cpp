@@ -39,7 +39,8 @@ bool still_there(const File &file) {
     return at_path.st_dev == opened.st_dev && at_path.st_ino == opened.st_ino;
 }
 
-// A save begins with a hole where the magic comes last; anything else under this name is not ours.
+// A save begins with a hole where the magic comes last, and may end in the middle of it; anything
+// else under this name is not ours.
 void check_ours(const File &file) {
     const struct stat status = file.status();
     uint8_t begin[sizeof kMagic] = {};
@@ -47,9 +48,9 @@ void check_ours(const File &file) {
     if (regular) {
         file.read(begin, std::min<size_t>(sizeof begin, static_cast<size_t>(status.st_size)), 0);
     }
-    const uint8_t hole[sizeof kMagic] = {};
-    if (!regular || (std::memcmp(begin, hole, sizeof hole) != 0 &&
-                     std::memcmp(begin, kMagic, sizeof kMagic) != 0)) {
+    const size_t written = std::mismatch(begin, std::end(begin), kMagic).first - begin;
+    if (!regular ||
+        std::any_of(begin + written, std::end(begin), [](uint8_t b) { return b != 0; })) {
         fail(Status::io, "%s: in the way of saving, and not left by an unfinished save",
              file.path().c_str());
     }
@@ -58,6 +59,7 @@ void check_ours(const File &file) {
 // One try; nothing if the file changed under our hands or a leftover had to be removed.
 std::optional<File> try_create(const FileOperations &files, const std::string &name) {
     constexpr int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    std::string own_name = name; // nothing may need memory between creating and owning the file
     int descriptor = files.open(name.c_str(), flags | O_CREAT | O_EXCL, 0600);
     const bool created = descriptor >= 0;
     if (!created) {
@@ -72,7 +74,7 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
             fail_errno(Status::io, "open", name);
         }
     }
-    File file(files, descriptor, name);
+    File file(files, descriptor, std::move(own_name));
     try {
         lock(file);
         if (!still_there(file)) {

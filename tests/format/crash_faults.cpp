@@ -1,0 +1,123 @@
+// Whatever operation of a save fails, once or for good, or is the last one of its process: what
+// lies at the path is the state from before or the new one, whole, and the next save works.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+#include "crash_scenarios.h"
+#include "format/reader.h"
+#include "format/writer.h"
+
+using namespace stasis;
+using namespace stasis::format;
+
+namespace {
+
+bool moves_bytes(const Operation &operation) {
+    return std::strcmp(operation.name, "write_at") == 0 ||
+           std::strcmp(operation.name, "read_at") == 0;
+}
+
+std::vector<Fault> faults_at(int at, const Operation &operation) {
+    std::vector<Fault> faults;
+    for (const int error : {EIO, ENOSPC, EDQUOT, EACCES, EINTR}) {
+        faults.push_back({at, Blow::error, error});
+    }
+    faults.push_back({at, Blow::full, ENOSPC});
+    faults.push_back({at, Blow::kill});
+    faults.push_back({at, Blow::starved});
+    if (moves_bytes(operation)) {
+        for (const size_t bytes : {size_t{1}, size_t{511}, operation.bytes / 2, operation.bytes}) {
+            faults.push_back({at, Blow::full, ENOSPC, bytes});
+            faults.push_back({at, Blow::kill, EIO, bytes});
+            faults.push_back({at, Blow::partial, EIO, bytes});
+        }
+    }
+    for (uint64_t seed = 0; std::strcmp(operation.name, "sync") == 0 && seed < 8; ++seed) {
+        faults.push_back({at, Blow::dropped, EIO, 0, seed});
+        faults.push_back({at, Blow::evicted, EIO, 0, seed});
+    }
+    return faults;
+}
+
+std::vector<Operation> operations_of(const Scenario &scenario, Disk disk) {
+    REQUIRE(attempt(disk, scenario.save, {}) == Status::ok);
+    std::vector<Operation> operations = disk.seen();
+    CHECK(found(disk, {&scenario.next}) == 0);
+    return operations;
+}
+
+// The states that a failed save may leave: the one before (none: -1), and the new one.
+std::vector<const State *> allowed(const Scenario &scenario) {
+    std::vector<const State *> states = {&scenario.next};
+    if (!scenario.earlier.empty()) {
+        states.push_back(&scenario.earlier.back());
+    }
+    return states;
+}
+
+// What lies there is allowed, and is the new state where the save said so.
+void check_found(Disk &disk, const Scenario &scenario, Status status) {
+    const int there = found(disk, allowed(scenario));
+    CHECK(there != -2);
+    CHECK((there != -1 || scenario.earlier.empty()));
+    CHECK((there == 0 || status != Status::ok));
+}
+
+// `looked_at`: disks after a power loss, and what is asked of them.
+void check_fault(const Scenario &scenario, Disk disk, const Fault &fault, bool last,
+                 std::set<std::string> &looked_at) {
+    std::string message;
+    const Status status = attempt(disk, scenario.save, fault, &message);
+    CAPTURE(message);
+    disk.restart();
+    check_found(disk, scenario, status);
+    const bool alive = fault.blow != Blow::kill;
+    if (alive && status != Status::ok) {
+        // The new state may only be there where the last step failed, and then the message says so.
+        const bool same =
+            !scenario.earlier.empty() && scenario.earlier.back().digest == scenario.next.digest;
+        const bool old = same || found(disk, allowed(scenario)) != 0;
+        CHECK((old || (last && message.find("may not survive a power loss") != std::string::npos)));
+        CHECK((!disk.exists("s.stasis.saving") || scenario.leftover));
+    }
+    for (const Loss::Which which : {Loss::none, Loss::all}) {
+        Disk rebooted = disk.after({which});
+        if (!looked_at.insert(rebooted.image() + (status == Status::ok ? "new" : "any")).second) {
+            continue;
+        }
+        check_found(rebooted, scenario, status);
+        check_next_save(rebooted, at(135));
+    }
+    check_next_save(disk, at(135));
+}
+
+} // namespace
+
+TEST_CASE("every operation of a save may fail in every way, or be its process's last") {
+    size_t count = 0;
+    for (const Scenario &scenario : scenarios()) {
+        CAPTURE(scenario.name);
+        const Disk base = before(scenario);
+        std::set<std::string> looked_at;
+        const std::vector<Operation> operations = operations_of(scenario, base);
+        for (size_t i = 0; i < operations.size(); ++i) {
+            for (const Fault &fault : faults_at(static_cast<int>(i), operations[i])) {
+                CAPTURE(i);
+                CAPTURE(operations[i].name);
+                CAPTURE(static_cast<int>(fault.blow));
+                CAPTURE(fault.error);
+                CAPTURE(fault.bytes);
+                CAPTURE(fault.seed);
+                check_fault(scenario, base, fault, i + 1 == operations.size(), looked_at);
+                ++count;
+            }
+        }
+    }
+    std::printf("faults: %zu injected\n", count);
+    CHECK(count > 1000);
+}
