@@ -16,30 +16,29 @@ using namespace stasis::format;
 
 namespace {
 
-constexpr uint64_t kRandomLosses = 12;
-
-std::vector<Loss> losses(size_t changes) {
+std::vector<Loss> losses(size_t changes, uint64_t random) {
     std::vector<Loss> result = {{Loss::none}, {Loss::all}};
     for (size_t i = 0; i < changes; ++i) {
         result.push_back({Loss::alone, i});
         result.push_back({Loss::all_but, i});
         result.push_back({Loss::prefix, i});
     }
-    for (uint64_t seed = 0; seed < kRandomLosses; ++seed) {
+    for (uint64_t seed = 0; seed < random; ++seed) {
         result.push_back({Loss::random, 0, seed});
     }
     return result;
 }
 
 struct Count {
-    size_t losses = 0;           // injected
-    std::set<std::string> disks; // different ones that they left, each looked at once
+    uint64_t random = 12;             // losses that coins decide, at each moment
+    size_t losses = 0;                // injected
+    std::set<std::string> disks = {}; // different ones that they left, each looked at once
 };
 
-// All losses of a disk; `must` exist: one of `states`, else perhaps no file.
+// All losses of a disk: one of `states` lies there, or, unless it must, perhaps nothing.
 void check_losses(const Disk &disk, const std::vector<const State *> &states, bool must,
                   Count &count) {
-    for (const Loss &loss : losses(disk.changes())) {
+    for (const Loss &loss : losses(disk.changes(), count.random)) {
         Disk rebooted = disk.after(loss);
         ++count.losses;
         if (!count.disks.insert(rebooted.image()).second) {
@@ -74,7 +73,9 @@ void check_every_moment(const Disk &base, const std::function<void(const FileOpe
         }
     }
     // A save that returned is durable, whatever came before it.
-    check_losses(whole, {states.front()}, true, count);
+    Count done;
+    check_losses(whole, {states.front()}, true, done);
+    count.losses += done.losses;
 }
 
 } // namespace
@@ -99,6 +100,9 @@ TEST_CASE("the power goes at every operation of a save, and any unsynced writes 
 // the disk. The next save must not build on them.
 TEST_CASE("the power goes during the save after one that failed or was killed") {
     for (const Scenario &scenario : scenarios()) {
+        if (scenario.leftover) {
+            continue;
+        }
         CAPTURE(scenario.name);
         const State after = at(135);
         std::vector<const State *> states = {&after, &scenario.next};
@@ -108,11 +112,11 @@ TEST_CASE("the power goes during the save after one that failed or was killed") 
         const Disk base = before(scenario);
         Disk whole = base;
         REQUIRE(attempt(whole, scenario.save, {}) == Status::ok);
-        Count count;
+        Count count{.random = 4};
         for (size_t i = 0; i < whole.seen().size(); ++i) {
             const bool sync = std::strcmp(whole.seen()[i].name, "sync") == 0;
             for (const Blow blow : {Blow::kill, Blow::dropped, Blow::evicted}) {
-                for (uint64_t seed = 0; sync && seed < 3; ++seed) {
+                for (uint64_t seed = 0; sync && seed < 2; ++seed) {
                     CAPTURE(static_cast<int>(blow));
                     CAPTURE(seed);
                     Disk disk = base;
