@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -92,6 +93,11 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
         if (created && error.status() != Status::busy) {
             files.remove(
                 name.c_str()); // not if another saver took it for a leftover and has it now
+        }
+        throw;
+    } catch (const std::bad_alloc &) {
+        if (created) {
+            files.remove(name.c_str());
         }
         throw;
     }

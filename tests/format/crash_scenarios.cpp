@@ -69,6 +69,11 @@ State at(uint64_t position, uint64_t parting) {
     for (uint16_t &number : state.hidden) {
         number = static_cast<uint16_t>((number + position) & 0x3FFF); // finite
     }
+    if (position == 0) {
+        state.hidden.clear();
+        state.top.clear();
+        state.logits = {};
+    }
     seal(state);
     release_pages(state);
     return state;
@@ -120,6 +125,7 @@ Status attempt(Disk &disk, const std::function<void(const FileOperations &files)
     try {
         save(disk.files());
     } catch (const Error &error) {
+        refuse_memory(false);
         status = error.status();
         if (message != nullptr) {
             *message = error.what();

@@ -203,7 +203,10 @@ struct DiskCalls {
     Disk &disk = *current;
 
     DiskCalls() { refuse_memory(false); }
-    ~DiskCalls() { refuse_memory(disk.since(Blow::starved)); }
+    ~DiskCalls() {
+        const auto done = static_cast<int>(disk.operations_.size());
+        refuse_memory(disk.fault_.starved && done >= disk.fault_.at);
+    }
 
     int64_t inode_of(int descriptor) const {
         return disk.descriptors_.at(static_cast<size_t>(descriptor - kFirstDescriptor));

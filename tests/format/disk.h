@@ -17,21 +17,21 @@ enum class Blow {
     none,
     kill,    // the process ends here: neither this operation nor a later one touches the disk
     error,   // this operation fails with Fault::error
-    full,    // from here on, creating and writing fail with Fault::error
+    full,    // from here on, creating and writing fail with Fault::error, after Fault::bytes
     partial, // this read or write moves Fault::bytes at most
     slow,    // from here on, reads and writes move Fault::bytes at most, and some are interrupted
     dropped, // this sync fails; of what it was to write, the part that Fault::seed picks reaches
              // the disk, the rest never will, although it can still be read (as Linux does)
     evicted, // as dropped, and what can be read afterwards is what reached the disk
-    starved, // once this operation is done, no memory can be had outside the disk
 };
 
 struct Fault {
     int at = -1; // index of the operation
     Blow blow = Blow::none;
     int error = 5;    // EIO
-    size_t bytes = 0; // that the write at which the process is killed or the disk is full has moved
+    size_t bytes = 0; // see Blow; those that a write has moved which is the process's last
     uint64_t seed = 0;
+    bool starved = false; // nobody but the disk gets memory once the operation before is done
 };
 
 // What a power loss spares of the changes that were not yet synced, in the order they were made.
