@@ -27,7 +27,7 @@ using namespace abi_test;
 
 namespace {
 
-constexpr uint64_t kPositionsMax = 220; // several pages; local layers release some of theirs
+constexpr uint64_t kPositionsMax = 140; // several pages; local layers release some of theirs
 constexpr size_t kSessions = 4;
 constexpr size_t kFiles = 3;
 constexpr uint32_t kSettings = 4;

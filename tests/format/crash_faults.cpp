@@ -151,3 +151,34 @@ TEST_CASE("every operation of a load may fail") {
         CHECK(attempt(disk, loading, {.at = i, .starved = true}) == Status::no_memory);
     }
 }
+
+TEST_CASE("a commit touches nothing of what the file holds but the older root slot") {
+    size_t commits = 0;
+    for (const Scenario &scenario : scenarios()) {
+        CAPTURE(scenario.name);
+        const Disk base = before(scenario);
+        Disk whole = base;
+        REQUIRE(attempt(whole, scenario.save, {}) == Status::ok);
+        if (!base.exists("s.stasis") || whole.number("s.stasis") != base.number("s.stasis")) {
+            continue; // another file has taken its place
+        }
+        ++commits;
+        const Bytes &old = base.contents("s.stasis");
+        for (int i = 0; i <= static_cast<int>(whole.seen().size()); ++i) {
+            CAPTURE(i);
+            Disk disk = base;
+            attempt(disk, scenario.save, {i, Blow::kill, EIO, 2000});
+            const Bytes &now = disk.contents("s.stasis");
+            REQUIRE(now.size() >= old.size());
+            CHECK(std::equal(old.begin(), old.begin() + kSlotA, now.begin()));
+            CHECK(std::equal(old.begin() + kSectionsBegin, old.end(), now.begin() + kSectionsBegin));
+            const auto same = [&](uint64_t slot) {
+                return std::equal(old.begin() + slot, old.begin() + slot + kBlockBytes,
+                                  now.begin() + slot);
+            };
+            const bool a_is_older = scenario.earlier.size() % 2 == 0;
+            CHECK(same(a_is_older ? kSlotB : kSlotA));
+        }
+    }
+    CHECK(commits >= 6);
+}

@@ -97,7 +97,9 @@ std::vector<Scenario> scenarios() {
         scenario("nothing new", {at(40), at(70)}, at(70)),
         scenario("replace", {at(40), at(100)}, at(80, 1), {.replace = true}),
     };
-    for (const size_t like : {size_t{0}, result.size() - 1}) {
+    const auto compacting = [](const FileOperations &files) { compact(kPath, {}, files); };
+    result.push_back({"compact", {at(40), at(100), at(60)}, at(60), compacting});
+    for (const size_t like : {size_t{0}, result.size() - 2, result.size() - 1}) {
         result.push_back(result[like]);
         result.back().leftover = true;
     }

@@ -64,6 +64,7 @@ class Disk {
     bool exists(const std::string &name) const { return entries_.count(name) != 0; }
     const Bytes &contents(const std::string &name) const;
     mode_t mode(const std::string &name) const;
+    uint64_t number(const std::string &name) const { return entries_.at(name); } // of the inode
     std::string image() const; // equal for disks that processes cannot tell apart
 
   private:
