@@ -59,6 +59,7 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
             return std::nullopt;
         }
         if (created) {
+            file.set_mode(0600); // whatever the process's mask has made of it
             return file;
         }
         check_ours(file);
@@ -91,19 +92,26 @@ File create(const FileOperations &files, const std::string &name) {
 
 } // namespace
 
-void clear_leftover(const FileOperations &files, const std::string &path) {
-    const std::string name = path + ".saving";
+void clear_leftover(const File &saved) {
+    const FileOperations &files = saved.files();
+    const std::string name = saved.path() + ".saving";
     struct stat status {};
     if (files.path_status(name.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
         return;
     }
-    const int descriptor =
-        files.open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
-    if (descriptor < 0) {
-        return;
-    }
-    const File file(files, descriptor, name);
     try {
+        const struct stat own = saved.status();
+        if (status.st_dev == own.st_dev && status.st_ino == own.st_ino) {
+            check_ours(saved); // a rename of which a power loss has left only the first half
+            files.remove(name.c_str());
+            return;
+        }
+        const int descriptor =
+            files.open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+        if (descriptor < 0) {
+            return;
+        }
+        const File file(files, descriptor, name);
         lock(file);
         check_ours(file);
         if (still_there(file)) {

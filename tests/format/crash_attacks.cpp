@@ -252,6 +252,9 @@ TEST_CASE(
                                                fs::create_directory(folder.path("d"));
                                            }}));
             CHECK((status == Status::ok || status == Status::io));
+            if (std::exchange(intrusion.act, nullptr) != nullptr) {
+                continue; // a commit renames nothing
+            }
             const bool here = fs::exists(path), there = fs::exists(moved);
             CHECK((here || there || status != Status::ok));
             CHECK((there || !existing));

@@ -238,7 +238,7 @@ struct DiskCalls {
             return fail_with(disk.fault_.error);
         }
         const uint64_t inode = disk.inodes_.size() + 1;
-        disk.inodes_[inode].mode = mode;
+        disk.inodes_[inode].mode = mode & 0400; // under a hostile mask
         disk.enter(name_of(path), inode);
         return descriptor_for(inode);
     }
@@ -312,6 +312,15 @@ struct DiskCalls {
         file_of(descriptor).now.resize(size);
         const auto inode = static_cast<uint64_t>(inode_of(descriptor));
         disk.changes_.push_back({Disk::Change::size, inode, size});
+        return 0;
+    }
+
+    // At once on the disk: no state depends on when.
+    int set_mode(int descriptor, mode_t mode) {
+        if (disk.fails({"set_mode"})) {
+            return -1;
+        }
+        file_of(descriptor).mode = mode;
         return 0;
     }
 
@@ -416,6 +425,7 @@ const FileOperations &Disk::files() {
         [](int descriptor, off_t size_bytes) {
             return DiskCalls().set_size(descriptor, size_bytes);
         },
+        [](int descriptor, mode_t mode) { return DiskCalls().set_mode(descriptor, mode); },
         [](int descriptor) { return DiskCalls().sync(descriptor); },
         [](int descriptor) { return DiskCalls().lock(descriptor); },
         [](const char *from, const char *to) { return DiskCalls().rename(from, to); },
