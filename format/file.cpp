@@ -24,6 +24,7 @@ const FileOperations &system_files() {
             return ::pwrite(descriptor, data, size_bytes, offset);
         },
         [](int descriptor, off_t size_bytes) { return ::ftruncate(descriptor, size_bytes); },
+        [](int descriptor, mode_t mode) { return ::fchmod(descriptor, mode); },
         [](int descriptor) { return ::fsync(descriptor); },
         [](int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB); },
         [](const char *from, const char *to) { return std::rename(from, to); },
@@ -101,6 +102,12 @@ void File::write(const void *data, size_t size_bytes, uint64_t offset) const {
 void File::set_size(uint64_t size_bytes) const {
     if (files_->set_size(descriptor_, static_cast<off_t>(size_bytes)) != 0) {
         fail_errno(Status::io, "cut", path_);
+    }
+}
+
+void File::set_mode(mode_t mode) const {
+    if (files_->set_mode(descriptor_, mode) != 0) {
+        fail_errno(Status::io, "set the mode", path_);
     }
 }
 

@@ -22,6 +22,7 @@ struct FileOperations {
     ssize_t (*read_at)(int descriptor, void *data, size_t size_bytes, off_t offset); // pread
     ssize_t (*write_at)(int descriptor, const void *data, size_t size_bytes, off_t offset);
     int (*set_size)(int descriptor, off_t size_bytes); // ftruncate
+    int (*set_mode)(int descriptor, mode_t mode);      // fchmod
     int (*sync)(int descriptor);                       // fsync, of files and directories
     int (*lock)(int descriptor);                       // flock, exclusive, without waiting
     int (*rename)(const char *from, const char *to);
@@ -54,6 +55,7 @@ class File {
     void read(void *data, size_t size_bytes, uint64_t offset) const;
     void write(const void *data, size_t size_bytes, uint64_t offset) const;
     void set_size(uint64_t size_bytes) const;
+    void set_mode(mode_t mode) const;
     void sync() const;
 
   private:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -16,8 +17,8 @@ namespace stasis::format {
 
 namespace {
 
-// A save begins with the magic, or has not written it yet; anything else under this name is not
-// ours.
+// A save begins with the magic, or has not written all of it yet; anything else under this name is
+// not ours.
 void check_ours(const File &file) {
     const struct stat status = file.status();
     uint8_t begin[sizeof kMagic] = {};
@@ -25,9 +26,9 @@ void check_ours(const File &file) {
     if (regular) {
         file.read(begin, std::min<size_t>(sizeof begin, static_cast<size_t>(status.st_size)), 0);
     }
-    const uint8_t hole[sizeof kMagic] = {};
-    if (!regular || (std::memcmp(begin, hole, sizeof hole) != 0 &&
-                     std::memcmp(begin, kMagic, sizeof kMagic) != 0)) {
+    const size_t written = std::mismatch(begin, std::end(begin), kMagic).first - begin;
+    if (!regular ||
+        std::any_of(begin + written, std::end(begin), [](uint8_t b) { return b != 0; })) {
         fail(Status::io, "%s: in the way of saving, and not left by an unfinished save",
              file.path().c_str());
     }
@@ -36,6 +37,7 @@ void check_ours(const File &file) {
 // One try; nothing if the file changed under our hands or a leftover had to be removed.
 std::optional<File> try_create(const FileOperations &files, const std::string &name) {
     constexpr int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    std::string own_name = name; // nothing may need memory between creating and owning the file
     int descriptor = files.open(name.c_str(), flags | O_CREAT | O_EXCL, 0600);
     const bool created = descriptor >= 0;
     if (!created) {
@@ -50,13 +52,14 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
             fail_errno(Status::io, "open", name);
         }
     }
-    File file(files, descriptor, name);
+    File file(files, descriptor, std::move(own_name));
     try {
         lock(file);
         if (!still_there(file)) {
             return std::nullopt;
         }
         if (created) {
+            file.set_mode(0600); // whatever the process's mask has made of it
             return file;
         }
         check_ours(file);
@@ -68,6 +71,11 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
         if (created && error.status() != Status::busy) {
             files.remove(
                 name.c_str()); // not if another saver took it for a leftover and has it now
+        }
+        throw;
+    } catch (const std::bad_alloc &) {
+        if (created) {
+            files.remove(name.c_str());
         }
         throw;
     }
@@ -84,19 +92,26 @@ File create(const FileOperations &files, const std::string &name) {
 
 } // namespace
 
-void clear_leftover(const FileOperations &files, const std::string &path) {
-    const std::string name = path + ".saving";
+void clear_leftover(const File &saved) {
+    const FileOperations &files = saved.files();
+    const std::string name = saved.path() + ".saving";
     struct stat status {};
     if (files.path_status(name.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
         return;
     }
-    const int descriptor =
-        files.open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
-    if (descriptor < 0) {
-        return;
-    }
-    const File file(files, descriptor, name);
     try {
+        const struct stat own = saved.status();
+        if (status.st_dev == own.st_dev && status.st_ino == own.st_ino) {
+            check_ours(saved); // a rename of which a power loss has left only the first half
+            files.remove(name.c_str());
+            return;
+        }
+        const int descriptor =
+            files.open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+        if (descriptor < 0) {
+            return;
+        }
+        const File file(files, descriptor, name);
         lock(file);
         check_ours(file);
         if (still_there(file)) {

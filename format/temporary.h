@@ -9,8 +9,9 @@
 
 namespace stasis::format {
 
-// Removes what a killed save has left under the name, if it can; it is only a waste of space.
-void clear_leftover(const FileOperations &files, const std::string &path);
+// Removes what a killed save, or a rename cut short by a power loss, has left beside a file that is
+// there and locked, if it can.
+void clear_leftover(const File &saved);
 
 class Temporary {
   public:

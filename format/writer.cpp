@@ -168,7 +168,6 @@ bool is_private(const File &file) {
 void commit(const Snapshot &old, const State &state, const SaveOptions &options) {
     const File &file = *old.input().file();
     const std::string &path = file.path();
-    clear_leftover(file.files(), path);
     const File directory = open_directory(file.files(), path);
     Error unsynced(Status::io, path + ": the new state is in place, but may not survive a power "
                                       "loss: cannot sync the file");
@@ -208,13 +207,17 @@ void save(const State &state, const std::string &path, const SaveOptions &option
         std::shared_ptr<const Snapshot> old;
         if (existing && !options.replace) {
             old = open_to_continue(std::move(*existing), state);
-            if (is_private(*old->input().file())) {
-                commit(*old, state, options);
-                return;
-            }
+        }
+        const File *locked = old ? old->input().file() : existing ? &*existing : nullptr;
+        if (locked != nullptr) {
+            clear_leftover(*locked);
+        }
+        if (old && is_private(*locked)) {
+            commit(*old, state, options);
+            return;
         }
         Temporary temporary(files, path);
-        if (existing || !lock_existing(files, path)) { // locked, or still nothing there
+        if (locked != nullptr || !lock_existing(files, path)) { // locked, or still nothing there
             write_whole(temporary, input);
             return;
         }
@@ -242,6 +245,7 @@ void compact(const std::string &path, const SaveOptions &options, const FileOper
     }
     const std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(*existing)));
     check_continues(*old, old->state());
+    clear_leftover(*old->input().file());
     const std::vector<float> row = old->logits_row();
     SaveOptions chosen = options;
     chosen.keep = old->keep();

@@ -1,0 +1,332 @@
+// A long random walk through the public interface, against a plain model in memory of what every
+// session and every file must be: tokens, their sources, the settings in force. What a list of
+// tokens leads to is asked of a fresh session that has seen nothing else. STASIS_SEED repeats a
+// walk, STASIS_WALK_SECONDS bounds it (60), STASIS_WALK_STEPS says how long it is to be (10000).
+// Not under the thread sanitizer, which cannot follow a process that forks while it has threads.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STASIS_THREAD_SANITIZER
+#endif
+#endif
+#ifndef STASIS_THREAD_SANITIZER
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "tests/abi/conversation.h"
+
+using namespace abi_test;
+
+namespace {
+
+constexpr uint64_t kPositionsMax = 140; // several pages; local layers release some of theirs
+constexpr size_t kSessions = 4;
+constexpr size_t kFiles = 3;
+constexpr uint32_t kSettings = 4;
+const stasis_token kForbidden[2] = {3, 5};
+const float kBias[2] = {-INFINITY, 1.5F};
+
+stasis_sampling settings(uint32_t number) {
+    auto sampling = sized<stasis_sampling>();
+    sampling.temperature = number == 0 ? 0.0F : 0.5F * static_cast<float>(number);
+    sampling.top_k = number == 2 ? 20 : 0;
+    sampling.top_p = number == 3 ? 0.9F : 1.0F;
+    sampling.repetition_penalty = number == 3 ? 1.2F : 1.0F;
+    sampling.seed = number * 1000;
+    sampling.bias_count = number == 2 ? 2 : 0;
+    sampling.bias_tokens = kForbidden;
+    sampling.bias = kBias;
+    return sampling;
+}
+
+// What a session is, to the model.
+struct Line {
+    Tokens tokens = {};
+    std::vector<uint8_t> sources = {};
+    uint32_t settings = 0;
+};
+
+// What a list of tokens leads to.
+struct Outcome {
+    Digest digest;
+    stasis_token drawn[kSettings] = {};
+};
+
+const Outcome &outcome_of(const Tokens &tokens) {
+    static std::map<Tokens, Outcome> known;
+    const auto found = known.find(tokens);
+    if (found != known.end()) {
+        return found->second;
+    }
+    const Session fresh = create(gemma(), kPositionsMax);
+    append(fresh.get(), tokens);
+    Outcome outcome;
+    outcome.digest = digest(fresh.get());
+    for (uint32_t i = 0; i < kSettings && !tokens.empty(); ++i) {
+        const stasis_sampling sampling = settings(i);
+        REQUIRE(stasis_session_set_sampling(fresh.get(), &sampling, nullptr) == STASIS_OK);
+        REQUIRE(stasis_session_sample(fresh.get(), &outcome.drawn[i], nullptr) == STASIS_OK);
+    }
+    return known.emplace(tokens, outcome).first->second;
+}
+
+struct Walk {
+    explicit Walk(uint64_t seed) : dice(seed) {
+        for (size_t i = 0; i < kSessions; ++i) {
+            sessions.push_back(create(gemma(), kPositionsMax));
+        }
+    }
+
+    std::mt19937_64 dice;
+    Folder folder = {};
+    std::vector<Session> sessions = {};
+    Line lines[kSessions] = {};
+    std::optional<Line> files[kFiles] = {};
+    std::map<std::string, size_t> counts = {};
+
+    uint64_t roll(uint64_t below) { return dice() % below; }
+    std::string path(size_t file) const { return folder.file("s" + std::to_string(file)); }
+
+    void check_session(size_t i);
+    bool file_is(size_t file, const Line &line);
+    void step();
+    void append_some(size_t i);
+    void decode(size_t i);
+    void rewind(size_t i);
+    void fork_to(size_t i);
+    void set(size_t i);
+    bool may_save(size_t i, size_t file, uint32_t flags);
+    void save_to(size_t i);
+    void save_killed(size_t i);
+    void load_from(size_t i);
+};
+
+void Walk::check_session(size_t i) {
+    const Line &line = lines[i];
+    const stasis_session *session = sessions[i].get();
+    REQUIRE(position(session) == line.tokens.size());
+    std::vector<uint8_t> sources;
+    REQUIRE(tokens_from(session, 0, &sources) == line.tokens);
+    REQUIRE(sources == line.sources);
+    REQUIRE(digest(session) == outcome_of(line.tokens).digest);
+    stasis_token drawn = 0;
+    const stasis_status status = stasis_session_sample(session, &drawn, nullptr);
+    REQUIRE(status == (line.tokens.empty() ? STASIS_NOT_FOUND : STASIS_OK));
+    if (status == STASIS_OK) {
+        REQUIRE(drawn == outcome_of(line.tokens).drawn[line.settings]);
+    }
+}
+
+bool Walk::file_is(size_t file, const Line &line) {
+    const Snapshot snapshot = open_snapshot(path(file));
+    auto info = sized<stasis_snapshot_info>();
+    REQUIRE(stasis_snapshot_get_info(snapshot.get(), &info, nullptr) == STASIS_OK);
+    if (info.position != line.tokens.size()) {
+        return false;
+    }
+    Tokens tokens(info.position);
+    std::vector<uint8_t> sources(info.position);
+    size_t count = 0;
+    REQUIRE(stasis_snapshot_tokens(snapshot.get(), 0, tokens.data(), sources.data(), tokens.size(),
+                                   &count, nullptr) == STASIS_OK);
+    return tokens == line.tokens && sources == line.sources &&
+           std::memcmp(info.digest.bytes, outcome_of(tokens).digest.data(), 32) == 0;
+}
+
+void Walk::append_some(size_t i) {
+    Line &line = lines[i];
+    // Of a few stories, so that sessions and files often share a beginning.
+    const uint64_t story = roll(3), odd = roll(40) == 0 ? 1 : 0;
+    Tokens added;
+    for (uint64_t count = 1 + roll(24); added.size() < count;) {
+        const uint64_t at = line.tokens.size() + added.size();
+        const uint64_t seed = at == 0 ? odd : story * 1000 + at;
+        added.push_back(static_cast<stasis_token>(seed * 2654435761 % 4294967291 % 192));
+    }
+    if (line.tokens.size() + added.size() > kPositionsMax) {
+        REQUIRE(stasis_session_append(sessions[i].get(), added.data(), added.size(), nullptr,
+                                      nullptr) == STASIS_FULL);
+        return;
+    }
+    append(sessions[i].get(), added);
+    line.tokens.insert(line.tokens.end(), added.begin(), added.end());
+    line.sources.resize(line.tokens.size(), STASIS_SOURCE_PROMPT);
+}
+
+void Walk::decode(size_t i) {
+    Line &line = lines[i];
+    stasis_token token = 0;
+    const stasis_status status = stasis_session_decode(sessions[i].get(), &token, nullptr);
+    if (line.tokens.empty() || line.tokens.size() == kPositionsMax) {
+        REQUIRE(status == (line.tokens.empty() ? STASIS_NOT_FOUND : STASIS_FULL));
+        return;
+    }
+    REQUIRE(status == STASIS_OK);
+    REQUIRE(token == outcome_of(line.tokens).drawn[line.settings]);
+    line.tokens.push_back(token);
+    line.sources.push_back(STASIS_SOURCE_SAMPLED);
+}
+
+void Walk::rewind(size_t i) {
+    auto info = sized<stasis_session_info>();
+    REQUIRE(stasis_session_get_info(sessions[i].get(), &info, nullptr) == STASIS_OK);
+    Line &line = lines[i];
+    const uint64_t far = roll(5) == 0 ? line.tokens.size() : 30;
+    const uint64_t to = line.tokens.size() - roll(std::min<uint64_t>(far, line.tokens.size()) + 1);
+    const uint32_t flags = roll(2) == 0 ? STASIS_REWIND_RECOMPUTE : 0;
+    const stasis_status status =
+        stasis_session_rewind(sessions[i].get(), to, flags, nullptr, nullptr);
+    if (to > 0 && to < info.rewind_floor && flags == 0) {
+        REQUIRE(status == STASIS_UNSUPPORTED);
+        return;
+    }
+    REQUIRE(status == STASIS_OK);
+    line.tokens.resize(to);
+    line.sources.resize(to);
+}
+
+void Walk::fork_to(size_t i) {
+    const size_t child = roll(kSessions);
+    sessions[child] = fork(sessions[i].get());
+    lines[child] = lines[i];
+    check_session(child);
+}
+
+void Walk::set(size_t i) {
+    lines[i].settings = static_cast<uint32_t>(roll(kSettings));
+    const stasis_sampling sampling = settings(lines[i].settings);
+    REQUIRE(stasis_session_set_sampling(sessions[i].get(), &sampling, nullptr) == STASIS_OK);
+}
+
+bool Walk::may_save(size_t i, size_t file, uint32_t flags) {
+    return flags == STASIS_SAVE_REPLACE || !files[file] || files[file]->tokens.empty() ||
+           lines[i].tokens.empty() || files[file]->tokens[0] == lines[i].tokens[0];
+}
+
+void Walk::save_to(size_t i) {
+    const size_t file = roll(kFiles);
+    const uint32_t flags = roll(20) == 0 ? STASIS_SAVE_REPLACE : 0;
+    stasis_error error;
+    const stasis_status status = save(sessions[i].get(), path(file), flags, &error);
+    CAPTURE(error.message);
+    REQUIRE(status == (may_save(i, file, flags) ? STASIS_OK : STASIS_INVALID_ARGUMENT));
+    if (status == STASIS_OK) {
+        files[file] = lines[i];
+    }
+    if (files[file]) {
+        REQUIRE(file_is(file, *files[file]));
+    }
+}
+
+// In a process that is killed in the midst of it: by the parent, or by the system where it writes
+// beyond some byte of the file.
+void Walk::save_killed(size_t i) {
+    const size_t file = roll(kFiles);
+    const uint64_t bytes = roll(400000), delay = roll(3000);
+    const bool by_byte = roll(2) == 0;
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        const rlimit limit{bytes, bytes}, no_core{0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        std::signal(SIGXFSZ, SIG_DFL);
+        if (by_byte) {
+            setrlimit(RLIMIT_FSIZE, &limit);
+        }
+        _exit(save(sessions[i].get(), path(file)));
+    }
+    if (!by_byte) {
+        usleep(static_cast<useconds_t>(delay));
+        kill(child, SIGKILL);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    const bool may = may_save(i, file, 0);
+    if (WIFEXITED(status)) {
+        REQUIRE(WEXITSTATUS(status) == (may ? STASIS_OK : STASIS_INVALID_ARGUMENT));
+    }
+    const bool exists = std::filesystem::exists(path(file));
+    REQUIRE((exists || !files[file]));
+    const bool changed = exists && may && file_is(file, lines[i]);
+    REQUIRE((changed || !WIFEXITED(status) || !may));
+    counts[WIFEXITED(status) ? "  not killed" : changed ? "  killed, new" : "  killed, old"]++;
+    if (changed) {
+        files[file] = lines[i];
+    } else if (exists) {
+        REQUIRE(file_is(file, *files[file]));
+    }
+}
+
+void Walk::load_from(size_t i) {
+    const size_t file = roll(kFiles);
+    if (files[file]) {
+        sessions[i] = load(gemma(), path(file));
+        lines[i] = *files[file];
+    }
+}
+
+void Walk::step() {
+    struct Kind {
+        const char *name;
+        uint64_t weight;
+        void (Walk::*act)(size_t i);
+    };
+    static const Kind kinds[] = {
+        {"append", 25, &Walk::append_some},
+        {"decode", 25, &Walk::decode},
+        {"rewind", 12, &Walk::rewind},
+        {"fork", 8, &Walk::fork_to},
+        {"settings", 4, &Walk::set},
+        {"save", 13, &Walk::save_to},
+        {"killed save", 3, &Walk::save_killed},
+        {"load", 10, &Walk::load_from},
+    };
+    uint64_t number = roll(100);
+    const Kind *kind = kinds;
+    for (; number >= kind->weight; ++kind) {
+        number -= kind->weight;
+    }
+    const size_t i = roll(kSessions);
+    CAPTURE(kind->name);
+    (this->*kind->act)(i);
+    counts[kind->name]++;
+    check_session(i);
+}
+
+uint64_t from_environment(const char *name, uint64_t otherwise) {
+    const char *value = std::getenv(name);
+    return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
+} // namespace
+
+TEST_CASE("a random walk of sessions and files never leaves what a plain model says") {
+    const uint64_t seed = from_environment("STASIS_SEED", std::random_device()());
+    const uint64_t steps = from_environment("STASIS_WALK_STEPS", 10000);
+    const std::chrono::seconds seconds(from_environment("STASIS_WALK_SECONDS", 60));
+    std::printf("walk: seed %llu\n", static_cast<unsigned long long>(seed));
+    std::fflush(stdout);
+    const auto end = std::chrono::steady_clock::now() + seconds;
+    Walk walk(seed);
+    uint64_t step = 0;
+    for (; step < steps && std::chrono::steady_clock::now() < end; ++step) {
+        CAPTURE(seed);
+        CAPTURE(step);
+        walk.step();
+    }
+    std::printf("walk: %llu operations\n", static_cast<unsigned long long>(step));
+    for (const auto &[name, count] : walk.counts) {
+        std::printf("walk: %6zu %s\n", count, name.c_str());
+    }
+    CHECK(step > 0);
+}
+
+#endif // STASIS_THREAD_SANITIZER
