@@ -72,7 +72,7 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
         to.position = state.log.size();
         to.file_bytes = own.file_bytes();
         to.digest = to_abi(state.digest);
-        to.root = to_abi(own.root());
+        to.root = to_abi(own.root().digest);
         to.model = to_abi(state.model.model);
         write_struct(to, info, "info");
     });

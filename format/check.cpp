@@ -7,6 +7,7 @@
 
 #include "format/constants.h"
 #include "format/pages.h"
+#include "format/section.h"
 
 namespace stasis::format {
 
@@ -158,9 +159,11 @@ void check_last(const State &state, Status status) {
         }
     }
     for (size_t i = 0; i < state.token_texts.size(); ++i) {
-        const uint32_t token = state.token_texts[i].first;
-        if (token >= state.vocabulary || (i > 0 && token <= state.token_texts[i - 1].first)) {
-            fail(status, "token texts: token %u is out of order or range", token);
+        const auto &[token, text] = state.token_texts[i];
+        if (token >= state.vocabulary || (i > 0 && token <= state.token_texts[i - 1].first) ||
+            text.size() > kTextBytesMax) {
+            fail(status, "token texts: token %u is out of order or range, or has %zu bytes", token,
+                 text.size());
         }
     }
 }
@@ -228,6 +231,46 @@ void check_stored(const State &state, size_t group, uint64_t position,
                  "page %llu of layer group %zu is not stored, window %u at position %llu needs it",
                  static_cast<Number>(index), group, window, static_cast<Number>(position));
         }
+    }
+}
+
+void check_entry(const State &state, size_t group, uint64_t index, const PageEntry &entry,
+                 uint64_t end) {
+    const auto page = static_cast<Number>(index);
+    const uint32_t valid = page_valid(state.log.size(), state.page_positions, index);
+    if (entry.valid != valid) {
+        fail(Status::corrupt, "page %llu of layer group %zu: %u valid slots, expected %u", page,
+             group, entry.valid, valid);
+    }
+    uint32_t slots = 0;
+    for (const Run &run : entry.runs) {
+        const bool placed = run.offset >= kSectionsBegin && run.offset % kAlignment == 0 &&
+                            run.offset < end && end - run.offset >= kFrameBytes &&
+                            run.stored_bytes <= end - run.offset - kFrameBytes;
+        const bool counted = run.used > 0 && run.slots <= state.page_positions &&
+                             run.first + run.used <= run.slots && run.zero == 0;
+        if (!placed || !counted ||
+            page_stored_bytes(state, group, run.slots) / kCodecRatioMax > run.stored_bytes) {
+            fail(Status::corrupt,
+                 "page %llu of layer group %zu: a run of %llu bytes at byte %llu, slots %u + %u of "
+                 "%u, in a state of %llu bytes",
+                 page, group, static_cast<Number>(run.stored_bytes),
+                 static_cast<Number>(run.offset), run.first, run.used, run.slots,
+                 static_cast<Number>(end));
+        }
+        slots += run.used;
+    }
+    if (!entry.runs.empty() && slots != valid) {
+        fail(Status::corrupt, "page %llu of layer group %zu: its runs hold %u slots, expected %u",
+             page, group, slots, valid);
+    }
+    const size_t prints = valid + state.groups[group].layers.size();
+    if (!entry.fingerprints.empty() &&
+        (!entry.runs.empty() || entry.fingerprints.size() != prints)) {
+        fail(Status::corrupt,
+             "page %llu of layer group %zu: %zu fingerprints and %zu runs, expected %zu "
+             "fingerprints and no run, or no fingerprint",
+             page, group, entry.fingerprints.size(), entry.runs.size(), prints);
     }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "format/error.h"
+#include "format/layout.h"
 #include "format/state.h"
 
 namespace stasis::format {
@@ -15,6 +16,11 @@ void check_geometry(const State &state, Status status);
 // the window needs is stored.
 void check_stored(const State &state, size_t group, uint64_t position,
                   const std::vector<bool> &stored, Status status);
+
+// The entry of one page of a table: valid slots, runs that lie in front of `end` and fill them one
+// after the other, as many fingerprints as it must have. `state`: geometry checked, log there.
+void check_entry(const State &state, size_t group, uint64_t index, const PageEntry &entry,
+                 uint64_t end);
 
 // Everything else, page data apart: log, settings, pages, hidden state, logits, texts, and last the
 // state digest, computed again.

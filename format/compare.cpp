@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "format/element.h"
+#include "format/fingerprint.h"
 #include "format/pages.h"
 #include "format/spans.h"
 
@@ -137,28 +138,37 @@ Found tokens(const State &a, const State &b) {
     return found;
 }
 
-// Reads every stored page, one at a time: digests of the manifest say nothing about the bytes.
-void check_pages(std::initializer_list<const Snapshot *> snapshots, const Watch &watch) {
-    uint64_t total = 0;
-    for (const Snapshot *snapshot : snapshots) {
-        for (const Section &section : snapshot->sections()) {
-            total += section.kind == SectionKind::page ? 1 : 0;
-        }
+// Fingerprints of a page, computed if the file has the page itself.
+std::vector<uint32_t> prints_of(const Snapshot &snapshot, size_t group, uint64_t index) {
+    const PageEntry &entry = snapshot.page(group, index);
+    if (entry.runs.empty()) {
+        return entry.fingerprints;
     }
-    uint64_t done = 0;
-    for (const Snapshot *snapshot : snapshots) {
-        const State &state = snapshot->state();
-        for (size_t group = 0; group < state.pages.size(); ++group) {
-            const auto page = allocate_page(page_elements(state, group));
-            for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
-                if (snapshot->stored(group, index)) {
-                    watch.step(done++, total);
-                    snapshot->read_page(group, index, page.get());
-                }
-            }
-        }
+    const auto data = allocate_page(page_elements(snapshot.state(), group));
+    snapshot.read_page(group, index, data.get());
+    return page_fingerprints(snapshot.state(), group, entry.valid, data.get());
+}
+
+// The first slot and the first layer whose fingerprints differ.
+void compare_prints(const Snapshot &a, const Snapshot &b, size_t group, uint64_t index,
+                    Difference &difference) {
+    const std::vector<uint32_t> x = prints_of(a, group, index);
+    const std::vector<uint32_t> y = prints_of(b, group, index);
+    if (x.empty() || y.empty()) {
+        difference.message += "; the page is not in one of the files, so only its first position "
+                              "and layer are named";
+        return;
     }
-    watch.step(total, total);
+    const auto first_from = [&](size_t begin) {
+        const auto at = static_cast<ptrdiff_t>(begin);
+        return static_cast<size_t>(std::mismatch(x.begin() + at, x.end(), y.begin() + at).first -
+                                   x.begin());
+    };
+    const size_t valid = a.page(group, index).valid;
+    const std::vector<uint32_t> &layers = a.state().groups[group].layers;
+    difference.position += std::min(first_from(0), valid - 1);
+    difference.layer = layers[std::min(first_from(valid) - valid, layers.size() - 1)];
+    difference.message += ", told by fingerprints";
 }
 
 // Where in two pages of a group the lowest position lies at which they differ.
@@ -170,8 +180,7 @@ Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint6
     difference.position = begin;
     difference.layer = layers[0];
     if (!a.stored(group, index) || !b.stored(group, index)) {
-        difference.message += "; the page was released in one of the files, so only its first "
-                              "position and layer are named";
+        compare_prints(a, b, group, index, difference);
         return difference;
     }
     const size_t elements = page_elements(state, group);
@@ -201,11 +210,12 @@ Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint6
 }
 
 // Groups share positions, so the page of lowest index decides before the group does.
-Found keys_and_values(const Snapshot &a, const Snapshot &b) {
+Found keys_and_values(const Snapshot &a, const Snapshot &b, const Watch &watch) {
     const State &x = a.state();
     const State &y = b.state();
     const uint64_t count = page_count(x.log.size(), x.page_positions);
     for (uint64_t index = 0; index < count; ++index) {
+        watch.step(index, count);
         Found lowest;
         for (size_t group = 0; group < x.groups.size(); ++group) {
             if (x.pages[group][index].digest == y.pages[group][index].digest) {
@@ -271,7 +281,6 @@ Found settings(const State &a, const State &b) {
 } // namespace
 
 Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch) {
-    check_pages({&a, &b}, watch);
     const State &x = a.state();
     const State &y = b.state();
     Found found = identity(x, y);
@@ -279,7 +288,7 @@ Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch) {
         found = tokens(x, y);
     }
     if (!found) {
-        found = keys_and_values(a, b);
+        found = keys_and_values(a, b, watch);
     }
     if (!found) {
         // Geometry and tokens are equal from here on.

@@ -23,8 +23,8 @@ struct Difference {
     std::string message;      // both values
 };
 
-// Reads and checks every stored page of both, whatever the outcome: a damaged file is
-// Error(corrupt), never equal to another. Progress in pages read.
+// Of keys and values it reads only pages whose digests differ, one of each file for each group.
+// Progress in pages looked at.
 Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch);
 
 } // namespace stasis::format

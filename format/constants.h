@@ -8,7 +8,7 @@
 namespace stasis::format {
 
 inline constexpr uint8_t kMagic[8] = {0x89, 'S', 'T', 'A', 'S', 'I', 'S', '\n'};
-inline constexpr uint32_t kFormatVersion = 0;
+inline constexpr uint32_t kFormatVersion = 1;
 
 // Header, root slot A, root slot B; each a block that a disk writes whole.
 inline constexpr size_t kBlockBytes = 4096;
@@ -16,11 +16,19 @@ inline constexpr uint64_t kSlotA = kBlockBytes;
 inline constexpr uint64_t kSlotB = 2 * kBlockBytes;
 inline constexpr uint64_t kSectionsBegin = 3 * kBlockBytes;
 
-inline constexpr uint64_t kAlignment = 64; // of sections, of the manifest and of page buffers
+inline constexpr uint64_t kAlignment = 64; // of sections and of page buffers
 constexpr uint64_t align_up(uint64_t offset) {
     return (offset + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Trees: children of an inner node, and what their leaves hold.
+inline constexpr uint32_t kTreeFan = 32;
+inline constexpr uint32_t kLogLeaf = 256;
+inline constexpr uint32_t kTextsLeaf = 64;
+inline constexpr uint32_t kPagesLeaf = 8;
+inline constexpr uint64_t kNodesBytesMax = 64U << 20; // of one section, so that it fits 32 bits
+
+inline constexpr char kIdentityIdentifier[] = "STSI"; // of FlatBuffers; the manifest's is STSM
 inline constexpr uint64_t kManifestBytesMax = 64U << 20;
 inline constexpr uint32_t kGeometryMax = 1U
                                          << 16; // layers, KV heads, head_dim: products fit 64 bits
@@ -28,8 +36,14 @@ inline constexpr uint32_t kPagePositionsStep = 32;
 inline constexpr uint32_t kPagePositionsMax = 256; // bounds what a short last page can allocate
 inline constexpr size_t kSamplingsMax = 1U << 16;
 inline constexpr size_t kTopMax = 64;
+inline constexpr size_t kTextBytesMax = 1U << 16; // of one token
+// Raw bytes of a run are at most this many times its stored ones (else it is stored raw), so that a
+// small file cannot ask for much memory.
+inline constexpr uint64_t kCodecRatioMax = 16;
 
 // Between two looks at the Watch.
 inline constexpr size_t kChunkBytes = 4U << 20;
+// Raw bytes of runs that are worked on together, on all threads: few enough to stay in the cache.
+inline constexpr uint64_t kBatchBytes = 16U << 20;
 
 } // namespace stasis::format

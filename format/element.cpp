@@ -46,33 +46,49 @@ Json digests_json(const std::vector<Digest> &digests) {
     return json;
 }
 
-Json kv_cache(const Snapshot &snapshot) {
+Json group_json(const Snapshot &snapshot, size_t group) {
     const State &state = snapshot.state();
-    Json groups = Json::array();
-    uint64_t bytes = 0;
-    for (size_t group = 0; group < state.groups.size(); ++group) {
-        uint64_t stored = 0;
-        uint64_t group_bytes = 0;
-        Json first = nullptr; // position from which on nothing was released
-        for (uint64_t index = state.pages[group].size(); index-- > 0;) {
-            if (snapshot.stored(group, index)) {
-                ++stored;
-                group_bytes += page_stored_bytes(state, group, state.pages[group][index].valid);
-                if (stored == state.pages[group].size() - index) {
-                    first = index * state.page_positions;
-                }
-            }
+    uint64_t stored = 0, bytes = 0, stored_bytes = 0, runs = 0;
+    Json first = nullptr; // position from which on nothing was released
+    for (uint64_t index = state.pages[group].size(); index-- > 0;) {
+        const PageEntry &page = snapshot.page(group, index);
+        if (page.runs.empty()) {
+            continue;
         }
-        bytes += group_bytes;
-        groups.push_back({{"layers", state.groups[group].layers},
-                          {"window", state.groups[group].window},
-                          {"pages", state.pages[group].size()},
-                          {"stored", stored},
-                          {"released", state.pages[group].size() - stored},
-                          {"first_position", first},
-                          {"bytes", group_bytes}});
+        ++stored;
+        bytes += page_stored_bytes(state, group, page.valid);
+        runs += page.runs.size();
+        for (const Run &run : page.runs) {
+            stored_bytes += run.stored_bytes;
+        }
+        if (stored == state.pages[group].size() - index) {
+            first = index * state.page_positions;
+        }
     }
-    return {{"dtype", "bf16"}, {"bytes", bytes}, {"groups", groups}};
+    return {{"layers", state.groups[group].layers},
+            {"window", state.groups[group].window},
+            {"pages", state.pages[group].size()},
+            {"stored", stored},
+            {"released", state.pages[group].size() - stored},
+            {"first_position", first},
+            {"runs", runs},
+            {"bytes", bytes},
+            {"stored_bytes", stored_bytes}};
+}
+
+Json kv_cache(const Snapshot &snapshot) {
+    Json groups = Json::array();
+    uint64_t bytes = 0, stored_bytes = 0;
+    for (size_t group = 0; group < snapshot.state().groups.size(); ++group) {
+        groups.push_back(group_json(snapshot, group));
+        bytes += groups.back()["bytes"].get<uint64_t>();
+        stored_bytes += groups.back()["stored_bytes"].get<uint64_t>();
+    }
+    return {{"dtype", "bf16"},
+            {"keep", snapshot.keep() == Keep::full ? "full" : "none"},
+            {"bytes", bytes},
+            {"stored_bytes", stored_bytes},
+            {"groups", groups}};
 }
 
 Json token_embeddings(const Snapshot &snapshot) {
@@ -178,9 +194,7 @@ Json logits(const Snapshot &snapshot) {
                        {"logit", std::isfinite(logit) ? Json(logit) : Json()},
                        {"text", token_text(state.token_texts, token)}});
     }
-    const bool row =
-        std::any_of(snapshot.sections().begin(), snapshot.sections().end(),
-                    [](const Section &section) { return section.kind == SectionKind::logits_row; });
+    const bool row = snapshot.layout().logits_row != SectionRef{};
     return {{"hidden", state.hidden.size()},
             {"digest", to_hex(state.logits)},
             {"row", row},
@@ -200,18 +214,21 @@ Json kv_format(const Snapshot &snapshot) {
     Json sections = Json::array();
     for (const Section &section : snapshot.sections()) {
         char sum[33];
+        const Frame &frame = section.frame;
         snprintf(sum, sizeof sum, "%016llx%016llx",
-                 static_cast<unsigned long long>(section.checksum.high),
-                 static_cast<unsigned long long>(section.checksum.low));
-        sections.push_back({{"name", section_name(section.kind)},
+                 static_cast<unsigned long long>(frame.checksum.high),
+                 static_cast<unsigned long long>(frame.checksum.low));
+        sections.push_back({{"name", section_name(frame.kind)},
                             {"offset", section.offset},
-                            {"stored", section.stored_bytes},
-                            {"raw", section.raw_bytes},
-                            {"codec", "raw"},
+                            {"commit", frame.sequence},
+                            {"stored", frame.stored_bytes},
+                            {"raw", frame.raw_bytes},
+                            {"codec", frame.codec == Codec::raw ? "raw" : "zstd"},
                             {"xxh3", sum}});
     }
     const ContractId &contract = state.contract;
     return {{"format", snapshot.format()},
+            {"commit", snapshot.root().sequence},
             {"contract",
              {{"core", contract.core}, {"kv", contract.kv}, {"sampling", contract.sampling}}},
             {"dtype", "bf16"},

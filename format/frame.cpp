@@ -15,25 +15,11 @@ namespace {
 
 constexpr size_t kChecksumAt = kBlockBytes - sizeof(Checksum); // the last 16 bytes of a block
 constexpr size_t kHeaderUsed = 16;                             // magic, version, block size
-constexpr size_t kSlotUsed = 104;                              // up to the end of the root digest
 static_assert(sizeof(Checksum) == 16);
 
 void seal(Block &block) {
     const Checksum sum = checksum(block.data(), kChecksumAt);
     std::memcpy(block.data() + kChecksumAt, &sum, sizeof sum);
-}
-
-void check_seal(const Block &block, const char *name) {
-    const Checksum expected = checksum(block.data(), kChecksumAt);
-    Checksum found;
-    std::memcpy(&found, block.data() + kChecksumAt, sizeof found);
-    if (found != expected) {
-        fail(Status::corrupt, "%s: checksum is %016llx%016llx, its bytes give %016llx%016llx", name,
-             static_cast<unsigned long long>(found.high),
-             static_cast<unsigned long long>(found.low),
-             static_cast<unsigned long long>(expected.high),
-             static_cast<unsigned long long>(expected.low));
-    }
 }
 
 // The bytes between the fields and the checksum are kept for later versions.
@@ -63,7 +49,9 @@ void check_header(const Block &header) {
     if (std::memcmp(header.data(), kMagic, sizeof kMagic) != 0) {
         fail(Status::corrupt, "not a snapshot: the file does not begin with the magic bytes");
     }
-    check_seal(header, "header");
+    if (!block_intact(header)) {
+        fail(Status::corrupt, "header: its bytes do not give its checksum");
+    }
     uint32_t version = 0;
     uint32_t block_bytes = 0;
     std::memcpy(&version, header.data() + 8, 4);
@@ -78,42 +66,59 @@ void check_header(const Block &header) {
     check_unused(header, kHeaderUsed, "header");
 }
 
-Block encode_slot(const RootSlot &slot) {
+RootBytes encode_root(const Root &root) {
+    RootBytes bytes{};
+    const uint64_t numbers[7] = {root.sequence,        root.features_ignore, root.features_read,
+                                 root.features_refuse, root.file_bytes,      root.manifest_offset,
+                                 root.manifest_bytes};
+    std::memcpy(bytes.data(), numbers, sizeof numbers);
+    std::memcpy(bytes.data() + sizeof numbers, root.digest.bytes.data(), 32);
+    return bytes;
+}
+
+Block encode_slot(const Root &root) {
     Block block{};
-    const uint64_t numbers[7] = {slot.sequence,        slot.features_ignore, slot.features_read,
-                                 slot.features_refuse, slot.file_bytes,      slot.manifest_offset,
-                                 slot.manifest_bytes};
-    std::memcpy(block.data(), numbers, 56);
-    std::memcpy(block.data() + 56, &slot.manifest_checksum, 16);
-    std::memcpy(block.data() + 72, slot.root.bytes.data(), 32);
+    const RootBytes bytes = encode_root(root);
+    std::copy(bytes.begin(), bytes.end(), block.begin());
     seal(block);
     return block;
 }
 
-RootSlot decode_slot(const Block &block) {
-    check_seal(block, "root slot");
+Root decode_root(const RootBytes &bytes) {
     uint64_t numbers[7];
-    std::memcpy(numbers, block.data(), 56);
-    RootSlot slot{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
-                  numbers[5], numbers[6], {},         {}};
-    std::memcpy(&slot.manifest_checksum, block.data() + 56, 16);
-    std::memcpy(slot.root.bytes.data(), block.data() + 72, 32);
-    if (slot.features_refuse != 0) {
+    std::memcpy(numbers, bytes.data(), sizeof numbers);
+    Root root{numbers[0], numbers[1], numbers[2], numbers[3],
+              numbers[4], numbers[5], numbers[6], {}};
+    std::memcpy(root.digest.bytes.data(), bytes.data() + sizeof numbers, 32);
+    if (root.features_refuse != 0) {
         fail(Status::version,
              "the file needs format features %016llx; this build, of format version %u, knows none",
-             static_cast<unsigned long long>(slot.features_refuse), kFormatVersion);
+             static_cast<unsigned long long>(root.features_refuse), kFormatVersion);
     }
-    check_unused(block, kSlotUsed, "root slot");
-    if (slot.sequence == 0) {
-        fail(Status::corrupt, "root slot: nothing was ever committed (sequence 0)");
+    if (root.sequence == 0) {
+        fail(Status::corrupt, "root: nothing was ever committed (sequence 0)");
     }
-    return slot;
+    return root;
 }
 
-Digest root_digest(const RootSlot &slot, const uint8_t *manifest, size_t manifest_bytes) {
+bool block_intact(const Block &block) {
+    Checksum found;
+    std::memcpy(&found, block.data() + kChecksumAt, sizeof found);
+    return found == checksum(block.data(), kChecksumAt);
+}
+
+Root decode_slot(const Block &block) {
+    RootBytes bytes;
+    std::copy_n(block.begin(), bytes.size(), bytes.begin());
+    const Root root = decode_root(bytes);
+    check_unused(block, kRootBytes, "root slot");
+    return root;
+}
+
+Digest root_digest(const Root &root, const uint8_t *manifest, size_t manifest_bytes) {
     Sha256 hash;
     hash.text("stasis root").u32(kFormatVersion);
-    hash.u64(slot.features_ignore).u64(slot.features_read).u64(slot.features_refuse);
+    hash.u64(root.features_ignore).u64(root.features_read).u64(root.features_refuse);
     hash.u64(manifest_bytes).bytes(manifest, manifest_bytes);
     return hash.finish();
 }

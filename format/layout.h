@@ -1,55 +1,69 @@
-// Where things lie in the file: the table of sections and the one order in which they follow each
-// other (FORMAT.md, "Sections"). Reads and writes nothing.
+// Where the parts of a state lie in the file, as the manifest and the nodes of the trees say it:
+// references to sections, to nodes and to runs of pages (FORMAT.md). Plain data, no code.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "format/checksum.h"
-#include "format/codec.h"
-#include "format/constants.h"
 #include "format/digest.h"
-#include "format/state.h"
 
 namespace stasis::format {
-
-enum class SectionKind : uint32_t {
-    log = 1,
-    token_texts = 2,
-    hidden = 3,
-    logits_row = 4,
-    page = 5
-};
 
 // What a file keeps of keys and values: all of them, or only digests and fingerprints.
 enum class Keep : uint8_t { full = 0, none = 1 };
 
-struct Section {
-    uint64_t offset = 0;
+// A whole section that is not compressed.
+struct SectionRef {
+    uint64_t offset = 0; // of its frame; 0: there is none
+    uint64_t bytes = 0;
+    Digest digest; // SHA-256 of the bytes
+    bool operator==(const SectionRef &) const = default;
+};
+
+// One node, in a section that holds many.
+struct NodeRef {
+    uint64_t section = 0; // offset of its frame; 0: there is no node
+    uint32_t begin = 0;   // in the bytes of the section
+    uint32_t bytes = 0;
+    Digest digest; // SHA-256 of the bytes
+    bool operator==(const NodeRef &) const = default;
+};
+static_assert(sizeof(NodeRef) == 48); // as it is stored
+
+// Keys and values of a range of slots of one page, all layers of the group: a section of `slots`
+// slots, of which those from `first` on are in use.
+struct Run {
+    uint64_t offset = 0; // of the section's frame
     uint64_t stored_bytes = 0;
-    uint64_t raw_bytes = 0;
-    Checksum checksum; // of the raw bytes
-    Digest digest;     // SHA-256 of the raw bytes; zero for pages
-    SectionKind kind = SectionKind::log;
-    Codec codec = Codec::raw;
-    bool operator==(const Section &) const = default;
+    uint16_t slots = 0;
+    uint16_t first = 0;
+    uint16_t used = 0;
+    uint16_t zero = 0;
+    bool operator==(const Run &) const = default;
+};
+static_assert(sizeof(Run) == 24); // as it is stored
+
+// An entry of a page table.
+struct PageEntry {
+    Digest digest;
+    uint32_t valid = 0;
+    std::vector<Run> runs;              // slots 0 to valid - 1, in order; none: not stored
+    std::vector<uint32_t> fingerprints; // of slots, then of layers; none: unknown
+    bool operator==(const PageEntry &) const = default;
 };
 
-inline constexpr uint32_t kReleased = 0xFFFFFFFF;
-
+// What the manifest says of places and sizes.
 struct Layout {
-    uint64_t position = 0;                    // tokens in the log
-    std::vector<Section> sections;            // in file order
-    std::vector<std::vector<uint32_t>> pages; // [group][index] section, or kReleased
+    uint64_t position = 0;   // tokens in the log
+    uint64_t text_count = 0; // entries of the list of texts
+    Keep keep = Keep::full;
+    SectionRef identity;
+    SectionRef hidden;
+    SectionRef logits_row;
+    NodeRef log; // roots of the trees
+    NodeRef texts;
+    std::vector<NodeRef> pages; // [group]
 };
-
-const char *section_name(SectionKind kind);
-const Section *find_section(const Layout &layout, SectionKind kind); // null: none
-
-// Checks that the sections lie back to back from kSectionsBegin to the manifest, that each is used
-// once, in the order of the format, with the size that the state's geometry asks for, and that
-// pages are stored as check_stored asks for. `state`: geometry and groups checked, pages counted.
-void check_layout(const Layout &layout, const State &state, uint64_t manifest_offset);
 
 } // namespace stasis::format

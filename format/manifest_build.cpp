@@ -1,4 +1,4 @@
-// State and layout to FlatBuffers; see manifest.h. Paired with manifest_parse.cpp.
+// State, layout and identity to FlatBuffers; see manifest.h. Paired with manifest_parse.cpp.
 #include <string_view>
 
 #include "format/constants.h"
@@ -16,29 +16,37 @@ template <class T> using Offset = flatbuffers::Offset<T>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 using Values = std::vector<std::pair<uint32_t, float>>;
 
-// No less than what the manifest takes: FlatBuffers itself would only notice at 2 GiB, by an
-// assert.
-uint64_t size_bound(const State &state, const Layout &layout) {
-    constexpr uint64_t overhead = 128; // of a table with its offsets
-    uint64_t bytes = 4096 + state.pending_system.size() + state.model.architecture.size() +
-                     state.model.tokenizer_type.size() + state.model.chat_template.size();
-    for (const Pairs *pairs : {&state.model.config, &state.model.tokenizer_rules}) {
-        for (const auto &[name, value] : *pairs) {
-            bytes += overhead + name.size() + value.size();
-        }
+constexpr uint64_t kTableBytes = 128; // no less than what a table takes with its offsets
+
+// No less than what the buffer takes: FlatBuffers itself would only notice at 2 GiB, by an assert.
+void check_bound(const char *name, uint64_t bound) {
+    if (bound > kManifestBytesMax) {
+        fail(Status::unsupported, "the %s would take %llu bytes, the format allows %llu", name,
+             static_cast<unsigned long long>(bound),
+             static_cast<unsigned long long>(kManifestBytesMax));
     }
-    bytes += (state.model.attention.size() + state.model.mlp.size()) * sizeof(Digest);
+}
+
+uint64_t size_bound(const State &state) {
+    uint64_t bytes = 4096 + state.pending_system.size();
     for (const LayerGroup &group : state.groups) {
-        bytes += group.layers.size() * sizeof(uint32_t);
-    }
-    for (const std::vector<Page> &pages : state.pages) {
-        bytes += overhead + pages.size() * (sizeof(Digest) + sizeof(uint32_t));
+        bytes += kTableBytes + group.layers.size() * sizeof(uint32_t);
     }
     for (const Sampling &sampling : state.samplings) {
-        bytes += overhead + sampling.bias.size() * sizeof(fb::TokenValue);
+        bytes += kTableBytes + sampling.bias.size() * sizeof(fb::TokenValue);
     }
-    return bytes + state.top.size() * sizeof(fb::TokenValue) +
-           layout.sections.size() * sizeof(fb::Section);
+    return bytes + state.top.size() * sizeof(fb::TokenValue);
+}
+
+uint64_t size_bound(const ModelIdentity &identity) {
+    uint64_t bytes = 4096 + identity.architecture.size() + identity.tokenizer_type.size() +
+                     identity.chat_template.size();
+    for (const Pairs *pairs : {&identity.config, &identity.tokenizer_rules}) {
+        for (const auto &[name, value] : *pairs) {
+            bytes += kTableBytes + name.size() + value.size();
+        }
+    }
+    return bytes + (identity.attention.size() + identity.mlp.size()) * sizeof(Digest);
 }
 
 fb::Digest pack(const Digest &digest) {
@@ -88,18 +96,20 @@ Offset<fb::Identity> pack(Builder &builder, const ModelIdentity &identity) {
                               &head, &model, &tokenizer, tokenizer_type, rules, chat_template);
 }
 
+fb::SectionRef pack(const SectionRef &ref) {
+    return fb::SectionRef(ref.offset, ref.bytes, pack(ref.digest));
+}
+
+fb::NodeRef pack(const NodeRef &ref) {
+    return fb::NodeRef(ref.section, ref.begin, ref.bytes, pack(ref.digest));
+}
+
 auto pack_groups(Builder &builder, const State &state, const Layout &layout) {
     std::vector<Offset<fb::Group>> packed;
     for (size_t group = 0; group < state.groups.size(); ++group) {
-        std::vector<Digest> digests;
-        for (const Page &page : state.pages[group]) {
-            digests.push_back(page.digest);
-        }
         const auto layers = builder.CreateVector(state.groups[group].layers);
-        const auto page_digests = pack(builder, digests);
-        const auto sections = builder.CreateVector(layout.pages[group]);
-        packed.push_back(
-            fb::CreateGroup(builder, state.groups[group].window, layers, page_digests, sections));
+        const fb::NodeRef pages = pack(layout.pages[group]);
+        packed.push_back(fb::CreateGroup(builder, state.groups[group].window, layers, &pages));
     }
     return builder.CreateVector(packed);
 }
@@ -116,43 +126,43 @@ auto pack_samplings(Builder &builder, const std::vector<Sampling> &samplings) {
     return builder.CreateVector(packed);
 }
 
-auto pack_sections(Builder &builder, const std::vector<Section> &sections) {
-    std::vector<fb::Section> packed;
-    for (const Section &from : sections) {
-        packed.emplace_back(from.offset, from.stored_bytes, from.raw_bytes, from.checksum.low,
-                            from.checksum.high, pack(from.digest), static_cast<uint32_t>(from.kind),
-                            static_cast<uint32_t>(from.codec));
-    }
-    return builder.CreateVectorOfStructs(packed);
+std::vector<uint8_t> bytes_of(const Builder &builder) {
+    return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 
 } // namespace
 
+std::vector<uint8_t> build_identity(const ModelIdentity &identity) {
+    check_bound("model's identity", size_bound(identity));
+    Builder builder;
+    builder.Finish(pack(builder, identity), kIdentityIdentifier);
+    return bytes_of(builder);
+}
+
 std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
-    const uint64_t bound = size_bound(state, layout);
-    if (bound > kManifestBytesMax) {
-        fail(Status::unsupported, "the manifest would take %llu bytes, the format allows %llu",
-             static_cast<unsigned long long>(bound),
-             static_cast<unsigned long long>(kManifestBytesMax));
-    }
+    check_bound("manifest", size_bound(state));
     Builder builder;
     builder.ForceDefaults(true); // -0.0 compares equal to a default of 0.0 and would lose its sign
-    const auto identity = pack(builder, state.model);
     const auto groups = pack_groups(builder, state, layout);
     const auto samplings = pack_samplings(builder, state.samplings);
     const auto pending_system = builder.CreateString(state.pending_system);
     const auto top = pack(builder, state.top);
-    const auto sections = pack_sections(builder, layout.sections);
     const fb::Contract contract(state.contract.core, state.contract.kv, state.contract.sampling);
+    const fb::SectionRef identity = pack(layout.identity);
+    const fb::SectionRef hidden = pack(layout.hidden);
+    const fb::SectionRef logits_row = pack(layout.logits_row);
+    const fb::NodeRef log = pack(layout.log);
+    const fb::NodeRef texts = pack(layout.texts);
     const fb::Digest logits = pack(state.logits);
     const fb::Digest digest = pack(state.digest);
-    builder.Finish(fb::CreateManifest(builder, &contract, identity, state.layers, state.kv_heads,
-                                      state.head_dim, state.hidden_size, state.vocabulary,
-                                      state.page_positions, groups, layout.position, samplings,
-                                      state.sampling, state.capacity, state.window_retain,
-                                      pending_system, &logits, top, &digest, sections),
+    builder.Finish(fb::CreateManifest(
+                       builder, &contract, &identity, state.layers, state.kv_heads, state.head_dim,
+                       state.hidden_size, state.vocabulary, state.page_positions, groups,
+                       layout.position, samplings, state.sampling, state.capacity,
+                       state.window_retain, pending_system, &logits, top, &digest, &log, &texts,
+                       layout.text_count, static_cast<uint32_t>(layout.keep), &hidden, &logits_row),
                    fb::ManifestIdentifier());
-    return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+    return bytes_of(builder);
 }
 
 } // namespace stasis::format

@@ -1,10 +1,9 @@
-// FlatBuffers to State and layout; see manifest.h. Paired with manifest_build.cpp.
+// FlatBuffers to State, layout and identity; see manifest.h. Paired with manifest_build.cpp.
 #include <cstring>
 
-#include "format/check.h"
+#include "format/constants.h"
 #include "format/error.h"
 #include "format/manifest.h"
-#include "format/pages.h"
 #include "manifest_generated.h"
 
 namespace stasis::format {
@@ -112,82 +111,56 @@ void unpack_samplings(const fb::Manifest *packed, State &state, Budget &budget) 
     }
 }
 
-void unpack_groups(const fb::Manifest *packed, State &state, Budget &budget) {
+SectionRef unpack(const fb::SectionRef *packed) {
+    return {packed->offset(), packed->bytes(), unpack(&packed->digest())};
+}
+
+NodeRef unpack(const fb::NodeRef *packed) {
+    return {packed->section(), packed->begin(), packed->bytes(), unpack(&packed->digest())};
+}
+
+void unpack_groups(const fb::Manifest *packed, State &state, Layout &layout, Budget &budget) {
     budget.take(packed->groups()->size(), sizeof(uint32_t));
     for (const fb::Group *from : *packed->groups()) {
         LayerGroup &group = state.groups.emplace_back();
         group.window = from->window();
         group.layers = unpack(from->layers(), budget);
+        layout.pages.push_back(unpack(from->pages()));
     }
 }
 
-void unpack_pages(const fb::Manifest *packed, State &state, Layout &layout, Budget &budget) {
-    const uint64_t count = page_count(layout.position, state.page_positions);
-    for (const fb::Group *from : *packed->groups()) {
-        const std::vector<Digest> digests = unpack(from->page_digests(), budget);
-        layout.pages.push_back(unpack(from->page_sections(), budget));
-        if (digests.size() != count || layout.pages.back().size() != count) {
-            fail(Status::corrupt,
-                 "manifest: layer group %zu has %zu page digests and %zu page sections, "
-                 "%llu positions take %llu pages",
-                 state.pages.size(), digests.size(), layout.pages.back().size(),
-                 static_cast<unsigned long long>(layout.position),
-                 static_cast<unsigned long long>(count));
-        }
-        std::vector<Page> &pages = state.pages.emplace_back(count);
-        for (uint64_t index = 0; index < count; ++index) {
-            pages[index].valid = page_valid(layout.position, state.page_positions, index);
-            pages[index].digest = digests[index];
-        }
-    }
-}
-
-void unpack_sections(const fb::Manifest *packed, Layout &layout, Budget &budget) {
-    budget.take(packed->sections()->size(), sizeof(fb::Section));
-    layout.sections.reserve(packed->sections()->size());
-    for (const fb::Section *from : *packed->sections()) {
-        Section &section = layout.sections.emplace_back();
-        section.offset = from->offset();
-        section.stored_bytes = from->stored_bytes();
-        section.raw_bytes = from->raw_bytes();
-        section.checksum = {from->checksum_low(), from->checksum_high()};
-        section.digest = unpack(&from->digest());
-        section.kind = static_cast<SectionKind>(from->kind());
-        section.codec = static_cast<Codec>(from->codec());
-    }
-}
-
-const fb::Manifest *verified(std::span<const uint8_t> manifest) {
+// The root table, once the whole buffer has been found to follow the schema.
+template <class Table>
+const Table *verified(std::span<const uint8_t> bytes, const char *name, const char *identifier) {
     flatbuffers::Verifier::Options limits;
     limits.max_depth = 8;
     limits.max_tables = 1U << 18;
-    flatbuffers::Verifier verifier(manifest.data(), manifest.size(), limits);
-    if (!fb::VerifyManifestBuffer(verifier)) {
-        fail(Status::corrupt, "manifest: its %zu bytes do not follow the schema", manifest.size());
+    flatbuffers::Verifier verifier(bytes.data(), bytes.size(), limits);
+    if (!verifier.VerifyBuffer<Table>(identifier)) {
+        fail(Status::corrupt, "%s: its %zu bytes do not follow the schema", name, bytes.size());
     }
-    return fb::GetManifest(manifest.data());
+    return flatbuffers::GetRoot<Table>(bytes.data());
 }
 
 } // namespace
 
+ModelIdentity parse_identity(std::span<const uint8_t> bytes) {
+    Budget budget(bytes.size());
+    return unpack(verified<fb::Identity>(bytes, "identity", kIdentityIdentifier), budget);
+}
+
 void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &layout) {
-    const fb::Manifest *packed = verified(manifest);
+    const auto *packed = verified<fb::Manifest>(manifest, "manifest", fb::ManifestIdentifier());
     Budget budget(manifest.size());
     state.contract = {packed->contract()->core(), packed->contract()->kv(),
                       packed->contract()->sampling()};
-    state.model = unpack(packed->identity(), budget);
     state.layers = packed->layers();
     state.kv_heads = packed->kv_heads();
     state.head_dim = packed->head_dim();
     state.hidden_size = packed->hidden_size();
     state.vocabulary = packed->vocabulary();
     state.page_positions = packed->page_positions();
-    unpack_groups(packed, state, budget);
-    check_geometry(state, Status::corrupt);
-
-    layout.position = packed->position();
-    unpack_pages(packed, state, layout, budget);
-    unpack_sections(packed, layout, budget);
+    unpack_groups(packed, state, layout, budget);
     unpack_samplings(packed, state, budget);
     state.sampling = packed->sampling();
     state.capacity = packed->capacity();
@@ -196,6 +169,17 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     state.logits = unpack(packed->logits());
     state.top = unpack(packed->top(), budget);
     state.digest = unpack(packed->digest());
+    if (packed->keep() > static_cast<uint32_t>(Keep::none)) {
+        fail(Status::corrupt, "manifest: what it keeps is %u, expected 0 or 1", packed->keep());
+    }
+    layout.keep = static_cast<Keep>(packed->keep());
+    layout.position = packed->position();
+    layout.text_count = packed->text_count();
+    layout.identity = unpack(packed->identity());
+    layout.hidden = unpack(packed->hidden());
+    layout.logits_row = unpack(packed->logits_row());
+    layout.log = unpack(packed->log());
+    layout.texts = unpack(packed->texts());
 }
 
 } // namespace stasis::format

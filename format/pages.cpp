@@ -34,23 +34,34 @@ uint64_t page_stored_bytes(const State &state, size_t group, uint32_t valid) {
     return uint64_t{page_rows(state, group)} * valid * state.head_dim * sizeof(uint16_t);
 }
 
-void pack_page(const State &state, size_t group, uint32_t valid, const uint16_t *data,
-               uint16_t *packed) {
-    const size_t rows = page_rows(state, group);
-    const size_t used = size_t{valid} * state.head_dim;
+RunShape run_shape(const State &state, size_t group, uint32_t slots) {
+    return {page_rows(state, group), slots, state.head_dim};
+}
+
+void pack_run(const State &state, size_t group, uint32_t begin, uint32_t slots,
+              const uint16_t *data, uint16_t *packed) {
+    const size_t used = size_t{slots} * state.head_dim;
     const size_t full = size_t{state.page_positions} * state.head_dim;
-    for (size_t row = 0; row < rows; ++row) {
+    data += size_t{begin} * state.head_dim;
+    for (size_t row = 0; row < page_rows(state, group); ++row) {
         std::copy_n(data + row * full, used, packed + row * used);
     }
 }
 
-void unpack_page(const State &state, size_t group, uint32_t valid, const uint16_t *packed,
-                 uint16_t *data) {
-    const size_t rows = page_rows(state, group);
+void unpack_run(const State &state, size_t group, const Run &run, uint32_t to,
+                const uint16_t *packed, uint16_t *data) {
+    const size_t dim = state.head_dim;
+    const size_t full = state.page_positions * dim;
+    for (size_t row = 0; row < page_rows(state, group); ++row) {
+        std::copy_n(packed + (row * run.slots + run.first) * dim, run.used * dim,
+                    data + row * full + to * dim);
+    }
+}
+
+void clear_slots(const State &state, size_t group, uint32_t valid, uint16_t *data) {
     const size_t used = size_t{valid} * state.head_dim;
     const size_t full = size_t{state.page_positions} * state.head_dim;
-    for (size_t row = 0; row < rows; ++row) {
-        std::copy_n(packed + row * used, used, data + row * full);
+    for (size_t row = 0; row < page_rows(state, group); ++row) {
         std::fill(data + row * full + used, data + (row + 1) * full, uint16_t{0});
     }
 }

@@ -1,6 +1,6 @@
-// The shape of KV pages in memory and in the file: which exist, how many bytes they take, and the
-// step from one order to the other for the last, partly filled page (FORMAT.md, "Pages"), and the
-// one condition on its numbers. Knows no file.
+// The shape of KV pages in memory and in the file: which exist, how many bytes they take, the step
+// between the order of a page and that of a run of its slots (FORMAT.md, "Pages"), and the one
+// condition on its numbers. Knows no file.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "format/error.h"
+#include "format/layout.h"
+#include "format/planes.h"
 #include "format/state.h"
 
 namespace stasis::format {
@@ -30,12 +32,17 @@ size_t page_rows(const State &state, size_t group);
 size_t page_elements(const State &state, size_t group); // of a page in memory
 uint64_t page_stored_bytes(const State &state, size_t group, uint32_t valid);
 
-// A row in memory has page_positions slots of head_dim numbers, in the file only the valid ones.
-void pack_page(const State &state, size_t group, uint32_t valid, const uint16_t *data,
-               uint16_t *packed);
-// Unused slots become zero.
-void unpack_page(const State &state, size_t group, uint32_t valid, const uint16_t *packed,
-                 uint16_t *data);
+// The numbers of a range of slots of a page, as a codec sees them.
+RunShape run_shape(const State &state, size_t group, uint32_t slots);
+// Gathers the slots [begin, begin + slots) of a page in memory, where a row has page_positions
+// slots, into the order of a run, where it has only these.
+void pack_run(const State &state, size_t group, uint32_t begin, uint32_t slots,
+              const uint16_t *data, uint16_t *packed);
+// Puts the used slots of a run into a page, from slot `to` on.
+void unpack_run(const State &state, size_t group, const Run &run, uint32_t to,
+                const uint16_t *packed, uint16_t *data);
+// Slots from `valid` on become zero.
+void clear_slots(const State &state, size_t group, uint32_t valid, uint16_t *data);
 
 // Refuses keys and values of valid slots that are infinite or NaN: they are not state (C9). Names
 // group, page and position.

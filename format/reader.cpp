@@ -1,219 +1,185 @@
-// Reading and checking a snapshot; see reader.h.
+// Opening a snapshot: from the root to everything but pages; see reader.h.
 #include "format/reader.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 
 #include "format/check.h"
 #include "format/error.h"
 #include "format/manifest.h"
+#include "format/naming.h"
 #include "format/pages.h"
 #include "format/texts.h"
+#include "format/trees.h"
 
 namespace stasis::format {
 
-namespace {
-
 using Number = unsigned long long;
-
-// Begin, end and alignment of the manifest, before anything of it is read.
-void check_bounds(const RootSlot &slot, uint64_t file_bytes) {
-    if (slot.file_bytes != file_bytes) {
-        fail(Status::corrupt, "the file has %llu bytes, its root slot says %llu",
-             static_cast<Number>(file_bytes), static_cast<Number>(slot.file_bytes));
-    }
-    if (slot.manifest_offset < kSectionsBegin || slot.manifest_offset % kAlignment != 0 ||
-        slot.manifest_offset > file_bytes ||
-        slot.manifest_bytes != file_bytes - slot.manifest_offset ||
-        slot.manifest_bytes > kManifestBytesMax) {
-        fail(Status::corrupt, "manifest: %llu bytes from byte %llu on, in a file of %llu",
-             static_cast<Number>(slot.manifest_bytes), static_cast<Number>(slot.manifest_offset),
-             static_cast<Number>(file_bytes));
-    }
-}
-
-void check_manifest(const RootSlot &slot, const std::vector<uint8_t> &manifest) {
-    if (checksum(manifest.data(), manifest.size()) != slot.manifest_checksum) {
-        fail(Status::corrupt, "manifest: its bytes do not give the checksum in the root slot");
-    }
-    const Digest root = root_digest(slot, manifest.data(), manifest.size());
-    if (root != slot.root) {
-        fail(Status::corrupt, "root digest is %s, the manifest gives %s", to_hex(slot.root).c_str(),
-             to_hex(root).c_str());
-    }
-}
-
-void check_checksum(const Section &section, const void *data) {
-    if (checksum(data, section.raw_bytes) != section.checksum) {
-        fail(Status::corrupt, "section at byte %llu (%s): its bytes do not give its checksum",
-             static_cast<Number>(section.offset), section_name(section.kind));
-    }
-}
-
-void check_digest(const Section &section, const void *data) {
-    const Digest digest = Sha256().bytes(data, section.raw_bytes).finish();
-    if (digest != section.digest) {
-        fail(Status::corrupt, "section at byte %llu (%s): SHA-256 is %s, the manifest says %s",
-             static_cast<Number>(section.offset), section_name(section.kind),
-             to_hex(digest).c_str(), to_hex(section.digest).c_str());
-    }
-}
-
-// Runs `check`; what it finds wrong with the contents is told with the file's path before it.
-template <class Check> void naming(const std::string &path, Check check) {
-    try {
-        check();
-    } catch (const Error &error) {
-        if (error.status() != Status::corrupt && error.status() != Status::version) {
-            throw;
-        }
-        throw Error(error.status(), path + ": " + error.what());
-    }
-}
-
-} // namespace
-
-Snapshot::Snapshot(File file) : file_(std::move(file)) {}
 
 std::shared_ptr<const Snapshot> Snapshot::open(const std::string &path,
                                                const FileOperations &files) {
-    const std::shared_ptr<Snapshot> snapshot(new Snapshot(open_file(files, path)));
-    naming(path, [&] {
-        snapshot->read_frame();
-        snapshot->check_padding();
-        snapshot->read_bulk();
+    return open_input(Input(open_file(files, path)));
+}
+
+std::shared_ptr<const Snapshot> Snapshot::open_source(const Source &source) {
+    return open_input(Input(naming("stream", [&] { return read_stream(source); })));
+}
+
+std::shared_ptr<const Snapshot> Snapshot::open_input(Input input) {
+    const std::shared_ptr<Snapshot> snapshot(new Snapshot(std::move(input)));
+    naming(snapshot->input_.path(), [&] {
+        snapshot->current_ = find_root(snapshot->input_);
+        snapshot->read_manifest();
+        snapshot->read_trees();
+        snapshot->read_rest();
         check_state(snapshot->state_, Status::corrupt);
     });
     return snapshot;
 }
 
-void Snapshot::read_frame() {
-    const auto file_bytes = static_cast<uint64_t>(file_.status().st_size);
-    if (file_bytes < kSectionsBegin) {
-        fail(Status::corrupt, "not a snapshot: %llu bytes, header and root slots take %llu",
-             static_cast<Number>(file_bytes), static_cast<Number>(kSectionsBegin));
+Committed Snapshot::committed() const {
+    return {input_, current_.root.file_bytes, current_.root.sequence};
+}
+
+void Snapshot::read_manifest() {
+    const Root &root = current_.root;
+    const std::vector<uint8_t> manifest =
+        committed().read_section(root.manifest_offset, root.manifest_bytes, SectionKind::manifest);
+    const Digest digest = root_digest(root, manifest.data(), manifest.size());
+    if (digest != root.digest) {
+        fail(Status::corrupt, "root digest is %s, the manifest gives %s",
+             to_hex(root.digest).c_str(), to_hex(digest).c_str());
     }
-    Block block;
-    file_.read(block.data(), block.size(), 0);
-    check_header(block);
-    file_.read(block.data(), block.size(), kSlotA);
-    slot_ = decode_slot(block);
-    file_.read(block.data(), block.size(), kSlotB);
-    if (block != Block{}) {
-        fail(Status::corrupt, "root slot B is not zero; format version %u does not use it",
-             kFormatVersion);
-    }
-    check_bounds(slot_, file_bytes);
-    std::vector<uint8_t> manifest(slot_.manifest_bytes);
-    file_.read(manifest.data(), manifest.size(), slot_.manifest_offset);
-    check_manifest(slot_, manifest);
     parse_manifest(manifest, state_, layout_);
-    check_layout(layout_, state_, slot_.manifest_offset);
+    state_.model =
+        parse_identity(committed().read_section(layout_.identity, SectionKind::identity));
+    check_geometry(state_, Status::corrupt);
+    if (layout_.position > root.file_bytes / sizeof(TokenEntry)) {
+        fail(Status::corrupt, "manifest: %llu tokens in a file of %llu bytes",
+             static_cast<Number>(layout_.position), static_cast<Number>(root.file_bytes));
+    }
 }
 
-void Snapshot::check_padding() const {
-    for (const Section &section : layout_.sections) {
-        const uint64_t end = section.offset + section.stored_bytes;
-        uint8_t padding[kAlignment] = {};
-        file_.read(padding, align_up(end) - end, end);
-        if (std::any_of(std::begin(padding), std::end(padding), [](uint8_t b) { return b != 0; })) {
-            fail(Status::corrupt, "padding after byte %llu is not zero", static_cast<Number>(end));
+void Snapshot::read_trees() {
+    NodeReader nodes(committed());
+    const auto add_log = [&](std::span<const uint8_t> node, uint32_t count) {
+        parse_entries(node, count, state_.log);
+    };
+    const auto add_text = [&](std::span<const uint8_t> node, uint32_t count) {
+        parse_texts(node, count, texts_);
+    };
+    trees_.log = nodes.read({TreeKind::log, 0, layout_.position}, layout_.log, add_log);
+    trees_.texts = nodes.read({TreeKind::texts, 0, layout_.text_count}, layout_.texts, add_text);
+    const uint64_t count = page_count(layout_.position, state_.page_positions);
+    for (uint32_t group = 0; group < state_.groups.size(); ++group) {
+        std::vector<PageEntry> &entries = pages_.emplace_back();
+        const auto add_page = [&](std::span<const uint8_t> node, uint32_t items) {
+            parse_pages(node, items, entries);
+        };
+        trees_.pages.push_back(
+            nodes.read({TreeKind::pages, group, count}, layout_.pages[group], add_page));
+        std::vector<Page> &pages = state_.pages.emplace_back();
+        for (const PageEntry &entry : entries) {
+            pages.push_back({entry.valid, entry.digest, nullptr});
         }
     }
+    node_sections_ = nodes.sections();
+    check_entries();
+    state_.token_texts = texts_of_log(texts_, state_.log, state_.vocabulary);
 }
 
-std::vector<uint8_t> Snapshot::read_section(SectionKind kind) const {
-    const Section *section = find_section(layout_, kind);
-    if (section == nullptr) {
-        return {};
-    }
-    std::vector<uint8_t> bytes(section->raw_bytes);
-    file_.read(bytes.data(), bytes.size(), section->offset);
-    check_checksum(*section, bytes.data());
-    check_digest(*section, bytes.data());
-    return bytes;
-}
-
-void Snapshot::read_bulk() {
-    const std::vector<uint8_t> log = read_section(SectionKind::log);
-    state_.log.resize(log.size() / sizeof(TokenEntry));
-    std::copy_n(log.data(), log.size(), reinterpret_cast<uint8_t *>(state_.log.data()));
-    const std::vector<uint8_t> hidden = read_section(SectionKind::hidden);
-    state_.hidden.resize(hidden.size() / sizeof(uint16_t));
-    std::copy_n(hidden.data(), hidden.size(), reinterpret_cast<uint8_t *>(state_.hidden.data()));
-    state_.token_texts = decode_texts(read_section(SectionKind::token_texts));
-    const Section *row = find_section(layout_, SectionKind::logits_row);
-    if (row != nullptr && row->digest != state_.logits) {
-        fail(Status::corrupt, "row of logits: its SHA-256 is not the one of the logits");
-    }
-    read_section(SectionKind::logits_row); // for its checks
-}
-
-bool Snapshot::stored(size_t group, uint64_t index) const {
-    return layout_.pages[group][index] != kReleased;
-}
-
-void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
-    const Page &page = state_.pages[group][index];
-    const Section &section = layout_.sections[layout_.pages[group][index]];
-    const bool full = page.valid == state_.page_positions;
-    std::vector<uint16_t> packed(full ? 0 : section.raw_bytes / sizeof(uint16_t));
-    auto *bytes = reinterpret_cast<uint8_t *>(full ? data : packed.data());
-    naming(file_.path(), [&] {
-        file_.read(bytes, section.raw_bytes, section.offset);
-        check_checksum(section, bytes);
-        if (!full) {
-            unpack_page(state_, group, page.valid, packed.data(), data);
-        }
-        const Digest digest =
-            page_digest(static_cast<uint32_t>(group), index, data, page_rows(state_, group),
-                        state_.page_positions, page.valid, state_.head_dim);
-        if (digest != page.digest) {
-            fail(Status::corrupt, "page %llu of layer group %zu: its digest is %s, expected %s",
-                 static_cast<Number>(index), group, to_hex(digest).c_str(),
-                 to_hex(page.digest).c_str());
-        }
-        check_page_finite(state_, group, index, data, Status::corrupt);
-    });
-}
-
-std::shared_ptr<const Snapshot> Snapshot::open_source(const Source &) {
-    fail(Status::unsupported, "streams: not yet");
-}
-
-const std::vector<uint32_t> &Snapshot::fingerprints(size_t, uint64_t) const {
-    static const std::vector<uint32_t> none;
-    return none;
-}
-
-void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &) const {
-    uint64_t total = 0;
-    for (const Section &section : layout_.sections) {
-        total += section.kind == SectionKind::page ? section.stored_bytes : 0;
-    }
-    uint64_t done = 0;
-    for (size_t group = 0; group < state_.pages.size(); ++group) {
-        for (uint64_t index = 0; index < state_.pages[group].size(); ++index) {
-            watch.step(done, total);
-            if (!stored(group, index)) {
-                continue;
+void Snapshot::check_entries() const {
+    uint64_t left = current_.root.file_bytes;
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        std::vector<bool> stored;
+        for (uint64_t index = 0; index < pages_[group].size(); ++index) {
+            const PageEntry &entry = pages_[group][index];
+            check_entry(state_, group, index, entry, current_.root.file_bytes);
+            stored.push_back(!entry.runs.empty());
+            for (const Run &run : entry.runs) {
+                if (run.stored_bytes > left || layout_.keep == Keep::none) {
+                    fail(Status::corrupt,
+                         "page %llu of layer group %zu: it has a run, but the file %s",
+                         static_cast<Number>(index), group,
+                         layout_.keep == Keep::none ? "keeps none"
+                                                    : "has fewer bytes than its runs");
+                }
+                left -= run.stored_bytes;
             }
-            const std::shared_ptr<uint16_t> data = allocate_page(page_elements(state_, group));
-            read_page(group, index, data.get());
-            into.pages[group][index].data = data.get();
-            into.storage.push_back(data);
-            done += page_stored_bytes(state_, group, state_.pages[group][index].valid);
+        }
+        if (layout_.keep == Keep::full) {
+            check_stored(state_, group, layout_.position, stored, Status::corrupt);
         }
     }
-    watch.step(done, total);
+}
+
+void Snapshot::read_rest() {
+    if (layout_.position == 0) {
+        if (layout_.hidden != SectionRef{} || layout_.logits_row != SectionRef{}) {
+            fail(Status::corrupt, "manifest: a hidden state or logits at position 0");
+        }
+        return;
+    }
+    const uint64_t hidden_bytes = uint64_t{state_.hidden_size} * sizeof(uint16_t);
+    if (layout_.hidden.bytes != hidden_bytes) {
+        fail(Status::corrupt, "hidden state: %llu bytes, expected %llu",
+             static_cast<Number>(layout_.hidden.bytes), static_cast<Number>(hidden_bytes));
+    }
+    const std::vector<uint8_t> hidden =
+        committed().read_section(layout_.hidden, SectionKind::hidden);
+    state_.hidden.resize(state_.hidden_size);
+    std::copy(hidden.begin(), hidden.end(), reinterpret_cast<uint8_t *>(state_.hidden.data()));
+    if (layout_.logits_row == SectionRef{}) {
+        return;
+    }
+    if (layout_.logits_row.bytes != uint64_t{state_.vocabulary} * sizeof(float) ||
+        layout_.logits_row.digest != state_.logits) {
+        fail(Status::corrupt,
+             "row of logits: %llu bytes, or its SHA-256 is not the one of the "
+             "logits",
+             static_cast<Number>(layout_.logits_row.bytes));
+    }
+    committed().read_section(layout_.logits_row, SectionKind::logits_row); // for its checks
 }
 
 std::vector<float> Snapshot::logits_row() const {
-    const std::vector<uint8_t> bytes = read_section(SectionKind::logits_row);
-    std::vector<float> row(bytes.size() / sizeof(float));
-    std::copy_n(bytes.data(), bytes.size(), reinterpret_cast<uint8_t *>(row.data()));
+    std::vector<float> row;
+    if (layout_.logits_row != SectionRef{}) {
+        naming(input_.path(), [&] {
+            const std::vector<uint8_t> bytes =
+                committed().read_section(layout_.logits_row, SectionKind::logits_row);
+            row.resize(bytes.size() / sizeof(float));
+            std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t *>(row.data()));
+        });
+    }
     return row;
+}
+
+std::vector<Section> Snapshot::sections() const {
+    std::vector<Section> sections;
+    naming(input_.path(), [&] {
+        const auto add = [&](uint64_t offset, SectionKind kind) {
+            if (offset != 0) {
+                sections.push_back({offset, committed().read_frame(offset, kind)});
+            }
+        };
+        add(layout_.identity.offset, SectionKind::identity);
+        add(layout_.hidden.offset, SectionKind::hidden);
+        add(layout_.logits_row.offset, SectionKind::logits_row);
+        add(current_.root.manifest_offset, SectionKind::manifest);
+        for (const auto &[offset, frame] : node_sections_) {
+            sections.push_back({offset, frame});
+        }
+        for (const std::vector<PageEntry> &entries : pages_) {
+            for (const PageEntry &entry : entries) {
+                for (const Run &run : entry.runs) {
+                    add(run.offset, SectionKind::run);
+                }
+            }
+        }
+    });
+    std::sort(sections.begin(), sections.end(),
+              [](const Section &a, const Section &b) { return a.offset < b.offset; });
+    return sections;
 }
 
 State load(const std::string &path, const Watch &watch, const FileOperations &files,

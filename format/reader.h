@@ -1,70 +1,103 @@
-// Opens snapshot files: everything is validated before it is used (FORMAT.md, "What a reader
-// checks"). Paired with writer.h. Knows neither models nor sessions.
+// Opens snapshots: everything is validated before it is used (FORMAT.md, "What a reader checks").
+// Paired with writer.h. Knows neither models nor sessions.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "format/codec.h"
 #include "format/file.h"
-#include "format/frame.h"
+#include "format/input.h"
 #include "format/layout.h"
+#include "format/nodes.h"
 #include "format/parallel.h"
+#include "format/roots.h"
 #include "format/state.h"
 #include "format/stream.h"
 #include "format/watch.h"
 
 namespace stasis::format {
 
-// An opened file, read-only: manifest, log, texts and hidden state checked and in memory, page data
-// read on demand. All functions are const and may be called from many threads.
+// The trees of a state as they lie in the file: what a commit compares with.
+struct Trees {
+    Tree log;
+    Tree texts;
+    std::vector<Tree> pages; // [group]
+};
+
+// A section that the state reaches.
+struct Section {
+    uint64_t offset = 0;
+    Frame frame;
+};
+
+// An opened snapshot, read-only: manifest, log, texts, page tables and hidden state checked and in
+// memory, page data read on demand. All functions are const and may be called from many threads.
+// What it reads stays in the file whatever is committed to it, and is kept by the open descriptor
+// when the file is replaced.
 class Snapshot {
   public:
     // Error(not_found), Error(io), Error(corrupt), Error(version).
     static std::shared_ptr<const Snapshot> open(const std::string &path,
                                                 const FileOperations &files = system_files());
-
-    // From a stream: reads up to the end of the snapshot and no further, unless it is a file that
-    // holds uncommitted bytes behind its state. The whole of it stays in memory.
+    // From a stream: reads up to the end of the snapshot and no further. The whole of it stays in
+    // memory.
     static std::shared_ptr<const Snapshot> open_source(const Source &source);
+    // From an input already open.
+    static std::shared_ptr<const Snapshot> open_input(Input input);
 
     // All of the state but page data (Page::data is null).
     const State &state() const { return state_; }
-    const std::vector<Section> &sections() const { return layout_.sections; }
-    const RootSlot &slot() const { return slot_; }
-    uint64_t file_bytes() const { return slot_.file_bytes; }
-    const Digest &root() const { return slot_.root; }
+    const Root &root() const { return current_.root; }
+    uint64_t slot() const { return current_.slot; } // that holds the root; 0: the trailer does
+    uint64_t file_bytes() const { return current_.root.file_bytes; } // of the state, all commits
     uint32_t format() const { return kFormatVersion; }
-    Keep keep() const { return Keep::full; }
+    Keep keep() const { return layout_.keep; }
     // A root slot was damaged, and this is the state of the other one: perhaps not the last.
-    bool slot_damaged() const { return false; }
+    bool slot_damaged() const { return current_.slot_damaged; }
+    const Layout &layout() const { return layout_; }
+    const Trees &trees() const { return trees_; }
+    // All texts that the file holds, in its order; those of tokens of the log are in the state.
+    const std::vector<TokenText> &texts() const { return texts_; }
+    const Input &input() const { return input_; }
 
-    // False: the page was released before the save.
-    bool stored(size_t group, uint64_t index) const;
+    // Runs and fingerprints of a page.
+    const PageEntry &page(size_t group, uint64_t index) const { return pages_[group][index]; }
+    // False: the page was released before the save, or the file keeps none.
+    bool stored(size_t group, uint64_t index) const { return !pages_[group][index].runs.empty(); }
     // Reads a stored page into `data` (page_elements, in memory order), unused slots zero, and
-    // checks its checksum, its digest and that its numbers are finite. Error(corrupt) names the
+    // checks its checksums, its digest and that its numbers are finite. Error(corrupt) names the
     // section, or layer group and page.
     void read_page(size_t group, uint64_t index, uint16_t *data) const;
     // Reads all stored pages into buffers that into.storage keeps. Progress in bytes of pages.
     void read_pages(State &into, const Watch &watch, const Parallel &parallel = {}) const;
-    // What a page that is not stored must come out as when it is computed again (fingerprint.h);
-    // empty where the save did not have it.
-    const std::vector<uint32_t> &fingerprints(size_t group, uint64_t index) const;
     // The row of logits, if the save kept it; else empty.
     std::vector<float> logits_row() const;
+    // Every section that the state reaches, by offset; reads the frames of all runs.
+    std::vector<Section> sections() const;
 
   private:
-    explicit Snapshot(File file);
-    void read_frame();
-    void read_bulk();
-    void check_padding() const;
-    std::vector<uint8_t> read_section(SectionKind kind) const;
+    explicit Snapshot(Input input) : input_(std::move(input)) {}
+    Committed committed() const;
+    void read_manifest();
+    void read_trees();
+    void read_rest();
+    void check_entries() const;
+    void read_slots(size_t group, const std::vector<Run> &runs, uint16_t *data) const;
+    void read_run(size_t group, const Run &run, uint16_t *numbers) const;
 
-    File file_;
-    RootSlot slot_;
+    Input input_;
+    CurrentRoot current_;
     State state_;
     Layout layout_;
+    Trees trees_;
+    std::vector<TokenText> texts_;
+    std::vector<std::vector<PageEntry>> pages_; // [group][index]
+    std::map<uint64_t, Frame> node_sections_;
+    mutable FrameCoder coder_;
 };
 
 // The whole state, stored pages included.

@@ -10,36 +10,14 @@
 #include <utility>
 
 #include "format/constants.h"
+#include "format/existing.h"
 
 namespace stasis::format {
 
 namespace {
 
-// flock belongs to the open file, so it also keeps threads of one process apart.
-void lock(const File &file) {
-    if (file.files().lock(file.descriptor()) == 0) {
-        return;
-    }
-    if (errno == EWOULDBLOCK) {
-        fail(Status::busy, "%s: another save of this file is running", file.path().c_str());
-    }
-    fail_errno(Status::io, "lock", file.path());
-}
-
-// Another saver may have renamed or removed the file between our opening and our locking it.
-bool still_there(const File &file) {
-    struct stat at_path {};
-    if (file.files().path_status(file.path().c_str(), &at_path) != 0) {
-        if (errno == ENOENT) {
-            return false;
-        }
-        fail_errno(Status::io, "look up", file.path());
-    }
-    const struct stat opened = file.status();
-    return at_path.st_dev == opened.st_dev && at_path.st_ino == opened.st_ino;
-}
-
-// A save begins with a hole where the magic comes last; anything else under this name is not ours.
+// A save begins with the magic, or has not written it yet; anything else under this name is not
+// ours.
 void check_ours(const File &file) {
     const struct stat status = file.status();
     uint8_t begin[sizeof kMagic] = {};
@@ -105,6 +83,29 @@ File create(const FileOperations &files, const std::string &name) {
 }
 
 } // namespace
+
+void clear_leftover(const FileOperations &files, const std::string &path) {
+    const std::string name = path + ".saving";
+    struct stat status {};
+    if (files.path_status(name.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+        return;
+    }
+    const int descriptor =
+        files.open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+    if (descriptor < 0) {
+        return;
+    }
+    const File file(files, descriptor, name);
+    try {
+        lock(file);
+        check_ours(file);
+        if (still_there(file)) {
+            files.remove(name.c_str());
+        }
+    } catch (const Error &) {
+        // In use, or not ours: it stays, and is in nobody's way.
+    }
+}
 
 Temporary::Temporary(const FileOperations &files, const std::string &path)
     : path_(path), file_(create(files, path + ".saving")) {}

@@ -1,5 +1,6 @@
-// The file that a save writes before it takes the place of the old one: PATH.saving, in the same
-// directory, locked against a second saver (FORMAT.md, "Saving"). Knows nothing of what is written.
+// The file that a save writes whole before it appears or takes the place of an old one:
+// PATH.saving, in the same directory, locked against a second saver (FORMAT.md, "Saving"). Knows
+// nothing of what is written.
 #pragma once
 
 #include <string>
@@ -7,6 +8,9 @@
 #include "format/file.h"
 
 namespace stasis::format {
+
+// Removes what a killed save has left under the name, if it can; it is only a waste of space.
+void clear_leftover(const FileOperations &files, const std::string &path);
 
 class Temporary {
   public:

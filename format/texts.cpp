@@ -1,40 +1,63 @@
-// Token texts to bytes and back: for each token u32 id, u32 size in bytes, the bytes; see texts.h.
+// Choosing texts by token; see texts.h.
 #include "format/texts.h"
 
 #include <algorithm>
-#include <cstring>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "format/error.h"
 
 namespace stasis::format {
 
-std::vector<uint8_t> encode_texts(const TokenTexts &texts) {
-    std::vector<uint8_t> bytes;
-    for (const auto &[token, text] : texts) {
-        const uint32_t head[2] = {token, static_cast<uint32_t>(text.size())};
-        const auto *from = reinterpret_cast<const uint8_t *>(head);
-        bytes.insert(bytes.end(), from, from + sizeof head);
-        bytes.insert(bytes.end(), text.begin(), text.end());
+TokenTexts texts_of_log(const TokenTexts &texts, const std::vector<TokenEntry> &log,
+                        uint32_t vocabulary) {
+    std::unordered_set<uint32_t> used;
+    for (const TokenEntry &entry : log) {
+        used.insert(entry.token);
     }
-    return bytes;
+    TokenTexts sorted = texts;
+    std::sort(sorted.begin(), sorted.end());
+    TokenTexts chosen;
+    for (size_t i = 0; i < sorted.size(); ++i) {
+        const uint32_t token = sorted[i].first;
+        if (token >= vocabulary || (i > 0 && token == sorted[i - 1].first)) {
+            fail(Status::corrupt, "token texts: token %u is there twice or out of range", token);
+        }
+        if (used.count(token) != 0) {
+            chosen.push_back(std::move(sorted[i]));
+        }
+    }
+    return chosen;
 }
 
-TokenTexts decode_texts(const std::vector<uint8_t> &bytes) {
-    TokenTexts texts;
-    size_t at = 0;
-    while (at < bytes.size()) {
-        uint32_t head[2] = {};
-        const size_t left = bytes.size() - at;
-        if (left >= sizeof head) {
-            std::memcpy(head, bytes.data() + at, sizeof head);
+TokenTexts continued_texts(const TokenTexts &old, const TokenTexts &wanted,
+                           const std::vector<TokenEntry> &log) {
+    static const std::string none;
+    std::unordered_map<uint32_t, const std::string *> left; // of each token of the log
+    for (const TokenEntry &entry : log) {
+        left.emplace(entry.token, &none);
+    }
+    for (const auto &[token, text] : wanted) {
+        left[token] = &text;
+    }
+    TokenTexts texts = old;
+    for (const auto &[token, text] : old) {
+        const auto found = left.find(token);
+        if (found != left.end() && *found->second != text) {
+            return continued_texts({}, wanted, log);
         }
-        if (left < sizeof head || head[1] > left - sizeof head) {
-            fail(Status::corrupt, "token texts: entry %zu at byte %zu does not end in the section",
-                 texts.size(), at);
+        if (found != left.end()) {
+            left.erase(found);
         }
-        const auto *text = reinterpret_cast<const char *>(bytes.data() + at + sizeof head);
-        texts.emplace_back(head[0], std::string(text, head[1]));
-        at += sizeof head + head[1];
+    }
+    for (const TokenEntry &entry : log) {
+        const auto found = left.find(entry.token);
+        if (found != left.end()) {
+            if (found->second != &none) {
+                texts.emplace_back(entry.token, *found->second);
+            }
+            left.erase(found);
+        }
     }
     return texts;
 }

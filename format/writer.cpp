@@ -1,4 +1,5 @@
-// Writing a snapshot: sections, manifest, root slot, header, into a temporary file; see writer.h.
+// Writing a state: sections, manifest and root, into a new file, behind an old state, or into a
+// stream; see writer.h.
 #include "format/writer.h"
 
 #include <algorithm>
@@ -6,13 +7,13 @@
 
 #include "format/check.h"
 #include "format/error.h"
-#include "format/frame.h"
-#include "format/layout.h"
+#include "format/existing.h"
 #include "format/manifest.h"
-#include "format/pages.h"
 #include "format/reader.h"
 #include "format/temporary.h"
 #include "format/texts.h"
+#include "format/trees.h"
+#include "format/write_pages.h"
 
 namespace stasis::format {
 
@@ -21,33 +22,113 @@ namespace {
 using Number = unsigned long long;
 
 // Data that the save depends on, beyond what every State must satisfy.
-void check_data(const State &state, const SaveOptions &options) {
-    for (size_t group = 0; group < state.pages.size(); ++group) {
+void check_data(const SaveInput &input) {
+    const State &state = input.state;
+    for (size_t group = 0; group < state.pages.size() && input.options.keep == Keep::full;
+         ++group) {
         std::vector<bool> stored;
-        for (const Page &page : state.pages[group]) {
-            stored.push_back(page.data != nullptr);
-            if (page.data != nullptr) {
-                check_page_finite(state, group, stored.size() - 1, page.data,
-                                  Status::invalid_argument);
-            }
+        for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
+            stored.push_back(input.has_data(group, index));
         }
         check_stored(state, group, state.log.size(), stored, Status::invalid_argument);
     }
-    const std::span<const float> row = options.logits_row;
-    if (row.empty()) {
-        return;
-    }
-    if (row.size() != state.vocabulary ||
-        Sha256().bytes(row.data(), row.size_bytes()).finish() != state.logits) {
+    const std::span<const float> row = input.options.logits_row;
+    if (!row.empty() && (row.size() != state.vocabulary ||
+                         Sha256().bytes(row.data(), row.size_bytes()).finish() != state.logits)) {
         fail(Status::invalid_argument, "row of %zu logits: not the row of the state's %u logits",
              row.size(), state.vocabulary);
     }
 }
 
-void check_replaceable(const Snapshot &old, const State &state) {
-    if (old.slot().features_read != 0) {
+// What lies at the end of a file takes what is written.
+struct FileEnd {
+    const File &file;
+    uint64_t next = 0;
+
+    Sink sink() { return {this, write}; }
+    static void write(void *user, const void *data, size_t size_bytes) {
+        auto *end = static_cast<FileEnd *>(user);
+        end->file.write(data, size_bytes, end->next);
+        end->next += size_bytes;
+    }
+};
+
+// Appends everything but what the file holds already, and last the manifest.
+Root write_state(Output &output, const SaveInput &input) {
+    const State &state = input.state;
+    const Layout before = input.old != nullptr ? input.old->layout() : Layout{};
+    Trees old = input.old != nullptr ? input.old->trees() : Trees{};
+    old.pages.resize(state.groups.size());
+    const TokenTexts texts = continued_texts(
+        input.old != nullptr ? input.old->texts() : TokenTexts{}, state.token_texts, state.log);
+    Layout layout;
+    layout.position = state.log.size();
+    layout.text_count = texts.size();
+    layout.keep = input.options.keep;
+    const std::vector<uint8_t> identity = build_identity(state.model);
+    layout.identity =
+        output.put(SectionKind::identity, identity.data(), identity.size(), before.identity);
+    const std::vector<std::vector<PageEntry>> pages = write_pages(output, input);
+
+    NodeWriter nodes(output);
+    const auto add_log = [&](Bytes &node, uint64_t begin, uint64_t end) {
+        add_entries(node, std::span(state.log).subspan(begin, end - begin));
+    };
+    const auto add_text = [&](Bytes &node, uint64_t begin, uint64_t end) {
+        add_texts(node, std::span(texts).subspan(begin, end - begin));
+    };
+    layout.log = nodes.write({TreeKind::log, 0, layout.position}, old.log, add_log).root();
+    layout.texts = nodes.write({TreeKind::texts, 0, texts.size()}, old.texts, add_text).root();
+    for (uint32_t group = 0; group < pages.size(); ++group) {
+        const auto add_page = [&](Bytes &node, uint64_t begin, uint64_t end) {
+            add_pages(node, std::span(pages[group]).subspan(begin, end - begin));
+        };
+        const TreeShape shape{TreeKind::pages, group, pages[group].size()};
+        layout.pages.push_back(nodes.write(shape, old.pages[group], add_page).root());
+    }
+    nodes.flush();
+
+    layout.hidden = output.put(SectionKind::hidden, state.hidden.data(),
+                               state.hidden.size() * sizeof(uint16_t), before.hidden);
+    const std::span<const float> row = input.options.logits_row;
+    layout.logits_row =
+        output.put(SectionKind::logits_row, row.data(), row.size_bytes(), before.logits_row);
+    const std::vector<uint8_t> manifest = build_manifest(state, layout);
+    Root root;
+    root.sequence = output.sequence();
+    root.manifest_bytes = manifest.size();
+    root.manifest_offset = output.append(SectionKind::manifest, manifest.data(), manifest.size());
+    root.file_bytes = output.next();
+    root.digest = root_digest(root, manifest.data(), manifest.size());
+    return root;
+}
+
+// Header and empty slots.
+void write_beginning(Output &output) {
+    const Block blocks[3] = {encode_header(), Block{}, Block{}};
+    output.write(blocks, sizeof blocks);
+}
+
+void write_slot(const File &file, uint64_t slot, const Root &root) {
+    const Block block = encode_slot(root);
+    file.write(block.data(), block.size(), slot);
+}
+
+// A new file, which then appears at `path`.
+void write_whole(Temporary &temporary, const SaveInput &input) {
+    FileEnd end{temporary.file()};
+    Output output(end.sink(), 0, 1, input.options.watch);
+    write_beginning(output);
+    const Root root = write_state(output, input);
+    output.flush();
+    write_slot(temporary.file(), kSlotA, root);
+    temporary.commit();
+}
+
+void check_continues(const Snapshot &old, const State &state) {
+    if (old.root().features_read != 0) {
         fail(Status::invalid_argument, "it uses features %016llx, which this build cannot write",
-             static_cast<Number>(old.slot().features_read));
+             static_cast<Number>(old.root().features_read));
     }
     if (old.state().model.model != state.model.model) {
         fail(Status::invalid_argument, "it belongs to another model (%s, not %s)",
@@ -60,154 +141,113 @@ void check_replaceable(const Snapshot &old, const State &state) {
     }
 }
 
-// What lies at `path` now may be replaced by this state.
-void check_target(const State &state, const std::string &path, bool replace,
-                  const FileOperations &files) {
-    struct stat status {};
-    if (files.path_status(path.c_str(), &status) != 0) {
-        if (errno == ENOENT) {
-            return;
-        }
-        fail_errno(Status::io, "look up", path);
-    }
-    if (!S_ISREG(status.st_mode)) {
-        fail(Status::invalid_argument, "%s: is a %s; a save only replaces regular files",
-             path.c_str(),
-             S_ISLNK(status.st_mode)   ? "symbolic link"
-             : S_ISDIR(status.st_mode) ? "directory"
-                                       : "device, pipe or socket");
-    }
-    if (replace) {
-        return;
-    }
+// The state in the file, if this one may be committed to it.
+std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state) {
+    const std::string path = file.path();
     try {
-        check_replaceable(*Snapshot::open(path, files), state);
+        std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(file)));
+        check_continues(*old, state);
+        return old;
     } catch (const Error &error) {
         if (error.status() == Status::io) {
             throw;
         }
-        fail(Status::invalid_argument, "%s: not replaced unless asked to: %s", path.c_str(),
-             error.what());
+        fail(Status::invalid_argument, "%s: not written to unless it may be replaced: %s",
+             path.c_str(), error.what());
     }
 }
 
-// Appends sections to a file and enters them in the layout.
-struct Output {
-    const File &file;
-    const Watch &watch;
-    uint64_t total = 0; // bytes of all sections
-    uint64_t done = 0;
-    uint64_t next = kSectionsBegin;
-    std::vector<Section> sections = {};
-
-    Section &append(SectionKind kind, const void *data, uint64_t bytes) {
-        for (uint64_t at = 0; at < bytes; at += kChunkBytes) {
-            watch.step(done, total);
-            const auto size = static_cast<size_t>(std::min<uint64_t>(bytes - at, kChunkBytes));
-            file.write(static_cast<const uint8_t *>(data) + at, size, next + at);
-            done += size;
-        }
-        Section &section = sections.emplace_back();
-        section.offset = next;
-        section.stored_bytes = section.raw_bytes = bytes;
-        section.checksum = checksum(data, bytes);
-        section.kind = kind;
-        next = align_up(next + bytes); // the gap is a hole: it reads as zeros
-        return section;
-    }
-
-    void append_hashed(SectionKind kind, const void *data, uint64_t bytes) {
-        if (bytes > 0) {
-            append(kind, data, bytes).digest = Sha256().bytes(data, bytes).finish();
-        }
-    }
-};
-
-void write_page(Output &output, const State &state, size_t group, const Page &page) {
-    const uint64_t bytes = page_stored_bytes(state, group, page.valid);
-    if (page.valid == state.page_positions) {
-        output.append(SectionKind::page, page.data, bytes);
-        return;
-    }
-    std::vector<uint16_t> packed(bytes / sizeof(uint16_t));
-    pack_page(state, group, page.valid, page.data, packed.data());
-    output.append(SectionKind::page, packed.data(), bytes);
+// A file that others may read or write gets no more of a session: a new one takes its place.
+bool is_private(const File &file) {
+    return (file.status().st_mode & 077) == 0;
 }
 
-std::vector<std::vector<uint32_t>> write_pages(Output &output, const State &state) {
-    std::vector<std::vector<uint32_t>> table;
-    for (size_t group = 0; group < state.pages.size(); ++group) {
-        std::vector<uint32_t> &sections = table.emplace_back();
-        for (const Page &page : state.pages[group]) {
-            if (page.data == nullptr) {
-                sections.push_back(kReleased);
-                continue;
-            }
-            sections.push_back(static_cast<uint32_t>(output.sections.size()));
-            write_page(output, state, group, page);
-        }
+// Appends to the file, makes that last, and then the slot that names it. The slot in force is
+// written once more with the same bytes before the other one is touched: had its own sync failed,
+// it might be nowhere but in memory.
+void commit(const Snapshot &old, const State &state, const SaveOptions &options) {
+    const File &file = *old.input().file();
+    const std::string &path = file.path();
+    clear_leftover(file.files(), path);
+    const File directory = open_directory(file.files(), path);
+    Error unsynced(Status::io, path + ": the new state is in place, but may not survive a power "
+                                      "loss: cannot sync the file");
+    if (old.input().size() > old.file_bytes()) {
+        file.set_size(old.file_bytes());
     }
-    return table;
-}
-
-Layout write_sections(const File &file, const State &state, const SaveOptions &options,
-                      uint64_t &manifest_offset) {
-    const std::vector<uint8_t> texts = encode_texts(state.token_texts);
-    const uint64_t log_bytes = state.log.size() * sizeof(TokenEntry);
-    const uint64_t hidden_bytes = state.hidden.size() * sizeof(uint16_t);
-    Output output{file, options.watch};
-    output.total = log_bytes + texts.size() + hidden_bytes + options.logits_row.size_bytes();
-    for (size_t group = 0; group < state.pages.size(); ++group) {
-        for (const Page &page : state.pages[group]) {
-            output.total += page.data ? page_stored_bytes(state, group, page.valid) : 0;
+    Root root;
+    try {
+        FileEnd end{file, old.file_bytes()};
+        Output output(end.sink(), old.file_bytes(), old.root().sequence + 1, options.watch);
+        root = write_state(output, {state, nullptr, &old, options});
+        output.flush();
+        if (old.slot() != 0) {
+            write_slot(file, old.slot(), old.root());
         }
+        file.sync();
+        directory.sync();
+    } catch (...) {
+        file.files().set_size(file.descriptor(), static_cast<off_t>(old.file_bytes()));
+        throw;
     }
-    output.append_hashed(SectionKind::log, state.log.data(), log_bytes);
-    output.append_hashed(SectionKind::token_texts, texts.data(), texts.size());
-    output.append_hashed(SectionKind::hidden, state.hidden.data(), hidden_bytes);
-    output.append_hashed(SectionKind::logits_row, options.logits_row.data(),
-                         options.logits_row.size_bytes());
-    Layout layout;
-    layout.position = state.log.size();
-    layout.pages = write_pages(output, state);
-    layout.sections = std::move(output.sections);
-    manifest_offset = output.next;
-    options.watch.step(output.done, output.total);
-    return layout;
-}
-
-void write_snapshot(const File &file, const State &state, const SaveOptions &options) {
-    RootSlot slot;
-    const Layout layout = write_sections(file, state, options, slot.manifest_offset);
-    const std::vector<uint8_t> manifest = build_manifest(state, layout);
-    file.write(manifest.data(), manifest.size(), slot.manifest_offset);
-    slot.sequence = 1;
-    slot.manifest_bytes = manifest.size();
-    slot.file_bytes = slot.manifest_offset + slot.manifest_bytes;
-    slot.manifest_checksum = checksum(manifest.data(), manifest.size());
-    slot.root = root_digest(slot, manifest.data(), manifest.size());
-    const Block blocks[3] = {encode_header(), encode_slot(slot), Block{}};
-    file.write(blocks, sizeof blocks, 0);
+    write_slot(file, old.slot() == kSlotA ? kSlotB : kSlotA, root);
+    if (file.files().sync(file.descriptor()) != 0) {
+        throw Error(std::move(unsynced));
+    }
 }
 
 } // namespace
 
 void save(const State &state, const std::string &path, const SaveOptions &options,
           const FileOperations &files) {
+    const SaveInput input{state, nullptr, nullptr, options};
     check_state(state, Status::invalid_argument);
-    check_data(state, options);
+    check_data(input);
+    for (int attempt = 0; attempt < 16; ++attempt) {
+        std::optional<File> existing = lock_existing(files, path);
+        std::shared_ptr<const Snapshot> old;
+        if (existing && !options.replace) {
+            old = open_to_continue(std::move(*existing), state);
+            if (is_private(*old->input().file())) {
+                commit(*old, state, options);
+                return;
+            }
+        }
+        Temporary temporary(files, path);
+        if (existing || !lock_existing(files, path)) { // locked, or still nothing there
+            write_whole(temporary, input);
+            return;
+        }
+    }
+    fail(Status::busy, "%s: other saves of this file keep running", path.c_str());
+}
+
+void write_stream(const State &state, const Sink &sink, const SaveOptions &options) {
+    const SaveInput input{state, nullptr, nullptr, options};
+    check_state(state, Status::invalid_argument);
+    check_data(input);
+    Output output(sink, 0, 1, options.watch);
+    write_beginning(output);
+    Root root = write_state(output, input);
+    root.file_bytes += kTrailerBytes;
+    const RootBytes trailer = encode_root(root);
+    output.append(SectionKind::root, trailer.data(), trailer.size());
+    output.flush();
+}
+
+void compact(const std::string &path, const SaveOptions &options, const FileOperations &files) {
+    std::optional<File> existing = lock_existing(files, path);
+    if (!existing) {
+        fail(Status::not_found, "%s: there is no such file", path.c_str());
+    }
+    const std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(*existing)));
+    check_continues(*old, old->state());
+    const std::vector<float> row = old->logits_row();
+    SaveOptions chosen = options;
+    chosen.keep = old->keep();
+    chosen.logits_row = row;
     Temporary temporary(files, path);
-    check_target(state, path, options.replace, files);
-    write_snapshot(temporary.file(), state, options);
-    temporary.commit();
-}
-
-void write_stream(const State &, const Sink &, const SaveOptions &) {
-    fail(Status::unsupported, "streams: not yet");
-}
-
-void compact(const std::string &, const SaveOptions &, const FileOperations &) {
-    fail(Status::unsupported, "compact: not yet");
+    write_whole(temporary, {old->state(), old.get(), nullptr, chosen});
 }
 
 } // namespace stasis::format

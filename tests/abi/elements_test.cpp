@@ -52,12 +52,8 @@ uint32_t differing_element(const std::string &from, const std::string &to) {
 TEST_CASE("element 1: a page that is not what was saved is refused, group and page named") {
     const Saved saved;
     forge_bytes(saved.path, saved.forged, [](const Bytes &bytes) {
-        size_t second_global = 0; // sections in which pages lie, in the manifest's order
-        stasis::format::forged(bytes, [&](State &, Layout &layout) {
-            second_global = layout.pages[0][1]; // positions 64 to 99
-        });
-        return stasis::format::forged_section(bytes, second_global,
-                                              [](uint8_t *data) { data[40] ^= 1; });
+        return stasis::format::forged_run(bytes, 0, 1, // positions 64 to 99
+                                          [](uint8_t *data) { data[40] ^= 1; });
     });
     check_refused(gemma(), saved.forged, STASIS_CORRUPT, {"page 1 of layer group 0", "digest"});
 }
@@ -88,20 +84,19 @@ TEST_CASE(
     "element 3: positional state: a log and pages that disagree on the position are refused") {
     const Saved saved;
     forge_bytes(saved.path, saved.forged, [](const Bytes &bytes) {
-        return stasis::format::forged(bytes, [](State &state, Layout &layout) {
-            for (size_t group = 0; group < state.pages.size(); ++group) {
-                state.pages[group].pop_back();
-                layout.pages[group].pop_back();
-            }
-        });
+        return stasis::format::forged(bytes,
+                                      [](State &, Layout &layout) { layout.position -= 64; });
     });
-    check_refused(gemma(), saved.forged, STASIS_CORRUPT, {"page", "position"});
+    check_refused(gemma(), saved.forged, STASIS_CORRUPT,
+                  {"token log, node 0", "100 items, expected 1, 0, 0, 36"});
 }
 
 TEST_CASE("element 4: input token buffer: a log that is not the digest's is refused") {
     const Saved saved;
     forge_bytes(saved.path, saved.forged, [](const Bytes &bytes) {
-        return stasis::format::forged_section(bytes, 0, [](uint8_t *log) { log[8 * 50] ^= 1; });
+        return stasis::format::forged_node(
+            bytes, stasis::format::TreeKind::log, 0, 0, 0,
+            [](Bytes &node) { node[stasis::format::kNodeHeaderBytes + 8 * 50] ^= 1; });
     });
     check_refused(gemma(), saved.forged, STASIS_CORRUPT, {"state digest"});
     forge_state(saved.path, saved.forged, [](State &state) { state.log[50].token ^= 1; });
@@ -211,9 +206,11 @@ TEST_CASE("element 12: a token whose origin was changed in the file is refused")
     const Saved saved;
     std::string bytes = read_file(saved.path);
     size_t log = 0;
-    stasis::format::forged({bytes.begin(), bytes.end()},
-                           [&](State &, Layout &layout) { log = layout.sections[0].offset; });
-    bytes[log + 8 * 50 + 6] ^= 1; // TokenEntry::source of position 50
+    stasis::format::forged({bytes.begin(), bytes.end()}, [&](State &, Layout &layout) {
+        log = layout.log.section + stasis::format::kFrameBytes + layout.log.begin;
+    });
+    bytes[log + stasis::format::kNodeHeaderBytes + 8 * 50 + 6] ^=
+        1; // TokenEntry::source of position 50
     write_file(saved.forged, bytes);
-    check_refused(gemma(), saved.forged, STASIS_CORRUPT, {"log"});
+    check_refused(gemma(), saved.forged, STASIS_CORRUPT, {"token log: node"});
 }

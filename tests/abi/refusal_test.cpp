@@ -70,6 +70,10 @@ TEST_CASE("a damaged file is refused, and running sessions do not notice") {
         write_file(damaged, changed);
         stasis_error error;
         const stasis_status status = try_load(gemma(), damaged, error);
+        if (at >= 8192 && at < 12288) { // root slot B, which no commit has used: A says the state
+            CHECK_MESSAGE(status == STASIS_OK, "byte ", at);
+            continue;
+        }
         CHECK_MESSAGE(status != STASIS_OK, "byte ", at);
         CHECK(error.message[0] != '\0');
         seen.insert(status);

@@ -11,10 +11,10 @@
 #include "format/frame.h"
 #include "format/layout.h"
 #include "format/manifest.h"
+#include "format/nodes.h"
+#include "format/reader.h"
 
 namespace stasis::format {
-
-using Bytes = std::vector<uint8_t>;
 
 inline const Bytes *memory = nullptr; // what read_memory reads
 
@@ -46,20 +46,40 @@ inline const FileOperations &memory_files(const Bytes &bytes) {
     return operations;
 }
 
-inline void write_slot(Bytes &bytes, RootSlot slot) {
-    const uint8_t *manifest = bytes.data() + slot.manifest_offset;
-    slot.manifest_checksum = checksum(manifest, slot.manifest_bytes);
-    slot.root = root_digest(slot, manifest, slot.manifest_bytes);
-    const Block header = encode_header();
-    const Block block = encode_slot(slot);
-    std::copy(header.begin(), header.end(), bytes.begin());
-    std::copy(block.begin(), block.end(), bytes.begin() + kSlotA);
+inline Root read_root(const Bytes &bytes, uint64_t slot = kSlotA) {
+    Block block;
+    std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(slot), block.size(), block.begin());
+    return decode_slot(block);
 }
 
-inline RootSlot read_slot(const Bytes &bytes) {
-    Block block;
-    std::copy_n(bytes.begin() + kSlotA, block.size(), block.begin());
-    return decode_slot(block);
+inline void write_block(Bytes &bytes, uint64_t at, const Block &block) {
+    std::copy(block.begin(), block.end(), bytes.begin() + static_cast<ptrdiff_t>(at));
+}
+
+// Writes the frame of the section at `offset` anew, from the bytes behind it.
+inline void reframe(Bytes &bytes, uint64_t offset, SectionKind kind, uint64_t size) {
+    const Frame frame{
+        kind, Codec::raw, size, size, checksum(bytes.data() + offset + kFrameBytes, size), 1};
+    const FrameBytes begin = encode_frame(frame);
+    std::copy(begin.begin(), begin.end(), bytes.begin() + static_cast<ptrdiff_t>(offset));
+}
+
+inline uint64_t append_section(Bytes &bytes, SectionKind kind, const Bytes &data) {
+    const uint64_t offset = bytes.size();
+    bytes.resize(offset + section_bytes(data.size()));
+    std::copy(data.begin(), data.end(),
+              bytes.begin() + static_cast<ptrdiff_t>(offset + kFrameBytes));
+    reframe(bytes, offset, kind, data.size());
+    return offset;
+}
+
+// Header and slot A, which names the manifest at this place, with right checksums.
+inline void write_root(Bytes &bytes, Root root) {
+    root.file_bytes = bytes.size();
+    root.digest =
+        root_digest(root, bytes.data() + root.manifest_offset + kFrameBytes, root.manifest_bytes);
+    write_block(bytes, 0, encode_header());
+    write_block(bytes, kSlotA, encode_slot(root));
 }
 
 // Writes checksums of header, root slot and manifest, and the root digest, anew; leaves the bytes
@@ -68,46 +88,139 @@ inline void reseal(Bytes &bytes) {
     if (bytes.size() < kSectionsBegin) {
         return;
     }
-    RootSlot slot;
-    slot.sequence = 1;
-    slot.file_bytes = bytes.size();
-    std::memcpy(&slot.manifest_offset, bytes.data() + kSlotA + 40, 8);
-    if (slot.manifest_offset <= bytes.size()) {
-        slot.manifest_bytes = bytes.size() - slot.manifest_offset;
-        write_slot(bytes, slot);
+    Root root;
+    root.sequence = 1;
+    std::memcpy(&root.manifest_offset, bytes.data() + kSlotA + 40, 8);
+    std::memcpy(&root.manifest_bytes, bytes.data() + kSlotA + 48, 8);
+    if (root.manifest_offset <= bytes.size() &&
+        section_bytes(root.manifest_bytes) == bytes.size() - root.manifest_offset) {
+        reframe(bytes, root.manifest_offset, SectionKind::manifest, root.manifest_bytes);
+        write_root(bytes, root);
     }
 }
 
 using Change = std::function<void(State &state, Layout &layout)>;
 
-// The file with a changed manifest, checksums right.
+// The file with a changed manifest (or identity), checksums right.
 inline Bytes forged(const Bytes &bytes, const Change &change) {
-    RootSlot slot = read_slot(bytes);
-    State state;
-    Layout layout;
-    parse_manifest({bytes.data() + slot.manifest_offset, slot.manifest_bytes}, state, layout);
+    Root root = read_root(bytes);
+    const auto snapshot = Snapshot::open("forged", memory_files(bytes));
+    State state = snapshot->state();
+    Layout layout = snapshot->layout();
     change(state, layout);
+    Bytes result(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(root.manifest_offset));
+    const Bytes identity = build_identity(state.model);
+    const Digest digest = Sha256().bytes(identity.data(), identity.size()).finish();
+    if (digest != layout.identity.digest && layout.identity == snapshot->layout().identity) {
+        layout.identity = {append_section(result, SectionKind::identity, identity), identity.size(),
+                           digest};
+    }
     const Bytes manifest = build_manifest(state, layout);
-    Bytes result(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(slot.manifest_offset));
-    result.insert(result.end(), manifest.begin(), manifest.end());
-    slot.manifest_bytes = manifest.size();
-    slot.file_bytes = result.size();
-    write_slot(result, slot);
+    root.manifest_offset = append_section(result, SectionKind::manifest, manifest);
+    root.manifest_bytes = manifest.size();
+    write_root(result, root);
     return result;
 }
 
-// The file with changed bytes in one section, checksums and SHA-256 right.
-inline Bytes forged_section(const Bytes &bytes, size_t section,
+// The file with changed bytes in one node of a tree, all nodes above it made to fit, and the
+// manifest changed by `also`.
+inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t level,
+                         size_t index, const std::function<void(Bytes &)> &change,
+                         const Change &also = {}) {
+    const auto snapshot = Snapshot::open("forged", memory_files(bytes));
+    const Trees &trees = snapshot->trees();
+    Tree tree = kind == TreeKind::log     ? trees.log
+                : kind == TreeKind::texts ? trees.texts
+                                          : trees.pages[group];
+    const auto node_of = [&](const NodeRef &ref) {
+        const auto begin =
+            bytes.begin() + static_cast<ptrdiff_t>(ref.section + kFrameBytes + ref.begin);
+        return Bytes(begin, begin + ref.bytes);
+    };
+    // New nodes go behind everything; the manifest, written last, follows them.
+    const Root root = read_root(bytes);
+    Bytes nodes;
+    Bytes node = node_of(tree.levels[level][index]);
+    change(node);
+    for (;; ++level) {
+        const NodeRef ref{root.manifest_offset, static_cast<uint32_t>(nodes.size()),
+                          static_cast<uint32_t>(node.size()),
+                          Sha256().bytes(node.data(), node.size()).finish()};
+        nodes.insert(nodes.end(), node.begin(), node.end());
+        tree.levels[level][index] = ref;
+        if (level + 1 == tree.levels.size()) {
+            break;
+        }
+        node = node_of(tree.levels[level + 1][index / kTreeFan]);
+        std::memcpy(node.data() + kNodeHeaderBytes + index % kTreeFan * sizeof ref, &ref,
+                    sizeof ref);
+        index /= kTreeFan;
+    }
+    Bytes longer(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(root.manifest_offset));
+    append_section(longer, SectionKind::nodes, nodes);
+    State state = snapshot->state();
+    Layout layout = snapshot->layout();
+    (kind == TreeKind::log     ? layout.log
+     : kind == TreeKind::texts ? layout.texts
+                               : layout.pages[group]) = tree.root();
+    if (also) {
+        also(state, layout);
+    }
+    const Bytes manifest = build_manifest(state, layout);
+    Root changed = root;
+    changed.manifest_offset = append_section(longer, SectionKind::manifest, manifest);
+    changed.manifest_bytes = manifest.size();
+    write_root(longer, changed);
+    return longer;
+}
+
+// The file with changed entries in one leaf of a page table.
+inline Bytes forged_pages(const Bytes &bytes, size_t group, uint64_t leaf,
+                          const std::function<void(std::span<PageEntry>)> &change,
+                          const Change &also = {}) {
+    return forged_node(
+        bytes, TreeKind::pages, group, 0, leaf,
+        [&](Bytes &node) {
+            uint32_t header[4];
+            std::memcpy(header, node.data(), sizeof header);
+            std::vector<PageEntry> entries;
+            parse_pages(node, header[3], entries);
+            change(entries);
+            node.resize(kNodeHeaderBytes);
+            add_pages(node, entries);
+        },
+        also);
+}
+
+// The file with one changed entry in a page table.
+inline Bytes forged_page(const Bytes &bytes, size_t group, uint64_t index,
+                         const std::function<void(PageEntry &)> &change, const Change &also = {}) {
+    return forged_pages(
+        bytes, group, index / kPagesLeaf,
+        [&](std::span<PageEntry> entries) { change(entries[index % kPagesLeaf]); }, also);
+}
+
+// The file with changed bytes in the first run of a page, its checksum right.
+inline Bytes forged_run(const Bytes &bytes, size_t group, uint64_t index,
+                        const std::function<void(uint8_t *)> &change) {
+    const auto snapshot = Snapshot::open("forged", memory_files(bytes));
+    const Run run = snapshot->page(group, index).runs.at(0);
+    Bytes changed = bytes;
+    change(changed.data() + run.offset + kFrameBytes);
+    reframe(changed, run.offset, SectionKind::run, run.stored_bytes);
+    return changed;
+}
+
+// The file with other bytes in a whole section that the manifest names by its digest.
+inline Bytes forged_section(const Bytes &bytes, SectionRef Layout::*which, SectionKind kind,
                             const std::function<void(uint8_t *)> &change) {
     Bytes changed = bytes;
     return forged(changed, [&](State &, Layout &layout) {
-        Section &entry = layout.sections.at(section);
-        uint8_t *data = changed.data() + entry.offset;
+        SectionRef &ref = layout.*which;
+        uint8_t *data = changed.data() + ref.offset + kFrameBytes;
         change(data);
-        entry.checksum = checksum(data, entry.raw_bytes);
-        if (entry.kind != SectionKind::page) {
-            entry.digest = Sha256().bytes(data, entry.raw_bytes).finish();
-        }
+        reframe(changed, ref.offset, kind, ref.bytes);
+        ref.digest = Sha256().bytes(data, ref.bytes).finish();
     });
 }
 

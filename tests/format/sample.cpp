@@ -84,13 +84,23 @@ TokenEntry sample_entry(uint64_t position, uint32_t token) {
     return entry;
 }
 
+// Number `index` of what happens at a position; the same in every state of one course. SplitMix64
+// (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+uint64_t drawn(const Shape &shape, uint64_t position, uint64_t index) {
+    const uint64_t seed = position < shape.common ? 1 : shape.seed;
+    uint64_t x = (seed << 56) + (position << 32) + index + 0x9E3779B97F4A7C15;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
+    x = (x ^ x >> 27) * 0x94D049BB133111EB;
+    return x ^ x >> 31;
+}
+
 // The bits of a finite bf16: exponents of all ones lose a bit.
 uint16_t finite_bits(uint64_t random) {
     const auto bits = static_cast<uint16_t>(random);
     return bf16_finite(bits) ? bits : bits ^ 0x0080;
 }
 
-void add_pages(State &state, std::mt19937_64 &random) {
+void add_pages(State &state, const Shape &shape) {
     const uint64_t position = state.log.size();
     for (size_t group = 0; group < state.groups.size(); ++group) {
         std::vector<Page> &pages = state.pages.emplace_back();
@@ -102,7 +112,13 @@ void add_pages(State &state, std::mt19937_64 &random) {
             std::fill_n(data.get(), elements, uint16_t{0});
             for (size_t i = 0; i < elements; ++i) {
                 const size_t slot = i / state.head_dim % state.page_positions;
-                data.get()[i] = slot < page.valid ? finite_bits(random()) : uint16_t{0};
+                const uint64_t at = index * state.page_positions + slot;
+                const size_t row = i / state.head_dim / state.page_positions;
+                const size_t number =
+                    ((group + 1) << 20) + row * state.head_dim + i % state.head_dim;
+                if (slot < page.valid) {
+                    data.get()[i] = finite_bits(drawn(shape, at, number));
+                }
             }
             page.data = data.get();
             state.storage.push_back(data);
@@ -161,7 +177,6 @@ std::vector<BadSetting> bad_settings() {
 }
 
 State sample_state(const Shape &shape) {
-    std::mt19937_64 random(shape.seed);
     State state;
     state.contract = {4, 5, 6};
     state.model = sample_identity(shape);
@@ -182,17 +197,26 @@ State sample_state(const Shape &shape) {
     state.window_retain = shape.window_retain;
     state.pending_system = "Answer briefly.";
     for (uint64_t i = 0; i < shape.position; ++i) {
-        const uint64_t token = i == 0 ? 2 : random() % shape.vocabulary;
+        const uint64_t token = i == 0 ? 2 : drawn(shape, i, 0) % shape.vocabulary;
         state.log.push_back(sample_entry(i, static_cast<uint32_t>(token)));
     }
-    for (uint32_t token = 0; token < shape.vocabulary; token += 3) {
-        state.token_texts.emplace_back(token, " t" + std::to_string(token));
+    // Some tokens spell nothing; one spells half a character.
+    std::vector<bool> used(shape.vocabulary);
+    for (const TokenEntry &entry : state.log) {
+        used[entry.token] = true;
     }
-    state.token_texts.front().second = "\xF0\x9F"; // half a character
-    add_pages(state, random);
+    for (uint32_t token = 2; token < shape.vocabulary; token += 3) {
+        if (used[token]) {
+            state.token_texts.emplace_back(token, " t" + std::to_string(token));
+        }
+    }
+    if (!state.token_texts.empty()) {
+        state.token_texts.front().second = "\xF0\x9F"; // of token 2, which comes first
+    }
+    add_pages(state, shape);
     if (shape.position > 0) {
         for (uint32_t i = 0; i < shape.hidden_size; ++i) {
-            state.hidden.push_back(finite_bits(random()));
+            state.hidden.push_back(finite_bits(drawn(shape, shape.position - 1, 1 + i)));
         }
         const std::vector<float> row = sample_row(shape);
         state.logits = Sha256().bytes(row.data(), row.size() * sizeof(float)).finish();

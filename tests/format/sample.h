@@ -21,7 +21,8 @@ struct Shape {
     uint32_t page_positions = 32;
     uint32_t window = 40; // of the last group; with one layer there is only one group
     uint64_t window_retain = 0;
-    uint64_t seed = 1;
+    uint64_t seed = 1;   // of tokens and numbers; those of a position do not depend on the length
+    uint64_t common = 0; // positions below it are those of seed 1
 };
 
 // A whole state with every field in use; pages behind the window and its retention are released.

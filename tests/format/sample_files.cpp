@@ -102,6 +102,8 @@ void write_bytes(const std::string &path, const Bytes &bytes) {
     std::ofstream file(path, std::ios::binary);
     file.write(reinterpret_cast<const char *>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    std::filesystem::permissions(path, std::filesystem::perms(0600)); // as a save leaves it
 }
 
 Bytes saved(const State &state, const SaveOptions &options) {

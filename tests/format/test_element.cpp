@@ -90,9 +90,10 @@ TEST_CASE("2, 3, 5, 6, 7, 8, 10: identity and settings") {
 
 TEST_CASE("4: tokens, their sources and text, broken characters replaced") {
     State state = sample_state({.position = 3});
-    state.log[0].token = 0; // half a character
+    state.log[0].token = 0;
     state.log[1].token = 3;
-    state.log[2].token = 4; // its text is not kept
+    state.log[2].token = 4;                            // its text is not kept
+    state.token_texts = {{0, "\xF0\x9F"}, {3, " t3"}}; // half a character
     seal(state);
     const json buffer = element(saved(state), 4);
     CHECK(buffer["tokens"] == 3);
@@ -124,17 +125,22 @@ TEST_CASE("9: the best logits with their texts, infinities as null") {
 
 TEST_CASE("11: versions, geometry and sections") {
     const json format = element(11);
-    CHECK(format["format"] == 0);
+    CHECK(format["format"] == 1);
     CHECK(format["contract"] == json{{"core", 4}, {"kv", 5}, {"sampling", 6}});
     CHECK(format["page_positions"] == 32);
     CHECK(format["dtype"] == "bf16");
-    REQUIRE(format["sections"].size() == 3 + 5 + 2);
-    CHECK(format["sections"][0]["name"] == "log");
+    CHECK(format["commit"] == 1);
+    // Identity, 5 + 2 pages, nodes, hidden state, manifest: back to back.
+    REQUIRE(format["sections"].size() == 1 + 5 + 2 + 3);
+    CHECK(format["sections"][0]["name"] == "identity");
     CHECK(format["sections"][0]["offset"] == 12288);
-    CHECK(format["sections"][0]["stored"] == 1200);
-    CHECK(format["sections"][9]["name"] == "page");
-    CHECK(format["sections"][9]["codec"] == "raw");
-    CHECK(format["sections"][9]["xxh3"].get<std::string>().size() == 32);
+    CHECK(format["sections"][1]["name"] == "run");
+    CHECK(format["sections"][1]["stored"] == 32 * 2 * 2 * 2 * 4 * 2);
+    CHECK(format["sections"][8]["name"] == "nodes");
+    CHECK(format["sections"][9]["name"] == "hidden");
+    CHECK(format["sections"][10]["name"] == "manifest");
+    CHECK(format["sections"][10]["codec"] == "raw");
+    CHECK(format["sections"][10]["xxh3"].get<std::string>().size() == 32);
 }
 
 TEST_CASE("12: spans cover the log without gap, and break at turns, sources and settings") {

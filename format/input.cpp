@@ -1,0 +1,95 @@
+// Reading from files and memory, and sections from either; see input.h.
+#include "format/input.h"
+
+#include <algorithm>
+
+#include "format/error.h"
+
+namespace stasis::format {
+
+using Number = unsigned long long;
+
+const std::string &Input::path() const {
+    static const std::string stream = "stream";
+    return file_ ? file_->path() : stream;
+}
+
+const File *Input::file() const {
+    return file_ ? &*file_ : nullptr;
+}
+
+uint64_t Input::size() const {
+    return file_ ? static_cast<uint64_t>(file_->status().st_size) : bytes_.size();
+}
+
+void Input::read(void *data, size_t size_bytes, uint64_t offset) const {
+    if (file_) {
+        file_->read(data, size_bytes, offset);
+        return;
+    }
+    if (offset > bytes_.size() || size_bytes > bytes_.size() - offset) {
+        fail(Status::corrupt, "the stream ends at byte %zu, in front of %zu bytes at %llu",
+             bytes_.size(), size_bytes, static_cast<Number>(offset));
+    }
+    std::copy_n(bytes_.data() + offset, size_bytes, static_cast<uint8_t *>(data));
+}
+
+Frame Committed::read_frame(uint64_t offset, SectionKind kind) const {
+    const auto at = static_cast<Number>(offset);
+    if (offset < kSectionsBegin || offset % kAlignment != 0 || offset > end ||
+        end - offset < kFrameBytes) {
+        fail(Status::corrupt, "section (%s): named at byte %llu, the state ends at %llu",
+             section_name(kind), at, static_cast<Number>(end));
+    }
+    FrameBytes bytes;
+    input.read(bytes.data(), bytes.size(), offset);
+    const Frame frame = decode_frame(bytes, offset);
+    if (frame.kind != kind || frame.sequence > sequence) {
+        fail(Status::corrupt,
+             "section at byte %llu: of kind %s and commit %llu, expected %s of %llu", at,
+             section_name(frame.kind), static_cast<Number>(frame.sequence), section_name(kind),
+             static_cast<Number>(sequence));
+    }
+    if (frame.stored_bytes > end - offset - kFrameBytes) {
+        fail(Status::corrupt, "section at byte %llu (%s): %llu bytes, the state ends at %llu", at,
+             section_name(kind), static_cast<Number>(frame.stored_bytes), static_cast<Number>(end));
+    }
+    const uint64_t data_end = offset + kFrameBytes + frame.stored_bytes;
+    uint8_t padding[kAlignment] = {};
+    input.read(padding, align_up(data_end) - data_end, data_end);
+    if (std::any_of(std::begin(padding), std::end(padding), [](uint8_t b) { return b != 0; })) {
+        fail(Status::corrupt, "padding after byte %llu is not zero", static_cast<Number>(data_end));
+    }
+    return frame;
+}
+
+std::vector<uint8_t> Committed::read_section(uint64_t offset, uint64_t bytes,
+                                             SectionKind kind) const {
+    const Frame frame = read_frame(offset, kind);
+    if (frame.stored_bytes != bytes || frame.codec != Codec::raw) {
+        fail(Status::corrupt, "section at byte %llu (%s): %llu bytes under codec %u, expected %llu",
+             static_cast<Number>(offset), section_name(kind),
+             static_cast<Number>(frame.stored_bytes), static_cast<uint32_t>(frame.codec),
+             static_cast<Number>(bytes));
+    }
+    std::vector<uint8_t> data(bytes);
+    input.read(data.data(), data.size(), offset + kFrameBytes);
+    if (checksum(data.data(), data.size()) != frame.checksum) {
+        fail(Status::corrupt, "section at byte %llu (%s): its bytes do not give its checksum",
+             static_cast<Number>(offset), section_name(kind));
+    }
+    return data;
+}
+
+std::vector<uint8_t> Committed::read_section(const SectionRef &ref, SectionKind kind) const {
+    std::vector<uint8_t> data = read_section(ref.offset, ref.bytes, kind);
+    const Digest digest = Sha256().bytes(data.data(), data.size()).finish();
+    if (digest != ref.digest) {
+        fail(Status::corrupt, "section at byte %llu (%s): SHA-256 is %s, the manifest says %s",
+             static_cast<Number>(ref.offset), section_name(kind), to_hex(digest).c_str(),
+             to_hex(ref.digest).c_str());
+    }
+    return data;
+}
+
+} // namespace stasis::format

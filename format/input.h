@@ -1,0 +1,46 @@
+// What a snapshot is read from: an open file, or bytes in memory that came through a stream. Reads
+// whole sections and checks them (FORMAT.md, "Sections"). Knows nothing of what they hold.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "format/file.h"
+#include "format/layout.h"
+#include "format/section.h"
+
+namespace stasis::format {
+
+class Input {
+  public:
+    explicit Input(File file) : file_(std::move(file)) {}
+    explicit Input(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
+
+    const std::string &path() const; // for messages
+    const File *file() const;        // null: in memory
+    uint64_t size() const;           // of all that is there, committed or not
+    void read(void *data, size_t size_bytes, uint64_t offset) const; // Error(corrupt) at the end
+
+  private:
+    std::optional<File> file_;
+    std::vector<uint8_t> bytes_;
+};
+
+// An input up to the end of a committed state: nothing is read that lies behind it.
+struct Committed {
+    const Input &input;
+    uint64_t end = 0;
+    uint64_t sequence = 0; // of the commit
+
+    // The frame of a section of this kind that lies in front of the end; padding is zero.
+    // Error(corrupt).
+    Frame read_frame(uint64_t offset, SectionKind kind) const;
+    // The bytes of a raw section, checksum, digest and all checked. Error(corrupt).
+    std::vector<uint8_t> read_section(const SectionRef &ref, SectionKind kind) const;
+    // Without a digest: of a manifest, whose digest is the root digest.
+    std::vector<uint8_t> read_section(uint64_t offset, uint64_t bytes, SectionKind kind) const;
+};
+
+} // namespace stasis::format

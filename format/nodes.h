@@ -1,0 +1,59 @@
+// The immutable trees of a snapshot: token log, token texts and page tables, each a list cut into
+// leaves under inner nodes of up to 32 children (FORMAT.md, "Trees"). What a list's length makes
+// its shape be, nodes to bytes and back. Knows where nodes lie only by their references.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "format/constants.h"
+#include "format/layout.h"
+#include "format/state.h"
+
+namespace stasis::format {
+
+enum class TreeKind : uint32_t { log = 1, texts = 2, pages = 3 };
+const char *tree_name(TreeKind kind);
+
+// Which tree, and how many items its leaves hold together.
+struct TreeShape {
+    TreeKind kind = TreeKind::log;
+    uint32_t group = 0; // of a page table
+    uint64_t items = 0;
+
+    uint32_t leaf_items() const;
+    std::vector<uint64_t> level_nodes() const; // nodes of each level, leaves first; none if empty
+    // Items of a leaf, or children of an inner node.
+    uint32_t node_count(uint32_t level, uint64_t index) const;
+};
+
+// References to all nodes of a tree.
+struct Tree {
+    std::vector<std::vector<NodeRef>> levels; // leaves first; the last has one node, the root
+    NodeRef root() const { return levels.empty() ? NodeRef{} : levels.back()[0]; }
+};
+
+using Bytes = std::vector<uint8_t>;
+using TokenText = std::pair<uint32_t, std::string>;
+
+inline constexpr size_t kNodeHeaderBytes = 16;
+Bytes node_header(const TreeShape &shape, uint32_t level, uint64_t index);
+// Error(corrupt) unless the node begins with exactly this header.
+void check_node_header(std::span<const uint8_t> node, const TreeShape &shape, uint32_t level,
+                       uint64_t index);
+
+// What follows the header, appended to a node or read from one, whose count the shape gives.
+// Reading throws Error(corrupt) where items do not end with the node.
+void add_children(Bytes &node, std::span<const NodeRef> children);
+std::vector<NodeRef> parse_children(std::span<const uint8_t> node, uint32_t count);
+void add_entries(Bytes &node, std::span<const TokenEntry> entries);
+void parse_entries(std::span<const uint8_t> node, uint32_t count, std::vector<TokenEntry> &entries);
+void add_texts(Bytes &node, std::span<const TokenText> texts);
+void parse_texts(std::span<const uint8_t> node, uint32_t count, std::vector<TokenText> &texts);
+void add_pages(Bytes &node, std::span<const PageEntry> pages);
+void parse_pages(std::span<const uint8_t> node, uint32_t count, std::vector<PageEntry> &pages);
+
+} // namespace stasis::format

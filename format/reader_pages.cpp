@@ -1,0 +1,120 @@
+// Reading pages of a snapshot: runs from the file, decoded, put together and checked; see reader.h.
+#include <algorithm>
+
+#include "format/check.h"
+#include "format/error.h"
+#include "format/naming.h"
+#include "format/pages.h"
+#include "format/reader.h"
+
+namespace stasis::format {
+
+using Number = unsigned long long;
+
+namespace {
+
+std::string page_name(size_t group, uint64_t index) {
+    return "page " + std::to_string(index) + " of layer group " + std::to_string(group);
+}
+
+} // namespace
+
+// All slots of a run, in the order of its section.
+void Snapshot::read_run(size_t group, const Run &run, uint16_t *numbers) const {
+    const Frame frame = committed().read_frame(run.offset, SectionKind::run);
+    const RunShape shape = run_shape(state_, group, run.slots);
+    if (frame.stored_bytes != run.stored_bytes || frame.raw_bytes != shape.bytes()) {
+        fail(Status::corrupt,
+             "section at byte %llu (run): %llu bytes in %llu stored ones, expected %llu in %llu",
+             static_cast<Number>(run.offset), static_cast<Number>(frame.raw_bytes),
+             static_cast<Number>(frame.stored_bytes), static_cast<Number>(shape.bytes()),
+             static_cast<Number>(run.stored_bytes));
+    }
+    if (frame.codec == Codec::raw) {
+        input_.read(numbers, frame.stored_bytes, run.offset + kFrameBytes);
+    } else {
+        std::vector<uint8_t> stored(frame.stored_bytes);
+        input_.read(stored.data(), stored.size(), run.offset + kFrameBytes);
+        for (size_t i = 0; i < frame_count(shape); ++i) {
+            coder_.decode(shape, i, stored.data(), stored.size(), numbers);
+        }
+    }
+    if (checksum(numbers, frame.raw_bytes) != frame.checksum) {
+        fail(Status::corrupt, "section at byte %llu (run): its bytes do not give its checksum",
+             static_cast<Number>(run.offset));
+    }
+}
+
+// The slots of a page, from all its runs.
+void Snapshot::read_slots(size_t group, const std::vector<Run> &runs, uint16_t *data) const {
+    uint32_t slot = 0;
+    std::vector<uint16_t> numbers;
+    for (const Run &run : runs) {
+        if (run.used == state_.page_positions) { // the whole page in one run, as it is in memory
+            read_run(group, run, data);
+        } else {
+            numbers.resize(run_shape(state_, group, run.slots).numbers());
+            read_run(group, run, numbers.data());
+            unpack_run(state_, group, run, slot, numbers.data(), data);
+        }
+        slot += run.used;
+    }
+}
+
+void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
+    const PageEntry &entry = pages_[group][index];
+    naming(input_.path(), [&] {
+        naming(page_name(group, index), [&] { read_slots(group, entry.runs, data); });
+        clear_slots(state_, group, entry.valid, data);
+        const Digest digest =
+            page_digest(static_cast<uint32_t>(group), index, data, page_rows(state_, group),
+                        state_.page_positions, entry.valid, state_.head_dim);
+        if (digest != entry.digest) {
+            fail(Status::corrupt, "%s: its digest is %s, expected %s",
+                 page_name(group, index).c_str(), to_hex(digest).c_str(),
+                 to_hex(entry.digest).c_str());
+        }
+        check_page_finite(state_, group, index, data, Status::corrupt);
+    });
+}
+
+void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &parallel) const {
+    struct Job {
+        size_t group;
+        uint64_t index;
+        uint16_t *data;
+    };
+    std::vector<Job> jobs;
+    uint64_t total = 0;
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        for (uint64_t index = 0; index < pages_[group].size(); ++index) {
+            if (stored(group, index)) {
+                jobs.push_back({group, index, nullptr});
+                total += page_stored_bytes(state_, group, pages_[group][index].valid);
+            }
+        }
+    }
+    uint64_t done = 0;
+    for (size_t begin = 0; begin < jobs.size();) {
+        watch.step(done, total);
+        uint64_t bytes = 0;
+        size_t end = begin;
+        for (; end < jobs.size() && bytes < kBatchBytes; ++end) {
+            Job &job = jobs[end];
+            const std::shared_ptr<uint16_t> data = allocate_page(page_elements(state_, job.group));
+            job.data = data.get();
+            into.pages[job.group][job.index].data = data.get();
+            into.storage.push_back(data);
+            bytes += page_stored_bytes(state_, job.group, pages_[job.group][job.index].valid);
+        }
+        for_each(parallel, end - begin, [&](size_t i) {
+            const Job &job = jobs[begin + i];
+            read_page(job.group, job.index, job.data);
+        });
+        begin = end;
+        done += bytes;
+    }
+    watch.step(done, total);
+}
+
+} // namespace stasis::format

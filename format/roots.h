@@ -1,0 +1,26 @@
+// Which state of a file is the current one: its two root slots, or the trailer that a stream form
+// ends with (FORMAT.md, "Roots"). Knows nothing of what a root leads to.
+#pragma once
+
+#include "format/frame.h"
+#include "format/input.h"
+#include "format/stream.h"
+
+namespace stasis::format {
+
+inline constexpr uint64_t kTrailerBytes = section_bytes(kRootBytes);
+
+struct CurrentRoot {
+    Root root;
+    uint64_t slot = 0; // kSlotA or kSlotB; 0: the trailer
+    bool slot_damaged =
+        false; // the other slot (or, with a trailer, a slot) is not what was written
+};
+
+// Checks header and roots, and that the state lies in the input. Error(corrupt), Error(version).
+CurrentRoot find_root(const Input &input);
+
+// Reads one snapshot from a stream: up to its trailer, or, of a file, to the end of its state.
+std::vector<uint8_t> read_stream(const Source &source);
+
+} // namespace stasis::format

@@ -1,0 +1,113 @@
+// Reading trees from the root down and writing them from the leaves up; see trees.h.
+#include "format/trees.h"
+
+#include "format/error.h"
+
+namespace stasis::format {
+
+using Number = unsigned long long;
+
+Bytes NodeReader::read_node(const char *tree, const NodeRef &ref) {
+    auto found = sections_.find(ref.section);
+    if (found == sections_.end()) {
+        const Frame frame = from_.read_frame(ref.section, SectionKind::nodes);
+        if (frame.codec != Codec::raw) {
+            fail(Status::corrupt, "section at byte %llu (nodes): codec %u, expected 0",
+                 static_cast<Number>(ref.section), static_cast<uint32_t>(frame.codec));
+        }
+        found = sections_.emplace(ref.section, frame).first;
+    }
+    if (uint64_t{ref.begin} + ref.bytes > found->second.stored_bytes) {
+        fail(Status::corrupt, "%s: node of %u bytes at byte %u of a section of %llu", tree,
+             ref.bytes, ref.begin, static_cast<Number>(found->second.stored_bytes));
+    }
+    if (ref.bytes > left_) {
+        fail(Status::corrupt, "%s: the nodes of the trees add up to more than the file", tree);
+    }
+    left_ -= ref.bytes;
+    Bytes node(ref.bytes);
+    from_.input.read(node.data(), node.size(), ref.section + kFrameBytes + ref.begin);
+    const Digest digest = Sha256().bytes(node.data(), node.size()).finish();
+    if (digest != ref.digest) {
+        fail(Status::corrupt, "%s: node at byte %llu: SHA-256 is %s, expected %s", tree,
+             static_cast<Number>(ref.section + kFrameBytes + ref.begin), to_hex(digest).c_str(),
+             to_hex(ref.digest).c_str());
+    }
+    return node;
+}
+
+Tree NodeReader::read(const TreeShape &shape, const NodeRef &root, const Leaf &leaf) {
+    Tree tree;
+    const char *name = tree_name(shape.kind);
+    if (shape.items == 0) {
+        if (root != NodeRef{}) {
+            fail(Status::corrupt, "%s: a root, but nothing in it", name);
+        }
+        return tree;
+    }
+    const auto height = static_cast<uint32_t>(shape.level_nodes().size());
+    tree.levels.resize(height);
+    tree.levels[height - 1] = {root};
+    for (uint32_t level = height; level-- > 0;) {
+        for (uint64_t index = 0; index < tree.levels[level].size(); ++index) {
+            const Bytes node = read_node(name, tree.levels[level][index]);
+            check_node_header(node, shape, level, index);
+            const uint32_t count = shape.node_count(level, index);
+            if (level == 0) {
+                leaf(node, count);
+                continue;
+            }
+            const std::vector<NodeRef> children = parse_children(node, count);
+            tree.levels[level - 1].insert(tree.levels[level - 1].end(), children.begin(),
+                                          children.end());
+        }
+    }
+    return tree;
+}
+
+NodeRef NodeWriter::put(const Bytes &node, const Tree &old, uint32_t level, uint64_t index) {
+    const Digest digest = Sha256().bytes(node.data(), node.size()).finish();
+    if (level < old.levels.size() && index < old.levels[level].size()) {
+        const NodeRef &there = old.levels[level][index];
+        if (there.digest == digest && there.bytes == node.size()) {
+            return there;
+        }
+    }
+    if (pending_.size() + node.size() > kNodesBytesMax) {
+        flush();
+    }
+    const NodeRef ref{output_.next(), static_cast<uint32_t>(pending_.size()),
+                      static_cast<uint32_t>(node.size()), digest};
+    pending_.insert(pending_.end(), node.begin(), node.end());
+    return ref;
+}
+
+Tree NodeWriter::write(const TreeShape &shape, const Tree &old, const Leaf &leaf) {
+    Tree tree;
+    const std::vector<uint64_t> nodes = shape.level_nodes();
+    for (uint32_t level = 0; level < nodes.size(); ++level) {
+        std::vector<NodeRef> refs;
+        for (uint64_t index = 0; index < nodes[level]; ++index) {
+            Bytes node = node_header(shape, level, index);
+            const uint64_t begin = index * (level == 0 ? shape.leaf_items() : kTreeFan);
+            const uint32_t count = shape.node_count(level, index);
+            if (level == 0) {
+                leaf(node, begin, begin + count);
+            } else {
+                add_children(node, std::span(tree.levels[level - 1]).subspan(begin, count));
+            }
+            refs.push_back(put(node, old, level, index));
+        }
+        tree.levels.push_back(std::move(refs));
+    }
+    return tree;
+}
+
+void NodeWriter::flush() {
+    if (!pending_.empty()) {
+        output_.append(SectionKind::nodes, pending_.data(), pending_.size());
+        pending_.clear();
+    }
+}
+
+} // namespace stasis::format

@@ -1,0 +1,238 @@
+// Finding what the file shares with a state, and writing the rest in batches on all threads; see
+// write_pages.h.
+#include "format/write_pages.h"
+
+#include <algorithm>
+
+#include "format/check.h"
+#include "format/error.h"
+#include "format/fingerprint.h"
+#include "format/pages.h"
+
+namespace stasis::format {
+
+namespace {
+
+// Slots of a page that become a run, or a page that gets fingerprints.
+struct Job {
+    size_t group = 0;
+    uint64_t index = 0;
+    PageEntry *entry = nullptr;
+    uint32_t begin = 0; // first slot
+    uint32_t slots = 0; // 0: fingerprints
+
+    // While it is worked on.
+    std::shared_ptr<uint16_t> page = {}; // from a file
+    std::vector<uint16_t> packed = {};   // unless the page is written as it is in memory
+    std::vector<uint8_t> coded = {};
+    const uint16_t *numbers = nullptr; // of the run
+    Frame frame = {};
+};
+
+// How many of the first slots two pages in memory have in common, at most `limit`.
+uint32_t common_slots(const State &state, size_t group, uint32_t limit, const uint16_t *a,
+                      const uint16_t *b) {
+    const size_t full = size_t{state.page_positions} * state.head_dim;
+    for (size_t row = 0; row < page_rows(state, group); ++row) {
+        const uint16_t *begin = a + row * full;
+        const uint16_t *end = begin + size_t{limit} * state.head_dim;
+        const auto same = std::mismatch(begin, end, b + row * full).first - begin;
+        limit = static_cast<uint32_t>(static_cast<size_t>(same) / state.head_dim);
+    }
+    return limit;
+}
+
+// The runs of the first `slots` slots.
+std::vector<Run> first_runs(const std::vector<Run> &runs, uint32_t slots) {
+    std::vector<Run> kept;
+    for (const Run &run : runs) {
+        if (slots == 0) {
+            break;
+        }
+        kept.push_back(run);
+        kept.back().used = static_cast<uint16_t>(std::min<uint32_t>(run.used, slots));
+        slots -= kept.back().used;
+    }
+    return kept;
+}
+
+// Pages of one table and of another can be compared only if they have the same shape.
+bool same_geometry(const State &a, const State &b) {
+    bool same = a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
+                a.page_positions == b.page_positions && a.groups.size() == b.groups.size();
+    for (size_t group = 0; same && group < a.groups.size(); ++group) {
+        same = a.groups[group].layers == b.groups[group].layers;
+    }
+    return same;
+}
+
+// Walks over one page table beside that of the file.
+struct Planner {
+    const SaveInput &input;
+    size_t group;
+    const Snapshot *old; // null: nothing to share
+    bool parted = false; // from the first page on that differs, nothing is shared
+
+    // The entry with the runs that the file has for it; says from which slot on they are missing.
+    PageEntry plan(uint64_t index, uint32_t &missing) {
+        const Page &page = input.state.pages[group][index];
+        const bool wanted = input.options.keep == Keep::full && input.has_data(group, index);
+        PageEntry entry{page.digest, page.valid, {}, {}};
+        missing = wanted ? 0 : page.valid;
+        if (input.pages_in != nullptr) {
+            entry.fingerprints = input.pages_in->page(group, index).fingerprints;
+        }
+        if (old == nullptr || parted || index >= old->state().pages[group].size()) {
+            return entry;
+        }
+        const PageEntry &there = old->page(group, index);
+        if (there.digest == page.digest && there.valid == page.valid) {
+            if (wanted == !there.runs.empty()) {
+                missing = page.valid;
+                return there;
+            }
+            return entry;
+        }
+        parted = true;
+        if (wanted && !there.runs.empty()) {
+            const auto data = allocate_page(page_elements(input.state, group));
+            old->read_page(group, index, data.get());
+            missing = common_slots(input.state, group, std::min(page.valid, there.valid), page.data,
+                                   data.get());
+            entry.runs = first_runs(there.runs, missing);
+        }
+        return entry;
+    }
+};
+
+// Checks the page, and makes it a run with its checksum, or fingerprints.
+void prepare(Job &job, const SaveInput &input, uint64_t sequence) {
+    const State &state = input.state;
+    const uint16_t *data = state.pages[job.group][job.index].data;
+    if (input.pages_in != nullptr) {
+        job.page = allocate_page(page_elements(state, job.group));
+        input.pages_in->read_page(job.group, job.index, job.page.get());
+        data = job.page.get();
+    }
+    check_page_finite(state, job.group, job.index, data, Status::invalid_argument);
+    if (job.slots == 0) {
+        job.entry->fingerprints = page_fingerprints(state, job.group, job.entry->valid, data);
+        return;
+    }
+    const RunShape shape = run_shape(state, job.group, job.slots);
+    job.numbers = data;
+    if (job.slots != state.page_positions) {
+        job.packed.resize(shape.numbers());
+        pack_run(state, job.group, job.begin, job.slots, data, job.packed.data());
+        job.numbers = job.packed.data();
+    }
+    const uint64_t bytes = shape.bytes();
+    job.frame = {SectionKind::run, Codec::raw, bytes, bytes, checksum(job.numbers, bytes),
+                 sequence};
+}
+
+// Codes the runs of a batch, all their frames at once. What does not become smaller stays raw, and
+// what would become so small that a reader could not tell it from an attack.
+void encode(std::span<Job> jobs, const SaveInput &input, FrameCoder &coder) {
+    struct Piece {
+        Job *job;
+        size_t index;
+    };
+    std::vector<Piece> pieces;
+    for (Job &job : jobs) {
+        if (job.slots != 0) {
+            const RunShape shape = run_shape(input.state, job.group, job.slots);
+            job.coded.resize(encoded_bound(shape));
+            for (size_t i = 0; i < frame_count(shape); ++i) {
+                pieces.push_back({&job, i});
+            }
+        }
+    }
+    for_each(input.options.parallel, pieces.size(), [&](size_t i) {
+        const auto &[job, index] = pieces[i];
+        coder.encode(run_shape(input.state, job->group, job->slots), index, job->numbers,
+                     job->coded.data());
+    });
+    for (Job &job : jobs) {
+        if (job.slots != 0) {
+            const RunShape shape = run_shape(input.state, job.group, job.slots);
+            const uint64_t bytes = close_run(shape, job.coded.data());
+            if (bytes < shape.bytes() && shape.bytes() / kCodecRatioMax <= bytes) {
+                job.frame.codec = Codec::zstd;
+                job.frame.stored_bytes = bytes;
+            }
+        }
+    }
+}
+
+void run_batch(Output &output, std::span<Job> jobs, const SaveInput &input, FrameCoder &coder) {
+    for_each(input.options.parallel, jobs.size(),
+             [&](size_t i) { prepare(jobs[i], input, output.sequence()); });
+    if (input.options.codec == Codec::zstd) {
+        encode(jobs, input, coder);
+    }
+    for (Job &job : jobs) {
+        if (job.slots != 0) {
+            const bool raw = job.frame.codec == Codec::raw;
+            Run run;
+            run.offset = output.append(job.frame, raw ? static_cast<const void *>(job.numbers)
+                                                      : job.coded.data());
+            run.stored_bytes = job.frame.stored_bytes;
+            run.slots = run.used = static_cast<uint16_t>(job.slots);
+            job.entry->runs.push_back(run);
+        }
+        job.page.reset();
+        job.packed = {};
+        job.coded = {};
+    }
+}
+
+uint64_t job_bytes(const Job &job, const State &state) {
+    return page_stored_bytes(state, job.group, job.slots == 0 ? job.entry->valid : job.slots);
+}
+
+} // namespace
+
+bool SaveInput::has_data(size_t group, uint64_t index) const {
+    return pages_in != nullptr ? pages_in->stored(group, index)
+                               : state.pages[group][index].data != nullptr;
+}
+
+std::vector<std::vector<PageEntry>> write_pages(Output &output, const SaveInput &input) {
+    const State &state = input.state;
+    const bool comparable = input.old != nullptr && same_geometry(input.old->state(), state);
+    std::vector<std::vector<PageEntry>> table(state.pages.size());
+    std::vector<Job> jobs;
+    uint64_t total = 0;
+    for (size_t group = 0; group < table.size(); ++group) {
+        Planner planner{input, group, comparable ? input.old : nullptr};
+        table[group].resize(state.pages[group].size());
+        for (uint64_t index = 0; index < table[group].size(); ++index) {
+            PageEntry &entry = table[group][index];
+            uint32_t missing = 0;
+            entry = planner.plan(index, missing);
+            const bool none = input.options.keep == Keep::none && entry.fingerprints.empty() &&
+                              input.has_data(group, index);
+            if (missing < entry.valid || none) {
+                jobs.push_back({group, index, &entry, missing, entry.valid - missing});
+                total += none ? 0 : job_bytes(jobs.back(), state);
+            }
+        }
+    }
+    output.expect(total);
+    output.report();
+    FrameCoder coder;
+    for (size_t begin = 0; begin < jobs.size();) {
+        uint64_t bytes = 0;
+        size_t end = begin;
+        while (end < jobs.size() && bytes < kBatchBytes) {
+            bytes += job_bytes(jobs[end++], state);
+        }
+        run_batch(output, std::span(jobs).subspan(begin, end - begin), input, coder);
+        output.report();
+        begin = end;
+    }
+    return table;
+}
+
+} // namespace stasis::format
