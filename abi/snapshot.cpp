@@ -1,7 +1,11 @@
 // Sessions to files and back: the one file that knows both the runtime and the format's reader and
 // writer; see stasis.h.
+#include <algorithm>
+#include <optional>
+
 #include "abi/handles.h"
 #include "abi/run.h"
+#include "format/fingerprint.h"
 #include "format/reader.h"
 #include "format/writer.h"
 #include "runtime/session.h"
@@ -37,27 +41,68 @@ std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const char *p
     return Session::restore(model, state, given.session != nullptr ? &session : nullptr);
 }
 
+// The first slot and layer of a page whose fingerprints are not those kept in its place.
+std::optional<PagePlace> locate_by_fingerprint(const format::Snapshot &snapshot, size_t group,
+                                               uint64_t index, const uint16_t *computed) {
+    const State &state = snapshot.state();
+    const uint32_t valid = state.pages[group][index].valid;
+    const std::vector<uint32_t> &kept = snapshot.fingerprints(group, index);
+    if (kept.empty()) {
+        return std::nullopt; // released: only its digest is left
+    }
+    const std::vector<uint32_t> prints = format::page_fingerprints(state, group, valid, computed);
+    const auto first = [&](size_t begin, size_t count) {
+        const auto from = kept.begin() + static_cast<ptrdiff_t>(begin);
+        const auto to = from + static_cast<ptrdiff_t>(count);
+        return std::mismatch(from, to, prints.begin() + static_cast<ptrdiff_t>(begin)).first - from;
+    };
+    const auto slot = static_cast<uint64_t>(first(0, valid));
+    const auto layer = static_cast<uint32_t>(first(valid, state.groups[group].layers.size()));
+    if (slot == valid || layer == state.groups[group].layers.size()) {
+        return std::nullopt;
+    }
+    return PagePlace{slot, layer};
+}
+
 VerifyReport verify_file(const format::Snapshot &snapshot, const std::shared_ptr<Model> &model,
-                         const VerifyOptions &options) {
-    const PageReader read_page = [&](size_t group, uint64_t index, uint16_t *data) {
+                         const stasis_verify_options &given, Watch watch) {
+    const State &state = snapshot.state();
+    StoredPages pages;
+    pages.read = [&](size_t group, uint64_t index, uint16_t *data) {
         const bool stored = snapshot.stored(group, index);
         if (stored) {
             snapshot.read_page(group, index, data);
         }
         return stored;
     };
-    return verify(model, snapshot.state(), read_page, options);
+    pages.locate = [&](size_t group, uint64_t index, const uint16_t *computed) {
+        return locate_by_fingerprint(snapshot, group, index, computed);
+    };
+    if (given.audit_percent == 0) {
+        return verify(model, state, pages, {given.chunk, watch});
+    }
+    return audit(model, state, pages,
+                 {{given.chunk, watch}, given.audit_percent, given.audit_seed});
 }
 
 void write_report(const VerifyReport &from, stasis_verify_report *report) {
-    static_assert(STASIS_NOWHERE == VerifyReport::kNoLayer);
+    static_assert(STASIS_NOWHERE == Divergence::kNowhere);
+    const Divergence first = from.first.value_or(Divergence());
     stasis_verify_report to{};
-    to.verified = from.verified ? 1 : 0;
+    to.verified = from.first ? 0 : 1;
     to.positions = from.positions;
-    to.position = from.position;
-    to.layer = from.layer;
-    to.element = from.element;
-    write_field(from.message, to.message, sizeof to.message);
+    to.position = first.position;
+    to.layer = first.layer;
+    to.element = first.element;
+    write_field(first.message, to.message, sizeof to.message);
+    to.head = first.head;
+    to.part = first.part;
+    to.drawn = from.drawn;
+    to.drawn_otherwise = from.drawn_otherwise;
+    to.audit_pages = from.pages_reachable;
+    to.audit_drawn = from.pages_drawn;
+    to.unreachable_begin = from.unreachable_begin;
+    to.unreachable_end = from.unreachable_end;
     write_struct(to, report, "report");
 }
 
@@ -115,10 +160,11 @@ stasis_status stasis_snapshot_verify(const stasis_snapshot *snapshot, stasis_mod
         const stasis_verify_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
         const stasis::VerifyReport found =
-            verify_file(*snapshot->snapshot, model->model, {given.chunk, watch.watch()});
+            verify_file(*snapshot->snapshot, model->model, given, watch.watch());
         write_report(found, report);
-        if (!found.verified) {
-            fail(stasis::Status::diverged, "element %u: %s", found.element, found.message.c_str());
+        if (found.first) {
+            fail(stasis::Status::diverged, "element %u: %s", found.first->element,
+                 found.first->message.c_str());
         }
     });
 }

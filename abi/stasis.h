@@ -438,16 +438,26 @@ typedef struct stasis_verify_options {
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* positions */
     void *progress_user;
+    double audit_percent; /* of the pages, those to recompute, up to 100; 0: the whole log */
+    uint64_t audit_seed;  /* decides which; to be chosen after the file was made */
 } stasis_verify_options;
 
+#define STASIS_KEYS 0u
+#define STASIS_VALUES 1u
+/* An audit draws audit_drawn of audit_pages pages. A change in n of these goes unnoticed with a
+ * probability of at most C(audit_pages - n, audit_drawn) / C(audit_pages, audit_drawn). */
 typedef struct stasis_verify_report {
     uint32_t struct_size;
-    uint32_t verified;  /* 1: every stored bit was reproduced; nothing but positions applies */
+    uint32_t verified;  /* 1: every bit compared was reproduced; no place of a divergence applies */
     uint64_t positions; /* recomputed */
     uint64_t position;  /* first that differs; UINT64_MAX: none */
     uint32_t layer;     /* STASIS_NOWHERE: none */
     uint32_t element;   /* 1 .. 12 */
     char message[256];  /* zero-terminated */
+    uint32_t head, part;             /* KV head, STASIS_KEYS or _VALUES; STASIS_NOWHERE: none */
+    uint64_t drawn, drawn_otherwise; /* tokens drawn again; those that came out differently */
+    uint64_t audit_pages, audit_drawn;
+    uint64_t unreachable_begin, unreachable_end; /* positions that the audit cannot recompute */
 } stasis_verify_report;
 
 void stasis_save_options_init(stasis_save_options *options, size_t size);
@@ -486,8 +496,12 @@ stasis_status stasis_snapshot_tokens(const stasis_snapshot *snapshot, uint64_t b
 stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_snapshot *b,
                                       stasis_difference *difference, stasis_error *error);
 /* Recomputes everything from the token log and compares it with what is stored, drawn tokens
- * included. OK (verified) or DIVERGED with the report filled; MODEL_MISMATCH if it is another
- * model's; VERSION; statuses of append. */
+ * included. An audit recomputes some pages, each from the keys and values stored before it: beside
+ * those drawn always the last one, with hidden state and logits; the first one needs nothing before
+ * it. It cannot reach what local layers would need released pages for, nor anything but the first
+ * page of a file without keys and values; with window_retain = capacity none is released. OK
+ * (verified) or DIVERGED with the report filled; MODEL_MISMATCH if it is another model's; VERSION;
+ * statuses of append. */
 stasis_status stasis_snapshot_verify(const stasis_snapshot *snapshot, stasis_model *model,
                                      const stasis_verify_options *options,
                                      stasis_verify_report *report, stasis_error *error);

@@ -1,87 +1,21 @@
 // Verification finds what was changed in a stored state, at the right place: insights 8 and 19.
-#include "runtime/verify.h"
-
-#include <algorithm>
-#include <cstring>
-
-#include "runtime/session.h"
-#include "tests/runtime/models.h"
+#include "tests/runtime/stored_state.h"
 
 using namespace stasis;
+using test::conversation;
+using test::Stored;
 
 namespace {
 
-constexpr uint64_t kPage = kernels::kPagePositions;
-
-// A state with page data of its own, which tests change; digests follow where they are told to.
-struct Stored {
-    State state;
-    std::vector<std::vector<std::vector<uint16_t>>> data; // [group][page], empty: released
-
-    Stored(Model &model, Session &session) : state(session.export_state()) {
-        for (size_t group = 0; group < state.pages.size(); ++group) {
-            const size_t elements = model.pool->shape(static_cast<uint32_t>(group)).elements();
-            std::vector<std::vector<uint16_t>> &pages = data.emplace_back();
-            for (const Page &page : state.pages[group]) {
-                pages.emplace_back();
-                if (page.data != nullptr) {
-                    pages.back().assign(page.data, page.data + elements);
-                }
-            }
-        }
-    }
-
-    PageReader reader() const {
-        return [this](size_t group, uint64_t index, uint16_t *to) {
-            const std::vector<uint16_t> &page = data[group][index];
-            std::copy(page.begin(), page.end(), to);
-            return !page.empty();
-        };
-    }
-
-    // Flips a bit of one value (side 0: key, 1: value) and the page's digest with it.
-    void flip(const Model &model, uint32_t layer, size_t side, uint64_t position) {
-        const auto [group, layer_in_group] = model.layer_places[layer];
-        const PageShape &shape = model.pool->shape(group);
-        const uint64_t index = position / kPage;
-        data[group][index][shape.offset(layer_in_group, side, shape.kv_heads - 1) +
-                           position % kPage * shape.head_dim] ^= 1;
-        Page &page = state.pages[group][index];
-        page.digest = page_digest(group, index, data[group][index].data(), shape.rows(), kPage,
-                                  page.valid, shape.head_dim);
-    }
-};
-
-std::vector<uint32_t> some_tokens(size_t count) {
-    std::vector<uint32_t> tokens;
-    for (uint32_t i = 0; i < count; ++i) {
-        tokens.push_back(i * 37 % 191);
-    }
-    return tokens;
-}
-
-// 150 given tokens and 60 drawn ones.
-std::unique_ptr<Session> conversation(const std::shared_ptr<Model> &model) {
-    auto session = std::make_unique<Session>(model, SessionOptions());
-    session->append(some_tokens(150), RunOptions());
-    Sampling sampling;
-    sampling.temperature = 1.5F;
-    sampling.frequency_penalty = 0.5F;
-    sampling.penalty_window = 7;
-    session->set_sampling(sampling);
-    for (int i = 0; i < 60; ++i) {
-        if (i == 20) {
-            sampling.seed = 99; // settings change on the way
-            session->set_sampling(sampling);
-        }
-        session->decode();
-    }
-    return session;
-}
-
 VerifyReport verified(const std::shared_ptr<Model> &model, const Stored &stored) {
     const kernels::FloatEnvironment environment;
-    return verify(model, stored.state, stored.reader(), VerifyOptions());
+    return verify(model, stored.state, stored.pages(), VerifyOptions());
+}
+
+Divergence found(const std::shared_ptr<Model> &model, const Stored &stored) {
+    const VerifyReport report = verified(model, stored);
+    REQUIRE(report.first);
+    return *report.first;
 }
 
 } // namespace
@@ -92,25 +26,31 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
     const std::unique_ptr<Session> session = conversation(model);
     const Stored original(*model, *session);
     const VerifyReport good = verified(model, original);
-    CHECK_MESSAGE(good.verified, good.message);
+    REQUIRE(!good.first);
+    CHECK(good.drawn == 60);
+    CHECK(good.drawn_otherwise == 0);
     CHECK(good.positions == 210);
 
     SUBCASE("a key, and a value before it in another layer") {
         Stored stored = original;
         stored.flip(*model, 2, 0, 200);
-        VerifyReport report = verified(model, stored);
-        CHECK(!report.verified);
+        Divergence report = found(model, stored);
         CHECK(report.element == 1);
         CHECK(report.position == 200);
         CHECK(report.layer == 2);
+        CHECK(report.head == model->config.kv_heads - 1);
+        CHECK(report.part == 0);
         stored.flip(*model, 5, 1, 199);
-        report = verified(model, stored);
+        report = found(model, stored);
         CHECK(report.position == 199);
         CHECK(report.layer == 5);
+        CHECK(report.part == 1);
+        CHECK(report.message.find("values of layer 5, head 0 at position 199") !=
+              std::string::npos);
         stored.flip(*model, 0, 1, 199);
-        CHECK(verified(model, stored).layer == 0);
+        CHECK(found(model, stored).layer == 0);
         stored.flip(*model, 5, 0, 70); // an earlier page, which only the global layer still has
-        report = verified(model, stored);
+        report = found(model, stored);
         CHECK(report.position == 70);
         CHECK(report.layer == 5);
     }
@@ -119,16 +59,15 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
         const uint32_t group = model->layer_places[0].group;
         REQUIRE(stored.data[group][0].empty());
         stored.state.pages[group][0].digest.bytes[0] ^= 1;
-        const VerifyReport report = verified(model, stored);
-        CHECK(!report.verified);
+        const Divergence report = found(model, stored);
         CHECK(report.element == 1);
         CHECK(report.position == 0);
-        CHECK(report.layer == VerifyReport::kNoLayer);
+        CHECK(report.layer == Divergence::kNowhere);
     }
     SUBCASE("a given token") { // what follows from it no longer fits
         Stored stored = original;
         stored.state.log[120].token = (stored.state.log[120].token + 1) % 191;
-        const VerifyReport report = verified(model, stored);
+        const Divergence report = found(model, stored);
         CHECK(report.element == 1);
         CHECK(report.position == 120);
         CHECK(report.layer == model->groups[0].layers[0]); // local layers have released it
@@ -137,24 +76,23 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
         for (const uint64_t position : {150U, 169U, 170U, 209U}) {
             Stored stored = original;
             stored.state.log[position].token = (stored.state.log[position].token + 1) % 191;
-            const VerifyReport report = verified(model, stored);
-            CHECK(!report.verified);
+            const Divergence report = found(model, stored);
             CHECK(report.element == 4);
             CHECK(report.position == position);
-            CHECK(report.layer == VerifyReport::kNoLayer);
+            CHECK(report.layer == Divergence::kNowhere);
         }
     }
     SUBCASE("the settings that a token was drawn with") {
         Stored stored = original;
         stored.state.samplings[1].seed = 98;
-        const VerifyReport report = verified(model, stored);
+        const Divergence report = found(model, stored);
         CHECK(report.element == 4);
         CHECK(report.position >= 170);
     }
     SUBCASE("a token drawn from nothing") {
         Stored stored = original;
         stored.state.log[0].source = TokenSource::sampled;
-        const VerifyReport report = verified(model, stored);
+        const Divergence report = found(model, stored);
         CHECK(report.element == 4);
         CHECK(report.position == 0);
     }
@@ -174,8 +112,7 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
             default:
                 stored.state.token_texts.emplace_back(7, "seven");
             }
-            const VerifyReport report = verified(model, stored);
-            CHECK(!report.verified);
+            const Divergence report = found(model, stored);
             CHECK(report.element == (what == 3 ? 10 : 9));
             CHECK(report.position == (what == 3 ? UINT64_MAX : 209));
         }
@@ -213,5 +150,5 @@ TEST_CASE("verification refuses what cannot be compared") {
     CHECK(status(stored) == Status::corrupt);
     Session at_start(model, SessionOptions());
     const Stored nothing(*model, at_start);
-    CHECK(verified(model, nothing).verified);
+    CHECK(!verified(model, nothing).first);
 }
