@@ -138,6 +138,7 @@ bool has_compressed(const format::Snapshot &snapshot) {
 void compact(const char *path, const stasis_save_options &given, const Watch &watch) {
     require_flags(given.flags, 0);
     Threads threads(0);
+    read_codec(given.codec, format::Codec::raw); // refused before anything is opened
     const format::Codec standard =
         has_compressed(*format::Snapshot::open(path)) ? format::Codec::zstd : format::Codec::raw;
     format::SaveOptions options;

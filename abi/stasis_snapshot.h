@@ -23,7 +23,7 @@ extern "C" {
 
 #define STASIS_KEEP_FULL 0u /* keys and values of all positions that the session still has */
 #define STASIS_KEEP_NONE                                                                           \
-    1u /* none of them: some 10 bytes a token, and loading computes them again */
+    1u /* none of them: some 14 bytes a token, and loading computes them again */
 
 typedef struct stasis_save_options {
     uint32_t struct_size, flags;
