@@ -10,22 +10,6 @@ namespace stasis {
 
 namespace {
 
-// Computes the log up to the end of a page that differs, in a session that still holds it.
-std::optional<Divergence> find_in_page(const std::shared_ptr<Model> &model, const State &stored,
-                                       const StoredPages &pages, Redraw &redraw,
-                                       const VerifyOptions &options, uint64_t index) {
-    const uint64_t end = std::min<uint64_t>((index + 1) * stored.page_positions, stored.log.size());
-    SessionOptions retaining;
-    retaining.capacity = end;
-    retaining.window_retain = stored.page_positions; // so that the whole page is still there
-    Session session(model, retaining);
-    RunOptions run;
-    run.chunk = options.chunk;
-    run.watch.cancel = options.watch.cancel;
-    session.append(redraw.tokens().first(end), run);
-    return compare_page(session, stored, pages, index);
-}
-
 // The first page whose digest differs. Reads all stored pages, which checks their bytes.
 std::optional<uint64_t> first_different_page(const Model &model, const State &stored,
                                              const State &computed, const StoredPages &pages) {
@@ -34,7 +18,9 @@ std::optional<uint64_t> first_different_page(const Model &model, const State &st
         bool equal = true;
         for (size_t group = 0; group < stored.pages.size(); ++group) {
             data.resize(model.pool->shape(static_cast<uint32_t>(group)).elements());
-            pages.read(group, index, data.data());
+            if (pages.stored(group, index)) {
+                pages.read(group, index, data.data());
+            }
             equal &= stored.pages[group][index].digest == computed.pages[group][index].digest;
         }
         if (!equal) {
@@ -45,6 +31,21 @@ std::optional<uint64_t> first_different_page(const Model &model, const State &st
 }
 
 } // namespace
+
+std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, const State &stored,
+                                          const StoredPages &pages, const VerifyOptions &options,
+                                          uint64_t index) {
+    const uint64_t end = std::min<uint64_t>((index + 1) * stored.page_positions, stored.log.size());
+    SessionOptions retaining;
+    retaining.capacity = end;
+    retaining.window_retain = stored.page_positions; // so that the whole page is still there
+    Session session(model, retaining);
+    RunOptions run;
+    run.chunk = options.chunk;
+    run.watch.cancel = options.watch.cancel;
+    session.append(Redraw(stored).tokens().first(end), run);
+    return compare_page(session, stored, pages, index);
+}
 
 VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
                     const StoredPages &pages, const VerifyOptions &options) {
@@ -62,7 +63,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
 
     std::optional<Divergence> found;
     if (const auto index = first_different_page(*model, stored, computed, pages)) {
-        found = find_in_page(model, stored, pages, redraw, options, *index);
+        found = find_divergence(model, stored, pages, options, *index);
     } else {
         found = compare_rest(stored, computed);
     }

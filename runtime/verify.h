@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "format/state.h"
 #include "format/watch.h"
 #include "runtime/model.h"
+#include "runtime/stored_pages.h"
 
 namespace stasis {
 
@@ -48,23 +48,6 @@ struct VerifyReport {
     uint64_t unreachable_begin = 0, unreachable_end = 0;
 };
 
-// A number in a page.
-struct PagePlace {
-    uint64_t slot = 0;
-    uint32_t layer = 0; // of the group
-    uint32_t head = Divergence::kNowhere, part = Divergence::kNowhere;
-};
-
-// What is stored of the pages of a state.
-struct StoredPages {
-    // Reads a page of a layer group in memory order; false: it is not stored.
-    std::function<bool(size_t group, uint64_t index, uint16_t *data)> read;
-    // Where a computed page first differs from what is kept of one that is not stored; none if that
-    // cannot be told.
-    std::function<std::optional<PagePlace>(size_t group, uint64_t index, const uint16_t *computed)>
-        locate;
-};
-
 // Computes the whole log in a session of its own and compares page digests, drawn tokens, the final
 // hidden state, logits and token texts. Pages that are not stored count by their digest.
 // Throws Error(model_mismatch), Error(version), what `pages` throws and what append throws.
@@ -76,5 +59,11 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
 // computed, for the final hidden state and the logits follow from it. Throws as verify does.
 VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
                    const StoredPages &pages, const AuditOptions &options);
+
+// Computes the log up to the end of page `index`, whose digest is known to differ, and looks where.
+// Without a layer if what is stored cannot tell. Of the options, progress has no meaning.
+std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, const State &stored,
+                                          const StoredPages &pages, const VerifyOptions &options,
+                                          uint64_t index);
 
 } // namespace stasis

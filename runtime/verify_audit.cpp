@@ -24,9 +24,10 @@ std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, con
         const size_t elements = model->pool->shape(static_cast<uint32_t>(group)).elements();
         for (uint64_t index = 0; index < whole.pages[group].size(); ++index) {
             const auto data = std::make_shared<std::vector<uint16_t>>(elements);
-            const bool kept = pages.read(group, index, data->data());
+            const bool kept = pages.stored(group, index);
             whole.pages[group][index].data = kept ? data->data() : nullptr;
             if (kept) {
+                pages.read(group, index, data->data());
                 whole.storage.push_back(data);
             }
             watch.step(0, stored.log.size());

@@ -183,10 +183,13 @@ std::optional<Divergence> compare_page(Session &session, const State &stored,
         }
         equal = false;
         std::vector<uint16_t> data(shape.elements());
-        const std::optional<PagePlace> place =
-            pages.read(group, index, data.data())
-                ? first_difference(shape, data.data(), held.data(), page.valid)
-                : pages.locate(group, index, held.data());
+        std::optional<PagePlace> place;
+        if (pages.stored(group, index)) {
+            pages.read(group, index, data.data());
+            place = first_difference(shape, data.data(), held.data(), page.valid);
+        } else if (pages.locate) {
+            place = pages.locate(group, index, held.data());
+        }
         if (!place) {
             continue;
         }

@@ -138,6 +138,9 @@ TEST_CASE("session calls refuse NULL where they need something, and leave the se
     REFUSED("length", stasis_session_text(session, 0, 1, nullptr, 0, nullptr, &error));
     REFUSED("digest", stasis_session_digest(session, nullptr, &error));
     REFUSED("path", stasis_session_save(session, nullptr, nullptr, &error));
+    auto sink = sized<stasis_sink>();
+    REFUSED("sink", stasis_session_write(session, nullptr, nullptr, &error));
+    REFUSED("sink.write", stasis_session_write(session, &sink, nullptr, &error));
     auto generate = sized<stasis_generate_options>();
     generate.stop_token_count = 1;
     REFUSED("stop_tokens", stasis_session_generate(session, &generate, nullptr, &error));
@@ -164,6 +167,13 @@ TEST_CASE("snapshot calls refuse NULL") {
     REFUSED("model", stasis_session_load(nullptr, "x", nullptr, &session, &error));
     REFUSED("path", stasis_session_load(gemma(), nullptr, nullptr, &session, &error));
     REFUSED("session", stasis_session_load(gemma(), "x", nullptr, nullptr, &error));
+    auto source = sized<stasis_source>();
+    REFUSED("model", stasis_session_read(nullptr, &source, nullptr, &session, &error));
+    REFUSED("source", stasis_session_read(gemma(), nullptr, nullptr, &session, &error));
+    REFUSED("source.read", stasis_session_read(gemma(), &source, nullptr, &session, &error));
+    REFUSED("source", stasis_snapshot_open_source(nullptr, &snapshot, &error));
+    REFUSED("source.read", stasis_snapshot_open_source(&source, &snapshot, &error));
+    REFUSED("path", stasis_snapshot_compact(nullptr, nullptr, &error));
     REFUSED("path", stasis_snapshot_open(nullptr, &snapshot, &error));
     REFUSED("snapshot", stasis_snapshot_open("x", nullptr, &error));
     REFUSED("snapshot", stasis_snapshot_get_info(nullptr, &info, &error));

@@ -59,7 +59,8 @@ inline void forge_bytes(const std::string &from, const std::string &to, const Fo
 
 // A snapshot of a changed state with every digest computed anew: the file itself vouches for it.
 inline void forge_state(const std::string &from, const std::string &to,
-                        const std::function<void(stasis::State &)> &change) {
+                        const std::function<void(stasis::State &)> &change,
+                        stasis::format::SaveOptions options = {}) {
     stasis::State state = stasis::format::load(from, stasis::Watch());
     change(state);
     stasis::StateParts parts;
@@ -87,7 +88,8 @@ inline void forge_state(const std::string &from, const std::string &to,
     }
     parts.hidden = state.hidden;
     state.digest = stasis::state_digest(parts);
-    stasis::format::save(state, to, {.replace = true});
+    options.replace = true;
+    stasis::format::save(state, to, options);
 }
 
 } // namespace abi_test

@@ -166,6 +166,14 @@ inline stasis_status save(stasis_session *session, const std::string &path, uint
     return stasis_session_save(session, path.c_str(), &options, error);
 }
 
+inline stasis_status save_as(stasis_session *session, const std::string &path, uint32_t codec,
+                             uint32_t keep = STASIS_KEEP_FULL) {
+    auto options = sized<stasis_save_options>();
+    options.codec = codec;
+    options.keep = keep;
+    return stasis_session_save(session, path.c_str(), &options, nullptr);
+}
+
 inline Session load(stasis_model *model, const std::string &path) {
     stasis_session *session = nullptr;
     stasis_error error;
@@ -181,6 +189,12 @@ inline Snapshot open_snapshot(const std::string &path) {
     const stasis_status status = stasis_snapshot_open(path.c_str(), &snapshot, &error);
     REQUIRE_MESSAGE(status == STASIS_OK, error.message);
     return Snapshot(snapshot);
+}
+
+inline stasis_snapshot_info snapshot_info(const std::string &path) {
+    auto info = sized<stasis_snapshot_info>();
+    REQUIRE(stasis_snapshot_get_info(open_snapshot(path).get(), &info, nullptr) == STASIS_OK);
+    return info;
 }
 
 } // namespace abi_test

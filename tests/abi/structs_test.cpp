@@ -74,6 +74,18 @@ TEST_CASE("an older caller's shorter struct leaves what it lacks at the default"
     REQUIRE(stasis_session_get_info(created, &info, nullptr) == STASIS_OK);
     CHECK(info.capacity == 10);
 
+    // Of save options as they were before they had a codec.
+    const Folder folder;
+    auto save_options = sized<stasis_save_options>();
+    save_options.codec = 77;
+    save_options.keep = 77;
+    save_options.struct_size = offsetof(stasis_save_options, codec);
+    CHECK(stasis_session_save(created, folder.file("a").c_str(), &save_options, nullptr) ==
+          STASIS_OK);
+    save_options.struct_size = sizeof save_options;
+    CHECK(stasis_session_save(created, folder.file("a").c_str(), &save_options, nullptr) ==
+          STASIS_UNSUPPORTED);
+
     // Not even the pointer that a size ends in the middle of.
     auto model_options = sized<stasis_model_options>();
     model_options.device = "no such device";
@@ -104,6 +116,11 @@ TEST_CASE("a newer caller's longer struct works while what is unknown is zero") 
     generate.future[0] = 1;
     CHECK(stasis_session_generate(session.get(), &generate.known, nullptr, nullptr) ==
           STASIS_UNSUPPORTED);
+    auto sink = longer<stasis_sink>();
+    sink.known.write = [](void *, const void *, size_t) -> int32_t { return 0; };
+    CHECK(stasis_session_write(session.get(), &sink.known, nullptr, nullptr) == STASIS_OK);
+    sink.future[0] = 1;
+    CHECK(stasis_session_write(session.get(), &sink.known, nullptr, nullptr) == STASIS_UNSUPPORTED);
     stasis_model *model = nullptr;
     auto open = longer<stasis_model_options>();
     open.future[0] = 1;
@@ -120,6 +137,17 @@ TEST_CASE("outputs are written as far as the caller's struct reaches") {
     CHECK(info.struct_size == offsetof(stasis_session_info, capacity));
     CHECK(info.position == 5);
     CHECK(info.capacity == 0xABABABABABABABABU);
+
+    const Folder folder;
+    REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);
+    const Snapshot snapshot = open_snapshot(folder.file("a"));
+    stasis_snapshot_info older;
+    std::memset(&older, 0xAB, sizeof older);
+    older.struct_size = offsetof(stasis_snapshot_info, flags);
+    REQUIRE(stasis_snapshot_get_info(snapshot.get(), &older, nullptr) == STASIS_OK);
+    CHECK(older.position == 5);
+    CHECK(older.flags == 0xABABABABU);
+    CHECK(older.kv_stored_bytes == 0xABABABABABABABABU);
 
     Longer<stasis_model_info> model;
     std::memset(&model, 0xAB, sizeof model);
@@ -159,6 +187,23 @@ TEST_CASE("unknown flags and reserved fields are refused") {
     CHECK(stasis_session_generate(session.get(), &generate, nullptr, nullptr) ==
           STASIS_UNSUPPORTED);
     CHECK(save(session.get(), "/nowhere", 4) == STASIS_UNSUPPORTED);
+    auto load_options = sized<stasis_load_options>();
+    load_options.flags = 2;
+    stasis_session *loaded = nullptr;
+    CHECK(stasis_session_load(gemma(), "/nowhere", &load_options, &loaded, nullptr) ==
+          STASIS_UNSUPPORTED);
+    auto source = sized<stasis_source>();
+    source.reserved = 1;
+    CHECK(stasis_session_read(gemma(), &source, nullptr, &loaded, nullptr) == STASIS_UNSUPPORTED);
+    auto save_options = sized<stasis_save_options>();
+    save_options.keep = 2;
+    CHECK(stasis_session_save(session.get(), "/nowhere", &save_options, nullptr) ==
+          STASIS_UNSUPPORTED);
+    save_options.keep = 0;
+    save_options.codec = 3;
+    CHECK(stasis_session_save(session.get(), "/nowhere", &save_options, nullptr) ==
+          STASIS_UNSUPPORTED);
+    CHECK(stasis_snapshot_compact("/nowhere", &save_options, nullptr) == STASIS_UNSUPPORTED);
     auto options = sized<stasis_session_options>();
     options.reserved = 1;
     stasis_session *other = nullptr;

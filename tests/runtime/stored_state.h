@@ -31,12 +31,11 @@ struct Stored {
     }
 
     StoredPages pages() const {
-        const auto read = [this](size_t group, uint64_t index, uint16_t *to) {
-            const std::vector<uint16_t> &page = data[group][index];
-            std::copy(page.begin(), page.end(), to);
-            return !page.empty();
-        };
-        return {read, [](size_t, uint64_t, const uint16_t *) { return std::nullopt; }};
+        return {[this](size_t group, uint64_t index) { return !data[group][index].empty(); },
+                [this](size_t group, uint64_t index, uint16_t *to) {
+                    std::copy(data[group][index].begin(), data[group][index].end(), to);
+                },
+                nullptr};
     }
 
     // Flips a bit of one value (side 0: key, 1: value) and the page's digest with it.

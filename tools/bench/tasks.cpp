@@ -290,14 +290,14 @@ void file(Bench &bench, const std::string &name, bool loads) {
     const TemporaryFolder folder;
     const std::string path = folder.path + "/session.stasis";
     const Session &session = live_at(bench, std::min(kFilePositions, bench.info.context));
-    save_session(session.get(), path, false);
+    save_session(session.get(), path, {});
     const char *ceiling = loads ? "file_read" : "file_write";
     const Series series = repeat(bench, name, ceiling, [&](bool) {
         const Stopwatch watch;
         if (loads) {
             load_session(bench.model, path, bench.cancel);
         } else {
-            save_session(session.get(), path, true);
+            save_session(session.get(), path, {.replace = true});
         }
         return kMilli * watch.seconds();
     });
