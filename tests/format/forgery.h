@@ -122,9 +122,11 @@ inline Bytes forged(const Bytes &bytes, const Change &change) {
     return result;
 }
 
-// The file with changed bytes in one node of a tree, and all nodes above it made to fit.
+// The file with changed bytes in one node of a tree, all nodes above it made to fit, and the
+// manifest changed by `also`.
 inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t level,
-                         size_t index, const std::function<void(Bytes &)> &change) {
+                         size_t index, const std::function<void(Bytes &)> &change,
+                         const Change &also = {}) {
     const auto snapshot = Snapshot::open("forged", memory_files(bytes));
     const Trees &trees = snapshot->trees();
     Tree tree = kind == TreeKind::log     ? trees.log
@@ -161,12 +163,41 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
     (kind == TreeKind::log     ? layout.log
      : kind == TreeKind::texts ? layout.texts
                                : layout.pages[group]) = tree.root();
+    if (also) {
+        also(state, layout);
+    }
     const Bytes manifest = build_manifest(state, layout);
     Root changed = root;
     changed.manifest_offset = append_section(longer, SectionKind::manifest, manifest);
     changed.manifest_bytes = manifest.size();
     write_root(longer, changed);
     return longer;
+}
+
+// The file with changed entries in one leaf of a page table.
+inline Bytes forged_pages(const Bytes &bytes, size_t group, uint64_t leaf,
+                          const std::function<void(std::span<PageEntry>)> &change,
+                          const Change &also = {}) {
+    return forged_node(
+        bytes, TreeKind::pages, group, 0, leaf,
+        [&](Bytes &node) {
+            uint32_t header[4];
+            std::memcpy(header, node.data(), sizeof header);
+            std::vector<PageEntry> entries;
+            parse_pages(node, header[3], entries);
+            change(entries);
+            node.resize(kNodeHeaderBytes);
+            add_pages(node, entries);
+        },
+        also);
+}
+
+// The file with one changed entry in a page table.
+inline Bytes forged_page(const Bytes &bytes, size_t group, uint64_t index,
+                         const std::function<void(PageEntry &)> &change, const Change &also = {}) {
+    return forged_pages(
+        bytes, group, index / kPagesLeaf,
+        [&](std::span<PageEntry> entries) { change(entries[index % kPagesLeaf]); }, also);
 }
 
 // The file with changed bytes in the first run of a page, its checksum right.
