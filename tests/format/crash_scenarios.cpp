@@ -11,6 +11,20 @@
 
 namespace stasis::format {
 
+namespace {
+
+// As it is loaded from a file that keeps no keys and values.
+State without_pages(State state) {
+    for (std::vector<Page> &pages : state.pages) {
+        for (Page &page : pages) {
+            page.data = nullptr;
+        }
+    }
+    return state;
+}
+
+} // namespace
+
 State at(uint64_t position, uint64_t parting) {
     const bool parted = parting < position;
     return sample_state(
@@ -23,7 +37,8 @@ std::vector<Scenario> scenarios() {
         const auto save = [next, options](const FileOperations &files) {
             format::save(next, kPath, options, files);
         };
-        return Scenario{name, std::move(earlier), next, save};
+        const State found = options.keep == Keep::none ? without_pages(next) : next;
+        return Scenario{name, std::move(earlier), found, save};
     };
     std::vector<Scenario> result = {
         scenario("first save", {}, at(40)),
@@ -33,6 +48,8 @@ std::vector<Scenario> scenarios() {
         scenario("rewind", {at(40), at(100)}, at(50)),
         scenario("fork", {at(40), at(100)}, at(90, 60)),
         scenario("nothing new", {at(40), at(70)}, at(70)),
+        scenario("compressed", {at(40), at(70)}, at(100), {.codec = Codec::zstd}),
+        scenario("keep nothing", {at(40), at(70)}, at(100), {.keep = Keep::none}),
         scenario("replace", {at(40), at(100)}, at(80, 1), {.replace = true}),
     };
     const auto compacting = [](const FileOperations &files) { compact(kPath, {}, files); };
