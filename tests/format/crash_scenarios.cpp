@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+
 #include <cstring>
 #include <new>
 
@@ -50,9 +52,11 @@ std::vector<Scenario> scenarios() {
         scenario("nothing new", {at(40), at(70)}, at(70)),
         scenario("compressed", {at(40), at(70)}, at(100), {.codec = Codec::zstd}),
         scenario("keep nothing", {at(40), at(70)}, at(100), {.keep = Keep::none}),
-        scenario("replace", {at(40), at(100)}, at(80, 1), {.replace = true}),
+        scenario("append to a stream form", {at(40), at(70)}, at(100)),
     };
     const auto compacting = [](const FileOperations &files) { compact(kPath, {}, files); };
+    result.back().streamed = true;
+    result.push_back(scenario("replace", {at(40), at(100)}, at(80, 1), {.replace = true}));
     result.push_back({"compact", {at(40), at(100), at(60)}, at(60), compacting});
     for (const size_t like : {size_t{0}, result.size() - 2, result.size() - 1}) {
         result.push_back(result[like]);
@@ -61,10 +65,32 @@ std::vector<Scenario> scenarios() {
     return result;
 }
 
+namespace {
+
+// The file gets the stream form of a state in place of what it holds.
+void put_stream(const FileOperations &files, const State &state) {
+    Bytes bytes;
+    const auto take = [](void *user, const void *data, size_t size_bytes) {
+        const auto *begin = static_cast<const uint8_t *>(data);
+        auto *all = static_cast<Bytes *>(user);
+        all->insert(all->end(), begin, begin + size_bytes);
+    };
+    write_stream(state, {&bytes, take}, {});
+    const File file(files, files.open(kPath, O_RDWR, 0), kPath);
+    file.set_size(0);
+    file.write(bytes.data(), bytes.size(), 0);
+    file.sync();
+}
+
+} // namespace
+
 Disk before(const Scenario &scenario) {
     Disk disk;
     for (const State &state : scenario.earlier) {
         save(state, kPath, {}, disk.files());
+    }
+    if (scenario.streamed) {
+        put_stream(disk.files(), scenario.earlier.back());
     }
     disk.restart();
     if (scenario.leftover) {
