@@ -21,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "format/writer.h"
 #include "tests/abi/conversation.h"
 
 using namespace abi_test;
@@ -31,6 +32,7 @@ constexpr uint64_t kPositionsMax = 140; // several pages; local layers release s
 constexpr size_t kSessions = 4;
 constexpr size_t kFiles = 3;
 constexpr uint32_t kSettings = 4;
+constexpr uint32_t kSeedStep = 1000;
 const stasis_token kForbidden[2] = {3, 5};
 const float kBias[2] = {-INFINITY, 1.5F};
 
@@ -40,7 +42,7 @@ stasis_sampling settings(uint32_t number) {
     sampling.top_k = number == 2 ? 20 : 0;
     sampling.top_p = number == 3 ? 0.9F : 1.0F;
     sampling.repetition_penalty = number == 3 ? 1.2F : 1.0F;
-    sampling.seed = number * 1000;
+    sampling.seed = number * kSeedStep;
     sampling.bias_count = number == 2 ? 2 : 0;
     sampling.bias_tokens = kForbidden;
     sampling.bias = kBias;
@@ -107,6 +109,7 @@ struct Walk {
     void save_to(size_t i);
     void save_killed(size_t i);
     void load_from(size_t i);
+    void compact_one(size_t i);
 };
 
 void Walk::check_session(size_t i) {
@@ -125,11 +128,22 @@ void Walk::check_session(size_t i) {
     }
 }
 
+// Of the settings in force, which have a seed that nothing else has.
+uint32_t settings_in(const stasis_snapshot *snapshot) {
+    std::string text(1 << 16, '\0');
+    size_t length = 0;
+    REQUIRE(stasis_snapshot_element(snapshot, 6, text.data(), text.size(), &length, nullptr) ==
+            STASIS_OK);
+    const auto element = nlohmann::json::parse(text.substr(0, length));
+    const size_t in_force = element["sampling"];
+    return element["samplings"][in_force]["seed"].get<uint32_t>() / kSeedStep;
+}
+
 bool Walk::file_is(size_t file, const Line &line) {
     const Snapshot snapshot = open_snapshot(path(file));
     auto info = sized<stasis_snapshot_info>();
     REQUIRE(stasis_snapshot_get_info(snapshot.get(), &info, nullptr) == STASIS_OK);
-    if (info.position != line.tokens.size()) {
+    if (info.position != line.tokens.size() || settings_in(snapshot.get()) != line.settings) {
         return false;
     }
     Tokens tokens(info.position);
@@ -154,6 +168,7 @@ void Walk::append_some(size_t i) {
     if (line.tokens.size() + added.size() > kPositionsMax) {
         REQUIRE(stasis_session_append(sessions[i].get(), added.data(), added.size(), nullptr,
                                       nullptr) == STASIS_FULL);
+        rewind(i); // else all of them end full
         return;
     }
     append(sessions[i].get(), added);
@@ -167,6 +182,7 @@ void Walk::decode(size_t i) {
     const stasis_status status = stasis_session_decode(sessions[i].get(), &token, nullptr);
     if (line.tokens.empty() || line.tokens.size() == kPositionsMax) {
         REQUIRE(status == (line.tokens.empty() ? STASIS_NOT_FOUND : STASIS_FULL));
+        rewind(i);
         return;
     }
     REQUIRE(status == STASIS_OK);
@@ -179,7 +195,7 @@ void Walk::rewind(size_t i) {
     auto info = sized<stasis_session_info>();
     REQUIRE(stasis_session_get_info(sessions[i].get(), &info, nullptr) == STASIS_OK);
     Line &line = lines[i];
-    const uint64_t far = roll(5) == 0 ? line.tokens.size() : 30;
+    const uint64_t far = roll(3) == 0 ? line.tokens.size() : 30;
     const uint64_t to = line.tokens.size() - roll(std::min<uint64_t>(far, line.tokens.size()) + 1);
     const uint32_t flags = roll(2) == 0 ? STASIS_REWIND_RECOMPUTE : 0;
     const stasis_status status =
@@ -226,12 +242,12 @@ void Walk::save_to(size_t i) {
     }
 }
 
-// In a process that is killed in the midst of it: by the parent, or by the system where it writes
-// beyond some byte of the file.
+// A save, or a compaction, in a process that is killed in the midst of it: by the parent, or by the
+// system where it writes beyond some byte of the file.
 void Walk::save_killed(size_t i) {
     const size_t file = roll(kFiles);
     const uint64_t bytes = roll(400000), delay = roll(3000);
-    const bool by_byte = roll(2) == 0;
+    const bool by_byte = roll(2) == 0, compacting = files[file] && roll(4) == 0;
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
@@ -241,6 +257,10 @@ void Walk::save_killed(size_t i) {
         if (by_byte) {
             setrlimit(RLIMIT_FSIZE, &limit);
         }
+        if (compacting) {
+            stasis::format::compact(path(file), {});
+            _exit(0);
+        }
         _exit(save(sessions[i].get(), path(file)));
     }
     if (!by_byte) {
@@ -249,9 +269,10 @@ void Walk::save_killed(size_t i) {
     }
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);
-    const bool may = may_save(i, file, 0);
+    const bool may = !compacting && may_save(i, file, 0);
     if (WIFEXITED(status)) {
-        REQUIRE(WEXITSTATUS(status) == (may ? STASIS_OK : STASIS_INVALID_ARGUMENT));
+        const bool good = may || compacting;
+        REQUIRE(WEXITSTATUS(status) == (good ? STASIS_OK : STASIS_INVALID_ARGUMENT));
     }
     const bool exists = std::filesystem::exists(path(file));
     REQUIRE((exists || !files[file]));
@@ -261,6 +282,16 @@ void Walk::save_killed(size_t i) {
     if (changed) {
         files[file] = lines[i];
     } else if (exists) {
+        REQUIRE(file_is(file, *files[file]));
+    }
+}
+
+void Walk::compact_one(size_t) {
+    const size_t file = roll(kFiles);
+    if (files[file]) {
+        const auto before = std::filesystem::file_size(path(file));
+        stasis::format::compact(path(file), {});
+        REQUIRE(std::filesystem::file_size(path(file)) <= before);
         REQUIRE(file_is(file, *files[file]));
     }
 }
@@ -280,13 +311,10 @@ void Walk::step() {
         void (Walk::*act)(size_t i);
     };
     static const Kind kinds[] = {
-        {"append", 25, &Walk::append_some},
-        {"decode", 25, &Walk::decode},
-        {"rewind", 12, &Walk::rewind},
-        {"fork", 8, &Walk::fork_to},
-        {"settings", 4, &Walk::set},
-        {"save", 13, &Walk::save_to},
-        {"killed save", 3, &Walk::save_killed},
+        {"append", 25, &Walk::append_some}, {"decode", 25, &Walk::decode},
+        {"rewind", 12, &Walk::rewind},      {"fork", 8, &Walk::fork_to},
+        {"settings", 3, &Walk::set},        {"save", 12, &Walk::save_to},
+        {"killed", 3, &Walk::save_killed},  {"compact", 2, &Walk::compact_one},
         {"load", 10, &Walk::load_from},
     };
     uint64_t number = roll(100);
@@ -295,7 +323,8 @@ void Walk::step() {
         number -= kind->weight;
     }
     const size_t i = roll(kSessions);
-    CAPTURE(kind->name);
+    const std::string name = kind->name;
+    CAPTURE(name);
     (this->*kind->act)(i);
     counts[kind->name]++;
     check_session(i);

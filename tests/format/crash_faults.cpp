@@ -22,15 +22,22 @@ bool is(const Operation &operation, const char *name) {
 }
 
 std::vector<Fault> faults_at(int at, const Operation &operation) {
-    std::vector<Fault> faults;
-    for (const int error : {EIO, ENOSPC, EDQUOT, EACCES, EINTR}) {
+    std::vector<Fault> faults = {
+        {at, Blow::error, EIO},
+        {at, Blow::error, EINTR},
+        {at, Blow::kill},
+        {.at = at, .starved = true},
+        {.at = at, .blow = Blow::error, .starved = true},
+    };
+    if (is(operation, "read_at")) {
+        faults.push_back({at, Blow::partial, EIO, operation.bytes / 2});
+        return faults;
+    }
+    for (const int error : {ENOSPC, EDQUOT, EACCES}) {
         faults.push_back({at, Blow::error, error});
     }
     faults.push_back({at, Blow::full, ENOSPC});
-    faults.push_back({at, Blow::kill});
-    faults.push_back({.at = at, .starved = true});
-    faults.push_back({.at = at, .blow = Blow::error, .starved = true});
-    if (is(operation, "write_at") || is(operation, "read_at")) {
+    if (is(operation, "write_at")) {
         for (const size_t bytes : {size_t{1}, size_t{511}, operation.bytes / 2, operation.bytes}) {
             faults.push_back({at, Blow::full, ENOSPC, bytes});
             faults.push_back({at, Blow::kill, EIO, bytes});
@@ -123,6 +130,28 @@ TEST_CASE("every operation of a save may fail in every way, or be its process's 
     }
     std::printf("faults: %zu injected\n", count);
     CHECK(count > 1000);
+}
+
+TEST_CASE("a save writes and syncs as often as it must, and no more") {
+    const auto calls = [](const Disk &disk, const char *name) {
+        return std::count_if(disk.seen().begin(), disk.seen().end(),
+                             [&](const Operation &operation) { return is(operation, name); });
+    };
+    Disk disk;
+    const auto save_at = [&](uint64_t position) {
+        const auto saving = [&](const FileOperations &files) {
+            save(at(position), kPath, {}, files);
+        };
+        CHECK(attempt(disk, saving, {}) == Status::ok);
+    };
+    save_at(40); // sections, slot; file, directory
+    CHECK(calls(disk, "write_at") == 2);
+    CHECK(calls(disk, "sync") == 2);
+    save_at(70); // sections, the slot in force, file, directory; the other slot, file
+    CHECK(calls(disk, "write_at") == 3);
+    CHECK(calls(disk, "sync") == 3);
+    CHECK(calls(disk, "set_size") == 0);
+    CHECK(calls(disk, "rename") == 0);
 }
 
 TEST_CASE("short counts and interruptions change nothing") {

@@ -16,21 +16,21 @@ using namespace stasis::format;
 
 namespace {
 
-std::vector<Loss> losses(size_t changes, uint64_t random) {
+std::vector<Loss> losses(size_t changes, uint64_t random, uint64_t seed) {
     std::vector<Loss> result = {{Loss::none}, {Loss::all}};
     for (size_t i = 0; i < changes; ++i) {
         result.push_back({Loss::alone, i});
         result.push_back({Loss::all_but, i});
         result.push_back({Loss::prefix, i});
     }
-    for (uint64_t seed = 0; seed < random; ++seed) {
-        result.push_back({Loss::random, 0, seed});
+    for (uint64_t i = 0; i < random; ++i) {
+        result.push_back({Loss::random, 0, seed + i});
     }
     return result;
 }
 
 struct Count {
-    uint64_t random = 12;             // losses that coins decide, at each moment
+    uint64_t random = 40;             // losses that coins decide, at each moment
     size_t losses = 0;                // injected
     std::set<std::string> disks = {}; // different ones that they left, each looked at once
 };
@@ -38,7 +38,7 @@ struct Count {
 // All losses of a disk: one of `states` lies there, or, unless it must, perhaps nothing.
 void check_losses(const Disk &disk, const std::vector<const State *> &states, bool must,
                   Count &count) {
-    for (const Loss &loss : losses(disk.changes(), count.random)) {
+    for (const Loss &loss : losses(disk.changes(), count.random, count.losses)) {
         Disk rebooted = disk.after(loss);
         ++count.losses;
         if (!count.disks.insert(rebooted.image()).second) {

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+
 #include <cstring>
 #include <new>
 
@@ -10,6 +12,20 @@
 #include "format/writer.h"
 
 namespace stasis::format {
+
+namespace {
+
+// As it is loaded from a file that keeps no keys and values.
+State without_pages(State state) {
+    for (std::vector<Page> &pages : state.pages) {
+        for (Page &page : pages) {
+            page.data = nullptr;
+        }
+    }
+    return state;
+}
+
+} // namespace
 
 State at(uint64_t position, uint64_t parting) {
     const bool parted = parting < position;
@@ -23,7 +39,8 @@ std::vector<Scenario> scenarios() {
         const auto save = [next, options](const FileOperations &files) {
             format::save(next, kPath, options, files);
         };
-        return Scenario{name, std::move(earlier), next, save};
+        const State found = options.keep == Keep::none ? without_pages(next) : next;
+        return Scenario{name, std::move(earlier), found, save};
     };
     std::vector<Scenario> result = {
         scenario("first save", {}, at(40)),
@@ -33,9 +50,13 @@ std::vector<Scenario> scenarios() {
         scenario("rewind", {at(40), at(100)}, at(50)),
         scenario("fork", {at(40), at(100)}, at(90, 60)),
         scenario("nothing new", {at(40), at(70)}, at(70)),
-        scenario("replace", {at(40), at(100)}, at(80, 1), {.replace = true}),
+        scenario("compressed", {at(40), at(70)}, at(100), {.codec = Codec::zstd}),
+        scenario("keep nothing", {at(40), at(70)}, at(100), {.keep = Keep::none}),
+        scenario("append to a stream form", {at(40), at(70)}, at(100)),
     };
     const auto compacting = [](const FileOperations &files) { compact(kPath, {}, files); };
+    result.back().streamed = true;
+    result.push_back(scenario("replace", {at(40), at(100)}, at(80, 1), {.replace = true}));
     result.push_back({"compact", {at(40), at(100), at(60)}, at(60), compacting});
     for (const size_t like : {size_t{0}, result.size() - 2, result.size() - 1}) {
         result.push_back(result[like]);
@@ -44,10 +65,32 @@ std::vector<Scenario> scenarios() {
     return result;
 }
 
+namespace {
+
+// The file gets the stream form of a state in place of what it holds.
+void put_stream(const FileOperations &files, const State &state) {
+    Bytes bytes;
+    const auto take = [](void *user, const void *data, size_t size_bytes) {
+        const auto *begin = static_cast<const uint8_t *>(data);
+        auto *all = static_cast<Bytes *>(user);
+        all->insert(all->end(), begin, begin + size_bytes);
+    };
+    write_stream(state, {&bytes, take}, {});
+    const File file(files, files.open(kPath, O_RDWR, 0), kPath);
+    file.set_size(0);
+    file.write(bytes.data(), bytes.size(), 0);
+    file.sync();
+}
+
+} // namespace
+
 Disk before(const Scenario &scenario) {
     Disk disk;
     for (const State &state : scenario.earlier) {
         save(state, kPath, {}, disk.files());
+    }
+    if (scenario.streamed) {
+        put_stream(disk.files(), scenario.earlier.back());
     }
     disk.restart();
     if (scenario.leftover) {
