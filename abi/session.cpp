@@ -149,7 +149,7 @@ stasis_status stasis_session_logits(const stasis_session *session, float *logits
         }
         require_room(own.model()->config.vocabulary, capacity, count, "logits");
         require(logits, "logits");
-        own.logits({logits, *count});
+        std::copy_n(own.logits().data(), *count, logits);
     });
 }
 

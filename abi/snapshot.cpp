@@ -61,12 +61,9 @@ void save(Session &session, const stasis_save_options &given, const Watch &watch
     options.watch = watch;
     options.parallel = parallel_on(*session.model()->threads);
     const State state = session.export_state();
-    std::vector<float> row;
     if ((given.flags & STASIS_SAVE_FULL_LOGITS) != 0 && session.position() != 0) {
-        row.resize(state.vocabulary);
-        session.logits(row);
+        options.logits_row = session.logits();
     }
-    options.logits_row = row;
     write(state, options);
 }
 

@@ -78,7 +78,8 @@ stasis_status stasis_session_write(stasis_session *session, const stasis_sink *s
                                    const stasis_save_options *options, stasis_error *error);
 
 /* A new session that continues with the same bits and settings. Everything is validated before it
- * appears, the model's identity before the bulk is read; nothing of the file stays in use. If the
+ * appears, the model's identity before the bulk is read; nothing of the file stays in use. (That
+ * the hidden state gives the stored logits is seen when they are first needed: DIVERGED.) If the
  * file was saved with STASIS_KEEP_NONE, its tokens are computed again within the call and must give
  * the digests it was saved with: DIVERGED names the first position and layer that do not.
  * NOT_FOUND, IO, CORRUPT, VERSION, MODEL_MISMATCH, FULL (beyond the capacity asked for),

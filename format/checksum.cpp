@@ -1,7 +1,11 @@
 // XXH3 with the default secret and seed 0; see checksum.h.
 #include "format/checksum.h"
 
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h> // the same functions, by the widest instructions that the CPU has
+#else
 #include <xxhash.h>
+#endif
 
 namespace stasis::format {
 

@@ -44,6 +44,6 @@ inline constexpr uint64_t kCodecRatioMax = 16;
 // Between two looks at the Watch.
 inline constexpr size_t kChunkBytes = 4U << 20;
 // Raw bytes of runs that are worked on together, on all threads: few enough to stay in the cache.
-inline constexpr uint64_t kBatchBytes = 16U << 20;
+inline constexpr uint64_t kBatchBytes = 4U << 20;
 
 } // namespace stasis::format

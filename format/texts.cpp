@@ -15,16 +15,20 @@ TokenTexts texts_of_log(const TokenTexts &texts, const std::vector<TokenEntry> &
     for (const TokenEntry &entry : log) {
         used.insert(entry.token);
     }
-    TokenTexts sorted = texts;
+    std::vector<std::pair<uint32_t, size_t>> sorted; // token, place in the list
+    sorted.reserve(texts.size());
+    for (const auto &[token, text] : texts) {
+        sorted.emplace_back(token, sorted.size());
+    }
     std::sort(sorted.begin(), sorted.end());
     TokenTexts chosen;
     for (size_t i = 0; i < sorted.size(); ++i) {
-        const uint32_t token = sorted[i].first;
+        const auto [token, place] = sorted[i];
         if (token >= vocabulary || (i > 0 && token == sorted[i - 1].first)) {
             fail(Status::corrupt, "token texts: token %u is there twice or out of range", token);
         }
         if (used.count(token) != 0) {
-            chosen.push_back(std::move(sorted[i]));
+            chosen.push_back(texts[place]);
         }
     }
     return chosen;

@@ -125,11 +125,16 @@ void write_whole(Temporary &temporary, const SaveInput &input) {
     temporary.commit();
 }
 
-void check_continues(const Snapshot &old, const State &state) {
+void check_features(const Snapshot &old) {
     if (old.root().features_read != 0) {
-        fail(Status::invalid_argument, "it uses features %016llx, which this build cannot write",
-             static_cast<Number>(old.root().features_read));
+        fail(Status::invalid_argument,
+             "%s: it uses features %016llx, which this build cannot write",
+             old.input().path().c_str(), static_cast<Number>(old.root().features_read));
     }
+}
+
+void check_continues(const Snapshot &old, const State &state) {
+    check_features(old);
     if (old.state().model.model != state.model.model) {
         fail(Status::invalid_argument, "it belongs to another model (%s, not %s)",
              to_hex(old.state().model.model).c_str(), to_hex(state.model.model).c_str());
@@ -244,7 +249,7 @@ void compact(const std::string &path, const SaveOptions &options, const FileOper
         fail(Status::not_found, "%s: there is no such file", path.c_str());
     }
     const std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(*existing)));
-    check_continues(*old, old->state());
+    check_features(*old);
     clear_leftover(*old->input().file());
     const std::vector<float> row = old->logits_row();
     SaveOptions chosen = options;

@@ -122,6 +122,8 @@ void Session::extend(std::span<const TokenEntry> entries, const RunOptions &opti
     std::memcpy(hidden_.data(), work->hidden + (rows - 1) * model_->config.hidden,
                 model_->config.hidden * sizeof(uint16_t));
     hidden_valid_ = true;
+    row_valid_ = false;
+    stored_logits_.reset();
     release_outrun(log_.size(), 0);
     for (size_t group = 0; group < pages_.size(); ++group) {
         first_page_[group] = std::max(first_page_[group],
@@ -187,6 +189,9 @@ void Session::swap_timeline(Session &other) {
     std::swap(first_page_, other.first_page_);
     std::swap(hidden_, other.hidden_);
     std::swap(hidden_valid_, other.hidden_valid_);
+    std::swap(row_, other.row_);
+    std::swap(row_valid_, other.row_valid_);
+    std::swap(stored_logits_, other.stored_logits_);
     std::swap(held_bytes_, other.held_bytes_);
 }
 
@@ -208,6 +213,8 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         shorter.log_.truncate(position);
         shorter.cut(position);
         shorter.hidden_valid_ = false;
+        shorter.row_valid_ = false;
+        shorter.stored_logits_.reset();
         if (position == 0) {
             std::fill(shorter.first_page_.begin(), shorter.first_page_.end(), 0);
         }

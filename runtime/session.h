@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,9 +79,10 @@ class Session {
     void append_message(std::string_view role, std::string_view text, bool reply,
                         const RunOptions &options);
 
-    // Of the next token, [vocabulary]. Throws not_found before the first position, as do top,
-    // sample and decode. After a rewind the last token is run again first.
-    void logits(std::span<float> row);
+    // Of the next token, [vocabulary], kept until the session changes. Throws not_found before the
+    // first position, as do top, sample and decode. After a rewind the last token is run again
+    // first. What a loaded session computes first must be what was saved: Error(diverged).
+    const std::vector<float> &logits();
     std::vector<std::pair<uint32_t, float>> top(size_t n); // token, log probability
     std::vector<double> score(std::span<const uint32_t> tokens, const RunOptions &options);
 
@@ -142,6 +144,7 @@ class Session {
     uint64_t keep_from(uint32_t window, uint64_t position) const;
 
     // session_generate.cpp
+    void next_logits(Workspace &work, std::span<float> row);
     uint32_t draw(Workspace &work);
     uint16_t sampling_index();
     uint8_t next_turn(bool sampled) const;
@@ -159,17 +162,20 @@ class Session {
                                             const SessionOptions *options);
     void adopt_settings(const State &state);
     void adopt_pages(const State &state, const StoredPages &pages, const Watch &watch);
-    void check_digest(const State &state, Status status);
+    void check_digest(const State &state);
     void check_pages(const State &state, const StoredPages &pages, const Watch &watch) const;
 
     std::shared_ptr<Model> model_;
     uint64_t capacity_ = 0, window_retain_ = 0;
     TokenLog log_;
-    std::vector<PageTable> pages_;     // [group]
-    std::vector<uint64_t> first_page_; // [group] first page still held
-    std::vector<uint16_t> hidden_;     // bf16, of the last position
-    bool hidden_valid_ = false;        // false: nothing appended, or rewound since
-    std::vector<Sampling> samplings_;  // settings that drew some token of the log
+    std::vector<PageTable> pages_;            // [group]
+    std::vector<uint64_t> first_page_;        // [group] first page still held
+    std::vector<uint16_t> hidden_;            // bf16, of the last position
+    bool hidden_valid_ = false;               // false: nothing appended, or rewound since
+    std::shared_ptr<std::vector<float>> row_; // logits of the next token, if row_valid_
+    bool row_valid_ = false;
+    std::optional<Digest> stored_logits_; // what the first row computed must give
+    std::vector<Sampling> samplings_;     // settings that drew some token of the log
     Sampling sampling_;
     std::string pending_system_;
     uint64_t held_bytes_ = 0; // this session's part of Model::held_bytes

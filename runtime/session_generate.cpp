@@ -8,19 +8,31 @@
 
 namespace stasis {
 
-void Session::logits(std::span<float> row) {
-    WorkspaceLease work(*model_);
-    require_hidden(*work);
-    work->fit(model_->config, 1);
-    project_logits(*model_, *work, hidden_.data(), row.data());
+void Session::next_logits(Workspace &work, std::span<float> row) {
+    require_hidden(work);
+    work.fit(model_->config, 1);
+    project_logits(*model_, work, hidden_.data(), row.data());
+    if (stored_logits_ &&
+        Sha256().bytes(row.data(), row.size_bytes()).finish() != *stored_logits_) {
+        fail(Status::diverged, "logits: the kept hidden state gives other logits than stored");
+    }
+    stored_logits_.reset();
+}
+
+const std::vector<float> &Session::logits() {
+    if (!row_valid_) {
+        if (row_ == nullptr || row_.use_count() > 1) { // a fork's as well
+            row_ = std::make_shared<std::vector<float>>(model_->config.vocabulary);
+        }
+        WorkspaceLease work(*model_);
+        next_logits(*work, *row_);
+        row_valid_ = true;
+    }
+    return *row_;
 }
 
 std::vector<std::pair<uint32_t, float>> Session::top(size_t n) {
-    WorkspaceLease work(*model_);
-    require_hidden(*work);
-    work->fit(model_->config, 1);
-    const std::span<float> row(work->logits, model_->config.vocabulary);
-    project_logits(*model_, *work, hidden_.data(), row.data());
+    const std::span<const float> row = logits();
     std::vector<std::pair<uint32_t, float>> result = best(row, n);
     const double total = log_sum_exp(row);
     for (auto &[token, value] : result) {
@@ -52,8 +64,7 @@ std::vector<double> Session::score(std::span<const uint32_t> tokens, const RunOp
     if (tokens.empty()) {
         return {};
     }
-    std::vector<float> row(model_->config.vocabulary);
-    logits(row);
+    const std::vector<float> &row = logits();
     add(&scores, position(), row.data(), row.size());
     if (tokens.size() > 1) { // the last token's successor is not asked for
         const std::unique_ptr<Session> child = fork();
@@ -85,9 +96,8 @@ uint16_t Session::sampling_index() {
 }
 
 uint32_t Session::draw(Workspace &work) {
-    require_hidden(work);
     work.fit(model_->config, 1);
-    project_logits(*model_, work, hidden_.data(), work.logits);
+    next_logits(work, {work.logits, model_->config.vocabulary});
     const uint64_t end = log_.size();
     work.tokens.clear();
     if (uses_history(sampling_)) {

@@ -1,5 +1,5 @@
-// A session's state as plain data: digest, export, and whether a stored one is this model's. The way
-// back is session_restore.cpp.
+// A session's state as plain data: digest, export, and whether a stored one is this model's. The
+// way back is session_restore.cpp.
 #include <algorithm>
 
 #include "format/elements.h"
@@ -176,8 +176,7 @@ State Session::export_state() {
     }
     if (!log_.empty()) {
         state.hidden = hidden_;
-        std::vector<float> row(config.vocabulary);
-        logits(row);
+        const std::vector<float> &row = logits();
         state.logits = digest_row(row);
         state.top = best(row, kTop);
     }

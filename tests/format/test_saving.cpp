@@ -99,6 +99,7 @@ TEST_CASE("a file with features that may be read but not written is replaced onl
     write_bytes(folder.path("s"), bytes);
     check_same(state, load(folder.path("s"), {}));
     contains(refused(state, folder.path("s")), "it uses features 0000000000000002");
+    CHECK_THROWS_AS(compact(folder.path("s"), {}), Error);
     CHECK(read_bytes(folder.path("s")) == bytes);
 }
 

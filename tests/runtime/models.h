@@ -116,9 +116,7 @@ append_with_logits(Session &session, std::span<const uint32_t> tokens, size_t ch
 }
 
 inline std::vector<float> logits_of(Session &session) {
-    std::vector<float> row(session.model()->config.vocabulary);
-    session.logits(row);
-    return row;
+    return session.logits();
 }
 
 inline bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {

@@ -4,12 +4,10 @@
 #include "tools/bench/tasks.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
 
+#include "tools/bench/series.h"
+#include "tools/bench/snapshots.h"
 #include "tools/generation.h"
 
 namespace command::bench {
@@ -17,30 +15,9 @@ namespace command::bench {
 namespace {
 
 constexpr uint64_t kPrompt = 512, kGenerated = 128, kShortPrompt = 64;
-constexpr uint64_t kLive = 1024, kTurn = 60; // a turn of a conversation
-constexpr uint64_t kFilePositions = 4096;    // of the session that is saved, if they fit
-constexpr uint64_t kTokens = 16384;          // that the deepest session needs
-constexpr double kMilli = 1e3, kMicro = 1e6;
-
-Session fork(const Session &session) {
-    stasis_session *child = nullptr;
-    stasis_error error{};
-    check(stasis_session_fork(session.get(), &child, &error), error, "fork");
-    return Session(child);
-}
-
-void append(const Bench &bench, const Session &session, uint64_t begin, uint64_t count) {
-    Progress progress("appending " + std::to_string(count) + " tokens");
-    stasis_run_options options;
-    stasis_run_options_init(&options, sizeof options);
-    options.cancel = bench.cancel;
-    options.progress = Progress::report;
-    options.progress_user = &progress;
-    stasis_error error{};
-    check(
-        stasis_session_append(session.get(), bench.tokens.data() + begin, count, &options, &error),
-        error, "append");
-}
+constexpr uint64_t kLive = 1024;
+constexpr uint64_t kTokens = 32768; // that the deepest session needs
+constexpr double kMicro = 1e6;
 
 void compute_logits(const Bench &bench, const Session &session) {
     std::vector<float> logits(bench.info.vocabulary);
@@ -64,75 +41,6 @@ void generate_tokens(const Bench &bench, const Session &session, uint64_t count)
     if (reply.stop_reason == STASIS_STOP_CANCELLED) {
         throw Failure("interrupted");
     }
-}
-
-// A session with so many tokens; what it shares with others of the kind is computed once.
-const Session &live_at(Bench &bench, uint64_t position) {
-    const auto next = bench.live.upper_bound(position);
-    const bool shorter = next != bench.live.begin();
-    const uint64_t from = shorter ? std::prev(next)->first : 0;
-    if (from != position || !shorter) {
-        Session session = shorter ? fork(std::prev(next)->second) : create_session(bench.model);
-        append(bench, session, from, position - from);
-        bench.live.emplace(position, std::move(session));
-    }
-    return bench.live.at(position);
-}
-
-// What was measured, and what the ceiling gave at the same time.
-struct Series {
-    std::string ceiling;
-    std::vector<double> values, ceilings; // of each repetition
-};
-
-// `once(warm_up)` gives one value. Before them it is called to warm up. The machine's speed changes
-// from second to second, so the ceiling is measured before and after each; empty: there is none.
-template <typename Once>
-Series repeat(const Bench &bench, const std::string &name, const std::string &ceiling, Once once) {
-    Series series{ceiling, {}, {}};
-    Progress progress(name);
-    const auto now = [&] { return ceiling.empty() ? 0 : bench.meter.now(ceiling); };
-    once(true);
-    for (double before = now(); series.values.size() < bench.repetitions;) {
-        Progress::report(&progress, series.values.size(), bench.repetitions);
-        series.values.push_back(once(false));
-        const double after = now();
-        series.ceilings.push_back((before + after) / 2);
-        before = after;
-    }
-    return series;
-}
-
-Result &add(Bench &bench, const std::string &name, const std::vector<double> &values,
-            const char *unit) {
-    bench.results.push_back(summarise(name, values, unit));
-    return bench.results.back();
-}
-
-// `rate(value)`: of bytes or operations per second.
-template <typename Rate> void set_rate(Result &result, Work work, const Series &series, Rate rate) {
-    std::vector<double> shares;
-    for (size_t i = 0; i < series.values.size(); ++i) {
-        shares.push_back(rate(series.values[i]) / series.ceilings[i]);
-    }
-    result.work = work;
-    result.rate = rate(result.median);
-    result.ceiling = series.ceiling;
-    result.share = median_of(shares);
-}
-
-Result &add_speed(Bench &bench, const std::string &name, const Series &series, Work work,
-                  double work_of_token) {
-    Result &result = add(bench, name, series.values, "tokens/s");
-    set_rate(result, work, series, [&](double value) { return value * work_of_token; });
-    return result;
-}
-
-Result &add_time(Bench &bench, const std::string &name, const Series &series, Work work,
-                 double work_of_call) {
-    Result &result = add(bench, name, series.values, "ms");
-    set_rate(result, work, series, [&](double value) { return work_of_call / (value / kMilli); });
-    return result;
 }
 
 // The work of `tokens` tokens in all matrices of the layers. The head and attention are left out:
@@ -161,7 +69,7 @@ double kv_bytes_added(const stasis_model_info &info, uint64_t depth) {
 }
 
 void prompt(Bench &bench, const std::string &name, uint64_t) {
-    const Series series = repeat(bench, name, bench.meter.matrix(), [&](bool) {
+    const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
         const Session session = create_session(bench.model);
         const Stopwatch watch;
         append(bench, session, 0, kPrompt);
@@ -201,7 +109,7 @@ void add_cost_of_depth(Bench &bench, uint64_t depth, const Series &series) {
 
 void generation(Bench &bench, const std::string &name, uint64_t depth) {
     const Session &start = live_at(bench, std::max<uint64_t>(depth, 1)); // nothing has no logits
-    const Series series = repeat(bench, name, "read", [&](bool warm_up) {
+    const Series series = repeat(bench, name, of_meter(bench, "read"), [&](bool warm_up) {
         const Session session = fork(start);
         const uint64_t count = warm_up ? 4 : kGenerated;
         const Stopwatch watch;
@@ -216,7 +124,7 @@ void generation(Bench &bench, const std::string &name, uint64_t depth) {
 }
 
 void first_token(Bench &bench, const std::string &name, uint64_t) {
-    const Series series = repeat(bench, name, bench.meter.matrix(), [&](bool) {
+    const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
         const Stopwatch watch;
         const Session session = create_session(bench.model);
         append(bench, session, 0, kShortPrompt);
@@ -232,7 +140,7 @@ void turn(Bench &bench, const std::string &name, uint64_t live) {
     const Session nothing = create_session(bench.model);
     const Session &start = live == 0 ? nothing : live_at(bench, live);
     const uint64_t tokens = kLive + kTurn - live;
-    const Series series = repeat(bench, name, bench.meter.matrix(), [&](bool) {
+    const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
         const Session session = fork(start);
         const Stopwatch watch;
         append(bench, session, live, tokens);
@@ -245,7 +153,7 @@ void turn(Bench &bench, const std::string &name, uint64_t live) {
 void forks(Bench &bench, const std::string &name, uint64_t depth) {
     constexpr int kForks = 100;
     const Session &start = live_at(bench, depth);
-    const Series series = repeat(bench, name, "", [&](bool) {
+    const Series series = repeat(bench, name, {}, [&](bool) {
         std::vector<double> seconds;
         while (seconds.size() < kForks) {
             const Stopwatch watch;
@@ -258,7 +166,7 @@ void forks(Bench &bench, const std::string &name, uint64_t depth) {
 }
 
 void open(Bench &bench, const std::string &name, uint64_t) {
-    const Series series = repeat(bench, name, "read", [&](bool) {
+    const Series series = repeat(bench, name, of_meter(bench, "read"), [&](bool) {
         const Stopwatch watch;
         const Model model = open_model(bench.choice, bench.cancel);
         const Session session = create_session(model.get());
@@ -267,50 +175,6 @@ void open(Bench &bench, const std::string &name, uint64_t) {
         return kMilli * watch.seconds();
     });
     add_time(bench, name, series, Work::bytes, static_cast<double>(bench.matrices.file_bytes));
-}
-
-// A folder in the place for temporary files that is gone with it.
-struct TemporaryFolder {
-    std::string path = (std::filesystem::temp_directory_path() / "stasis-bench-XXXXXX").string();
-
-    TemporaryFolder() {
-        if (mkdtemp(path.data()) == nullptr) {
-            throw Failure(path + ": " + std::strerror(errno));
-        }
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder &) = delete;
-    TemporaryFolder &operator=(const TemporaryFolder &) = delete;
-};
-
-void file(Bench &bench, const std::string &name, bool loads) {
-    const TemporaryFolder folder;
-    const std::string path = folder.path + "/session.stasis";
-    const Session &session = live_at(bench, std::min(kFilePositions, bench.info.context));
-    save_session(session.get(), path, {});
-    const char *ceiling = loads ? "file_read" : "file_write";
-    const Series series = repeat(bench, name, ceiling, [&](bool) {
-        const Stopwatch watch;
-        if (loads) {
-            load_session(bench.model, path, bench.cancel);
-        } else {
-            save_session(session.get(), path, {.replace = true});
-        }
-        return kMilli * watch.seconds();
-    });
-    add_time(bench, name, series, Work::bytes,
-             static_cast<double>(std::filesystem::file_size(path)));
-}
-
-void save(Bench &bench, const std::string &name, uint64_t) {
-    file(bench, name, false);
-}
-
-void load(Bench &bench, const std::string &name, uint64_t) {
-    file(bench, name, true);
 }
 
 // What the process holds for itself, files that it maps not counted.
@@ -362,8 +226,13 @@ constexpr Task kTasks[] = {
     {"turn_afresh", kLive + kTurn + 1, 0, turn},
     {"fork@64", 64, 64, forks},
     {"fork@4096", 4096, 4096, forks},
-    {"save", 1, 0, save},
-    {"load", 1, 0, load},
+    {"save", 1, 0, snapshot_save},
+    {"load", 1, 0, snapshot_load},
+    {"save_zstd", 1, 0, snapshot_save_zstd},
+    {"load_zstd", 1, 0, snapshot_load_zstd},
+    {"commit@1024", kTurns + 1024, 1024, snapshot_commit},
+    {"commit@16384", kTurns + 16384, 16384, snapshot_commit},
+    {"bytes_per_token", 128, 0, snapshot_bytes},
 };
 
 std::vector<Task> chosen(const std::vector<std::string> &names, uint64_t context) {

@@ -206,6 +206,16 @@ void Meter::add(Ceiling ceiling, Passes passes) {
     }
 }
 
+void Meter::saw(const Ceiling &ceiling) {
+    const auto known = std::find_if(best_.begin(), best_.end(),
+                                    [&](const Ceiling &best) { return best.name == ceiling.name; });
+    if (known == best_.end()) {
+        best_.push_back(ceiling);
+    } else {
+        known->value = std::max(known->value, ceiling.value);
+    }
+}
+
 double Meter::now(const std::string &name) {
     size_t i = 0;
     while (best_.at(i).name != name) {

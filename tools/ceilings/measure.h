@@ -32,6 +32,11 @@ class Meter {
     const std::vector<Ceiling> &best() const { return best_; }
     const std::string &matrix() const { return best_.at(1).name; }
 
+    // A ceiling that was measured elsewhere.
+    void saw(const Ceiling &ceiling);
+    // kHeldBytes that measurements may read and write.
+    char *memory() const { return static_cast<char *>(memory_); }
+
     // What a ceiling's best variant reaches now: its mean over a fifth of a second or so, whatever
     // disturbs it included.
     double now(const std::string &name);
