@@ -218,11 +218,6 @@ void FrameCoder::decode(const RunShape &shape, size_t index, const uint8_t *run,
     const uint8_t *stored = run + frame_begin(shape, index, run, run_bytes);
     const Entry entry = read_entry(run, index);
     const RunShape frame = frame_shape(shape, index);
-    if (entry.centres > centre_count(frame) || entry.exponents > frame.numbers() ||
-        entry.mantissas > frame.numbers()) {
-        fail(Status::corrupt, "frame %zu: planes of %u, %u and %u bytes for %zu numbers", index,
-             entry.centres, entry.exponents, entry.mantissas, frame.numbers());
-    }
     if (stored_checksum(stored, entry.bytes()) != entry.checksum) {
         fail(Status::corrupt, "frame %zu: its checksum differs", index);
     }

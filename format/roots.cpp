@@ -71,7 +71,7 @@ Root check_trailer(const uint8_t *bytes, const Frame &frame, uint64_t offset) {
     std::copy_n(bytes + kFrameBytes, root_bytes.size(), root_bytes.begin());
     const bool padded = std::all_of(bytes + kFrameBytes + kRootBytes, bytes + kTrailerBytes,
                                     [](uint8_t byte) { return byte == 0; });
-    if (frame.codec != Codec::raw || !padded ||
+    if (frame.codec != Codec::raw || frame.stored_bytes != kRootBytes || !padded ||
         frame.checksum != checksum(root_bytes.data(), root_bytes.size())) {
         fail(Status::corrupt, "root section at byte %llu: not as it was written",
              static_cast<Number>(offset));
@@ -93,8 +93,7 @@ std::optional<Root> walk_to_trailer(const Input &input) {
         FrameBytes bytes;
         input.read(bytes.data(), bytes.size(), offset);
         const Frame frame = decode_frame(bytes, offset);
-        if (frame.kind == SectionKind::root && frame.stored_bytes == kRootBytes &&
-            size - offset >= kTrailerBytes) {
+        if (frame.kind == SectionKind::root) {
             std::array<uint8_t, kTrailerBytes> section;
             input.read(section.data(), section.size(), offset);
             return check_trailer(section.data(), frame, offset);
