@@ -1,11 +1,13 @@
-// Snapshots without a model: what a file holds, and where two differ; see stasis.h.
+// Snapshots without a model: what a file holds, and where two differ; see stasis_snapshot.h.
 #include <optional>
 
 #include "abi/handles.h"
 #include "abi/options.h"
+#include "abi/stream.h"
 #include "abi/tokens.h"
 #include "format/compare.h"
 #include "format/element.h"
+#include "format/pages.h"
 #include "format/reader.h"
 
 namespace stasis::abi {
@@ -36,6 +38,23 @@ void write_difference(const format::Difference &from, stasis_difference *differe
     write_struct(to, difference, "difference");
 }
 
+// Codec and sizes of what is kept of keys and values: a compressed run is smaller than its numbers.
+void sum_up_runs(const format::Snapshot &snapshot, stasis_snapshot_info &info) {
+    const State &state = snapshot.state();
+    info.codec = STASIS_CODEC_RAW;
+    for (size_t group = 0; group < state.pages.size(); ++group) {
+        for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
+            for (const format::Run &run : snapshot.page(group, index).runs) {
+                info.kv_bytes += format::page_stored_bytes(state, group, run.used);
+                info.kv_stored_bytes += run.stored_bytes;
+                if (run.stored_bytes < format::page_stored_bytes(state, group, run.slots)) {
+                    info.codec = STASIS_CODEC_ZSTD;
+                }
+            }
+        }
+    }
+}
+
 } // namespace
 
 } // namespace stasis::abi
@@ -50,6 +69,17 @@ stasis_status stasis_snapshot_open(const char *path, stasis_snapshot **snapshot,
         require(snapshot, "snapshot");
         auto handle = std::make_unique<stasis_snapshot>();
         handle->snapshot = Snapshot::open(path);
+        *snapshot = handle.release();
+    });
+}
+
+stasis_status stasis_snapshot_open_source(const stasis_source *source, stasis_snapshot **snapshot,
+                                          stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(snapshot, "snapshot");
+        HostSource host(caller, source);
+        auto handle = std::make_unique<stasis_snapshot>();
+        handle->snapshot = Snapshot::open_source(host.source());
         *snapshot = handle.release();
     });
 }
@@ -74,6 +104,10 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
         to.digest = to_abi(state.digest);
         to.root = to_abi(own.root().digest);
         to.model = to_abi(state.model.model);
+        to.flags = own.slot_damaged() ? STASIS_SNAPSHOT_DAMAGED_ROOT : 0;
+        to.keep = own.keep() == stasis::format::Keep::none ? STASIS_KEEP_NONE : STASIS_KEEP_FULL;
+        to.commits = own.root().sequence;
+        sum_up_runs(own, to);
         write_struct(to, info, "info");
     });
 }

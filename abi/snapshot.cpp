@@ -1,7 +1,11 @@
-// Sessions to files and back: the one file that knows both the runtime and the format's reader and
-// writer; see stasis.h.
+// Sessions to files and streams and back: the one file that knows both the runtime and the format's
+// reader and writer; see stasis_snapshot.h.
+#include <algorithm>
+
 #include "abi/handles.h"
 #include "abi/run.h"
+#include "abi/stream.h"
+#include "format/fingerprint.h"
 #include "format/reader.h"
 #include "format/writer.h"
 #include "runtime/session.h"
@@ -11,42 +15,136 @@ namespace stasis::abi {
 
 namespace {
 
-void save(Session &session, const char *path, const stasis_save_options &given, Watch watch) {
+using SharedSnapshot = std::shared_ptr<const format::Snapshot>;
+
+format::Parallel parallel_on(Threads &threads) {
+    return {&threads,
+            [](void *context, size_t count, void (*work)(void *data, size_t i), void *data) {
+                static_cast<Threads *>(context)->run(count, 1, [&](size_t begin, size_t end) {
+                    for (size_t i = begin; i < end; ++i) {
+                        work(data, i);
+                    }
+                });
+            }};
+}
+
+// `standard`: what STASIS_CODEC_DEFAULT stands for.
+format::Codec read_codec(uint32_t given, format::Codec standard) {
+    switch (given) {
+    case STASIS_CODEC_DEFAULT:
+        return standard;
+    case STASIS_CODEC_RAW:
+        return format::Codec::raw;
+    case STASIS_CODEC_ZSTD:
+        return format::Codec::zstd;
+    default:
+        fail(Status::unsupported, "options.codec is %u, expected STASIS_CODEC_...", given);
+    }
+}
+
+format::Keep read_keep(uint32_t given) {
+    if (given != STASIS_KEEP_FULL && given != STASIS_KEEP_NONE) {
+        fail(Status::unsupported, "options.keep is %u, expected STASIS_KEEP_...", given);
+    }
+    return given == STASIS_KEEP_NONE ? format::Keep::none : format::Keep::full;
+}
+
+// Hands the session's state, and how it is to be saved, to `write`.
+template <typename Write>
+void save(Session &session, const stasis_save_options &given, const Watch &watch,
+          const Write &write) {
     require_flags(given.flags, STASIS_SAVE_REPLACE | STASIS_SAVE_FULL_LOGITS);
+    format::SaveOptions options;
+    options.replace = (given.flags & STASIS_SAVE_REPLACE) != 0;
+    options.codec = read_codec(given.codec, format::Codec::raw);
+    options.keep = read_keep(given.keep);
+    options.watch = watch;
+    options.parallel = parallel_on(*session.model()->threads);
     const State state = session.export_state();
     std::vector<float> row;
     if ((given.flags & STASIS_SAVE_FULL_LOGITS) != 0 && session.position() != 0) {
         row.resize(state.vocabulary);
         session.logits(row);
     }
-    format::SaveOptions options;
-    options.replace = (given.flags & STASIS_SAVE_REPLACE) != 0;
     options.logits_row = row;
-    options.watch = watch;
-    format::save(state, path, options);
+    write(state, options);
 }
 
-std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const char *path,
-                              const stasis_load_options &given, Watch watch) {
-    require_zero(given.reserved, "options");
-    const SessionOptions session = read_session_options(given.session, "options.session");
-    const std::shared_ptr<const format::Snapshot> snapshot = format::Snapshot::open(path);
-    check_identity(snapshot->state().model, model->identity); // before the bulk is read
-    State state = snapshot->state();
-    snapshot->read_pages(state, watch);
-    return Session::restore(model, state, given.session != nullptr ? &session : nullptr);
-}
-
-VerifyReport verify_file(const format::Snapshot &snapshot, const std::shared_ptr<Model> &model,
-                         const VerifyOptions &options) {
-    const PageReader read_page = [&](size_t group, uint64_t index, uint16_t *data) {
-        const bool stored = snapshot.stored(group, index);
-        if (stored) {
-            snapshot.read_page(group, index, data);
+// Where a computed page first differs from what its fingerprints say.
+std::optional<PlaceInPage> tell_by_fingerprints(const format::Snapshot &snapshot, size_t group,
+                                                uint64_t index, const uint16_t *computed) {
+    const State &state = snapshot.state();
+    const format::PageEntry &page = snapshot.page(group, index);
+    if (page.fingerprints.empty()) {
+        return std::nullopt;
+    }
+    const std::vector<uint32_t> prints =
+        format::page_fingerprints(state, group, page.valid, computed);
+    const auto first_from = [&](size_t begin, size_t end) {
+        size_t at = begin;
+        while (at < end && prints[at] == page.fingerprints[at]) {
+            ++at;
         }
-        return stored;
+        return at - begin;
     };
-    return verify(model, snapshot.state(), read_page, options);
+    const std::vector<uint32_t> &layers = state.groups[group].layers;
+    const size_t slot = first_from(0, page.valid);
+    const size_t layer = first_from(page.valid, page.valid + layers.size());
+    if (slot == page.valid || layer == layers.size()) {
+        return std::nullopt; // the digest says more than they do
+    }
+    return PlaceInPage{static_cast<uint32_t>(slot), layers[layer]};
+}
+
+// Lives no longer than the snapshot.
+StoredPages pages_of(const format::Snapshot &snapshot) {
+    return {[&](size_t group, uint64_t index) { return snapshot.stored(group, index); },
+            [&](size_t group, uint64_t index, uint16_t *data) {
+                snapshot.read_page(group, index, data);
+            },
+            [&](size_t group, uint64_t index, const uint16_t *computed) {
+                return tell_by_fingerprints(snapshot, group, index, computed);
+            }};
+}
+
+// `open` gives the snapshot, once the options have been found good.
+template <typename Open>
+std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const stasis_load_options &given,
+                              const Watch &watch, const Open &open) {
+    require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE);
+    const SessionOptions session = read_session_options(given.session, "options.session");
+    const SessionOptions *chosen = given.session != nullptr ? &session : nullptr;
+    const SharedSnapshot snapshot = open();
+    check_identity(snapshot->state().model, model->identity); // before the bulk is read
+    const StoredPages pages = pages_of(*snapshot);
+    if (snapshot->keep() == format::Keep::full) {
+        return Session::restore(model, snapshot->state(), chosen, pages, watch);
+    }
+    if ((given.flags & STASIS_LOAD_NO_RECOMPUTE) != 0) {
+        fail(Status::unsupported,
+             "the snapshot keeps no keys and values: they would have to be recomputed, which "
+             "STASIS_LOAD_NO_RECOMPUTE forbids");
+    }
+    return Session::recompute(model, snapshot->state(), chosen, pages, watch);
+}
+
+bool has_compressed(const format::Snapshot &snapshot) {
+    const std::vector<format::Section> sections = snapshot.sections();
+    return std::any_of(sections.begin(), sections.end(), [](const format::Section &section) {
+        return section.frame.codec == format::Codec::zstd;
+    });
+}
+
+void compact(const char *path, const stasis_save_options &given, const Watch &watch) {
+    require_flags(given.flags, 0);
+    Threads threads(0);
+    const format::Codec standard =
+        has_compressed(*format::Snapshot::open(path)) ? format::Codec::zstd : format::Codec::raw;
+    format::SaveOptions options;
+    options.codec = read_codec(given.codec, standard);
+    options.watch = watch;
+    options.parallel = parallel_on(threads);
+    format::compact(path, options);
 }
 
 void write_report(const VerifyReport &from, stasis_verify_report *report) {
@@ -66,6 +164,8 @@ void write_report(const VerifyReport &from, stasis_verify_report *report) {
 } // namespace stasis::abi
 
 using namespace stasis::abi;
+using stasis::format::SaveOptions;
+using stasis::format::Snapshot;
 
 void stasis_save_options_init(stasis_save_options *options, size_t size) {
     init_struct(options, size);
@@ -87,7 +187,25 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
         const Busy busy(session->busy, "session");
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        save(*session->session, path, given, watch.watch());
+        save(*session->session, given, watch.watch(),
+             [&](const stasis::State &state, const SaveOptions &chosen) {
+                 stasis::format::save(state, path, chosen);
+             });
+    });
+}
+
+stasis_status stasis_session_write(stasis_session *session, const stasis_sink *sink,
+                                   const stasis_save_options *options, stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(session, "session");
+        HostSink host(caller, sink);
+        const Busy busy(session->busy, "session");
+        const stasis_save_options given = read_struct(options, "options");
+        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        save(*session->session, given, watch.watch(),
+             [&](const stasis::State &state, const SaveOptions &chosen) {
+                 stasis::format::write_stream(state, host.sink(), chosen);
+             });
     });
 }
 
@@ -100,7 +218,32 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
         require(session, "session");
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        *session = new stasis_session(load(model->model, path, given, watch.watch()));
+        *session = new stasis_session(
+            load(model->model, given, watch.watch(), [&] { return Snapshot::open(path); }));
+    });
+}
+
+stasis_status stasis_session_read(stasis_model *model, const stasis_source *source,
+                                  const stasis_load_options *options, stasis_session **session,
+                                  stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(model, "model");
+        require(session, "session");
+        HostSource host(caller, source);
+        const stasis_load_options given = read_struct(options, "options");
+        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        *session = new stasis_session(load(model->model, given, watch.watch(),
+                                           [&] { return Snapshot::open_source(host.source()); }));
+    });
+}
+
+stasis_status stasis_snapshot_compact(const char *path, const stasis_save_options *options,
+                                      stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(path, "path");
+        const stasis_save_options given = read_struct(options, "options");
+        CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        compact(path, given, watch.watch());
     });
 }
 
@@ -114,8 +257,9 @@ stasis_status stasis_snapshot_verify(const stasis_snapshot *snapshot, stasis_mod
         const Busy busy(snapshot->busy, "snapshot");
         const stasis_verify_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+        const Snapshot &own = *snapshot->snapshot;
         const stasis::VerifyReport found =
-            verify_file(*snapshot->snapshot, model->model, {given.chunk, watch.watch()});
+            stasis::verify(model->model, own.state(), pages_of(own), {given.chunk, watch.watch()});
         write_report(found, report);
         if (!found.verified) {
             fail(stasis::Status::diverged, "element %u: %s", found.element, found.message.c_str());

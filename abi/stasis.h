@@ -1,5 +1,6 @@
 /* Stasis: an embeddable runtime for language-model sessions that can be frozen, copied, moved and
- * proven, bit for bit. This is the only public header; its comments are the specification.
+ * proven, bit for bit. The public header, with stasis_snapshot.h, which it includes; their comments
+ * are the specification.
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it: with
  * STASIS_OK and an empty message on success. A failed or cancelled call leaves every object as it
@@ -392,109 +393,10 @@ stasis_status stasis_session_text(const stasis_session *session, uint64_t begin,
 stasis_status stasis_session_digest(const stasis_session *session, stasis_digest *digest,
                                     stasis_error *error);
 
-/* ---- Snapshots --------------------------------------------------------------------------------
- * One file holds everything that is needed to continue except the model's files (format/FORMAT.md).
- * Files are created with mode 0600. */
-#define STASIS_SAVE_REPLACE 1u /* put the snapshot in the place of any file, whatever it holds */
-#define STASIS_SAVE_FULL_LOGITS 2u /* keep the whole row of logits beside the hidden state */
-
-typedef struct stasis_save_options {
-    uint32_t struct_size, flags;
-    stasis_cancel *cancel;
-    stasis_progress_fn progress; /* bytes written */
-    void *progress_user;
-} stasis_save_options;
-
-typedef struct stasis_load_options {
-    uint32_t struct_size, reserved;
-    const stasis_session_options *session; /* NULL: capacity and window_retain as saved */
-    stasis_cancel *cancel;
-    stasis_progress_fn progress; /* bytes read */
-    void *progress_user;
-} stasis_load_options;
-
-typedef struct stasis_snapshot_info {
-    uint32_t struct_size, format; /* version */
-    uint32_t contract[3];
-    uint32_t page_positions;
-    uint64_t position, file_bytes;
-    stasis_digest digest; /* of the state, as stasis_session_digest */
-    stasis_digest root;   /* of the file: who keeps these 32 bytes can prove it */
-    stasis_digest model;
-} stasis_snapshot_info;
-
-#define STASIS_NOWHERE UINT32_MAX /* no layer or head applies */
-typedef struct stasis_difference {
-    uint32_t struct_size, equal; /* 1: the states are equal and nothing below applies */
-    uint32_t element;            /* 1 .. 12, see stasis_snapshot_element */
-    uint32_t layer, head;        /* KV head; STASIS_NOWHERE: none */
-    uint32_t reserved;
-    uint64_t position; /* UINT64_MAX: none */
-    char message[256]; /* zero-terminated */
-} stasis_difference;
-
-typedef struct stasis_verify_options {
-    uint32_t struct_size, chunk; /* as in stasis_run_options */
-    stasis_cancel *cancel;
-    stasis_progress_fn progress; /* positions */
-    void *progress_user;
-} stasis_verify_options;
-
-typedef struct stasis_verify_report {
-    uint32_t struct_size;
-    uint32_t verified;  /* 1: every stored bit was reproduced; nothing but positions applies */
-    uint64_t positions; /* recomputed */
-    uint64_t position;  /* first that differs; UINT64_MAX: none */
-    uint32_t layer;     /* STASIS_NOWHERE: none */
-    uint32_t element;   /* 1 .. 12 */
-    char message[256];  /* zero-terminated */
-} stasis_verify_report;
-
-void stasis_save_options_init(stasis_save_options *options, size_t size);
-void stasis_load_options_init(stasis_load_options *options, size_t size);
-void stasis_verify_options_init(stasis_verify_options *options, size_t size);
-
-/* Writes the session to `path`, whole or not at all (temporary file, fsync, rename, fsync of the
- * directory). An existing file is replaced if it is a snapshot of the same model whose log shares a
- * beginning with the session's, else only with STASIS_SAVE_REPLACE (INVALID_ARGUMENT otherwise).
- * IO (full disk included), CANCELLED, STOPPED; statuses of logits. */
-stasis_status stasis_session_save(stasis_session *session, const char *path,
-                                  const stasis_save_options *options, stasis_error *error);
-/* A new session that continues with the same bits and settings. Everything is validated before it
- * appears, the model's identity before the bulk is read. NOT_FOUND, IO, CORRUPT, VERSION,
- * MODEL_MISMATCH, FULL (beyond the capacity asked for), POOL_EXHAUSTED, CANCELLED, STOPPED. */
-stasis_status stasis_session_load(stasis_model *model, const char *path,
-                                  const stasis_load_options *options, stasis_session **session,
-                                  stasis_error *error);
-
-/* Opens a file for inspection, without a model. NOT_FOUND, IO, CORRUPT, VERSION; the calls below
- * may return IO and CORRUPT as well: they read on demand. */
-stasis_status stasis_snapshot_open(const char *path, stasis_snapshot **snapshot,
-                                   stasis_error *error);
-void stasis_snapshot_close(stasis_snapshot *snapshot);
-stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_snapshot_info *info,
-                                       stasis_error *error);
-/* One of the Big 8 + 4 as a JSON object: 1 KV cache, 2 token embeddings, 3 positional state, 4
- * input token buffer, 5 attention mask, 6 model config snapshot, 7 LayerNorm state, 8 attention
- * module weights, 9 logits, 10 tokenizer state, 11 KV format version, 12 prompt injection meta. */
-stasis_status stasis_snapshot_element(const stasis_snapshot *snapshot, uint32_t element, char *json,
-                                      size_t capacity, size_t *length, stasis_error *error);
-stasis_status stasis_snapshot_tokens(const stasis_snapshot *snapshot, uint64_t begin,
-                                     stasis_token *tokens, uint8_t *sources, size_t capacity,
-                                     size_t *count, stasis_error *error);
-/* The first difference: identity and settings, then tokens, then keys and values by position. */
-stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_snapshot *b,
-                                      stasis_difference *difference, stasis_error *error);
-/* Recomputes everything from the token log and compares it with what is stored, drawn tokens
- * included. OK (verified) or DIVERGED with the report filled; MODEL_MISMATCH if it is another
- * model's; VERSION; statuses of append. */
-stasis_status stasis_snapshot_verify(const stasis_snapshot *snapshot, stasis_model *model,
-                                     const stasis_verify_options *options,
-                                     stasis_verify_report *report, stasis_error *error);
-
 #pragma GCC visibility pop
 
 #ifdef __cplusplus
 }
 #endif
-#endif /* STASIS_H */
+#include "stasis_snapshot.h" /* sessions to files and streams and back */
+#endif                       /* STASIS_H */

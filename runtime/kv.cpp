@@ -92,6 +92,12 @@ KvPage *PagePool::allocate(uint32_t group) {
 }
 
 PageRef PagePool::take(uint32_t group) {
+    PageRef page = take_unset(group);
+    std::memset(page.data(), 0, shapes_[group].bytes()); // slots not yet written: never old (C9)
+    return page;
+}
+
+PageRef PagePool::take_unset(uint32_t group) {
     const uint64_t bytes = shapes_[group].bytes();
     KvPage *page = nullptr;
     {
@@ -115,7 +121,6 @@ PageRef PagePool::take(uint32_t group) {
         }
     }
     page->references.store(1, std::memory_order_relaxed);
-    std::memset(page->data, 0, bytes); // slots not yet written are zero, never old numbers (C9)
     return PageRef(page);
 }
 

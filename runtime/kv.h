@@ -75,6 +75,8 @@ class PagePool {
 
     // A zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory).
     PageRef take(uint32_t group);
+    // The same with any contents, for a caller who writes all of it.
+    PageRef take_unset(uint32_t group);
     const PageShape &shape(uint32_t group) const { return shapes_[group]; }
     size_t groups() const { return shapes_.size(); }
     uint64_t budget_bytes() const { return budget_bytes_; }

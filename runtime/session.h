@@ -15,6 +15,7 @@
 #include "runtime/kv.h"
 #include "runtime/model.h"
 #include "runtime/sampling.h"
+#include "runtime/stored_pages.h"
 #include "runtime/text/chat.h"
 
 namespace stasis {
@@ -102,10 +103,21 @@ class Session {
 
     // The whole state, pages pinned, not copied.
     State export_state();
-    // A session from a state that was read from a file. Checks identity element by element
-    // (model_mismatch), geometry and digests (corrupt) before anything is created.
+    // A session from a state that was read from a file, its pages read straight into place.
+    // `options` null: as saved. Checks identity element by element (model_mismatch), geometry and
+    // digests (corrupt) before anything is created. Progress in bytes of pages.
+    static std::unique_ptr<Session> restore(std::shared_ptr<Model> model, const State &state,
+                                            const SessionOptions *options, const StoredPages &pages,
+                                            const Watch &watch);
+    // From a state whose pages lie in memory.
     static std::unique_ptr<Session> restore(std::shared_ptr<Model> model, const State &state,
                                             const SessionOptions *options);
+    // The same session from the log alone: keys and values are computed again, and must give the
+    // stored digests of all pages, else Error(diverged) names the first position and layer as far
+    // as `pages` can tell. Progress in positions.
+    static std::unique_ptr<Session> recompute(std::shared_ptr<Model> model, const State &state,
+                                              const SessionOptions *options,
+                                              const StoredPages &pages, const Watch &watch);
 
   private:
     Session(const Session &parent);
@@ -141,7 +153,14 @@ class Session {
 
     // session_state.cpp
     Digest digest_of(size_t group, size_t page) const;
-    void adopt(const State &state);
+
+    // session_restore.cpp
+    static std::unique_ptr<Session> prepare(std::shared_ptr<Model> model, const State &state,
+                                            const SessionOptions *options);
+    void adopt_settings(const State &state);
+    void adopt_pages(const State &state, const StoredPages &pages, const Watch &watch);
+    void check_digest(const State &state, Status status);
+    void check_pages(const State &state, const StoredPages &pages, const Watch &watch) const;
 
     std::shared_ptr<Model> model_;
     uint64_t capacity_ = 0, window_retain_ = 0;

@@ -1,6 +1,6 @@
-// A session's state as plain data and back: digest, export, restore, identity checks.
+// A session's state as plain data: digest, export, and whether a stored one is this model's. The way
+// back is session_restore.cpp.
 #include <algorithm>
-#include <cstring>
 
 #include "format/elements.h"
 #include "runtime/forward.h"
@@ -218,96 +218,6 @@ void check_geometry(const State &state, const Model &model) {
         fail(Status::model_mismatch, "attention mask differs: layer groups or windows are not the "
                                      "model's");
     }
-}
-
-// Takes over a checked state. The session is new: whatever throws leaves nothing behind.
-void Session::adopt(const State &state) {
-    for (const TokenEntry &entry : state.log) {
-        if (entry.token >= model_->config.vocabulary) {
-            fail(Status::corrupt, "token %u of the log is outside the vocabulary", entry.token);
-        }
-        if (entry.source == TokenSource::sampled && entry.sampling >= state.samplings.size()) {
-            fail(Status::corrupt, "a token of the log names sampling settings %u of %zu",
-                 entry.sampling, state.samplings.size());
-        }
-        log_.push_back(entry);
-    }
-    for (const Sampling &sampling : state.samplings) {
-        try {
-            check_sampling(sampling, model_->config.vocabulary);
-        } catch (const Error &error) {
-            fail(Status::corrupt, "stored sampling settings: %s", error.what());
-        }
-    }
-    samplings_ = state.samplings;
-    if (state.sampling < samplings_.size()) {
-        sampling_ = samplings_[state.sampling];
-    }
-    pending_system_ = state.pending_system;
-    for (uint32_t group = 0; group < pages_.size(); ++group) {
-        const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
-        for (size_t index = 0; index < state.pages[group].size(); ++index) {
-            const Page &page = state.pages[group][index];
-            PageEntry entry{PageRef(), page.digest, page.valid == kPage};
-            if (page.data != nullptr && index >= keep) {
-                entry.page = model_->pool->take(group);
-                std::memcpy(entry.page.data(), page.data, model_->pool->shape(group).bytes());
-            } else if (page.data == nullptr) {
-                first_page_[group] = index + 1; // pages are released from the beginning on
-            }
-            pages_[group].push_back(std::move(entry));
-        }
-        first_page_[group] = std::max(first_page_[group], keep);
-        const uint64_t needed =
-            model_->groups[group].window == 0
-                ? 0
-                : log_.size() - std::min<uint64_t>(log_.size(), model_->groups[group].window);
-        if (!log_.empty() && first_page_[group] * kPage > needed) {
-            fail(Status::corrupt,
-                 "KV cache: group %u holds nothing before position %llu, the window begins at %llu",
-                 group, ull{first_page_[group] * kPage}, ull{needed});
-        }
-    }
-    if (!log_.empty()) {
-        hidden_ = state.hidden;
-        hidden_valid_ = true;
-    }
-    account();
-}
-
-std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const State &state,
-                                          const SessionOptions *options) {
-    check_identity(state.model, model->identity);
-    check_geometry(state, *model);
-    SessionOptions chosen;
-    chosen.capacity = std::min<uint64_t>(state.capacity, model->config.context);
-    chosen.window_retain = state.window_retain;
-    if (options != nullptr) {
-        chosen = *options;
-    }
-    auto session = std::make_unique<Session>(model, chosen);
-    if (state.log.size() > session->capacity_) {
-        fail(Status::full, "the snapshot holds %zu positions, more than the capacity of %llu",
-             state.log.size(), ull{session->capacity_});
-    }
-    if (!state.log.empty() && state.hidden.size() != model->config.hidden) {
-        fail(Status::corrupt, "the final hidden state has %zu values, expected %u",
-             state.hidden.size(), model->config.hidden);
-    }
-    session->adopt(state);
-    const Digest digest = session->digest();
-    if (digest != state.digest) {
-        fail(Status::corrupt, "the state's digest is %s, the file says %s", to_hex(digest).c_str(),
-             to_hex(state.digest).c_str());
-    }
-    if (!state.log.empty()) {
-        std::vector<float> row(model->config.vocabulary);
-        session->logits(row);
-        if (digest_row(row) != state.logits) {
-            fail(Status::diverged, "logits: the kept hidden state gives other logits than stored");
-        }
-    }
-    return session;
 }
 
 } // namespace stasis

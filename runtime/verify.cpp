@@ -3,9 +3,9 @@
 #include "runtime/verify.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "format/elements.h"
@@ -117,76 +117,22 @@ void recompute(Session &session, Redraw &redraw, const VerifyOptions &options) {
     }
 }
 
-// A page as both sides have it, position by position.
-struct Comparison {
-    const PageShape &shape;
-    const uint16_t *stored;            // in page order
-    std::vector<uint16_t> computed[2]; // keys, values: [slot][kv_head][head_dim]
-
-    // First slot of a layer below `limit` whose keys or values differ, else `limit`.
-    uint64_t first_difference(size_t layer_in_group, uint64_t limit) const {
-        for (uint64_t slot = 0; slot < limit; ++slot) {
-            for (size_t side = 0; side < 2; ++side) {
-                for (size_t head = 0; head < shape.kv_heads; ++head) {
-                    const uint16_t *left =
-                        stored + shape.offset(layer_in_group, side, head) + slot * shape.head_dim;
-                    const uint16_t *right =
-                        computed[side].data() + (slot * shape.kv_heads + head) * shape.head_dim;
-                    if (std::memcmp(left, right, shape.head_dim * sizeof(uint16_t)) != 0) {
-                        return slot;
-                    }
-                }
-            }
-        }
-        return limit;
-    }
-};
-
-struct Place {
-    uint64_t position;
-    uint32_t layer;
-};
-
-// The first place in a page, smallest position first, then smallest layer, where stored and
-// computed keys or values differ; none if no group that differs has stored data.
-std::optional<Place> find_in_page(const std::shared_ptr<Model> &model, const State &stored,
-                                  const PageReader &read_page, const VerifyOptions &options,
-                                  uint64_t index) {
-    const uint64_t begin = index * stored.page_positions;
-    const uint64_t end = std::min<uint64_t>(begin + stored.page_positions, stored.log.size());
-    SessionOptions retaining;
-    retaining.capacity = end;
-    retaining.window_retain = stored.page_positions; // so that the whole page is still there
-    Session session(model, retaining);
-    std::vector<uint32_t> tokens;
-    for (uint64_t i = 0; i < end; ++i) {
-        tokens.push_back(stored.log[i].token);
-    }
-    RunOptions run;
-    run.chunk = options.chunk;
-    run.watch.cancel = options.watch.cancel;
-    session.append(tokens, run);
-
-    std::optional<Place> first;
-    for (size_t group = 0; group < stored.groups.size(); ++group) {
-        Comparison page{model->pool->shape(static_cast<uint32_t>(group)), nullptr, {}};
-        std::vector<uint16_t> data(page.shape.elements());
-        if (!read_page(group, index, data.data())) {
-            continue;
-        }
-        page.stored = data.data();
-        const size_t elements = (end - begin) * page.shape.kv_heads * page.shape.head_dim;
-        page.computed[0].resize(elements);
-        page.computed[1].resize(elements);
-        for (size_t i = 0; i < stored.groups[group].layers.size(); ++i) {
-            const uint32_t layer = stored.groups[group].layers[i];
-            session.copy_kv(layer, begin, end, page.computed[0].data(), page.computed[1].data());
-            const uint64_t slot = page.first_difference(i, end - begin);
-            const bool earlier = !first || begin + slot < first->position ||
-                                 (begin + slot == first->position && layer < first->layer);
-            if (slot < end - begin && earlier) {
-                first = Place{begin + slot, layer};
-            }
+// First place where the valid slots of two pages in memory differ.
+std::optional<PlaceInPage> first_difference(const PageShape &shape,
+                                            const std::vector<uint32_t> &layers, size_t valid,
+                                            const uint16_t *a, const uint16_t *b) {
+    std::optional<PlaceInPage> first;
+    size_t limit = valid; // slots that are still of interest
+    for (size_t row = 0; row < shape.rows(); ++row) {
+        const uint16_t *begin = a + row * shape.head_elements();
+        const auto same =
+            std::mismatch(begin, begin + limit * shape.head_dim, b + row * shape.head_elements())
+                .first -
+            begin;
+        const size_t slot = static_cast<size_t>(same) / shape.head_dim;
+        if (slot < limit) { // rows go up through the layers: the lowest stays
+            first = {static_cast<uint32_t>(slot), layers[row / (2 * shape.kv_heads)]};
+            limit = slot;
         }
     }
     return first;
@@ -194,21 +140,23 @@ std::optional<Place> find_in_page(const std::shared_ptr<Model> &model, const Sta
 
 // Compares the digests of all pages, and reads the stored ones, which checks their bytes.
 std::optional<VerifyReport> compare_pages(const std::shared_ptr<Model> &model, const State &stored,
-                                          const State &computed, const PageReader &read_page,
+                                          const State &computed, const StoredPages &pages,
                                           const VerifyOptions &options) {
     std::vector<uint16_t> data;
     for (uint64_t index = 0; !stored.pages.empty() && index < stored.pages[0].size(); ++index) {
         bool equal = true;
         for (size_t group = 0; group < stored.pages.size(); ++group) {
-            data.resize(model->pool->shape(static_cast<uint32_t>(group)).elements());
-            read_page(group, index, data.data());
+            if (pages.stored(group, index)) {
+                data.resize(model->pool->shape(static_cast<uint32_t>(group)).elements());
+                pages.read(group, index, data.data());
+            }
             equal &= stored.pages[group][index].digest == computed.pages[group][index].digest;
         }
         if (equal) {
             continue;
         }
         const uint64_t begin = index * stored.page_positions;
-        const std::optional<Place> place = find_in_page(model, stored, read_page, options, index);
+        const std::optional<Place> place = find_divergence(model, stored, pages, options, index);
         if (!place) {
             return diverged(Element::kv_cache, begin, VerifyReport::kNoLayer,
                             "the digest of a page from position " + std::to_string(begin) +
@@ -245,8 +193,48 @@ std::optional<VerifyReport> compare_rest(const State &stored, const State &compu
 
 } // namespace
 
+std::optional<Place> find_divergence(const std::shared_ptr<Model> &model, const State &stored,
+                                     const StoredPages &pages, const VerifyOptions &options,
+                                     uint64_t index) {
+    const uint64_t begin = index * stored.page_positions;
+    const uint64_t end = std::min<uint64_t>(begin + stored.page_positions, stored.log.size());
+    SessionOptions retaining;
+    retaining.capacity = end;
+    retaining.window_retain = stored.page_positions; // so that the whole page is still there
+    Session session(model, retaining);
+    std::vector<uint32_t> tokens;
+    for (uint64_t i = 0; i < end; ++i) {
+        tokens.push_back(stored.log[i].token);
+    }
+    RunOptions run;
+    run.chunk = options.chunk;
+    run.watch.cancel = options.watch.cancel;
+    session.append(tokens, run);
+    const State computed = session.export_state();
+
+    std::optional<Place> first;
+    for (size_t group = 0; group < stored.groups.size(); ++group) {
+        const uint16_t *data = computed.pages[group][index].data;
+        std::optional<PlaceInPage> place;
+        if (pages.stored(group, index)) {
+            const PageShape &shape = model->pool->shape(static_cast<uint32_t>(group));
+            std::vector<uint16_t> kept(shape.elements());
+            pages.read(group, index, kept.data());
+            place = first_difference(shape, stored.groups[group].layers, end - begin, kept.data(),
+                                     data);
+        } else if (pages.tell) {
+            place = pages.tell(group, index, data);
+        }
+        if (place && (!first || std::pair(begin + place->slot, place->layer) <
+                                    std::pair(first->position, first->layer))) {
+            first = Place{begin + place->slot, place->layer};
+        }
+    }
+    return first;
+}
+
 VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
-                    const PageReader &read_page, const VerifyOptions &options) {
+                    const StoredPages &pages, const VerifyOptions &options) {
     check_comparable(stored, model);
     const uint64_t positions = stored.log.size();
     if (positions == 0) {
@@ -269,10 +257,10 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
                          "the first token is recorded as drawn, from nothing");
     }
     // At the same position the token comes before the keys and values that follow from it.
-    const std::optional<VerifyReport> pages =
-        compare_pages(model, stored, computed, read_page, options);
-    if (pages && (!first || pages->position < first->position)) {
-        first = pages;
+    const std::optional<VerifyReport> differing =
+        compare_pages(model, stored, computed, pages, options);
+    if (differing && (!first || differing->position < first->position)) {
+        first = differing;
     }
     if (!first) {
         first = compare_rest(stored, computed);

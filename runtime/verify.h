@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "format/state.h"
 #include "format/watch.h"
 #include "runtime/model.h"
+#include "runtime/stored_pages.h"
 
 namespace stasis {
 
@@ -30,13 +31,22 @@ struct VerifyReport {
     std::string message;
 };
 
-// Reads the stored page of a layer group in memory order; false: it was released before the save.
-using PageReader = std::function<bool(size_t group, uint64_t index, uint16_t *data)>;
-
 // Computes the whole log in a session of its own and compares page digests, drawn tokens, the final
 // hidden state, logits and token texts. Pages whose data are not stored count by their digest.
-// Throws Error(model_mismatch), Error(version), what `read_page` throws and what append throws.
+// Throws Error(model_mismatch), Error(version), what `pages` throws and what append throws.
 VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
-                    const PageReader &read_page, const VerifyOptions &options);
+                    const StoredPages &pages, const VerifyOptions &options);
+
+struct Place {
+    uint64_t position = 0;
+    uint32_t layer = 0;
+};
+
+// Computes the log up to the end of page `index` and looks where the page differs from what is
+// stored of it in any group: smallest position first, then smallest layer. Nothing if that cannot
+// be told. Of the options, progress has no meaning.
+std::optional<Place> find_divergence(const std::shared_ptr<Model> &model, const State &stored,
+                                     const StoredPages &pages, const VerifyOptions &options,
+                                     uint64_t index);
 
 } // namespace stasis

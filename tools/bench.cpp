@@ -24,18 +24,12 @@ int run_bench(const BenchChoice &choice) {
     bench::check_room(choice.only, info.context);
     const std::string folder = std::filesystem::temp_directory_path().string();
     const bench::Matrices matrices = bench::measure_matrices(choice.model.path);
-    std::vector<ceilings::Ceiling> best = ceilings::measure(info.kernels, info.threads, folder);
-    bench::Bench bench{choice.model,       model.get(),        info,           matrices,
-                       choice.repetitions, interrupt.handle(), best.at(1).name};
+    ceilings::Meter meter(info.kernels, info.threads, folder);
+    bench::Bench bench{choice.model,       model.get(),        info, matrices,
+                       choice.repetitions, interrupt.handle(), meter};
     bench::run_tasks(bench, choice.only);
-    bench.live.clear();
-    // Once more, for the machine may have been busy with something else: the better one counts.
-    const auto again = ceilings::measure(info.kernels, info.threads, folder);
-    for (size_t i = 0; i < best.size(); ++i) {
-        best[i] = again[i].value > best[i].value ? again[i] : best[i];
-    }
     const bench::Report report{choice.model.path, info.kernels, bench::machine_text(),
-                               info.threads,      best,         bench.results};
+                               info.threads,      meter.best(), bench.results};
     if (choice.json) {
         print_json(to_json(report));
     } else {

@@ -16,6 +16,7 @@ namespace {
 struct ChatChoice {
     ModelChoice model;
     GenerationChoice generation;
+    SaveChoice saving;
     std::string session, system;
     bool json = false;
 };
@@ -86,13 +87,16 @@ void begin_with_system(stasis_session *session, const ChatChoice &choice) {
 
 int chat(const ChatChoice &choice) {
     const bool keep = !choice.session.empty();
+    if (is_stream(choice.session)) {
+        throw Failure("--session: a conversation reads its turns from standard input and cannot "
+                      "keep its session there");
+    }
     if (keep) {
         check_target("--session", choice.session, Special::refused);
     }
     const Model model = open_model(choice.model, nullptr);
     check_chats(model.get(), choice.model.path);
-    const bool resume =
-        keep && !choice.generation.replace && std::filesystem::exists(choice.session);
+    const bool resume = keep && !choice.saving.replace && std::filesystem::exists(choice.session);
     const Session session =
         resume ? load_session(model.get(), choice.session, nullptr) : create_session(model.get());
     apply_sampling(session.get(), choice.generation);
@@ -103,7 +107,7 @@ int chat(const ChatChoice &choice) {
     if (terminal && resume) {
         say("[resumed at position " + std::to_string(position_of(session.get())) + "]");
     }
-    bool replace = choice.generation.replace;
+    SaveChoice saving = choice.saving;
     std::string line;
     while (true) {
         if (terminal) {
@@ -123,8 +127,8 @@ int chat(const ChatChoice &choice) {
         }
         const bool whole = play_turn(session.get(), line, choice);
         if (keep) {
-            save_session(session.get(), choice.session, replace);
-            replace = false; // from now on the file is this conversation's
+            save_session(session.get(), choice.session, saving);
+            saving.replace = false; // from now on the file is this conversation's
         }
         if (!whole && !input_is_terminal()) {
             break;
@@ -149,6 +153,7 @@ void add_chat(CLI::App &app, int &exit_code) {
              "save here after every turn; resumed from if the file exists");
     chat_app->add_option("--system", choice->system, "system text of a new conversation");
     add_generation_options(*chat_app, choice->generation);
+    add_save_options(*chat_app, choice->saving);
     add_compute_options(*chat_app, choice->model);
     add_template_option(*chat_app, choice->model);
     chat_app->add_flag("--json", choice->json, "one JSON object a turn on stdout");

@@ -14,6 +14,7 @@ void add_tokenize(CLI::App &app, int &exit_code); // tokenize, detokenize, templ
 void add_info(CLI::App &app, int &exit_code);
 void add_inspect(CLI::App &app, int &exit_code);
 void add_diff(CLI::App &app, int &exit_code);
+void add_compact(CLI::App &app, int &exit_code);
 void add_verify(CLI::App &app, int &exit_code);
 void add_synth(CLI::App &app, int &exit_code);
 void add_bench(CLI::App &app, int &exit_code);

@@ -57,7 +57,7 @@ void add_diff(CLI::App &app, int &exit_code) {
     auto choice = std::make_shared<DiffChoice>();
     CLI::App *diff_app = app.add_subcommand(
         "diff", "compare the states in two snapshots; exit code 0 if equal, 1 if different");
-    diff_app->add_option("A", choice->a, "a snapshot")->required();
+    diff_app->add_option("A", choice->a, "a snapshot; -: from standard input")->required();
     diff_app->add_option("B", choice->b, "another")->required();
     diff_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
     diff_app->callback([=, &exit_code] { exit_code = run_diff(*choice); });

@@ -36,6 +36,11 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
     add_count(app, "--chunk", choice.chunk, "compute N positions together");
+}
+
+void add_save_options(CLI::App &app, SaveChoice &choice) {
+    add_codec(app, choice.codec, "for keys and values that are saved (default: raw)");
+    add_keep(app, choice.keep);
     app.add_flag("--replace", choice.replace, "put the saved file in the place of any other");
 }
 
@@ -146,17 +151,42 @@ Session load_session(stasis_model *model, const std::string &path, stasis_cancel
     options.cancel = cancel;
     stasis_session *session = nullptr;
     stasis_error error{};
-    check(stasis_session_load(model, path.c_str(), &options, &session, &error), error, path);
+    if (is_stream(path)) {
+        const stasis_source source = input_source();
+        check(stasis_session_read(model, &source, &options, &session, &error), error,
+              "standard input");
+    } else {
+        check(stasis_session_load(model, path.c_str(), &options, &session, &error), error, path);
+    }
     return Session(session);
 }
 
-void save_session(stasis_session *session, const std::string &path, bool replace) {
+namespace {
+
+stasis_save_options save_options(const SaveChoice &choice, Progress &progress) {
     stasis_save_options options;
     stasis_save_options_init(&options, sizeof options);
-    options.flags = replace ? STASIS_SAVE_REPLACE : 0;
-    Progress progress("saving " + path);
+    options.flags = choice.replace ? STASIS_SAVE_REPLACE : 0;
+    options.codec = choice.codec;
+    options.keep = choice.keep;
     options.progress = Progress::report;
     options.progress_user = &progress;
+    return options;
+}
+
+} // namespace
+
+void write_session(stasis_session *session, OutputForSnapshot &output, const SaveChoice &choice) {
+    Progress progress("writing the snapshot");
+    const stasis_save_options options = save_options(choice, progress);
+    const stasis_sink sink = output.sink();
+    stasis_error error{};
+    check(stasis_session_write(session, &sink, &options, &error), error, "standard output");
+}
+
+void save_session(stasis_session *session, const std::string &path, const SaveChoice &choice) {
+    Progress progress("saving " + path);
+    const stasis_save_options options = save_options(choice, progress);
     stasis_error error{};
     check(stasis_session_save(session, path.c_str(), &options, &error), error, path);
 }

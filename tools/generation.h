@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/model.h"
+#include "tools/snapshot.h"
 
 namespace command {
 
@@ -14,12 +15,18 @@ struct GenerationChoice {
     uint64_t tokens_max = 0;
     uint32_t chunk = 0;
     bool ignore_end = false;
-    bool replace = false;
     std::vector<std::string> stop;
     stasis_sampling sampling{};
     bool sampling_given = false; // some sampling option was on the command line
 };
 
+// How a session is saved.
+struct SaveChoice {
+    bool replace = false;
+    uint32_t codec = STASIS_CODEC_RAW, keep = STASIS_KEEP_FULL;
+};
+
+void add_save_options(CLI::App &app, SaveChoice &choice);
 void add_generation_options(CLI::App &app, GenerationChoice &choice);
 
 struct Reply {
@@ -40,8 +47,11 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
                bool stream);
 
 Session create_session(stasis_model *model);
+// "-" for standard input.
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel);
-void save_session(stasis_session *session, const std::string &path, bool replace);
+void save_session(stasis_session *session, const std::string &path, const SaveChoice &choice);
+// To standard output.
+void write_session(stasis_session *session, OutputForSnapshot &output, const SaveChoice &choice);
 
 uint64_t position_of(const stasis_session *session);
 std::string digest_of(const stasis_session *session);

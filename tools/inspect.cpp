@@ -1,6 +1,7 @@
 // stasis inspect: what a snapshot file holds, without its model: the Big 8 + 4, whose tokens they
 // are, where the bytes lie. Shows what the library reports and interprets none of it.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 
 #include "tools/commands.h"
@@ -18,6 +19,46 @@ struct InspectChoice {
     std::string path;
     bool json = false;
 };
+
+double ratio(const stasis_snapshot_info &info) {
+    return static_cast<double>(info.kv_stored_bytes) / static_cast<double>(info.kv_bytes);
+}
+
+Json file_json(const stasis_snapshot_info &info) {
+    return {{"bytes", info.file_bytes},
+            {"commits", info.commits},
+            {"keep", keep_name(info.keep)},
+            {"codec", codec_name(info.codec)},
+            {"kv_bytes", info.kv_bytes},
+            {"kv_stored_bytes", info.kv_stored_bytes},
+            {"kv_ratio", info.kv_bytes > 0 ? Json(ratio(info)) : Json()},
+            {"root_damaged", (info.flags & STASIS_SNAPSHOT_DAMAGED_ROOT) != 0}};
+}
+
+std::string file_text(const stasis_snapshot_info &info) {
+    std::string text = "  file    " + std::to_string(info.file_bytes) + " bytes of " +
+                       std::to_string(info.commits) +
+                       (info.commits == 1 ? " commit; " : " commits; ");
+    char line[160];
+    if (info.keep == STASIS_KEEP_NONE) {
+        std::snprintf(line, sizeof line,
+                      "keys and values are not kept: a resume computes them again\n");
+    } else if (info.kv_bytes == 0) {
+        std::snprintf(line, sizeof line, "no keys and values yet\n");
+    } else {
+        std::snprintf(line, sizeof line,
+                      "%llu bytes of keys and values in %llu (%.1f %%, codec %s)\n",
+                      static_cast<unsigned long long>(info.kv_bytes),
+                      static_cast<unsigned long long>(info.kv_stored_bytes), 100 * ratio(info),
+                      codec_name(info.codec));
+    }
+    text += line;
+    if ((info.flags & STASIS_SNAPSHOT_DAMAGED_ROOT) != 0) {
+        text += "  DAMAGED a root slot cannot be read: this is the state of the other one, perhaps "
+                "not the last\n";
+    }
+    return text;
+}
 
 Json describe(const Snapshot &snapshot, const stasis_snapshot_info &info) {
     Json elements = Json::object();
@@ -40,7 +81,8 @@ Json describe(const Snapshot &snapshot, const stasis_snapshot_info &info) {
             {"elements", elements},
             {"spans", spans},
             {"sections", sections},
-            {"text", text}};
+            {"text", text},
+            {"file", file_json(info)}};
 }
 
 // Characters, not bytes; close enough to the columns that they take on a terminal.
@@ -171,8 +213,8 @@ void print_list(const char *title, const Json &list) {
 void print_snapshot(const InspectChoice &choice, const Json &all,
                     const stasis_snapshot_info &info) {
     print(choice.path + ": format " + std::to_string(info.format) + ", contract " +
-          contract_text(info.contract) + ", " + std::to_string(info.position) + " positions, " +
-          std::to_string(info.file_bytes) + " bytes\n");
+          contract_text(info.contract) + ", " + std::to_string(info.position) + " positions\n");
+    print(file_text(info));
     print("  digest  " + hex(info.digest) + "\n  root    " + hex(info.root) + "\n  model   " +
           hex(info.model) + "\n\nelements\n");
     for (uint32_t element = 1; element <= kElements; ++element) {
@@ -187,9 +229,7 @@ void print_snapshot(const InspectChoice &choice, const Json &all,
 
 int run_inspect(const InspectChoice &choice) {
     const Snapshot snapshot = open_snapshot(choice.path);
-    auto info = sized<stasis_snapshot_info>();
-    stasis_error error{};
-    check(stasis_snapshot_get_info(snapshot.get(), &info, &error), error, choice.path);
+    const stasis_snapshot_info info = snapshot_info(snapshot.get(), choice.path);
     const Json all = describe(snapshot, info);
     if (choice.json) {
         print_json(all);
@@ -205,7 +245,7 @@ void add_inspect(CLI::App &app, int &exit_code) {
     auto choice = std::make_shared<InspectChoice>();
     CLI::App *inspect_app =
         app.add_subcommand("inspect", "what a snapshot file holds; needs no model");
-    inspect_app->add_option("FILE", choice->path, "a snapshot")->required();
+    inspect_app->add_option("FILE", choice->path, "a snapshot; -: from standard input")->required();
     inspect_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
     inspect_app->callback([=, &exit_code] { exit_code = run_inspect(*choice); });
 }

@@ -83,6 +83,7 @@ int main(int argc, char **argv) {
     command::add_info(app, exit_code);
     command::add_inspect(app, exit_code);
     command::add_diff(app, exit_code);
+    command::add_compact(app, exit_code);
     command::add_verify(app, exit_code);
     command::add_synth(app, exit_code);
     command::add_bench(app, exit_code);

@@ -1,10 +1,39 @@
-// Paths on the command line. Writing decides in the end; these checks only spare the work that
-// would be lost.
+// Words and paths on the command line. Writing decides in the end; these checks only spare the work
+// that would be lost.
 #include "tools/options.h"
 
 #include <filesystem>
 
 namespace command {
+
+CLI::Option *add_word(CLI::App &app, const std::string &name, uint32_t &value,
+                      const std::string &help,
+                      const std::vector<std::pair<std::string, uint32_t>> &words) {
+    std::string list;
+    for (const auto &[word, meaning] : words) {
+        list += (list.empty() ? "" : "|") + word;
+    }
+    const auto parse = [name, &value, words, list](const CLI::results_t &given) {
+        for (const auto &[word, meaning] : words) {
+            if (given.at(0) == word) {
+                value = meaning;
+                return true;
+            }
+        }
+        throw Failure(name + ": '" + given.at(0) + "' is not one of " + list);
+    };
+    return app.add_option(name, parse, help)->type_name(list);
+}
+
+void add_codec(CLI::App &app, uint32_t &codec, const std::string &help) {
+    add_word(app, "--codec", codec, help, {{"raw", STASIS_CODEC_RAW}, {"zstd", STASIS_CODEC_ZSTD}});
+}
+
+void add_keep(CLI::App &app, uint32_t &keep) {
+    add_word(app, "--keep", keep,
+             "keys and values to keep: full (default), or none, which a resume computes again",
+             {{"full", STASIS_KEEP_FULL}, {"none", STASIS_KEEP_NONE}});
+}
 
 CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
                       const std::string &help) {

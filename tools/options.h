@@ -1,10 +1,12 @@
-// Options whose values are refused here, before anything is loaded: numbers and paths.
-// Knows no subcommand and nothing of the library.
+// Options whose values are refused here, before anything is loaded: numbers, words and paths.
+// Knows no subcommand.
 #pragma once
 
 #include <charconv>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -45,6 +47,14 @@ CLI::Option *add_count(CLI::App &app, const std::string &name, Unsigned &value,
     const std::string text = "a whole number from 0 to " + std::to_string(most);
     return add_number<Unsigned>(app, name, value, help, {0, most, text});
 }
+
+// One of a few words, each with what it stands for.
+CLI::Option *add_word(CLI::App &app, const std::string &name, uint32_t &value,
+                      const std::string &help,
+                      const std::vector<std::pair<std::string, uint32_t>> &words);
+// --codec and --keep, of snapshots that are written.
+void add_codec(CLI::App &app, uint32_t &codec, const std::string &help);
+void add_keep(CLI::App &app, uint32_t &keep);
 
 // A path that is not empty.
 CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,

@@ -1,6 +1,7 @@
 // stasis run: append a prompt to a new or resumed session, generate, save. Knows no chat template
 // beyond passing its name to the model.
 #include <memory>
+#include <optional>
 
 #include "tools/commands.h"
 #include "tools/generation.h"
@@ -13,6 +14,7 @@ namespace {
 struct RunChoice {
     ModelChoice model;
     GenerationChoice generation;
+    SaveChoice saving;
     std::string prompt, tokens, tokens_file, resume, save;
     bool prompt_given = false, tokens_given = false;
     bool bos = false, special = false, json = false;
@@ -90,7 +92,10 @@ int run(const RunChoice &choice) {
     if (!choice.prompt_given && !choice.tokens_given && !choice.bos && choice.resume.empty()) {
         throw Failure("nothing to run: give --prompt, --tokens, --tokens-file or --resume");
     }
-    if (!choice.save.empty()) {
+    std::optional<OutputForSnapshot> output;
+    if (is_stream(choice.save)) {
+        output.emplace();
+    } else if (!choice.save.empty()) {
         check_target("--save", choice.save, Special::refused);
     }
     Interrupt interrupt;
@@ -120,8 +125,10 @@ int run(const RunChoice &choice) {
         reply = generate(session.get(), choice.generation, interrupt.handle(), !choice.json);
     }
     const double decode_seconds = decode.seconds();
-    if (!choice.save.empty()) {
-        save_session(session.get(), choice.save, choice.generation.replace);
+    if (output) {
+        write_session(session.get(), *output, choice.saving);
+    } else if (!choice.save.empty()) {
+        save_session(session.get(), choice.save, choice.saving);
     }
     report(choice, prompt, reply, session.get(), prefill_seconds, decode_seconds);
     return 0;
@@ -147,9 +154,13 @@ void add_run(CLI::App &app, int &exit_code) {
     run_app->add_flag("--bos", choice->bos, "begin the prompt with the model's bos token");
     run_app->add_flag("--special", choice->special,
                       "markers in the text of --prompt become their special tokens");
-    add_path(*run_app, "--resume", choice->resume, "go on with the session in this file");
-    add_path(*run_app, "--save", choice->save, "save the session to this file at the end");
+    add_path(*run_app, "--resume", choice->resume,
+             "go on with the session in this file; -: from standard input");
+    add_path(*run_app, "--save", choice->save,
+             "save the session to this file at the end; -: to standard output, all else then goes "
+             "to standard error");
     add_generation_options(*run_app, choice->generation);
+    add_save_options(*run_app, choice->saving);
     add_compute_options(*run_app, choice->model);
     add_template_option(*run_app, choice->model);
     run_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");

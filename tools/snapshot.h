@@ -1,4 +1,4 @@
-// Opening snapshot files, for the subcommands that need no session.
+// Snapshots as the command reads and writes them: files, and "-" for the standard streams.
 #pragma once
 
 #include <string>
@@ -7,11 +7,31 @@
 
 namespace command {
 
-inline Snapshot open_snapshot(const std::string &path) {
-    stasis_snapshot *snapshot = nullptr;
-    stasis_error error{};
-    check(stasis_snapshot_open(path.c_str(), &snapshot, &error), error, path);
-    return Snapshot(snapshot);
-}
+// "-" among file names; a file of that name is "./-".
+bool is_stream(const std::string &path);
+
+// Standard input. Throws Failure if that is a terminal.
+stasis_source input_source();
+
+// While it lives, standard output belongs to a snapshot alone, and what is printed goes to standard
+// error. Throws Failure if standard output is a terminal.
+class OutputForSnapshot {
+  public:
+    OutputForSnapshot();
+    ~OutputForSnapshot();
+    OutputForSnapshot(const OutputForSnapshot &) = delete;
+    OutputForSnapshot &operator=(const OutputForSnapshot &) = delete;
+    stasis_sink sink();
+
+  private:
+    int descriptor_;
+};
+
+// Needs no session and no model.
+Snapshot open_snapshot(const std::string &path);
+stasis_snapshot_info snapshot_info(const stasis_snapshot *snapshot, const std::string &path);
+
+const char *codec_name(uint32_t codec); // STASIS_CODEC_...
+const char *keep_name(uint32_t keep);   // STASIS_KEEP_...
 
 } // namespace command

@@ -77,7 +77,7 @@ void add_verify(CLI::App &app, int &exit_code) {
     CLI::App *verify_app = app.add_subcommand(
         "verify", "compute a snapshot's state again from its tokens; exit code 0 if every stored "
                   "bit is the same, 1 if not");
-    verify_app->add_option("FILE", choice->path, "a snapshot")->required();
+    verify_app->add_option("FILE", choice->path, "a snapshot; -: from standard input")->required();
     add_model(*verify_app, choice->model);
     add_compute_options(*verify_app, choice->model);
     verify_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");

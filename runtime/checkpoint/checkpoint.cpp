@@ -129,6 +129,9 @@ void Mapping::map() {
              std::strerror(errno));
     }
     memory_ = memory;
+    // Read into the page cache on huge pages, where the file is not there yet and the system can:
+    // decoding reads all of it for each token, and walks fewer page tables.
+    madvise(memory, size_bytes(), MADV_HUGEPAGE);
 }
 
 void Mapping::check_unchanged() const {

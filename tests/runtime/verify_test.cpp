@@ -31,12 +31,12 @@ struct Stored {
         }
     }
 
-    PageReader reader() const {
-        return [this](size_t group, uint64_t index, uint16_t *to) {
-            const std::vector<uint16_t> &page = data[group][index];
-            std::copy(page.begin(), page.end(), to);
-            return !page.empty();
-        };
+    StoredPages pages() const {
+        return {[this](size_t group, uint64_t index) { return !data[group][index].empty(); },
+                [this](size_t group, uint64_t index, uint16_t *to) {
+                    std::copy(data[group][index].begin(), data[group][index].end(), to);
+                },
+                nullptr};
     }
 
     // Flips a bit of one value (side 0: key, 1: value) and the page's digest with it.
@@ -81,7 +81,7 @@ std::unique_ptr<Session> conversation(const std::shared_ptr<Model> &model) {
 
 VerifyReport verified(const std::shared_ptr<Model> &model, const Stored &stored) {
     const kernels::FloatEnvironment environment;
-    return verify(model, stored.state, stored.reader(), VerifyOptions());
+    return verify(model, stored.state, stored.pages(), VerifyOptions());
 }
 
 } // namespace

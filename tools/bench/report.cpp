@@ -11,19 +11,6 @@ namespace command::bench {
 
 namespace {
 
-double value_of(const std::vector<ceilings::Ceiling> &ceilings, const std::string &name) {
-    for (const ceilings::Ceiling &ceiling : ceilings) {
-        if (ceiling.name == name) {
-            return ceiling.value;
-        }
-    }
-    throw Failure("there is no ceiling '" + name + "'");
-}
-
-double share_of(const Report &report, const Result &result) {
-    return result.rate / value_of(report.ceilings, result.ceiling);
-}
-
 // 1234567890 as "1.23 G".
 std::string scaled(double value) {
     static constexpr const char *kPrefixes[] = {"", "k", "M", "G", "T", "P"};
@@ -60,7 +47,7 @@ double median_of(std::vector<double> values) {
 
 Result summarise(const std::string &name, const std::vector<double> &values, const char *unit) {
     const auto [least, most] = std::minmax_element(values.begin(), values.end());
-    return {name, median_of(values), *least, *most, unit, Work::none, 0, ""};
+    return {name, median_of(values), *least, *most, unit, Work::none, 0, "", 0};
 }
 
 std::string machine_text() {
@@ -94,7 +81,7 @@ Json to_json(const Report &report) {
         if (result.work != Work::none) {
             entry[result.work == Work::bytes ? "bytes_per_s" : "flops"] = result.rate;
             entry["ceiling"] = result.ceiling;
-            entry["share"] = share_of(report, result);
+            entry["share"] = result.share;
         } else {
             entry["ceiling"] = nullptr;
             entry["share"] = nullptr;
@@ -109,7 +96,7 @@ std::string to_text(const Report &report) {
     std::string text = report.model + "\n" + report.kernels + " kernels, " +
                        std::to_string(report.threads) +
                        (report.threads == 1 ? " thread, " : " threads, ") + report.machine + "\n\n";
-    text += line("%-16s %14s   %s\n", "ceiling", "rate", "how");
+    text += line("%-16s %14s   %s\n", "ceiling", "best rate", "how");
     for (const ceilings::Ceiling &ceiling : report.ceilings) {
         text += line("%-16s %14s   %s\n", ceiling.name.c_str(),
                      (scaled(ceiling.value) + ceiling.unit + "/s").c_str(), ceiling.how.c_str());
@@ -122,7 +109,7 @@ std::string to_text(const Report &report) {
         if (result.work != Work::none) {
             const char *unit = result.work == Work::bytes ? "B/s" : "FLOP/s";
             text += line(" %14s %5.1f %% of %s", (scaled(result.rate) + unit).c_str(),
-                         100 * share_of(report, result), result.ceiling.c_str());
+                         100 * result.share, result.ceiling.c_str());
         }
         text.erase(text.find_last_not_of(' ') + 1);
         text += "\n";

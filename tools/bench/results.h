@@ -19,6 +19,7 @@ struct Result {
     Work work = Work::none;
     double rate = 0;     // of bytes or flops per second, at the median
     std::string ceiling; // name of the one that the rate comes up against
+    double share = 0;    // of what the ceiling gave between the repetitions; their median
 };
 
 struct Report {

@@ -79,17 +79,28 @@ const Session &live_at(Bench &bench, uint64_t position) {
     return bench.live.at(position);
 }
 
-// The values of all repetitions; `once(warm_up)` gives one. Before them it is called to warm up.
+// What was measured, and what the ceiling gave at the same time.
+struct Series {
+    std::string ceiling;
+    std::vector<double> values, ceilings; // of each repetition
+};
+
+// `once(warm_up)` gives one value. Before them it is called to warm up. The machine's speed changes
+// from second to second, so the ceiling is measured before and after each; empty: there is none.
 template <typename Once>
-std::vector<double> repeat(const Bench &bench, const std::string &name, Once once) {
-    std::vector<double> values;
+Series repeat(const Bench &bench, const std::string &name, const std::string &ceiling, Once once) {
+    Series series{ceiling, {}, {}};
     Progress progress(name);
+    const auto now = [&] { return ceiling.empty() ? 0 : bench.meter.now(ceiling); };
     once(true);
-    while (values.size() < bench.repetitions) {
-        Progress::report(&progress, values.size(), bench.repetitions);
-        values.push_back(once(false));
+    for (double before = now(); series.values.size() < bench.repetitions;) {
+        Progress::report(&progress, series.values.size(), bench.repetitions);
+        series.values.push_back(once(false));
+        const double after = now();
+        series.ceilings.push_back((before + after) / 2);
+        before = after;
     }
-    return values;
+    return series;
 }
 
 Result &add(Bench &bench, const std::string &name, const std::vector<double> &values,
@@ -98,18 +109,36 @@ Result &add(Bench &bench, const std::string &name, const std::vector<double> &va
     return bench.results.back();
 }
 
-// The work of `tokens` tokens in all matrices of the layers, done in so many seconds. The head and
-// attention are left out: they come on top.
-void set_flops(const Bench &bench, Result &result, uint64_t tokens, double seconds) {
-    result.work = Work::flops;
-    result.rate = 2.0 * static_cast<double>(bench.matrices.layers * tokens) / seconds;
-    result.ceiling = bench.matrix_ceiling;
+// `rate(value)`: of bytes or operations per second.
+template <typename Rate> void set_rate(Result &result, Work work, const Series &series, Rate rate) {
+    std::vector<double> shares;
+    for (size_t i = 0; i < series.values.size(); ++i) {
+        shares.push_back(rate(series.values[i]) / series.ceilings[i]);
+    }
+    result.work = work;
+    result.rate = rate(result.median);
+    result.ceiling = series.ceiling;
+    result.share = median_of(shares);
 }
 
-void set_bytes(Result &result, double bytes, double seconds, const char *ceiling) {
-    result.work = Work::bytes;
-    result.rate = bytes / seconds;
-    result.ceiling = ceiling;
+Result &add_speed(Bench &bench, const std::string &name, const Series &series, Work work,
+                  double work_of_token) {
+    Result &result = add(bench, name, series.values, "tokens/s");
+    set_rate(result, work, series, [&](double value) { return value * work_of_token; });
+    return result;
+}
+
+Result &add_time(Bench &bench, const std::string &name, const Series &series, Work work,
+                 double work_of_call) {
+    Result &result = add(bench, name, series.values, "ms");
+    set_rate(result, work, series, [&](double value) { return work_of_call / (value / kMilli); });
+    return result;
+}
+
+// The work of `tokens` tokens in all matrices of the layers. The head and attention are left out:
+// they come on top.
+double flops_of(const Bench &bench, uint64_t tokens) {
+    return 2.0 * static_cast<double>(bench.matrices.layers * tokens);
 }
 
 // Keys and values that the token at `position` sees, itself included.
@@ -132,15 +161,14 @@ double kv_bytes_added(const stasis_model_info &info, uint64_t depth) {
 }
 
 void prompt(Bench &bench, const std::string &name, uint64_t) {
-    const auto values = repeat(bench, name, [&](bool) {
+    const Series series = repeat(bench, name, bench.meter.matrix(), [&](bool) {
         const Session session = create_session(bench.model);
         const Stopwatch watch;
         append(bench, session, 0, kPrompt);
         compute_logits(bench, session);
         return kPrompt / watch.seconds();
     });
-    Result &result = add(bench, name, values, "tokens/s");
-    set_flops(bench, result, kPrompt, kPrompt / result.median);
+    add_speed(bench, name, series, Work::flops, flops_of(bench, 1));
 }
 
 const Result *find_result(const Bench &bench, const std::string &name) {
@@ -153,49 +181,49 @@ const Result *find_result(const Bench &bench, const std::string &name) {
 }
 
 // What depth costs on top, if the figure at depth 0 was taken.
-void add_cost_of_depth(Bench &bench, uint64_t depth, const std::vector<double> &values) {
+void add_cost_of_depth(Bench &bench, uint64_t depth, const Series &series) {
     const Result *at_zero = find_result(bench, "tg128");
     if (depth == 0 || at_zero == nullptr) {
         return;
     }
     const double zero = at_zero->median;
     std::vector<double> added;
-    for (const double value : values) {
+    for (const double value : series.values) {
         added.push_back(kMilli * (1 / value - 1 / zero));
     }
     Result &result = add(bench, "added@" + std::to_string(depth), added, "ms/token");
-    if (result.median > 0) {
-        set_bytes(result, kv_bytes_added(bench.info, depth), result.median / kMilli, "read");
+    if (result.median > 0) { // some of the differences may not be
+        const Series middle{series.ceiling, {result.median}, {median_of(series.ceilings)}};
+        const double bytes = kv_bytes_added(bench.info, depth);
+        set_rate(result, Work::bytes, middle, [&](double value) { return bytes * kMilli / value; });
     }
 }
 
 void generation(Bench &bench, const std::string &name, uint64_t depth) {
     const Session &start = live_at(bench, std::max<uint64_t>(depth, 1)); // nothing has no logits
-    const auto values = repeat(bench, name, [&](bool warm_up) {
+    const Series series = repeat(bench, name, "read", [&](bool warm_up) {
         const Session session = fork(start);
         const uint64_t count = warm_up ? 4 : kGenerated;
         const Stopwatch watch;
         generate_tokens(bench, session, count);
         return static_cast<double>(count) / watch.seconds();
     });
-    Result &result = add(bench, name, values, "tokens/s");
     const uint64_t head = uint64_t{bench.info.vocabulary} * bench.info.hidden;
     const auto weight_bytes =
         static_cast<double>((bench.matrices.layers + head) * sizeof(uint16_t));
-    set_bytes(result, weight_bytes + kv_bytes_added(bench.info, depth), 1 / result.median, "read");
-    add_cost_of_depth(bench, depth, values);
+    add_speed(bench, name, series, Work::bytes, weight_bytes + kv_bytes_added(bench.info, depth));
+    add_cost_of_depth(bench, depth, series);
 }
 
 void first_token(Bench &bench, const std::string &name, uint64_t) {
-    const auto values = repeat(bench, name, [&](bool) {
+    const Series series = repeat(bench, name, bench.meter.matrix(), [&](bool) {
         const Stopwatch watch;
         const Session session = create_session(bench.model);
         append(bench, session, 0, kShortPrompt);
         decode(session);
         return kMilli * watch.seconds();
     });
-    Result &result = add(bench, name, values, "ms");
-    set_flops(bench, result, kShortPrompt, result.median / kMilli);
+    add_time(bench, name, series, Work::flops, flops_of(bench, kShortPrompt));
 }
 
 // From the user's tokens to the first of the reply, on `live` positions and after all that came
@@ -204,21 +232,20 @@ void turn(Bench &bench, const std::string &name, uint64_t live) {
     const Session nothing = create_session(bench.model);
     const Session &start = live == 0 ? nothing : live_at(bench, live);
     const uint64_t tokens = kLive + kTurn - live;
-    const auto values = repeat(bench, name, [&](bool) {
+    const Series series = repeat(bench, name, bench.meter.matrix(), [&](bool) {
         const Session session = fork(start);
         const Stopwatch watch;
         append(bench, session, live, tokens);
         decode(session);
         return kMilli * watch.seconds();
     });
-    Result &result = add(bench, name, values, "ms");
-    set_flops(bench, result, tokens, result.median / kMilli);
+    add_time(bench, name, series, Work::flops, flops_of(bench, tokens));
 }
 
 void forks(Bench &bench, const std::string &name, uint64_t depth) {
     constexpr int kForks = 100;
     const Session &start = live_at(bench, depth);
-    const auto values = repeat(bench, name, [&](bool) {
+    const Series series = repeat(bench, name, "", [&](bool) {
         std::vector<double> seconds;
         while (seconds.size() < kForks) {
             const Stopwatch watch;
@@ -227,11 +254,11 @@ void forks(Bench &bench, const std::string &name, uint64_t depth) {
         }
         return kMicro * median_of(seconds);
     });
-    add(bench, name, values, "us");
+    add(bench, name, series.values, "us");
 }
 
 void open(Bench &bench, const std::string &name, uint64_t) {
-    const auto values = repeat(bench, name, [&](bool) {
+    const Series series = repeat(bench, name, "read", [&](bool) {
         const Stopwatch watch;
         const Model model = open_model(bench.choice, bench.cancel);
         const Session session = create_session(model.get());
@@ -239,9 +266,7 @@ void open(Bench &bench, const std::string &name, uint64_t) {
         compute_logits(bench, session);
         return kMilli * watch.seconds();
     });
-    Result &result = add(bench, name, values, "ms");
-    set_bytes(result, static_cast<double>(bench.matrices.file_bytes), result.median / kMilli,
-              "read");
+    add_time(bench, name, series, Work::bytes, static_cast<double>(bench.matrices.file_bytes));
 }
 
 // A folder in the place for temporary files that is gone with it.
@@ -265,19 +290,19 @@ void file(Bench &bench, const std::string &name, bool loads) {
     const TemporaryFolder folder;
     const std::string path = folder.path + "/session.stasis";
     const Session &session = live_at(bench, std::min(kFilePositions, bench.info.context));
-    save_session(session.get(), path, false);
-    const auto values = repeat(bench, name, [&](bool) {
+    save_session(session.get(), path, {});
+    const char *ceiling = loads ? "file_read" : "file_write";
+    const Series series = repeat(bench, name, ceiling, [&](bool) {
         const Stopwatch watch;
         if (loads) {
             load_session(bench.model, path, bench.cancel);
         } else {
-            save_session(session.get(), path, true);
+            save_session(session.get(), path, {.replace = true});
         }
         return kMilli * watch.seconds();
     });
-    Result &result = add(bench, name, values, "ms");
-    set_bytes(result, static_cast<double>(std::filesystem::file_size(path)), result.median / kMilli,
-              loads ? "file_read" : "file_write");
+    add_time(bench, name, series, Work::bytes,
+             static_cast<double>(std::filesystem::file_size(path)));
 }
 
 void save(Bench &bench, const std::string &name, uint64_t) {
@@ -309,8 +334,9 @@ void memory(Bench &bench, const std::string &name, uint64_t depth) {
     check(stasis_model_get_stats(bench.model, &stats, &error), error, "model");
     const bool converted = (bench.info.flags & STASIS_MODEL_CONVERTED) != 0;
     const uint64_t weights = converted ? bench.matrices.all * sizeof(uint16_t) : 0;
-    const double rest = anonymous_bytes() -
-                        static_cast<double>(stats.kv_used_bytes + stats.kv_cached_bytes + weights);
+    const double rest =
+        anonymous_bytes() - static_cast<double>(stats.kv_used_bytes + stats.kv_cached_bytes +
+                                                weights + ceilings::kHeldBytes);
     add(bench, name, {rest / 1e6}, "MB");
 }
 

@@ -1,5 +1,6 @@
 // What `stasis bench` measures: each figure's name, how long a context it needs, and how it is
-// taken, through the public interface as a host would. Knows no ceiling but by name.
+// taken, through the public interface as a host would, between measurements of what it comes up
+// against.
 #pragma once
 
 #include <map>
@@ -19,7 +20,7 @@ struct Bench {
     Matrices matrices;
     unsigned repetitions;
     stasis_cancel *cancel;
-    std::string matrix_ceiling;         // what products come up against
+    ceilings::Meter &meter;
     std::vector<stasis_token> tokens{}; // random ones, to append
     std::map<uint64_t, Session> live{}; // by position; forked, never changed
     std::vector<Result> results{};

@@ -11,9 +11,9 @@
 namespace command::ceilings {
 
 // Calls work(i) for i below `threads`, each on a thread of its own, `passes` times; returns the
-// shortest time of a pass in seconds, from the first that began to the last that was done. All wait
-// for each other before and after a pass.
-template <typename Work> double best_seconds(unsigned threads, int passes, Work work) {
+// time of each pass in seconds, from the first that began to the last that was done. All wait for
+// each other before and after a pass.
+template <typename Work> std::vector<double> pass_seconds(unsigned threads, int passes, Work work) {
     using Clock = std::chrono::steady_clock;
     struct Span {
         Clock::time_point begin, end;
@@ -26,7 +26,7 @@ template <typename Work> double best_seconds(unsigned threads, int passes, Work 
             std::this_thread::yield();
         }
     };
-    double best = 0;
+    std::vector<double> seconds;
     const auto member = [&](unsigned index) {
         unsigned meetings = 0;
         for (int pass = 0; pass < passes; ++pass) {
@@ -40,8 +40,7 @@ template <typename Work> double best_seconds(unsigned threads, int passes, Work 
                 for (const Span &span : spans) {
                     all = {std::min(all.begin, span.begin), std::max(all.end, span.end)};
                 }
-                const double seconds = std::chrono::duration<double>(all.end - all.begin).count();
-                best = pass == 0 ? seconds : std::min(best, seconds);
+                seconds.push_back(std::chrono::duration<double>(all.end - all.begin).count());
             }
         }
     };
@@ -50,7 +49,8 @@ template <typename Work> double best_seconds(unsigned threads, int passes, Work 
         others.emplace_back(member, i);
     }
     member(0);
-    return best;
+    others.clear();
+    return seconds;
 }
 
 } // namespace command::ceilings

@@ -53,25 +53,20 @@ template <typename Call> void in_pieces(const TemporaryFile &file, Call call) {
 } // namespace
 
 FileRates measure_files(const std::string &folder, char *data) {
-    constexpr int kTimes = 3;
-    FileRates best{0, 0};
-    for (int i = 0; i < kTimes; ++i) {
-        const TemporaryFile file(folder);
-        const Stopwatch write_time;
-        in_pieces(file, [&](size_t at, size_t size) {
-            return pwrite(file.descriptor, data + at, size, static_cast<off_t>(at));
-        });
-        if (fsync(file.descriptor) != 0) {
-            file.fail();
-        }
-        best.write = std::max(best.write, kFileBytes / write_time.seconds());
-        const Stopwatch read_time;
-        in_pieces(file, [&](size_t at, size_t size) {
-            return pread(file.descriptor, data + at, size, static_cast<off_t>(at));
-        });
-        best.read = std::max(best.read, kFileBytes / read_time.seconds());
+    const TemporaryFile file(folder);
+    const Stopwatch write_time;
+    in_pieces(file, [&](size_t at, size_t size) {
+        return pwrite(file.descriptor, data + at, size, static_cast<off_t>(at));
+    });
+    if (fsync(file.descriptor) != 0) {
+        file.fail();
     }
-    return best;
+    const double write = kFileBytes / write_time.seconds();
+    const Stopwatch read_time;
+    in_pieces(file, [&](size_t at, size_t size) {
+        return pread(file.descriptor, data + at, size, static_cast<off_t>(at));
+    });
+    return {write, kFileBytes / read_time.seconds()};
 }
 
 } // namespace command::ceilings

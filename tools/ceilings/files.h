@@ -9,7 +9,7 @@ namespace command::ceilings {
 inline constexpr size_t kFileBytes = 128 << 20;
 
 struct FileRates {
-    double write, read; // bytes per second, the best of a few; written with fsync
+    double write, read; // bytes per second; written with fsync
 };
 // A temporary file in `folder`, made of kFileBytes at `data`, gone at the end. Throws Failure.
 FileRates measure_files(const std::string &folder, char *data);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <sys/mman.h>
 
@@ -17,31 +18,18 @@ namespace command::ceilings {
 
 namespace {
 
-// Far beyond any cache; large machines' last caches have hundreds of megabytes.
-constexpr size_t kBufferBytes = size_t{1} << 30;
-
-// Memory that has been written to, on huge pages where the system gives them.
-class Buffer {
-  public:
-    Buffer() {
-        memory_ =
-            mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory_ == MAP_FAILED) {
-            throw Failure(std::string("a gibibyte to measure memory with: ") +
-                          std::strerror(errno));
-        }
-        madvise(memory_, kBufferBytes, MADV_HUGEPAGE);
-        std::memset(memory_, 0x3F, kBufferBytes);
+// On huge pages where the system gives them, and far beyond any cache: large machines' last caches
+// have hundreds of megabytes.
+void *held_memory() {
+    void *memory =
+        mmap(nullptr, kHeldBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        throw Failure(std::string("a gibibyte to measure memory with: ") + std::strerror(errno));
     }
-    ~Buffer() { munmap(memory_, kBufferBytes); }
-    Buffer(const Buffer &) = delete;
-    Buffer &operator=(const Buffer &) = delete;
-
-    char *data() const { return static_cast<char *>(memory_); }
-
-  private:
-    void *memory_;
-};
+    madvise(memory, kHeldBytes, MADV_HUGEPAGE);
+    std::memset(memory, 0x3F, kHeldBytes);
+    return memory;
+}
 
 #if defined(__x86_64__)
 bool has_fma() {
@@ -77,54 +65,61 @@ std::vector<ReadPass> read_variants() {
     return variants;
 }
 
-// best_seconds, unless Ctrl-C was pressed.
-template <typename Work> double measured_seconds(unsigned threads, int passes, Work work) {
+// Rates of the passes: `amount` is what all threads together do in one. Unless Ctrl-C was pressed.
+template <typename Work>
+std::vector<double> pass_rates(unsigned threads, int passes, double amount, Work work) {
     if (Interrupt::requested()) {
         throw Failure("interrupted");
     }
-    return best_seconds(threads, passes, work);
+    std::vector<double> rates;
+    for (const double seconds : pass_seconds(threads, passes, work)) {
+        rates.push_back(amount / seconds);
+    }
+    return rates;
 }
 
-// The best of all variants. Each is tried on a quarter of the buffer, the quarters in turn, so that
-// none is in a cache; those that come out ahead are tried again on all of it.
-Ceiling measure_read(const char *data, unsigned threads) {
-    constexpr size_t kFinalists = 6, kParts = 4;
-    constexpr int kFinalPasses = 5;
+double greatest(const std::vector<double> &rates) {
+    return *std::max_element(rates.begin(), rates.end());
+}
+
+std::vector<double> read_rates(const ReadPass &variant, const char *begin, size_t bytes,
+                               unsigned threads, int passes) {
     const ReadProbe probe = widest_read();
-    const auto rate = [&](const ReadPass &variant, const char *begin, size_t bytes, int passes) {
-        const size_t share_bytes = bytes / threads / 4096 * 4096;
-        std::atomic<uint64_t> sum{0}; // used, so that nothing is left out
-        const double seconds = measured_seconds(threads, passes, [&](unsigned index) {
-            ReadPass pass = variant;
-            pass.data = begin + index * share_bytes;
-            pass.size_bytes = share_bytes;
-            sum += probe(pass);
-        });
-        return static_cast<double>(share_bytes * threads) / seconds;
-    };
+    const size_t share_bytes = bytes / threads / 4096 * 4096;
+    std::atomic<uint64_t> sum{0}; // used, so that nothing is left out
+    return pass_rates(threads, passes, static_cast<double>(share_bytes * threads),
+                      [&](unsigned index) {
+                          ReadPass pass = variant;
+                          pass.data = begin + index * share_bytes;
+                          pass.size_bytes = share_bytes;
+                          sum += probe(pass);
+                      });
+}
+
+// The best of all variants. Each is tried on a quarter of the memory, the quarters in turn, so that
+// none is in a cache; those that come out ahead are tried again on all of it.
+ReadPass best_read(const char *data, unsigned threads) {
+    constexpr size_t kFinalists = 6, kParts = 4, kPart = kHeldBytes / kParts;
     std::vector<std::pair<double, ReadPass>> found;
     for (const ReadPass &variant : read_variants()) {
-        constexpr size_t kPart = kBufferBytes / kParts;
         const char *part = data + found.size() % kParts * kPart;
-        found.emplace_back(rate(variant, part, kPart, 1), variant);
+        found.emplace_back(greatest(read_rates(variant, part, kPart, threads, 1)), variant);
     }
     const auto faster = [](const auto &a, const auto &b) { return a.first > b.first; };
     std::sort(found.begin(), found.end(), faster);
     found.resize(kFinalists);
     for (auto &[value, variant] : found) {
-        value = rate(variant, data, kBufferBytes, kFinalPasses);
+        value = greatest(read_rates(variant, data, kHeldBytes, threads, 5));
     }
-    const auto &[value, best] = *std::min_element(found.begin(), found.end(), faster);
-    return {"read", value, "B", describe(best)};
+    return std::min_element(found.begin(), found.end(), faster)->second;
 }
 
-Ceiling measure_copy(char *data, unsigned threads) {
-    constexpr size_t kHalf = kBufferBytes / 2;
+std::vector<double> copy_rates(char *data, unsigned threads) {
+    constexpr size_t kHalf = kHeldBytes / 2;
     const size_t share_bytes = kHalf / threads / 64 * 64;
-    const double seconds = measured_seconds(threads, 5, [&](unsigned index) {
+    return pass_rates(threads, 5, static_cast<double>(share_bytes * threads), [&](unsigned index) {
         std::memcpy(data + kHalf + index * share_bytes, data + index * share_bytes, share_bytes);
     });
-    return {"memcpy", static_cast<double>(share_bytes * threads) / seconds, "B", "bytes copied"};
 }
 
 struct Probe {
@@ -156,37 +151,73 @@ std::vector<Probe> matrix_probes(const std::string &kernels) {
     return probes;
 }
 
-Ceiling measure_matrix(const Probe &probe, unsigned threads) {
-    // Short passes, and many: some are then undisturbed on a machine that does other work as well.
+// So many rounds take about kPassSeconds: short passes, of which some are undisturbed on a machine
+// that does other work as well.
+uint64_t rounds_of(const Probe &probe, unsigned threads) {
     constexpr double kPassSeconds = 0.01;
-    constexpr int kPasses = 50;
     uint64_t rounds = 1000;
     double seconds = 0;
     while (seconds < kPassSeconds) {
         rounds *= 2;
-        seconds = measured_seconds(threads, 1, [&](unsigned) { probe.run(rounds); });
+        seconds = 1 / pass_rates(threads, 1, 1, [&](unsigned) { probe.run(rounds); }).front();
     }
+    return rounds;
+}
+
+std::vector<double> matrix_rates(const Probe &probe, uint64_t rounds, unsigned threads) {
     std::atomic<double> operations{0}; // of one thread
-    seconds = measured_seconds(threads, kPasses, [&](unsigned) { operations = probe.run(rounds); });
-    return {probe.name, operations * threads / seconds, "FLOP", probe.how};
+    std::vector<double> rates =
+        pass_rates(threads, 20, threads, [&](unsigned) { operations = probe.run(rounds); });
+    for (double &rate : rates) {
+        rate *= operations;
+    }
+    return rates;
 }
 
 } // namespace
 
-std::vector<Ceiling> measure(const std::string &kernels, unsigned threads,
-                             const std::string &folder) {
-    const std::vector<Probe> probes = matrix_probes(kernels);
-    std::vector<Ceiling> ceilings;
-    const Buffer buffer;
-    ceilings.push_back(measure_read(buffer.data(), threads));
-    for (const Probe &probe : probes) {
-        ceilings.push_back(measure_matrix(probe, threads));
+Meter::Meter(const std::string &kernels, unsigned threads, const std::string &folder)
+    : memory_(held_memory()) {
+    auto *data = static_cast<char *>(memory_);
+    const ReadPass read = best_read(data, threads);
+    add({"read", 0, "B", describe(read)},
+        [=] { return read_rates(read, data, kHeldBytes, threads, 5); });
+    for (const Probe &probe : matrix_probes(kernels)) {
+        const uint64_t rounds = rounds_of(probe, threads);
+        add({probe.name, 0, "FLOP", probe.how},
+            [=] { return matrix_rates(probe, rounds, threads); });
     }
-    ceilings.push_back(measure_copy(buffer.data(), threads));
-    const FileRates files = measure_files(folder, buffer.data());
-    ceilings.push_back({"file_write", files.write, "B", "with fsync"});
-    ceilings.push_back({"file_read", files.read, "B", "from the page cache"});
-    return ceilings;
+    add({"memcpy", 0, "B", "bytes copied"}, [=] { return copy_rates(data, threads); });
+    add({"file_write", 0, "B", "with fsync"},
+        [=] { return std::vector{measure_files(folder, data).write}; });
+    add({"file_read", 0, "B", "from the page cache"},
+        [=] { return std::vector{measure_files(folder, data).read}; });
+}
+
+Meter::~Meter() {
+    munmap(memory_, kHeldBytes);
+}
+
+void Meter::add(Ceiling ceiling, Passes passes) {
+    best_.push_back(std::move(ceiling));
+    passes_.push_back(std::move(passes));
+    for (int i = 0; i < 3; ++i) {
+        now(best_.back().name);
+    }
+}
+
+double Meter::now(const std::string &name) {
+    size_t i = 0;
+    while (best_.at(i).name != name) {
+        ++i;
+    }
+    const std::vector<double> rates = passes_[i]();
+    best_[i].value = std::max(best_[i].value, greatest(rates));
+    double time = 0; // all passes do the same
+    for (const double rate : rates) {
+        time += 1 / rate;
+    }
+    return static_cast<double>(rates.size()) / time;
 }
 
 } // namespace command::ceilings

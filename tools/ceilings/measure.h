@@ -1,7 +1,9 @@
 // This machine's ceilings, measured: what reading memory, copying, the matrix instructions of some
-// kernels and files can reach. Knows the names of kernel tables and nothing else of the library.
+// kernels and files can reach, at its best and at a given moment. Knows the names of kernel tables
+// and nothing else of the library.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,15 +11,39 @@ namespace command::ceilings {
 
 struct Ceiling {
     std::string name;
-    double value;     // per second
+    double value;     // per second, the best that was seen
     const char *unit; // "B" or "FLOP"
     std::string how;  // which variant was best
 };
 
-// With `threads` threads. "read", the kernels' own (the first is what their products come up
-// against), "memcpy", and with files of `folder` "file_write" and "file_read". Takes seconds, and a
-// gibibyte of memory for as long. Throws Failure.
-std::vector<Ceiling> measure(const std::string &kernels, unsigned threads,
-                             const std::string &folder);
+// Memory that a Meter holds as long as it lives.
+inline constexpr size_t kHeldBytes = size_t{1} << 30;
+
+class Meter {
+  public:
+    // With `threads` threads: "read", the kernels' own (the first is what their products come up
+    // against), "memcpy", and with files of `folder` "file_write" and "file_read". Takes seconds.
+    // Throws Failure.
+    Meter(const std::string &kernels, unsigned threads, const std::string &folder);
+    ~Meter();
+    Meter(const Meter &) = delete;
+    Meter &operator=(const Meter &) = delete;
+
+    const std::vector<Ceiling> &best() const { return best_; }
+    const std::string &matrix() const { return best_.at(1).name; }
+
+    // What a ceiling's best variant reaches now: its mean over a fifth of a second or so, whatever
+    // disturbs it included.
+    double now(const std::string &name);
+
+  private:
+    // Rates per second of some passes of one variant.
+    using Passes = std::function<std::vector<double>()>;
+    void add(Ceiling ceiling, Passes passes);
+
+    void *memory_;
+    std::vector<Ceiling> best_;
+    std::vector<Passes> passes_; // as best_
+};
 
 } // namespace command::ceilings

@@ -9,9 +9,10 @@ namespace stasis::kernels::amx {
 namespace {
 
 // A panel is 32 outputs by kPanelTerms of the weights, in tiles. It stays in the L1 cache while the
-// rows stream by from the L2 cache, which keeps their kPanelTerms for the panels to come: the L3
-// cache gives a thread no more than a third of what the tiles could multiply.
-constexpr size_t kPanelTerms = 256;
+// rows and the sums stream by from the L2 cache, loaded so that they do not drive it out; the L2
+// cache keeps the rows' kPanelTerms for the panels to come: the L3 cache gives a thread no more
+// than a third of what the tiles could multiply.
+constexpr size_t kPanelTerms = 512;
 constexpr size_t kPanelOutputs = 2 * kTileRows;
 constexpr size_t kPanelBytes = kPanelOutputs * kPanelTerms * sizeof(uint16_t);
 constexpr size_t kPairRows = 2 * kTileRows;
@@ -46,8 +47,12 @@ void pack_panel(const Pass &pass) {
     if (pass.outputs < kPanelOutputs) {
         __builtin_memset(pass.panel, 0, kPanelBytes);
     }
+    constexpr size_t kAhead = 4; // rows: nothing else is on its way from memory now
     const uint16_t *w = pass.task.w + pass.output * pass.task.w_stride + pass.k;
     for (size_t n = 0; n < pass.outputs; ++n, w += pass.task.w_stride) {
+        for (size_t k = 0; k < kPanelTerms; k += kBlock) {
+            fetch_near(w + kAhead * pass.task.w_stride + k);
+        }
         uint8_t *to = pass.panel + n / kTileRows * kTileBytes + n % kTileRows * 64;
         if (pass.terms == kPanelTerms) { // nearly always: no masks then
             pack_row(w, kPanelTerms, to);
@@ -57,50 +62,19 @@ void pack_panel(const Pass &pass) {
     }
 }
 
-// Pieces of memory that later passes will read, fetched while this one computes, some lines at each
-// step: the weights of the next panel, and a share of the next kPanelTerms of the rows.
-struct Ahead {
-    const void *data;
-    size_t stride_bytes; // between pieces
-    size_t pieces;
-    size_t piece_bytes;
-    size_t piece = 0, offset = 0;
-
-    template <size_t lines> [[gnu::always_inline]] void fetch() {
-        if (piece < pieces) {
-            const char *from = static_cast<const char *>(data) + piece * stride_bytes + offset;
-            for (size_t i = 0; i < lines; ++i) {
-                fetch_far(from + i * 64);
-            }
-            offset += lines * 64;
-            if (offset >= piece_bytes) {
-                offset = 0;
-                ++piece;
-            }
-        }
-    }
-};
-
 // 32 outputs by 32 rows.
-void multiply_tiles(const Pass &pass, const uint8_t *x, size_t group_bytes, Ahead &weights,
-                    Ahead &rows) {
+void multiply_tiles(const Pass &pass, const uint8_t *x, size_t group_bytes) {
     const uint8_t *panel = pass.panel;
-    // With fewer rows there are fewer steps in which to fetch a panel of weights.
-    const size_t fetches = kRows / ((pass.rows + kPairRows - 1) / kPairRows * kPairRows);
     const size_t block_count = blocks(pass.terms);
     for (size_t block = 0; block < block_count; ++block) {
-        load<6>(x + block * kTileBytes, 64);
+        load_passing<6>(x + block * kTileBytes, 64);
         load<4>(panel + block * 2 * kTileBytes, 64);
         multiply_add<0, 4, 6>();
-        load<7>(x + group_bytes + block * kTileBytes, 64);
+        load_passing<7>(x + group_bytes + block * kTileBytes, 64);
         multiply_add<1, 4, 7>();
         load<5>(panel + block * 2 * kTileBytes + kTileBytes, 64);
         multiply_add<2, 5, 6>();
         multiply_add<3, 5, 7>();
-        for (size_t i = 0; i < fetches; ++i) {
-            weights.fetch<2>();
-        }
-        rows.fetch<4>();
     }
 }
 
@@ -111,7 +85,7 @@ template <int tile> void next_sums(uint8_t *sum, const uint8_t *next, bool first
     if (first) {
         zero<tile>();
     } else {
-        load<tile>(next + tile * kTileBytes, 64);
+        load_passing<tile>(next + tile * kTileBytes, 64);
     }
 }
 
@@ -125,7 +99,7 @@ void store_sums(const Pass &pass, const uint8_t *sum, size_t row) {
     }
 }
 
-void multiply_panel(const Pass &pass, Ahead weights, Ahead rows) {
+void multiply_panel(const Pass &pass) {
     const size_t group_bytes = blocks(pass.task.depth) * kTileBytes;
     const auto *packed = static_cast<const uint8_t *>(pass.task.packed) +
                          pass.row / kTileRows * group_bytes + pass.k / kBlock * kTileBytes;
@@ -133,12 +107,13 @@ void multiply_panel(const Pass &pass, Ahead weights, Ahead rows) {
     if (first) {
         zero<0>(), zero<1>(), zero<2>(), zero<3>();
     } else {
-        load<0>(pass.sums, 64), load<1>(pass.sums + kTileBytes, 64);
-        load<2>(pass.sums + 2 * kTileBytes, 64), load<3>(pass.sums + 3 * kTileBytes, 64);
+        load_passing<0>(pass.sums, 64), load_passing<1>(pass.sums + kTileBytes, 64);
+        load_passing<2>(pass.sums + 2 * kTileBytes, 64);
+        load_passing<3>(pass.sums + 3 * kTileBytes, 64);
     }
     uint8_t *sum = pass.sums;
     for (size_t row = 0; row < pass.rows; row += kPairRows, sum += kSumBytes) {
-        multiply_tiles(pass, packed + row / kTileRows * group_bytes, group_bytes, weights, rows);
+        multiply_tiles(pass, packed + row / kTileRows * group_bytes, group_bytes);
         alignas(64) uint8_t finished[kSumBytes]; // of the last pass: on its way into y
         uint8_t *to = pass.last() ? finished : sum;
         next_sums<0>(to, sum + kSumBytes, first), next_sums<1>(to, sum + kSumBytes, first);
@@ -149,30 +124,6 @@ void multiply_panel(const Pass &pass, Ahead weights, Ahead rows) {
     }
 }
 
-// The weights of the panel after this one; after the last of them, the first one's next terms;
-// after all, the outputs further on, which the same thread mostly takes next.
-Ahead weights_ahead(const Pass &pass, size_t begin, size_t end) {
-    const bool turn = pass.output + pass.outputs == end, over = turn && pass.last();
-    const size_t output = turn && !over ? begin : pass.output + pass.outputs;
-    const size_t k = over ? 0 : turn ? pass.k + pass.terms : pass.k;
-    return {pass.task.w + output * pass.task.w_stride + k, pass.task.w_stride * sizeof(uint16_t),
-            over ? kPanelOutputs : smaller(end - output, kPanelOutputs),
-            kPanelTerms * sizeof(uint16_t)};
-}
-
-// Of the rows' next terms, the share of one of kPanels panels; at the end, of the first ones, which
-// the next outputs will want.
-Ahead rows_ahead(const Pass &pass, size_t panel) {
-    const size_t group_bytes = blocks(pass.task.depth) * kTileBytes;
-    const size_t k = pass.last() ? 0 : pass.k + pass.terms;
-    constexpr size_t kShare = kRows / kTileRows / kPanels;
-    const size_t group = panel * kShare, count = groups(pass.rows);
-    return {static_cast<const uint8_t *>(pass.task.packed) +
-                (pass.row / kTileRows + group) * group_bytes + k / kBlock * kTileBytes,
-            group_bytes, group < count ? smaller(count - group, kShare) : 0,
-            kPanelTerms / kBlock * kTileBytes};
-}
-
 // Some panels of outputs by some rows.
 void multiply_panels(const Matmul &task, size_t begin, size_t end, size_t row) {
     auto *scratch = static_cast<uint8_t *>(task.scratch);
@@ -180,12 +131,11 @@ void multiply_panels(const Matmul &task, size_t begin, size_t end, size_t row) {
     for (size_t k = 0; k < task.depth; k += kPanelTerms) {
         const size_t terms = smaller(task.depth - k, kPanelTerms);
         uint8_t *sums = scratch + kPanelBytes;
-        size_t panel = 0;
-        for (size_t output = begin; output < end; output += kPanelOutputs, ++panel) {
+        for (size_t output = begin; output < end; output += kPanelOutputs) {
             const size_t outputs = smaller(end - output, kPanelOutputs);
             const Pass pass{task, output, outputs, row, rows, k, terms, scratch, sums};
             pack_panel(pass);
-            multiply_panel(pass, weights_ahead(pass, begin, end), rows_ahead(pass, panel));
+            multiply_panel(pass);
             sums += kRows / kPairRows * kSumBytes;
         }
     }

@@ -63,6 +63,12 @@ template <int tile> [[gnu::always_inline]] inline void load(const void *from, si
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(tile) : "memory");
 }
 
+// The same without keeping what is read in the first level of caches.
+template <int tile>
+[[gnu::always_inline]] inline void load_passing(const void *from, size_t stride) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(tile) : "memory");
+}
+
 template <int tile> [[gnu::always_inline]] inline void store(void *to, size_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(tile) : "memory");
 }

@@ -1,0 +1,239 @@
+// A session from a stored state: its pages read into place, or computed again from the log. The
+// session is new, so whatever throws leaves nothing behind.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <mutex>
+
+#include "runtime/session.h"
+#include "runtime/verify.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr uint64_t kPage = kernels::kPagePositions;
+
+using ull = unsigned long long;
+
+// What threads throw while they work side by side: the first is kept.
+class FirstError {
+  public:
+    template <typename Work> void guard(const Work &work) noexcept {
+        try {
+            work();
+        } catch (...) {
+            const std::lock_guard lock(mutex_);
+            if (!error_) {
+                error_ = std::current_exception();
+            }
+        }
+    }
+    void rethrow() const {
+        if (error_) {
+            std::rethrow_exception(error_);
+        }
+    }
+
+  private:
+    std::mutex mutex_;
+    std::exception_ptr error_;
+};
+
+} // namespace
+
+// The session still empty, all that needs no page checked.
+std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const State &state,
+                                          const SessionOptions *options) {
+    check_identity(state.model, model->identity);
+    check_geometry(state, *model);
+    SessionOptions chosen;
+    chosen.capacity = std::min<uint64_t>(state.capacity, model->config.context);
+    chosen.window_retain = state.window_retain;
+    if (options != nullptr) {
+        chosen = *options;
+    }
+    auto session = std::make_unique<Session>(model, chosen);
+    if (state.log.size() > session->capacity_) {
+        fail(Status::full, "the snapshot holds %zu positions, more than the capacity of %llu",
+             state.log.size(), ull{session->capacity_});
+    }
+    if (!state.log.empty() && state.hidden.size() != model->config.hidden) {
+        fail(Status::corrupt, "the final hidden state has %zu values, expected %u",
+             state.hidden.size(), model->config.hidden);
+    }
+    for (const TokenEntry &entry : state.log) {
+        if (entry.token >= model->config.vocabulary) {
+            fail(Status::corrupt, "token %u of the log is outside the vocabulary", entry.token);
+        }
+        if (entry.source == TokenSource::sampled && entry.sampling >= state.samplings.size()) {
+            fail(Status::corrupt, "a token of the log names sampling settings %u of %zu",
+                 entry.sampling, state.samplings.size());
+        }
+    }
+    session->adopt_settings(state);
+    return session;
+}
+
+void Session::adopt_settings(const State &state) {
+    for (const Sampling &sampling : state.samplings) {
+        try {
+            check_sampling(sampling, model_->config.vocabulary);
+        } catch (const Error &error) {
+            fail(Status::corrupt, "stored sampling settings: %s", error.what());
+        }
+    }
+    samplings_ = state.samplings;
+    if (state.sampling < samplings_.size()) {
+        sampling_ = samplings_[state.sampling];
+    }
+    pending_system_ = state.pending_system;
+}
+
+// Fills the page tables: first with memory, then that on all threads.
+void Session::adopt_pages(const State &state, const StoredPages &pages, const Watch &watch) {
+    struct Job {
+        uint32_t group;
+        uint64_t index;
+        uint16_t *data;
+    };
+    std::vector<Job> jobs;
+    uint64_t total = 0;
+    for (uint32_t group = 0; group < pages_.size(); ++group) {
+        const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
+        for (size_t index = 0; index < state.pages[group].size(); ++index) {
+            const Page &page = state.pages[group][index];
+            PageEntry entry{PageRef(), page.digest, page.valid == kPage};
+            const bool stored = pages.stored(group, index);
+            if (stored && index >= keep) {
+                entry.page = model_->pool->take_unset(group);
+                jobs.push_back({group, index, entry.page.data()});
+                total += model_->pool->shape(group).bytes();
+            } else if (!stored) {
+                first_page_[group] = index + 1; // pages are released from the beginning on
+            }
+            pages_[group].push_back(std::move(entry));
+        }
+        first_page_[group] = std::max(first_page_[group], keep);
+        const uint32_t window = model_->groups[group].window;
+        const uint64_t needed =
+            window == 0 ? 0 : log_.size() - std::min<uint64_t>(log_.size(), window);
+        if (!log_.empty() && first_page_[group] * kPage > needed) {
+            fail(Status::corrupt,
+                 "KV cache: group %u holds nothing before position %llu, the window begins at %llu",
+                 group, ull{first_page_[group] * kPage}, ull{needed});
+        }
+    }
+    constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at the watch
+    uint64_t done = 0;
+    watch.step(done, total);
+    for (size_t begin = 0; begin < jobs.size();) {
+        size_t end = begin;
+        for (const uint64_t limit = done + kBatchBytes; end < jobs.size() && done < limit; ++end) {
+            done += model_->pool->shape(jobs[end].group).bytes();
+        }
+        FirstError failed;
+        model_->threads->run(end - begin, 1, [&](size_t from, size_t to) {
+            failed.guard([&] {
+                for (size_t i = begin + from; i < begin + to; ++i) {
+                    pages.read(jobs[i].group, jobs[i].index, jobs[i].data);
+                }
+            });
+        });
+        failed.rethrow();
+        watch.step(done, total);
+        begin = end;
+    }
+}
+
+void Session::check_digest(const State &state, Status status) {
+    const Digest own = digest();
+    if (own != state.digest) {
+        fail(status, "the state's digest is %s, the file says %s", to_hex(own).c_str(),
+             to_hex(state.digest).c_str());
+    }
+    if (state.log.empty()) {
+        return;
+    }
+    std::vector<float> row(model_->config.vocabulary);
+    logits(row);
+    if (Sha256().bytes(row.data(), row.size() * sizeof(float)).finish() != state.logits) {
+        fail(Status::diverged, "logits: the kept hidden state gives other logits than stored");
+    }
+}
+
+std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const State &state,
+                                          const SessionOptions *options, const StoredPages &pages,
+                                          const Watch &watch) {
+    std::unique_ptr<Session> session = prepare(std::move(model), state, options);
+    for (const TokenEntry &entry : state.log) {
+        session->log_.push_back(entry);
+    }
+    session->adopt_pages(state, pages, watch);
+    if (!state.log.empty()) {
+        session->hidden_ = state.hidden;
+        session->hidden_valid_ = true;
+    }
+    session->account();
+    session->check_digest(state, Status::corrupt);
+    return session;
+}
+
+std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const State &state,
+                                          const SessionOptions *options) {
+    const Model &shaped = *model;
+    const StoredPages pages{
+        [&](size_t group, uint64_t index) { return state.pages[group][index].data != nullptr; },
+        [&](size_t group, uint64_t index, uint16_t *data) {
+            std::memcpy(data, state.pages[group][index].data,
+                        shaped.pool->shape(static_cast<uint32_t>(group)).bytes());
+        },
+        nullptr};
+    return restore(model, state, options, pages, Watch());
+}
+
+// Page digests outlive the pages, so all of them can be compared at the end.
+void Session::check_pages(const State &state, const StoredPages &pages, const Watch &watch) const {
+    const size_t count = state.pages.empty() ? 0 : state.pages[0].size();
+    for (uint64_t index = 0; index < count; ++index) {
+        bool equal = true;
+        for (size_t group = 0; group < pages_.size(); ++group) {
+            equal &= digest_of(group, index) == state.pages[group][index].digest;
+        }
+        if (equal) {
+            continue;
+        }
+        const std::optional<Place> place =
+            find_divergence(model_, state, pages, {0, {watch.cancel, nullptr, nullptr}}, index);
+        if (!place) {
+            fail(Status::diverged,
+                 "recomputed keys and values of positions %llu to %llu do not give the stored "
+                 "digest; the file cannot tell more",
+                 ull{index * kPage}, ull{index * kPage + state.pages[0][index].valid - 1});
+        }
+        fail(Status::diverged,
+             "recomputed keys and values differ from the stored ones at position %llu, layer %u",
+             ull{place->position}, place->layer);
+    }
+}
+
+std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const State &state,
+                                            const SessionOptions *options, const StoredPages &pages,
+                                            const Watch &watch) {
+    std::unique_ptr<Session> session = prepare(std::move(model), state, options);
+    RunOptions run;
+    run.watch = watch;
+    if (!state.log.empty()) {
+        session->extend(state.log, run);
+    }
+    session->check_pages(state, pages, watch);
+    if (!state.log.empty() && session->hidden_ != state.hidden) {
+        fail(Status::diverged,
+             "the recomputed final hidden state, of position %zu, is not the stored one",
+             state.log.size() - 1);
+    }
+    session->check_digest(state, Status::corrupt);
+    return session;
+}
+
+} // namespace stasis
