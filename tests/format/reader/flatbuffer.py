@@ -50,25 +50,25 @@ class Buffer:
         self.tables += 1
         self.need(level <= LEVELS_MAX and self.tables <= TABLES_MAX, at, "too many tables")
         vtable = at - self.number("<i", at)
-        vtable_bytes, table_bytes = self.number("<H", vtable), self.number("<H", vtable + 2)
+        vtable_bytes = self.number("<H", vtable)
         self.need(vtable_bytes % 2 == 0 and vtable + vtable_bytes <= len(self.data), vtable,
                   "a vtable leads outside")
-        self.need(4 <= table_bytes <= len(self.data) - at, at, "a table leads outside")
         found = {}
         for index, (name, kind) in enumerate(fields.items()):
             slot = 4 + 2 * index
             offset = self.number("<H", vtable + slot) if slot + 2 <= vtable_bytes else 0
             self.need(offset, at, f"the field {name} is missing")
-            size = kind.form.size if isinstance(kind, Scalar) else 4
-            self.need(4 <= offset <= table_bytes - size, at, f"the field {name} leads outside")
             found[name] = self.field(at + offset, kind, level)
         return found
 
     def field(self, at, kind, level):
         if isinstance(kind, Scalar):
+            self.need(at + kind.form.size <= len(self.data), at, "a field leads outside")
             self.need(at % kind.align == 0, at, "a field is not aligned")
             return kind.value(self.data, at)
-        at += self.number("<I", at)
+        offset = self.number("<I", at)
+        self.need(offset, at, "an offset is zero")
+        at += offset
         if isinstance(kind, dict):
             return self.table(at, kind, level + 1)
         count = self.number("<I", at)
