@@ -1,0 +1,31 @@
+# The two tables of format/manifest.fbs as data for flatbuffer.py: fields in the order of their ids.
+from reader.flatbuffer import STRING, Scalar, Vector
+
+U32, U64, F32 = Scalar("<I"), Scalar("<Q", align=8), Scalar("<f")
+DIGEST = Scalar("<32s", align=1)
+SECTION_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8)
+NODE_REF = Scalar("<QII32s", "section", "begin", "bytes", "digest", align=8)
+CONTRACT = Scalar("<III", "core", "kv", "sampling")
+TOKEN_VALUE = Scalar("<If", "token", "value")
+
+PAIR = {"name": STRING, "value": STRING}
+IDENTITY = {
+    "architecture": STRING, "config": Vector(PAIR), "embeddings": DIGEST, "norms": DIGEST,
+    "attention": Vector(DIGEST), "mlp": Vector(DIGEST), "head": DIGEST, "model": DIGEST,
+    "tokenizer": DIGEST, "tokenizer_type": STRING, "tokenizer_rules": Vector(PAIR),
+    "chat_template": STRING,
+}
+GROUP = {"window": U32, "layers": Vector(U32), "pages": NODE_REF}
+SAMPLING = {
+    "seed": U64, "temperature": F32, "top_k": U32, "top_p": F32, "min_p": F32,
+    "repetition_penalty": F32, "frequency_penalty": F32, "presence_penalty": F32,
+    "penalty_window": U32, "bias": Vector(TOKEN_VALUE),
+}
+MANIFEST = {
+    "contract": CONTRACT, "identity": SECTION_REF, "layers": U32, "kv_heads": U32,
+    "head_dim": U32, "hidden_size": U32, "vocabulary": U32, "page_positions": U32,
+    "groups": Vector(GROUP), "position": U64, "samplings": Vector(SAMPLING), "sampling": U32,
+    "capacity": U64, "window_retain": U64, "pending_system": STRING, "logits": DIGEST,
+    "top": Vector(TOKEN_VALUE), "digest": DIGEST, "log": NODE_REF, "texts": NODE_REF,
+    "text_count": U64, "keep": U32, "hidden": SECTION_REF, "logits_row": SECTION_REF,
+}

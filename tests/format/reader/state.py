@@ -1,0 +1,150 @@
+# The state that a root names: manifest, identity, trees, pages, all checks of FORMAT.md, "What a reader
+# checks", that need no model. Must not know how it is shown.
+import hashlib
+import math
+import struct
+
+from reader.container import (HIDDEN, IDENTITY, LOGITS, MANIFEST, VERSION, need, text,
+                              zero)
+from reader.flatbuffer import Buffer
+from reader.pages import Geometry, check_page, finite, page_entries
+from reader.schema import IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS
+from reader.trees import Trees, log_entries, token_texts
+
+MANIFEST_BYTES_MAX = 64 << 20
+NORMAL_MIN = 2.0 ** -126
+DRAWN = 3
+
+
+class State:
+    """What the root names, bounds and digests checked; what it says is checked by the calls below."""
+
+    def __init__(self, container):
+        self.container = container
+        self.manifest = read_manifest(container)
+        self.identity = read_identity(container, self.manifest)
+        check_geometry(self.manifest, self.identity, container.root.length)
+        trees = Trees(container)
+        self.log = log_entries(trees, self.manifest)
+        self.texts = token_texts(trees, self.manifest)
+        self.geometries = [geometry(self.manifest, i) for i in range(len(self.manifest["groups"]))]
+        self.groups = [page_entries(trees, self.manifest, each) for each in self.geometries]
+        stored = sum(run.stored for pages in self.groups for page in pages for run in page.runs)
+        need(stored <= container.root.length, "pages: more runs than bytes")
+        self.hidden, self.row = read_rows(container, self.manifest)
+
+    def check_contents(self):
+        check_log(self.manifest, self.log)
+        check_settings(self.manifest)
+        need(state_digest(self) == self.manifest["digest"], "manifest: state digest")
+
+    def check_pages(self):
+        """Which pages' digests were computed, by group."""
+        return [[check_page(self.container, page, each) for page in pages]
+                for each, pages in zip(self.geometries, self.groups)]
+
+
+def read_manifest(container):
+    root = container.root
+    need(root.manifest_bytes <= MANIFEST_BYTES_MAX, f"root: manifest of {root.manifest_bytes} bytes")
+    section = container.section(root.manifest, MANIFEST, "manifest")
+    end = container.trailer.offset if container.trailer else root.length
+    need(section.raw == root.manifest_bytes, "manifest: its section has another length")
+    need(section.end == end, f"manifest: ends at {section.end}, not at {end}")
+    content = container.content(section, "manifest")
+    head = struct.pack("<I4Q", VERSION, root.may_ignore, root.may_read, root.must_refuse,
+                       len(content))
+    need(hashlib.sha256(text(b"stasis root") + head + content).digest() == root.digest,
+         "manifest: root digest")
+    manifest = Buffer(content, "manifest").root(b"STSM", MANIFEST_FIELDS)
+    need(manifest["keep"] in (0, 1), f"manifest: keep {manifest['keep']}")
+    return manifest
+
+
+def read_identity(container, manifest):
+    content = container.referred(manifest["identity"], IDENTITY, "identity")
+    need(content is not None, "identity: none")
+    need(len(content) <= MANIFEST_BYTES_MAX, f"identity: {len(content)} bytes")
+    return Buffer(content, "identity").root(b"STSI", IDENTITY_FIELDS)
+
+
+def check_geometry(manifest, identity, end):
+    for name in "layers", "kv_heads", "head_dim":
+        need(1 <= manifest[name] <= 65536, f"manifest: {name} {manifest[name]}")
+    page = manifest["page_positions"]
+    need(page % 32 == 0 and 0 < page <= 256, f"manifest: page_positions {page}")
+    layers = [layer for group in manifest["groups"] for layer in group["layers"]]
+    need(sorted(layers) == list(range(manifest["layers"])), "manifest: layers of the groups")
+    for group in manifest["groups"]:
+        need(group["layers"] == sorted(group["layers"]), "manifest: layers of a group descend")
+    for name in "attention", "mlp":
+        need(len(identity[name]) == manifest["layers"], f"identity: not one {name} for each layer")
+    need(manifest["position"] <= end // 8, f"manifest: position {manifest['position']}")
+
+
+def geometry(manifest, index):
+    return Geometry(index, len(manifest["groups"][index]["layers"]), manifest["kv_heads"],
+                    manifest["head_dim"], manifest["page_positions"])
+
+
+def read_rows(container, manifest):
+    hidden = container.referred(manifest["hidden"], HIDDEN, "hidden state")
+    row = container.referred(manifest["logits_row"], LOGITS, "row of logits")
+    need((hidden is None) == (manifest["position"] == 0), "hidden state: there or not")
+    if hidden is None:
+        need(row is None, "row of logits: at position 0")
+        need(zero(manifest["logits"]), "manifest: logits at position 0")
+        return b"", None
+    need(len(hidden) == 2 * manifest["hidden_size"], f"hidden state: {len(hidden)} bytes")
+    need(finite(hidden), "hidden state: a number is not finite")
+    if row is not None:
+        need(len(row) == 4 * manifest["vocabulary"], f"row of logits: {len(row)} bytes")
+        need(manifest["logits_row"]["digest"] == manifest["logits"], "row of logits: its SHA-256")
+    return hidden, row
+
+
+def check_log(manifest, log):
+    for position, (token, sampling, source, turn) in enumerate(log):
+        where = f"log: position {position}"
+        need(token < manifest["vocabulary"], f"{where}: token {token} is beyond the vocabulary")
+        need(source <= DRAWN, f"{where}: source {source}")
+        need(turn & 0x0F <= 4 and turn & 0x30 == 0, f"{where}: turn {turn:#x}")
+        need(sampling < len(manifest["samplings"]) if source == DRAWN else sampling == 0,
+             f"{where}: sampling {sampling}")
+
+
+def check_settings(manifest):
+    samplings = manifest["samplings"]
+    need(1 <= len(samplings) <= 65536, f"manifest: {len(samplings)} samplings")
+    need(manifest["sampling"] < len(samplings), "manifest: settings in force do not exist")
+    for index, each in enumerate(samplings):
+        where = f"manifest: sampling {index}"
+        for name in "temperature", "repetition_penalty", "frequency_penalty", "presence_penalty":
+            need(math.isfinite(each[name]), f"{where}: {name}")
+        need(each["temperature"] >= 0, f"{where}: temperature")
+        need(0 <= each["min_p"] <= 1, f"{where}: min_p")
+        need(NORMAL_MIN <= each["top_p"] <= 1, f"{where}: top_p")
+        need(each["repetition_penalty"] >= NORMAL_MIN, f"{where}: repetition_penalty")
+        tokens = [bias["token"] for bias in each["bias"]]
+        need(tokens == sorted(set(tokens)), f"{where}: biases do not ascend")
+        need(all(token < manifest["vocabulary"] for token in tokens), f"{where}: token of a bias")
+        need(all(math.isfinite(bias["value"]) or bias["value"] == -math.inf
+                 for bias in each["bias"]), f"{where}: a bias is not a number")
+    need(manifest["capacity"] >= manifest["position"], "manifest: capacity below position")
+    order = [(-each["value"], each["token"]) for each in manifest["top"]]
+    need(len(order) <= 64 and all(a < b for a, b in zip(order, order[1:])), "manifest: top")
+    need(all(token < manifest["vocabulary"] for _, token in order), "manifest: a token of top")
+
+
+def state_digest(state):
+    manifest = state.manifest
+    tokens = b"".join(struct.pack("<I", entry[0]) for entry in state.log)
+    digest = hashlib.sha256(text(b"stasis state"))
+    digest.update(struct.pack("<II", manifest["contract"]["core"], manifest["contract"]["kv"]))
+    digest.update(state.identity["model"] + struct.pack("<Q", manifest["position"]))
+    digest.update(hashlib.sha256(tokens).digest() + struct.pack("<QQ", 0, len(state.groups)))
+    for group, pages in zip(manifest["groups"], state.groups):
+        digest.update(struct.pack("<IQ", group["window"], len(pages)))
+        digest.update(b"".join(page.digest for page in pages))
+    digest.update(struct.pack("<Q", len(state.hidden) // 2) + state.hidden)
+    return digest.digest()

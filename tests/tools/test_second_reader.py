@@ -1,0 +1,286 @@
+# A reader written from FORMAT.md alone says about every kind of file what the library says, and refuses
+# what it refuses: plain damage, and changes whose checksums were made right again.
+import hashlib
+import json
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+
+from stasis_process import GEMMA, LLAMA, ROOT, CommandTest, all_tokens, comma
+
+sys.path.insert(0, str(ROOT / "tests/format"))
+import reseal  # noqa: E402
+import second_reader  # noqa: E402
+from reader.xxh3 import xxh3_64, xxh3_128  # noqa: E402
+
+READER = ROOT / "tests/format/second_reader.py"
+FLIPS, FORGERIES = 60, 80
+BITS = [0, 1, 2, 0x3F800000, 0x7F800000, 0x7FC00000, 0xFF800000, 0xFFFFFFFF]
+
+
+def pairs(found):
+    return {pair["name"]: pair["value"] for pair in found}
+
+
+def text_of(found):
+    texts = {each["token"]: bytes.fromhex(each["bytes"]) for each in found["texts"]}
+    joined = b"".join(texts.get(entry["token"], b"") for entry in found["log"])
+    return joined.decode("utf-8", "replace")
+
+
+def group_as_inspect(group):
+    stored = [page for page in group["pages"] if page["runs"]]
+    return {"layers": group["layers"], "window": group["window"], "pages": len(group["pages"]),
+            "stored": len(stored), "runs": sum(len(page["runs"]) for page in stored)}
+
+
+def as_inspect(found):
+    """What the second reader knows, in the words and places of `stasis inspect --json`."""
+    file, identity, geometry = found["file"], found["identity"], found["geometry"]
+    sources = [entry["source"] for entry in found["log"]]
+    damaged = any(slot["state"] == "damaged" for slot in file["slots"])
+    return {
+        "format": file["format"], "position": found["position"], "digest": found["digest"],
+        "root": file["root"], "text": text_of(found), "sections": found["sections"],
+        "file": {"bytes": file["length"], "commits": file["commit"],
+                 "keep": ["full", "none"][found["keep"]], "root_damaged": damaged},
+        "elements": {
+            "kv_cache": {"groups": [group_as_inspect(group) for group in found["groups"]]},
+            "token_embeddings": {"digest": identity["embeddings"],
+                                 "vocabulary": geometry["vocabulary"],
+                                 "hidden": geometry["hidden_size"]},
+            "positional_state": {"position": found["position"],
+                                 "window_retain": found["window_retain"]},
+            "input_token_buffer": {
+                "tokens": len(found["log"]),
+                "sources": {name: sources.count(name) for name in second_reader.SOURCES}},
+            "model_config": {"architecture": identity["architecture"], "model": identity["model"],
+                             "config": pairs(identity["config"]), "samplings": found["samplings"],
+                             "sampling": found["sampling"], "capacity": found["capacity"]},
+            "layer_norm": {"digest": identity["norms"]},
+            "attention_weights": {name: identity[name] for name in ("attention", "mlp", "head")},
+            "logits": {"digest": found["logits"], "row": found["logits_row"] is not None,
+                       "top": [{"token": each["token"], "logit": each["value"]}
+                               for each in found["top"]]},
+            "tokenizer": {"digest": identity["tokenizer"], "type": identity["tokenizer_type"],
+                          "rules": pairs(identity["tokenizer_rules"]),
+                          "chat_template": identity["chat_template"]},
+            "kv_format_version": {"contract": found["contract"], **{
+                name: geometry[name]
+                for name in ("page_positions", "layers", "kv_heads", "head_dim")}},
+            "prompt_injection_meta": {"pending_system": found["pending_system"]},
+        },
+    }
+
+
+class SecondReader(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(os.umask, os.umask(0o077))  # others may not read: else commits replace
+
+    def save(self, name, model, tokens, *options):
+        """Saves, or commits to, a file of this name."""
+        self.ok("run", model, "--tokens", comma(tokens), "-n", 0, "--save", self.path(name), *options)
+        return self.path(name)
+
+    def stream(self, name, model, *options):
+        with open(self.path(name), "wb") as file:
+            self.ok_into(file, "run", model, *options, "--save", "-")
+        return self.path(name)
+
+    def ok_into(self, file, *arguments):
+        done = self.run_command(*arguments, stdout=file)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+
+    def contains(self, whole, part, where):
+        """Every field of `part` is in `whole` with the same value."""
+        if isinstance(part, dict):
+            for name, value in part.items():
+                self.assertIn(name, whole, where)
+                self.contains(whole[name], value, f"{where}.{name}")
+        elif isinstance(part, list):
+            self.assertEqual(len(whole), len(part), where)
+            for i, value in enumerate(part):
+                self.contains(whole[i], value, f"{where}[{i}]")
+        else:
+            self.assertEqual(whole, part, where)
+
+    def agree(self, path):
+        done = subprocess.run([sys.executable, READER, path], capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        found = json.loads(done.stdout)
+        inspected = self.json("inspect", path)
+        self.contains(inspected, as_inspect(found), path)
+        entries = found["log"]
+        for span in inspected["spans"]:
+            for entry in entries[span["begin"]:span["end"]]:
+                self.contains(span, {name: entry[name] for name in ("source", "role", "sampling")},
+                              f"{path}: span at {span['begin']}")
+        return found
+
+    def test_hashes(self):
+        """Against the XXH3 library (0.8.1) by one digest over hashes of all sizes with a case."""
+        pattern = bytes((i * 131 + i // 256 * 7) % 256 for i in range(5000))
+        digest = hashlib.sha256()
+        for size in [*range(1300), 2047, 2048, 2049, 5000]:
+            content = pattern[:size]
+            digest.update(struct.pack("<3Q", *xxh3_128(content), xxh3_64(content)))
+        self.assertEqual(digest.hexdigest(),
+                         "08b41fd27740ddcb87372e5dea2d05abc04cbb7667d5a2def7e9eb7dab3411e4")
+
+    def test_saves_and_commits(self):
+        for model in LLAMA, GEMMA:
+            tokens = all_tokens(model)
+            path = self.save(model.name, model, tokens[:100])
+            self.assertEqual(self.agree(path)["file"]["slots"][1]["state"], "empty")
+            for count in 101, 130, 300:  # grows
+                self.save(model.name, model, tokens[:count])
+            grown = self.agree(path)
+            self.assertEqual(grown["file"]["commit"], 4)
+            self.assertEqual([slot["state"] for slot in grown["file"]["slots"]], ["good", "good"])
+            self.assertEqual([len(page["runs"]) for page in grown["groups"][0]["pages"]],
+                             [1, 3, 2, 1, 1])
+            self.assertTrue(all(page["digest_checked"] or not page["runs"]
+                                for group in grown["groups"] for page in group["pages"]))
+            self.save(model.name, model, tokens[:110])  # rewinds
+            rewound = self.agree(path)
+            self.assertEqual((rewound["position"], rewound["file"]["commit"]), (110, 5))
+            self.save(model.name, model, tokens[:90] + [9, 8, 7], "--codec", "zstd")  # forks
+            codecs = {run["codec"] for page in self.agree(path)["groups"][0]["pages"]
+                      for run in page["runs"]}
+            self.assertEqual(codecs, {"raw", "zstd"})
+            self.ok("compact", path, "--codec", "raw")
+            self.assertEqual(self.agree(path)["file"]["commit"], 1)
+
+    def test_released_pages(self):
+        pages = self.agree(self.save("s", GEMMA, all_tokens(GEMMA)[:300]))["groups"][1]["pages"]
+        self.assertEqual([bool(page["runs"]) for page in pages], [False, False, True, True, True])
+
+    def test_zstd_and_none(self):
+        for model in LLAMA, GEMMA:
+            tokens = all_tokens(model)[:200]
+            coded = self.agree(self.save(model.name + "z", model, tokens, "--codec", "zstd"))
+            self.assertEqual({run["codec"] for group in coded["groups"] for page in group["pages"]
+                              for run in page["runs"]}, {"zstd"})
+            none = self.agree(self.save(model.name + "n", model, tokens, "--keep", "none"))
+            self.assertTrue(none["groups"][0]["pages"][0]["fingerprints"])
+            self.assertEqual(coded["digest"], none["digest"])
+
+    def test_chat(self):
+        """Roles, texts of messages, samplings: a conversation that was drawn under two settings."""
+        for model in LLAMA, GEMMA:
+            path = self.path(model.name)
+            self.chat(model, ["hello"], "--session", path, "--temperature", 0.8)
+            self.chat(model, ["again"], "--session", path, "--temperature", 0.5, "--seed", 4)
+            found = self.agree(path)
+            self.assertEqual(len(found["samplings"]), 2)
+            self.assertIn("user", {entry["role"] for entry in found["log"]})
+
+    def test_stream(self):
+        tokens = comma(all_tokens(GEMMA)[:100])
+        path = self.stream("s", GEMMA, "--tokens", tokens, "-n", 3)
+        found = self.agree(path)
+        self.assertTrue(found["file"]["stream"])
+        self.ok("run", GEMMA, "--resume", path, "--tokens", "5,6", "-n", 0, "--save", path)
+        grown = self.agree(path)
+        self.assertEqual((grown["file"]["stream"], grown["file"]["commit"]), (False, 2))
+
+    def small_files(self):
+        tokens = all_tokens(LLAMA)
+        committed = self.save("committed", LLAMA, tokens[:4])
+        self.save("committed", LLAMA, tokens[:6])
+        self.save("committed", LLAMA, tokens[:3])
+        drawn = ["--tokens", comma(tokens[:4]), "-n", 3, "--ignore-eos", "--temperature", 0.9]
+        streamed = self.stream("streamed", LLAMA, *drawn)
+        return [committed, streamed, self.save("zstd", LLAMA, tokens[:6], "--codec", "zstd"),
+                self.save("none", GEMMA, tokens[:70], "--keep", "none")]
+
+    def second(self, data):
+        """What the second reader makes of these bytes: position and state digest, or None."""
+        try:
+            found = second_reader.read_bytes(data)
+        except second_reader.Refused:
+            return None
+        return found["position"], found["digest"]
+
+    def first(self, data, *calls):
+        """The same of the command, if all `calls` read it; "FILE" stands for the file."""
+        path = pathlib.Path(self.path("changed"))
+        for call in calls:
+            path.write_bytes(data)
+            done = self.run_command(*[path if each == "FILE" else each for each in call], "--json")
+            self.assertIn(done.returncode, (0, 2), done.stderr.decode())
+            if done.returncode:
+                return None
+            found = json.loads(done.stdout) if call[0] != "compact" else found
+        return found["position"], found["digest"]
+
+    def test_flipped_bits(self):
+        seed = random.randrange(1 << 32)
+        print(f"          seed of flips: {seed}")
+        chance = random.Random(seed)
+        for path in self.small_files():
+            model = GEMMA if path.endswith("none") else LLAMA
+            data = pathlib.Path(path).read_bytes()
+            refused = 0
+            for _ in range(FLIPS):
+                at = chance.randrange(chance.choice([0, second_reader.FIRST_SECTION]), len(data))
+                flipped = bytearray(data)
+                flipped[at] ^= 1 << chance.randrange(8)
+                verdict = self.second(bytes(flipped))
+                self.assertEqual(
+                    verdict, self.first(flipped, ["run", model, "--resume", "FILE", "-n", 0]),
+                    f"{path}: byte {at}, seed {seed}")
+                refused += verdict is None
+            self.assertGreater(refused, FLIPS // 3, path)
+
+    def test_forgeries(self):
+        """Numbers changed where they mean something, all checksums right."""
+        seed = random.randrange(1 << 32)
+        print(f"          seed of forgeries: {seed}")
+        chance = random.Random(seed)
+        for path in self.small_files():
+            snapshot = reseal.Snapshot(pathlib.Path(path).read_bytes())
+            for _ in range(FORGERIES):
+                at = chance.choice(chance.choice(snapshot.places()))
+                if snapshot.in_coded_run(at):
+                    continue  # whether a checksum of raw bytes is right is known after decoding
+                change = self.some_change(chance, snapshot.data, at)
+                forged = snapshot.changed(at, change)
+                self.assertEqual(self.second(forged),
+                                 self.first(forged, ["inspect", "FILE"], ["compact", "FILE"]),
+                                 f"{path}: {change.hex()} at {at}, seed {seed}")
+
+    def some_change(self, chance, data, at):
+        which = chance.randrange(3)
+        if which == 0:
+            return bytes([data[at] ^ 1 << chance.randrange(8)])
+        if which == 1:
+            return struct.pack("<I", chance.choice(BITS))
+        return struct.pack("<Q", chance.choice([0, 1, 1 << 63, (1 << 64) - 1, 64 * at]))
+
+    def test_says_what_is_wrong(self):
+        path = pathlib.Path(self.save("s", LLAMA, [1, 5, 7]))
+        data = bytearray(path.read_bytes())
+        run = next(each for each in self.agree(path)["sections"] if each["name"] == "run")
+        data[run["offset"] + 64] ^= 1
+        path.write_bytes(data)
+        done = subprocess.run([sys.executable, READER, path], capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+        self.assertRegex(done.stderr.decode(), r"\Asecond_reader: [^\n]+ group 0, page 0: checksum "
+                         rf"of section at {run['offset']}\n\Z")
+
+    def test_damaged_slot(self):
+        path = pathlib.Path(self.save("s", LLAMA, [1, 5, 7]))
+        self.save("s", LLAMA, [1, 5, 7, 9])
+        whole = path.read_bytes()
+        for at, position in (4096, 4), (8192, 3):
+            data = bytearray(whole)
+            data[at] ^= 1
+            path.write_bytes(data)
+            found = self.agree(path)
+            self.assertEqual(found["position"], position)
+            self.assertIn("damaged", [slot["state"] for slot in found["file"]["slots"]])
