@@ -46,7 +46,7 @@ std::optional<PagePlace> locate_by_fingerprint(const format::Snapshot &snapshot,
                                                uint64_t index, const uint16_t *computed) {
     const State &state = snapshot.state();
     const uint32_t valid = state.pages[group][index].valid;
-    const std::vector<uint32_t> &kept = snapshot.fingerprints(group, index);
+    const std::vector<uint32_t> &kept = snapshot.page(group, index).fingerprints;
     if (kept.empty()) {
         return std::nullopt; // released: only its digest is left
     }
