@@ -76,6 +76,32 @@ Json group_json(const Snapshot &snapshot, size_t group) {
             {"stored_bytes", stored_bytes}};
 }
 
+// What the file knows of each page, by group, then by page index.
+Json pages_json(const Snapshot &snapshot) {
+    const State &state = snapshot.state();
+    Json pages = Json::array();
+    for (size_t group = 0; group < state.pages.size(); ++group) {
+        for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
+            const Page &page = state.pages[group][index];
+            Json runs = Json::array();
+            for (const Run &run : snapshot.page(group, index).runs) {
+                runs.push_back({{"offset", run.offset},
+                                {"stored", run.stored_bytes},
+                                {"slots", run.slots},
+                                {"first", run.first},
+                                {"used", run.used}});
+            }
+            pages.push_back({{"group", group},
+                             {"index", index},
+                             {"valid", page.valid},
+                             {"bytes", page_stored_bytes(state, group, page.valid)},
+                             {"digest", to_hex(page.digest)},
+                             {"runs", runs}});
+        }
+    }
+    return pages;
+}
+
 Json kv_cache(const Snapshot &snapshot) {
     Json groups = Json::array();
     uint64_t bytes = 0, stored_bytes = 0;
@@ -84,11 +110,9 @@ Json kv_cache(const Snapshot &snapshot) {
         bytes += groups.back()["bytes"].get<uint64_t>();
         stored_bytes += groups.back()["stored_bytes"].get<uint64_t>();
     }
-    return {{"dtype", "bf16"},
-            {"keep", snapshot.keep() == Keep::full ? "full" : "none"},
-            {"bytes", bytes},
-            {"stored_bytes", stored_bytes},
-            {"groups", groups}};
+    return {{"dtype", "bf16"},  {"keep", snapshot.keep() == Keep::full ? "full" : "none"},
+            {"bytes", bytes},   {"stored_bytes", stored_bytes},
+            {"groups", groups}, {"pages", pages_json(snapshot)}};
 }
 
 Json token_embeddings(const Snapshot &snapshot) {
@@ -117,6 +141,21 @@ Json positional_state(const Snapshot &snapshot) {
             {"window_retain", state.window_retain}};
 }
 
+// The texts of the log's tokens; as bytes too, for a character may be split over several tokens.
+Json texts_json(const State &state) {
+    Json texts = Json::array();
+    for (const auto &[token, text] : state.token_texts) {
+        std::string bytes;
+        for (const char byte : text) {
+            char digits[3];
+            snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+            bytes += digits;
+        }
+        texts.push_back({{"token", token}, {"text", text}, {"bytes", bytes}});
+    }
+    return texts;
+}
+
 Json token_buffer(const Snapshot &snapshot) {
     const State &state = snapshot.state();
     uint64_t counts[4] = {};
@@ -129,6 +168,7 @@ Json token_buffer(const Snapshot &snapshot) {
     }
     return {{"tokens", state.log.size()},
             {"sources", sources},
+            {"texts", texts_json(state)},
             {"text", log_text(state, 0, state.log.size())}};
 }
 

@@ -16,6 +16,8 @@ void add_inspect(CLI::App &app, int &exit_code);
 void add_diff(CLI::App &app, int &exit_code);
 void add_compact(CLI::App &app, int &exit_code);
 void add_verify(CLI::App &app, int &exit_code);
+void add_replay(CLI::App &app, int &exit_code);
+void add_report(CLI::App &app, int &exit_code);
 void add_synth(CLI::App &app, int &exit_code);
 void add_bench(CLI::App &app, int &exit_code);
 

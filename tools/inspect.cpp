@@ -153,8 +153,8 @@ void collect(const std::string &title, const Json &object,
 
 void print_element(uint32_t number, const char *name, Json element) {
     constexpr size_t kIndent = 28;
-    // Said by the line's beginning, or shown below as tables.
-    for (const char *key : {"element", "name", "spans", "sections", "text"}) {
+    // Said by the line's beginning, shown below as tables, or too long for a terminal.
+    for (const char *key : {"element", "name", "spans", "sections", "text", "texts", "pages"}) {
         element.erase(key);
     }
     std::vector<std::vector<std::string>> paragraphs;

@@ -85,6 +85,8 @@ int main(int argc, char **argv) {
     command::add_diff(app, exit_code);
     command::add_compact(app, exit_code);
     command::add_verify(app, exit_code);
+    command::add_replay(app, exit_code);
+    command::add_report(app, exit_code);
     command::add_synth(app, exit_code);
     command::add_bench(app, exit_code);
     try {
