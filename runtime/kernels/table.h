@@ -15,10 +15,10 @@ namespace stasis::kernels {
 // Positions of an attention block (C5), which is also the KV page.
 inline constexpr size_t kPagePositions = 64;
 
-// Version of the clauses; see ContractId in format/state.h. 0: no promise yet.
-inline constexpr uint32_t kContractCore = 0;
-inline constexpr uint32_t kContractKv = 0;
-inline constexpr uint32_t kContractSampling = 0;
+// Version of the clauses; see ContractId in format/state.h.
+inline constexpr uint32_t kContractCore = 1;
+inline constexpr uint32_t kContractKv = 1;
+inline constexpr uint32_t kContractSampling = 1;
 
 // Scratch memory of one thread, 64-byte aligned, for what a kernel packs on its way.
 inline constexpr size_t kScratchBytes = 1024 * 1024;
