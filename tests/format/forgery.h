@@ -112,6 +112,23 @@ inline void reseal(Bytes &bytes) {
     }
 }
 
+// The file with this root, whose digest is made right, in the slot in force or as a trailer.
+inline Bytes with_root(Bytes bytes, Root root, uint64_t slot) {
+    const auto snapshot = Snapshot::open("memory", memory_files(bytes));
+    const uint64_t manifest = snapshot->root().manifest_offset + kFrameBytes;
+    root.digest = root_digest(root, bytes.data() + manifest, snapshot->root().manifest_bytes);
+    if (slot != 0) {
+        write_block(bytes, slot, encode_slot(root));
+        return bytes;
+    }
+    write_block(bytes, kSlotA, {});
+    write_block(bytes, kSlotB, {});
+    bytes.resize(snapshot->file_bytes());
+    const RootBytes trailer = encode_root(root);
+    append_section(bytes, SectionKind::root, {trailer.begin(), trailer.end()});
+    return bytes;
+}
+
 using Change = std::function<void(State &state, Layout &layout)>;
 
 // The file with a changed manifest (or identity), checksums right.
