@@ -249,7 +249,13 @@ inline Bytes edited(Bytes bytes, const Edit &edit) {
         edit_root(bytes, *snapshot, edit, numbers);
         return bytes;
     default:
-        change(bytes, edit, numbers); // with nothing made right
+        if (edit.which % 2 == 0) {
+            change_in_place(bytes, 0, kBlockBytes - sizeof(Checksum), edit, numbers);
+            const Checksum sum = checksum(bytes.data(), kBlockBytes - sizeof sum);
+            std::memcpy(bytes.data() + kBlockBytes - sizeof sum, &sum, sizeof sum);
+        } else {
+            change(bytes, edit, numbers); // with nothing made right
+        }
         return bytes;
     }
 }

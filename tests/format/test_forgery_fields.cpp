@@ -131,6 +131,13 @@ TEST_CASE("every number of a root, in a slot and in a trailer") {
             });
         }
     }
+    for (size_t byte = 0; byte < 32; ++byte) {
+        Root root = snapshot->root();
+        root.digest.bytes[byte] ^= 0x80;
+        Bytes bytes = commits();
+        write_block(bytes, snapshot->slot(), encode_slot(root));
+        check_refused("root digest is", bytes);
+    }
     Bytes alone = commits(); // the other slot has a state that could be used instead
     write_block(alone, snapshot->slot() == kSlotA ? kSlotB : kSlotA, {});
     for (const uint64_t sequence : {0, 1}) { // never, and before the commits of its sections

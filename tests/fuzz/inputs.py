@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
-"""The inputs that the fuzzers begin with. `inputs.py unpack FOLDER` writes them to FOLDER/TARGET/:
-files of the tests' data, small ones made here, and the corpus. `inputs.py pack TARGET FOLDER` makes
-the files in FOLDER the corpus of a target: tests/fuzz/corpus/TARGET.txt, an input in each line, as
-Python writes bytes."""
+# The inputs that the fuzzers begin with: files of the tests' data, small ones made here, and the
+# corpus, a file for each target with an input in each line, as Python writes bytes.
+"""inputs.py unpack FOLDER       writes them to FOLDER/TARGET/
+inputs.py pack TARGET FOLDER  makes the files in FOLDER the corpus of a target"""
 import ast
 import json
 import pathlib
