@@ -24,35 +24,11 @@ static_assert(sizeof(Edit) == 7);
 
 // The numbers that lie best: at the edges of types, sizes and of this file.
 inline std::vector<uint64_t> telling_numbers(const Bytes &bytes, const Snapshot &snapshot) {
-    std::vector<uint64_t> numbers = {0,
-                                     1,
-                                     2,
-                                     3,
-                                     7,
-                                     8,
-                                     16,
-                                     31,
-                                     32,
-                                     33,
-                                     63,
-                                     64,
-                                     65,
-                                     255,
-                                     256,
-                                     257,
-                                     4096,
-                                     12288,
-                                     1U << 15,
-                                     1U << 16,
-                                     1U << 31,
-                                     UINT32_MAX,
-                                     1ULL << 40,
-                                     1ULL << 63,
-                                     UINT64_MAX,
-                                     UINT64_MAX - 63,
-                                     bytes.size(),
-                                     bytes.size() - 64,
-                                     snapshot.file_bytes()};
+    std::vector<uint64_t> numbers = {0,    1,     2,       3,       7,        8,         16,  31,
+                                     32,   33,    63,      64,      65,       255,       256, 257,
+                                     4096, 12288, 1 << 15, 1 << 16, 1U << 31, UINT32_MAX};
+    numbers.insert(numbers.end(), {1ULL << 40, 1ULL << 63, UINT64_MAX, UINT64_MAX - 63});
+    numbers.insert(numbers.end(), {bytes.size(), bytes.size() - 64, snapshot.file_bytes()});
     for (const Section &section : snapshot.sections()) {
         numbers.push_back(section.offset);
         numbers.push_back(section.frame.stored_bytes);
@@ -211,7 +187,7 @@ inline void edit_root(Bytes &bytes, const Snapshot &snapshot, const Edit &edit,
     write_block(bytes, slot, encode_slot(root));
 }
 
-// The file with one edit. Error if it could not be read before.
+// The file with one edit. Error if it could not be read before, or a run would not decode.
 inline Bytes edited(Bytes bytes, const Edit &edit) {
     const auto snapshot = Snapshot::open("memory", memory_files(bytes));
     const std::vector<uint64_t> numbers = telling_numbers(bytes, *snapshot);
@@ -260,16 +236,17 @@ inline Bytes edited(Bytes bytes, const Edit &edit) {
     }
 }
 
-// Where only the state digest is wrong, as after most changes of what it covers, it is made right.
-inline void mend_state_digest(Bytes &bytes) {
+// Whether the file opens. Where only the state digest is wrong, as after most changes of what it
+// covers, it is made right.
+inline bool opens_when_mended(Bytes &bytes) {
     Digest found, right;
     try {
         Snapshot::open("memory", memory_files(bytes));
-        return;
+        return true;
     } catch (const Error &error) {
         if (!digest_in(error.what(), "state digest is ", found) ||
             !digest_in(error.what(), "the state's parts give ", right)) {
-            return;
+            return false;
         }
     }
     // It stands in the manifest, the last section.
@@ -278,16 +255,17 @@ inline void mend_state_digest(Bytes &bytes) {
     const auto begin = bytes.begin() + static_cast<ptrdiff_t>(root.manifest_offset);
     const auto at = std::search(begin, bytes.end(), found.bytes.begin(), found.bytes.end());
     if (at == bytes.end() || root.file_bytes != bytes.size()) {
-        return;
+        return false;
     }
     std::copy(right.bytes.begin(), right.bytes.end(), at);
     reframe(bytes, root.manifest_offset, SectionKind::manifest, root.manifest_bytes);
     write_root(bytes, root, current.slot);
+    return true;
 }
 
 // The stream form of the same state: empty slots, and a trailer in place of what lies behind it.
-inline Bytes as_stream(Bytes bytes, const Snapshot &snapshot) {
-    Root root = snapshot.root();
+inline Bytes as_stream(Bytes bytes) {
+    Root root = find_root(Input(bytes)).root;
     bytes.resize(root.file_bytes);
     write_block(bytes, kSlotA, {});
     write_block(bytes, kSlotB, {});

@@ -184,14 +184,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                   (data[1] & 4) != 0,
                   {positions[data[1] >> 3 & 3], (data[1] & 32) != 0, (data[1] & 64) != 0}};
     try {
-        for (size_t at = 2; at + sizeof(Edit) <= size; at += sizeof(Edit)) {
+        bool opens = true;
+        for (size_t at = 2; at + sizeof(Edit) <= size && opens; at += sizeof(Edit)) {
             Edit edit;
             std::memcpy(&edit, data + at, sizeof edit);
             bytes = edited(std::move(bytes), edit);
-            mend_state_digest(bytes);
+            opens = opens_when_mended(bytes);
         }
         if (use.stream) {
-            bytes = as_stream(bytes, *open_bytes(bytes));
+            bytes = as_stream(std::move(bytes));
         }
         use_file(bytes, use);
     } catch (const Error &error) {

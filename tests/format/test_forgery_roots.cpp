@@ -1,7 +1,8 @@
 // What roots ask for, their checksums and digests right: features of each class, newer commits that
-// are not understood, a last commit that none can follow.
+// are not understood, a last commit that none can follow; and versions from the future.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "format/reader.h"
@@ -86,4 +87,30 @@ TEST_CASE("a file of the last commit there can be takes no other") {
     compact(path, {}); // counts from 1 again
     save(sample_state(longer), path, {});
     CHECK(Snapshot::open(path)->root().sequence == 2);
+}
+
+TEST_CASE("a version from the future is refused, both versions named: as a file and as a stream") {
+    Bytes bytes = saved(sample_state(kSmall));
+    for (const uint32_t version : {kFormatVersion + 1, UINT32_MAX}) {
+        std::memcpy(bytes.data() + 8, &version, sizeof version);
+        const Checksum sum = checksum(bytes.data(), kBlockBytes - sizeof sum);
+        std::memcpy(bytes.data() + kBlockBytes - sizeof sum, &sum, sizeof sum);
+        const std::string message = "the file has format version " + std::to_string(version) +
+                                    ", this build reads version 1";
+        CHECK(refusal(bytes) == "7: memory: " + message);
+        size_t read = 0;
+        struct From {
+            const Bytes &bytes;
+            size_t &at;
+        } from{bytes, read};
+        const Source source{&from, [](void *user, void *data, size_t size_bytes) {
+                                auto *left = static_cast<From *>(user);
+                                std::copy_n(left->bytes.data() + left->at, size_bytes,
+                                            static_cast<uint8_t *>(data));
+                                left->at += size_bytes;
+                                return size_bytes;
+                            }};
+        CHECK_THROWS_WITH_AS(Snapshot::open_source(source), ("stream: " + message).c_str(), Error);
+        CHECK(read == kBlockBytes); // what follows may be laid out in any way
+    }
 }
