@@ -112,20 +112,31 @@ inline void reseal(Bytes &bytes) {
     }
 }
 
-// The file with this root, whose digest is made right, in the slot in force or as a trailer.
+// The stream form: empty slots, and behind the first `end` bytes a trailer with this root.
+inline Bytes with_trailer(Bytes bytes, uint64_t end, const Root &root) {
+    write_block(bytes, kSlotA, {});
+    write_block(bytes, kSlotB, {});
+    bytes.resize(end + kTrailerBytes);
+    const RootBytes trailer = encode_root(root);
+    const Frame frame{
+        SectionKind::root, Codec::raw, kRootBytes, kRootBytes, checksum(trailer.data(), kRootBytes),
+        root.sequence};
+    const FrameBytes begin = encode_frame(frame);
+    const auto to = bytes.begin() + static_cast<ptrdiff_t>(end);
+    std::fill(std::copy(trailer.begin(), trailer.end(), std::copy(begin.begin(), begin.end(), to)),
+              bytes.end(), uint8_t{0});
+    return bytes;
+}
+
+// The file with this root, whose digest is made right, in a slot or (0) as the trailer of a stream.
 inline Bytes with_root(Bytes bytes, Root root, uint64_t slot) {
     const auto snapshot = Snapshot::open("memory", memory_files(bytes));
     const uint64_t manifest = snapshot->root().manifest_offset + kFrameBytes;
     root.digest = root_digest(root, bytes.data() + manifest, snapshot->root().manifest_bytes);
-    if (slot != 0) {
-        write_block(bytes, slot, encode_slot(root));
-        return bytes;
+    if (slot == 0) {
+        return with_trailer(std::move(bytes), snapshot->file_bytes(), root);
     }
-    write_block(bytes, kSlotA, {});
-    write_block(bytes, kSlotB, {});
-    bytes.resize(snapshot->file_bytes());
-    const RootBytes trailer = encode_root(root);
-    append_section(bytes, SectionKind::root, {trailer.begin(), trailer.end()});
+    write_block(bytes, slot, encode_slot(root));
     return bytes;
 }
 

@@ -263,22 +263,12 @@ inline bool opens_when_mended(Bytes &bytes) {
     return true;
 }
 
-// The stream form of the same state: empty slots, and a trailer in place of what lies behind it.
+// The stream form of the same state.
 inline Bytes as_stream(Bytes bytes) {
     Root root = find_root(Input(bytes)).root;
-    bytes.resize(root.file_bytes);
-    write_block(bytes, kSlotA, {});
-    write_block(bytes, kSlotB, {});
+    const uint64_t end = root.file_bytes;
     root.file_bytes += kTrailerBytes;
-    const RootBytes trailer = encode_root(root);
-    const Frame frame{
-        SectionKind::root, Codec::raw, kRootBytes, kRootBytes, checksum(trailer.data(), kRootBytes),
-        root.sequence};
-    const FrameBytes begin = encode_frame(frame);
-    bytes.insert(bytes.end(), begin.begin(), begin.end());
-    bytes.insert(bytes.end(), trailer.begin(), trailer.end());
-    bytes.resize(root.file_bytes);
-    return bytes;
+    return with_trailer(std::move(bytes), end, root);
 }
 
 } // namespace stasis::format
