@@ -165,6 +165,13 @@ const std::vector<Bytes> &bases() {
         made.push_back(small_file({{260}, {300, false, true}}, {.codec = Codec::zstd}));
         made.push_back(small_file({{0}}, {}));
         made.push_back(small_file({{70}, {40}, {66, true}}, {}));
+        for (const size_t coded : {1, 3}) { // or the target would not test what it should
+            const std::vector<Section> sections = open_bytes(made[coded])->sections();
+            expect(std::any_of(
+                       sections.begin(), sections.end(),
+                       [](const Section &section) { return section.frame.codec == Codec::zstd; }),
+                   "nothing coded in a file to begin with");
+        }
         return made;
     }();
     return files;

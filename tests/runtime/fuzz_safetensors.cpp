@@ -15,7 +15,6 @@ using namespace stasis;
 namespace {
 
 void check_tensors(const std::string &file, const Checkpoint &checkpoint) {
-    unsigned sum = 0;
     const auto *begin = reinterpret_cast<const uint8_t *>(file.data());
     for (const auto &[name, tensor] : checkpoint.tensors) {
         uint64_t bytes = tensor.type == DataType::f32 ? 4 : 2;
@@ -23,13 +22,10 @@ void check_tensors(const std::string &file, const Checkpoint &checkpoint) {
             bytes *= dimension;
         }
         fuzz::expect(bytes == tensor.size_bytes, "a tensor of another size than its shape");
-        fuzz::expect(tensor.data >= begin && tensor.data + bytes <= begin + file.size(),
+        fuzz::expect(bytes <= file.size() && tensor.data >= begin &&
+                         tensor.data <= begin + file.size() - bytes,
                      "a tensor outside the file");
-        for (size_t i = 0; i < tensor.size_bytes; ++i) {
-            sum += tensor.data[i]; // the address sanitizer watches
-        }
     }
-    fuzz::expect(sum != 0xFFFFFFFFU, "a sum that cannot be");
 }
 
 std::string with_size(const std::string &header, const std::string &payload) {
