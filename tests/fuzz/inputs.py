@@ -50,7 +50,15 @@ def snapshots():
                 yield bytes([base | use << 3, how])
 
 
+def runs():
+    """What to do, then edits of a coded run, a run as it is, or numbers (fuzz_codec.cpp)."""
+    for what in range(9):
+        yield bytes([what, 0, 0, 1, 255])
+        yield bytes([what]) + bytes(5 * i % 256 for i in range(200))
+
+
 SEEDS = {
+    "codec": runs,
     "config": configs,
     "jinja": templates,
     "safetensors": safetensors,
