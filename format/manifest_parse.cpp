@@ -31,11 +31,11 @@ class Budget {
     uint64_t left_;
 };
 
-// What a table takes at least, the offset to it and the lengths of its strings and vectors
-// included.
+// What a table takes at least: the offset to it, its own to its fields, the fields that it must
+// have, and the lengths of its strings and vectors.
 constexpr uint64_t kPairBytes = 6 * sizeof(uint32_t);
-constexpr uint64_t kSamplingBytes = sizeof(uint64_t) + 12 * sizeof(uint32_t);
-constexpr uint64_t kGroupBytes = 5 * sizeof(uint32_t) + sizeof(fb::NodeRef);
+constexpr uint64_t kSamplingBytes = 4 * sizeof(uint32_t);
+constexpr uint64_t kGroupBytes = 4 * sizeof(uint32_t) + sizeof(fb::NodeRef);
 
 Digest unpack(const fb::Digest *packed) {
     Digest digest;
