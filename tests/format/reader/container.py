@@ -1,5 +1,5 @@
-# The file as bytes: header, root slots, sections and the trailer of the stream form (FORMAT.md, "The
-# file at a glance" to "Sections"). Must not know what the sections say.
+# The file as bytes: header, root slots, sections and the trailer of the stream form (FORMAT.md,
+# from "Header" to "Sections"). Must not know what sections say.
 import dataclasses
 import hashlib
 import struct

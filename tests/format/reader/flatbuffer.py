@@ -1,5 +1,5 @@
-# Reads FlatBuffers by a schema given as data (flatbuffers.dev, "Internals": tables, vtables, vectors,
-# strings). Every offset is checked before it is followed. Knows no schema of its own.
+# Reads FlatBuffers by a schema given as data (flatbuffers.dev, "Internals": tables, vtables,
+# vectors, strings). Every offset is checked before it is followed. Knows no schema of its own.
 import struct
 
 from reader.container import Refused
@@ -87,7 +87,7 @@ class Buffer:
         return [self.field(at + 4 * i, kind, level) for i in range(count)]
 
     def content(self, at, count, size):
-        """What is copied is counted: together it can exceed the buffer only if targets are shared."""
+        """What is copied is counted: more than the buffer holds only if offsets share targets."""
         self.need(at + count * size <= len(self.data), at, "a vector leads outside")
         self.copied += count * size
         self.need(self.copied <= len(self.data), at, "offsets share a target")

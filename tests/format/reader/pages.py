@@ -1,5 +1,5 @@
-# Page entries and keys and values (FORMAT.md, "Pages" and "Codecs"): which slots lie in which runs, and
-# page digests of raw runs. Coded runs are checked as far as their frames go and not decoded.
+# Page entries and their runs (FORMAT.md, "Pages" and "Codecs"): which slots lie where, and page
+# digests of raw runs. Coded runs are checked as far as their frames go and not decoded.
 import dataclasses
 import hashlib
 import struct
@@ -48,11 +48,9 @@ class Page:
     fingerprints: tuple
 
     def listed(self, container):
-        runs = []
-        for run in self.runs:
-            codec = CODECS[container.reached[run.offset].codec]
-            runs.append({**dataclasses.asdict(run), "codec": codec})
-        return {"page": self.index, "digest": self.digest.hex(), "valid": self.valid, "runs": runs,
+        runs = [{**dataclasses.asdict(run), "codec": CODECS[container.reached[run.offset].codec]}
+                for run in self.runs]
+        return {"index": self.index, "digest": self.digest, "valid": self.valid, "runs": runs,
                 "fingerprints": list(self.fingerprints)}
 
 
