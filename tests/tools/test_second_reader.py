@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 
-from stasis_process import GEMMA, LLAMA, ROOT, CommandTest, all_tokens, comma
+from stasis_process import DATA, GEMMA, LLAMA, ROOT, CommandTest, all_tokens, comma
 
 sys.path.insert(0, str(ROOT / "tests/format"))
 import reseal  # noqa: E402
@@ -241,6 +241,17 @@ class SecondReader(CommandTest):
         if which == 1:
             return struct.pack("<I", chance.choice(BITS))
         return struct.pack("<Q", chance.choice([0, 1, 1 << 63, (1 << 64) - 1, 64 * at]))
+
+    def test_golden_files(self):
+        """Their bytes are those that were made, and say what was recorded then."""
+        files = json.loads((DATA / "golden/v1/golden.json").read_text())
+        self.assertEqual({file["name"] for file in files} | {"golden.json"},
+                         {path.name for path in (DATA / "golden/v1").iterdir()})
+        for file in files:
+            path = DATA / "golden/v1" / file["name"]
+            self.assertEqual(hashlib.sha256(path.read_bytes()).hexdigest(), file["sha256"], path)
+            self.contains(self.agree(path), {name: file[name] for name in
+                                             ("position", "digest", "root")}, path)
 
     def test_says_what_is_wrong(self):
         path = pathlib.Path(self.save("s", LLAMA, [1, 5, 7]))
