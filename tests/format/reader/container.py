@@ -12,8 +12,8 @@ FIRST_SECTION = 3 * BLOCK
 FRAME = 64
 MAGIC = b"\x89STASIS\n"
 IDENTITY, NODES, RUN, HIDDEN, LOGITS, MANIFEST, ROOT = range(1, 8)
-KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden", LOGITS: "logits",
-         MANIFEST: "manifest", ROOT: "root"}
+KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden",
+         LOGITS: "logits_row", MANIFEST: "manifest", ROOT: "root"}
 CODECS = ["raw", "zstd"]
 RAW, ZSTD = range(2)
 ROOT_BYTES = 88
