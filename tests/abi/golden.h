@@ -4,10 +4,11 @@
 
 #include "format/digest.h"
 #include "tests/abi/conversation.h"
+#include "tests/abi/restored.h"
 
 namespace abi_test {
 
-constexpr int kGoldenDraws = 8;
+constexpr size_t kGoldenDraws = 8;
 
 inline std::string golden_path(const std::string &name) {
     return test_data("golden/v1/" + name);
@@ -17,18 +18,6 @@ inline std::string hex(const void *digest) {
     stasis::Digest copy;
     std::memcpy(copy.bytes.data(), digest, copy.bytes.size());
     return stasis::to_hex(copy);
-}
-
-inline Tokens draw(stasis_session *session, int count) {
-    Tokens tokens;
-    for (int i = 0; i < count; ++i) {
-        stasis_token token = 0;
-        stasis_error error;
-        const stasis_status status = stasis_session_decode(session, &token, &error);
-        REQUIRE_MESSAGE(status == STASIS_OK, error.message);
-        tokens.push_back(token);
-    }
-    return tokens;
 }
 
 // What follows: tokens drawn from the stored state, if it has any position, then those of a reply,

@@ -70,21 +70,10 @@ TEST_CASE("golden files of version 1 are reproduced by verify, drawn tokens incl
 }
 
 TEST_CASE("golden files of version 1 come through a stream") {
-    struct Memory {
-        std::string bytes;
-        size_t at = 0;
-    };
     for (const Json &file : golden_files()) {
         CAPTURE(path_of(file));
         Memory memory{read_file(path_of(file))};
-        auto source = sized<stasis_source>();
-        source.user = &memory;
-        source.read = [](void *user, void *data, size_t size) -> int64_t {
-            auto &from = *static_cast<Memory *>(user);
-            const size_t count = from.bytes.copy(static_cast<char *>(data), size, from.at);
-            from.at += count;
-            return static_cast<int64_t>(count);
-        };
+        const stasis_source source = memory.source();
         stasis_session *session = nullptr;
         stasis_error error;
         const stasis_status status =

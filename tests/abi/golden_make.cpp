@@ -86,16 +86,11 @@ void pending_system(stasis_model *model, const std::string &path) {
 }
 
 void streamed(stasis_model *model, const std::string &path) {
-    std::string bytes;
-    auto sink = sized<stasis_sink>();
-    sink.user = &bytes;
-    sink.write = [](void *user, const void *data, size_t size) -> int32_t {
-        static_cast<std::string *>(user)->append(static_cast<const char *>(data), size);
-        return 0;
-    };
+    Memory memory;
+    const stasis_sink sink = memory.sink();
     const Session session = session_of(model, some_tokens(7));
     REQUIRE(stasis_session_write(session.get(), &sink, nullptr, nullptr) == STASIS_OK);
-    write_file(path, bytes);
+    write_file(path, memory.bytes);
 }
 
 // Behind the window, so that local layers released a page; the keys' codec changed on the way.
