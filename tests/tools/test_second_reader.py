@@ -14,6 +14,7 @@ from stasis_process import DATA, GEMMA, LLAMA, ROOT, CommandTest, all_tokens, co
 sys.path.insert(0, str(ROOT / "tests/format"))
 import reseal  # noqa: E402
 import second_reader  # noqa: E402
+from reader.container import checksum  # noqa: E402
 from reader.xxh3 import xxh3_64, xxh3_128  # noqa: E402
 
 READER = ROOT / "tests/format/second_reader.py"
@@ -275,3 +276,12 @@ class SecondReader(CommandTest):
             found = self.agree(path)
             self.assertEqual(found["position"], position)
             self.assertIn("damaged", [slot["state"] for slot in found["file"]["slots"]])
+
+    def test_slots_of_the_same_commit(self):
+        path = pathlib.Path(self.save("s", LLAMA, [1, 5, 7]))
+        self.save("s", LLAMA, [1, 5, 7, 9])
+        data = bytearray(path.read_bytes())
+        data[8192:8200] = data[4096:4104]
+        data[12272:12288] = checksum(bytes(data[8192:12272]))
+        self.assertIsNone(self.second(bytes(data)))
+        self.assertIsNone(self.first(data, "inspect", "FILE"))

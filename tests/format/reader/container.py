@@ -94,6 +94,7 @@ class Container:
         self.trailer = None
         self.slots = [self.slot(name, at) for name, at in (("A", BLOCK), ("B", 2 * BLOCK))]
         good = [slot["root"] for slot in self.slots if slot["root"]]
+        need(len({root.sequence for root in good}) == len(good), "root slots: of the same commit")
         self.root = max(good, key=lambda root: root.sequence) if good else self.trailing_root()
         self.check_root()
 
