@@ -11,7 +11,7 @@ import stat
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from reader.container import FIRST_SECTION, VERSION, Container, Refused, need  # noqa: E402
+from reader.container import VERSION, Container, Refused, need  # noqa: E402
 from reader.state import State  # noqa: E402
 
 SOURCES = ["prompt", "template", "text", "sampled"]

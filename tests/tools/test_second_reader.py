@@ -14,7 +14,7 @@ from stasis_process import DATA, GEMMA, LLAMA, ROOT, CommandTest, all_tokens, co
 sys.path.insert(0, str(ROOT / "tests/format"))
 import reseal  # noqa: E402
 import second_reader  # noqa: E402
-from reader.container import checksum  # noqa: E402
+from reader.container import FIRST_SECTION, checksum  # noqa: E402
 from reader.xxh3 import xxh3_64, xxh3_128  # noqa: E402
 
 READER = ROOT / "tests/format/second_reader.py"
@@ -201,7 +201,7 @@ class SecondReader(CommandTest):
             data = pathlib.Path(path).read_bytes()
             refused = 0
             for _ in range(FLIPS):
-                at = chance.randrange(chance.choice([0, second_reader.FIRST_SECTION]), len(data))
+                at = chance.randrange(chance.choice([0, FIRST_SECTION]), len(data))
                 flipped = bytearray(data)
                 flipped[at] ^= 1 << chance.randrange(8)
                 verdict = self.second(bytes(flipped))

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import struct
 
-from reader.container import (CODECS, EXPANSION_MAX, FIRST_SECTION, FRAME, RAW, RUN, ZSTD, checksum,
+from reader.container import (CODECS, EXPANSION_MAX, FIRST_SECTION, FRAME, RUN, ZSTD, checksum,
                               need, text)
 from reader.trees import PAGES
 
