@@ -13,14 +13,6 @@ namespace {
 constexpr uint32_t kElements = 12;
 constexpr uint32_t kKvCache = 1, kTokenBuffer = 4, kFormat = 11, kPromptMeta = 12;
 
-Json element(const Snapshot &snapshot, uint32_t number) {
-    return Json::parse(fetch_text(
-        [&](char *json, size_t capacity, size_t *length, stasis_error *error) {
-            return stasis_snapshot_element(snapshot.get(), number, json, capacity, length, error);
-        },
-        element_name(number)));
-}
-
 // [begin, end, source, role, turn_start, sampling] each.
 Json short_spans(const Json &spans) {
     Json list = Json::array();
@@ -96,7 +88,7 @@ Json describe(const std::string &path, const Snapshot &snapshot) {
     check(stasis_snapshot_get_info(snapshot.get(), &info, &error), error, path);
     std::map<uint32_t, Json> elements;
     for (uint32_t number = 1; number <= kElements; ++number) {
-        elements[number] = element(snapshot, number);
+        elements[number] = snapshot_element(snapshot.get(), number);
     }
     const Json sections = elements[kFormat]["sections"];
     Json json = {{"name", std::filesystem::path(path).filename().string()},
