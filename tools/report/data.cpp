@@ -11,7 +11,7 @@ namespace command::report {
 namespace {
 
 constexpr uint32_t kElements = 12;
-constexpr uint32_t kKvCache = 1, kTokenBuffer = 4, kFormat = 11, kPromptMeta = 12;
+constexpr uint32_t kKvCache = 1, kTokenBuffer = 4, kConfig = 6, kFormat = 11, kPromptMeta = 12;
 
 // [begin, end, source, role, turn_start, sampling] each.
 Json short_spans(const Json &spans) {
@@ -104,6 +104,10 @@ Json describe(const std::string &path, const Snapshot &snapshot) {
                  {"pages", short_pages(elements[kKvCache]["pages"], sections)},
                  {"sections", sums(sections)},
                  {"elements", Json::array()}};
+    for (Json &sampling : elements[kConfig]["samplings"]) {
+        // A script's numbers have 53 bits.
+        sampling["seed"] = std::to_string(sampling["seed"].get<uint64_t>());
+    }
     elements[kKvCache].erase("pages");
     elements[kTokenBuffer].erase("texts");
     elements[kTokenBuffer].erase("text");
