@@ -86,20 +86,20 @@ void print_as_json(const stasis_verify_report &report, const Pages &pages, const
     print_json(object);
 }
 
-std::string pages_text(const Pages &pages) {
-    return count_text(pages.all, "page") + " of keys and values" +
-           (pages.stored == pages.all ? ""
-            : pages.stored == 0       ? " by digest"
-                                      : " (" + std::to_string(pages.all - pages.stored) +
-                                      " that are not in the file by digest)");
-}
-
 std::string same_text(const stasis_verify_report &report, const Pages &pages, double seconds) {
     char time[40];
     std::snprintf(time, sizeof time, " (%.3f s)\n", seconds);
-    return "the same, bit for bit: " + count_text(report.positions, "position") +
-           " computed again, " + count_text(report.drawn, "token") + " drawn again, " +
-           pages_text(pages) + ", hidden state and logits" + time;
+    std::string text = "the same, bit for bit" + std::string(time) + "  " +
+                       count_text(report.positions, "position") +
+                       " computed again, with hidden state and logits\n  " +
+                       count_text(report.drawn, "token") + " drawn again\n  " +
+                       count_text(pages.all, "page") + " of keys and values";
+    if (pages.stored < pages.all) {
+        text += pages.stored == 0 ? ", by digest: the file does not keep them"
+                                  : ", " + std::to_string(pages.all - pages.stored) +
+                                        " of them by digest: they are not in the file";
+    }
+    return text + "\n";
 }
 
 std::string otherwise_text(const stasis_verify_report &report, const replay::Walk &walk) {

@@ -83,8 +83,8 @@ std::string audit_text(const VerifyChoice &choice, const stasis_verify_report &r
     if (report.unreachable_end > report.unreachable_begin) {
         text += "  out of reach: positions " + number(report.unreachable_begin) + " to " +
                 number(report.unreachable_end - 1) +
-                ", for the keys and values before them are not in the file (verify without "
-                "--audit computes them)\n";
+                ", for the keys and values before them are not in the file\n"
+                "  (without --audit they are computed)\n";
     }
     return text;
 }

@@ -1,5 +1,5 @@
-# Snapshots that were changed on purpose and whose checksums and digests are all right again: only who
-# computes can tell. Sees files as the second reader does (tests/format/reader).
+# Snapshots that were changed on purpose and whose checksums and digests are all right again: only
+# who computes can tell. Sees files as the second reader does (tests/format/reader).
 import hashlib
 import pathlib
 import struct

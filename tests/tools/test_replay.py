@@ -1,5 +1,5 @@
-# stasis replay: that nothing differs where nothing was changed, and where it was: which number, which
-# draws, which logits, and what the model says instead.
+# stasis replay: that nothing differs where nothing was changed, and where it was: which number,
+# which draws, which logits, and what the model says instead.
 import struct
 
 import forgery
@@ -34,7 +34,10 @@ class Replay(CommandTest):
                      elements["input_token_buffer"]["sources"]["sampled"], [], len(pages),
                      sum(1 for page in pages if page["runs"])))
                 out = self.ok("replay", path, model, "--threads", 1)
-                self.assertIn(f"the same, bit for bit: {inspected['position']} positions", out)
+                self.assertIn("the same, bit for bit", out)
+                self.assertIn(f"  {inspected['position']} positions computed again", out)
+                self.assertIn(f"  {replayed['drawn']} tokens drawn again\n", out)
+                self.assertEqual(replayed["pages_stored"] < len(pages), "by digest" in out)
         self.refused("replay", path, GEMMA, names=["MODEL_MISMATCH"])
 
     def test_nothing_was_drawn(self):

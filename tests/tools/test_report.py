@@ -196,8 +196,11 @@ class ReportInBrowser(CommandTest):
         self.assertGreater(shared, 0)
         self.assertLess(shared, len(pages[0]))
         self.assertEqual(self.count("#groups .cell.shared"), shared)
-        self.assertIn(f"{shared} of {len(pages[0])} pages",
-                      self.browser.evaluate("document.getElementById('parting-note').textContent"))
+        note = self.browser.evaluate("document.getElementById('parting-note').textContent")
+        self.assertIn(f"{shared} of {len(pages[0])} pages", note)
+        found = self.ok("diff", self.path("a"), self.path("b"), code=1)
+        message = found[len("different: "):found.index(" [position")]
+        self.assertTrue(note.endswith(f" The first difference that counts: {message}."), note)
         self.assertEqual(self.count("#parting .side"), 2)
         self.open("a", "--against", self.path("c"))
         self.assertIn("bit for bit", self.browser.evaluate(

@@ -124,9 +124,7 @@ Json compare(const Snapshot &snapshot, const Snapshot &other, const std::string 
     stasis_error error{};
     check(stasis_snapshot_compare(snapshot.get(), other.get(), &difference, &error), error, path);
     const bool equal = difference.equal != 0;
-    return {{"equal", equal},
-            {"element", equal ? Json() : Json(difference.element)},
-            {"message", equal ? "" : difference.message}};
+    return {{"equal", equal}, {"message", equal ? "" : difference.message}};
 }
 
 } // namespace
