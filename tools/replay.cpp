@@ -122,6 +122,9 @@ std::string otherwise_text(const stasis_verify_report &report, const replay::Wal
 }
 
 std::string logits_text(const replay::Logits &logits) {
+    if (logits.differ == 0) {
+        return "logits    the " + std::to_string(logits.compared) + " best are the same\n";
+    }
     const auto best_text = [](const replay::Best &best) {
         char logit[40];
         std::snprintf(logit, sizeof logit, " %.6g", static_cast<double>(best.logit));

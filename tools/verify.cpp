@@ -68,10 +68,13 @@ Json audit_json(const VerifyChoice &choice, const stasis_verify_report &report) 
 std::string audit_text(const VerifyChoice &choice, const stasis_verify_report &report,
                        uint64_t positions) {
     std::string text = "  seed " + number(choice.audit_seed) + ": drew " +
-                       number(report.audit_drawn) + " of " + number(report.audit_pages) + " pages" +
-                       (report.unreachable_end < positions
-                            ? "; with the last one, hidden state and logits were computed too\n"
-                            : "; hidden state and logits are out of reach as well\n");
+                       number(report.audit_drawn) + " of " + number(report.audit_pages) + " pages";
+    if (report.verified == 0) {
+        return text + ", and computed no further than to this difference\n";
+    }
+    text += report.unreachable_end < positions
+                ? "; with the last one, hidden state and logits were computed too\n"
+                : "; hidden state and logits are out of reach as well\n";
     if (report.audit_pages > 0) {
         text += "  a change in one of these pages is found with a probability of " +
                 percent(found_probability(report, 1));

@@ -53,6 +53,8 @@ class Audit(CommandTest):
             if not report["verified"]:
                 self.assertEqual({key: report[key] for key in place}, place)
                 found += 1
+        out = self.ok("verify", path, LLAMA, "--audit", 100, "--audit-seed", 4, code=1)
+        self.assertIn("seed 4: drew 9 of 9 pages, and computed no further", out)
         # 10 expected, with a standard deviation of 2.6.
         self.assertGreater(found, 1)
         self.assertLess(found, 20)

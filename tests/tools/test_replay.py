@@ -74,6 +74,7 @@ class Replay(CommandTest):
         self.assertEqual(replayed["logits"]["stored"], replayed["logits"]["computed"])
         out = self.ok("replay", self.path("s"), GEMMA, code=1)
         self.assertIn(f"{len(otherwise)} of 40 tokens come out otherwise", out)
+        self.assertIn("the 64 best are the same\n", out)
         self.assertIn(f"from position {first}\n", out)
 
     def test_keys_and_values_that_the_model_does_not_compute(self):
