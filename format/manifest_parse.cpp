@@ -15,8 +15,8 @@ template <class T> using Vector = flatbuffers::Vector<T>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 using Values = std::vector<std::pair<uint32_t, float>>;
 
-// In FlatBuffers many offsets may lead to one string or vector, so that a small manifest could
-// unfold into gigabytes. What an honest one holds never adds up to more than its own size.
+// In FlatBuffers many offsets may lead to one string, vector or table, so that a small manifest
+// could unfold into gigabytes. What an honest one holds never adds up to more than its own size.
 class Budget {
   public:
     explicit Budget(uint64_t bytes) : left_(bytes) {}
@@ -30,6 +30,12 @@ class Budget {
   private:
     uint64_t left_;
 };
+
+// What a table takes at least, the offset to it and the lengths of its strings and vectors
+// included.
+constexpr uint64_t kPairBytes = 6 * sizeof(uint32_t);
+constexpr uint64_t kSamplingBytes = sizeof(uint64_t) + 12 * sizeof(uint32_t);
+constexpr uint64_t kGroupBytes = 5 * sizeof(uint32_t) + sizeof(fb::NodeRef);
 
 Digest unpack(const fb::Digest *packed) {
     Digest digest;
@@ -58,8 +64,9 @@ std::vector<uint32_t> unpack(const Vector<uint32_t> *packed, Budget &budget) {
 }
 
 Pairs unpack(const Vector<flatbuffers::Offset<fb::Pair>> *packed, Budget &budget) {
-    budget.take(packed->size(), sizeof(uint32_t));
+    budget.take(packed->size(), kPairBytes);
     Pairs pairs;
+    pairs.reserve(packed->size());
     for (const fb::Pair *pair : *packed) {
         std::string name = unpack(pair->name(), budget);
         pairs.emplace_back(std::move(name), unpack(pair->value(), budget));
@@ -95,7 +102,8 @@ ModelIdentity unpack(const fb::Identity *packed, Budget &budget) {
 }
 
 void unpack_samplings(const fb::Manifest *packed, State &state, Budget &budget) {
-    budget.take(packed->samplings()->size(), sizeof(uint32_t));
+    budget.take(packed->samplings()->size(), kSamplingBytes);
+    state.samplings.reserve(packed->samplings()->size());
     for (const fb::Sampling *from : *packed->samplings()) {
         Sampling &sampling = state.samplings.emplace_back();
         sampling.seed = from->seed();
@@ -120,7 +128,7 @@ NodeRef unpack(const fb::NodeRef *packed) {
 }
 
 void unpack_groups(const fb::Manifest *packed, State &state, Layout &layout, Budget &budget) {
-    budget.take(packed->groups()->size(), sizeof(uint32_t));
+    budget.take(packed->groups()->size(), kGroupBytes);
     for (const fb::Group *from : *packed->groups()) {
         LayerGroup &group = state.groups.emplace_back();
         group.window = from->window();

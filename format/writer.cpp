@@ -156,6 +156,10 @@ void check_features(const Snapshot &old) {
 
 void check_continues(const Snapshot &old, const State &state) {
     check_features(old);
+    if (old.root().sequence == UINT64_MAX) { // as only a forged file can be
+        fail(Status::invalid_argument, "no commit can follow its last one, of number %llu",
+             static_cast<Number>(old.root().sequence));
+    }
     if (old.state().model.model != state.model.model) {
         fail(Status::invalid_argument, "it belongs to another model (%s, not %s)",
              to_hex(old.state().model.model).c_str(), to_hex(state.model.model).c_str());

@@ -73,13 +73,26 @@ inline uint64_t append_section(Bytes &bytes, SectionKind kind, const Bytes &data
     return offset;
 }
 
-// Header and slot A, which names the manifest at this place, with right checksums.
-inline void write_root(Bytes &bytes, Root root) {
+// Header and a slot, which names the manifest at this place, with right checksums.
+inline void write_root(Bytes &bytes, Root root, uint64_t slot = kSlotA) {
     root.file_bytes = bytes.size();
     root.digest =
         root_digest(root, bytes.data() + root.manifest_offset + kFrameBytes, root.manifest_bytes);
     write_block(bytes, 0, encode_header());
-    write_block(bytes, kSlotA, encode_slot(root));
+    write_block(bytes, slot, encode_slot(root));
+}
+
+// What lies in front of the manifest of a file, then `more` sections, then this manifest, named by
+// the slot in force.
+inline Bytes with_manifest(const Bytes &bytes, const Snapshot &snapshot, const Bytes &more,
+                           const Bytes &manifest) {
+    Root root = snapshot.root();
+    Bytes result(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(root.manifest_offset));
+    result.insert(result.end(), more.begin(), more.end());
+    root.manifest_offset = append_section(result, SectionKind::manifest, manifest);
+    root.manifest_bytes = manifest.size();
+    write_root(result, root, snapshot.slot());
+    return result;
 }
 
 // Writes checksums of header, root slot and manifest, and the root digest, anew; leaves the bytes
@@ -99,27 +112,50 @@ inline void reseal(Bytes &bytes) {
     }
 }
 
+// The stream form: empty slots, and behind the first `end` bytes a trailer with this root.
+inline Bytes with_trailer(Bytes bytes, uint64_t end, const Root &root) {
+    write_block(bytes, kSlotA, {});
+    write_block(bytes, kSlotB, {});
+    bytes.resize(end + kTrailerBytes);
+    const RootBytes trailer = encode_root(root);
+    const Frame frame{
+        SectionKind::root, Codec::raw, kRootBytes, kRootBytes, checksum(trailer.data(), kRootBytes),
+        root.sequence};
+    const FrameBytes begin = encode_frame(frame);
+    const auto to = bytes.begin() + static_cast<ptrdiff_t>(end);
+    std::fill(std::copy(trailer.begin(), trailer.end(), std::copy(begin.begin(), begin.end(), to)),
+              bytes.end(), uint8_t{0});
+    return bytes;
+}
+
+// The file with this root, whose digest is made right, in a slot or (0) as the trailer of a stream.
+inline Bytes with_root(Bytes bytes, Root root, uint64_t slot) {
+    const auto snapshot = Snapshot::open("memory", memory_files(bytes));
+    const uint64_t manifest = snapshot->root().manifest_offset + kFrameBytes;
+    root.digest = root_digest(root, bytes.data() + manifest, snapshot->root().manifest_bytes);
+    if (slot == 0) {
+        return with_trailer(std::move(bytes), snapshot->file_bytes(), root);
+    }
+    write_block(bytes, slot, encode_slot(root));
+    return bytes;
+}
+
 using Change = std::function<void(State &state, Layout &layout)>;
 
 // The file with a changed manifest (or identity), checksums right.
 inline Bytes forged(const Bytes &bytes, const Change &change) {
-    Root root = read_root(bytes);
     const auto snapshot = Snapshot::open("forged", memory_files(bytes));
     State state = snapshot->state();
     Layout layout = snapshot->layout();
     change(state, layout);
-    Bytes result(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(root.manifest_offset));
+    Bytes more;
     const Bytes identity = build_identity(state.model);
     const Digest digest = Sha256().bytes(identity.data(), identity.size()).finish();
     if (digest != layout.identity.digest && layout.identity == snapshot->layout().identity) {
-        layout.identity = {append_section(result, SectionKind::identity, identity), identity.size(),
-                           digest};
+        append_section(more, SectionKind::identity, identity);
+        layout.identity = {snapshot->root().manifest_offset, identity.size(), digest};
     }
-    const Bytes manifest = build_manifest(state, layout);
-    root.manifest_offset = append_section(result, SectionKind::manifest, manifest);
-    root.manifest_bytes = manifest.size();
-    write_root(result, root);
-    return result;
+    return with_manifest(bytes, *snapshot, more, build_manifest(state, layout));
 }
 
 // The file with changed bytes in one node of a tree, all nodes above it made to fit, and the
@@ -138,12 +174,12 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
         return Bytes(begin, begin + ref.bytes);
     };
     // New nodes go behind everything; the manifest, written last, follows them.
-    const Root root = read_root(bytes);
+    const uint64_t section = snapshot->root().manifest_offset;
     Bytes nodes;
     Bytes node = node_of(tree.levels[level][index]);
     change(node);
     for (;; ++level) {
-        const NodeRef ref{root.manifest_offset, static_cast<uint32_t>(nodes.size()),
+        const NodeRef ref{section, static_cast<uint32_t>(nodes.size()),
                           static_cast<uint32_t>(node.size()),
                           Sha256().bytes(node.data(), node.size()).finish()};
         nodes.insert(nodes.end(), node.begin(), node.end());
@@ -156,8 +192,8 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
                     sizeof ref);
         index /= kTreeFan;
     }
-    Bytes longer(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(root.manifest_offset));
-    append_section(longer, SectionKind::nodes, nodes);
+    Bytes more;
+    append_section(more, SectionKind::nodes, nodes);
     State state = snapshot->state();
     Layout layout = snapshot->layout();
     (kind == TreeKind::log     ? layout.log
@@ -166,12 +202,7 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
     if (also) {
         also(state, layout);
     }
-    const Bytes manifest = build_manifest(state, layout);
-    Root changed = root;
-    changed.manifest_offset = append_section(longer, SectionKind::manifest, manifest);
-    changed.manifest_bytes = manifest.size();
-    write_root(longer, changed);
-    return longer;
+    return with_manifest(bytes, *snapshot, more, build_manifest(state, layout));
 }
 
 // The file with changed entries in one leaf of a page table.

@@ -1,180 +1,202 @@
-// libFuzzer target: valid files, edited as the input says, with checksums and digests mended after
-// the edits, so that they reach the parsers and the checks of contents. What opens is then used.
-#include <algorithm>
-#include <cerrno>
+// libFuzzer target: small valid files of every kind, edited as the input says and made right again
+// above each edit, so that they reach the parsers and the checks of contents. What is refused says
+// why; what opens is used in every way, and must come back the same.
+//
+// Input: the file to begin with; how it is read and used; edits of seven bytes.
 #include <cstdint>
 #include <cstring>
 
-#include "forgery.h"
 #include "format/compare.h"
 #include "format/element.h"
 #include "format/reader.h"
 #include "format/writer.h"
+#include "fuzz_bases.h"
+#include "fuzz_edits.h"
+#include "tests/fuzz/watched.h"
 
 using namespace stasis;
 using namespace stasis::format;
+using namespace stasis::fuzz;
 
 namespace {
 
-// One token more than a page, so that full and partial pages occur.
-State small_state() {
-    State state;
-    state.model.architecture = "llama";
-    state.model.config = {{"layers", "2"}, {"rope_0", "base 10000"}};
-    state.model.attention.resize(2);
-    state.model.mlp.resize(2);
-    state.layers = 2;
-    state.kv_heads = 1;
-    state.head_dim = 16;
-    state.hidden_size = 3;
-    state.vocabulary = 5;
-    state.page_positions = 32;
-    state.groups = {{0, {0}}, {8, {1}}};
-    state.log.resize(33);
-    state.samplings.resize(2);
-    state.samplings[1].bias = {{1, 2.0F}};
-    state.capacity = 100;
-    state.pending_system = "system";
-    state.hidden.resize(3);
-    state.top = {{0, 1.0F}, {1, 0.5F}};
-    state.token_texts = {{0, "a"}, {3, "b"}};
-    static const std::vector<uint16_t> numbers = [] { // few enough that a codec makes them smaller
-        std::vector<uint16_t> made(2 * 32 * 16);
-        for (size_t i = 0; i < made.size(); ++i) {
-            made[i] = static_cast<uint16_t>(0x3F80 + i * i * 7919 % 1021 % 60);
-        }
-        return made;
-    }();
-    StateParts parts;
-    parts.position = state.log.size();
-    parts.tokens = Sha256().bytes(std::vector<uint32_t>(33).data(), 33 * 4).finish();
-    parts.hidden = state.hidden;
-    parts.windows = {0, 8};
-    for (uint32_t group = 0; group < 2; ++group) {
-        state.pages.push_back(
-            {{32, page_digest(group, 0, numbers.data(), 2, 32, 32, 16), numbers.data()},
-             {1, page_digest(group, 1, numbers.data(), 2, 32, 1, 16), numbers.data()}});
-        parts.pages.push_back({state.pages[group][0].digest, state.pages[group][1].digest});
+// Until a file has been found good, a reader may hold this many times its size, and a little more.
+constexpr size_t kTimes = 16, kMoreBytes = 64 << 10;
+
+struct Use {
+    enum Kind { look, write, compact, commit } kind = look;
+    bool stream = false; // read it as the stream form
+    bool zstd = false;   // write it so
+    bool none = false;   // commit to it without keys and values
+    Course course = {};  // what to commit to it
+
+    SaveOptions options(Keep keep, std::span<const float> row = {}) const {
+        return {.keep = keep, .codec = zstd ? Codec::zstd : Codec::raw, .logits_row = row};
     }
-    state.digest = state_digest(parts);
+};
+
+std::shared_ptr<const Snapshot> open_bytes(const Bytes &bytes) {
+    return Snapshot::open_input(Input(bytes));
+}
+
+// Both ways of reading the same bytes must come to the same.
+std::shared_ptr<const Snapshot> open_watched(const Bytes &bytes) {
+    struct Rest {
+        const Bytes &bytes;
+        size_t at = 0;
+        static size_t read(void *user, void *data, size_t size_bytes) {
+            auto *rest = static_cast<Rest *>(user);
+            const size_t count = std::min(size_bytes, rest->bytes.size() - rest->at);
+            std::copy_n(rest->bytes.data() + rest->at, count, static_cast<uint8_t *>(data));
+            rest->at += count;
+            return count;
+        }
+    } rest{bytes};
+    std::shared_ptr<const Snapshot> streamed;
+    try {
+        const Meter meter(kTimes * bytes.size() + kMoreBytes + (2 << 20)); // it asks for 1 MiB more
+        streamed = Snapshot::open_source({&rest, Rest::read});
+    } catch (const Error &error) {
+        check_refusal(error);
+    }
+    try {
+        const Meter meter(kTimes * bytes.size() + kMoreBytes);
+        auto snapshot = Snapshot::open("memory", memory_files(bytes));
+        expect(streamed != nullptr, "a file that is refused as a stream");
+        expect(streamed->root() == snapshot->root(), "a stream that opens at another root");
+        return snapshot;
+    } catch (const Error &error) {
+        expect(streamed == nullptr, "a stream that is refused as a file");
+        throw;
+    }
+}
+
+void check_same(const Snapshot &a, const Snapshot &b, const char *what) {
+    expect(a.state().digest == b.state().digest, what);
+    expect(compare(a, b, {}).equal, what);
+}
+
+// Everything that the file holds, by load's way.
+State read_all(const Snapshot &snapshot) {
+    State state = snapshot.state();
+    snapshot.read_pages(state, {});
     return state;
 }
 
-// Operations on a file in memory, which is there from the first save on.
-Bytes written;
-bool there = false;
-FileOperations writable_files() {
-    FileOperations files = memory_files(written);
-    files.lock = [](int) { return 0; };
-    files.rename = [](const char *, const char *) {
-        there = true;
-        return 0;
-    };
-    files.remove = [](const char *) { return 0; };
-    files.sync = [](int) { return 0; };
-    files.set_size = [](int, off_t size_bytes) {
-        written.resize(static_cast<size_t>(size_bytes));
-        return 0;
-    };
-    files.write_at = [](int, const void *data, size_t size_bytes, off_t offset) {
-        const auto begin = static_cast<size_t>(offset);
-        written.resize(std::max(written.size(), begin + size_bytes));
-        std::memcpy(written.data() + begin, data, size_bytes);
-        return static_cast<ssize_t>(size_bytes);
-    };
-    files.path_status = [](const char *path, struct stat *status) {
-        errno = ENOENT;
-        const bool temporary = std::strcmp(path, "memory.saving") == 0;
-        return temporary == there ? -1 : memory_status(0, status);
-    };
+void look(const Snapshot &snapshot, const Bytes &bytes) {
+    for (uint32_t element = 1; element <= 12; ++element) {
+        expect(!element_json(snapshot, element).empty(), "an element without JSON");
+    }
+    check_same(snapshot, *open_bytes(bytes), "a file that differs from itself");
+    snapshot.sections();
+}
+
+// Written anew it is the same.
+void write_again(const Snapshot &snapshot, const State &state, const Use &use) {
+    Disk disk;
+    save(state, kFuzzPath, use.options(snapshot.keep(), snapshot.logits_row()), disk.files());
+    const auto saved = open_bytes(disk.contents("s"));
+    read_all(*saved);
+    check_same(snapshot, *saved, "a state that a save changes");
+}
+
+void compact_it(const Snapshot &snapshot, const Bytes &bytes, const Use &use) {
+    Disk disk;
+    put_file(disk, bytes);
+    try {
+        compact(kFuzzPath, use.options(snapshot.keep()), disk.files());
+    } catch (const Error &error) {
+        expect(snapshot.root().features_read != 0, error.what());
+        return;
+    }
+    expect(snapshot.root().features_read == 0, "a file compacted that may only be read");
+    const auto compacted = open_bytes(disk.contents("s"));
+    read_all(*compacted);
+    check_same(snapshot, *compacted, "a state that compacting changes");
+}
+
+// A commit to it either fails and leaves the state as it was, or is what the file holds then.
+void commit_to(const Snapshot &snapshot, const Bytes &bytes, const Use &use) {
+    const State state = small_state(use.course);
+    Disk disk;
+    put_file(disk, bytes);
+    bool committed = true;
+    try {
+        save(state, kFuzzPath, use.options(use.none ? Keep::none : Keep::full), disk.files());
+    } catch (const Error &error) {
+        expect(error.status() == Status::invalid_argument, error.what());
+        committed = false;
+    }
+    expect(!committed || snapshot.root().features_read == 0, "a commit to a file only to be read");
+    const Bytes &now = disk.contents("s");
+    expect(now.size() >= snapshot.file_bytes() &&
+               std::equal(now.begin() + kSectionsBegin,
+                          now.begin() + static_cast<ptrdiff_t>(snapshot.file_bytes()),
+                          bytes.begin() + kSectionsBegin),
+           "a commit that changes what was committed before");
+    const auto after = open_bytes(now);
+    expect(after->state().digest == (committed ? state : snapshot.state()).digest,
+           "a commit after which the file holds another state");
+    read_all(*after);
+}
+
+void use_file(const Bytes &bytes, const Use &use) {
+    const auto snapshot = open_watched(bytes);
+    const State state = read_all(*snapshot);
+    switch (use.kind) {
+    case Use::look:
+        return look(*snapshot, bytes);
+    case Use::write:
+        return write_again(*snapshot, state, use);
+    case Use::compact:
+        return compact_it(*snapshot, bytes, use);
+    case Use::commit:
+        return commit_to(*snapshot, bytes, use);
+    }
+}
+
+const std::vector<Bytes> &bases() {
+    static const std::vector<Bytes> files = [] {
+        const std::vector<float> row(5);
+        std::vector<Bytes> made;
+        made.push_back(small_file({{33}}, {.logits_row = row}));
+        made.push_back(small_file({{33}, {45}, {41}, {43}}, {.codec = Codec::zstd}));
+        made.push_back(small_file({{33}, {45}}, {.keep = Keep::none}));
+        made.push_back(small_file({{260}, {300, false, true}}, {.codec = Codec::zstd}));
+        made.push_back(small_file({{0}}, {}));
+        made.push_back(small_file({{70}, {40}, {66, true}}, {}));
+        return made;
+    }();
     return files;
-}
-
-// A file of small_state; with keys and values, coded ones or none, and of one or two commits.
-Bytes small_file(const SaveOptions &options, bool twice) {
-    written.clear();
-    there = false;
-    const FileOperations files = writable_files();
-    save(small_state(), "memory", options, files);
-    if (twice) {
-        State state = small_state();
-        state.pending_system = "another";
-        save(state, "memory", options, files);
-    }
-    return written;
-}
-
-// Applies edits of four bytes each, at a place (u16) from the sections' beginning: what to do (u8),
-// with which byte. Nodes are edited first, with all above them made to fit, then sections in place,
-// then the manifest.
-Bytes edited(Bytes bytes, const uint8_t *data, size_t size) {
-    const auto edit = [](uint8_t &byte, uint8_t what, uint8_t value) {
-        byte = what % 4 == 0   ? value
-               : what % 4 == 1 ? byte ^ value
-               : what % 4 == 2 ? static_cast<uint8_t>(byte + value)
-                               : static_cast<uint8_t>(1U << (value % 8));
-    };
-    const auto snapshot = Snapshot::open("memory", memory_files(bytes));
-    const std::vector<Section> sections = snapshot->sections();
-    for (size_t i = 0; i + 4 <= size; i += 4) {
-        const size_t place = data[i] | data[i + 1] << 8;
-        if (place >= 0x8000) { // a node
-            const TreeKind kinds[] = {TreeKind::log, TreeKind::texts, TreeKind::pages,
-                                      TreeKind::pages};
-            const size_t which = place >> 13 & 3;
-            try {
-                bytes = forged_node(bytes, kinds[which], which % 2, 0, 0, [&](Bytes &node) {
-                    edit(node[place % 0x1000 % node.size()], data[i + 2], data[i + 3]);
-                });
-            } catch (const Error &) { // an earlier edit of a node has made it unreadable
-            }
-            continue;
-        }
-        const size_t at = kSectionsBegin + place;
-        for (const Section &section : sections) {
-            const size_t begin = section.offset + kFrameBytes;
-            const SectionKind kind = section.frame.kind;
-            if (at >= begin && at < begin + section.frame.stored_bytes &&
-                (kind == SectionKind::run || kind == SectionKind::manifest)) {
-                edit(bytes[at], data[i + 2], data[i + 3]);
-                if (section.frame.codec == Codec::raw && kind == SectionKind::run) {
-                    reframe(bytes, section.offset, kind, section.frame.stored_bytes);
-                }
-            }
-        }
-    }
-    reseal(bytes);
-    return bytes;
 }
 
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const Bytes bases[] = {small_file({}, false), small_file({.codec = Codec::zstd}, true),
-                                  small_file({.keep = Keep::none}, true)};
-    static const bool coded = [] {
-        const auto snapshot = Snapshot::open("memory", memory_files(bases[1]));
-        const std::vector<Section> sections = snapshot->sections();
-        return std::any_of(sections.begin(), sections.end(), [](const Section &section) {
-            return section.frame.codec == Codec::zstd;
-        });
-    }();
-    if (!coded) {
-        __builtin_trap(); // the target would not test what it should
-    }
-    if (size == 0) {
+    if (size < 2) {
         return 0;
     }
-    const Bytes bytes = edited(bases[data[0] % 3], data + 1, size - 1);
+    Bytes bytes = bases()[data[0] % 8 % bases().size()];
+    const uint64_t positions[] = {34, 46, 64, 301};
+    const Use use{static_cast<Use::Kind>(data[0] >> 3 & 3),
+                  (data[1] & 1) != 0,
+                  (data[1] & 2) != 0,
+                  (data[1] & 4) != 0,
+                  {positions[data[1] >> 3 & 3], (data[1] & 32) != 0, (data[1] & 64) != 0}};
     try {
-        const auto snapshot = Snapshot::open("memory", memory_files(bytes));
-        for (uint32_t element = 1; element <= 12; ++element) {
-            element_json(*snapshot, element);
+        bool opens = true;
+        for (size_t at = 2; at + sizeof(Edit) <= size && opens; at += sizeof(Edit)) {
+            Edit edit;
+            std::memcpy(&edit, data + at, sizeof edit);
+            bytes = edited(std::move(bytes), edit);
+            opens = opens_when_mended(bytes);
         }
-        compare(*snapshot, *snapshot, {});
-        State state = snapshot->state();
-        snapshot->read_pages(state, {});
-    } catch (const Error &) {
+        if (use.stream) {
+            bytes = as_stream(std::move(bytes));
+        }
+        use_file(bytes, use);
+    } catch (const Error &error) {
+        check_refusal(error);
     }
     return 0;
 }

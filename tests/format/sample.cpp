@@ -340,4 +340,15 @@ void check_same(const State &a, const State &b) {
     CHECK(a.digest == b.digest);
 }
 
+void check_refused(const std::string &why, const Bytes &bytes) {
+    CAPTURE(why);
+    largest_allocation();
+    const std::string message = refusal(bytes);
+    const size_t asked = largest_allocation();
+    CAPTURE(message);
+    CHECK(message.starts_with("6: memory: "));
+    CHECK(message.find(why) != std::string::npos);
+    CHECK(asked < 4 * bytes.size());
+}
+
 } // namespace stasis::format

@@ -34,6 +34,10 @@ void seal(State &state);
 // Fails the running test case, naming the field, unless both hold the same bits.
 void check_same(const State &a, const State &b);
 
+// Fails the running test case unless the file is refused as CORRUPT, for this reason, without
+// asking for more memory at once than a few times its size.
+void check_refused(const std::string &why, const Bytes &bytes);
+
 // A change that makes settings which the sampler refuses, and what is said of it.
 struct BadSetting {
     std::string message;

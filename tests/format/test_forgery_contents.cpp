@@ -31,16 +31,8 @@ bool opens(const Bytes &bytes) {
     }
 }
 
-void refused(const char *why, const Bytes &file) {
-    CAPTURE(why);
-    const std::string message = refusal(file);
-    CAPTURE(message);
-    CHECK(message.starts_with("6: memory: "));
-    CHECK(message.find(why) != std::string::npos);
-}
-
 void refused(const char *why, const Change &change) {
-    refused(why, forged(small_file(), change));
+    check_refused(why, forged(small_file(), change));
 }
 
 } // namespace
@@ -66,8 +58,8 @@ TEST_CASE("forged contents are refused") {
     refused("state digest is", [](State &s, Layout &) { s.model.model.bytes[0] ^= 1; });
     refused("state digest is", [](State &s, Layout &) { s.groups[1].window ^= 64; });
     const auto node = [](const char *why, TreeKind kind, size_t byte, uint8_t value) {
-        refused(why, forged_node(small_file(), kind, 0, 0, 0,
-                                 [=](Bytes &n) { n[kNodeHeaderBytes + byte] = value; }));
+        check_refused(why, forged_node(small_file(), kind, 0, 0, 0,
+                                       [=](Bytes &n) { n[kNodeHeaderBytes + byte] = value; }));
     };
     const auto entry = [&](const char *why, size_t byte, uint8_t value) {
         node(why, TreeKind::log, byte, value);
@@ -81,11 +73,12 @@ TEST_CASE("forged contents are refused") {
     node("token texts: token 50 is there twice or out of range", TreeKind::texts, 0, 50);
     const uint32_t second = Snapshot::open("memory", memory_files(small_file()))->texts()[1].first;
     node("is there twice", TreeKind::texts, 0, static_cast<uint8_t>(second));
-    refused("state digest is", forged_section(small_file(), &Layout::hidden, SectionKind::hidden,
-                                              [](uint8_t *data) { data[0] ^= 1; }));
-    refused("row of logits: 200 bytes, or its SHA-256 is not the one of the logits",
-            forged_section(small_file(), &Layout::logits_row, SectionKind::logits_row,
-                           [](uint8_t *data) { data[0] ^= 1; }));
+    check_refused("state digest is",
+                  forged_section(small_file(), &Layout::hidden, SectionKind::hidden,
+                                 [](uint8_t *data) { data[0] ^= 1; }));
+    check_refused("row of logits: 200 bytes, or its SHA-256 is not the one of the logits",
+                  forged_section(small_file(), &Layout::logits_row, SectionKind::logits_row,
+                                 [](uint8_t *data) { data[0] ^= 1; }));
 }
 
 TEST_CASE("settings that the sampler would refuse are refused at opening") {
@@ -224,5 +217,5 @@ TEST_CASE("many names for one string cannot unfold a small manifest into gigabyt
     root.manifest_offset = append_section(bytes, SectionKind::manifest, manifest);
     root.manifest_bytes = manifest.size();
     write_root(bytes, root);
-    refused("add up to more than its size", bytes);
+    check_refused("add up to more than its size", bytes);
 }

@@ -1,0 +1,111 @@
+// Small valid snapshots that the fuzzer begins with, and states that continue them.
+#pragma once
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "disk.h"
+#include "format/pages.h"
+#include "format/writer.h"
+
+namespace stasis::format {
+
+// Which of the states: how far, and whether its last page is another one's.
+struct Course {
+    uint64_t position = 0;
+    bool forked = false; // other tokens and numbers from position 32 on
+    bool released = false;
+};
+
+inline void add_small_pages(State &state, const Course &course, StateParts &parts) {
+    constexpr uint32_t kRows = 2; // keys and values of one layer and head
+    for (uint32_t group = 0; group < 2; ++group) {
+        std::vector<Page> &pages = state.pages.emplace_back();
+        std::vector<Digest> &digests = parts.pages.emplace_back();
+        for (uint64_t index = 0; index < page_count(course.position, 32); ++index) {
+            const std::shared_ptr<uint16_t> data = allocate_page(page_elements(state, group));
+            std::fill_n(data.get(), page_elements(state, group), uint16_t{0});
+            const uint32_t valid = page_valid(course.position, 32, index);
+            for (uint32_t i = 0; i < page_elements(state, group); ++i) {
+                const uint64_t slot = i / state.head_dim % 32;
+                const uint64_t at = (index * 32 + slot) * state.head_dim + i % state.head_dim;
+                const bool other = course.forked && index >= 1;
+                if (slot < valid) { // few enough different ones that a codec makes them smaller
+                    data.get()[i] = static_cast<uint16_t>(
+                        0x3F80 + (at * at * 7919 + i / 512 + group + other) % 1021 % 60);
+                }
+            }
+            digests.push_back(
+                page_digest(group, index, data.get(), kRows, 32, valid, state.head_dim));
+            const bool needed = page_needed(state.groups[group].window, course.position, 32, index);
+            const bool kept = needed || !course.released;
+            pages.push_back({valid, digests.back(), kept ? data.get() : nullptr});
+            state.storage.push_back(data);
+        }
+    }
+}
+
+inline State small_state(const Course &course) {
+    State state;
+    state.model.architecture = "llama";
+    state.model.config = {{"layers", "2"}, {"rope_0", "base 10000"}};
+    state.model.attention.resize(2);
+    state.model.mlp.resize(2);
+    state.layers = 2;
+    state.kv_heads = 1;
+    state.head_dim = 16;
+    state.hidden_size = 3;
+    state.vocabulary = 5;
+    state.page_positions = 32;
+    state.groups = {{0, {0}}, {8, {1}}};
+    state.samplings.resize(2);
+    state.samplings[1].bias = {{1, 2.0F}};
+    state.capacity = 1000;
+    state.pending_system = course.forked ? "another" : "system";
+    std::vector<uint32_t> tokens;
+    for (uint64_t i = 0; i < course.position; ++i) {
+        TokenEntry entry;
+        entry.token = static_cast<uint32_t>((i * i + (course.forked && i >= 32 ? 1 : 0)) % 5);
+        entry.source = i % 7 == 3 ? TokenSource::sampled : TokenSource::text;
+        entry.sampling = i % 14 == 3 ? 1 : 0;
+        state.log.push_back(entry);
+        tokens.push_back(entry.token);
+    }
+    StateParts parts;
+    parts.position = course.position;
+    parts.tokens = Sha256().bytes(tokens.data(), tokens.size() * sizeof(uint32_t)).finish();
+    parts.windows = {0, 8};
+    if (course.position > 0) {
+        state.token_texts = {{0, "a"}, {1, "bc"}};
+        state.hidden = {1, 2, static_cast<uint16_t>(course.position)};
+        state.logits = Sha256().bytes(std::vector<float>(5).data(), 5 * sizeof(float)).finish();
+        state.top = {{0, 0.0F}, {1, 0.0F}};
+    }
+    parts.hidden = state.hidden;
+    add_small_pages(state, course, parts);
+    state.digest = state_digest(parts);
+    return state;
+}
+
+constexpr char kFuzzPath[] = "d/s"; // on the disk in memory
+
+inline void put_file(Disk &disk, const Bytes &bytes) {
+    const FileOperations &files = disk.files();
+    const File file(files, files.open(kFuzzPath, O_CREAT | O_RDWR, 0600), kFuzzPath);
+    file.write(bytes.data(), bytes.size(), 0);
+}
+
+// A file of these states, one commit for each.
+inline Bytes small_file(const std::vector<Course> &courses, const SaveOptions &options) {
+    Disk disk;
+    for (const Course &course : courses) {
+        save(small_state(course), kFuzzPath, options, disk.files());
+    }
+    return disk.contents("s");
+}
+
+} // namespace stasis::format
