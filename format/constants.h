@@ -45,5 +45,7 @@ inline constexpr uint64_t kCodecRatioMax = 16;
 inline constexpr size_t kChunkBytes = 4U << 20;
 // Raw bytes of runs that are worked on together, on all threads: few enough to stay in the cache.
 inline constexpr uint64_t kBatchBytes = 4U << 20;
+// Of a file that is written, the disk is given so much at a time.
+inline constexpr uint64_t kSyncBytes = 8U << 20;
 
 } // namespace stasis::format

@@ -26,6 +26,9 @@ const FileOperations &system_files() {
         [](int descriptor, off_t size_bytes) { return ::ftruncate(descriptor, size_bytes); },
         [](int descriptor, mode_t mode) { return ::fchmod(descriptor, mode); },
         [](int descriptor) { return ::fsync(descriptor); },
+        [](int descriptor, off_t offset, off_t size_bytes) {
+            ::sync_file_range(descriptor, offset, size_bytes, SYNC_FILE_RANGE_WRITE);
+        },
         [](int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB); },
         [](const char *from, const char *to) { return std::rename(from, to); },
         [](const char *path) { return ::unlink(path); },
@@ -115,6 +118,10 @@ void File::sync() const {
     if (files_->sync(descriptor_) != 0) {
         fail_errno(Status::io, "sync", path_);
     }
+}
+
+void File::begin_sync(uint64_t offset, uint64_t size_bytes) const {
+    files_->begin_sync(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(size_bytes));
 }
 
 File open_file(const FileOperations &files, const std::string &path) {

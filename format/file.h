@@ -24,7 +24,9 @@ struct FileOperations {
     int (*set_size)(int descriptor, off_t size_bytes); // ftruncate
     int (*set_mode)(int descriptor, mode_t mode);      // fchmod
     int (*sync)(int descriptor);                       // fsync, of files and directories
-    int (*lock)(int descriptor);                       // flock, exclusive, without waiting
+    // sync_file_range, which only begins to write to the disk: a hint that promises nothing.
+    void (*begin_sync)(int descriptor, off_t offset, off_t size_bytes);
+    int (*lock)(int descriptor); // flock, exclusive, without waiting
     int (*rename)(const char *from, const char *to);
     int (*remove)(const char *path); // unlink
     int (*close)(int descriptor);
@@ -57,6 +59,7 @@ class File {
     void set_size(uint64_t size_bytes) const;
     void set_mode(mode_t mode) const;
     void sync() const;
+    void begin_sync(uint64_t offset, uint64_t size_bytes) const; // of what was written there
 
   private:
     const FileOperations *files_;

@@ -65,6 +65,7 @@ class Snapshot {
     const Input &input() const { return input_; }
 
     // Runs and fingerprints of a page.
+    const std::vector<std::vector<PageEntry>> &pages() const { return pages_; } // [group][index]
     const PageEntry &page(size_t group, uint64_t index) const { return pages_[group][index]; }
     // False: the page was released before the save, or the file keeps none.
     bool stored(size_t group, uint64_t index) const { return !pages_[group][index].runs.empty(); }
@@ -72,6 +73,9 @@ class Snapshot {
     // checks its checksums, its digest and that its numbers are finite. Error(corrupt) names the
     // section, or layer group and page.
     void read_page(size_t group, uint64_t index, uint16_t *data) const;
+    // The same without the digest: for a caller that knows what the slots must be. Slots that are
+    // not used keep what was in `data`.
+    void read_slots(size_t group, uint64_t index, uint16_t *data) const;
     // Reads all stored pages into buffers that into.storage keeps. Progress in bytes of pages.
     void read_pages(State &into, const Watch &watch, const Parallel &parallel = {}) const;
     // The row of logits, if the save kept it; else empty.
@@ -86,7 +90,6 @@ class Snapshot {
     void read_trees();
     void read_rest();
     void check_entries() const;
-    void read_slots(size_t group, const std::vector<Run> &runs, uint16_t *data) const;
     void read_run(size_t group, const Run &run, uint16_t *numbers) const;
 
     Input input_;

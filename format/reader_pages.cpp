@@ -1,5 +1,6 @@
 // Reading pages of a snapshot: runs from the file, decoded, put together and checked; see reader.h.
 #include <algorithm>
+#include <memory>
 
 #include "format/check.h"
 #include "format/error.h"
@@ -45,26 +46,28 @@ void Snapshot::read_run(size_t group, const Run &run, uint16_t *numbers) const {
     }
 }
 
-// The slots of a page, from all its runs.
-void Snapshot::read_slots(size_t group, const std::vector<Run> &runs, uint16_t *data) const {
-    uint32_t slot = 0;
-    std::vector<uint16_t> numbers;
-    for (const Run &run : runs) {
-        if (run.used == state_.page_positions) { // the whole page in one run, as it is in memory
-            read_run(group, run, data);
-        } else {
-            numbers.resize(run_shape(state_, group, run.slots).numbers());
-            read_run(group, run, numbers.data());
-            unpack_run(state_, group, run, slot, numbers.data(), data);
+void Snapshot::read_slots(size_t group, uint64_t index, uint16_t *data) const {
+    const auto read = [&] {
+        uint32_t slot = 0;
+        for (const Run &run : pages_[group][index].runs) {
+            if (run.used == state_.page_positions) { // a whole page, as it is in memory
+                read_run(group, run, data);
+            } else {
+                const auto numbers = std::make_unique_for_overwrite<uint16_t[]>(
+                    run_shape(state_, group, run.slots).numbers());
+                read_run(group, run, numbers.get());
+                unpack_run(state_, group, run, slot, numbers.get(), data);
+            }
+            slot += run.used;
         }
-        slot += run.used;
-    }
+    };
+    naming(input_.path(), [&] { naming(page_name(group, index), read); });
 }
 
 void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
     const PageEntry &entry = pages_[group][index];
+    read_slots(group, index, data);
     naming(input_.path(), [&] {
-        naming(page_name(group, index), [&] { read_slots(group, entry.runs, data); });
         clear_slots(state_, group, entry.valid, data);
         const Digest digest =
             page_digest(static_cast<uint32_t>(group), index, data, page_rows(state_, group),

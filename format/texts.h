@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,7 @@ TokenTexts texts_of_log(const TokenTexts &texts, const std::vector<TokenEntry> &
 
 // The list with which a file goes on: its own, then those of `wanted` that it does not have yet, in
 // the order in which the log first uses them. Anew, if it has another text for a token.
-TokenTexts continued_texts(const TokenTexts &old, const TokenTexts &wanted,
+TokenTexts continued_texts(std::span<const TokenTexts::value_type> old, const TokenTexts &wanted,
                            const std::vector<TokenEntry> &log);
 
 // The text of a token in a list that ascends by token; empty if it is not there.

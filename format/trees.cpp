@@ -82,12 +82,18 @@ NodeRef NodeWriter::put(const Bytes &node, const Tree &old, uint32_t level, uint
     return ref;
 }
 
-Tree NodeWriter::write(const TreeShape &shape, const Tree &old, const Leaf &leaf) {
+Tree NodeWriter::write(const TreeShape &shape, const Tree &old, uint64_t unchanged,
+                       const Leaf &leaf) {
     Tree tree;
     const std::vector<uint64_t> nodes = shape.level_nodes();
-    for (uint32_t level = 0; level < nodes.size(); ++level) {
+    uint64_t span = shape.leaf_items(); // items below a full node
+    for (uint32_t level = 0; level < nodes.size(); ++level, span *= kTreeFan) {
         std::vector<NodeRef> refs;
         for (uint64_t index = 0; index < nodes[level]; ++index) {
+            if (index < unchanged / span) { // full there as well, of the same items
+                refs.push_back(old.levels[level][index]);
+                continue;
+            }
             Bytes node = node_header(shape, level, index);
             const uint64_t begin = index * (level == 0 ? shape.leaf_items() : kTreeFan);
             const uint32_t count = shape.node_count(level, index);

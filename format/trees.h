@@ -2,6 +2,7 @@
 // parts already. Knows what nodes are (nodes.h), not what their items mean.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,13 +39,25 @@ class NodeWriter {
   public:
     explicit NodeWriter(Output &output) : output_(output) {}
 
-    // The tree of a list. `leaf` appends the items [begin, end) to a node. A node that `old` has at
-    // the same place, with the same bytes, is used again.
-    using Leaf = std::function<void(Bytes &node, uint64_t begin, uint64_t end)>;
-    Tree write(const TreeShape &shape, const Tree &old, const Leaf &leaf);
+    // The tree of a list; `add` appends items to a leaf. `old` is the tree of `old_items`: a node
+    // that it has at the same place, with the same bytes, is used again.
+    template <typename Item>
+    Tree write(TreeKind kind, uint32_t group, const std::vector<Item> &items, const Tree &old,
+               std::span<const Item> old_items, void (*add)(Bytes &, std::span<const Item>)) {
+        const auto same =
+            std::mismatch(items.begin(), items.end(), old_items.begin(), old_items.end());
+        return write({kind, group, items.size()}, old,
+                     static_cast<uint64_t>(same.first - items.begin()),
+                     [&](Bytes &node, uint64_t begin, uint64_t end) {
+                         add(node, std::span(items).subspan(begin, end - begin));
+                     });
+    }
     void flush(); // after the last tree
 
   private:
+    // `leaf` appends the items [begin, end) to a node; the first `unchanged` are those of `old`.
+    using Leaf = std::function<void(Bytes &node, uint64_t begin, uint64_t end)>;
+    Tree write(const TreeShape &shape, const Tree &old, uint64_t unchanged, const Leaf &leaf);
     NodeRef put(const Bytes &node, const Tree &old, uint32_t level, uint64_t index);
 
     Output &output_;

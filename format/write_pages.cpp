@@ -3,6 +3,8 @@
 #include "format/write_pages.h"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 
 #include "format/check.h"
 #include "format/error.h"
@@ -13,6 +15,27 @@ namespace stasis::format {
 
 namespace {
 
+// Memory that only grows and is handed from batch to batch: what is allocated anew for each costs
+// more in page faults than what is done in it.
+template <typename T> struct Buffer {
+    std::unique_ptr<T[]> data = {};
+    size_t capacity = 0;
+
+    T *at_least(size_t count) {
+        if (capacity < count) {
+            data = std::make_unique_for_overwrite<T[]>(count);
+            capacity = count;
+        }
+        return data.get();
+    }
+};
+
+struct Buffers {
+    Buffer<uint16_t> page;   // from a file
+    Buffer<uint16_t> packed; // unless the page is written as it is in memory
+    Buffer<uint8_t> coded;
+};
+
 // Slots of a page that become a run, or a page that gets fingerprints.
 struct Job {
     size_t group = 0;
@@ -22,10 +45,9 @@ struct Job {
     uint32_t slots = 0; // 0: fingerprints
 
     // While it is worked on.
-    std::shared_ptr<uint16_t> page = {}; // from a file
-    std::vector<uint16_t> packed = {};   // unless the page is written as it is in memory
-    std::vector<uint8_t> coded = {};
+    Buffers *buffers = nullptr;
     const uint16_t *numbers = nullptr; // of the run
+    uint8_t *coded = nullptr;
     Frame frame = {};
 };
 
@@ -36,6 +58,9 @@ uint32_t common_slots(const State &state, size_t group, uint32_t limit, const ui
     for (size_t row = 0; row < page_rows(state, group); ++row) {
         const uint16_t *begin = a + row * full;
         const uint16_t *end = begin + size_t{limit} * state.head_dim;
+        if (std::memcmp(begin, b + row * full, static_cast<size_t>(end - begin) * 2) == 0) {
+            continue; // nearly always
+        }
         const auto same = std::mismatch(begin, end, b + row * full).first - begin;
         limit = static_cast<uint32_t>(static_cast<size_t>(same) / state.head_dim);
     }
@@ -96,7 +121,7 @@ struct Planner {
         parted = true;
         if (wanted && !there.runs.empty()) {
             const auto data = allocate_page(page_elements(input.state, group));
-            old->read_page(group, index, data.get());
+            old->read_slots(group, index, data.get()); // what is shared is this state's own bytes
             missing = common_slots(input.state, group, std::min(page.valid, there.valid), page.data,
                                    data.get());
             entry.runs = first_runs(there.runs, missing);
@@ -110,9 +135,9 @@ void prepare(Job &job, const SaveInput &input, uint64_t sequence) {
     const State &state = input.state;
     const uint16_t *data = state.pages[job.group][job.index].data;
     if (input.pages_in != nullptr) {
-        job.page = allocate_page(page_elements(state, job.group));
-        input.pages_in->read_page(job.group, job.index, job.page.get());
-        data = job.page.get();
+        uint16_t *page = job.buffers->page.at_least(page_elements(state, job.group));
+        input.pages_in->read_page(job.group, job.index, page);
+        data = page;
     }
     check_page_finite(state, job.group, job.index, data, Status::invalid_argument);
     if (job.slots == 0) {
@@ -122,9 +147,9 @@ void prepare(Job &job, const SaveInput &input, uint64_t sequence) {
     const RunShape shape = run_shape(state, job.group, job.slots);
     job.numbers = data;
     if (job.slots != state.page_positions) {
-        job.packed.resize(shape.numbers());
-        pack_run(state, job.group, job.begin, job.slots, data, job.packed.data());
-        job.numbers = job.packed.data();
+        uint16_t *packed = job.buffers->packed.at_least(shape.numbers());
+        pack_run(state, job.group, job.begin, job.slots, data, packed);
+        job.numbers = packed;
     }
     const uint64_t bytes = shape.bytes();
     job.frame = {SectionKind::run, Codec::raw, bytes, bytes, checksum(job.numbers, bytes),
@@ -142,7 +167,7 @@ void encode(std::span<Job> jobs, const SaveInput &input, FrameCoder &coder) {
     for (Job &job : jobs) {
         if (job.slots != 0) {
             const RunShape shape = run_shape(input.state, job.group, job.slots);
-            job.coded.resize(encoded_bound(shape));
+            job.coded = job.buffers->coded.at_least(encoded_bound(shape));
             for (size_t i = 0; i < frame_count(shape); ++i) {
                 pieces.push_back({&job, i});
             }
@@ -151,12 +176,12 @@ void encode(std::span<Job> jobs, const SaveInput &input, FrameCoder &coder) {
     for_each(input.options.parallel, pieces.size(), [&](size_t i) {
         const auto &[job, index] = pieces[i];
         coder.encode(run_shape(input.state, job->group, job->slots), index, job->numbers,
-                     job->coded.data());
+                     job->coded);
     });
     for (Job &job : jobs) {
         if (job.slots != 0) {
             const RunShape shape = run_shape(input.state, job.group, job.slots);
-            const uint64_t bytes = close_run(shape, job.coded.data());
+            const uint64_t bytes = close_run(shape, job.coded);
             if (bytes < shape.bytes() && shape.bytes() / kCodecRatioMax <= bytes) {
                 job.frame.codec = Codec::zstd;
                 job.frame.stored_bytes = bytes;
@@ -175,15 +200,12 @@ void run_batch(Output &output, std::span<Job> jobs, const SaveInput &input, Fram
         if (job.slots != 0) {
             const bool raw = job.frame.codec == Codec::raw;
             Run run;
-            run.offset = output.append(job.frame, raw ? static_cast<const void *>(job.numbers)
-                                                      : job.coded.data());
+            run.offset =
+                output.append(job.frame, raw ? static_cast<const void *>(job.numbers) : job.coded);
             run.stored_bytes = job.frame.stored_bytes;
             run.slots = run.used = static_cast<uint16_t>(job.slots);
             job.entry->runs.push_back(run);
         }
-        job.page.reset();
-        job.packed = {};
-        job.coded = {};
     }
 }
 
@@ -222,11 +244,16 @@ std::vector<std::vector<PageEntry>> write_pages(Output &output, const SaveInput 
     output.expect(total);
     output.report();
     FrameCoder coder;
+    std::vector<Buffers> buffers;
     for (size_t begin = 0; begin < jobs.size();) {
         uint64_t bytes = 0;
         size_t end = begin;
         while (end < jobs.size() && bytes < kBatchBytes) {
             bytes += job_bytes(jobs[end++], state);
+        }
+        buffers.resize(std::max(buffers.size(), end - begin));
+        for (size_t i = begin; i < end; ++i) {
+            jobs[i].buffers = &buffers[i - begin];
         }
         run_batch(output, std::span(jobs).subspan(begin, end - begin), input, coder);
         output.report();

@@ -40,27 +40,54 @@ void check_data(const SaveInput &input) {
     }
 }
 
-// What lies at the end of a file takes what is written.
+// What lies at the end of a file takes what is written. The disk begins with it while more is
+// prepared, so that little is left to wait for at the end.
 struct FileEnd {
+    FileEnd(const File &written, uint64_t offset) : file(written), next(offset), syncing(offset) {}
+
     const File &file;
-    uint64_t next = 0;
+    uint64_t next;
+    uint64_t syncing; // up to here the disk has begun
 
     Sink sink() { return {this, write}; }
     static void write(void *user, const void *data, size_t size_bytes) {
         auto *end = static_cast<FileEnd *>(user);
         end->file.write(data, size_bytes, end->next);
         end->next += size_bytes;
+        if (end->next - end->syncing >= kSyncBytes) {
+            end->file.begin_sync(end->syncing, end->next - end->syncing);
+            end->syncing = end->next;
+        }
     }
 };
+
+// What the file has of a state's lists, and their trees; empty where there is no file.
+struct OldLists {
+    Trees trees;
+    std::span<const TokenEntry> log;
+    std::span<const TokenText> texts;
+    std::vector<std::span<const PageEntry>> pages; // [group]
+};
+
+OldLists old_lists(const SaveInput &input) {
+    OldLists old;
+    if (input.old != nullptr) {
+        old = {input.old->trees(), input.old->state().log, input.old->texts(), {}};
+        for (const std::vector<PageEntry> &pages : input.old->pages()) {
+            old.pages.push_back(pages);
+        }
+    }
+    old.trees.pages.resize(input.state.groups.size());
+    old.pages.resize(input.state.groups.size());
+    return old;
+}
 
 // Appends everything but what the file holds already, and last the manifest.
 Root write_state(Output &output, const SaveInput &input) {
     const State &state = input.state;
     const Layout before = input.old != nullptr ? input.old->layout() : Layout{};
-    Trees old = input.old != nullptr ? input.old->trees() : Trees{};
-    old.pages.resize(state.groups.size());
-    const TokenTexts texts = continued_texts(
-        input.old != nullptr ? input.old->texts() : TokenTexts{}, state.token_texts, state.log);
+    const OldLists old = old_lists(input);
+    const TokenTexts texts = continued_texts(old.texts, state.token_texts, state.log);
     Layout layout;
     layout.position = state.log.size();
     layout.text_count = texts.size();
@@ -71,20 +98,14 @@ Root write_state(Output &output, const SaveInput &input) {
     const std::vector<std::vector<PageEntry>> pages = write_pages(output, input);
 
     NodeWriter nodes(output);
-    const auto add_log = [&](Bytes &node, uint64_t begin, uint64_t end) {
-        add_entries(node, std::span(state.log).subspan(begin, end - begin));
-    };
-    const auto add_text = [&](Bytes &node, uint64_t begin, uint64_t end) {
-        add_texts(node, std::span(texts).subspan(begin, end - begin));
-    };
-    layout.log = nodes.write({TreeKind::log, 0, layout.position}, old.log, add_log).root();
-    layout.texts = nodes.write({TreeKind::texts, 0, texts.size()}, old.texts, add_text).root();
+    layout.log =
+        nodes.write(TreeKind::log, 0, state.log, old.trees.log, old.log, add_entries).root();
+    layout.texts =
+        nodes.write(TreeKind::texts, 0, texts, old.trees.texts, old.texts, add_texts).root();
     for (uint32_t group = 0; group < pages.size(); ++group) {
-        const auto add_page = [&](Bytes &node, uint64_t begin, uint64_t end) {
-            add_pages(node, std::span(pages[group]).subspan(begin, end - begin));
-        };
-        const TreeShape shape{TreeKind::pages, group, pages[group].size()};
-        layout.pages.push_back(nodes.write(shape, old.pages[group], add_page).root());
+        const Tree tree = nodes.write(TreeKind::pages, group, pages[group], old.trees.pages[group],
+                                      old.pages[group], add_pages);
+        layout.pages.push_back(tree.root());
     }
     nodes.flush();
 
@@ -116,7 +137,7 @@ void write_slot(const File &file, uint64_t slot, const Root &root) {
 
 // A new file, which then appears at `path`.
 void write_whole(Temporary &temporary, const SaveInput &input) {
-    FileEnd end{temporary.file()};
+    FileEnd end(temporary.file(), 0);
     Output output(end.sink(), 0, 1, input.options.watch);
     write_beginning(output);
     const Root root = write_state(output, input);
@@ -185,7 +206,7 @@ void commit(const Snapshot &old, const State &state, const SaveOptions &options)
     }
     Root root;
     try {
-        FileEnd end{file, old.file_bytes()};
+        FileEnd end(file, old.file_bytes());
         Output output(end.sink(), old.file_bytes(), old.root().sequence + 1, options.watch);
         root = write_state(output, {state, nullptr, &old, options});
         output.flush();

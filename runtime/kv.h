@@ -101,7 +101,7 @@ class PagePool {
 struct PageEntry {
     PageRef page; // empty: released
     Digest digest;
-    bool digested = false;
+    uint32_t digested = 0; // first slots that the digest covers; 0: none
 };
 
 using PageTable = Tree<PageEntry>;

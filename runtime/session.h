@@ -155,7 +155,7 @@ class Session {
     ChatPosition chat_position() const;
 
     // session_state.cpp
-    Digest digest_of(size_t group, size_t page) const;
+    const Digest &digest_of(size_t group, size_t page);
 
     // session_restore.cpp
     static std::unique_ptr<Session> prepare(std::shared_ptr<Model> model, const State &state,
@@ -163,7 +163,7 @@ class Session {
     void adopt_settings(const State &state);
     void adopt_pages(const State &state, const StoredPages &pages, const Watch &watch);
     void check_digest(const State &state);
-    void check_pages(const State &state, const StoredPages &pages, const Watch &watch) const;
+    void check_pages(const State &state, const StoredPages &pages, const Watch &watch);
 
     std::shared_ptr<Model> model_;
     uint64_t capacity_ = 0, window_retain_ = 0;

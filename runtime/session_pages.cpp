@@ -44,7 +44,7 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
         PageTable &table = pages_[group];
         for (uint64_t index = begin / kPage; index <= (end - 1) / kPage; ++index) {
             if (index == table.size()) {
-                table.push_back({model_->pool->take(group), {}, false});
+                table.push_back({model_->pool->take(group), {}, 0});
                 continue;
             }
             PageEntry &entry = table.mutate(index);
@@ -93,7 +93,7 @@ void Session::digest_full_pages(uint64_t begin, uint64_t end) {
             try {
                 entries[i]->digest = page_digest(group, first + i % count, entries[i]->page.data(),
                                                  shape.rows(), kPage, kPage, shape.head_dim);
-                entries[i]->digested = true;
+                entries[i]->digested = kPage;
             } catch (...) {
                 failed = true;
             }
@@ -159,8 +159,8 @@ void Session::cut(uint64_t position) {
     for (PageTable &table : pages_) {
         table.truncate((position + kPage - 1) / kPage);
         if (position % kPage != 0 && position / kPage < table.size() &&
-            table[position / kPage].digested) {
-            table.mutate(position / kPage).digested = false; // no longer full
+            table[position / kPage].digested > position % kPage) {
+            table.mutate(position / kPage).digested = 0;
         }
     }
 }

@@ -103,7 +103,7 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
         const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
         for (size_t index = 0; index < state.pages[group].size(); ++index) {
             const Page &page = state.pages[group][index];
-            PageEntry entry{PageRef(), page.digest, page.valid == kPage};
+            PageEntry entry{PageRef(), page.digest, page.valid};
             const bool stored = pages.stored(group, index);
             if (stored && index >= keep) {
                 entry.page = model_->pool->take_unset(group);
@@ -186,7 +186,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
 }
 
 // Page digests outlive the pages, so all of them can be compared at the end.
-void Session::check_pages(const State &state, const StoredPages &pages, const Watch &watch) const {
+void Session::check_pages(const State &state, const StoredPages &pages, const Watch &watch) {
     const size_t count = state.pages.empty() ? 0 : state.pages[0].size();
     for (uint64_t index = 0; index < count; ++index) {
         bool equal = true;

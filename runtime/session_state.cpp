@@ -81,14 +81,17 @@ void check_identity(const ModelIdentity &stored, const ModelIdentity &model) {
     }
 }
 
-Digest Session::digest_of(size_t group, size_t page) const {
-    const PageEntry &entry = pages_[group][page];
-    if (entry.digested) {
-        return entry.digest;
+const Digest &Session::digest_of(size_t group, size_t page) {
+    PageTable &table = pages_[group];
+    const auto valid = static_cast<uint32_t>(std::min<uint64_t>(kPage, log_.size() - page * kPage));
+    if (table[page].digested != valid) {
+        const PageShape &shape = model_->pool->shape(static_cast<uint32_t>(group));
+        PageEntry &entry = table.mutate(page);
+        entry.digest = page_digest(static_cast<uint32_t>(group), page, entry.page.data(),
+                                   shape.rows(), kPage, valid, shape.head_dim);
+        entry.digested = valid;
     }
-    const PageShape &shape = model_->pool->shape(static_cast<uint32_t>(group));
-    return page_digest(static_cast<uint32_t>(group), page, entry.page.data(), shape.rows(), kPage,
-                       log_.size() - page * kPage, shape.head_dim);
+    return table[page].digest;
 }
 
 Digest Session::digest() {
@@ -138,7 +141,7 @@ State Session::export_state() {
 
     // Only settings that the log still refers to, in order of first use, and those in force.
     std::vector<uint32_t> renumbered(samplings_.size(), UINT32_MAX);
-    std::vector<bool> seen(config.vocabulary, false);
+    std::vector<bool> used(config.vocabulary, false);
     state.log.reserve(log_.size());
     for (uint64_t i = 0; i < log_.size(); ++i) {
         TokenEntry entry = log_[i];
@@ -150,14 +153,14 @@ State Session::export_state() {
             }
             entry.sampling = static_cast<uint16_t>(index);
         }
-        if (model_->tokenizer != nullptr && !seen[entry.token]) {
-            seen[entry.token] = true;
-            state.token_texts.emplace_back(entry.token,
-                                           model_->tokenizer->piece_bytes(entry.token));
-        }
+        used[entry.token] = true;
         state.log.push_back(entry);
     }
-    std::sort(state.token_texts.begin(), state.token_texts.end());
+    for (uint32_t token = 0; model_->tokenizer != nullptr && token < config.vocabulary; ++token) {
+        if (used[token]) {
+            state.token_texts.emplace_back(token, model_->tokenizer->piece_bytes(token));
+        }
+    }
     const auto current = std::find(state.samplings.begin(), state.samplings.end(), sampling_);
     state.sampling = static_cast<uint32_t>(current - state.samplings.begin());
     if (current == state.samplings.end()) {

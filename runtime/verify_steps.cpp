@@ -2,6 +2,8 @@
 #include "runtime/verify_steps.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdio>
 #include <cstring>
 #include <tuple>
 
@@ -65,13 +67,38 @@ std::optional<PagePlace> first_difference(const PageShape &shape, const uint16_t
     return std::nullopt;
 }
 
-Divergence page_diverged(uint64_t position, uint32_t layer, const PagePlace &place) {
+std::string number_text(uint16_t bits) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%g (bf16 %04x)",
+                  static_cast<double>(std::bit_cast<float>(uint32_t{bits} << 16)), bits);
+    return text;
+}
+
+// Both values of the first number that differs at a place; "" if they are not known.
+std::string values_text(const PageShape &shape, const PagePlace &place, const uint16_t *stored,
+                        const uint16_t *computed) {
+    if (stored == nullptr) {
+        return "";
+    }
+    size_t at =
+        shape.offset(place.layer, place.part, place.head) + place.slot * size_t{shape.head_dim};
+    while (stored[at] == computed[at]) {
+        ++at;
+    }
+    return ": " + number_text(stored[at]) + " in the file, " + number_text(computed[at]) +
+           " computed";
+}
+
+// `stored` is null where the file has fingerprints and no numbers.
+Divergence page_diverged(uint64_t position, uint32_t layer, const PageShape &shape,
+                         const PagePlace &place, const uint16_t *stored, const uint16_t *computed) {
     const bool exact = place.head != Divergence::kNowhere;
     const std::string what = !exact ? "keys or values" : place.part == 0 ? "keys" : "values";
     Divergence divergence = diverged(Element::kv_cache, position,
                                      what + " of layer " + std::to_string(layer) +
                                          (exact ? ", head " + std::to_string(place.head) : "") +
-                                         " at position " + std::to_string(position) + " differ");
+                                         " at position " + std::to_string(position) + " differ" +
+                                         values_text(shape, place, stored, computed));
     divergence.layer = layer;
     divergence.head = place.head;
     divergence.part = place.part;
@@ -182,9 +209,10 @@ std::optional<Divergence> compare_page(Session &session, const State &stored,
             continue;
         }
         equal = false;
-        std::vector<uint16_t> data(shape.elements());
+        std::vector<uint16_t> data;
         std::optional<PagePlace> place;
         if (pages.stored(group, index)) {
+            data.resize(shape.elements());
             pages.read(group, index, data.data());
             place = first_difference(shape, data.data(), held.data(), page.valid);
         } else if (pages.locate) {
@@ -193,7 +221,9 @@ std::optional<Divergence> compare_page(Session &session, const State &stored,
         if (!place) {
             continue;
         }
-        const Divergence found = page_diverged(begin + place->slot, layers[place->layer], *place);
+        const Divergence found =
+            page_diverged(begin + place->slot, layers[place->layer], shape, *place,
+                          data.empty() ? nullptr : data.data(), held.data());
         if (!first ||
             std::tie(found.position, found.layer) < std::tie(first->position, first->layer)) {
             first = found;

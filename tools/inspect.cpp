@@ -63,12 +63,7 @@ std::string file_text(const stasis_snapshot_info &info) {
 Json describe(const Snapshot &snapshot, const stasis_snapshot_info &info) {
     Json elements = Json::object();
     for (uint32_t element = 1; element <= kElements; ++element) {
-        elements[element_name(element)] = Json::parse(fetch_text(
-            [&](char *json, size_t capacity, size_t *length, stasis_error *error) {
-                return stasis_snapshot_element(snapshot.get(), element, json, capacity, length,
-                                               error);
-            },
-            element_name(element)));
+        elements[element_name(element)] = snapshot_element(snapshot.get(), element);
     }
     const Json spans = elements["prompt_injection_meta"].value("spans", Json::array());
     const Json sections = elements["kv_format_version"].value("sections", Json::array());

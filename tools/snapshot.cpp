@@ -7,8 +7,6 @@
 
 #include <unistd.h>
 
-#include "tools/terminal.h"
-
 namespace command {
 
 namespace {
@@ -91,6 +89,14 @@ stasis_snapshot_info snapshot_info(const stasis_snapshot *snapshot, const std::s
     stasis_error error{};
     check(stasis_snapshot_get_info(snapshot, &info, &error), error, path);
     return info;
+}
+
+Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element) {
+    return Json::parse(fetch_text(
+        [&](char *json, size_t capacity, size_t *length, stasis_error *error) {
+            return stasis_snapshot_element(snapshot, element, json, capacity, length, error);
+        },
+        element_name(element)));
 }
 
 const char *codec_name(uint32_t codec) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tools/handles.h"
+#include "tools/terminal.h"
 
 namespace command {
 
@@ -30,6 +31,8 @@ class OutputForSnapshot {
 // Needs no session and no model.
 Snapshot open_snapshot(const std::string &path);
 stasis_snapshot_info snapshot_info(const stasis_snapshot *snapshot, const std::string &path);
+// One of the Big 8 + 4, 1 .. 12.
+Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element);
 
 const char *codec_name(uint32_t codec); // STASIS_CODEC_...
 const char *keep_name(uint32_t keep);   // STASIS_KEEP_...

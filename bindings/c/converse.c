@@ -35,7 +35,7 @@ static int converse(stasis_model *model, const char *path, stasis_error *error) 
     const char *second = "Now set a new variable m equal to k multiplied by 11. What is m?";
     stasis_session *session = NULL;
     stasis_snapshot *snapshot = NULL;
-    stasis_verify_report report = {sizeof report, 0, 0, 0, 0, 0, ""};
+    stasis_verify_report report = {.struct_size = sizeof report};
     stasis_save_options replace;
     stasis_save_options_init(&replace, sizeof replace);
     replace.flags = STASIS_SAVE_REPLACE;

@@ -427,6 +427,7 @@ const FileOperations &Disk::files() {
         },
         [](int descriptor, mode_t mode) { return DiskCalls().set_mode(descriptor, mode); },
         [](int descriptor) { return DiskCalls().sync(descriptor); },
+        [](int, off_t, off_t) {}, // what is not synced may last or be lost anyway
         [](int descriptor) { return DiskCalls().lock(descriptor); },
         [](const char *from, const char *to) { return DiskCalls().rename(from, to); },
         [](const char *path) { return DiskCalls().remove(path); },

@@ -1,7 +1,9 @@
 # Reads a snapshot after format/FORMAT.md and format/manifest.fbs alone, with nothing but Python's
 # standard library: lists every element as JSON and checks all that can be checked without a model.
-# Shares nothing with the library; zstd sections are listed and their frames checked, not decoded.
-# Usage: second_reader.py FILE. Exit code 0; or 2 and one line on stderr that says what is wrong where.
+# Shares nothing with the library. Runs under zstd are listed and their frames checked, not decoded;
+# what only decoding shows stays open: their XXH3-128, whether their numbers are finite, and the
+# digest of a page that has one, which is then listed with "digest_checked": false.
+# Usage: second_reader.py FILE. Exit code 0; or 2 and a line on stderr: what is wrong where.
 import json
 import math
 import pathlib
@@ -9,7 +11,7 @@ import stat
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from reader.container import FIRST_SECTION, VERSION, Container, Refused, need  # noqa: E402
+from reader.container import VERSION, Container, Refused, need  # noqa: E402
 from reader.state import State  # noqa: E402
 
 SOURCES = ["prompt", "template", "text", "sampled"]
@@ -34,11 +36,80 @@ def log_entry(entry):
             "turn_start": bool(turn & 128)}
 
 
+def spans(log):
+    """Runs of tokens of one origin, cut where a turn starts."""
+    found = []
+    for position, entry in enumerate(log):
+        origin = {name: entry[name] for name in ("source", "role", "sampling")}
+        if entry["turn_start"] or not found or origin.items() - found[-1].items():
+            found.append({"begin": position, "turn_start": entry["turn_start"], **origin})
+        found[-1]["end"] = position + 1
+    return found
+
+
+def layer_windows(manifest):
+    windows = {layer: group["window"] for group in manifest["groups"] for layer in group["layers"]}
+    return [windows[layer] for layer in range(manifest["layers"])]
+
+
+def pairs(found):
+    return {pair["name"]: pair["value"] for pair in found}
+
+
+def kv_cache(state, proven):
+    groups, listed = [], []
+    for index, (group, pages) in enumerate(zip(state.manifest["groups"], state.groups)):
+        stored = [page for page in pages if page.runs]
+        groups.append({"layers": group["layers"], "window": group["window"], "pages": len(pages),
+                       "stored": len(stored), "runs": sum(len(page.runs) for page in stored)})
+        listed += [{"group": index, **page.listed(state.container), "digest_checked": checked}
+                   for page, checked in zip(pages, proven[index])]
+    return {"keep": ["full", "none"][state.manifest["keep"]], "groups": groups, "pages": listed}
+
+
+def elements(state, proven, log):
+    """The Big 8 + 4 in their order."""
+    manifest, identity = state.manifest, state.identity
+    config = pairs(identity["config"])
+    return {
+        "kv_cache": kv_cache(state, proven),
+        "token_embeddings": {"digest": identity["embeddings"], "hidden": manifest["hidden_size"],
+                             "vocabulary": manifest["vocabulary"]},
+        "positional_state": {
+            "position": manifest["position"], "window_retain": manifest["window_retain"],
+            "rope": {name: value for name, value in config.items() if "rope" in name},
+            "layer_windows": layer_windows(manifest)},
+        "input_token_buffer": {
+            "tokens": len(log), "log": log,
+            "texts": [{"token": token, "bytes": each} for token, each in state.texts.items()]},
+        "attention_mask": {"rule": "causal", "layer_windows": layer_windows(manifest),
+                           "evicted": []},
+        "model_config": {"architecture": identity["architecture"], "model": identity["model"],
+                         "config": config, "samplings": manifest["samplings"],
+                         "sampling": manifest["sampling"], "capacity": manifest["capacity"]},
+        "layer_norm": {"digest": identity["norms"]},
+        "attention_weights": {name: identity[name] for name in ("attention", "mlp", "head")},
+        "logits": {"digest": manifest["logits"], "row": state.row is not None,
+                   "hidden": len(state.hidden) // 2,
+                   "top": [{"token": each["token"], "logit": each["value"]}
+                           for each in manifest["top"]]},
+        "tokenizer": {"digest": identity["tokenizer"], "type": identity["tokenizer_type"],
+                      "rules": pairs(identity["tokenizer_rules"]),
+                      "chat_template": identity["chat_template"]},
+        "kv_format_version": {
+            "format": VERSION, "contract": manifest["contract"],
+            **{name: manifest[name] for name in ("page_positions", "layers", "kv_heads",
+                                                 "head_dim")}},
+        "prompt_injection_meta": {"spans": spans(log),
+                                  "pending_system": manifest["pending_system"]},
+    }
+
+
 def file_listed(container):
     root = container.root
     return {
-        "format": VERSION, "bytes": len(container.data), "length": root.length, "commit": root.sequence,
-        "root": root.digest.hex(), "stream": container.trailer is not None,
+        "bytes": root.length, "bytes_behind": len(container.data) - root.length,
+        "commits": root.sequence, "stream": container.trailer is not None,
         "features": [root.may_ignore, root.may_read, root.must_refuse],
         "slots": [{"slot": slot["slot"], "state": slot["state"],
                    "commit": slot["root"].sequence if slot["root"] else None}
@@ -47,22 +118,11 @@ def file_listed(container):
 
 
 def listed(state, proven):
-    container, manifest = state.container, state.manifest
-    geometry = {name: manifest[name] for name in ("layers", "kv_heads", "head_dim", "hidden_size",
-                                                  "vocabulary", "page_positions")}
-    groups = []
-    for group, pages, digests in zip(manifest["groups"], state.groups, proven):
-        groups.append({"window": group["window"], "layers": group["layers"], "pages": [
-            {**page.listed(container), "digest_checked": checked}
-            for page, checked in zip(pages, digests)]})
-    rest = {name: manifest[name] for name in ("contract", "position", "digest", "keep", "samplings",
-                                              "sampling", "capacity", "window_retain",
-                                              "pending_system", "logits", "top")}
+    container = state.container
+    log = [log_entry(entry) for entry in state.log]
     return shown({
-        "file": file_listed(container), "identity": state.identity, "geometry": geometry, **rest,
-        "log": [log_entry(entry) for entry in state.log],
-        "texts": [{"token": token, "bytes": each} for token, each in state.texts.items()],
-        "groups": groups, "hidden": state.hidden, "logits_row": state.row,
+        "position": len(log), "digest": state.manifest["digest"], "root": container.root.digest,
+        "file": file_listed(container), "elements": elements(state, proven, log),
         "sections": [container.reached[at].listed() for at in sorted(container.reached)],
     })
 

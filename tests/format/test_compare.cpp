@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <cstring>
 #include <functional>
+#include <set>
 
 #include "format/compare.h"
 #include "sample.h"
@@ -163,46 +163,86 @@ TEST_CASE("logits, then origins, then settings") {
 
 namespace {
 
-// Reads of runs of one file, counted by their frames.
-std::atomic<size_t> frames_read{0};
-const FileOperations &counting_files() {
+// Every read of the files that are open, by descriptor.
+struct Read {
+    int descriptor;
+    uint64_t begin, end;
+};
+std::vector<Read> reads;
+
+const FileOperations &recording_files() {
     static const FileOperations operations = [] {
         FileOperations files = system_files();
         files.read_at = [](int descriptor, void *data, size_t size_bytes, off_t offset) {
-            const ssize_t count = system_files().read_at(descriptor, data, size_bytes, offset);
-            const auto *bytes = static_cast<const uint8_t *>(data);
-            frames_read += size_bytes == kFrameBytes && count == ssize_t{kFrameBytes} &&
-                                   std::memcmp(bytes, "SECT\3", 5) == 0
-                               ? 1
-                               : 0;
-            return count;
+            const auto begin = static_cast<uint64_t>(offset);
+            reads.push_back({descriptor, begin, begin + size_bytes});
+            return system_files().read_at(descriptor, data, size_bytes, offset);
         };
         return files;
     }();
     return operations;
 }
 
+// Pages of which one file's bytes were read, and how many bytes were read of that file in all.
+struct Touched {
+    std::set<std::pair<size_t, uint64_t>> pages; // group, index
+    uint64_t bytes = 0;
+};
+
+Touched touched(const Snapshot &snapshot, int descriptor) {
+    Touched touched;
+    for (const Read &read : reads) {
+        touched.bytes += read.descriptor == descriptor ? read.end - read.begin : 0;
+    }
+    for (size_t group = 0; group < snapshot.state().pages.size(); ++group) {
+        for (uint64_t index = 0; index < snapshot.state().pages[group].size(); ++index) {
+            for (const Run &run : snapshot.page(group, index).runs) {
+                const uint64_t end = run.offset + kFrameBytes + run.stored_bytes;
+                for (const Read &read : reads) {
+                    if (read.descriptor == descriptor && read.begin < end &&
+                        read.end > run.offset) {
+                        touched.pages.insert({group, index});
+                    }
+                }
+            }
+        }
+    }
+    return touched;
+}
+
 } // namespace
 
-TEST_CASE("comparing reads page entries, and of pages only those whose digests differ") {
+TEST_CASE("comparing reads trees, and of the pages only those that differ, from opening on") {
+    const Shape shape{.position = 4000, .layers = 5, .kv_heads = 2, .head_dim = 32};
     const ScratchFolder folder;
-    State other = sample_state(kShape);
-    number(other, 1, 133, 0, 0, 1) ^= 1;
+    State other = sample_state(shape);
+    number(other, 0, 2345, 2, 1, 1) ^= 1;
     seal(other);
-    save(sample_state(kShape), folder.path("a"), {});
-    save(sample_state(kShape), folder.path("same"), {});
+    save(sample_state(shape), folder.path("a"), {});
+    save(sample_state(shape), folder.path("same"), {});
     save(other, folder.path("other"), {});
-    const auto reads = [&](const std::string &name) {
-        const auto a = Snapshot::open(folder.path("a"), counting_files());
-        const auto b = Snapshot::open(folder.path(name), counting_files());
-        frames_read = 0;
-        const bool equal = compare(*a, *b, {}).equal;
-        CHECK(equal == (name != "other"));
-        return frames_read.load();
+    const auto compared = [&](const std::string &name) {
+        reads.clear();
+        const auto a = Snapshot::open(folder.path("a"), recording_files());
+        const int first = reads.at(0).descriptor;
+        const auto b = Snapshot::open(folder.path(name), recording_files());
+        const int second = reads.back().descriptor;
+        CHECK(first != second);
+        CHECK(compare(*a, *b, {}).equal == (name == "same"));
+        CHECK(a->file_bytes() > 3'000'000);
+        return std::pair(touched(*a, first), touched(*b, second));
     };
-    CHECK(reads("a") == 0);
-    CHECK(reads("same") == 0);
-    CHECK(reads("other") == 2); // page 4 of group 1, of each
+    const auto same = compared("same");
+    CHECK(same.first.pages.empty());
+    CHECK(same.second.pages.empty());
+    const auto differing = compared("other");
+    const std::set<std::pair<size_t, uint64_t>> page{{0, 2345 / 32}};
+    CHECK(differing.first.pages == page);
+    CHECK(differing.second.pages == page);
+    // Trees, manifest, identity, and 50 KiB of that page, of 3 MB.
+    CHECK(differing.first.bytes < 200'000);
+    CHECK(differing.second.bytes < 200'000);
+    MESSAGE("read " << differing.first.bytes << " and " << differing.second.bytes << " bytes");
 }
 
 TEST_CASE("a damaged page that is compared is an error, not a difference") {

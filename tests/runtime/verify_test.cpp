@@ -45,8 +45,9 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
         CHECK(report.position == 199);
         CHECK(report.layer == 5);
         CHECK(report.part == 1);
-        CHECK(report.message.find("values of layer 5, head 0 at position 199") !=
+        CHECK(report.message.find("values of layer 5, head 0 at position 199 differ: ") !=
               std::string::npos);
+        CHECK(report.message.find(") in the file, ") != std::string::npos);
         stored.flip(*model, 0, 1, 199);
         CHECK(found(model, stored).layer == 0);
         stored.flip(*model, 5, 0, 70); // an earlier page, which only the global layer still has

@@ -14,12 +14,18 @@ class Snapshot:
         self.data = data
         self.container = Container(data)
         self.root = self.container.root
-        manifest = State(self.container).manifest
+        state = State(self.container)
+        manifest = state.manifest
         nodes = [manifest["log"], manifest["texts"]]
         nodes += [group["pages"] for group in manifest["groups"]]
         self.parts = [(ref["section"] + FRAME + ref["begin"], ref) for ref in nodes]
         self.parts += [(ref["offset"] + FRAME, ref)
                        for ref in (manifest["identity"], manifest["hidden"])]
+        self.coded_digests = [
+            data.index(page.digest, group["pages"]["section"])
+            for group, pages in zip(manifest["groups"], state.groups) for page in pages
+            if any(state.container.section(run.offset, RUN, "run").codec != RAW
+                   for run in page.runs)]
         begin = self.root.manifest + FRAME
         self.manifest = slice(begin, begin + self.root.manifest_bytes)
         self.trailer = self.container.trailer
@@ -28,7 +34,7 @@ class Snapshot:
                         else BLOCK * (1 + in_force.index(True)))
 
     def places(self):
-        """Ranges of bytes that say something, the manifest's more than once: most rules are there."""
+        """Ranges of bytes that say something, the manifest's several times: it has most rules."""
         frames = [range(at, at + FRAME) for at in self.container.reached]
         parts = [range(at, at + ref["bytes"]) for at, ref in self.parts]
         return [range(BLOCK), range(self.root_at, self.root_at + ROOT_BYTES + 8), *frames, *parts,
@@ -38,6 +44,13 @@ class Snapshot:
         return any(section.kind == RUN and section.codec != RAW
                    and section.offset <= at < section.end
                    for section in self.container.reached.values())
+
+    def changes_digest_of_coded_page(self, forged):
+        return any(forged[at:at + 32] != self.data[at:at + 32] for at in self.coded_digests)
+
+    def forbids_writing(self, forged):
+        """By a feature with which a reader may only read."""
+        return any(forged[self.root_at + 16:self.root_at + 24])
 
     def changed(self, at, change):
         data = bytearray(self.data)

@@ -48,6 +48,11 @@ class Insights(unittest.TestCase):
             self.assertEqual(bool(tests), kind != "N", f"row {number} ({kind})")
             self.assertLessEqual(set(tests), known, f"row {number} ({kind})")
 
+    def test_every_test_that_is_named_exists(self):
+        text = (ROOT / "tests/INSIGHTS.md").read_text(encoding="utf-8")
+        named = set(re.findall(r"`(test_\w+: [^`]*)`", text))
+        self.assertLessEqual(named, set(cases()))
+
     def test_tests_stand_in_the_rows_whose_numbers_they_bear(self):
         table = {(kind == "element", number): tests for number, kind, tests in rows()}
         for case in cases():

@@ -12,6 +12,7 @@ import browser
 from stasis_process import CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, all_tokens, comma, turns_of
 
 LOG_TEXT = "[...document.querySelectorAll('#log .t')].map((node) => node.textContent).join('')"
+SEED = 2**64 - 3  # a script's numbers are not as exact
 BYTE_TOKEN = 7  # of <0x00> in the vocabulary of recall-gemma3; see its tokenizer.model
 
 
@@ -103,12 +104,12 @@ class ReportInBrowser(CommandTest):
                              sum(1 for page in pages if page["runs"]))
 
     def test_pointer_and_keys_lead_to_what_is_known(self):
-        self.talk("s", GEMMA, 2, "--temperature", "0.7", "--seed", "5")
+        self.talk("s", GEMMA, 2, "--temperature", "0.7", "--seed", SEED)
         inspected = self.open("s")
         self.browser.point("#log .t.sampled")
         first = next(span for span in inspected["spans"] if span["source"] == "sampled")
         self.assertRegex(self.detail(), rf"position\s+{first['begin']}\b")
-        self.assertRegex(self.detail(), r"seed\s+5\b")
+        self.assertRegex(self.detail(), rf"seed\s+{SEED}\b")
         self.assertRegex(self.detail(), r"temperature\s+0\.7\b")
         self.browser.point("#log .t", click=True)
         self.assertRegex(self.detail(), r"position\s+0\b")
@@ -195,13 +196,69 @@ class ReportInBrowser(CommandTest):
         self.assertGreater(shared, 0)
         self.assertLess(shared, len(pages[0]))
         self.assertEqual(self.count("#groups .cell.shared"), shared)
-        self.assertIn(f"{shared} of {len(pages[0])} pages",
-                      self.browser.evaluate("document.getElementById('parting-note').textContent"))
+        note = self.browser.evaluate("document.getElementById('parting-note').textContent")
+        self.assertIn(f"{shared} of {len(pages[0])} pages", note)
+        found = self.ok("diff", self.path("a"), self.path("b"), code=1)
+        message = found[len("different: "):found.index(" [position")]
+        self.assertTrue(note.endswith(f" The first difference that counts: {message}."), note)
         self.assertEqual(self.count("#parting .side"), 2)
         self.open("a", "--against", self.path("c"))
         self.assertIn("bit for bit", self.browser.evaluate(
             "document.getElementById('parting-lead').textContent"))
         self.assertEqual(self.count("#groups .cell.own"), 0)
+
+    def differing(self):
+        return self.browser.evaluate(
+            "[...document.querySelectorAll('#elements-list em')].map((node, i) => "
+            "node.className === 'differs' ? i + 1 : 0).filter(Boolean)")
+
+    def test_elements_differ_where_the_states_do_and_not_where_files_do(self):
+        tokens = all_tokens(GEMMA)[:200]
+        logs = {"a": tokens, "same": tokens, "token": tokens[:150] + [300] + tokens[151:]}
+        for name, log in logs.items():
+            options = ["--codec", "zstd"] if name == "same" else []
+            self.json("run", GEMMA, "--tokens", comma(log[:170]), "-n", 0, "--save",
+                      self.path(name))
+            self.json("run", GEMMA, "--resume", self.path(name), "--tokens", comma(log[170:]),
+                      "-n", 0, "--save", self.path(name), *options)
+        self.json("run", GEMMA, "--tokens", comma(tokens), "-n", 0, "--save", self.path("none"),
+                  "--keep", "none")
+        for other in "same", "none":
+            self.open("a", "--against", self.path(other))
+            self.assertEqual(self.differing(), [], other)
+        self.open("a", "--against", self.path("token"))
+        self.assertEqual(self.differing(), [1, 4, 9])
+
+    def test_pages_in_runs_compressed_and_not_kept(self):
+        users = [turn["user"] for turn in turns_of(GEMMA)]
+        for name, options in (("zstd", ["--codec", "zstd"]), ("none", ["--keep", "none"])):
+            for part in users[:4], users[4:]:
+                self.chat(GEMMA, part, "--session", self.path(name), *options)
+            inspected = self.open(name)
+            pages = inspected["elements"]["kv_cache"]["pages"]
+            runs = [len(page["runs"]) for page in pages]
+            self.assertEqual(self.browser.evaluate(
+                "[...document.querySelectorAll('#groups .cell')].map((cell) => "
+                "Number(cell.dataset.runs || cell.classList.contains('stored')))"), runs)
+            kind = "kept-out" if name == "none" else "released"
+            self.assertEqual(self.count(f"#groups .cell.{kind}"), runs.count(0))
+            self.assertGreater(runs.count(0), 0)
+            legend = self.browser.evaluate("document.getElementById('cache-legend').innerText")
+            self.assertEqual("in so many runs" in legend, max(runs) > 1)
+            if name == "zstd":
+                self.assertGreater(max(runs), 1)
+                self.browser.point("#groups .cell.stored", click=True)
+                page = next(page for page in pages if page["runs"])
+                share = sum(run["stored"] for run in page["runs"]) / page["bytes"]
+                self.assertRegex(self.detail(), rf"zstd\s+{100 * share:.0f} %")
+                self.assertRegex(self.detail(), rf"runs\s+{len(page['runs'])}\b")
+
+    def test_turns_are_as_high_as_their_text(self):
+        self.talk("s", GEMMA, 8)
+        self.open("s")
+        before = self.browser.evaluate("document.documentElement.scrollHeight")
+        self.browser.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+        self.assertEqual(self.browser.evaluate("document.documentElement.scrollHeight"), before)
 
     def test_both_schemes_and_narrow_screens(self):
         self.talk("s")

@@ -6,7 +6,9 @@ import shutil
 from stasis_process import CommandTest, GEMMA, LLAMA, all_tokens, comma, turns_of
 
 INSPECT_KEYS = ["format", "contract", "position", "digest", "root", "elements", "spans", "sections",
-                "text"]
+                "text", "file"]
+FILE_KEYS = ["bytes", "commits", "keep", "codec", "kv_bytes", "kv_stored_bytes", "kv_ratio",
+             "root_damaged"]
 ELEMENTS = ["kv_cache", "token_embeddings", "positional_state", "input_token_buffer",
             "attention_mask", "model_config", "layer_norm", "attention_weights", "logits",
             "tokenizer", "kv_format_version", "prompt_injection_meta"]
@@ -31,12 +33,55 @@ class Snapshots(CommandTest):
         self.assertIn(turn["user"], inspected["text"])
         self.assertIn(turn["reply"], inspected["text"])
         self.assertTrue(inspected["sections"])
+        self.check_file(inspected)
         at = 0
         for span in inspected["spans"]:
             self.assertEqual(span["begin"], at)
             at = span["end"]
         self.assertEqual(at, inspected["position"])
         self.assertEqual(inspected["spans"][-1]["source"], "sampled")
+
+    def check_file(self, inspected, codec="raw"):
+        """What is said of the file as a whole follows from what is said of its parts."""
+        file, cache = inspected["file"], inspected["elements"]["kv_cache"]
+        self.assertEqual(list(file), FILE_KEYS)
+        self.assertEqual((file["keep"], file["codec"], file["root_damaged"]),
+                         (cache["keep"], codec, False))
+        self.assertEqual(file["commits"], inspected["elements"]["kv_format_version"]["commit"])
+        for name, key in (("kv_bytes", "bytes"), ("kv_stored_bytes", "stored_bytes")):
+            self.assertEqual(file[name], sum(group[key] for group in cache["groups"]))
+        ends = [section["offset"] + section["stored"] for section in inspected["sections"]]
+        self.assertGreaterEqual(file["bytes"], max(ends))
+        if file["kv_bytes"] == 0:
+            self.assertIsNone(file["kv_ratio"])
+        else:
+            self.assertEqual(file["kv_ratio"], file["kv_stored_bytes"] / file["kv_bytes"])
+
+    def test_inspect_tells_sizes_and_ratios(self):
+        tokens = all_tokens(GEMMA)[:200]
+        for name, codec, options in (("raw", "raw", []), ("zstd", "zstd", ["--codec", "zstd"]),
+                                     ("none", "raw", ["--keep", "none"])):
+            self.save(name, GEMMA, tokens, *options)
+            inspected = self.json("inspect", self.path(name))
+            self.check_file(inspected, codec)
+            self.assertEqual(inspected["file"]["bytes"], (self.folder / name).stat().st_size)
+        self.assertIn("keys and values are not kept", self.ok("inspect", self.path("none")))
+        self.assertIn("(100.0 %, codec raw)", self.ok("inspect", self.path("raw")))
+        ratio = self.json("inspect", self.path("zstd"))["file"]["kv_ratio"]
+        self.assertLess(ratio, 0.75)
+        self.assertIn(f"({100 * ratio:.1f} %, codec zstd)", self.ok("inspect", self.path("zstd")))
+
+    def test_inspect_shows_spans_by_role_and_source(self):
+        text = "".join(turn["user"] + "\n" for turn in turns_of(LLAMA)[:2])
+        self.ok("chat", LLAMA, "--session", self.path("s"), "--system", "Be brief.", text=text)
+        inspected = self.json("inspect", self.path("s"))
+        seen = {(span["source"], span["role"]) for span in inspected["spans"]}
+        self.assertLessEqual({("template", "user"), ("text", "user"), ("text", "system"),
+                              ("template", "assistant"), ("sampled", "assistant")}, seen)
+        out = self.ok("inspect", self.path("s"))
+        for span in inspected["spans"]:
+            self.assertRegex(out, rf"(?m)^  {span['begin']} +{span['end']} +{span['source']} +"
+                                  rf"{span['role']} .* {span['tokens']}\b")
 
     def test_inspect_without_json(self):
         self.save("s", GEMMA, all_tokens(GEMMA))

@@ -40,7 +40,8 @@ function pageDetail(session, group, page, twin) {
   ];
   if (state === "stored") {
     rows.push(["numbers", size(page.bytes)]);
-    rows.push(["in the file", `${size(page.stored)}${page.codec === "raw" ? "" : ", " + page.codec}`]);
+    rows.push(["in the file", size(page.stored)]);
+    if (page.codec !== "raw") rows.push([page.codec, percent(page.stored / page.bytes)]);
     rows.push(["runs", page.runs]);
     rows.push(["last commit", page.commit]);
   }
@@ -66,8 +67,11 @@ function drawLegend(session, compared) {
   const legend = byId("cache-legend");
   const seen = new Set(session.groups.flatMap((group) =>
     group.pages.map((page) => pageState(page, session.element(1).keep))));
-  const entry = (className, text) =>
-    legend.append(make("span", {}, make("i", {class: `cell ${className}`}), text));
+  const entry = (className, text, runs) => {
+    const cell = make("i", {class: `cell ${className}`});
+    if (runs) cell.dataset.runs = runs;
+    legend.append(make("span", {}, cell, text));
+  };
   if (seen.has("stored")) {
     if (compared) {
       entry("stored shared", "the same bits in both");
@@ -78,8 +82,10 @@ function drawLegend(session, compared) {
   }
   if (seen.has("released")) entry("released", "released, digest kept");
   if (seen.has("kept-out")) entry("kept-out", "not kept, digest and fingerprints");
+  const most = Math.max(0, ...session.groups.flatMap((group) => group.pages.map((page) => page.runs)));
+  if (most > 1) entry("stored", "in so many runs, saved one after the other", most);
   if (session.groups.some((group) => group.window > 0)) {
-    entry("stored window", "seen by the next token");
+    entry(`${seen.has("stored") ? "stored" : "kept-out"} window`, "in the window of the next token");
   }
 }
 
@@ -98,7 +104,8 @@ function drawCache(session, other, select) {
     : `A page holds ${session.page_positions} positions, in ${session.groups.length === 1 ? "all layers"
       : "the layers that see the same positions"}. ` + (keep === "none"
       ? "This file keeps none of the numbers: a load computes them again and must reach the digests."
-      : "A cell fills up with its slots; the paler it is, the better it was compressed.");
+      : "A cell fills up with its slots" + (session.element(1).stored_bytes < session.element(1).bytes
+        ? "; the paler it is, the better it was compressed." : "."));
   drawLegend(session, other !== null);
   session.groups.forEach((group, index) => {
     const twins = other && other.groups[index] ? other.groups[index].pages : null;

@@ -1,6 +1,6 @@
 // The log: turns, tokens, the ribbon above them, and what is known of the selected token.
-// Tokens that are laid out together, only when they come into view: up to the next end of a line,
-// so that no line is cut, unless that is far.
+// Tokens that are laid out together, in a long log only when they come into view: up to the next end
+// of a line, so that no line is cut, unless that is far.
 const PIECE_TOKENS = 256, PIECE_TOKENS_MAX = 2048;
 const LONG_TOKENS = 3000; // a log of more scrolls in its own frame
 

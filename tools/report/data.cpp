@@ -11,15 +11,7 @@ namespace command::report {
 namespace {
 
 constexpr uint32_t kElements = 12;
-constexpr uint32_t kKvCache = 1, kTokenBuffer = 4, kFormat = 11, kPromptMeta = 12;
-
-Json element(const Snapshot &snapshot, uint32_t number) {
-    return Json::parse(fetch_text(
-        [&](char *json, size_t capacity, size_t *length, stasis_error *error) {
-            return stasis_snapshot_element(snapshot.get(), number, json, capacity, length, error);
-        },
-        element_name(number)));
-}
+constexpr uint32_t kKvCache = 1, kTokenBuffer = 4, kConfig = 6, kFormat = 11, kPromptMeta = 12;
 
 // [begin, end, source, role, turn_start, sampling] each.
 Json short_spans(const Json &spans) {
@@ -96,7 +88,7 @@ Json describe(const std::string &path, const Snapshot &snapshot) {
     check(stasis_snapshot_get_info(snapshot.get(), &info, &error), error, path);
     std::map<uint32_t, Json> elements;
     for (uint32_t number = 1; number <= kElements; ++number) {
-        elements[number] = element(snapshot, number);
+        elements[number] = snapshot_element(snapshot.get(), number);
     }
     const Json sections = elements[kFormat]["sections"];
     Json json = {{"name", std::filesystem::path(path).filename().string()},
@@ -112,6 +104,10 @@ Json describe(const std::string &path, const Snapshot &snapshot) {
                  {"pages", short_pages(elements[kKvCache]["pages"], sections)},
                  {"sections", sums(sections)},
                  {"elements", Json::array()}};
+    for (Json &sampling : elements[kConfig]["samplings"]) {
+        // A script's numbers have 53 bits.
+        sampling["seed"] = std::to_string(sampling["seed"].get<uint64_t>());
+    }
     elements[kKvCache].erase("pages");
     elements[kTokenBuffer].erase("texts");
     elements[kTokenBuffer].erase("text");
@@ -128,9 +124,7 @@ Json compare(const Snapshot &snapshot, const Snapshot &other, const std::string 
     stasis_error error{};
     check(stasis_snapshot_compare(snapshot.get(), other.get(), &difference, &error), error, path);
     const bool equal = difference.equal != 0;
-    return {{"equal", equal},
-            {"element", equal ? Json() : Json(difference.element)},
-            {"message", equal ? "" : difference.message}};
+    return {{"equal", equal}, {"message", equal ? "" : difference.message}};
 }
 
 } // namespace

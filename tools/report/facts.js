@@ -86,19 +86,21 @@ function shortNumber(value) {
 
 function drawSizes(session) {
   const rows = session.sections.map(([name, count, stored, raw]) =>
-    [SECTION_NAMES[name] || name, count, stored, raw]);
+    [name, count, stored, raw]);
   const told = rows.reduce((sum, row) => sum + row[2], 0);
   rows.sort((a, b) => b[2] - a[2]);
   rows.push(["header, frames, earlier commits", "", session.file_bytes - told, ""]);
+  const kinds = Object.keys(SECTION_NAMES);
   const table = byId("sizes-table");
   table.append(make("thead", {}, make("tr", {}, ...["", "sections", "in the file", "of its size",
     "a token"].map((title) => make("th", {scope: "col"}, title)))));
   const body = make("tbody");
-  rows.forEach(([name, count, stored, raw], index) => {
-    const bar = make("i", {class: `kind-${index % 7}`});
+  rows.forEach(([name, count, stored, raw]) => {
+    const colour = `kind-${kinds.includes(name) ? kinds.indexOf(name) : kinds.length}`;
+    const bar = make("i", {class: colour});
     bar.style.flexGrow = stored;
     byId("stack").append(bar);
-    body.append(make("tr", {}, make("th", {scope: "row"}, make("i", {class: `kind-${index % 7}`}), name),
+    body.append(make("tr", {}, make("th", {scope: "row"}, make("i", {class: colour}), SECTION_NAMES[name] || name),
         make("td", {}, count === "" ? "" : number(count)), make("td", {}, size(stored)),
         make("td", {}, raw ? percent(stored / raw) : ""),
         make("td", {}, session.count ? shortNumber(stored / session.count) : "")));
@@ -134,6 +136,18 @@ function elementDigest(session, number) {
 
 const DIGEST_OF = {1: "state", 6: "model", 8: "output head", 11: "root"};
 
+// What two states must share in an element to be the same there: not how a file stores it.
+function essence(session, number) {
+  const {row, commit, ...content} = session.element(number);
+  const whole = {
+    1: () => session.groups.map(({layers, window, pages}) =>
+      [layers, window, pages.map(({valid, digest}) => [valid, digest])]),
+    4: () => session.tokens,
+    12: () => [session.spans, content.pending_system],
+  }[number];
+  return JSON.stringify(whole ? whole() : content);
+}
+
 function drawElements(session, other) {
   ELEMENTS.forEach(([name, meaning], index) => {
     const number = index + 1;
@@ -142,7 +156,7 @@ function drawElements(session, other) {
     const title = make("summary", {}, make("b", {}, String(number < 9 ? number : `+${number - 8}`)),
         make("span", {class: "what"}, make("strong", {}, name), meaning));
     if (other !== null) {
-      const same = JSON.stringify(session.element(number)) === JSON.stringify(other.element(number));
+      const same = essence(session, number) === essence(other, number);
       title.append(make("em", {class: same ? "same" : "differs"}, same ? "same" : "differs"));
     }
     title.append(make("code", {class: "digest"}, digest
@@ -163,12 +177,14 @@ function drawProof(session) {
   }
   const steps = [
     ["Keep the root digest somewhere else.", "Whoever has these 32 bytes can tell this file from any other."],
-    [`stasis inspect ${session.name}`, "prints the root of the file in hand. The same root: the same state, " +
-      "tokens, settings, keys and values."],
+    [`stasis inspect ${session.name}`, "prints the root of the file in hand. The same root: the same tokens, " +
+      "settings, digests; keys and values that do not fit these are refused by every load."],
     [`stasis verify ${session.name} MODEL`, "computes every key and value again from the tokens, draws the drawn " +
       "tokens again, and compares every bit."],
-    [`stasis verify ${session.name} MODEL --audit 5 --audit-seed 1`, "does so for a random share of the pages, and " +
+    [`stasis verify ${session.name} MODEL --audit 5`, "does so for a random share of the pages, and " +
       "says what that proves."],
+    [`stasis replay ${session.name} MODEL`, "tells where and how the model differs from the file, and what it would " +
+      "have said instead."],
   ];
   steps.forEach(([what, meaning], index) =>
     byId("steps").append(make("li", {}, make(index === 0 ? "strong" : "code", {}, what), " ", meaning)));

@@ -103,6 +103,7 @@ function size(bytes) {
 
 function percent(share) {
   if (share > 0 && share < 0.001) return "< 0.1 %";
+  if (share > 0.999 && share < 1) return "> 99.9 %";
   return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 }
 const grouped = (digest) => digest.match(/.{1,8}/g).join(" ");

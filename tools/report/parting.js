@@ -57,7 +57,7 @@ function drawParting(session, other, difference, tell) {
   }
   byId("parting-lead").textContent = lead;
   byId("parting-note").textContent = `${number(shared)} of ${several(all, "page")} hold the same bits in both files.` +
-    (difference.equal ? "" : ` The first difference that counts: ${ELEMENTS[difference.element - 1][0]}, ${difference.message}.`);
+    (difference.equal ? "" : ` The first difference that counts: ${difference.message}.`);
   const total = Math.max(session.count, other.count);
   for (const one of [session, other]) {
     const lane = make("div", {class: "lane"}, ribbonOf(one, total));

@@ -1,5 +1,5 @@
-# The file as bytes: header, root slots, sections and the trailer of the stream form (FORMAT.md, "The
-# file at a glance" to "Sections"). Must not know what the sections say.
+# The file as bytes: header, root slots, sections and the trailer of the stream form (FORMAT.md,
+# from "Header" to "Sections"). Must not know what sections say.
 import dataclasses
 import hashlib
 import struct
@@ -12,8 +12,8 @@ FIRST_SECTION = 3 * BLOCK
 FRAME = 64
 MAGIC = b"\x89STASIS\n"
 IDENTITY, NODES, RUN, HIDDEN, LOGITS, MANIFEST, ROOT = range(1, 8)
-KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden", LOGITS: "logits",
-         MANIFEST: "manifest", ROOT: "root"}
+KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden",
+         LOGITS: "logits_row", MANIFEST: "manifest", ROOT: "root"}
 CODECS = ["raw", "zstd"]
 RAW, ZSTD = range(2)
 ROOT_BYTES = 88
@@ -94,6 +94,7 @@ class Container:
         self.trailer = None
         self.slots = [self.slot(name, at) for name, at in (("A", BLOCK), ("B", 2 * BLOCK))]
         good = [slot["root"] for slot in self.slots if slot["root"]]
+        need(len({root.sequence for root in good}) == len(good), "root slots: of the same commit")
         self.root = max(good, key=lambda root: root.sequence) if good else self.trailing_root()
         self.check_root()
 

@@ -1,5 +1,5 @@
-# Reads FlatBuffers by a schema given as data (flatbuffers.dev, "Internals": tables, vtables, vectors,
-# strings). Every offset is checked before it is followed. Knows no schema of its own.
+# Reads FlatBuffers by a schema given as data (flatbuffers.dev, "Internals": tables, vtables,
+# vectors, strings). Every offset is checked before it is followed. Knows no schema of its own.
 import struct
 
 from reader.container import Refused
@@ -10,10 +10,11 @@ STRING = "string"
 
 
 class Scalar:
-    """A number, or a struct when there are names: then a dict."""
+    """A number, or a struct when there are names: then a dict. A default: may be missing."""
 
-    def __init__(self, form, *names, align=4):
+    def __init__(self, form, *names, align=4, default=None):
         self.form, self.names, self.align = struct.Struct(form), names, align
+        self.default = default
 
     def value(self, data, at):
         values = self.form.unpack_from(data, at)
@@ -57,8 +58,9 @@ class Buffer:
         for index, (name, kind) in enumerate(fields.items()):
             slot = 4 + 2 * index
             offset = self.number("<H", vtable + slot) if slot + 2 <= vtable_bytes else 0
-            self.need(offset, at, f"the field {name} is missing")
-            found[name] = self.field(at + offset, kind, level)
+            default = kind.default if isinstance(kind, Scalar) else None
+            self.need(offset or default is not None, at, f"the field {name} is missing")
+            found[name] = self.field(at + offset, kind, level) if offset else default
         return found
 
     def field(self, at, kind, level):
@@ -87,7 +89,7 @@ class Buffer:
         return [self.field(at + 4 * i, kind, level) for i in range(count)]
 
     def content(self, at, count, size):
-        """What is copied is counted: together it can exceed the buffer only if targets are shared."""
+        """What is copied is counted: more than the buffer holds only if offsets share targets."""
         self.need(at + count * size <= len(self.data), at, "a vector leads outside")
         self.copied += count * size
         self.need(self.copied <= len(self.data), at, "offsets share a target")

@@ -1,7 +1,8 @@
 # The two tables of format/manifest.fbs as data for flatbuffer.py: fields in the order of their ids.
 from reader.flatbuffer import STRING, Scalar, Vector
 
-U32, U64, F32 = Scalar("<I"), Scalar("<Q", align=8), Scalar("<f")
+U32, U64 = Scalar("<I", default=0), Scalar("<Q", align=8, default=0)
+F32 = Scalar("<f", default=0.0)
 DIGEST = Scalar("<32s", align=1)
 SECTION_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8)
 NODE_REF = Scalar("<QII32s", "section", "begin", "bytes", "digest", align=8)

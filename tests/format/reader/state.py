@@ -1,11 +1,10 @@
-# The state that a root names: manifest, identity, trees, pages, all checks of FORMAT.md, "What a reader
-# checks", that need no model. Must not know how it is shown.
+# The state that a root names: manifest, identity, trees, pages, all checks of FORMAT.md, "What a
+# reader checks", that need no model. Must not know how it is shown.
 import hashlib
 import math
 import struct
 
-from reader.container import (HIDDEN, IDENTITY, LOGITS, MANIFEST, VERSION, need, text,
-                              zero)
+from reader.container import HIDDEN, IDENTITY, LOGITS, MANIFEST, VERSION, need, text, zero
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
 from reader.schema import IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS
@@ -17,7 +16,7 @@ DRAWN = 3
 
 
 class State:
-    """What the root names, bounds and digests checked; what it says is checked by the calls below."""
+    """What the root names, by its bounds and digests; the calls below check what it says."""
 
     def __init__(self, container):
         self.container = container
@@ -46,7 +45,8 @@ class State:
 
 def read_manifest(container):
     root = container.root
-    need(root.manifest_bytes <= MANIFEST_BYTES_MAX, f"root: manifest of {root.manifest_bytes} bytes")
+    need(root.manifest_bytes <= MANIFEST_BYTES_MAX,
+         f"root: manifest of {root.manifest_bytes} bytes")
     section = container.section(root.manifest, MANIFEST, "manifest")
     end = container.trailer.offset if container.trailer else root.length
     need(section.raw == root.manifest_bytes, "manifest: its section has another length")

@@ -1,5 +1,5 @@
-# Walks the trees of a state (FORMAT.md, "Trees"): nodes by their SHA-256, leaves cut into items. Must
-# not know what items mean beyond their sizes.
+# Walks the trees of a state (FORMAT.md, "Trees"): nodes by their SHA-256, leaves cut into items.
+# Must not know what items mean beyond their sizes.
 import hashlib
 import struct
 

@@ -1,0 +1,34 @@
+// Golden files: where they lie, and how a session goes on from one. Shared by the program that made
+// them and the tests that read them; knows the public header, and SHA-256.
+#pragma once
+
+#include "format/digest.h"
+#include "tests/abi/conversation.h"
+#include "tests/abi/restored.h"
+
+namespace abi_test {
+
+constexpr size_t kGoldenDraws = 8;
+
+inline std::string golden_path(const std::string &name) {
+    return test_data("golden/v1/" + name);
+}
+
+inline std::string hex(const void *digest) {
+    stasis::Digest copy;
+    std::memcpy(copy.bytes.data(), digest, copy.bytes.size());
+    return stasis::to_hex(copy);
+}
+
+// What follows: tokens drawn from the stored state, if it has any position, then those of a reply,
+// both under the settings in force; and the state digest at the end of it.
+inline nlohmann::ordered_json continuation(stasis_session *session) {
+    nlohmann::ordered_json found;
+    found["next"] = position(session) > 0 ? draw(session, kGoldenDraws) : Tokens();
+    say(session, "and you?");
+    found["reply"] = draw(session, kGoldenDraws);
+    found["digest_then"] = hex(digest(session).data());
+    return found;
+}
+
+} // namespace abi_test

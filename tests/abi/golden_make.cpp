@@ -1,0 +1,166 @@
+// Made the golden files of format version 1. They stay as they are for good: this shows where they
+// came from, and is what a later version's are made after. Runs only when asked for:
+//   test_abi --no-skip --test-case='golden files are made'
+#include <functional>
+
+#include "tests/abi/golden.h"
+
+using namespace abi_test;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void set_temperature(stasis_session *session, float temperature, uint64_t seed) {
+    auto sampling = sized<stasis_sampling>();
+    sampling.temperature = temperature;
+    sampling.top_k = 50;
+    sampling.top_p = 0.95F;
+    sampling.repetition_penalty = 1.1F;
+    sampling.seed = seed;
+    REQUIRE(stasis_session_set_sampling(session, &sampling, nullptr) == STASIS_OK);
+}
+
+void add_system(stasis_session *session, const std::string &text) {
+    REQUIRE(stasis_session_append_message(session, "system", text.data(), text.size(), 0, nullptr,
+                                          nullptr) == STASIS_OK);
+}
+
+void commit(stasis_session *session, const std::string &path) {
+    REQUIRE(save(session, path) == STASIS_OK);
+}
+
+void rewind(stasis_session *session, uint64_t to) {
+    REQUIRE(stasis_session_rewind(session, to, STASIS_REWIND_RECOMPUTE, nullptr, nullptr) ==
+            STASIS_OK);
+}
+
+void first_save(stasis_model *model, const std::string &path) {
+    commit(session_of(model, some_tokens(5)).get(), path);
+}
+
+// Grows, is rewound, forks, draws; then a commit of which nothing but some sections got written.
+void many_commits(stasis_model *model, const std::string &path) {
+    const Session session = session_of(model, some_tokens(12));
+    commit(session.get(), path);
+    append(session.get(), some_tokens(5, 2));
+    commit(session.get(), path);
+    const Session child = fork(session.get());
+    rewind(session.get(), 9); // into the first run
+    commit(session.get(), path);
+    append(child.get(), some_tokens(2, 3));
+    commit(child.get(), path);
+    draw(child.get(), 2);
+    commit(child.get(), path);
+    const std::string before = read_file(path);
+    append(child.get(), some_tokens(4, 4));
+    commit(child.get(), path);
+    const std::string after = read_file(path);
+    const size_t cut = before.size() + (after.size() - before.size()) * 2 / 3;
+    write_file(path, before.substr(0, 3 * 4096) + after.substr(3 * 4096, cut - 3 * 4096));
+}
+
+void zstd_and_row(stasis_model *model, const std::string &path) {
+    auto options = sized<stasis_save_options>();
+    options.flags = STASIS_SAVE_FULL_LOGITS;
+    options.codec = STASIS_CODEC_ZSTD;
+    const Session session = session_of(model, some_tokens(17));
+    REQUIRE(stasis_session_save(session.get(), path.c_str(), &options, nullptr) == STASIS_OK);
+}
+
+// A conversation of which the keys and values were left out, under two sampling settings.
+void chat_without_keys(stasis_model *model, const std::string &path) {
+    const Session session = create(model);
+    add_system(session.get(), "You are a helpful assistant.");
+    set_temperature(session.get(), 0.8F, 7);
+    ask(session.get(), "hello");
+    set_temperature(session.get(), 1.2F, 8);
+    ask(session.get(), "my name is Ada");
+    REQUIRE(save_as(session.get(), path, STASIS_CODEC_RAW, STASIS_KEEP_NONE) == STASIS_OK);
+}
+
+void pending_system(stasis_model *model, const std::string &path) {
+    const Session session = create(model, 500, 32);
+    add_system(session.get(), "Be brief.");
+    commit(session.get(), path);
+}
+
+void streamed(stasis_model *model, const std::string &path) {
+    Memory memory;
+    const stasis_sink sink = memory.sink();
+    const Session session = session_of(model, some_tokens(7));
+    REQUIRE(stasis_session_write(session.get(), &sink, nullptr, nullptr) == STASIS_OK);
+    write_file(path, memory.bytes);
+}
+
+// Behind the window, so that local layers released a page; the keys' codec changed on the way.
+void window_past(stasis_model *model, const std::string &path) {
+    const Session session = create(model, 0, STASIS_WINDOW_RETAIN_NONE);
+    append(session.get(), some_tokens(129));
+    REQUIRE(save_as(session.get(), path, STASIS_CODEC_ZSTD) == STASIS_OK);
+    append(session.get(), some_tokens(2, 2));
+    commit(session.get(), path);
+}
+
+// The newer of two slots is damaged: what opens is the commit before.
+void slot_damaged(stasis_model *model, const std::string &path) {
+    const Session session = session_of(model, some_tokens(5));
+    commit(session.get(), path);
+    append(session.get(), some_tokens(3, 2));
+    commit(session.get(), path);
+    std::string bytes = read_file(path);
+    bytes[2 * 4096 + 50] = static_cast<char>(bytes[2 * 4096 + 50] ^ 4);
+    write_file(path, bytes);
+}
+
+struct Golden {
+    const char *name, *model, *what;
+    std::function<void(stasis_model *, const std::string &)> make;
+};
+
+const Golden kGolden[] = {
+    {"first.stasis", "recall-llama", "a first save, raw", first_save},
+    {"commits.stasis", "recall-llama",
+     "five commits (append, rewind, fork, draws) and the bytes of an interrupted one",
+     many_commits},
+    {"zstd-row.stasis", "recall-llama", "zstd, with the whole row of logits", zstd_and_row},
+    {"chat-none.stasis", "recall-llama", "a conversation drawn under two settings, keep none",
+     chat_without_keys},
+    {"stream.stasis", "recall-gemma3", "the stream form", streamed},
+    {"window.stasis", "recall-gemma3", "behind the window: a released page; zstd, then raw",
+     window_past},
+    {"slot.stasis", "recall-gemma3", "the newer slot damaged: opens at the commit before",
+     slot_damaged},
+    {"chat-none-gemma.stasis", "recall-gemma3", "as chat-none.stasis", chat_without_keys},
+    {"pending.stasis", "recall-gemma3", "position 0, a system text that waits", pending_system},
+};
+
+Json record(const Golden &golden, const std::string &path) {
+    const stasis_snapshot_info info = snapshot_info(path);
+    const std::string bytes = read_file(path);
+    Json found = {{"name", golden.name}, {"model", golden.model}, {"what", golden.what}};
+    found["sha256"] = to_hex(stasis::Sha256().bytes(bytes.data(), bytes.size()).finish());
+    found["position"] = info.position;
+    found["digest"] = hex(info.digest.bytes);
+    found["root"] = hex(info.root.bytes);
+    found["commits"] = info.commits;
+    found["keep"] = info.keep;
+    found["codec"] = info.codec;
+    found["flags"] = info.flags;
+    found.update(continuation(load(shared_model(golden.model), path).get()));
+    return found;
+}
+
+} // namespace
+
+TEST_CASE("golden files are made" * doctest::skip()) {
+    REQUIRE_MESSAGE(!std::filesystem::exists(golden_path("")), "they are never made anew");
+    std::filesystem::create_directories(golden_path(""));
+    Json files = Json::array();
+    for (const Golden &golden : kGolden) {
+        const std::string path = golden_path(golden.name);
+        golden.make(shared_model(golden.model), path);
+        files.push_back(record(golden, path));
+    }
+    write_file(golden_path("golden.json"), files.dump(1) + "\n");
+}
