@@ -31,7 +31,8 @@ class Bench(CommandTest):
         # 4096 positions: nothing can be generated behind as many.
         self.assertEqual(list(results), [
             "memory@2048", "open", "first_token", "pp512", "tg128", "tg128@1024", "added@1024",
-            "turn", "turn_afresh", "fork@64", "fork@4096", "save", "load"])
+            "turn", "turn_afresh", "fork@64", "fork@4096", "save", "load", "save_zstd", "load_zstd",
+            "commit@1024", "bytes_raw", "bytes_zstd", "bytes_none"])
         for result in results.values():
             self.check_result(result, ceilings)
         for name, flops in ("pp512", True), ("tg128", False), ("turn", True), ("open", False):
