@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <set>
 
@@ -53,7 +54,8 @@ void open_file(const std::string &directory, const std::string &name, Checkpoint
 
 // A name from the index is used to open a file: it must stay in the directory.
 void check_shard_name(const std::string &shard) {
-    const bool plain = !shard.empty() && shard != "." && shard != ".." &&
+    const bool plain = !shard.empty() && shard.size() <= NAME_MAX && shard != "." &&
+                       shard != ".." &&
                        shard.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
     if (!plain) {
         fail(Status::corrupt, "%s names the shard \"%s\", which is not a plain file name", kIndex,
