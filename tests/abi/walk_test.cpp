@@ -21,7 +21,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "format/writer.h"
 #include "tests/abi/conversation.h"
 
 using namespace abi_test;
@@ -109,6 +108,7 @@ struct Walk {
     void save_to(size_t i);
     void save_killed(size_t i);
     void load_from(size_t i);
+    stasis_save_options save_options(uint32_t flags);
     void compact_one(size_t i);
 };
 
@@ -227,13 +227,23 @@ bool Walk::may_save(size_t i, size_t file, uint32_t flags) {
            lines[i].tokens.empty() || files[file]->tokens[0] == lines[i].tokens[0];
 }
 
+// Any codec, and one save of four without keys and values.
+stasis_save_options Walk::save_options(uint32_t flags) {
+    auto options = sized<stasis_save_options>();
+    options.flags = flags;
+    options.codec = static_cast<uint32_t>(roll(STASIS_CODEC_ZSTD + 1));
+    options.keep = roll(4) == 0 ? STASIS_KEEP_NONE : STASIS_KEEP_FULL;
+    return options;
+}
+
 void Walk::save_to(size_t i) {
     const size_t file = roll(kFiles);
-    const uint32_t flags = roll(20) == 0 ? STASIS_SAVE_REPLACE : 0;
+    const auto options = save_options(roll(20) == 0 ? STASIS_SAVE_REPLACE : 0);
     stasis_error error;
-    const stasis_status status = save(sessions[i].get(), path(file), flags, &error);
+    const stasis_status status =
+        stasis_session_save(sessions[i].get(), path(file).c_str(), &options, &error);
     CAPTURE(error.message);
-    REQUIRE(status == (may_save(i, file, flags) ? STASIS_OK : STASIS_INVALID_ARGUMENT));
+    REQUIRE(status == (may_save(i, file, options.flags) ? STASIS_OK : STASIS_INVALID_ARGUMENT));
     if (status == STASIS_OK) {
         files[file] = lines[i];
     }
@@ -248,6 +258,7 @@ void Walk::save_killed(size_t i) {
     const size_t file = roll(kFiles);
     const uint64_t bytes = roll(400000), delay = roll(3000);
     const bool by_byte = roll(2) == 0, compacting = files[file] && roll(4) == 0;
+    const auto options = save_options(0);
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
@@ -257,11 +268,9 @@ void Walk::save_killed(size_t i) {
         if (by_byte) {
             setrlimit(RLIMIT_FSIZE, &limit);
         }
-        if (compacting) {
-            stasis::format::compact(path(file), {});
-            _exit(0);
-        }
-        _exit(save(sessions[i].get(), path(file)));
+        _exit(compacting
+                  ? stasis_snapshot_compact(path(file).c_str(), nullptr, nullptr)
+                  : stasis_session_save(sessions[i].get(), path(file).c_str(), &options, nullptr));
     }
     if (!by_byte) {
         usleep(static_cast<useconds_t>(delay));
@@ -290,7 +299,7 @@ void Walk::compact_one(size_t) {
     const size_t file = roll(kFiles);
     if (files[file]) {
         const auto before = std::filesystem::file_size(path(file));
-        stasis::format::compact(path(file), {});
+        REQUIRE(stasis_snapshot_compact(path(file).c_str(), nullptr, nullptr) == STASIS_OK);
         REQUIRE(std::filesystem::file_size(path(file)) <= before);
         REQUIRE(file_is(file, *files[file]));
     }
