@@ -225,6 +225,8 @@ void read_normalizer(std::string_view bytes, size_t offset, SentencepieceModel &
 } // namespace
 
 SentencepieceModel read_sentencepiece_model(std::string_view bytes) {
+    constexpr size_t kNowhere = SIZE_MAX;
+    size_t nul_anywhere = kNowhere, nul_defined = kNowhere; // first piece with a NUL byte
     SentencepieceModel model;
     model.type = "unigram"; // the schema's default
     Fields fields(bytes, 0);
@@ -238,6 +240,11 @@ SentencepieceModel read_sentencepiece_model(std::string_view bytes) {
                 corrupt("more than four million pieces", at);
             }
             model.pieces.push_back(read_piece(field.bytes, at));
+            const bool defined = model.pieces.back().kind == PieceKind::user_defined;
+            if (model.pieces.back().text.find('\0') != std::string::npos) {
+                nul_anywhere = std::min(nul_anywhere, at);
+                nul_defined = std::min(nul_defined, defined ? at : kNowhere);
+            }
         } else if (field.number == 2) {
             read_trainer(field.bytes, at, model);
         } else if (field.number == 3) {
@@ -249,6 +256,12 @@ SentencepieceModel read_sentencepiece_model(std::string_view bytes) {
     }
     if (model.pieces.empty()) {
         corrupt("no pieces", bytes.size());
+    }
+    // The library puts these into Darts arrays, whose keys end at a NUL; it would end the process
+    // where such a key comes to nothing.
+    const size_t nul = model.type == "unigram" ? nul_anywhere : nul_defined;
+    if (nul != kNowhere) {
+        corrupt("a piece contains a NUL byte", nul);
     }
     // A second normalizer_spec (field 3) merges with the first: add_dummy_prefix (3) and
     // remove_extra_whitespaces (4) false.
