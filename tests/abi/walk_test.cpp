@@ -1,7 +1,7 @@
 // A long random walk through the public interface, against a plain model in memory of what every
 // session and every file must be: tokens, their sources, the settings in force. What a list of
 // tokens leads to is asked of a fresh session that has seen nothing else. STASIS_SEED repeats a
-// walk, STASIS_WALK_SECONDS bounds it (60), STASIS_WALK_STEPS says how long it is to be (10000).
+// walk, STASIS_WALK_SECONDS bounds it (120), STASIS_WALK_STEPS says how long it is to be (10000).
 // Not under the thread sanitizer, which cannot follow a process that forks while it has threads.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -349,7 +349,7 @@ uint64_t from_environment(const char *name, uint64_t otherwise) {
 TEST_CASE("a random walk of sessions and files never leaves what a plain model says") {
     const uint64_t seed = from_environment("STASIS_SEED", std::random_device()());
     const uint64_t steps = from_environment("STASIS_WALK_STEPS", 10000);
-    const std::chrono::seconds seconds(from_environment("STASIS_WALK_SECONDS", 60));
+    const std::chrono::seconds seconds(from_environment("STASIS_WALK_SECONDS", 120));
     std::printf("walk: seed %llu\n", static_cast<unsigned long long>(seed));
     std::fflush(stdout);
     const auto end = std::chrono::steady_clock::now() + seconds;
