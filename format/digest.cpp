@@ -10,15 +10,19 @@
 
 namespace stasis {
 
-std::string to_hex(const Digest &digest) {
+std::string to_hex(std::string_view bytes) {
     static const char *digits = "0123456789abcdef";
     std::string text;
-    text.reserve(64);
-    for (uint8_t byte : digest.bytes) {
-        text.push_back(digits[byte >> 4]);
+    text.reserve(2 * bytes.size());
+    for (const char byte : bytes) {
+        text.push_back(digits[static_cast<uint8_t>(byte) >> 4]);
         text.push_back(digits[byte & 15]);
     }
     return text;
+}
+
+std::string to_hex(const Digest &digest) {
+    return to_hex({reinterpret_cast<const char *>(digest.bytes.data()), digest.bytes.size()});
 }
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {

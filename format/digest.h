@@ -18,6 +18,7 @@ struct Digest {
 };
 
 std::string to_hex(const Digest &digest);
+std::string to_hex(std::string_view bytes);
 
 // Incremental SHA-256 over libcrypto. Integers are hashed as little-endian bytes.
 class Sha256 {

@@ -145,13 +145,7 @@ Json positional_state(const Snapshot &snapshot) {
 Json texts_json(const State &state) {
     Json texts = Json::array();
     for (const auto &[token, text] : state.token_texts) {
-        std::string bytes;
-        for (const char byte : text) {
-            char digits[3];
-            snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
-            bytes += digits;
-        }
-        texts.push_back({{"token", token}, {"text", text}, {"bytes", bytes}});
+        texts.push_back({{"token", token}, {"text", text}, {"bytes", to_hex(text)}});
     }
     return texts;
 }

@@ -124,4 +124,7 @@ struct State {
     std::vector<std::shared_ptr<const void>> storage;
 };
 
+// The state digest of what a state says, page digests included; its own one is not looked at.
+Digest state_digest(const State &state);
+
 } // namespace stasis

@@ -1,5 +1,6 @@
 // Logits, sampling and generation of a session; see session.h.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "runtime/forward.h"
@@ -24,6 +25,8 @@ const std::vector<float> &Session::logits() {
         if (row_ == nullptr || row_.use_count() > 1) { // a fork's as well
             row_ = std::make_shared<std::vector<float>>(model_->config.vocabulary);
         }
+        // A fork in another thread may just have let go of it: what it read, it has read.
+        std::atomic_thread_fence(std::memory_order_acquire);
         WorkspaceLease work(*model_);
         next_logits(*work, *row_);
         row_valid_ = true;

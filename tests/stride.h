@@ -3,17 +3,13 @@
 
 #include <cstddef>
 
+#include "tests/sanitizers.h"
+
 namespace stasis::test {
 
 // Sanitizers make the kernels some thirty times slower: there, loops over every case take a sample.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(STASIS_ADDRESS_SANITIZER) || defined(STASIS_THREAD_SANITIZER)
 inline constexpr size_t kStride = 19;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr size_t kStride = 19;
-#else
-inline constexpr size_t kStride = 1;
-#endif
 #else
 inline constexpr size_t kStride = 1;
 #endif

@@ -9,6 +9,7 @@
 #include "format/writer.h"
 #include "tests/abi/fixture.h"
 #include "tests/format/forgery.h"
+#include "tests/seal.h"
 
 namespace abi_test {
 
@@ -63,31 +64,7 @@ inline void forge_state(const std::string &from, const std::string &to,
                         stasis::format::SaveOptions options = {}) {
     stasis::State state = stasis::format::load(from, stasis::Watch());
     change(state);
-    stasis::StateParts parts;
-    parts.contract_core = state.contract.core;
-    parts.contract_kv = state.contract.kv;
-    parts.model = state.model.model;
-    parts.position = state.log.size();
-    stasis::Sha256 tokens;
-    for (const stasis::TokenEntry &entry : state.log) {
-        tokens.u32(entry.token);
-    }
-    parts.tokens = tokens.finish();
-    for (uint32_t group = 0; group < state.groups.size(); ++group) {
-        parts.windows.push_back(state.groups[group].window);
-        parts.pages.emplace_back();
-        for (size_t index = 0; index < state.pages[group].size(); ++index) {
-            stasis::Page &page = state.pages[group][index];
-            if (page.data != nullptr) {
-                page.digest = stasis::page_digest(group, index, page.data,
-                                                  stasis::format::page_rows(state, group),
-                                                  state.page_positions, page.valid, state.head_dim);
-            }
-            parts.pages.back().push_back(page.digest);
-        }
-    }
-    parts.hidden = state.hidden;
-    state.digest = stasis::state_digest(parts);
+    seal(state);
     options.replace = true;
     stasis::format::save(state, to, options);
 }

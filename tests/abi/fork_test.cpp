@@ -1,11 +1,8 @@
 // fork() of the host process: parent and child go on, each with the same bits, with what the child
 // inherits and with what it opens itself. Not under the thread sanitizer, which cannot follow a
 // process that forks while it has threads.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STASIS_THREAD_SANITIZER
-#endif
-#endif
+#include "tests/sanitizers.h"
+
 #ifndef STASIS_THREAD_SANITIZER
 
 #include <filesystem>

@@ -2,11 +2,8 @@
 // none at all while tokens are decoded.
 // Not under the thread sanitizer, which has an operator new of its own. (Models are opened by JSON
 // documents of nlohmann-json, whose destructor allocates: allocator_test.cpp covers opening.)
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STASIS_THREAD_SANITIZER
-#endif
-#endif
+#include "tests/sanitizers.h"
+
 #ifndef STASIS_THREAD_SANITIZER
 
 #include <atomic>

@@ -3,11 +3,8 @@
 // tokens leads to is asked of a fresh session that has seen nothing else. STASIS_SEED repeats a
 // walk, STASIS_WALK_SECONDS bounds it (120), STASIS_WALK_STEPS says how long it is to be (10000).
 // Not under the thread sanitizer, which cannot follow a process that forks while it has threads.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STASIS_THREAD_SANITIZER
-#endif
-#endif
+#include "tests/sanitizers.h"
+
 #ifndef STASIS_THREAD_SANITIZER
 
 #include <chrono>

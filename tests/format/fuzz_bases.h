@@ -21,11 +21,9 @@ struct Course {
     bool released = false;
 };
 
-inline void add_small_pages(State &state, const Course &course, StateParts &parts) {
-    constexpr uint32_t kRows = 2; // keys and values of one layer and head
+inline void add_small_pages(State &state, const Course &course) {
     for (uint32_t group = 0; group < 2; ++group) {
         std::vector<Page> &pages = state.pages.emplace_back();
-        std::vector<Digest> &digests = parts.pages.emplace_back();
         for (uint64_t index = 0; index < page_count(course.position, 32); ++index) {
             const std::shared_ptr<uint16_t> data = allocate_page(page_elements(state, group));
             std::fill_n(data.get(), page_elements(state, group), uint16_t{0});
@@ -39,11 +37,11 @@ inline void add_small_pages(State &state, const Course &course, StateParts &part
                         0x3F80 + (at * at * 7919 + i / 512 + group + other) % 1021 % 60);
                 }
             }
-            digests.push_back(
-                page_digest(group, index, data.get(), kRows, 32, valid, state.head_dim));
+            const Digest digest = page_digest(group, index, data.get(), page_rows(state, group), 32,
+                                              valid, state.head_dim);
             const bool needed = page_needed(state.groups[group].window, course.position, 32, index);
             const bool kept = needed || !course.released;
-            pages.push_back({valid, digests.back(), kept ? data.get() : nullptr});
+            pages.push_back({valid, digest, kept ? data.get() : nullptr});
             state.storage.push_back(data);
         }
     }
@@ -66,28 +64,21 @@ inline State small_state(const Course &course) {
     state.samplings[1].bias = {{1, 2.0F}};
     state.capacity = 1000;
     state.pending_system = course.forked ? "another" : "system";
-    std::vector<uint32_t> tokens;
     for (uint64_t i = 0; i < course.position; ++i) {
         TokenEntry entry;
         entry.token = static_cast<uint32_t>((i * i + (course.forked && i >= 32 ? 1 : 0)) % 5);
         entry.source = i % 7 == 3 ? TokenSource::sampled : TokenSource::text;
         entry.sampling = i % 14 == 3 ? 1 : 0;
         state.log.push_back(entry);
-        tokens.push_back(entry.token);
     }
-    StateParts parts;
-    parts.position = course.position;
-    parts.tokens = Sha256().bytes(tokens.data(), tokens.size() * sizeof(uint32_t)).finish();
-    parts.windows = {0, 8};
     if (course.position > 0) {
         state.token_texts = {{0, "a"}, {1, "bc"}};
         state.hidden = {1, 2, static_cast<uint16_t>(course.position)};
         state.logits = Sha256().bytes(std::vector<float>(5).data(), 5 * sizeof(float)).finish();
         state.top = {{0, 0.0F}, {1, 0.0F}};
     }
-    parts.hidden = state.hidden;
-    add_small_pages(state, course, parts);
-    state.digest = state_digest(parts);
+    add_small_pages(state, course);
+    state.digest = state_digest(state);
     return state;
 }
 

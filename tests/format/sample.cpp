@@ -232,34 +232,6 @@ State sample_state(const Shape &shape) {
     return state;
 }
 
-void seal(State &state) {
-    StateParts parts;
-    parts.contract_core = state.contract.core;
-    parts.contract_kv = state.contract.kv;
-    parts.model = state.model.model;
-    parts.position = state.log.size();
-    Sha256 tokens;
-    for (const TokenEntry &entry : state.log) {
-        tokens.u32(entry.token);
-    }
-    parts.tokens = tokens.finish();
-    for (size_t group = 0; group < state.groups.size(); ++group) {
-        std::vector<Digest> &digests = parts.pages.emplace_back();
-        parts.windows.push_back(state.groups[group].window);
-        for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
-            Page &page = state.pages[group][index];
-            if (page.data != nullptr) {
-                page.digest = page_digest(static_cast<uint32_t>(group), index, page.data,
-                                          page_rows(state, group), state.page_positions, page.valid,
-                                          state.head_dim);
-            }
-            digests.push_back(page.digest);
-        }
-    }
-    parts.hidden = state.hidden;
-    state.digest = state_digest(parts);
-}
-
 namespace {
 
 bool same_floats(const std::vector<std::pair<uint32_t, float>> &a,

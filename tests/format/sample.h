@@ -8,6 +8,7 @@
 #include "forgery.h"
 #include "format/state.h"
 #include "format/writer.h"
+#include "tests/seal.h"
 
 namespace stasis::format {
 
@@ -28,8 +29,6 @@ struct Shape {
 // A whole state with every field in use; pages behind the window and its retention are released.
 State sample_state(const Shape &shape);
 std::vector<float> sample_row(const Shape &shape); // the logits of sample_state
-// Computes page digests and the state digest again, after a test changed something.
-void seal(State &state);
 
 // Fails the running test case, naming the field, unless both hold the same bits.
 void check_same(const State &a, const State &b);

@@ -10,6 +10,7 @@
 
 #include "format/reader.h"
 #include "sample.h"
+#include "tests/sanitizers.h"
 
 namespace {
 std::atomic<size_t> largest_block{0};
@@ -30,11 +31,6 @@ std::atomic<bool> refusing{false};
 
 // Every allocation of the test program passes here, so that a test can see what a reader asked for.
 // Not under the thread sanitizer, which has an operator new of its own and runs no such test.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STASIS_THREAD_SANITIZER
-#endif
-#endif
 #ifndef STASIS_THREAD_SANITIZER
 void *operator new(size_t size_bytes) {
     return note_and_allocate(size_bytes, 16);

@@ -25,6 +25,7 @@
 #include "format/error.h"
 #include "runtime/memory.h"
 #include "tests/runtime/model_files.h"
+#include "tests/sanitizers.h"
 
 namespace stasis {
 
@@ -204,15 +205,7 @@ TEST_CASE("an impossible count of threads is refused") {
 
 // ThreadSanitizer cannot follow a process that forks while it has threads, and the address
 // sanitizer ends a process that is refused memory.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STASIS_WITHOUT_FORK
-#endif
-#if __has_feature(address_sanitizer)
-#define STASIS_WITHOUT_LIMIT
-#endif
-#endif
-#if !defined(STASIS_WITHOUT_FORK)
+#ifndef STASIS_THREAD_SANITIZER
 
 namespace {
 
@@ -243,7 +236,7 @@ TEST_CASE("destroying a pool in a forked child does not hang") {
     CHECK(visits(*threads, 100, 1) == std::vector<int>(100, 1)); // the parent's is unharmed
 }
 
-#if !defined(STASIS_WITHOUT_LIMIT)
+#ifndef STASIS_ADDRESS_SANITIZER
 
 TEST_CASE("a pool that cannot start all its threads ends those it started") {
     CHECK(in_child([] {

@@ -28,7 +28,7 @@ Stored forged_page(const std::shared_ptr<Model> &model, uint64_t index) {
     honest->rewind((index + 1) * kPage, false, RunOptions());
     Stored prefix(*model, *honest);
     prefix.flip(*model, model->config.layers - 1, 1, index * kPage + 5);
-    prefix.seal();
+    prefix.state.digest = state_digest(prefix.state);
     const std::unique_ptr<Session> forger = prefix.restored(model);
     std::vector<uint32_t> rest;
     for (uint64_t i = forger->position(); i < whole.state.log.size(); ++i) {
@@ -111,7 +111,7 @@ TEST_CASE("an audit says which positions it cannot start from") {
     // but for what later pages compute from it.
     Stored first = stored;
     first.flip(*model, 5, 0, 3);
-    first.seal();
+    first.state.digest = state_digest(first.state);
     report = audited(model, first, 100);
     REQUIRE(report.first);
     CHECK(report.first->position == 3);
@@ -152,23 +152,10 @@ TEST_CASE("the last page of an audit vouches for hidden state, logits, best logi
     CHECK(!audited(model, original, 1).first);
     for (int what = 0; what < 4; ++what) {
         Stored stored = original;
-        switch (what) {
-        case 0:
-            stored.state.hidden[3] ^= 1;
-            stored.seal();
-            break;
-        case 1:
-            stored.state.logits.bytes[31] ^= 1;
-            break;
-        case 2:
-            stored.state.top[63].second += 1;
-            break;
-        default:
-            stored.state.token_texts.emplace_back(7, "seven");
-        }
+        const uint32_t changed = stored.change_end(what);
         const VerifyReport report = audited(model, stored, 1);
         REQUIRE(report.first);
-        CHECK(report.first->element == (what == 3 ? 10 : 9));
+        CHECK(report.first->element == changed);
     }
 }
 

@@ -100,21 +100,9 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
     SUBCASE("the final hidden state, logits, best logits, texts") {
         for (int what = 0; what < 4; ++what) {
             Stored stored = original;
-            switch (what) {
-            case 0:
-                stored.state.hidden[3] ^= 1;
-                break;
-            case 1:
-                stored.state.logits.bytes[31] ^= 1;
-                break;
-            case 2:
-                stored.state.top[63].second += 1;
-                break;
-            default:
-                stored.state.token_texts.emplace_back(7, "seven");
-            }
+            const uint32_t changed = stored.change_end(what);
             const Divergence report = found(model, stored);
-            CHECK(report.element == (what == 3 ? 10 : 9));
+            CHECK(report.element == changed);
             CHECK(report.position == (what == 3 ? UINT64_MAX : 209));
         }
     }
