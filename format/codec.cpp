@@ -18,6 +18,8 @@ namespace {
 constexpr size_t kFrameNumbers = size_t{1} << 17;
 // With fewer slots, centres cost more than they save on exponents.
 constexpr size_t kCentredSlots = 16;
+// zstd's literalCompressionMode: 0 by the level, 1 always.
+constexpr ZSTD_cParameter kLiteralMode = ZSTD_c_experimentalParam5;
 
 // The run's table has one for each frame: stored bytes of its planes, in their order, and the low
 // half of XXH3-128's low half over these. zstd ignores bits that this checksum does not.
@@ -101,19 +103,42 @@ struct FrameCoder::Scratch {
         exponents.resize(frame.numbers());
         mantissas.resize(frame.numbers());
     }
-    void set_parameters(int level, int match_min, int hash_log); // 0: the level's own
+    void begin();
+    void set_for_exponents();
+    void set_for_mantissas();
     uint32_t compress(const std::vector<uint8_t> &plane, uint8_t *stored);
     void decompress(const char *name, const uint8_t *stored, size_t stored_bytes,
                     std::vector<uint8_t> &plane);
 };
 
-void FrameCoder::Scratch::set_parameters(int level, int match_min, int hash_log) {
+// A compressor that failed, as one does on planes that do not become smaller, takes no parameters.
+void FrameCoder::Scratch::begin() {
     if (compressor == nullptr) {
         compressor.reset(created(ZSTD_createCCtx()));
     }
-    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_compressionLevel, level);
-    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_minMatch, match_min);
-    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_hashLog, hash_log);
+    ZSTD_CCtx_reset(compressor.get(), ZSTD_reset_session_only);
+}
+
+// Exponents of a channel are close to each other, so what counts is how often each occurs; a small
+// table of long matches, looked for at every eighth place, finds what tokens that come again leave
+// in the first layer. A negative level gives up the code for literals unless told; how to tell it
+// counts as experimental, so a library may not know it, and the level that codes them is slower.
+void FrameCoder::Scratch::set_for_exponents() {
+    begin();
+    const size_t told = ZSTD_CCtx_setParameter(compressor.get(), kLiteralMode, 1);
+    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_compressionLevel, ZSTD_isError(told) ? 1 : -8);
+    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_minMatch, 7);
+    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_hashLog, 7);
+}
+
+// Mantissas are close to random: there is nothing but repeats, and a negative level looks for
+// nothing else.
+void FrameCoder::Scratch::set_for_mantissas() {
+    begin();
+    ZSTD_CCtx_setParameter(compressor.get(), kLiteralMode, 0);
+    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_compressionLevel, -1);
+    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_minMatch, 0); // the level's own
+    ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_hashLog, 0);
 }
 
 // A plane that does not become smaller is stored as it is.
@@ -176,9 +201,6 @@ size_t encoded_bound(const RunShape &shape) {
     return frame_count(shape) * sizeof(Entry) + centre_count(shape) + shape.bytes();
 }
 
-// Exponents of a channel are close to each other, so what counts is how often each occurs; a small
-// table of long matches finds what tokens that come again leave in the first layer. Mantissas are
-// close to random: there is nothing but such repeats, and negative levels look for nothing else.
 void FrameCoder::encode(const RunShape &shape, size_t index, const uint16_t *numbers,
                         uint8_t *run) {
     const RunShape frame = frame_shape(shape, index);
@@ -189,13 +211,13 @@ void FrameCoder::encode(const RunShape &shape, size_t index, const uint16_t *num
 
     uint8_t *const stored = run + place(shape, index);
     Entry entry;
-    scratch->set_parameters(1, 7, 7);
+    scratch->set_for_exponents();
     if (frame.slots >= kCentredSlots) {
         subtract_centres(frame, scratch->exponents.data(), scratch->centres.data());
         entry.centres = scratch->compress(scratch->centres, stored);
     }
     entry.exponents = scratch->compress(scratch->exponents, stored + entry.bytes());
-    scratch->set_parameters(-1, 0, 0);
+    scratch->set_for_mantissas();
     entry.mantissas = scratch->compress(scratch->mantissas, stored + entry.bytes());
     entry.checksum = stored_checksum(stored, entry.bytes());
     std::memcpy(run + index * sizeof entry, &entry, sizeof entry);
