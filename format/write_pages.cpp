@@ -119,7 +119,13 @@ struct Planner {
             return entry;
         }
         parted = true;
-        if (wanted && !there.runs.empty()) {
+        if (!wanted || there.runs.empty()) {
+            return entry;
+        }
+        if (there.valid == page.earlier_valid && there.digest == page.earlier) {
+            missing = there.valid;
+            entry.runs = there.runs;
+        } else {
             const auto data = allocate_page(page_elements(input.state, group));
             old->read_slots(group, index, data.get()); // what is shared is this state's own bytes
             missing = common_slots(input.state, group, std::min(page.valid, there.valid), page.data,
@@ -178,7 +184,8 @@ void encode(std::span<Job> jobs, const SaveInput &input, FrameCoder &coder) {
         coder.encode(run_shape(input.state, job->group, job->slots), index, job->numbers,
                      job->coded);
     });
-    for (Job &job : jobs) {
+    for_each(input.options.parallel, jobs.size(), [&](size_t i) {
+        Job &job = jobs[i];
         if (job.slots != 0) {
             const RunShape shape = run_shape(input.state, job.group, job.slots);
             const uint64_t bytes = close_run(shape, job.coded);
@@ -187,7 +194,7 @@ void encode(std::span<Job> jobs, const SaveInput &input, FrameCoder &coder) {
                 job.frame.stored_bytes = bytes;
             }
         }
-    }
+    });
 }
 
 void run_batch(Output &output, std::span<Job> jobs, const SaveInput &input, FrameCoder &coder) {

@@ -99,9 +99,26 @@ class PagePool {
 
 // An entry of a group's page table. `digest` is set once the page is full, and outlives the page.
 struct PageEntry {
-    PageRef page; // empty: released
-    Digest digest;
+    PageRef page = {}; // empty: released
+    Digest digest = {};
     uint32_t digested = 0; // first slots that the digest covers; 0: none
+    // The digest before that one, of fewer slots: what a file may know the page by.
+    Digest earlier = {};
+    uint32_t earlier_digested = 0;
+
+    void set_digest(const Digest &computed, uint32_t slots) {
+        if (digested > 0 && digested < slots) {
+            earlier = digest;
+            earlier_digested = digested;
+        }
+        digest = computed;
+        digested = slots;
+    }
+    bool knows_beyond(uint32_t slots) const { return digested > slots || earlier_digested > slots; }
+    void forget_beyond(uint32_t slots) {
+        digested = digested > slots ? 0 : digested;
+        earlier_digested = earlier_digested > slots ? 0 : earlier_digested;
+    }
 };
 
 using PageTable = Tree<PageEntry>;

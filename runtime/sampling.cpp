@@ -280,17 +280,24 @@ uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_
 }
 
 std::vector<std::pair<uint32_t, float>> best(std::span<const float> logits, size_t n) {
-    std::vector<std::pair<uint32_t, float>> tokens;
-    tokens.reserve(logits.size());
-    for (uint32_t token = 0; token < logits.size(); ++token) {
-        tokens.emplace_back(token, logits[token]);
+    const auto better = [](const auto &a, const auto &b) {
+        return a.second > b.second || (a.second == b.second && a.first < b.first);
+    };
+    std::vector<std::pair<uint32_t, float>> tokens; // a heap, the worst in front
+    tokens.reserve(std::min(n, logits.size()));
+    for (uint32_t token = 0; token < logits.size() && n > 0; ++token) {
+        const std::pair<uint32_t, float> next{token, logits[token]};
+        if (tokens.size() == n && !better(next, tokens.front())) {
+            continue; // nearly always
+        }
+        if (tokens.size() == n) {
+            std::pop_heap(tokens.begin(), tokens.end(), better);
+            tokens.pop_back();
+        }
+        tokens.push_back(next);
+        std::push_heap(tokens.begin(), tokens.end(), better);
     }
-    n = std::min(n, tokens.size());
-    std::partial_sort(tokens.begin(), tokens.begin() + n, tokens.end(),
-                      [](const auto &a, const auto &b) {
-                          return a.second > b.second || (a.second == b.second && a.first < b.first);
-                      });
-    tokens.resize(n);
+    std::sort_heap(tokens.begin(), tokens.end(), better);
     return tokens;
 }
 

@@ -91,9 +91,10 @@ void Session::digest_full_pages(uint64_t begin, uint64_t end) {
             const auto group = static_cast<uint32_t>(i / count);
             const PageShape &shape = model_->pool->shape(group);
             try {
-                entries[i]->digest = page_digest(group, first + i % count, entries[i]->page.data(),
-                                                 shape.rows(), kPage, kPage, shape.head_dim);
-                entries[i]->digested = kPage;
+                entries[i]->set_digest(page_digest(group, first + i % count,
+                                                   entries[i]->page.data(), shape.rows(), kPage,
+                                                   kPage, shape.head_dim),
+                                       kPage);
             } catch (...) {
                 failed = true;
             }
@@ -158,9 +159,10 @@ void Session::roll_back(uint64_t position) noexcept {
 void Session::cut(uint64_t position) {
     for (PageTable &table : pages_) {
         table.truncate((position + kPage - 1) / kPage);
-        if (position % kPage != 0 && position / kPage < table.size() &&
-            table[position / kPage].digested > position % kPage) {
-            table.mutate(position / kPage).digested = 0;
+        const auto slots = static_cast<uint32_t>(position % kPage);
+        const size_t last = position / kPage;
+        if (slots != 0 && last < table.size() && table[last].knows_beyond(slots)) {
+            table.mutate(last).forget_beyond(slots);
         }
     }
 }
