@@ -13,7 +13,8 @@ struct Model;
 class Session;
 namespace format {
 class Snapshot;
-}
+struct Contents;
+} // namespace format
 } // namespace stasis
 
 // Shared by all threads: nothing in it changes after open.
@@ -25,10 +26,14 @@ struct stasis_model {
 };
 
 struct stasis_session {
-    explicit stasis_session(std::unique_ptr<stasis::Session> given);
+    explicit stasis_session(std::unique_ptr<stasis::Session> given,
+                            std::shared_ptr<const stasis::format::Contents> from = nullptr);
     ~stasis_session();
 
     const std::unique_ptr<stasis::Session> session;
+    // Of the file that it was last loaded from or saved to, so that the next commit to it need not
+    // read it; null: none yet.
+    std::shared_ptr<const stasis::format::Contents> saved;
     mutable std::atomic<bool> busy{false};
 };
 

@@ -7,8 +7,9 @@
 #include "abi/run.h"
 #include "abi/tokens.h"
 
-stasis_session::stasis_session(std::unique_ptr<stasis::Session> given)
-    : session(std::move(given)) {}
+stasis_session::stasis_session(std::unique_ptr<stasis::Session> given,
+                               std::shared_ptr<const stasis::format::Contents> from)
+    : session(std::move(given)), saved(std::move(from)) {}
 stasis_session::~stasis_session() = default;
 
 namespace stasis::abi {

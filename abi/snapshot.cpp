@@ -60,11 +60,11 @@ void save(Session &session, const stasis_save_options &given, const Watch &watch
     options.keep = read_keep(given.keep);
     options.watch = watch;
     options.parallel = parallel_on(*session.model()->threads);
-    const State state = session.export_state();
+    State state = session.export_state();
     if ((given.flags & STASIS_SAVE_FULL_LOGITS) != 0 && session.position() != 0) {
         options.logits_row = session.logits();
     }
-    write(state, options);
+    write(std::move(state), options);
 }
 
 // Where a computed page first differs from what its fingerprints say.
@@ -106,8 +106,8 @@ StoredPages pages_of(const format::Snapshot &snapshot) {
 
 // `open` gives the snapshot, once the options have been found good.
 template <typename Open>
-std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const stasis_load_options &given,
-                              const Watch &watch, const Open &open) {
+stasis_session *load(const std::shared_ptr<Model> &model, const stasis_load_options &given,
+                     const Watch &watch, const Open &open) {
     require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE);
     const SessionOptions session = read_session_options(given.session, "options.session");
     const SessionOptions *chosen = given.session != nullptr ? &session : nullptr;
@@ -115,14 +115,16 @@ std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const stasis_
     check_identity(snapshot->state().model, model->identity); // before the bulk is read
     const StoredPages pages = pages_of(*snapshot);
     if (snapshot->keep() == format::Keep::full) {
-        return Session::restore(model, snapshot->state(), chosen, pages, watch);
+        return new stasis_session(Session::restore(model, snapshot->state(), chosen, pages, watch),
+                                  snapshot->contents());
     }
     if ((given.flags & STASIS_LOAD_NO_RECOMPUTE) != 0) {
         fail(Status::unsupported,
              "the snapshot keeps no keys and values: they would have to be recomputed, which "
              "STASIS_LOAD_NO_RECOMPUTE forbids");
     }
-    return Session::recompute(model, snapshot->state(), chosen, pages, watch);
+    return new stasis_session(Session::recompute(model, snapshot->state(), chosen, pages, watch),
+                              snapshot->contents());
 }
 
 bool has_compressed(const format::Snapshot &snapshot) {
@@ -205,8 +207,9 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
         save(*session->session, given, watch.watch(),
-             [&](const stasis::State &state, const SaveOptions &chosen) {
-                 stasis::format::save(state, path, chosen);
+             [&](stasis::State &&state, SaveOptions &chosen) {
+                 chosen.known = session->saved;
+                 session->saved = stasis::format::save(std::move(state), path, chosen);
              });
     });
 }
@@ -235,8 +238,7 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
         require(session, "session");
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        *session = new stasis_session(
-            load(model->model, given, watch.watch(), [&] { return Snapshot::open(path); }));
+        *session = load(model->model, given, watch.watch(), [&] { return Snapshot::open(path); });
     });
 }
 
@@ -249,8 +251,8 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
         HostSource host(caller, source);
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        *session = new stasis_session(load(model->model, given, watch.watch(),
-                                           [&] { return Snapshot::open_source(host.source()); }));
+        *session = load(model->model, given, watch.watch(),
+                        [&] { return Snapshot::open_source(host.source()); });
     });
 }
 

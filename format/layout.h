@@ -64,6 +64,7 @@ struct Layout {
     NodeRef log; // roots of the trees
     NodeRef texts;
     std::vector<NodeRef> pages; // [group]
+    bool operator==(const Layout &) const = default;
 };
 
 } // namespace stasis::format

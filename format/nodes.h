@@ -34,6 +34,7 @@ struct TreeShape {
 struct Tree {
     std::vector<std::vector<NodeRef>> levels; // leaves first; the last has one node, the root
     NodeRef root() const { return levels.empty() ? NodeRef{} : levels.back()[0]; }
+    bool operator==(const Tree &) const = default;
 };
 
 using Bytes = std::vector<uint8_t>;

@@ -2,6 +2,7 @@
 #include "format/reader.h"
 
 #include <algorithm>
+#include <set>
 
 #include "format/check.h"
 #include "format/error.h"
@@ -24,14 +25,22 @@ std::shared_ptr<const Snapshot> Snapshot::open_source(const Source &source) {
     return open_input(Input(naming("stream", [&] { return read_stream(source); })));
 }
 
-std::shared_ptr<const Snapshot> Snapshot::open_input(Input input) {
+std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
+                                                     const std::shared_ptr<const Contents> &known) {
     const std::shared_ptr<Snapshot> snapshot(new Snapshot(std::move(input)));
     naming(snapshot->input_.path(), [&] {
         snapshot->current_ = find_root(snapshot->input_);
-        snapshot->read_manifest();
-        snapshot->read_trees();
-        snapshot->read_rest();
-        check_state(snapshot->state_, Status::corrupt);
+        if (known != nullptr && known->root == snapshot->root()) {
+            snapshot->contents_ = known;
+            return;
+        }
+        const auto contents = std::make_shared<Contents>();
+        contents->root = snapshot->root();
+        snapshot->read_manifest(*contents);
+        snapshot->read_trees(*contents);
+        snapshot->read_rest(*contents);
+        check_state(contents->state, Status::corrupt);
+        snapshot->contents_ = contents;
     });
     return snapshot;
 }
@@ -40,7 +49,7 @@ Committed Snapshot::committed() const {
     return {input_, current_.root.file_bytes, current_.root.sequence};
 }
 
-void Snapshot::read_manifest() {
+void Snapshot::read_manifest(Contents &into) const {
     const Root &root = current_.root;
     const std::vector<uint8_t> manifest =
         committed().read_section(root.manifest_offset, root.manifest_bytes, SectionKind::manifest);
@@ -49,110 +58,130 @@ void Snapshot::read_manifest() {
         fail(Status::corrupt, "root digest is %s, the manifest gives %s",
              to_hex(root.digest).c_str(), to_hex(digest).c_str());
     }
-    parse_manifest(manifest, state_, layout_);
-    state_.model =
-        parse_identity(committed().read_section(layout_.identity, SectionKind::identity));
-    check_geometry(state_, Status::corrupt);
-    if (layout_.position > root.file_bytes / sizeof(TokenEntry)) {
+    parse_manifest(manifest, into.state, into.layout);
+    into.state.model =
+        parse_identity(committed().read_section(into.layout.identity, SectionKind::identity));
+    check_geometry(into.state, Status::corrupt);
+    if (into.layout.position > root.file_bytes / sizeof(TokenEntry)) {
         fail(Status::corrupt, "manifest: %llu tokens in a file of %llu bytes",
-             static_cast<Number>(layout_.position), static_cast<Number>(root.file_bytes));
+             static_cast<Number>(into.layout.position), static_cast<Number>(root.file_bytes));
     }
 }
 
-void Snapshot::read_trees() {
+void Snapshot::read_trees(Contents &into) const {
     NodeReader nodes(committed());
     const auto add_log = [&](std::span<const uint8_t> node, uint32_t count) {
-        parse_entries(node, count, state_.log);
+        parse_entries(node, count, into.state.log);
     };
     const auto add_text = [&](std::span<const uint8_t> node, uint32_t count) {
-        parse_texts(node, count, texts_);
+        parse_texts(node, count, into.texts);
     };
-    trees_.log = nodes.read({TreeKind::log, 0, layout_.position}, layout_.log, add_log);
-    trees_.texts = nodes.read({TreeKind::texts, 0, layout_.text_count}, layout_.texts, add_text);
-    const uint64_t count = page_count(layout_.position, state_.page_positions);
-    for (uint32_t group = 0; group < state_.groups.size(); ++group) {
-        std::vector<PageEntry> &entries = pages_.emplace_back();
+    into.trees.log = nodes.read({TreeKind::log, 0, into.layout.position}, into.layout.log, add_log);
+    into.trees.texts =
+        nodes.read({TreeKind::texts, 0, into.layout.text_count}, into.layout.texts, add_text);
+    const uint64_t count = page_count(into.layout.position, into.state.page_positions);
+    for (uint32_t group = 0; group < into.state.groups.size(); ++group) {
+        std::vector<PageEntry> &entries = into.pages.emplace_back();
         const auto add_page = [&](std::span<const uint8_t> node, uint32_t items) {
             parse_pages(node, items, entries);
         };
-        trees_.pages.push_back(
-            nodes.read({TreeKind::pages, group, count}, layout_.pages[group], add_page));
-        std::vector<Page> &pages = state_.pages.emplace_back();
+        into.trees.pages.push_back(
+            nodes.read({TreeKind::pages, group, count}, into.layout.pages[group], add_page));
+        std::vector<Page> &pages = into.state.pages.emplace_back();
         for (const PageEntry &entry : entries) {
             pages.push_back({entry.valid, entry.digest, nullptr});
         }
     }
-    node_sections_ = nodes.sections();
-    check_entries();
-    state_.token_texts = texts_of_log(texts_, state_.log, state_.vocabulary);
+    check_entries(into);
+    into.state.token_texts = texts_of_log(into.texts, into.state.log, into.state.vocabulary);
 }
 
-void Snapshot::check_entries() const {
+void Snapshot::check_entries(const Contents &read) const {
     uint64_t left = current_.root.file_bytes;
-    for (size_t group = 0; group < pages_.size(); ++group) {
+    for (size_t group = 0; group < read.pages.size(); ++group) {
         std::vector<bool> stored;
-        for (uint64_t index = 0; index < pages_[group].size(); ++index) {
-            const PageEntry &entry = pages_[group][index];
-            check_entry(state_, group, index, entry, current_.root.file_bytes);
+        for (uint64_t index = 0; index < read.pages[group].size(); ++index) {
+            const PageEntry &entry = read.pages[group][index];
+            check_entry(read.state, group, index, entry, current_.root.file_bytes);
             stored.push_back(!entry.runs.empty());
             for (const Run &run : entry.runs) {
-                if (run.stored_bytes > left || layout_.keep == Keep::none) {
+                if (run.stored_bytes > left || read.layout.keep == Keep::none) {
                     fail(Status::corrupt,
                          "page %llu of layer group %zu: it has a run, but the file %s",
                          static_cast<Number>(index), group,
-                         layout_.keep == Keep::none ? "keeps none"
-                                                    : "has fewer bytes than its runs");
+                         read.layout.keep == Keep::none ? "keeps none"
+                                                        : "has fewer bytes than its runs");
                 }
                 left -= run.stored_bytes;
             }
         }
-        if (layout_.keep == Keep::full) {
-            check_stored(state_, group, layout_.position, stored, Status::corrupt);
+        if (read.layout.keep == Keep::full) {
+            check_stored(read.state, group, read.layout.position, stored, Status::corrupt);
         }
     }
 }
 
-void Snapshot::read_rest() {
-    if (layout_.position == 0) {
-        if (layout_.hidden != SectionRef{} || layout_.logits_row != SectionRef{}) {
+void Snapshot::read_rest(Contents &into) const {
+    if (into.layout.position == 0) {
+        if (into.layout.hidden != SectionRef{} || into.layout.logits_row != SectionRef{}) {
             fail(Status::corrupt, "manifest: a hidden state or logits at position 0");
         }
         return;
     }
-    const uint64_t hidden_bytes = uint64_t{state_.hidden_size} * sizeof(uint16_t);
-    if (layout_.hidden.bytes != hidden_bytes) {
+    const uint64_t hidden_bytes = uint64_t{into.state.hidden_size} * sizeof(uint16_t);
+    if (into.layout.hidden.bytes != hidden_bytes) {
         fail(Status::corrupt, "hidden state: %llu bytes, expected %llu",
-             static_cast<Number>(layout_.hidden.bytes), static_cast<Number>(hidden_bytes));
+             static_cast<Number>(into.layout.hidden.bytes), static_cast<Number>(hidden_bytes));
     }
     const std::vector<uint8_t> hidden =
-        committed().read_section(layout_.hidden, SectionKind::hidden);
-    state_.hidden.resize(state_.hidden_size);
-    std::copy(hidden.begin(), hidden.end(), reinterpret_cast<uint8_t *>(state_.hidden.data()));
-    if (layout_.logits_row == SectionRef{}) {
+        committed().read_section(into.layout.hidden, SectionKind::hidden);
+    into.state.hidden.resize(into.state.hidden_size);
+    std::copy(hidden.begin(), hidden.end(), reinterpret_cast<uint8_t *>(into.state.hidden.data()));
+    if (into.layout.logits_row == SectionRef{}) {
         return;
     }
-    if (layout_.logits_row.bytes != uint64_t{state_.vocabulary} * sizeof(float) ||
-        layout_.logits_row.digest != state_.logits) {
+    if (into.layout.logits_row.bytes != uint64_t{into.state.vocabulary} * sizeof(float) ||
+        into.layout.logits_row.digest != into.state.logits) {
         fail(Status::corrupt,
              "row of logits: %llu bytes, or its SHA-256 is not the one of the "
              "logits",
-             static_cast<Number>(layout_.logits_row.bytes));
+             static_cast<Number>(into.layout.logits_row.bytes));
     }
-    committed().read_section(layout_.logits_row, SectionKind::logits_row); // for its checks
+    committed().read_section(into.layout.logits_row, SectionKind::logits_row); // for its checks
 }
 
 std::vector<float> Snapshot::logits_row() const {
     std::vector<float> row;
-    if (layout_.logits_row != SectionRef{}) {
+    if (layout().logits_row != SectionRef{}) {
         naming(input_.path(), [&] {
             const std::vector<uint8_t> bytes =
-                committed().read_section(layout_.logits_row, SectionKind::logits_row);
+                committed().read_section(layout().logits_row, SectionKind::logits_row);
             row.resize(bytes.size() / sizeof(float));
             std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t *>(row.data()));
         });
     }
     return row;
 }
+
+namespace {
+
+// Offsets of the sections that hold nodes of the trees.
+std::set<uint64_t> node_sections(const Trees &trees) {
+    std::set<uint64_t> offsets;
+    const auto add = [&](const Tree &tree) {
+        for (const std::vector<NodeRef> &level : tree.levels) {
+            for (const NodeRef &node : level) {
+                offsets.insert(node.section);
+            }
+        }
+    };
+    add(trees.log);
+    add(trees.texts);
+    std::for_each(trees.pages.begin(), trees.pages.end(), add);
+    return offsets;
+}
+
+} // namespace
 
 std::vector<Section> Snapshot::sections() const {
     std::vector<Section> sections;
@@ -162,14 +191,14 @@ std::vector<Section> Snapshot::sections() const {
                 sections.push_back({offset, committed().read_frame(offset, kind)});
             }
         };
-        add(layout_.identity.offset, SectionKind::identity);
-        add(layout_.hidden.offset, SectionKind::hidden);
-        add(layout_.logits_row.offset, SectionKind::logits_row);
+        add(layout().identity.offset, SectionKind::identity);
+        add(layout().hidden.offset, SectionKind::hidden);
+        add(layout().logits_row.offset, SectionKind::logits_row);
         add(current_.root.manifest_offset, SectionKind::manifest);
-        for (const auto &[offset, frame] : node_sections_) {
-            sections.push_back({offset, frame});
+        for (const uint64_t offset : node_sections(trees())) {
+            add(offset, SectionKind::nodes);
         }
-        for (const std::vector<PageEntry> &entries : pages_) {
+        for (const std::vector<PageEntry> &entries : pages()) {
             for (const PageEntry &entry : entries) {
                 for (const Run &run : entry.runs) {
                     add(run.offset, SectionKind::run);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +25,17 @@ struct Trees {
     Tree log;
     Tree texts;
     std::vector<Tree> pages; // [group]
+    bool operator==(const Trees &) const = default;
+};
+
+// All that a snapshot says but the bytes of pages: what a save knows of a file that it wrote.
+struct Contents {
+    Root root;
+    State state; // Page::data is null
+    Layout layout;
+    Trees trees;
+    std::vector<TokenText> texts;              // all that the file holds, in its order
+    std::vector<std::vector<PageEntry>> pages; // [group][index]
 };
 
 // A section that the state reaches.
@@ -46,29 +56,32 @@ class Snapshot {
     // From a stream: reads up to the end of the snapshot and no further. The whole of it stays in
     // memory.
     static std::shared_ptr<const Snapshot> open_source(const Source &source);
-    // From an input already open.
-    static std::shared_ptr<const Snapshot> open_input(Input input);
+    // From an input already open. If its root is that of `known` (whose digest covers everything),
+    // nothing but the root is read.
+    static std::shared_ptr<const Snapshot>
+    open_input(Input input, const std::shared_ptr<const Contents> &known = nullptr);
 
+    const std::shared_ptr<const Contents> &contents() const { return contents_; }
     // All of the state but page data (Page::data is null).
-    const State &state() const { return state_; }
+    const State &state() const { return contents_->state; }
     const Root &root() const { return current_.root; }
     uint64_t slot() const { return current_.slot; } // that holds the root; 0: the trailer does
     uint64_t file_bytes() const { return current_.root.file_bytes; } // of the state, all commits
     uint32_t format() const { return kFormatVersion; }
-    Keep keep() const { return layout_.keep; }
+    Keep keep() const { return layout().keep; }
     // A root slot was damaged, and this is the state of the other one: perhaps not the last.
     bool slot_damaged() const { return current_.slot_damaged; }
-    const Layout &layout() const { return layout_; }
-    const Trees &trees() const { return trees_; }
+    const Layout &layout() const { return contents_->layout; }
+    const Trees &trees() const { return contents_->trees; }
     // All texts that the file holds, in its order; those of tokens of the log are in the state.
-    const std::vector<TokenText> &texts() const { return texts_; }
+    const std::vector<TokenText> &texts() const { return contents_->texts; }
     const Input &input() const { return input_; }
 
     // Runs and fingerprints of a page.
-    const std::vector<std::vector<PageEntry>> &pages() const { return pages_; } // [group][index]
-    const PageEntry &page(size_t group, uint64_t index) const { return pages_[group][index]; }
+    const std::vector<std::vector<PageEntry>> &pages() const { return contents_->pages; }
+    const PageEntry &page(size_t group, uint64_t index) const { return pages()[group][index]; }
     // False: the page was released before the save, or the file keeps none.
-    bool stored(size_t group, uint64_t index) const { return !pages_[group][index].runs.empty(); }
+    bool stored(size_t group, uint64_t index) const { return !page(group, index).runs.empty(); }
     // Reads a stored page into `data` (page_elements, in memory order), unused slots zero, and
     // checks its checksums, its digest and that its numbers are finite. Error(corrupt) names the
     // section, or layer group and page.
@@ -80,26 +93,21 @@ class Snapshot {
     void read_pages(State &into, const Watch &watch, const Parallel &parallel = {}) const;
     // The row of logits, if the save kept it; else empty.
     std::vector<float> logits_row() const;
-    // Every section that the state reaches, by offset; reads the frames of all runs.
+    // Every section that the state reaches, by offset; reads their frames.
     std::vector<Section> sections() const;
 
   private:
     explicit Snapshot(Input input) : input_(std::move(input)) {}
     Committed committed() const;
-    void read_manifest();
-    void read_trees();
-    void read_rest();
-    void check_entries() const;
+    void read_manifest(Contents &into) const;
+    void read_trees(Contents &into) const;
+    void read_rest(Contents &into) const;
+    void check_entries(const Contents &read) const;
     void read_run(size_t group, const Run &run, uint16_t *numbers) const;
 
     Input input_;
     CurrentRoot current_;
-    State state_;
-    Layout layout_;
-    Trees trees_;
-    std::vector<TokenText> texts_;
-    std::vector<std::vector<PageEntry>> pages_; // [group][index]
-    std::map<uint64_t, Frame> node_sections_;
+    std::shared_ptr<const Contents> contents_;
     mutable FrameCoder coder_;
 };
 

@@ -23,7 +23,7 @@ std::string page_name(size_t group, uint64_t index) {
 // All slots of a run, in the order of its section.
 void Snapshot::read_run(size_t group, const Run &run, uint16_t *numbers) const {
     const Frame frame = committed().read_frame(run.offset, SectionKind::run);
-    const RunShape shape = run_shape(state_, group, run.slots);
+    const RunShape shape = run_shape(state(), group, run.slots);
     if (frame.stored_bytes != run.stored_bytes || frame.raw_bytes != shape.bytes()) {
         fail(Status::corrupt,
              "section at byte %llu (run): %llu bytes in %llu stored ones, expected %llu in %llu",
@@ -49,14 +49,14 @@ void Snapshot::read_run(size_t group, const Run &run, uint16_t *numbers) const {
 void Snapshot::read_slots(size_t group, uint64_t index, uint16_t *data) const {
     const auto read = [&] {
         uint32_t slot = 0;
-        for (const Run &run : pages_[group][index].runs) {
-            if (run.used == state_.page_positions) { // a whole page, as it is in memory
+        for (const Run &run : pages()[group][index].runs) {
+            if (run.used == state().page_positions) { // a whole page, as it is in memory
                 read_run(group, run, data);
             } else {
                 const auto numbers = std::make_unique_for_overwrite<uint16_t[]>(
-                    run_shape(state_, group, run.slots).numbers());
+                    run_shape(state(), group, run.slots).numbers());
                 read_run(group, run, numbers.get());
-                unpack_run(state_, group, run, slot, numbers.get(), data);
+                unpack_run(state(), group, run, slot, numbers.get(), data);
             }
             slot += run.used;
         }
@@ -65,19 +65,19 @@ void Snapshot::read_slots(size_t group, uint64_t index, uint16_t *data) const {
 }
 
 void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
-    const PageEntry &entry = pages_[group][index];
+    const PageEntry &entry = pages()[group][index];
     read_slots(group, index, data);
     naming(input_.path(), [&] {
-        clear_slots(state_, group, entry.valid, data);
+        clear_slots(state(), group, entry.valid, data);
         const Digest digest =
-            page_digest(static_cast<uint32_t>(group), index, data, page_rows(state_, group),
-                        state_.page_positions, entry.valid, state_.head_dim);
+            page_digest(static_cast<uint32_t>(group), index, data, page_rows(state(), group),
+                        state().page_positions, entry.valid, state().head_dim);
         if (digest != entry.digest) {
             fail(Status::corrupt, "%s: its digest is %s, expected %s",
                  page_name(group, index).c_str(), to_hex(digest).c_str(),
                  to_hex(entry.digest).c_str());
         }
-        check_page_finite(state_, group, index, data, Status::corrupt);
+        check_page_finite(state(), group, index, data, Status::corrupt);
     });
 }
 
@@ -89,11 +89,11 @@ void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &paral
     };
     std::vector<Job> jobs;
     uint64_t total = 0;
-    for (size_t group = 0; group < pages_.size(); ++group) {
-        for (uint64_t index = 0; index < pages_[group].size(); ++index) {
+    for (size_t group = 0; group < pages().size(); ++group) {
+        for (uint64_t index = 0; index < pages()[group].size(); ++index) {
             if (stored(group, index)) {
                 jobs.push_back({group, index, nullptr});
-                total += page_stored_bytes(state_, group, pages_[group][index].valid);
+                total += page_stored_bytes(state(), group, pages()[group][index].valid);
             }
         }
     }
@@ -104,11 +104,11 @@ void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &paral
         size_t end = begin;
         for (; end < jobs.size() && bytes < kBatchBytes; ++end) {
             Job &job = jobs[end];
-            const std::shared_ptr<uint16_t> data = allocate_page(page_elements(state_, job.group));
+            const std::shared_ptr<uint16_t> data = allocate_page(page_elements(state(), job.group));
             job.data = data.get();
             into.pages[job.group][job.index].data = data.get();
             into.storage.push_back(data);
-            bytes += page_stored_bytes(state_, job.group, pages_[job.group][job.index].valid);
+            bytes += page_stored_bytes(state(), job.group, pages()[job.group][job.index].valid);
         }
         for_each(parallel, end - begin, [&](size_t i) {
             const Job &job = jobs[begin + i];

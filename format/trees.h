@@ -23,8 +23,6 @@ class NodeReader {
     // digests and headers of all nodes. Error(corrupt).
     using Leaf = std::function<void(std::span<const uint8_t> node, uint32_t count)>;
     Tree read(const TreeShape &shape, const NodeRef &root, const Leaf &leaf);
-    // Offsets and frames of the sections that held nodes.
-    const std::map<uint64_t, Frame> &sections() const { return sections_; }
 
   private:
     Bytes read_node(const char *tree, const NodeRef &ref);

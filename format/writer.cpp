@@ -82,30 +82,34 @@ OldLists old_lists(const SaveInput &input) {
     return old;
 }
 
-// Appends everything but what the file holds already, and last the manifest.
-Root write_state(Output &output, const SaveInput &input) {
+// Appends everything but what the file holds already, and last the manifest. Returns all that is
+// written but the state itself.
+std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const State &state = input.state;
     const Layout before = input.old != nullptr ? input.old->layout() : Layout{};
     const OldLists old = old_lists(input);
-    const TokenTexts texts = continued_texts(old.texts, state.token_texts, state.log);
-    Layout layout;
+    const auto written = std::make_shared<Contents>();
+    written->texts = continued_texts(old.texts, state.token_texts, state.log);
+    Trees &trees = written->trees;
+    Layout &layout = written->layout;
     layout.position = state.log.size();
-    layout.text_count = texts.size();
+    layout.text_count = written->texts.size();
     layout.keep = input.options.keep;
     const std::vector<uint8_t> identity = build_identity(state.model);
     layout.identity =
         output.put(SectionKind::identity, identity.data(), identity.size(), before.identity);
-    const std::vector<std::vector<PageEntry>> pages = write_pages(output, input);
+    written->pages = write_pages(output, input);
 
     NodeWriter nodes(output);
-    layout.log =
-        nodes.write(TreeKind::log, 0, state.log, old.trees.log, old.log, add_entries).root();
-    layout.texts =
-        nodes.write(TreeKind::texts, 0, texts, old.trees.texts, old.texts, add_texts).root();
-    for (uint32_t group = 0; group < pages.size(); ++group) {
-        const Tree tree = nodes.write(TreeKind::pages, group, pages[group], old.trees.pages[group],
-                                      old.pages[group], add_pages);
-        layout.pages.push_back(tree.root());
+    trees.log = nodes.write(TreeKind::log, 0, state.log, old.trees.log, old.log, add_entries);
+    layout.log = trees.log.root();
+    trees.texts =
+        nodes.write(TreeKind::texts, 0, written->texts, old.trees.texts, old.texts, add_texts);
+    layout.texts = trees.texts.root();
+    for (uint32_t group = 0; group < written->pages.size(); ++group) {
+        trees.pages.push_back(nodes.write(TreeKind::pages, group, written->pages[group],
+                                          old.trees.pages[group], old.pages[group], add_pages));
+        layout.pages.push_back(trees.pages.back().root());
     }
     nodes.flush();
 
@@ -115,13 +119,13 @@ Root write_state(Output &output, const SaveInput &input) {
     layout.logits_row =
         output.put(SectionKind::logits_row, row.data(), row.size_bytes(), before.logits_row);
     const std::vector<uint8_t> manifest = build_manifest(state, layout);
-    Root root;
+    Root &root = written->root;
     root.sequence = output.sequence();
     root.manifest_bytes = manifest.size();
     root.manifest_offset = output.append(SectionKind::manifest, manifest.data(), manifest.size());
     root.file_bytes = output.next();
     root.digest = root_digest(root, manifest.data(), manifest.size());
-    return root;
+    return written;
 }
 
 // Header and empty slots.
@@ -136,14 +140,15 @@ void write_slot(const File &file, uint64_t slot, const Root &root) {
 }
 
 // A new file, which then appears at `path`.
-void write_whole(Temporary &temporary, const SaveInput &input) {
+std::shared_ptr<Contents> write_whole(Temporary &temporary, const SaveInput &input) {
     FileEnd end(temporary.file(), 0);
     Output output(end.sink(), 0, 1, input.options.watch);
     write_beginning(output);
-    const Root root = write_state(output, input);
+    const std::shared_ptr<Contents> written = write_state(output, input);
     output.flush();
-    write_slot(temporary.file(), kSlotA, root);
+    write_slot(temporary.file(), kSlotA, written->root);
     temporary.commit();
+    return written;
 }
 
 void check_features(const Snapshot &old) {
@@ -172,10 +177,11 @@ void check_continues(const Snapshot &old, const State &state) {
 }
 
 // The state in the file, if this one may be committed to it.
-std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state) {
+std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state,
+                                                 const std::shared_ptr<const Contents> &known) {
     const std::string path = file.path();
     try {
-        std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(file)));
+        std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(file)), known);
         check_continues(*old, state);
         return old;
     } catch (const Error &error) {
@@ -195,7 +201,8 @@ bool is_private(const File &file) {
 // Appends to the file, makes that last, and then the slot that names it. The slot in force is
 // written once more with the same bytes before the other one is touched: had its own sync failed,
 // it might be nowhere but in memory.
-void commit(const Snapshot &old, const State &state, const SaveOptions &options) {
+std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
+                                 const SaveOptions &options) {
     const File &file = *old.input().file();
     const std::string &path = file.path();
     const File directory = open_directory(file.files(), path);
@@ -204,11 +211,11 @@ void commit(const Snapshot &old, const State &state, const SaveOptions &options)
     if (old.input().size() > old.file_bytes()) {
         file.set_size(old.file_bytes());
     }
-    Root root;
+    std::shared_ptr<Contents> written;
     try {
         FileEnd end(file, old.file_bytes());
         Output output(end.sink(), old.file_bytes(), old.root().sequence + 1, options.watch);
-        root = write_state(output, {state, nullptr, &old, options});
+        written = write_state(output, {state, nullptr, &old, options});
         output.flush();
         if (old.slot() != 0) {
             write_slot(file, old.slot(), old.root());
@@ -219,16 +226,29 @@ void commit(const Snapshot &old, const State &state, const SaveOptions &options)
         file.files().set_size(file.descriptor(), static_cast<off_t>(old.file_bytes()));
         throw;
     }
-    write_slot(file, old.slot() == kSlotA ? kSlotB : kSlotA, root);
+    write_slot(file, old.slot() == kSlotA ? kSlotB : kSlotA, written->root);
     if (file.files().sync(file.descriptor()) != 0) {
         throw Error(std::move(unsynced));
     }
+    return written;
+}
+
+// What is written, with the state but without its pages' data. Cannot fail: it is in the file.
+std::shared_ptr<const Contents> told(std::shared_ptr<Contents> written, State &&state) noexcept {
+    written->state = std::move(state);
+    written->state.storage.clear();
+    for (std::vector<Page> &pages : written->state.pages) {
+        for (Page &page : pages) {
+            page.data = nullptr;
+        }
+    }
+    return written;
 }
 
 } // namespace
 
-void save(const State &state, const std::string &path, const SaveOptions &options,
-          const FileOperations &files) {
+std::shared_ptr<const Contents> save(State state, const std::string &path,
+                                     const SaveOptions &options, const FileOperations &files) {
     const SaveInput input{state, nullptr, nullptr, options};
     check_state(state, Status::invalid_argument);
     check_data(input);
@@ -236,20 +256,18 @@ void save(const State &state, const std::string &path, const SaveOptions &option
         std::optional<File> existing = lock_existing(files, path);
         std::shared_ptr<const Snapshot> old;
         if (existing && !options.replace) {
-            old = open_to_continue(std::move(*existing), state);
+            old = open_to_continue(std::move(*existing), state, options.known);
         }
         const File *locked = old ? old->input().file() : existing ? &*existing : nullptr;
         if (locked != nullptr) {
             clear_leftover(*locked);
         }
         if (old && is_private(*locked)) {
-            commit(*old, state, options);
-            return;
+            return told(commit(*old, state, options), std::move(state));
         }
         Temporary temporary(files, path);
         if (locked != nullptr || !lock_existing(files, path)) { // locked, or still nothing there
-            write_whole(temporary, input);
-            return;
+            return told(write_whole(temporary, input), std::move(state));
         }
     }
     fail(Status::busy, "%s: other saves of this file keep running", path.c_str());
@@ -261,7 +279,7 @@ void write_stream(const State &state, const Sink &sink, const SaveOptions &optio
     check_data(input);
     Output output(sink, 0, 1, options.watch);
     write_beginning(output);
-    Root root = write_state(output, input);
+    Root root = write_state(output, input)->root;
     root.file_bytes += kTrailerBytes;
     const RootBytes trailer = encode_root(root);
     output.append(SectionKind::root, trailer.data(), trailer.size());

@@ -1,8 +1,9 @@
 // Saves a State as a snapshot: a first save is a new file, later ones are commits that append to it
 // what it does not hold yet (FORMAT.md, "Saving"). Paired with reader.h. Knows neither models nor
-// sessions, and remembers nothing between saves: the file says what it holds.
+// sessions.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 
@@ -16,6 +17,8 @@
 
 namespace stasis::format {
 
+struct Contents;
+
 struct SaveOptions {
     bool replace = false;                   // a whole new file in the place of any regular file
     Keep keep = Keep::full;                 // keys and values, or only what they must come out as
@@ -23,6 +26,9 @@ struct SaveOptions {
     std::span<const float> logits_row = {}; // [vocabulary], kept too; empty: not
     Watch watch = {};                       // progress in bytes of KV to be written
     Parallel parallel = {};
+    // What the caller's last save returned: where the file still is as that left it, its trees need
+    // not be read and checked again.
+    std::shared_ptr<const Contents> known = {};
 };
 
 // With Keep::full, pages with data are stored; those without must come first in their group, and
@@ -36,8 +42,11 @@ struct SaveOptions {
 // power loss. Error(invalid_argument): the state contradicts itself, or the file at `path` is
 // something else; Error(busy): another save of this file is running; Error(io), Error(unsupported),
 // Error(cancelled), Error(stopped).
-void save(const State &state, const std::string &path, const SaveOptions &options,
-          const FileOperations &files = system_files());
+//
+// Returns what the file says now, without the bytes of pages.
+std::shared_ptr<const Contents> save(State state, const std::string &path,
+                                     const SaveOptions &options,
+                                     const FileOperations &files = system_files());
 
 // The whole state in the stream form; options.replace has no meaning.
 void write_stream(const State &state, const Sink &sink, const SaveOptions &options);

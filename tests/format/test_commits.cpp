@@ -21,7 +21,6 @@ State course(uint64_t position, uint64_t seed = 1, uint64_t common = 0) {
 }
 
 std::atomic<uint64_t> bytes_written{0};
-std::atomic<uint64_t> bytes_read{0};
 
 // Counts, and does not wait for the disk: what must be synced is another test's.
 const FileOperations &counting_files() {
@@ -30,10 +29,6 @@ const FileOperations &counting_files() {
         files.write_at = [](int descriptor, const void *data, size_t size_bytes, off_t offset) {
             bytes_written += size_bytes;
             return system_files().write_at(descriptor, data, size_bytes, offset);
-        };
-        files.read_at = [](int descriptor, void *data, size_t size_bytes, off_t offset) {
-            bytes_read += size_bytes;
-            return system_files().read_at(descriptor, data, size_bytes, offset);
         };
         files.sync = [](int) { return 0; };
         return files;
@@ -133,38 +128,6 @@ TEST_CASE("a commit keeps the slots that are the same, and only those") {
     CHECK(open()->trees().pages[0].levels == forked->trees().pages[0].levels);
     CHECK(written < 2 * kBlockBytes + 4096);
     CHECK(runs(*forked, 1, 2)[0] == runs(*open(), 1, 2)[0]);
-}
-
-TEST_CASE("a page that the file has as it was before is continued without being read") {
-    const ScratchFolder folder;
-    const std::string read = folder.path("read"), known = folder.path("known");
-    const State before = course(90);
-    State after = course(95);
-    const auto commit_after = [&](const std::string &path) {
-        save(before, path, {});
-        bytes_read = 0;
-        save(after, path, {}, counting_files());
-        return bytes_read.load();
-    };
-    const uint64_t all = commit_after(read);
-    uint64_t partial_pages = 0;
-    for (size_t group = 0; group < after.pages.size(); ++group) {
-        after.pages[group].back().earlier_valid = before.pages[group].back().valid;
-        after.pages[group].back().earlier = before.pages[group].back().digest;
-        partial_pages += page_stored_bytes(before, group, before.pages[group].back().valid);
-    }
-    CHECK(commit_after(known) + partial_pages < all);
-    const auto bytes_of = [](const std::string &path) {
-        const File file = open_file(system_files(), path);
-        std::vector<uint8_t> bytes(static_cast<size_t>(file.status().st_size));
-        file.read(bytes.data(), bytes.size(), 0);
-        return bytes;
-    };
-    CHECK(bytes_of(read) == bytes_of(known));
-    // Known by another digest, it is looked at.
-    after.pages[0].back().earlier.bytes[0] ^= 1;
-    CHECK(commit_after(folder.path("other")) + partial_pages >= all);
-    check_same(after, load(folder.path("other"), {}));
 }
 
 TEST_CASE("changing codec and what is kept, back and forth") {

@@ -1,0 +1,138 @@
+// What a save may know of the file instead of reading it: what the last save returned, and what a
+// page was called when it was shorter. The file becomes the same, byte for byte.
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include "format/pages.h"
+#include "format/reader.h"
+#include "format/writer.h"
+#include "sample.h"
+
+using namespace stasis;
+using namespace stasis::format;
+
+namespace {
+
+using Known = std::shared_ptr<const Contents>;
+
+State course(uint64_t position, uint64_t seed = 1, uint64_t common = 0) {
+    return sample_state({.position = position, .seed = seed, .common = common});
+}
+
+std::atomic<uint64_t> bytes_read{0};
+
+const FileOperations &counting_files() {
+    static const FileOperations operations = [] {
+        FileOperations files = system_files();
+        files.read_at = [](int descriptor, void *data, size_t size_bytes, off_t offset) {
+            bytes_read += size_bytes;
+            return system_files().read_at(descriptor, data, size_bytes, offset);
+        };
+        files.sync = [](int) { return 0; };
+        return files;
+    }();
+    return operations;
+}
+
+std::vector<uint8_t> bytes_of(const std::string &path) {
+    const File file = open_file(system_files(), path);
+    std::vector<uint8_t> bytes(static_cast<size_t>(file.status().st_size));
+    file.read(bytes.data(), bytes.size(), 0);
+    return bytes;
+}
+
+// What a save returned is what an open reads.
+void check_told(const Contents &told, const std::string &path) {
+    const auto snapshot = Snapshot::open(path);
+    const Contents &read = *snapshot->contents();
+    CHECK(told.root == read.root);
+    check_same(told.state, read.state);
+    CHECK(told.state.storage.empty());
+    CHECK(told.state.digest == read.state.digest);
+    CHECK(told.layout == read.layout);
+    CHECK(told.trees == read.trees);
+    CHECK(told.texts == read.texts);
+    CHECK(told.pages == read.pages);
+}
+
+} // namespace
+
+TEST_CASE("one who knows the file writes what one writes who reads it") {
+    const ScratchFolder folder;
+    const std::string reading = folder.path("reading"), knowing = folder.path("knowing");
+    Known known;
+    const auto commit = [&](const State &state, SaveOptions options) {
+        CAPTURE(state.log.size());
+        save(state, reading, options, counting_files());
+        options.known = known;
+        known = save(state, knowing, options, counting_files());
+        CHECK(bytes_of(reading) == bytes_of(knowing));
+        check_told(*known, knowing);
+    };
+    for (const Codec codec : {Codec::raw, Codec::zstd}) {
+        for (const Keep keep : {Keep::full, Keep::none}) {
+            for (const uint64_t position : {0, 1, 33, 70, 150, 149, 96, 64, 131, 320, 4, 40}) {
+                commit(course(position), {.keep = keep, .codec = codec});
+            }
+            for (const State &state : {course(120, 2, 50), course(120), course(33, 3, 20)}) {
+                commit(state, {.keep = keep, .codec = codec});
+            }
+        }
+    }
+}
+
+TEST_CASE("one who knows the file reads no more of it than its roots") {
+    const ScratchFolder folder;
+    const std::string path = folder.path("s");
+    const Known known = save(course(96), path, {});
+    bytes_read = 0;
+    save(course(97), path, {.known = known}, counting_files());
+    const uint64_t knowing = bytes_read;
+    CHECK(knowing <= 3 * kBlockBytes);
+    bytes_read = 0;
+    save(course(97), path, {}, counting_files());
+    CHECK(bytes_read > knowing + 97 * sizeof(TokenEntry));
+}
+
+TEST_CASE("what is known of a file counts only while the file is like that") {
+    const ScratchFolder folder;
+    const std::string path = folder.path("s"), other = folder.path("other");
+    const Known old = save(course(70), path, {});
+    save(course(120), path, {}); // somebody else
+    check_told(*save(course(80), path, {.known = old}), path);
+    check_same(course(80), load(path, {}));
+    const Known now = save(course(90), path, {});
+    compact(path, {}); // the same state at other places
+    check_told(*save(course(95), path, {.known = now}), path);
+    check_same(course(95), load(path, {}));
+    save(course(40, 5), other, {}); // another file
+    check_told(*save(course(60, 5), other, {.known = now}), other);
+    check_same(course(60, 5), load(other, {}));
+}
+
+TEST_CASE("a page that the file has as it was before is continued without being read") {
+    const ScratchFolder folder;
+    const std::string read = folder.path("read"), known = folder.path("known");
+    const State before = course(90);
+    State after = course(95);
+    const auto commit_after = [&](const std::string &path) {
+        save(before, path, {});
+        bytes_read = 0;
+        save(after, path, {}, counting_files());
+        return bytes_read.load();
+    };
+    const uint64_t all = commit_after(read);
+    uint64_t partial_pages = 0;
+    for (size_t group = 0; group < after.pages.size(); ++group) {
+        after.pages[group].back().earlier_valid = before.pages[group].back().valid;
+        after.pages[group].back().earlier = before.pages[group].back().digest;
+        partial_pages += page_stored_bytes(before, group, before.pages[group].back().valid);
+    }
+    CHECK(commit_after(known) + partial_pages < all);
+    CHECK(bytes_of(read) == bytes_of(known));
+    // Known by another digest, it is looked at.
+    after.pages[0].back().earlier.bytes[0] ^= 1;
+    CHECK(commit_after(folder.path("other")) + partial_pages >= all);
+    check_same(after, load(folder.path("other"), {}));
+}
