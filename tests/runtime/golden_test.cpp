@@ -84,6 +84,14 @@ TEST_CASE("the golden tolerance notices what a port gets wrong") {
         model.rope_frequencies[index] =
             rope_frequencies(model.config.ropes[index], model.config.head_dim);
     };
+    const auto windows = [](Model &model, const std::function<uint32_t(uint32_t)> &change) {
+        for (LayerConfig &layer : model.config.layer) {
+            layer.window = change(layer.window);
+        }
+        for (LayerGroup &group : model.groups) { // whose pages name_pages names
+            group.window = change(group.window);
+        }
+    };
     const Mistake mistakes[] = {
         {"rope base", "zoo/llama-gqa-untied",
          [&](Model &m) { rope(m, 0, [](Rope &r) { r.base = 1e6; }); }},
@@ -125,6 +133,26 @@ TEST_CASE("the golden tolerance notices what a port gets wrong") {
          [](Model &m) {
              m.weights.layers[1].query.bias = m.weights.layers[1].gate.bias = nullptr;
          }},
+        {"window of Mistral one short", "zoo/mistral-window",
+         [&](Model &m) { windows(m, [](uint32_t window) { return window - 1; }); }},
+        {"window of Mistral one long", "zoo/mistral-window",
+         [&](Model &m) { windows(m, [](uint32_t window) { return window + 1; }); }},
+        {"window of Mistral missing", "zoo/mistral-window",
+         [&](Model &m) { windows(m, [](uint32_t) { return 0U; }); }},
+        {"rope base of Qwen2", "zoo/qwen2-bias-tied",
+         [&](Model &m) { rope(m, 0, [](Rope &r) { r.base = 1e4; }); }},
+        {"rope base of Qwen3", "zoo/qwen3-qknorm",
+         [&](Model &m) { rope(m, 0, [](Rope &r) { r.base = 1e4; }); }},
+        {"rope base of Mistral", "zoo/mistral-window",
+         [&](Model &m) { rope(m, 0, [](Rope &r) { r.base = 1e6; }); }},
+        {"query bias of Qwen2 missing", "zoo/qwen2-bias-tied",
+         [](Model &m) { m.weights.layers[1].query.bias = nullptr; }},
+        {"value bias of Qwen2 missing", "zoo/qwen2-bias-tied",
+         [](Model &m) { m.weights.layers[0].value.bias = nullptr; }},
+        {"query norm of Qwen3 missing", "zoo/qwen3-qknorm",
+         [](Model &m) { m.weights.layers[1].query_norm = nullptr; }},
+        {"key norm of Qwen3 missing", "zoo/qwen3-qknorm",
+         [](Model &m) { m.weights.layers[2].key_norm = nullptr; }},
         {"query and key norm missing", "zoo/gemma3-text",
          [](Model &m) { m.weights.layers[2].query_norm = nullptr; }},
         {"post norms missing", "zoo/gemma3-text",
