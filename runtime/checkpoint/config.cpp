@@ -23,8 +23,14 @@ struct Family {
     uint32_t bos, eos; // where no file says
 };
 
+constexpr uint32_t kNone = UINT32_MAX; // outside any vocabulary
+
 constexpr Family kFamilies[] = {
     {"llama", "LlamaForCausalLM", parse_llama, 1, 2},
+    {"mistral", "MistralForCausalLM", parse_mistral, 1, 2},
+    {"phi3", "Phi3ForCausalLM", parse_phi3, 1, 32000},
+    {"qwen2", "Qwen2ForCausalLM", parse_qwen2, kNone, kNone},
+    {"qwen3", "Qwen3ForCausalLM", parse_qwen3, kNone, kNone},
     {"gemma3_text", "Gemma3ForCausalLM", parse_gemma3, 2, 1},
     {"gemma3", "Gemma3ForConditionalGeneration", parse_gemma3, 2, 1},
 };
@@ -47,10 +53,13 @@ const Family &find_family(const Fields &fields) {
             return family;
         }
     }
+    std::string known;
+    for (const Family &family : kFamilies) {
+        known += (known.empty() ? "" : ", ") + std::string(family.architecture);
+    }
     fail(Status::unsupported,
-         "%s: architecture \"%s\" with model_type \"%s\" is not supported (LlamaForCausalLM, "
-         "Gemma3ForCausalLM and Gemma3ForConditionalGeneration are)",
-         kConfig, architecture.c_str(), type.c_str());
+         "%s: architecture \"%s\" with model_type \"%s\" is not supported (%s are)", kConfig,
+         architecture.c_str(), type.c_str(), known.c_str());
 }
 
 void check_sizes(const Config &config) {
@@ -125,7 +134,7 @@ void refuse_unsupported(const Fields &fields) {
              "supported",
              fields.name.c_str(), quantization.text("quant_method", "").c_str());
     }
-    for (const char *key : {"use_bidirectional_attention", "alibi"}) {
+    for (const char *key : {"use_bidirectional_attention", "alibi", "use_mrope"}) {
         if (fields.flag(key, false)) {
             fail(Status::unsupported, "%s%s is not supported", fields.name.c_str(), key);
         }

@@ -29,7 +29,7 @@ struct LayerConfig {
 };
 
 struct Config {
-    std::string architecture; // "llama", "gemma3"
+    std::string architecture; // "llama", "gemma3", "mistral", ...
     uint32_t layers = 0;
     uint32_t hidden = 0;
     uint32_t heads = 0;
@@ -42,9 +42,11 @@ struct Config {
     bool norm_plus_one = false;  // norms multiply by 1 + w
     bool query_key_norm = false; // norm of each query and key head before rope
     bool post_norms = false;     // further norms after attention and after the MLP
-    bool attention_bias = false; // q, k, v, o
+    bool attention_bias = false; // q, k, v
+    bool output_bias = false;    // o; only with attention_bias
     bool mlp_bias = false;       // gate, up, down
     bool tied_head = false;
+    bool fused_tensors = false; // stored: q, k, v as one matrix, gate and up as another
     float embedding_scale = 1.0F;
     float attention_scale = 0.0F;   // scores are multiplied by it
     float attention_softcap = 0.0F; // 0: none

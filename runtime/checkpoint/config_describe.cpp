@@ -20,6 +20,11 @@ std::string yes_or_no(bool value) {
     return value ? "yes" : "no";
 }
 
+std::string describe_bias(const Config &config) {
+    return config.attention_bias && !config.output_bias ? "query, key, value"
+                                                        : yes_or_no(config.attention_bias);
+}
+
 std::string describe_rope(const Rope &rope) {
     std::string text = "base " + exact(rope.base);
     if (rope.scaling == RopeScaling::linear) {
@@ -48,7 +53,7 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
         {"norm_plus_one", yes_or_no(config.norm_plus_one)},
         {"query_key_norm", yes_or_no(config.query_key_norm)},
         {"post_norms", yes_or_no(config.post_norms)},
-        {"attention_bias", yes_or_no(config.attention_bias)},
+        {"attention_bias", describe_bias(config)},
         {"mlp_bias", yes_or_no(config.mlp_bias)},
         {"tied_head", yes_or_no(config.tied_head)},
         {"embedding_scale", exact(config.embedding_scale)},

@@ -30,16 +30,18 @@ void Fields::refuse(const char *key, const char *expected) const {
          found == object.end() ? "nothing" : shown(*found).c_str());
 }
 
-uint32_t Fields::count(const char *key, uint32_t maximum, std::optional<uint32_t> fallback) const {
+uint32_t Fields::count(const char *key, uint32_t maximum, std::optional<uint32_t> fallback,
+                       uint32_t minimum) const {
     if (!has(key) && fallback.has_value()) {
         return *fallback;
     }
-    const std::string expected = "an integer from 1 to " + std::to_string(maximum);
+    const std::string expected =
+        "an integer from " + std::to_string(minimum) + " to " + std::to_string(maximum);
     if (!has(key) || !object.at(key).is_number_unsigned()) {
         refuse(key, expected.c_str());
     }
     const uint64_t value = object.at(key).get<uint64_t>();
-    if (value < 1 || value > maximum) {
+    if (value < minimum || value > maximum) {
         refuse(key, expected.c_str());
     }
     return static_cast<uint32_t>(value);

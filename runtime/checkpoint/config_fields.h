@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/checkpoint/config.h"
 
@@ -18,7 +19,8 @@ struct Fields {
     std::string name; // in front of a field's name in messages: "config.json: ", ...
 
     bool has(const char *key) const;
-    uint32_t count(const char *key, uint32_t maximum, std::optional<uint32_t> fallback = {}) const;
+    uint32_t count(const char *key, uint32_t maximum, std::optional<uint32_t> fallback = {},
+                   uint32_t minimum = 1) const;
     double positive(const char *key, std::optional<double> fallback = {}) const; // finite, above 0
     bool flag(const char *key, bool fallback) const;
     std::string text(const char *key, const std::string &fallback) const;
@@ -34,14 +36,39 @@ inline constexpr uint32_t kHeadDimMax = 1024;
 inline constexpr uint32_t kVocabularyMax = 1U << 24;
 inline constexpr uint32_t kContextMax = 1U << 31;
 
-// config_llama.cpp, config_gemma3.cpp: all but the token ids, unchecked across fields.
+// config_llama.cpp, config_qwen.cpp, config_gemma3.cpp: all but the token ids, unchecked across
+// fields.
 Config parse_llama(const Fields &fields);
+Config parse_mistral(const Fields &fields);
+Config parse_phi3(const Fields &fields);
+Config parse_qwen2(const Fields &fields);
+Config parse_qwen3(const Fields &fields);
 Config parse_gemma3(const Fields &fields);
+
+// What a family shaped like Llama has where a file leaves a field out; 0 heads: as many as there
+// are query heads, 0 head_dim: hidden_size / heads.
+struct DecoderDefaults {
+    const char *architecture;
+    uint32_t kv_heads, head_dim, context;
+    double norm_eps;
+};
+
+// config_llama.cpp: all but layers and biases.
+Config parse_decoder(const Fields &fields, const DecoderDefaults &defaults);
+
+// config_layers.cpp: whether each layer is local, by `layer_types`, which is there.
+std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers);
+// The layers of a model whose layers share one rope; local ones have that window. `layer_types`
+// must say the same, if it is there.
+void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
+                Config &config);
 
 // config_rope.cpp: the rotary embedding of the layers of `layer_type` ("full_attention" or
 // "sliding_attention"); the base comes from `base_key` where the rope's own object has none.
 Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_key,
                 double base_fallback);
+// That of all layers.
+Rope parse_only_rope(const Fields &fields);
 // Index of the rope in config.ropes, added if it is new.
 uint32_t rope_index(Config &config, const Rope &rope);
 

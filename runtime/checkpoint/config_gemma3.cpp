@@ -11,29 +11,15 @@ namespace {
 
 // Whether each layer is local: named one by one, or every pattern-th layer is global.
 std::vector<bool> local_layers(const Fields &fields, uint32_t layers) {
+    if (fields.has("layer_types")) {
+        return parse_layer_types(fields, layers);
+    }
+    // transformers wrote the pattern with an underscore for a while.
+    const uint32_t pattern = fields.count("sliding_window_pattern", kLayersMax,
+                                          fields.count("_sliding_window_pattern", kLayersMax, 6));
     std::vector<bool> local(layers);
-    if (!fields.has("layer_types")) {
-        // transformers wrote the pattern with an underscore for a while.
-        const uint32_t pattern =
-            fields.count("sliding_window_pattern", kLayersMax,
-                         fields.count("_sliding_window_pattern", kLayersMax, 6));
-        for (uint32_t i = 0; i < layers; ++i) {
-            local[i] = (i + 1) % pattern != 0;
-        }
-        return local;
-    }
-    const nlohmann::json &types = fields.object.at("layer_types");
-    if (!types.is_array() || types.size() != layers) {
-        fields.refuse("layer_types", "an array with one entry for each of num_hidden_layers");
-    }
     for (uint32_t i = 0; i < layers; ++i) {
-        local[i] = types[i] == "sliding_attention";
-        if (!local[i] && types[i] != "full_attention") {
-            fail(Status::unsupported,
-                 "%slayer_types[%u]: %s is not supported (full_attention and "
-                 "sliding_attention are)",
-                 fields.name.c_str(), i, types[i].dump().c_str());
-        }
+        local[i] = (i + 1) % pattern != 0;
     }
     return local;
 }
@@ -69,7 +55,7 @@ Config parse_text(const Fields &fields, bool tied_fallback) {
     config.norm_plus_one = true;
     config.query_key_norm = true;
     config.post_norms = true;
-    config.attention_bias = fields.flag("attention_bias", false);
+    config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
     config.tied_head = fields.flag("tie_word_embeddings", tied_fallback);
     config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
     config.attention_scale =

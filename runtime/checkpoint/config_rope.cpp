@@ -87,6 +87,16 @@ Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_k
     return rope;
 }
 
+Rope parse_only_rope(const Fields &fields) {
+    const char *key = rope_key(fields);
+    if (key != nullptr && fields.child(key).has("sliding_attention")) {
+        fail(Status::unsupported,
+             "%s%s: a rope of its own for sliding_attention is not supported in this architecture",
+             fields.name.c_str(), key);
+    }
+    return parse_rope(fields, "full_attention", "rope_theta", 10000.0);
+}
+
 uint32_t rope_index(Config &config, const Rope &rope) {
     for (size_t i = 0; i < config.ropes.size(); ++i) {
         if (config.ropes[i] == rope) {

@@ -71,6 +71,9 @@ Weights load_weights(const std::string &directory, const Config &config, const M
                      Threads &threads, const Watch &watch, ModelIdentity &identity) {
     Weights weights;
     weights.checkpoint = open_checkpoint(directory);
+    if (config.fused_tensors) {
+        split_fused(config, weights.checkpoint);
+    }
     std::vector<PlannedTensor> plan = plan_weights(config, weights);
     find_tensors(weights.checkpoint, plan);
     const std::vector<Digest> digests = read_tensors(plan, memory, threads, watch, weights);

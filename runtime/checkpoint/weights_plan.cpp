@@ -51,10 +51,10 @@ struct Planner {
         plan.push_back({name, {rows, columns}, group, layer, &place, nullptr, false, nullptr});
     }
 
-    void linear(const std::string &name, uint64_t rows, uint64_t columns, WeightGroup group,
-                uint32_t layer, Matrix &place) const {
+    void linear(const std::string &name, uint64_t rows, uint64_t columns, bool biased,
+                WeightGroup group, uint32_t layer, Matrix &place) const {
         matrix(name + ".weight", rows, columns, group, layer, place);
-        if (group == WeightGroup::attention ? config.attention_bias : config.mlp_bias) {
+        if (biased) {
             vector(name + ".bias", rows, group, layer, place.bias);
         }
     }
@@ -70,13 +70,20 @@ void Planner::layer(uint32_t index, LayerWeights &place) const {
     const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
     const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
 
-    linear(attention + "q_proj", query_size, hidden, WeightGroup::attention, index, place.query);
-    linear(attention + "k_proj", key_size, hidden, WeightGroup::attention, index, place.key);
-    linear(attention + "v_proj", key_size, hidden, WeightGroup::attention, index, place.value);
-    linear(attention + "o_proj", hidden, query_size, WeightGroup::attention, index, place.output);
-    linear(mlp + "gate_proj", config.intermediate, hidden, WeightGroup::mlp, index, place.gate);
-    linear(mlp + "up_proj", config.intermediate, hidden, WeightGroup::mlp, index, place.up);
-    linear(mlp + "down_proj", hidden, config.intermediate, WeightGroup::mlp, index, place.down);
+    const auto attend = [&](const char *part, uint64_t rows, uint64_t columns, bool biased,
+                            Matrix &matrix) {
+        linear(attention + part, rows, columns, biased, WeightGroup::attention, index, matrix);
+    };
+    const auto gate = [&](const char *part, uint64_t rows, uint64_t columns, Matrix &matrix) {
+        linear(mlp + part, rows, columns, config.mlp_bias, WeightGroup::mlp, index, matrix);
+    };
+    attend("q_proj", query_size, hidden, config.attention_bias, place.query);
+    attend("k_proj", key_size, hidden, config.attention_bias, place.key);
+    attend("v_proj", key_size, hidden, config.attention_bias, place.value);
+    attend("o_proj", hidden, query_size, config.output_bias, place.output);
+    gate("gate_proj", config.intermediate, hidden, place.gate);
+    gate("up_proj", config.intermediate, hidden, place.up);
+    gate("down_proj", hidden, config.intermediate, place.down);
 
     norm(name + "input_layernorm", hidden, place.attention_norm);
     if (config.post_norms) {
@@ -136,6 +143,29 @@ const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
     return found->second;
 }
 
+// Makes tensors of their own, without copying, of the rows of one that holds several; `parts` are
+// their names and rows, from the first row on.
+void split_rows(Checkpoint &checkpoint, const std::string &prefix, const char *fused,
+                const std::vector<std::pair<const char *, uint64_t>> &parts, uint64_t columns) {
+    uint64_t rows = 0;
+    for (const auto &[part, part_rows] : parts) {
+        rows += part_rows;
+    }
+    const std::string name = prefix + fused + ".weight";
+    Tensor rest = find_tensor(checkpoint, name, {rows, columns});
+    const size_t row_bytes = rest.size_bytes / rows;
+    for (const auto &[part, part_rows] : parts) {
+        rest.shape = {part_rows, columns};
+        rest.size_bytes = part_rows * row_bytes;
+        if (!checkpoint.tensors.emplace(prefix + part + ".weight", rest).second) {
+            fail(Status::corrupt, "the checkpoint has the tensor %s%s.weight twice, also in %s",
+                 prefix.c_str(), part, name.c_str());
+        }
+        rest.data += rest.size_bytes;
+    }
+    checkpoint.tensors.erase(name);
+}
+
 // Tensors that have no influence on results: rotary frequencies that old tools saved although
 // they follow from the config, the vision tower, and the copy of the embeddings that some tools
 // write as the head of a model whose head is tied (when the plan has the head, it is not unknown).
@@ -169,6 +199,21 @@ std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) 
         planner.matrix(kHead, config.vocabulary, config.hidden, WeightGroup::head, 0, weights.head);
     }
     return plan;
+}
+
+void split_fused(const Config &config, Checkpoint &checkpoint) {
+    const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
+    const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
+    const std::string body = find_layout(checkpoint).body;
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        const std::string layer = body + "layers." + std::to_string(i) + ".";
+        split_rows(checkpoint, layer + "self_attn.", "qkv_proj",
+                   {{"q_proj", query_size}, {"k_proj", key_size}, {"v_proj", key_size}},
+                   config.hidden);
+        split_rows(checkpoint, layer + "mlp.", "gate_up_proj",
+                   {{"gate_proj", config.intermediate}, {"up_proj", config.intermediate}},
+                   config.hidden);
+    }
 }
 
 void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan) {

@@ -1,5 +1,6 @@
 // The list of tensors that a Config calls for, and where each is in a checkpoint (private to
-// weights*.cpp). Names follow Hugging Face's modeling_llama.py and modeling_gemma3.py.
+// weights*.cpp). Names follow Hugging Face's modeling_llama.py, modeling_gemma3.py and
+// modeling_phi3.py.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,10 @@ struct PlannedTensor {
 
 // Shapes `weights` after `config` and lists its tensors in a fixed order, none found yet.
 std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights);
+
+// Where `config` says that tensors are stored fused (Phi-3): puts q, k and v, gate and up in their
+// place, as the plan names them. Throws Error: corrupt (missing, wrong shape), unsupported (dtype).
+void split_fused(const Config &config, Checkpoint &checkpoint);
 
 // Finds every planned tensor. Throws Error: corrupt (missing, wrong shape), unsupported (its dtype,
 // or a tensor of the checkpoint that no plan needs and that is not known to be harmless).

@@ -34,7 +34,7 @@ void write_byte(const std::string &path, size_t at, char byte) {
 } // namespace
 
 TEST_CASE("peer: past the sliding window the same tokens and bits follow, saved in any form") {
-    for (const char *name : {"zoo/gemma3-text", "recall-gemma3"}) {
+    for (const char *name : {"zoo/gemma3-text", "zoo/mistral-window", "recall-gemma3"}) {
         stasis_model *model = shared_model(name);
         auto info = sized<stasis_session_info>();
         REQUIRE(stasis_session_get_info(create(model).get(), &info, nullptr) == STASIS_OK);

@@ -58,6 +58,7 @@ def runs():
 
 
 SEEDS = {
+    "chat": templates,
     "codec": runs,
     "config": configs,
     "jinja": templates,

@@ -1,13 +1,13 @@
-// Fuzzes the template interpreter and the fitting of a chat format: the input is a template. A
-// rendering holds no more memory than its budget and the template's size allow.
+// Fuzzes the template interpreter: the input is a template. A rendering holds no more memory than
+// its budget and the template's size allow. What is made of templates is fuzz_chat.cpp's.
 #include <cstdint>
 #include <ctime>
 #include <string>
 
 #include "format/error.h"
 #include "runtime/jinja/jinja.h"
-#include "runtime/text/chat.h"
 #include "tests/fuzz/watched.h"
+#include "tests/runtime/jinja_mutator.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     using namespace stasis;
@@ -21,16 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             std::time_t{0}, budget);
     } catch (const Error &error) {
         fuzz::check_refusal(error);
-        return 0;
     } catch (const jinja::Refusal &) {
-    }
-    const auto chat = ChatTemplate::recognise_text(source, "<s>", "</s>", std::time_t{0});
-    if (chat->problem().empty()) {
-        const Message messages[] = {{"user", "hello"}, {"assistant", "x"}, {"user", source}};
-        try {
-            chat->render(messages, true);
-        } catch (const Error &) { // a text that the template treats specially
-        }
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <span>
 
 #include "runtime/rope.h"
 #include "tests/runtime/models.h"
@@ -59,6 +60,37 @@ void check_model(const std::string &name) {
     CHECK_MESSAGE(within(deviation), name);
 }
 
+struct Mistake {
+    const char *name, *model;
+    std::function<void(Model &)> make;
+};
+
+void change_rope(Model &model, size_t index, const std::function<void(Rope &)> &change) {
+    change(model.config.ropes[index]);
+    model.rope_frequencies[index] =
+        rope_frequencies(model.config.ropes[index], model.config.head_dim);
+}
+
+void change_windows(Model &model, const std::function<uint32_t(uint32_t)> &change) {
+    for (LayerConfig &layer : model.config.layer) {
+        layer.window = change(layer.window);
+    }
+    for (LayerGroup &group : model.groups) { // by which pages are named and released
+        group.window = change(group.window);
+    }
+}
+
+void check_noticed(std::span<const Mistake> mistakes) {
+    for (const Mistake &mistake : mistakes) {
+        const std::shared_ptr<Model> model = open_model(directory(mistake.model), {});
+        mistake.make(*model);
+        const Deviation deviation = measure(model, golden(mistake.model));
+        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", mistake.name,
+                    deviation.rms, deviation.max);
+        CHECK_MESSAGE(!within(deviation), mistake.name);
+    }
+}
+
 } // namespace
 
 TEST_CASE("logits of every bundled model agree with the golden values") {
@@ -75,20 +107,11 @@ TEST_CASE("logits of stories260K agree with the golden values") {
 }
 
 TEST_CASE("the golden tolerance notices what a port gets wrong") {
-    struct Mistake {
-        const char *name, *model;
-        std::function<void(Model &)> make;
-    };
-    const auto rope = [](Model &model, size_t index, const std::function<void(Rope &)> &change) {
-        change(model.config.ropes[index]);
-        model.rope_frequencies[index] =
-            rope_frequencies(model.config.ropes[index], model.config.head_dim);
-    };
     const Mistake mistakes[] = {
         {"rope base", "zoo/llama-gqa-untied",
-         [&](Model &m) { rope(m, 0, [](Rope &r) { r.base = 1e6; }); }},
+         [](Model &m) { change_rope(m, 0, [](Rope &r) { r.base = 1e6; }); }},
         {"rope scaling left out", "zoo/llama3-tied-ropescaled",
-         [&](Model &m) { rope(m, 0, [](Rope &r) { r.scaling = RopeScaling::none; }); }},
+         [](Model &m) { change_rope(m, 0, [](Rope &r) { r.scaling = RopeScaling::none; }); }},
         {"both rope bases alike", "zoo/gemma3-text",
          [](Model &m) {
              for (LayerConfig &layer : m.config.layer) {
@@ -130,14 +153,33 @@ TEST_CASE("the golden tolerance notices what a port gets wrong") {
         {"post norms missing", "zoo/gemma3-text",
          [](Model &m) { m.weights.layers[3].post_attention_norm = nullptr; }},
     };
-    for (const Mistake &mistake : mistakes) {
-        const std::shared_ptr<Model> model = open_model(directory(mistake.model), {});
-        mistake.make(*model);
-        const Deviation deviation = measure(model, golden(mistake.model));
-        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", mistake.name,
-                    deviation.rms, deviation.max);
-        CHECK_MESSAGE(!within(deviation), mistake.name);
-    }
+    check_noticed(mistakes);
+}
+
+TEST_CASE("the golden tolerance notices what a port of Mistral or Qwen gets wrong") {
+    const Mistake mistakes[] = {
+        {"window of Mistral one short", "zoo/mistral-window",
+         [](Model &m) { change_windows(m, [](uint32_t window) { return window - 1; }); }},
+        {"window of Mistral one long", "zoo/mistral-window",
+         [](Model &m) { change_windows(m, [](uint32_t window) { return window + 1; }); }},
+        {"window of Mistral missing", "zoo/mistral-window",
+         [](Model &m) { change_windows(m, [](uint32_t) { return 0U; }); }},
+        {"rope base of Qwen2", "zoo/qwen2-bias-tied",
+         [](Model &m) { change_rope(m, 0, [](Rope &r) { r.base = 1e4; }); }},
+        {"rope base of Qwen3", "zoo/qwen3-qknorm",
+         [](Model &m) { change_rope(m, 0, [](Rope &r) { r.base = 1e4; }); }},
+        {"rope base of Mistral", "zoo/mistral-window",
+         [](Model &m) { change_rope(m, 0, [](Rope &r) { r.base = 1e6; }); }},
+        {"query bias of Qwen2 missing", "zoo/qwen2-bias-tied",
+         [](Model &m) { m.weights.layers[1].query.bias = nullptr; }},
+        {"value bias of Qwen2 missing", "zoo/qwen2-bias-tied",
+         [](Model &m) { m.weights.layers[0].value.bias = nullptr; }},
+        {"query norm of Qwen3 missing", "zoo/qwen3-qknorm",
+         [](Model &m) { m.weights.layers[1].query_norm = nullptr; }},
+        {"key norm of Qwen3 missing", "zoo/qwen3-qknorm",
+         [](Model &m) { m.weights.layers[2].key_norm = nullptr; }},
+    };
+    check_noticed(mistakes);
 }
 
 TEST_CASE("stories260K tells the published story") {

@@ -56,7 +56,10 @@ inline const std::vector<std::string> &bundled() {
                                                    "zoo/llama-gqa-untied",
                                                    "zoo/llama-mha-bias-f16-sharded",
                                                    "zoo/llama-odd-sizes-f32",
-                                                   "zoo/llama3-tied-ropescaled"};
+                                                   "zoo/llama3-tied-ropescaled",
+                                                   "zoo/mistral-window",
+                                                   "zoo/qwen2-bias-tied",
+                                                   "zoo/qwen3-qknorm"};
     return names;
 }
 

@@ -48,6 +48,36 @@ const char *const kGemma4b = R"({"architectures":["Gemma3ForConditionalGeneratio
     "sliding_window":1024},"torch_dtype":"bfloat16","vision_config":{"hidden_size":1152,
     "intermediate_size":4304,"model_type":"siglip_vision_model","num_attention_heads":16}})";
 
+const char *const kQwen25 = R"({"architectures":["Qwen2ForCausalLM"],"attention_dropout":0.0,
+    "bos_token_id":151643,"eos_token_id":151645,"hidden_act":"silu","hidden_size":896,
+    "intermediate_size":4864,"max_position_embeddings":32768,"max_window_layers":21,
+    "model_type":"qwen2","num_attention_heads":14,"num_hidden_layers":24,"num_key_value_heads":2,
+    "rms_norm_eps":1e-06,"rope_theta":1000000.0,"sliding_window":32768,"tie_word_embeddings":true,
+    "torch_dtype":"bfloat16","use_sliding_window":false,"vocab_size":151936})";
+
+const char *const kQwen3 = R"({"architectures":["Qwen3ForCausalLM"],"attention_bias":false,
+    "bos_token_id":151643,"eos_token_id":151645,"head_dim":128,"hidden_act":"silu",
+    "hidden_size":1024,"intermediate_size":3072,"max_position_embeddings":40960,
+    "max_window_layers":28,"model_type":"qwen3","num_attention_heads":16,"num_hidden_layers":28,
+    "num_key_value_heads":8,"rms_norm_eps":1e-06,"rope_scaling":null,"rope_theta":1000000,
+    "sliding_window":null,"tie_word_embeddings":true,"torch_dtype":"bfloat16",
+    "use_sliding_window":false,"vocab_size":151936})";
+
+const char *const kMistral = R"({"architectures":["MistralForCausalLM"],"bos_token_id":1,
+    "eos_token_id":2,"hidden_act":"silu","hidden_size":4096,"intermediate_size":14336,
+    "max_position_embeddings":32768,"model_type":"mistral","num_attention_heads":32,
+    "num_hidden_layers":32,"num_key_value_heads":8,"rms_norm_eps":1e-05,"rope_theta":10000.0,
+    "sliding_window":4096,"tie_word_embeddings":false,"torch_dtype":"bfloat16",
+    "vocab_size":32000})";
+
+const char *const kPhi3 = R"({"architectures":["Phi3ForCausalLM"],"attention_bias":false,
+    "bos_token_id":1,"embd_pdrop":0.0,"eos_token_id":32000,"hidden_act":"silu","hidden_size":3072,
+    "intermediate_size":8192,"max_position_embeddings":4096,"model_type":"phi3",
+    "num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":32,
+    "original_max_position_embeddings":4096,"rms_norm_eps":1e-05,"rope_scaling":null,
+    "rope_theta":10000.0,"sliding_window":2047,"tie_word_embeddings":false,
+    "torch_dtype":"bfloat16","vocab_size":32064})";
+
 // `text` with some fields changed; a value of "<remove>" removes one. "/a/b" names a field of a.
 inline std::string changed(const char *text, const std::map<std::string, json> &changes) {
     json object = json::parse(text);

@@ -282,6 +282,35 @@ TEST_CASE("insight 29: local layers release what fell out of window and retain")
     CHECK(keeps.digest() == session.digest()); // what is resident does not matter
 }
 
+TEST_CASE("insight 29: where every layer has a window, a session's memory does not grow") {
+    kernels::FloatEnvironment environment;
+    const auto model = open_with("zoo/mistral-window", {}); // window 20
+    REQUIRE(model->groups.size() == 1);
+    SessionOptions options;
+    options.window_retain = 0;
+    Session session(model, options);
+    const std::vector<uint32_t> tokens = tokens_for(*model, 400);
+    const uint64_t page = model->pool->shape(0).bytes();
+    for (size_t i = 0; i < tokens.size(); i += 10) {
+        session.append(std::span(tokens).subspan(i, 10), {});
+        CHECK(model->pool->used_bytes() <= 2 * page);
+    }
+    const SessionInfo info = session.info();
+    CHECK(info.window == 20);
+    CHECK(info.window_begin == 320); // (400 - 20) rounded down to a page
+    CHECK(info.rewind_floor == 340);
+    CHECK_THROWS_AS(session.rewind(339, false, {}), Error);
+    const auto child = session.fork();
+    child->rewind(340, false, {});
+    Session fresh(model, {});
+    fresh.append(std::span(tokens).first(340), {});
+    CHECK(child->digest() == fresh.digest());
+    CHECK(same_bits(logits_of(*child), logits_of(fresh)));
+    const State state = session.export_state();
+    CHECK(state.pages[0][4].data == nullptr);
+    CHECK(state.pages[0][5].data != nullptr);
+}
+
 TEST_CASE("score gives the probabilities that decoding would see, and changes nothing") {
     kernels::FloatEnvironment environment;
     const auto model = open("recall-llama");

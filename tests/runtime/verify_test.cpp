@@ -108,6 +108,30 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
     }
 }
 
+TEST_CASE("verification where every layer has a window: of released pages the digests speak") {
+    const kernels::FloatEnvironment environment;
+    const std::shared_ptr<Model> model = test::open("zoo/mistral-window");
+    const std::unique_ptr<Session> session = conversation(model);
+    const Stored original(*model, *session);
+    REQUIRE(original.data.size() == 1);
+    REQUIRE(original.data[0][1].empty());
+    REQUIRE(!original.data[0][2].empty());
+    CHECK(!verified(model, original).first);
+
+    Stored stored = original;
+    stored.flip(*model, 2, 1, 200);
+    Divergence report = found(model, stored);
+    CHECK(report.element == 1);
+    CHECK(report.position == 200);
+    CHECK(report.layer == 2);
+    stored = original; // a given token in a page that nobody has any more
+    stored.state.log[120].token = (stored.state.log[120].token + 1) % 191;
+    report = found(model, stored);
+    CHECK(report.element == 1);
+    CHECK(report.position == 64);
+    CHECK(report.layer == Divergence::kNowhere);
+}
+
 TEST_CASE("verification refuses what cannot be compared") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/gemma3-text");

@@ -42,7 +42,10 @@ const char *const kModels[] = {"recall-gemma3",
                                "zoo/llama-gqa-untied",
                                "zoo/llama-mha-bias-f16-sharded",
                                "zoo/llama-odd-sizes-f32",
-                               "zoo/llama3-tied-ropescaled"};
+                               "zoo/llama3-tied-ropescaled",
+                               "zoo/mistral-window",
+                               "zoo/qwen2-bias-tied",
+                               "zoo/qwen3-qknorm"};
 
 } // namespace
 
@@ -70,7 +73,7 @@ TEST_CASE("weights: every bundled model loads, complete and with the shapes of i
             check(layer.query, query, config.hidden, config.attention_bias);
             check(layer.key, key, config.hidden, config.attention_bias);
             check(layer.value, key, config.hidden, config.attention_bias);
-            check(layer.output, config.hidden, query, config.attention_bias);
+            check(layer.output, config.hidden, query, config.output_bias);
             check(layer.gate, config.intermediate, config.hidden, config.mlp_bias);
             check(layer.up, config.intermediate, config.hidden, config.mlp_bias);
             check(layer.down, config.hidden, config.intermediate, config.mlp_bias);

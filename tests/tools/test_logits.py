@@ -64,9 +64,8 @@ class Logits(CommandTest):
 
     def test_golden_values(self):
         for model in [GEMMA, LLAMA] + sorted((DATA / "zoo").iterdir()):
-            if not model.name.startswith(("qwen", "mistral")):
-                with self.subTest(model.name):
-                    self.check_golden(model)
+            with self.subTest(model.name):
+                self.check_golden(model)
 
     @unittest.skipUnless((SHARED / "stories260K").exists(), "shared data is not beside the clone")
     def test_golden_values_of_stories260K(self):

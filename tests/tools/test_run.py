@@ -82,9 +82,8 @@ class Run(CommandTest):
 
     def test_every_supported_model_runs(self):
         for model in sorted((DATA / "zoo").iterdir()):
-            if not model.name.startswith(("qwen", "mistral")):
-                run = self.json("run", model, "--tokens", "1,2,3", "-n", 3, "--ignore-eos")
-                self.assertEqual(run["position"], 6, model.name)
+            run = self.json("run", model, "--tokens", "1,2,3", "-n", 3, "--ignore-eos")
+            self.assertEqual(run["position"], 6, model.name)
 
 
 class SaveAndResume(CommandTest):

@@ -1,0 +1,218 @@
+// config.json of the architectures that are shaped like Llama: Qwen2, Qwen3, Mistral, Phi-3; what
+// they mean, in old and new files, and what is refused.
+#include "runtime/checkpoint/config.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "tests/data_files.h"
+#include "tests/runtime/model_files.h"
+#include "tests/runtime/published_configs.h"
+
+namespace stasis {
+
+namespace {
+
+using Changes = std::map<std::string, json>;
+
+Config parse(const char *text, const Changes &changes = {}) {
+    return parse_config(changed(text, changes), "");
+}
+
+void expect_refused(Status status, const std::vector<std::string> &parts, const char *text,
+                    const Changes &changes) {
+    CAPTURE(changes);
+    expect_error(status, parts, [&] { parse(text, changes); });
+}
+
+std::vector<uint32_t> windows(const Config &config) {
+    std::vector<uint32_t> windows;
+    for (const LayerConfig &layer : config.layer) {
+        windows.push_back(layer.window);
+    }
+    return windows;
+}
+
+std::string described(const Config &config, const std::string &name) {
+    for (const auto &[key, value] : describe(config)) {
+        if (key == name) {
+            return value;
+        }
+    }
+    return "";
+}
+
+// The file as transformers 5 writes it.
+Changes in_new_form(double base, const Changes &more = {}) {
+    Changes changes = {{"rope_theta", "<remove>"},
+                       {"torch_dtype", "<remove>"},
+                       {"dtype", "bfloat16"},
+                       {"rope_parameters", {{"rope_theta", base}, {"rope_type", "default"}}}};
+    changes.insert(more.begin(), more.end());
+    return changes;
+}
+
+std::vector<std::string> types(size_t layers, size_t first_local) {
+    std::vector<std::string> types(layers, "full_attention");
+    for (size_t i = first_local; i < layers; ++i) {
+        types[i] = "sliding_attention";
+    }
+    return types;
+}
+
+} // namespace
+
+TEST_CASE("config: Qwen2.5 0.5B has biases on query, key and value, and no windows") {
+    const Config config = parse(kQwen25);
+    CHECK(config.architecture == "qwen2");
+    CHECK(config.layers == 24);
+    CHECK(config.heads == 14);
+    CHECK(config.kv_heads == 2);
+    CHECK(config.head_dim == 64);
+    CHECK(config.attention_bias);
+    CHECK_FALSE(config.output_bias);
+    CHECK_FALSE(config.mlp_bias);
+    CHECK_FALSE(config.query_key_norm);
+    CHECK_FALSE(config.norm_plus_one);
+    CHECK(config.tied_head);
+    CHECK(config.attention_scale == 0.125F);
+    CHECK(config.ropes == std::vector<Rope>{Rope{1e6}});
+    CHECK(windows(config) == std::vector<uint32_t>(24, 0));
+    CHECK(config.bos == std::vector<uint32_t>{151643});
+    CHECK(config.end_tokens == std::vector<uint32_t>{151645});
+    CHECK(described(config, "attention_bias") == "query, key, value");
+    // Ids that no file gives are none, not Llama's.
+    const Config bare =
+        parse(kQwen25, {{"bos_token_id", "<remove>"}, {"eos_token_id", "<remove>"}});
+    CHECK(bare.bos.empty());
+    CHECK(bare.end_tokens.empty());
+}
+
+TEST_CASE("config: Qwen3 0.6B has norms of query and key, and its own head_dim") {
+    const Config config = parse(kQwen3);
+    CHECK(config.architecture == "qwen3");
+    CHECK(config.head_dim == 128);
+    CHECK(config.kv_heads == 8);
+    CHECK(config.query_key_norm);
+    CHECK_FALSE(config.post_norms);
+    CHECK_FALSE(config.norm_plus_one);
+    CHECK_FALSE(config.attention_bias);
+    CHECK(config.context == 40960);
+    CHECK(config.attention_scale == static_cast<float>(1.0 / std::sqrt(128.0)));
+    CHECK(parse(kQwen3, {{"head_dim", "<remove>"}}).head_dim == 128);
+    const Config biased = parse(kQwen3, {{"attention_bias", true}});
+    CHECK(biased.attention_bias);
+    CHECK(biased.output_bias);
+    CHECK(described(biased, "attention_bias") == "yes");
+}
+
+TEST_CASE("config: Mistral has its window in all layers, or none") {
+    const Config config = parse(kMistral);
+    CHECK(config.architecture == "mistral");
+    CHECK(config.head_dim == 128);
+    CHECK(config.kv_heads == 8);
+    CHECK_FALSE(config.attention_bias);
+    CHECK(config.ropes == std::vector<Rope>{Rope{}});
+    CHECK(windows(config) == std::vector<uint32_t>(32, 4096));
+    CHECK(windows(parse(kMistral, {{"sliding_window", "<remove>"}})) ==
+          std::vector<uint32_t>(32, 4096));
+    CHECK(windows(parse(kMistral, {{"sliding_window", nullptr}})) == std::vector<uint32_t>(32, 0));
+    CHECK(parse(kMistral, {{"hidden_size", 5120}, {"head_dim", 128}}).head_dim == 128);
+    CHECK(parse(kMistral, {{"num_key_value_heads", "<remove>"}}).kv_heads == 8);
+    CHECK(parse(kMistral, {{"num_key_value_heads", nullptr}}).kv_heads == 32);
+}
+
+TEST_CASE("config: Phi-3 mini with the context of 4k") {
+    const Config config = parse(kPhi3);
+    CHECK(config.architecture == "phi3");
+    CHECK(config.fused_tensors);
+    CHECK(config.head_dim == 96);
+    CHECK(config.context == 4096);
+    CHECK(config.norm_eps == 1e-5F);
+    CHECK(windows(config) == std::vector<uint32_t>(32, 2047));
+    CHECK(windows(parse(kPhi3, {{"sliding_window", "<remove>"}})) == std::vector<uint32_t>(32, 0));
+    CHECK(config.end_tokens == std::vector<uint32_t>{32000});
+    for (const char *type : {"longrope", "su", "yarn"}) {
+        expect_refused(
+            Status::unsupported, {"rope_scaling", type}, kPhi3,
+            {{"rope_scaling", {{"type", type}, {"long_factor", {1.0}}, {"short_factor", {1.0}}}}});
+    }
+    expect_refused(Status::unsupported, {"partial_rotary_factor"}, kPhi3,
+                   {{"partial_rotary_factor", 0.75}});
+}
+
+TEST_CASE("config: Qwen's windows are in the layers from max_window_layers on, if in use") {
+    const Changes on = {{"use_sliding_window", true}, {"sliding_window", 64}};
+    const auto with = [&](Changes more) {
+        more.insert(on.begin(), on.end());
+        return more;
+    };
+    std::vector<uint32_t> expected(24, 0);
+    expected[21] = expected[22] = expected[23] = 64;
+    CHECK(windows(parse(kQwen25, on)) == expected);
+    CHECK(windows(parse(kQwen25, with({{"max_window_layers", 0}}))) ==
+          std::vector<uint32_t>(24, 64));
+    for (const json &beyond : {json(24), json(70), json("<remove>")}) { // 28 where absent
+        CHECK(windows(parse(kQwen25, with({{"max_window_layers", beyond}}))) ==
+              std::vector<uint32_t>(24, 0));
+    }
+    // Layer types go first.
+    CHECK(windows(parse(kQwen25, with({{"layer_types", types(24, 23)}})))[22] == 0);
+    CHECK(windows(parse(kQwen25, with({{"layer_types", types(24, 23)}})))[23] == 64);
+    CHECK(windows(parse(kQwen25, {{"use_sliding_window", true},
+                                  {"sliding_window", "<remove>"},
+                                  {"max_window_layers", 23}}))[23] == 4096);
+
+    expect_refused(Status::corrupt, {"layer_types", "use_sliding_window"}, kQwen25,
+                   {{"layer_types", types(24, 21)}});
+    expect_refused(Status::corrupt, {"sliding_window", "use_sliding_window"}, kQwen3,
+                   {{"use_sliding_window", true}});
+    expect_refused(Status::corrupt, {"layer_types"}, kQwen25,
+                   with({{"layer_types", types(23, 0)}}));
+    expect_refused(Status::corrupt, {"max_window_layers", "-1"}, kQwen25,
+                   with({{"max_window_layers", -1}}));
+    expect_refused(Status::corrupt, {"use_sliding_window"}, kQwen25, {{"use_sliding_window", 1}});
+    expect_refused(Status::unsupported, {"use_mrope"}, kQwen25, {{"use_mrope", true}});
+    expect_refused(Status::unsupported, {"yarn"}, kQwen25,
+                   {{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}});
+}
+
+TEST_CASE("config: old and new files of these families mean the same") {
+    CHECK(describe(parse(kQwen25)) ==
+          describe(parse(kQwen25, in_new_form(1e6, {{"layer_types", types(24, 24)}}))));
+    CHECK(describe(parse(kQwen3)) ==
+          describe(parse(kQwen3, in_new_form(1e6, {{"layer_types", types(28, 28)}}))));
+    CHECK(describe(parse(kMistral)) == describe(parse(kMistral, in_new_form(1e4))));
+    CHECK(describe(parse(kMistral)) ==
+          describe(parse(kMistral, in_new_form(1e4, {{"layer_types", types(32, 0)}}))));
+    CHECK(describe(parse(kPhi3)) ==
+          describe(parse(kPhi3, in_new_form(1e4, {{"rope_scaling", "<remove>"}}))));
+    Changes local =
+        in_new_form(1e6, {{"use_sliding_window", true}, {"layer_types", types(24, 21)}});
+    CHECK(describe(parse(kQwen25, {{"use_sliding_window", true}})) ==
+          describe(parse(kQwen25, local)));
+    CHECK(parse(kMistral, in_new_form(5e5)).ropes == std::vector<Rope>{Rope{5e5}});
+}
+
+TEST_CASE("config: layer types that contradict an architecture are refused") {
+    expect_refused(Status::corrupt, {"layer_types", "sliding_window"}, kMistral,
+                   {{"layer_types", types(32, 16)}});
+    expect_refused(Status::corrupt, {"layer_types", "no layer has a window"}, kMistral,
+                   {{"layer_types", types(32, 0)}, {"sliding_window", nullptr}});
+    expect_refused(Status::corrupt, {"layer_types", "no layer has a window"}, kTinyLlama,
+                   {{"layer_types", types(22, 0)}});
+    expect_refused(Status::unsupported, {"layer_types[0]", "chunked_attention"}, kTinyLlama,
+                   {{"layer_types", std::vector<std::string>(22, "chunked_attention")}});
+    expect_refused(Status::corrupt, {"sliding_window"}, kMistral, {{"sliding_window", 0}});
+    const json by_type = {{"full_attention", {{"rope_theta", 1e6}}},
+                          {"sliding_attention", {{"rope_theta", 1e4}}}};
+    for (const char *text : {kMistral, kQwen3, kTinyLlama}) {
+        expect_refused(Status::unsupported, {"rope_parameters", "sliding_attention"}, text,
+                       {{"rope_scaling", nullptr}, {"rope_parameters", by_type}});
+    }
+}
+
+} // namespace stasis
