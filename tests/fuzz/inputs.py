@@ -50,6 +50,35 @@ def snapshots():
                 yield bytes([base | use << 3, how])
 
 
+def gguf_text(text):
+    return len(text).to_bytes(8, "little") + text
+
+
+def ggufs():
+    """Each with the byte that says what it is (fuzz_gguf.cpp)."""
+    file = b"GGUF" + (3).to_bytes(4, "little") + (1).to_bytes(8, "little")
+    file += (3).to_bytes(8, "little")
+    file += gguf_text(b"general.alignment") + (4).to_bytes(4, "little") + (64).to_bytes(4, "little")
+    file += gguf_text(b"general.name") + (8).to_bytes(4, "little") + gguf_text(b"x")
+    file += gguf_text(b"list") + (9).to_bytes(4, "little") + (8).to_bytes(4, "little")
+    file += (2).to_bytes(8, "little") + gguf_text(b"a") + gguf_text(b"")
+    file += gguf_text(b"w") + (2).to_bytes(4, "little") + (32).to_bytes(8, "little")
+    file += (2).to_bytes(8, "little") + (8).to_bytes(4, "little") + bytes(8)
+    file += bytes(-len(file) % 64)
+    yield b"\0" + file + bytes(68)
+    # Data of 160 bytes; tensor "w": rank 2, 32 x 2, Q8_0, offset 0; alignment; a text; a list.
+    tensor = bytes([4]) + b"w" + bytes([2, 32, 2, 8, 0])
+    list_ = bytes([2 | 4 << 2]) + b"list" + bytes([9, 8, 2, 1]) + b"a" + bytes([1]) + b"b"
+    yield b"\1" + bytes([20]) + tensor
+    yield b"\1" + bytes([20, 1, 64]) + tensor + list_
+    yield b"\1" + bytes([0]) + bytes([2 | 1 << 2]) + b"k" + bytes([8, 3]) + b"abc" + list_
+    # Two files of a split model: split.no, split.count, the tensor.
+    for total in ([], [1 | 3 << 2, 2]):
+        yield b"\2" + b"".join(
+            bytes([20, 1 | 1 << 2, number, 1 | 2 << 2, 2] + total + [4]) + name +
+            bytes([2, 32, 2, 8, 0]) for number, name in ((0, b"v"), (1, b"w")))
+
+
 def runs():
     """What to do, then edits of a coded run, a run as it is, or numbers (fuzz_codec.cpp)."""
     for what in range(9):
@@ -60,6 +89,7 @@ def runs():
 SEEDS = {
     "codec": runs,
     "config": configs,
+    "gguf": ggufs,
     "jinja": templates,
     "safetensors": safetensors,
     "snapshot": snapshots,
