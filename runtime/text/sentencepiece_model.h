@@ -2,27 +2,13 @@
 // not tell: the kinds of its pieces, its rules; and a check that the library may be given it.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/text/piece.h"
+
 namespace stasis {
-
-// Numbers of sentencepiece_model.proto, ModelProto.SentencePiece.Type.
-enum class PieceKind : uint32_t {
-    normal = 1,
-    unknown = 2,
-    control = 3,
-    user_defined = 4,
-    unused = 5,
-    byte = 6,
-};
-
-struct Piece {
-    std::string text;
-    PieceKind kind = PieceKind::normal;
-};
 
 struct SentencepieceModel {
     std::vector<Piece> pieces; // by token id

@@ -79,6 +79,24 @@ def ggufs():
             bytes([2, 32, 2, 8, 0]) for number, name in ((0, b"v"), (1, b"w")))
 
 
+def tokenizer_jsons():
+    """The layouts of the tests' data with fewer tokens and merges, and a smaller one by hand."""
+    for path in sorted(DATA.glob("byte-bpe/*/tokenizer.json")):
+        layout = json.loads(path.read_text(encoding="utf-8"))
+        model = layout["model"]
+        model["vocab"] = {text: id_ for text, id_ in model["vocab"].items() if id_ < 300}
+        model["merges"] = model["merges"][:20]
+        yield json.dumps(layout).encode()
+    model = {"vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3}, "merges": ["a b"],
+             "ignore_merges": True}
+    for pattern in ("a+|b", "(?i:AB)|[^\\s\\p{L}]", "(a+)+[bc]", "\\s+(?!\\S)|\\s+"):
+        parts = [{"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"},
+                 {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
+        yield json.dumps({"model": model, "normalizer": {"type": "NFC"},
+                          "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts},
+                          "added_tokens": [{"id": 4, "content": "<s>", "special": True}]}).encode()
+
+
 def runs():
     """What to do, then edits of a coded run, a run as it is, or numbers (fuzz_codec.cpp)."""
     for what in range(9):
@@ -94,6 +112,7 @@ SEEDS = {
     "safetensors": safetensors,
     "snapshot": snapshots,
     "tokenizer": lambda: [p.read_bytes() for p in sorted(DATA.glob("**/tokenizer.model"))],
+    "tokenizer_json": tokenizer_jsons,
     "tokenizer_config": lambda: [p.read_bytes()
                                  for p in sorted(DATA.glob("**/tokenizer_config.json"))],
 }

@@ -226,6 +226,7 @@ TEST_CASE("gguf: tensors that lie") {
     expect_corrupt(tensor_of(f32, {9}, 0, 96).info("v", f32, {4}, 32), {"v", "w", "overlap"});
     CHECK_NOTHROW(parse(tensor_of(f32, {8}, 0, 96).info("v", f32, {4}, 32).bytes()));
     expect_corrupt(tensor_of(GgufType{10}, {8}, 0, 96).info("v", f32, {4}, 0), {"overlap"});
+    expect_corrupt(tensor_of(f32, {4}, 0, 96).info("a", GgufType{10}, {8}, 0), {"overlap"});
     expect_corrupt(tensor_of(f32, {8}, 0, 96).info("w", f32, {4}, 32), {"tensor w", "twice"});
     GgufWriter nameless, nul, bytes, longer, exact;
     expect_corrupt(nameless.tensor("", f32, {1}, "1234"), {"name is empty"});
@@ -355,6 +356,8 @@ TEST_CASE("gguf: files on disk, whole and split") {
     refused({"split.tensors.count", "3", "4"});
     write(1, split_part(3, 3, 3));
     refused({"split.no 3", "split.count 3"});
+    write(1, split_part(1, 3, 3)); // named as the first
+    refused({"m-00001", "file 2 of 3"});
     write(1, split_part(0, 3, 3));
     std::filesystem::remove(name(2));
     expect_error(Status::not_found, {"m-00002-of-00003.gguf"}, [&] { open_gguf(name(1)); });
