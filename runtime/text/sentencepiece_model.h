@@ -27,4 +27,7 @@ struct SentencepieceModel {
 // supported language model uses (word and character models, whitespace as a suffix).
 SentencepieceModel read_sentencepiece_model(std::string_view bytes);
 
+// "<0x0A>": how a piece of kind byte must be spelled.
+bool spells_byte(std::string_view text);
+
 } // namespace stasis

@@ -1,9 +1,12 @@
 // See tokenizer_gguf.h.
 #include "runtime/text/tokenizer_gguf.h"
 
-#include <cinttypes>
+#include <algorithm>
+#include <cmath>
 
 #include "format/error.h"
+#include "runtime/text/sentencepiece_build.h"
+#include "runtime/text/sentencepiece_model.h"
 #include "runtime/text/utf8.h"
 
 namespace stasis {
@@ -11,7 +14,7 @@ namespace stasis {
 namespace {
 
 constexpr char kTokens[] = "tokenizer.ggml.tokens", kTypes[] = "tokenizer.ggml.token_type";
-constexpr char kMerges[] = "tokenizer.ggml.merges";
+constexpr char kMerges[] = "tokenizer.ggml.merges", kScores[] = "tokenizer.ggml.scores";
 
 [[noreturn]] void corrupt(const GgufFile &gguf, const char *key, const std::string &what) {
     fail(Status::corrupt, "%s: metadata %s: %s", gguf.names[0].c_str(), key, what.c_str());
@@ -53,16 +56,22 @@ std::vector<Piece> read_pieces(const GgufFile &gguf) {
     return pieces;
 }
 
-// User-defined tokens are text that becomes a token everywhere; but those in bars ("<|im_end|>")
-// mark structure, and some files call all that was added to a vocabulary user-defined.
+// User-defined tokens are text that becomes a token everywhere. Not so those that mark structure by
+// their spelling, since some files call all that was added to a vocabulary user-defined.
+bool marks_structure(const std::string &text) {
+    static constexpr const char *kMarks[] = {"<s>",   "</s>",  "<unk>",           "<pad>",
+                                             "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"};
+    return (text.starts_with("<|") && text.ends_with("|>")) ||
+           (text.starts_with("<\uFF5C") && text.ends_with("\uFF5C>")) ||
+           std::find(std::begin(kMarks), std::end(kMarks), text) != std::end(kMarks);
+}
+
 std::vector<AddedToken> user_defined(const std::vector<Piece> &pieces) {
     std::vector<AddedToken> out;
     for (uint32_t token = 0; token < pieces.size(); ++token) {
         const std::string &text = pieces[token].text;
         if (pieces[token].kind == PieceKind::user_defined && !text.empty()) {
-            const bool bars = (text.starts_with("<|") && text.ends_with("|>")) ||
-                              (text.starts_with("<\uFF5C") && text.ends_with("\uFF5C>"));
-            out.push_back({token, text, bars});
+            out.push_back({token, text, marks_structure(text)});
         }
     }
     return out;
@@ -98,25 +107,87 @@ void add_id(const GgufFile &gguf, const char *key, size_t tokens, std::vector<ui
     }
 }
 
+// The library wants one unknown piece, and would be led astray by what is checked here.
+void check_sentencepiece(const GgufFile &gguf, SentencepieceParts &parts) {
+    const uint64_t unknown = gguf.integer("tokenizer.ggml.unknown_token_id").value_or(0);
+    if (parts.scores.size() != parts.pieces.size()) {
+        corrupt(gguf, kScores,
+                std::to_string(parts.scores.size()) + " scores for " +
+                    std::to_string(parts.pieces.size()) + " tokens");
+    }
+    for (size_t token = 0; token < parts.pieces.size(); ++token) {
+        Piece &piece = parts.pieces[token];
+        const std::string which = "token " + std::to_string(token);
+        if (piece.text.empty() || piece.text.find('\0') != std::string::npos) {
+            corrupt(gguf, kTokens, which + " is empty or has a NUL byte");
+        }
+        if (!std::isfinite(parts.scores[token])) {
+            corrupt(gguf, kScores, which + " has none that is a finite number");
+        }
+        if (piece.kind == PieceKind::byte) {
+            parts.byte_fallback = true;
+            if (!spells_byte(piece.text)) {
+                corrupt(gguf, kTokens, which + " is a byte, but not spelled like <0x0A>");
+            }
+        }
+        if (token == unknown) {
+            piece.kind = PieceKind::unknown;
+        } else if (piece.kind == PieceKind::unknown) {
+            piece.kind = PieceKind::control;
+        }
+    }
+}
+
+std::string read_sentencepiece(const GgufFile &gguf, std::vector<Piece> pieces) {
+    SentencepieceParts parts;
+    parts.pieces = std::move(pieces);
+    parts.scores = gguf.numbers(kScores).value_or(std::vector<float>());
+    check_sentencepiece(gguf, parts);
+    parts.add_dummy_prefix = gguf.boolean("tokenizer.ggml.add_space_prefix").value_or(true);
+    parts.remove_extra_whitespaces =
+        gguf.boolean("tokenizer.ggml.remove_extra_whitespaces").value_or(false);
+    constexpr char kCharsmap[] = "tokenizer.ggml.precompiled_charsmap";
+    if (gguf.metadata.count(kCharsmap) != 0) {
+        fail(Status::unsupported, "%s: the vocabulary has normalization rules (%s)",
+             gguf.names[0].c_str(), kCharsmap);
+    }
+    return build_sentencepiece_model(parts);
+}
+
+ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &pieces) {
+    ByteBpeModel model;
+    model.pieces = pieces;
+    model.merges = read_merges(gguf);
+    const std::string pre = gguf.text("tokenizer.ggml.pre").value_or("default");
+    model.patterns = pretokenizer_patterns(pre, gguf.names[0]);
+    model.ignore_merges = pre == "llama-bpe"; // Llama 3's tokenizer.json; no key says it
+    return model;
+}
+
 } // namespace
 
 GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
     const std::string kind = gguf.text("tokenizer.ggml.model").value_or("");
-    if (kind != "gpt2") {
-        fail(Status::unsupported, "%s: tokenizer.ggml.model is '%.60s'; supported is gpt2",
+    const bool byte_bpe = kind == "gpt2";
+    if (!byte_bpe && kind != "llama" && kind != "gemma") {
+        fail(Status::unsupported,
+             "%s: tokenizer.ggml.model is '%.60s'; supported are gpt2, llama and gemma",
              gguf.names[0].c_str(), kind.c_str());
     }
     GgufVocabulary out;
-    out.model.pieces = read_pieces(gguf);
-    out.model.merges = read_merges(gguf);
-    const std::string pre = gguf.text("tokenizer.ggml.pre").value_or("default");
-    out.model.patterns = pretokenizer_patterns(pre, gguf.names[0]);
-    out.model.ignore_merges = pre == "llama-bpe"; // Llama 3's tokenizer.json; no key says it
-    out.added = user_defined(out.model.pieces);
-    const size_t tokens = out.model.pieces.size();
-    add_id(gguf, "tokenizer.ggml.bos_token_id", tokens, out.bos);
-    add_id(gguf, "tokenizer.ggml.eos_token_id", tokens, out.end_tokens);
-    add_id(gguf, "tokenizer.ggml.eot_token_id", tokens, out.end_tokens);
+    const std::vector<Piece> pieces = read_pieces(gguf);
+    out.added = user_defined(pieces);
+    if (byte_bpe) {
+        out.byte_bpe = read_byte_bpe(gguf, pieces);
+    } else {
+        out.sentencepiece = read_sentencepiece(gguf, pieces);
+    }
+    add_id(gguf, "tokenizer.ggml.bos_token_id", pieces.size(), out.bos);
+    add_id(gguf, "tokenizer.ggml.eos_token_id", pieces.size(), out.end_tokens);
+    add_id(gguf, "tokenizer.ggml.eot_token_id", pieces.size(), out.end_tokens);
+    if (const auto add_bos = gguf.boolean("tokenizer.ggml.add_bos_token")) {
+        out.add_bos = *add_bos ? "yes" : "no";
+    }
     return out;
 }
 

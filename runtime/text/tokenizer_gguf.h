@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/gguf/gguf.h"
@@ -12,10 +14,12 @@
 namespace stasis {
 
 struct GgufVocabulary {
-    ByteBpeModel model;
-    std::vector<AddedToken> added;    // user-defined tokens, ascending
-    std::vector<uint32_t> bos;        // none or one
-    std::vector<uint32_t> end_tokens; // end of sequence, end of turn
+    std::optional<ByteBpeModel> byte_bpe; // tokenizer.ggml.model is gpt2
+    std::string sentencepiece;            // else the bytes of a tokenizer.model: llama, gemma
+    std::string add_bos;                  // what the file asks for: "yes", "no", "" (says nothing)
+    std::vector<AddedToken> added;        // user-defined tokens, ascending
+    std::vector<uint32_t> bos;            // none or one
+    std::vector<uint32_t> end_tokens;     // end of sequence, end of turn
 };
 
 // Throws Error: corrupt, unsupported (another kind of tokenizer or pre-tokenizer, named).

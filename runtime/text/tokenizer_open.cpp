@@ -54,10 +54,10 @@ void Tokenizer::Parts::use_sentencepiece(const std::string &bytes,
     mark_special(tokens);
     encoder.emplace<SentencepieceEncoder>(model, guarded(), from);
     const auto yes = [](bool value) { return std::string(value ? "yes" : "no"); };
-    encoder_rules_ = {{"dummy_prefix", yes(dummy_prefix)},
-                      {"byte_fallback", yes(model.byte_fallback)},
-                      {"normalizer", model.normalizer}};
-    model_bytes_ = bytes;
+    encoder_rules = {{"dummy_prefix", yes(dummy_prefix)},
+                     {"byte_fallback", yes(model.byte_fallback)},
+                     {"normalizer", model.normalizer}};
+    model_bytes = bytes;
 }
 
 void Tokenizer::Parts::use_byte_bpe(ByteBpeModel model, const std::vector<AddedToken> &tokens,
@@ -72,7 +72,7 @@ void Tokenizer::Parts::use_byte_bpe(ByteBpeModel model, const std::vector<AddedT
     }
     mark_special(tokens);
     model.pieces = pieces;
-    encoder_rules_ = encoder.emplace<ByteBpe>(model, special, from).rules();
+    encoder_rules = encoder.emplace<ByteBpe>(model, special, from).rules();
 }
 
 void Tokenizer::Parts::add_tokens(const std::vector<AddedToken> &tokens, const std::string &from) {
@@ -150,15 +150,15 @@ void Tokenizer::Parts::set_ends(const TokenizerConfig &config, std::span<const u
 // the merges; then the rules, and the tokens that are special or added.
 void Tokenizer::Parts::set_rules(std::span<const uint32_t> end_tokens) {
     rules = {{"bos", bos >= 0 ? std::to_string(bos) : "none"}, {"end_tokens", list(end_tokens)}};
-    rules.insert(rules.end(), encoder_rules_.begin(), encoder_rules_.end());
+    rules.insert(rules.end(), encoder_rules.begin(), encoder_rules.end());
     const auto count = [](const std::vector<bool> &flags) {
         return std::to_string(std::count(flags.begin(), flags.end(), true));
     };
     rules.emplace_back("special_tokens", count(special));
     rules.emplace_back("added_tokens", count(added));
     Sha256 hash;
-    if (model_bytes_) {
-        hash.text(*model_bytes_);
+    if (model_bytes) {
+        hash.text(*model_bytes);
     } else {
         hash.text(type).u64(pieces.size());
         for (const Piece &piece : pieces) {
@@ -175,7 +175,7 @@ void Tokenizer::Parts::set_rules(std::span<const uint32_t> end_tokens) {
         }
     }
     digest = hash.finish();
-    model_bytes_.reset();
+    model_bytes.reset();
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::open(const std::string &directory, uint32_t vocabulary,
@@ -206,9 +206,17 @@ std::unique_ptr<Tokenizer> Tokenizer::open_gguf(const GgufFile &gguf, uint32_t v
     const std::string from = gguf.names.at(0);
     GgufVocabulary read = read_gguf_vocabulary(gguf);
     std::unique_ptr<Tokenizer> out(new Tokenizer());
-    out->parts_->use_byte_bpe(std::move(read.model), read.added, vocabulary, from);
-    out->parts_->set_ends({}, bos.empty() ? read.bos : bos,
-                          end_tokens.empty() ? read.end_tokens : end_tokens);
+    Parts &parts = *out->parts_;
+    if (read.byte_bpe) {
+        parts.use_byte_bpe(std::move(*read.byte_bpe), read.added, vocabulary, from);
+    } else {
+        parts.use_sentencepiece(read.sentencepiece, read.added, vocabulary, from);
+    }
+    if (!read.add_bos.empty()) {
+        parts.encoder_rules.emplace_back("add_bos", read.add_bos);
+    }
+    parts.set_ends({}, bos.empty() ? read.bos : bos,
+                   end_tokens.empty() ? read.end_tokens : end_tokens);
     return out;
 }
 

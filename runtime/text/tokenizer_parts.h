@@ -30,6 +30,8 @@ struct Tokenizer::Parts {
     std::string bos_text, eos_text, type;
     Rules rules;
     Digest digest;
+    Rules encoder_rules;                    // some of `rules`
+    std::optional<std::string> model_bytes; // of sentencepiece, until the digest is made
 
     uint32_t check(uint32_t token) const;
     std::string bytes(uint32_t token) const;
@@ -44,11 +46,7 @@ struct Tokenizer::Parts {
     void set_ends(const TokenizerConfig &config, std::span<const uint32_t> bos_ids,
                   std::span<const uint32_t> end_tokens);
 
-  private:
-    // What set_rules needs of the encoder: its own rules, and what its digest begins with.
-    Rules encoder_rules_;
-    std::optional<std::string> model_bytes_; // of sentencepiece
-
+    // Parts of these.
     void add_tokens(const std::vector<AddedToken> &tokens, const std::string &from);
     void mark_special(const std::vector<AddedToken> &tokens);
     Markers guarded() const;

@@ -235,6 +235,7 @@ TEST_CASE("tokenizer files: what is wrong in a GGUF vocabulary is named") {
             small("model").text("tokenizer.ggml.model", "bert"));
     refused(Status::unsupported, {"tokenizer.ggml.pre", "'viking'"},
             small().text("tokenizer.ggml.pre", "viking"));
+    refused(Status::unsupported, {"gpt2, llama and gemma"}, small("model"));
     refused(corrupt, {"tokens", "no tokens"}, small("tokens"));
     refused(corrupt, {"tokens", "no tokens"}, small("tokens").texts("tokenizer.ggml.tokens", {}));
     refused(corrupt, {"tokens", "array of STRING"},
