@@ -97,6 +97,22 @@ def tokenizer_jsons():
                           "added_tokens": [{"id": 4, "content": "<s>", "special": True}]}).encode()
 
 
+def vocabularies():
+    """Rules, ids, tokens with type, size and score, merges (fuzz_tokenizer_gguf.cpp)."""
+    def tokens(entries):
+        return b"".join(bytes([kind << 5 | len(text), score]) + text
+                        for kind, score, text in entries) + b"\xff"
+    words = [(2, 0, b"<unk>"), (3, 0, b"<s>"), (4, 0, b"<pad>"), (4, 0, b"ba")]
+    words += [(1, 250 - i, text.encode()) for i, text in
+              enumerate(("a", "b", "ab", "abab", "\u2581", "\u2581a", "\u0120", "aa"))]
+    merges = b"".join(bytes([len(merge)]) + merge for merge in (b"a b", b"ab ab", b"a a"))
+    for rules in (1, 1 | 1 << 1, 1 | 2 << 1, 1 | 6 << 1):
+        yield bytes([rules, 0, 1]) + tokens(words) + merges
+    for rules in (0, 16, 32):
+        yield bytes([rules, 0, 1]) + tokens(words)
+        yield bytes([rules | 64, 0, 1]) + tokens(words)
+
+
 def runs():
     """What to do, then edits of a coded run, a run as it is, or numbers (fuzz_codec.cpp)."""
     for what in range(9):
@@ -112,6 +128,7 @@ SEEDS = {
     "safetensors": safetensors,
     "snapshot": snapshots,
     "tokenizer": lambda: [p.read_bytes() for p in sorted(DATA.glob("**/tokenizer.model"))],
+    "tokenizer_gguf": vocabularies,
     "tokenizer_json": tokenizer_jsons,
     "tokenizer_config": lambda: [p.read_bytes()
                                  for p in sorted(DATA.glob("**/tokenizer_config.json"))],

@@ -98,10 +98,10 @@ size_t check_published(const Tokenizer &tokenizer, const std::string &name) {
 } // namespace
 
 TEST_CASE("sentencepiece from gguf: the tokens of the recall models' own tokenizers") {
-    for (const auto &[name, unknown] : {std::pair("recall-gemma3", 3), {"recall-llama", 0}}) {
+    for (const std::string name : {"recall-gemma3", "recall-llama"}) {
         CAPTURE(name);
         GgufWriter writer;
-        recall(name, static_cast<uint32_t>(unknown), writer);
+        recall(name, name == "recall-gemma3" ? 3 : 0, writer);
         const auto tokenizer = open(writer);
         const auto original = Tokenizer::open(test_data(name), 1024, {}, {});
         CHECK(tokenizer->type() == original->type());

@@ -104,13 +104,13 @@ GgufWriter small(const std::string &without = "") {
 } // namespace
 
 TEST_CASE("tokenizer files: tokenizer.json and GGUF of one vocabulary give the same tokens") {
-    for (const auto &[name, pre] : {std::pair("llama3", "llama-bpe"),
-                                    {"smollm2", "smollm"},
-                                    {"deepseek-coder", "deepseek-coder"}}) {
+    for (const std::string name : {"llama3", "smollm2", "deepseek-coder"}) {
         CAPTURE(name);
-        const auto tokenizer = open(gguf_of(name, pre));
+        const auto tokenizer = open(gguf_of(name, name == "llama3"    ? "llama-bpe"
+                                                  : name == "smollm2" ? "smollm"
+                                                                      : name));
         const Json cases =
-            Json::parse(read_bytes(test_data("byte-bpe/" + std::string(name) + "/expected.json")));
+            Json::parse(read_bytes(test_data("byte-bpe/" + name + "/expected.json")));
         for (const Json &entry : cases) {
             CHECK(tokenizer->encode(entry[0].get<std::string>(), false, true) ==
                   entry[1].get<Tokens>());
@@ -209,6 +209,8 @@ TEST_CASE("tokenizer files: what is wrong in a tokenizer.json is named") {
     refused(corrupt, {"not two tokens"}, edited("/model/merges/7", Json{"a", "b", "c"}));
     refused(corrupt, {"not two tokens"}, edited("/model/merges/7", 7));
     refused(corrupt, {"merge 7", "'zq'", "the first"}, edited("/model/merges/7", Json{"zq", "b"}));
+    refused(corrupt, {"merge 7", "the first"}, edited("/model/merges/7", Json{"", "in"}));
+    refused(corrupt, {"merge 7", "the second"}, edited("/model/merges/7", Json{"in", ""}));
     refused(corrupt, {"merge 7", "the second"}, edited("/model/merges/7", Json{"b", "zq"}));
     refused(corrupt, {"merge 7", "what they make"}, edited("/model/merges/7", Json{"q", "z"}));
     refused(corrupt, {"added_tokens[0]", "content"}, edited("/added_tokens/0/content", ""));
