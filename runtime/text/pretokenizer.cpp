@@ -108,27 +108,34 @@ Pretokenizer::Pretokenizer(const std::vector<std::string> &patterns, const std::
     }
 }
 
-void Pretokenizer::split_piece(const Pattern &pattern, std::string_view piece,
-                               std::vector<std::string_view> &out) const {
-    const MatchContext context(pcre2_match_context_create(nullptr), pcre2_match_context_free);
-    const MatchData match(pcre2_match_data_create_from_pattern(pattern.code.get(), nullptr),
-                          pcre2_match_data_free);
-    if (context == nullptr || match == nullptr) {
-        throw std::bad_alloc();
+// What a search writes to, and its limits: for one pattern, of one thread.
+struct Pretokenizer::Search {
+    MatchContext context{pcre2_match_context_create(nullptr), pcre2_match_context_free};
+    MatchData match{nullptr, pcre2_match_data_free};
+
+    explicit Search(const pcre2_code *code) {
+        match.reset(pcre2_match_data_create_from_pattern(code, nullptr));
+        if (context == nullptr || match == nullptr) {
+            throw std::bad_alloc();
+        }
+        pcre2_set_heap_limit(context.get(), kHeapMaxKib);
     }
-    pcre2_set_heap_limit(context.get(), kHeapMaxKib);
-    const PCRE2_SIZE *found = pcre2_get_ovector_pointer(match.get());
+};
+
+void Pretokenizer::split_piece(const Pattern &pattern, const Search &search, std::string_view piece,
+                               std::vector<std::string_view> &out) {
+    const PCRE2_SIZE *found = pcre2_get_ovector_pointer(search.match.get());
     for (size_t at = 0; at < piece.size();) {
         const uint64_t steps = kStepsMin + kStepsForByte * (piece.size() - at);
-        pcre2_set_match_limit(context.get(),
+        pcre2_set_match_limit(search.context.get(),
                               static_cast<uint32_t>(std::min<uint64_t>(steps, UINT32_MAX)));
-        const auto search = [&](uint32_t options) {
+        const auto attempt = [&](uint32_t options) {
             return pcre2_match(pattern.code.get(), pointer(piece), piece.size(), at, options,
-                               match.get(), context.get());
+                               search.match.get(), search.context.get());
         };
-        int result = search(PCRE2_NO_UTF_CHECK); // the caller has checked it
+        int result = attempt(PCRE2_NO_UTF_CHECK); // the caller has checked it
         if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
-            result = search(PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
+            result = attempt(PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
         }
         if (result == PCRE2_ERROR_NOMATCH) {
             out.push_back(piece.substr(at));
@@ -149,9 +156,10 @@ void Pretokenizer::split_piece(const Pattern &pattern, std::string_view piece,
 std::vector<std::string_view> Pretokenizer::split(std::string_view text) const {
     std::vector<std::string_view> pieces = {text};
     for (const Pattern &pattern : patterns_) {
+        const Search search(pattern.code.get());
         std::vector<std::string_view> next;
         for (const std::string_view piece : pieces) {
-            split_piece(pattern, piece, next);
+            split_piece(pattern, search, piece, next);
         }
         pieces = std::move(next);
     }

@@ -29,8 +29,9 @@ class Pretokenizer {
 
   private:
     struct Pattern;
-    void split_piece(const Pattern &pattern, std::string_view piece,
-                     std::vector<std::string_view> &out) const;
+    struct Search;
+    static void split_piece(const Pattern &pattern, const Search &search, std::string_view piece,
+                            std::vector<std::string_view> &out);
 
     std::vector<std::string> texts_;
     std::vector<Pattern> patterns_;

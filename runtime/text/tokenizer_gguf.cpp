@@ -157,6 +157,11 @@ std::string read_sentencepiece(const GgufFile &gguf, std::vector<Piece> pieces) 
 ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &pieces) {
     ByteBpeModel model;
     model.pieces = pieces;
+    for (Piece &piece : model.pieces) {
+        if (piece.kind == PieceKind::byte) { // here the spelling tells the bytes, of every token
+            piece.kind = PieceKind::normal;
+        }
+    }
     model.merges = read_merges(gguf);
     const std::string pre = gguf.text("tokenizer.ggml.pre").value_or("default");
     model.patterns = pretokenizer_patterns(pre, gguf.names[0]);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/gguf/gguf.h"
+#include "runtime/text/pretokenizer.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/data_files.h"
 #include "tests/runtime/gguf_writer.h"
@@ -189,6 +190,16 @@ TEST_CASE("tokenizer files: other kinds of tokenizer.json are refused by name") 
     refused(unsupported, {"the id -1"}, edited("/model/vocab/a", -1));
     refused(unsupported, {"the id \"1\""}, edited("/model/vocab/a", "1"));
     refused(unsupported, {"610"}, edited("/model/vocab/a", uint64_t{1} << 40));
+    // Absent, use_regex means yes, as in the files of GPT-2's time.
+    Json silent = layout("smollm2");
+    silent["pre_tokenizer"]["pretokenizers"][1].erase("use_regex");
+    CHECK(open_json(silent)->digest() == open_json(layout("smollm2"))->digest());
+    // And individual_digits no.
+    Json runs = layout("smollm2");
+    runs["pre_tokenizer"]["pretokenizers"][0].erase("individual_digits");
+    CHECK(open_json(runs)->rules()[3] ==
+          std::pair<std::string, std::string>("pre_tokenizer",
+                                              std::string("\\p{N}+\n") + kGpt2Pattern));
     // A literal pattern, and a tokenizer.json as GPT-2's: no type, no sequence.
     CHECK_NOTHROW(open_json(edited(parts + "0/pattern", Json{{"String", "(|\u00E9"}})));
     Json gpt2 = layout("smollm2");
@@ -264,6 +275,8 @@ TEST_CASE("tokenizer files: what is wrong in a GGUF vocabulary is named") {
     refused(corrupt, {"eos_token_id", "an integer"},
             small().text("tokenizer.ggml.eos_token_id", "x"));
     expect_error(Status::unsupported, {"4 pieces", "3"}, [] { open(small(), 3); });
+    // Of type "byte" or not, the spelling tells the bytes.
+    CHECK(open(types({1, 1, 6, 1}))->piece_bytes(2) == "c");
     // User-defined text is a token everywhere, unless it is in bars.
     const auto defined =
         open(GgufWriter(small("tokens")).texts("tokenizer.ggml.tokens", {"a", "b", "<|c|>", "ab"}));
