@@ -1,8 +1,11 @@
 // See sentencepiece_encoder.h.
 #include "runtime/text/sentencepiece_encoder.h"
 
+#include <algorithm>
 #include <mutex>
 #include <sentencepiece_processor.h>
+#include <string_view>
+#include <unordered_map>
 
 #include "format/error.h"
 
@@ -12,6 +15,35 @@ void SetMinLogLevel(int level); // exported, but in no installed header
 
 namespace stasis {
 
+namespace {
+
+// The library looks a merged text up among control pieces first, and takes what it finds for a
+// symbol that covers no text. So no text may come to be one: not a single character, which needs no
+// merge, nor what is another piece's text too.
+void check_control(const std::vector<Piece> &pieces, const std::string &from) {
+    std::unordered_map<std::string_view, size_t> control;
+    for (size_t token = 0; token < pieces.size(); ++token) {
+        const Piece &piece = pieces[token];
+        if (piece.kind == PieceKind::control) {
+            control.emplace(piece.text, token);
+            const auto begins = [](char c) { return (c & 0xC0) != 0x80; };
+            if (std::count_if(piece.text.begin(), piece.text.end(), begins) < 2) {
+                fail(Status::corrupt, "%s: control piece %zu ('%s') is a single character",
+                     from.c_str(), token, piece.text.c_str());
+            }
+        }
+    }
+    for (size_t token = 0; token < pieces.size(); ++token) {
+        const auto found = control.find(pieces[token].text);
+        if (found != control.end() && found->second != token) {
+            fail(Status::corrupt, "%s: piece %zu is the same as control piece %zu ('%.40s')",
+                 from.c_str(), token, found->second, pieces[token].text.c_str());
+        }
+    }
+}
+
+} // namespace
+
 SentencepieceEncoder::~SentencepieceEncoder() = default;
 SentencepieceEncoder::SentencepieceEncoder(SentencepieceEncoder &&) noexcept = default;
 SentencepieceEncoder &SentencepieceEncoder::operator=(SentencepieceEncoder &&) noexcept = default;
@@ -20,6 +52,7 @@ SentencepieceEncoder::SentencepieceEncoder(const SentencepieceModel &model, Mark
                                            const std::string &from)
     : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()),
       guarded_(std::move(guarded)), escapes_space_(model.escape_whitespaces) {
+    check_control(model.pieces, from);
     static std::once_flag silenced; // a library prints nothing; 3: fatal only
     std::call_once(silenced, [] { sentencepiece::logging::SetMinLogLevel(3); });
     const auto status = processor_->LoadFromSerializedProto(model.plain);
@@ -40,7 +73,8 @@ void SentencepieceEncoder::encode_part(const std::string &text, size_t begin, si
     sentencepiece::ImmutableSentencePieceText result;
     const auto status = processor_->Encode(input, result.mutable_proto());
     if (!status.ok()) {
-        fail(Status::internal, "sentencepiece: %s", status.error_message());
+        fail(Status::corrupt, "the tokenizer's vocabulary fails on this text: %s",
+             status.error_message());
     }
     const auto place = [&](uint32_t at) { return begin + (at > shift ? at - shift : 0); };
     for (const auto &piece : result.pieces()) {

@@ -189,6 +189,7 @@ TEST_CASE("byte bpe: composing characters, and where they came from") {
     CHECK(text.origin(0, 3) == std::pair<size_t, size_t>(0, 3));
     CHECK(text.origin(3, 4) == std::pair<size_t, size_t>(3, 6)); // half of the composed one
     CHECK(text.origin(2, 6) == std::pair<size_t, size_t>(2, 7));
+    CHECK(text.origin(4, 6) == std::pair<size_t, size_t>(3, 7)); // from its other half on
     CHECK(text.origin(5, 9) == std::pair<size_t, size_t>(6, 10));
     // A message whose mark composes with the template's letter owns the token.
     const auto tokenizer = open_layout("qwen2");

@@ -192,6 +192,10 @@ TEST_CASE("sentencepiece from gguf: what is asked for in front of a text") {
     CHECK(rule(*adds, "add_bos") == "yes");
     CHECK(adds->digest() != open(plain.writer())->digest());
     CHECK(adds->encode("a", false, false) == Tokens{2}); // by the caller, not by the tokenizer
+    // The library takes one unknown piece; others are control pieces to it.
+    const Vocabulary unknown{{"<unk>", "<x>", "a"}, {0, 0, -1}, {2, 2, 1}};
+    CHECK(open(unknown.writer())->encode("<x>", false, true) == Tokens{1});
+    CHECK(open(unknown.writer())->is_special(1));
     // Scores say which merge comes first.
     Vocabulary pairs{
         {"<unk>", "a", "b", "c", "ab", "bc"}, {0, 0, 0, 0, -1, -2}, {2, 1, 1, 1, 1, 1}};
@@ -229,6 +233,14 @@ TEST_CASE("sentencepiece from gguf: what is wrong is named") {
     bad = good;
     bad.tokens[2] = "b";
     refused(bad, {"b is already defined"});
+    // What the library would take for a control symbol in plain text.
+    bad = good;
+    bad.types[2] = 3;
+    refused(bad, {"control piece 2", "'a'", "single character"});
+    bad.tokens[2] = "\u2581";
+    refused(bad, {"control piece 2", "single character"});
+    bad.tokens = {"<unk>", "<s>", "<s>"};
+    refused(bad, {"piece 1", "control piece 2", "<s>"});
     GgufWriter rules = good.writer();
     rules.array<uint8_t>("tokenizer.ggml.precompiled_charsmap", Type::u8, {1, 2});
     expect_error(Status::unsupported, {"f.gguf", "precompiled_charsmap"}, [&] { open(rules); });

@@ -153,6 +153,10 @@ TEST_CASE("tokenizer files: the digest covers all that determines tokens") {
     Json renamed = layout("llama3"); // two tokens trade their ids
     std::swap(renamed["model"]["vocab"]["a"], renamed["model"]["vocab"]["b"]);
     CHECK(plain != digest(renamed));
+    Json respelled = layout("llama3"); // a token that no merge knows
+    respelled["model"]["vocab"]["\u0100\u0100"] = respelled["model"]["vocab"]["\u0100"];
+    respelled["model"]["vocab"].erase("\u0100");
+    CHECK(plain != digest(respelled));
     const Tokens bos = {600}, end = {602};
     CHECK(Tokenizer::open(test_data("byte-bpe/llama3"), 610, bos, end)->digest() != plain);
     // In either form of its merges.
