@@ -78,7 +78,7 @@ struct ModelIdentity {
     // SHA-256 over everything above: equal means equal results. The tokenizer is not in it.
     Digest model;
     Digest tokenizer;           // element +2; all zero: the model has no tokenizer
-    std::string tokenizer_type; // "sentencepiece-bpe", "sentencepiece-unigram", "" = none
+    std::string tokenizer_type; // "sentencepiece-bpe", "byte-level-bpe" and so on; "" = none
     std::vector<std::pair<std::string, std::string>> tokenizer_rules; // special ids, add_bos, ...
     std::string chat_template;                                        // recognised name, "" = none
 };

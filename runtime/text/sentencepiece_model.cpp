@@ -135,10 +135,7 @@ Piece read_piece(std::string_view bytes, size_t offset) {
     if (piece.text.empty()) {
         corrupt("a piece is empty", offset);
     }
-    const bool spells_byte = piece.text.size() == 6 && piece.text.starts_with("<0x") &&
-                             piece.text.back() == '>' &&
-                             piece.text.find_first_not_of("0123456789ABCDEF", 3) == 5;
-    if (piece.kind == PieceKind::byte && !spells_byte) {
+    if (piece.kind == PieceKind::byte && !spells_byte(piece.text)) {
         corrupt("a byte piece is not spelled like <0x0A>", offset);
     }
     return piece;
@@ -223,6 +220,11 @@ void read_normalizer(std::string_view bytes, size_t offset, SentencepieceModel &
 }
 
 } // namespace
+
+bool spells_byte(std::string_view text) {
+    return text.size() == 6 && text.starts_with("<0x") && text.back() == '>' &&
+           text.find_first_not_of("0123456789ABCDEF", 3) == 5;
+}
 
 SentencepieceModel read_sentencepiece_model(std::string_view bytes) {
     constexpr size_t kNowhere = SIZE_MAX;

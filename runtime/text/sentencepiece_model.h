@@ -2,27 +2,13 @@
 // not tell: the kinds of its pieces, its rules; and a check that the library may be given it.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/text/piece.h"
+
 namespace stasis {
-
-// Numbers of sentencepiece_model.proto, ModelProto.SentencePiece.Type.
-enum class PieceKind : uint32_t {
-    normal = 1,
-    unknown = 2,
-    control = 3,
-    user_defined = 4,
-    unused = 5,
-    byte = 6,
-};
-
-struct Piece {
-    std::string text;
-    PieceKind kind = PieceKind::normal;
-};
 
 struct SentencepieceModel {
     std::vector<Piece> pieces; // by token id
@@ -40,5 +26,8 @@ struct SentencepieceModel {
 // Throws Error: corrupt for bytes that are no such model, unsupported for kinds of models that no
 // supported language model uses (word and character models, whitespace as a suffix).
 SentencepieceModel read_sentencepiece_model(std::string_view bytes);
+
+// "<0x0A>": how a piece of kind byte must be spelled.
+bool spells_byte(std::string_view text);
 
 } // namespace stasis

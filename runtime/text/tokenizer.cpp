@@ -1,54 +1,16 @@
-// Text to tokens and back. sentencepiece cuts plain stretches of text; special tokens, the dummy
-// prefix and where a token came from are settled here, so that the library never adds, joins or
-// recognises anything on its own.
+// Text to tokens and back. An encoder cuts plain stretches of text; special tokens, the dummy
+// prefix and where a token came from are settled here.
 #include "runtime/text/tokenizer.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <mutex>
-#include <sentencepiece_processor.h>
 
 #include "format/error.h"
-#include "runtime/checkpoint/json_file.h"
-#include "runtime/text/markers.h"
-#include "runtime/text/sentencepiece_model.h"
-#include "runtime/text/tokenizer_config.h"
+#include "runtime/text/tokenizer_parts.h"
 #include "runtime/text/utf8.h"
-
-namespace sentencepiece::logging {
-void SetMinLogLevel(int level); // exported, but in no installed header
-} // namespace sentencepiece::logging
 
 namespace stasis {
 
-struct Tokenizer::Parts {
-    sentencepiece::SentencePieceProcessor processor;
-    std::vector<Piece> pieces; // by token id; tokens added beside the vocabulary at the end
-    std::vector<bool> special; // by token id
-    std::vector<bool> added;   // by token id: text taken as it is, unknown to sentencepiece
-    Markers all;               // become tokens where special text is asked for
-    Markers always;            // added tokens that are not special: become tokens everywhere
-    Markers guarded; // special pieces that sentencepiece would find in any text if it were let
-    bool dummy_prefix = false;
-    bool escapes_space = true;
-    int64_t bos = -1;
-    std::string bos_text, eos_text, type;
-    std::vector<std::pair<std::string, std::string>> rules;
-    Digest digest;
-
-    uint32_t check(uint32_t token) const;
-    std::string bytes(uint32_t token) const;
-    void add_tokens(const std::vector<AddedToken> &tokens, uint32_t vocabulary);
-    void mark_special(const std::vector<AddedToken> &tokens);
-    void set_ends(const TokenizerConfig &config, std::span<const uint32_t> bos_ids,
-                  std::span<const uint32_t> end_tokens);
-    void set_rules(const SentencepieceModel &model, const std::string &bytes,
-                   std::span<const uint32_t> end_tokens);
-};
-
 namespace {
-
-constexpr size_t kModelMax = 256 << 20; // bytes of tokenizer.model
 
 // Text between special tokens, out of one segment or several neighbours.
 struct Stretch {
@@ -78,64 +40,6 @@ struct Stretch {
     }
 };
 
-// A piece that marks structure rather than standing for its own text: "<start_of_turn>", but not
-// a newline or a run of spaces.
-bool looks_like_marker(const std::string &text) {
-    return text.size() > 2 && text.front() == '<' && text.back() == '>' &&
-           text.find_first_of(" \t\r\n") == std::string::npos &&
-           text.find("\u2581") == std::string::npos;
-}
-
-std::string list(std::span<const uint32_t> tokens) {
-    std::string out;
-    for (const uint32_t token : tokens) {
-        out += (out.empty() ? "" : ",") + std::to_string(token);
-    }
-    return out;
-}
-
-// Encodes [begin, end) of a stretch. The processor adds no dummy prefix; where one is due it is an
-// ordinary space in front, which is what the prefix is.
-void encode_plain(const sentencepiece::SentencePieceProcessor &processor,
-                  std::span<const Segment> segments, const Stretch &stretch, size_t begin,
-                  size_t end, bool prefix, std::vector<SourcedToken> &out) {
-    if (begin == end) {
-        return;
-    }
-    const size_t shift = prefix ? 1 : 0;
-    const std::string input = (prefix ? " " : "") + stretch.text.substr(begin, end - begin);
-    sentencepiece::ImmutableSentencePieceText result;
-    const auto status = processor.Encode(input, result.mutable_proto());
-    if (!status.ok()) {
-        fail(Status::internal, "sentencepiece: %s", status.error_message());
-    }
-    for (const auto &piece : result.pieces()) {
-        const auto place = [&](uint32_t at) { return begin + (at > shift ? at - shift : 0); };
-        const uint32_t segment = stretch.owner(segments, place(piece.begin()), place(piece.end()));
-        out.push_back({piece.id(), segments[segment].source, segment});
-    }
-}
-
-// A special piece inside a stretch is text: the stretch is cut behind its first character, so
-// that sentencepiece never sees it whole.
-void encode_stretch(const sentencepiece::SentencePieceProcessor &processor, const Markers &guarded,
-                    std::span<const Segment> segments, const Stretch &stretch, bool prefix,
-                    std::vector<SourcedToken> &out) {
-    size_t begin = 0;
-    for (size_t at = 0; at < stretch.text.size(); ++at) {
-        if (guarded.longest(stretch.text, at).size_bytes > 0) {
-            size_t end = at + 1;
-            while (end < stretch.text.size() && (stretch.text[end] & 0xC0) == 0x80) {
-                ++end;
-            }
-            encode_plain(processor, segments, stretch, begin, end, prefix && begin == 0, out);
-            begin = end;
-        }
-    }
-    encode_plain(processor, segments, stretch, begin, stretch.text.size(), prefix && begin == 0,
-                 out);
-}
-
 } // namespace
 
 uint32_t Tokenizer::Parts::check(uint32_t token) const {
@@ -151,147 +55,39 @@ std::string Tokenizer::Parts::bytes(uint32_t token) const {
     if (piece.kind == PieceKind::byte) { // "<0x0A>"
         return std::string(1, static_cast<char>(std::stoi(piece.text.substr(3, 2), nullptr, 16)));
     }
-    std::string out = piece.text;
-    static constexpr std::string_view kSpace = "\u2581"; // how vocabularies spell a space
-    if (escapes_space && !added[token] && !special[token]) {
-        for (size_t at = 0; (at = out.find(kSpace, at)) != std::string::npos; ++at) {
-            out.replace(at, kSpace.size(), " ");
-        }
+    if (added[token] || special[token]) {
+        return piece.text;
     }
-    return out;
+    const ByteBpe *bpe = std::get_if<ByteBpe>(&encoder);
+    return bpe != nullptr ? bpe->bytes(piece.text)
+                          : std::get<SentencepieceEncoder>(encoder).bytes(piece.text);
 }
 
-void Tokenizer::Parts::add_tokens(const std::vector<AddedToken> &tokens, uint32_t vocabulary) {
-    added.resize(pieces.size());
-    for (const AddedToken &token : tokens) {
-        if (token.text.empty() || token.token >= vocabulary) {
-            fail(Status::unsupported,
-                 "tokenizer_config.json: added token %u ('%.40s') does not fit the model's "
-                 "vocabulary of %u",
-                 token.token, token.text.c_str(), vocabulary);
-        }
-        Piece &piece = pieces[token.token];
-        if (piece.text != token.text) {
-            piece = {token.text, PieceKind::user_defined};
-            added[token.token] = true;
-        }
+void Tokenizer::Parts::encode(const std::string &text, bool prefix,
+                              std::vector<TextToken> &out) const {
+    if (const ByteBpe *bpe = std::get_if<ByteBpe>(&encoder)) {
+        bpe->encode(text, out);
+    } else {
+        std::get<SentencepieceEncoder>(encoder).encode(text, prefix, out);
     }
-}
-
-// Special are control pieces, the unknown piece, and user-defined pieces that the configuration
-// lists as special or that it does not list and that look like markers.
-void Tokenizer::Parts::mark_special(const std::vector<AddedToken> &tokens) {
-    special.resize(pieces.size());
-    for (uint32_t token = 0; token < pieces.size(); ++token) {
-        const Piece &piece = pieces[token];
-        const auto listed = std::lower_bound(
-            tokens.begin(), tokens.end(), token,
-            [](const AddedToken &added_token, uint32_t id) { return added_token.token < id; });
-        const bool known = listed != tokens.end() && listed->token == token;
-        special[token] =
-            piece.kind == PieceKind::control || piece.kind == PieceKind::unknown ||
-            (known ? listed->special
-                   : piece.kind == PieceKind::user_defined && looks_like_marker(piece.text));
-        if (piece.text.empty()) {
-            continue;
-        }
-        if (special[token] || added[token]) {
-            all.add(piece.text, token);
-        }
-        if (added[token] && !special[token]) {
-            always.add(piece.text, token);
-        }
-        if (special[token] && piece.kind == PieceKind::user_defined && !added[token]) {
-            guarded.add(piece.text, token);
-        }
-    }
-}
-
-void Tokenizer::Parts::set_ends(const TokenizerConfig &config, std::span<const uint32_t> bos_ids,
-                                std::span<const uint32_t> end_tokens) {
-    if (!bos_ids.empty()) {
-        if (bos_ids[0] >= pieces.size() || pieces[bos_ids[0]].text.empty()) {
-            fail(Status::corrupt, "the model's bos token %u is not in its tokenizer", bos_ids[0]);
-        }
-        bos = bos_ids[0];
-    } else if (!config.bos_text.empty()) {
-        const Markers::Match found = all.longest(config.bos_text, 0);
-        bos = found.size_bytes == config.bos_text.size() ? int64_t{found.token} : -1;
-    }
-    bos_text = config.bos_text.empty() && bos >= 0 ? pieces[static_cast<size_t>(bos)].text
-                                                   : config.bos_text;
-    const bool end_known = !end_tokens.empty() && end_tokens[0] < pieces.size();
-    eos_text = config.eos_text.empty() && end_known ? pieces[end_tokens[0]].text : config.eos_text;
-}
-
-void Tokenizer::Parts::set_rules(const SentencepieceModel &model, const std::string &bytes,
-                                 std::span<const uint32_t> end_tokens) {
-    const auto yes = [](bool value) { return std::string(value ? "yes" : "no"); };
-    rules = {{"bos", bos >= 0 ? std::to_string(bos) : "none"},
-             {"end_tokens", list(end_tokens)},
-             {"dummy_prefix", yes(dummy_prefix)},
-             {"byte_fallback", yes(model.byte_fallback)},
-             {"normalizer", model.normalizer},
-             {"special_tokens", std::to_string(std::count(special.begin(), special.end(), true))},
-             {"added_tokens", std::to_string(std::count(added.begin(), added.end(), true))}};
-    Sha256 hash;
-    hash.text(bytes);
-    for (const auto &[name, value] : rules) {
-        hash.text(name).text(value);
-    }
-    for (uint32_t token = 0; token < pieces.size(); ++token) {
-        if (special[token] || added[token]) {
-            hash.u32(token).u32(special[token] ? 1 : 0).text(pieces[token].text);
-        }
-    }
-    digest = hash.finish();
 }
 
 Tokenizer::Tokenizer() : parts_(std::make_unique<Parts>()) {}
 Tokenizer::~Tokenizer() = default;
 
-std::unique_ptr<Tokenizer> Tokenizer::open(const std::string &directory, uint32_t vocabulary,
-                                           std::span<const uint32_t> bos,
-                                           std::span<const uint32_t> end_tokens) {
-    const std::string path = directory + "/tokenizer.model";
-    if (!std::filesystem::exists(path)) {
-        return nullptr;
-    }
-    const std::string bytes = read_text(path, kModelMax);
-    const SentencepieceModel model = read_sentencepiece_model(bytes);
-    if (model.pieces.size() > vocabulary) {
-        fail(Status::unsupported, "%s: %zu pieces, but the model's vocabulary has %u", path.c_str(),
-             model.pieces.size(), vocabulary);
-    }
-    std::unique_ptr<Tokenizer> out(new Tokenizer());
-    Parts &parts = *out->parts_;
-    static std::once_flag silenced; // a library prints nothing; 3: fatal only
-    std::call_once(silenced, [] { sentencepiece::logging::SetMinLogLevel(3); });
-    const auto status = parts.processor.LoadFromSerializedProto(model.plain);
-    if (!status.ok()) {
-        fail(Status::corrupt, "%s: %s", path.c_str(), status.error_message());
-    }
-    const TokenizerConfig config = read_tokenizer_config(directory);
-    parts.pieces = model.pieces;
-    // Models pad their vocabulary: what the tokenizer does not know is a token without text.
-    parts.pieces.resize(vocabulary, Piece{"", PieceKind::unused});
-    parts.dummy_prefix = model.add_dummy_prefix;
-    parts.escapes_space = model.escape_whitespaces;
-    parts.type = "sentencepiece-" + model.type;
-    parts.add_tokens(config.added, vocabulary);
-    parts.mark_special(config.added);
-    parts.set_ends(config, bos, end_tokens);
-    parts.set_rules(model, bytes, end_tokens);
-    return out;
-}
-
 std::vector<SourcedToken> Tokenizer::encode(std::span<const Segment> segments) const {
     std::vector<SourcedToken> out;
     Stretch stretch;
     bool prefix = false; // the next stretch begins a text
+    std::vector<TextToken> plain;
     const auto flush = [&] {
         if (!stretch.text.empty()) {
-            encode_stretch(parts_->processor, parts_->guarded, segments, stretch, prefix, out);
+            plain.clear();
+            parts_->encode(stretch.text, prefix, plain);
+            for (const TextToken &token : plain) {
+                const uint32_t segment = stretch.owner(segments, token.begin, token.end);
+                out.push_back({token.token, segments[segment].source, segment});
+            }
             stretch = {};
             prefix = false;
         }

@@ -1,5 +1,5 @@
-// Text to tokens and back, through the sentencepiece library. Adds nothing that was not asked for.
-// Immutable after loading; safe from many threads.
+// Text to tokens and back: SentencePiece vocabularies through its own library, byte-level BPE by
+// byte_bpe.h. Adds nothing that was not asked for. Immutable after loading; safe from many threads.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@
 #include "format/state.h"
 
 namespace stasis {
+
+struct GgufFile;
 
 // Which part of a rendered turn a stretch of text is.
 enum class TurnPart : uint8_t {
@@ -42,16 +44,23 @@ struct SourcedToken {
 
 class Tokenizer {
   public:
-    // Reads DIRECTORY/tokenizer.model and tokenizer_config.json (special tokens, bos and eos text;
-    // optional). Returns null if there is no tokenizer.model. Throws Error: io, corrupt,
-    // unsupported (more pieces than `vocabulary`). `bos` and `end_tokens` are the config's ids.
+    // Reads DIRECTORY/tokenizer.model, or else tokenizer.json, and tokenizer_config.json (special
+    // tokens, bos and eos text; optional). Returns null if there is neither of the first two.
+    // Throws Error: io, corrupt, unsupported (more pieces than `vocabulary`; a tokenizer.json that
+    // is not byte-level BPE, named). `bos` and `end_tokens` are the config's ids.
     static std::unique_ptr<Tokenizer> open(const std::string &directory, uint32_t vocabulary,
                                            std::span<const uint32_t> bos,
                                            std::span<const uint32_t> end_tokens);
+    // The same from the metadata of a GGUF file, whose own ids stand in for empty `bos` and
+    // `end_tokens`. Keeps nothing of the file.
+    static std::unique_ptr<Tokenizer> open_gguf(const GgufFile &gguf, uint32_t vocabulary,
+                                                std::span<const uint32_t> bos,
+                                                std::span<const uint32_t> end_tokens);
     ~Tokenizer();
 
     // `special` false: marker texts ("<start_of_turn>", "</s>") are plain text and never become
-    // special tokens. Invalid UTF-8 is Error(invalid_argument) naming the byte offset.
+    // special tokens. Invalid UTF-8 is Error(invalid_argument) naming the byte offset. A byte
+    // that a byte-level vocabulary has no token for is Error(unsupported) naming it.
     std::vector<uint32_t> encode(std::string_view text, bool bos, bool special) const;
     std::vector<SourcedToken> encode(std::span<const Segment> segments) const;
 
@@ -67,7 +76,7 @@ class Tokenizer {
     bool is_special(uint32_t token) const;
 
     uint32_t size() const; // tokens: the vocabulary that it was opened for
-    int64_t bos() const; // -1: none
+    int64_t bos() const;   // -1: none
     const std::string &bos_text() const;
     const std::string &eos_text() const;
     const std::string &type() const; // ModelIdentity::tokenizer_type

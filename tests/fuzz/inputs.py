@@ -50,6 +50,69 @@ def snapshots():
                 yield bytes([base | use << 3, how])
 
 
+def gguf_text(text):
+    return len(text).to_bytes(8, "little") + text
+
+
+def ggufs():
+    """Each with the byte that says what it is (fuzz_gguf.cpp)."""
+    file = b"GGUF" + (3).to_bytes(4, "little") + (1).to_bytes(8, "little")
+    file += (3).to_bytes(8, "little")
+    file += gguf_text(b"general.alignment") + (4).to_bytes(4, "little") + (64).to_bytes(4, "little")
+    file += gguf_text(b"general.name") + (8).to_bytes(4, "little") + gguf_text(b"x")
+    file += gguf_text(b"list") + (9).to_bytes(4, "little") + (8).to_bytes(4, "little")
+    file += (2).to_bytes(8, "little") + gguf_text(b"a") + gguf_text(b"")
+    file += gguf_text(b"w") + (2).to_bytes(4, "little") + (32).to_bytes(8, "little")
+    file += (2).to_bytes(8, "little") + (8).to_bytes(4, "little") + bytes(8)
+    file += bytes(-len(file) % 64)
+    yield b"\0" + file + bytes(68)
+    # Data of 160 bytes; tensor "w": rank 2, 32 x 2, Q8_0, offset 0; alignment; a text; a list.
+    tensor = bytes([4]) + b"w" + bytes([2, 32, 2, 8, 0])
+    list_ = bytes([2 | 4 << 2]) + b"list" + bytes([9, 8, 2, 1]) + b"a" + bytes([1]) + b"b"
+    yield b"\1" + bytes([20]) + tensor
+    yield b"\1" + bytes([20, 1, 64]) + tensor + list_
+    yield b"\1" + bytes([0]) + bytes([2 | 1 << 2]) + b"k" + bytes([8, 3]) + b"abc" + list_
+    # Two files of a split model: split.no, split.count, the tensor.
+    for total in ([], [1 | 3 << 2, 2]):
+        yield b"\2" + b"".join(
+            bytes([20, 1 | 1 << 2, number, 1 | 2 << 2, 2] + total + [4]) + name +
+            bytes([2, 32, 2, 8, 0]) for number, name in ((0, b"v"), (1, b"w")))
+
+
+def tokenizer_jsons():
+    """The layouts of the tests' data with fewer tokens and merges, and a smaller one by hand."""
+    for path in sorted(DATA.glob("byte-bpe/*/tokenizer.json")):
+        layout = json.loads(path.read_text(encoding="utf-8"))
+        model = layout["model"]
+        model["vocab"] = {text: id_ for text, id_ in model["vocab"].items() if id_ < 300}
+        model["merges"] = model["merges"][:20]
+        yield json.dumps(layout).encode()
+    model = {"vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3}, "merges": ["a b"],
+             "ignore_merges": True}
+    for pattern in ("a+|b", "(?i:AB)|[^\\s\\p{L}]", "(a+)+[bc]", "\\s+(?!\\S)|\\s+"):
+        parts = [{"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"},
+                 {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
+        yield json.dumps({"model": model, "normalizer": {"type": "NFC"},
+                          "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts},
+                          "added_tokens": [{"id": 4, "content": "<s>", "special": True}]}).encode()
+
+
+def vocabularies():
+    """Rules, ids, tokens with type, size and score, merges (fuzz_tokenizer_gguf.cpp)."""
+    def tokens(entries):
+        return b"".join(bytes([kind << 5 | len(text), score]) + text
+                        for kind, score, text in entries) + b"\xff"
+    words = [(2, 0, b"<unk>"), (3, 0, b"<s>"), (4, 0, b"<pad>"), (4, 0, b"ba")]
+    words += [(1, 250 - i, text.encode()) for i, text in
+              enumerate(("a", "b", "ab", "abab", "\u2581", "\u2581a", "\u0120", "aa"))]
+    merges = b"".join(bytes([len(merge)]) + merge for merge in (b"a b", b"ab ab", b"a a"))
+    for rules in (1, 1 | 1 << 1, 1 | 2 << 1, 1 | 6 << 1):
+        yield bytes([rules, 0, 1]) + tokens(words) + merges
+    for rules in (0, 16, 32):
+        yield bytes([rules, 0, 1]) + tokens(words)
+        yield bytes([rules | 64, 0, 1]) + tokens(words)
+
+
 def runs():
     """What to do, then edits of a coded run, a run as it is, or numbers (fuzz_codec.cpp)."""
     for what in range(9):
@@ -61,10 +124,13 @@ SEEDS = {
     "chat": templates,
     "codec": runs,
     "config": configs,
+    "gguf": ggufs,
     "jinja": templates,
     "safetensors": safetensors,
     "snapshot": snapshots,
     "tokenizer": lambda: [p.read_bytes() for p in sorted(DATA.glob("**/tokenizer.model"))],
+    "tokenizer_gguf": vocabularies,
+    "tokenizer_json": tokenizer_jsons,
     "tokenizer_config": lambda: [p.read_bytes()
                                  for p in sorted(DATA.glob("**/tokenizer_config.json"))],
 }

@@ -1,0 +1,36 @@
+// The types that a tensor of a GGUF file may have: numbers and names as published (ggml's
+// docs/gguf.md, enum ggml_type), and how many bytes a block of the supported ones takes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace stasis {
+
+enum class GgufType : uint32_t {
+    f32 = 0,
+    f16 = 1,
+    q4_0 = 2,
+    q4_1 = 3,
+    q5_0 = 6,
+    q5_1 = 7,
+    q8_0 = 8,
+    q4_k = 12,
+    q5_k = 13,
+    q6_k = 14,
+    bf16 = 30,
+    // Any other number is kept as the file has it.
+};
+
+// A row of a tensor is a whole number of blocks. No elements: the type is not supported.
+struct GgufBlock {
+    uint32_t elements = 0;
+    uint32_t size_bytes = 0;
+};
+
+GgufBlock gguf_block(GgufType type);
+
+// "Q4_K", of unsupported types too ("IQ4_XS"); "type 77" for a number without a published name.
+std::string gguf_type_name(GgufType type);
+
+} // namespace stasis

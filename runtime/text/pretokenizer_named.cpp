@@ -1,0 +1,55 @@
+// The published patterns by their names in GGUF files (pretokenizer.h).
+#include <algorithm>
+
+#include "format/error.h"
+#include "runtime/text/pretokenizer.h"
+
+namespace stasis {
+
+// openai/gpt-2, src/encoder.py, class Encoder.
+const char kGpt2Pattern[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+namespace {
+
+// meta-llama/llama3, llama/tokenizer.py, pat_str.
+constexpr char kLlama3[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+                           R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// transformers, tokenization_qwen2.py, PRETOKENIZE_REGEX: Llama 3's, but a digit at a time.
+constexpr char kQwen2[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+                          R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// tokenizers, pre_tokenizers/digits.rs, with individual_digits.
+constexpr char kDigit[] = R"(\p{N})";
+
+} // namespace
+
+std::vector<std::string> pretokenizer_patterns(std::string_view name, const std::string &from) {
+    if (name == "gpt-2") {
+        return {kGpt2Pattern};
+    }
+    if (name == "llama-bpe") {
+        return {kLlama3};
+    }
+    if (name == "qwen2") {
+        return {kQwen2};
+    }
+    if (name == "starcoder" || name == "smollm") { // their tokenizer.json: Digits, ByteLevel
+        return {kDigit, kGpt2Pattern};
+    }
+    if (name == "deepseek-coder") { // its tokenizer.json
+        return {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+                R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)", kDigit};
+    }
+    if (name == "default") { // llama.cpp, src/llama-vocab.cpp: files that name no other
+        return {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"};
+    }
+    fail(
+        Status::unsupported,
+        "%s: tokenizer.ggml.pre is '%.*s'; supported are default, gpt-2, llama-bpe, smollm, qwen2, "
+        "starcoder and deepseek-coder",
+        from.c_str(), static_cast<int>(std::min<size_t>(name.size(), 60)), name.data());
+}
+
+} // namespace stasis

@@ -1,0 +1,258 @@
+// See tokenizer_json.h. Names and meanings: the serialised forms in huggingface/tokenizers
+// (tokenizers/src/pre_tokenizers, models/bpe, normalizers). The post-processor, truncation and
+// padding are not read: tokenizing adds nothing that was not asked for.
+#include "runtime/text/tokenizer_json.h"
+
+#include <algorithm>
+
+#include "format/error.h"
+#include "runtime/checkpoint/json_file.h"
+#include "runtime/text/utf8.h"
+
+namespace stasis {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kFileMax = 256 << 20;
+
+// A part of the file and what it is called, for messages.
+struct Part {
+    const Json &json;
+    const std::string &file;
+    std::string name;
+
+    [[noreturn]] void corrupt(const std::string &what) const {
+        fail(Status::corrupt, "%s: %s%s%s", file.c_str(), name.c_str(), name.empty() ? "" : " ",
+             what.c_str());
+    }
+    [[noreturn]] void unsupported(const std::string &what) const {
+        fail(Status::unsupported, "%s: %s %.100s is not supported", file.c_str(), name.c_str(),
+             what.c_str());
+    }
+    // A member that may be null or absent, which are the same.
+    const Json *find(const char *key) const {
+        const auto found = json.find(key);
+        return found == json.end() || found->is_null() ? nullptr : &*found;
+    }
+    Part member(const char *key, Json::value_t type) const {
+        const Json *found = find(key);
+        if (found == nullptr || found->type() != type) {
+            corrupt(std::string("lacks \"") + key + "\" as " + Json(type).type_name());
+        }
+        return {*found, file, name.empty() ? key : name + "." + key};
+    }
+    const std::string &text(const char *key) const {
+        return member(key, Json::value_t::string).json.get_ref<const std::string &>();
+    }
+    bool flag(const char *key, bool otherwise) const {
+        const Json *found = find(key);
+        if (found != nullptr && !found->is_boolean()) {
+            corrupt(std::string("has a \"") + key + "\" that is no boolean");
+        }
+        return found != nullptr ? found->get<bool>() : otherwise;
+    }
+    void refuse_flag(const char *key, bool otherwise) const {
+        if (flag(key, otherwise)) {
+            unsupported(std::string("with \"") + key + "\"");
+        }
+    }
+    uint32_t id(const Json &value, uint32_t vocabulary) const {
+        if (!value.is_number_unsigned() || value.get<uint64_t>() >= vocabulary) {
+            fail(Status::unsupported, "%s: %s gives a token the id %.40s; the model has %u tokens",
+                 file.c_str(), name.c_str(), value.dump(-1, ' ', true).c_str(), vocabulary);
+        }
+        return value.get<uint32_t>();
+    }
+};
+
+// One part, or the parts of a "Sequence" under `key`.
+std::vector<Part> parts_of(const Part &part, const char *key) {
+    if (!part.json.is_object()) {
+        part.corrupt("is no object");
+    }
+    if (part.text("type") != "Sequence") {
+        return {part};
+    }
+    std::vector<Part> out;
+    const Part list = part.member(key, Json::value_t::array);
+    for (const Json &entry : list.json) {
+        out.push_back({entry, part.file, list.name + "[" + std::to_string(out.size()) + "]"});
+        if (!entry.is_object()) {
+            out.back().corrupt("is no object");
+        }
+    }
+    return out;
+}
+
+bool read_normalizer(const Part &root) {
+    bool compose = false;
+    if (const Json *found = root.find("normalizer")) {
+        for (const Part &part : parts_of({*found, root.file, "normalizer"}, "normalizers")) {
+            if (part.text("type") != "NFC") {
+                part.unsupported(part.text("type"));
+            }
+            compose = true;
+        }
+    }
+    return compose;
+}
+
+std::string literal(const std::string &text) {
+    std::string out;
+    for (const char c : text) {
+        const bool plain = (c & 0x80) != 0 || std::isalnum(static_cast<unsigned char>(c)) != 0;
+        out += plain ? std::string(1, c) : std::string{'\\', c};
+    }
+    return out;
+}
+
+std::string split_pattern(const Part &split) {
+    const Part pattern = split.member("pattern", Json::value_t::object);
+    if (split.text("behavior") != "Isolated") {
+        split.unsupported("Split with behavior \"" + split.text("behavior") + "\"");
+    }
+    split.refuse_flag("invert", false);
+    return pattern.find("Regex") != nullptr ? pattern.text("Regex")
+                                            : literal(pattern.text("String"));
+}
+
+// Ends with ByteLevel, which spells bytes and may cut once more.
+std::vector<std::string> read_patterns(const Part &root) {
+    std::vector<std::string> patterns;
+    const Part whole = root.member("pre_tokenizer", Json::value_t::object);
+    bool byte_level = false;
+    for (const Part &part : parts_of(whole, "pretokenizers")) {
+        const std::string &type = part.text("type");
+        if (byte_level) {
+            part.unsupported(type + " behind ByteLevel");
+        }
+        if (type == "ByteLevel") {
+            part.refuse_flag("add_prefix_space", true);
+            if (part.flag("use_regex", true)) {
+                patterns.emplace_back(kGpt2Pattern);
+            }
+            byte_level = true;
+        } else if (type == "Split") {
+            patterns.push_back(split_pattern(part));
+        } else if (type == "Digits") {
+            patterns.emplace_back(part.flag("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)");
+        } else {
+            part.unsupported(type);
+        }
+    }
+    if (!byte_level) {
+        whole.unsupported("without ByteLevel");
+    }
+    return patterns;
+}
+
+std::vector<Piece> read_vocabulary(const Part &model, uint32_t vocabulary) {
+    const Part vocab = model.member("vocab", Json::value_t::object);
+    uint32_t size = 0;
+    for (const auto &[text, id] : vocab.json.items()) {
+        size = std::max(size, vocab.id(id, vocabulary) + 1);
+    }
+    std::vector<Piece> pieces(size, Piece{"", PieceKind::unused});
+    for (const auto &[text, id] : vocab.json.items()) {
+        Piece &piece = pieces[id.get<uint32_t>()];
+        if (text.empty() || !piece.text.empty()) {
+            vocab.corrupt("has an empty token, or two of the id " + id.dump());
+        }
+        piece = {text, PieceKind::normal};
+    }
+    return pieces;
+}
+
+// "left right", or since tokenizers 0.20 ["left", "right"].
+std::pair<std::string, std::string> read_merge(const Json &entry, const Part &merges) {
+    if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
+        return {entry[0].get<std::string>(), entry[1].get<std::string>()};
+    }
+    const std::string text = entry.is_string() ? entry.get<std::string>() : "";
+    const size_t space = text.find(' ');
+    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+        merges.corrupt("has an entry that is not two tokens");
+    }
+    return {text.substr(0, space), text.substr(space + 1)};
+}
+
+ByteBpeModel read_model(const Part &root, uint32_t vocabulary) {
+    const Part model = root.member("model", Json::value_t::object);
+    // Old files (GPT-2's) give no type.
+    const std::string type = model.find("type") == nullptr ? "BPE" : model.text("type");
+    if (type != "BPE") {
+        model.unsupported("of type " + type);
+    }
+    for (const char *key : {"continuing_subword_prefix", "end_of_word_suffix", "dropout"}) {
+        const Json *found = model.find(key);
+        if (found != nullptr && *found != Json("") && *found != Json(0.0)) {
+            model.unsupported(std::string("with \"") + key + "\"");
+        }
+    }
+    model.refuse_flag("byte_fallback", false);
+    ByteBpeModel out;
+    out.ignore_merges = model.flag("ignore_merges", false);
+    out.compose = read_normalizer(root);
+    out.patterns = read_patterns(root);
+    out.pieces = read_vocabulary(model, vocabulary);
+    const Part merges = model.member("merges", Json::value_t::array);
+    out.merges.reserve(merges.json.size());
+    for (const Json &entry : merges.json) {
+        out.merges.push_back(read_merge(entry, merges));
+    }
+    return out;
+}
+
+std::vector<AddedToken> read_added(const Part &root, uint32_t vocabulary) {
+    std::vector<AddedToken> added;
+    if (root.find("added_tokens") == nullptr) {
+        return added;
+    }
+    const Part list = root.member("added_tokens", Json::value_t::array);
+    for (const Json &entry : list.json) {
+        const Part token{entry, root.file, "added_tokens[" + std::to_string(added.size()) + "]"};
+        if (!entry.is_object() || !entry.contains("id") || token.text("content").empty()) {
+            token.corrupt("has no id or no content");
+        }
+        for (const char *key : {"single_word", "lstrip", "rstrip"}) {
+            token.refuse_flag(key, false);
+        }
+        added.push_back({token.id(entry.at("id"), vocabulary), token.text("content"),
+                         token.flag("special", false)});
+    }
+    std::sort(added.begin(), added.end(),
+              [](const AddedToken &a, const AddedToken &b) { return a.token < b.token; });
+    const auto twice = std::adjacent_find(
+        added.begin(), added.end(),
+        [](const AddedToken &a, const AddedToken &b) { return a.token == b.token; });
+    if (twice != added.end()) {
+        list.corrupt("has two of the id " + std::to_string(twice->token));
+    }
+    return added;
+}
+
+} // namespace
+
+TokenizerJson read_tokenizer_json(const std::string &path, uint32_t vocabulary) {
+    const Json json = parse_json(read_text(path, kFileMax), path);
+    const Part root{json, path, ""};
+    return {read_model(root, vocabulary), read_added(root, vocabulary)};
+}
+
+void merge_added(std::vector<AddedToken> &added, const std::vector<AddedToken> &more) {
+    const auto by_token = [](const AddedToken &a, const AddedToken &b) {
+        return a.token < b.token;
+    };
+    const size_t own = added.size();
+    for (const AddedToken &token : more) {
+        const auto end = added.begin() + static_cast<std::ptrdiff_t>(own);
+        if (!std::binary_search(added.begin(), end, token, by_token)) {
+            added.push_back(token);
+        }
+    }
+    std::sort(added.begin(), added.end(), by_token);
+}
+
+} // namespace stasis

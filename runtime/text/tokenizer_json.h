@@ -1,0 +1,26 @@
+// tokenizer.json as Hugging Face's tokenizers library writes it, for byte-level BPE: what Llama 3,
+// SmolLM2, Qwen2, GPT-2, StarCoder and DeepSeek-Coder need of it. What would cut or merge text
+// otherwise is refused by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/text/byte_bpe.h"
+#include "runtime/text/tokenizer_config.h"
+
+namespace stasis {
+
+struct TokenizerJson {
+    ByteBpeModel model;
+    std::vector<AddedToken> added; // ascending by token
+};
+
+// `vocabulary`: how many tokens the model has. Throws Error: io, corrupt, unsupported.
+TokenizerJson read_tokenizer_json(const std::string &path, uint32_t vocabulary);
+
+// Adds the tokens of `more` that are not in `added`.
+void merge_added(std::vector<AddedToken> &added, const std::vector<AddedToken> &more);
+
+} // namespace stasis

@@ -1,0 +1,56 @@
+// The inside of Tokenizer: what its two kinds share, and the one or the other. Made by
+// tokenizer_open.cpp, used by tokenizer.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/text/byte_bpe.h"
+#include "runtime/text/markers.h"
+#include "runtime/text/sentencepiece_encoder.h"
+#include "runtime/text/tokenizer.h"
+#include "runtime/text/tokenizer_config.h"
+
+namespace stasis {
+
+struct Tokenizer::Parts {
+    using Rules = std::vector<std::pair<std::string, std::string>>;
+
+    std::variant<std::monostate, SentencepieceEncoder, ByteBpe> encoder;
+    std::vector<Piece> pieces; // by token id; tokens added beside the vocabulary at the end
+    std::vector<bool> special; // by token id
+    std::vector<bool> added;   // by token id: text taken as it is, unknown to the encoder
+    Markers all;               // become tokens where special text is asked for
+    Markers always;            // added tokens that are not special: become tokens everywhere
+    bool dummy_prefix = false;
+    int64_t bos = -1;
+    std::string bos_text, eos_text, type;
+    Rules rules;
+    Digest digest;
+    Rules encoder_rules;                    // some of `rules`
+    std::optional<std::string> model_bytes; // of sentencepiece, until the digest is made
+
+    uint32_t check(uint32_t token) const;
+    std::string bytes(uint32_t token) const;
+    void encode(const std::string &text, bool prefix, std::vector<TextToken> &out) const;
+
+    // Opening, in this order: the encoder and all pieces, then the ends, then rules and digest.
+    // `from`: the file, for messages.
+    void use_sentencepiece(const std::string &bytes, const std::vector<AddedToken> &tokens,
+                           uint32_t vocabulary, const std::string &from);
+    void use_byte_bpe(ByteBpeModel model, const std::vector<AddedToken> &tokens,
+                      uint32_t vocabulary, const std::string &from);
+    void set_ends(const TokenizerConfig &config, std::span<const uint32_t> bos_ids,
+                  std::span<const uint32_t> end_tokens);
+
+    // Parts of these.
+    void add_tokens(const std::vector<AddedToken> &tokens, const std::string &from);
+    void mark_special(const std::vector<AddedToken> &tokens);
+    Markers guarded() const;
+    void set_rules(std::span<const uint32_t> end_tokens);
+};
+
+} // namespace stasis

@@ -1,0 +1,168 @@
+// Any bytes given to the reader of GGUF files end in values that can be looked up and tensors that
+// lie within the file, or in an Error that says why. The first byte of the input tells what
+// follows: a whole file; or a description of one, whose lengths and counts are made to fit, so that
+// changes to it reach beyond the first string; or two such descriptions, of the halves of a split
+// model.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "format/error.h"
+#include "runtime/gguf/gguf.h"
+#include "tests/fuzz/folder.h"
+#include "tests/fuzz/watched.h"
+#include "tests/runtime/gguf_writer.h"
+
+using namespace stasis;
+
+namespace {
+
+// Takes a description apart; zeros when there is nothing left.
+struct Reader {
+    std::string_view input;
+
+    uint8_t byte() {
+        const uint8_t value = input.empty() ? 0 : static_cast<uint8_t>(input[0]);
+        input.remove_prefix(std::min<size_t>(input.size(), 1));
+        return value;
+    }
+    std::string bytes(size_t count) {
+        const std::string out(input.substr(0, count));
+        input.remove_prefix(out.size());
+        return out;
+    }
+    // Small as a rule, now and then near the top of 64 bits or 32.
+    uint64_t number() {
+        const uint8_t value = byte();
+        return value < 0xF0   ? value
+               : value < 0xF8 ? ~uint64_t{0} << (value & 7) * 8
+                              : uint64_t{1} << (value & 7) * 9;
+    }
+};
+
+// Values of one type: strings with their lengths, arrays with their counts, others as they come.
+std::string values(Reader &reader, GgufValueType type, uint64_t count, int depth) {
+    std::string out;
+    for (uint64_t i = 0; i < std::min<uint64_t>(count, 64) && !reader.input.empty(); ++i) {
+        if (type == GgufValueType::string) {
+            out += gguf_text(reader.bytes(reader.byte()));
+        } else if (type == GgufValueType::array && depth < 6) {
+            const GgufValueType element{reader.byte() % 16U};
+            const uint64_t elements = reader.number();
+            out += gguf_array(element, elements, values(reader, element, elements, depth + 1));
+        } else {
+            out += reader.bytes(size_t{1} << reader.byte() % 4);
+        }
+    }
+    return out;
+}
+
+std::string described(std::string_view input) {
+    static constexpr const char *kKeys[] = {"general.alignment", "split.no", "split.count",
+                                            "split.tensors.count"};
+    Reader reader{input};
+    GgufWriter writer;
+    writer.data.resize(reader.byte() * 8);
+    while (!reader.input.empty() && writer.pair_count + writer.tensor_count < 64) {
+        const uint8_t what = reader.byte();
+        if (what % 4 == 0) {
+            const std::string name = reader.bytes(what / 4 % 8);
+            std::vector<uint64_t> shape;
+            for (uint8_t rank = reader.byte() % 6; rank > 0; --rank) {
+                shape.push_back(reader.number());
+            }
+            const GgufType type{reader.byte() % 44U};
+            writer.info(name, type, shape, reader.number() * 8);
+        } else if (what % 4 == 1) {
+            writer.integer(kKeys[what / 4 % 4], reader.byte());
+        } else {
+            const std::string key = reader.bytes(what / 4 % 16);
+            const GgufValueType type{reader.byte() % 16U};
+            const bool fits = type != GgufValueType::array;
+            writer.pair(key, type, values(reader, fits ? type : GgufValueType::array, 1, 0));
+        }
+    }
+    return writer.bytes();
+}
+
+template <typename Lookup> void attempt(const Lookup &lookup) {
+    try {
+        lookup();
+    } catch (const Error &error) {
+        fuzz::check_refusal(error);
+    }
+}
+
+void check(const GgufFile &gguf) {
+    for (const auto &[key, value] : gguf.metadata) {
+        const std::string &name = key;
+        attempt([&] { gguf.integer(name); });
+        attempt([&] { gguf.number(name); });
+        attempt([&] { gguf.boolean(name); });
+        attempt([&] { gguf.text(name); });
+        attempt([&] { gguf.integers(name); });
+        attempt([&] { gguf.numbers(name); });
+        attempt([&] { gguf.texts(name); });
+    }
+    for (const auto &[key, entry] : gguf.tensors) {
+        const std::string &name = key;
+        attempt([&] {
+            const GgufTensor &tensor = gguf.tensor(name);
+            uint64_t elements = 1;
+            for (const uint64_t dimension : tensor.shape) {
+                elements *= dimension;
+            }
+            const GgufBlock block = gguf_block(tensor.type);
+            fuzz::expect(elements > 0 && elements % block.elements == 0 &&
+                             elements / block.elements * block.size_bytes == tensor.size_bytes,
+                         "a tensor of another size than its shape");
+            uint8_t sum = 0; // the sanitizer sees a byte outside the file
+            for (uint64_t i = 0; i < tensor.size_bytes; ++i) {
+                sum = static_cast<uint8_t>(sum + tensor.data[i]);
+            }
+            static volatile uint8_t sink;
+            sink = sum;
+            (void)sink;
+        });
+    }
+}
+
+void parse(const std::string &file) {
+    const std::vector<uint8_t> exact(file.begin(), file.end());
+    const fuzz::Meter meter(16 * file.size() + (16 << 10));
+    check(parse_gguf(exact.data(), exact.size(), "fuzz"));
+}
+
+void open_split(const std::string &first, const std::string &second) {
+    static const fuzz::Folder folder;
+    folder.write("m-00001-of-00002.gguf", first);
+    folder.write("m-00002-of-00002.gguf", second);
+    const fuzz::Meter meter(16 * (first.size() + second.size()) + (64 << 10));
+    check(open_gguf(folder.path() + "/m-00001-of-00002.gguf"));
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size == 0) {
+        return 0;
+    }
+    const std::string input(reinterpret_cast<const char *>(data) + 1, size - 1);
+    const size_t half = input.size() / 2;
+    try {
+        switch (data[0] % 3) {
+        case 0:
+            parse(input);
+            break;
+        case 1:
+            parse(described(input));
+            break;
+        default:
+            open_split(described(input.substr(0, half)), described(input.substr(half)));
+        }
+    } catch (const Error &error) {
+        fuzz::check_refusal(error);
+    }
+    return 0;
+}
