@@ -164,8 +164,9 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * tokenizer_config.json, chat_template.jinja. bf16 weights stay mapped: the files must not be
  * changed while the model or a session of it lives (size and time are checked again by appends, by
  * decoding every 64 tokens; a change that hides from both cannot be noticed, and a file cut short
- * under way raises SIGBUS). Sessions keep a closed model alive. NOT_FOUND, IO, CORRUPT, UNSUPPORTED (architecture, tensor, dtype, activation, kernels:
- * named), NONFINITE (a weight: named), DEVICE, CANCELLED, STOPPED. */
+ * under way raises SIGBUS). Sessions keep a closed model alive. NOT_FOUND, IO, CORRUPT, UNSUPPORTED
+ * (architecture, tensor, dtype, activation, tokenizer, kernels: named), NONFINITE (a weight:
+ * named), DEVICE, CANCELLED, STOPPED. */
 stasis_status stasis_model_open(const char *path, const stasis_model_options *options,
                                 stasis_model **model, stasis_error *error);
 void stasis_model_close(stasis_model *model);
