@@ -209,7 +209,7 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
                                   stasis_error *error) {
     return with(session, error, [&](Session &own) {
         require(child, "child");
-        *child = new stasis_session(own.fork());
+        *child = new stasis_session(own.fork(), session->saved);
     });
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "format/error.h"
@@ -66,6 +67,15 @@ class File {
     int descriptor_;
     std::string path_;
 };
+
+// Tells whether a file is still as somebody left it: who changes or replaces it changes one of
+// these.
+struct FileStamp {
+    uint64_t device = 0, inode = 0, size_bytes = 0;
+    int64_t modified_ns = 0, changed_ns = 0;
+    bool operator==(const FileStamp &) const = default;
+};
+std::optional<FileStamp> stamp_of(const File &file) noexcept; // nothing: it cannot be told
 
 // Opens a regular file for reading. Error(not_found), Error(io).
 File open_file(const FileOperations &files, const std::string &path);

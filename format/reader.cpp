@@ -29,12 +29,16 @@ std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
                                                      const std::shared_ptr<const Contents> &known) {
     const std::shared_ptr<Snapshot> snapshot(new Snapshot(std::move(input)));
     naming(snapshot->input_.path(), [&] {
+        const File *file = snapshot->input_.file();
+        const std::optional<FileStamp> stamp = file != nullptr ? stamp_of(*file) : std::nullopt;
         snapshot->current_ = find_root(snapshot->input_);
-        if (known != nullptr && known->root == snapshot->root()) {
+        if (known != nullptr && stamp && known->stamp == stamp && known->root == snapshot->root()) {
             snapshot->contents_ = known;
+            snapshot->known_ = true;
             return;
         }
         const auto contents = std::make_shared<Contents>();
+        contents->stamp = stamp;
         contents->root = snapshot->root();
         snapshot->read_manifest(*contents);
         snapshot->read_trees(*contents);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,10 @@ struct Trees {
     bool operator==(const Trees &) const = default;
 };
 
-// All that a snapshot says but the bytes of pages: what a save knows of a file that it wrote.
+// All that a snapshot says but the bytes of pages: what a save may know of a file instead of
+// reading it, as long as nobody has changed the file since.
 struct Contents {
+    std::optional<FileStamp> stamp; // nothing: no file, or it cannot be told
     Root root;
     State state; // Page::data is null
     Layout layout;
@@ -56,12 +59,13 @@ class Snapshot {
     // From a stream: reads up to the end of the snapshot and no further. The whole of it stays in
     // memory.
     static std::shared_ptr<const Snapshot> open_source(const Source &source);
-    // From an input already open. If its root is that of `known` (whose digest covers everything),
+    // From an input already open. If it is a file that has the stamp and the root of `known`,
     // nothing but the root is read.
     static std::shared_ptr<const Snapshot>
     open_input(Input input, const std::shared_ptr<const Contents> &known = nullptr);
 
     const std::shared_ptr<const Contents> &contents() const { return contents_; }
+    bool known() const { return known_; } // by what was given to open_input
     // All of the state but page data (Page::data is null).
     const State &state() const { return contents_->state; }
     const Root &root() const { return current_.root; }
@@ -108,6 +112,7 @@ class Snapshot {
     Input input_;
     CurrentRoot current_;
     std::shared_ptr<const Contents> contents_;
+    bool known_ = false;
     mutable FrameCoder coder_;
 };
 

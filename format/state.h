@@ -95,8 +95,8 @@ struct Page {
     uint32_t valid = 0; // used slots; only the last page of a group has fewer than page_positions
     Digest digest;      // page_digest; outlives the data
     const uint16_t *data = nullptr; // null: released (fell out of the window), or not loaded
-    // What it had when it was shorter, if anyone knows (0: nobody): a file that has it like that
-    // need not be read to see what both share.
+    // Its digest when it was shorter, as of the last save or load (0: none): a file that is known
+    // to have it like that need not be read to see what both share.
     uint32_t earlier_valid = 0;
     Digest earlier = {};
 };

@@ -122,7 +122,8 @@ struct Planner {
         if (!wanted || there.runs.empty()) {
             return entry;
         }
-        if (there.valid == page.earlier_valid && there.digest == page.earlier) {
+        if (old->known() && there.valid < page.valid && there.valid == page.earlier_valid &&
+            there.digest == page.earlier) {
             missing = there.valid;
             entry.runs = there.runs;
         } else {

@@ -148,6 +148,7 @@ std::shared_ptr<Contents> write_whole(Temporary &temporary, const SaveInput &inp
     output.flush();
     write_slot(temporary.file(), kSlotA, written->root);
     temporary.commit();
+    written->stamp = stamp_of(temporary.file());
     return written;
 }
 
@@ -230,6 +231,7 @@ std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
     if (file.files().sync(file.descriptor()) != 0) {
         throw Error(std::move(unsynced));
     }
+    written->stamp = stamp_of(file);
     return written;
 }
 

@@ -26,8 +26,8 @@ struct SaveOptions {
     std::span<const float> logits_row = {}; // [vocabulary], kept too; empty: not
     Watch watch = {};                       // progress in bytes of KV to be written
     Parallel parallel = {};
-    // What the caller's last save returned: where the file still is as that left it, its trees need
-    // not be read and checked again.
+    // What the caller's last save returned, or a load read: where nobody has changed the file
+    // since, its trees, and a page that has Page::earlier there, are not read and checked again.
     std::shared_ptr<const Contents> known = {};
 };
 

@@ -97,27 +97,20 @@ class PagePool {
     uint64_t used_bytes_ = 0, cached_bytes_ = 0;
 };
 
-// An entry of a group's page table. `digest` is set once the page is full, and outlives the page.
+// An entry of a group's page table. The digest of a full page is there at once, and outlives the
+// page; that of the last page is computed when it is asked for.
 struct PageEntry {
     PageRef page = {}; // empty: released
     Digest digest = {};
     uint32_t digested = 0; // first slots that the digest covers; 0: none
-    // The digest before that one, of fewer slots: what a file may know the page by.
-    Digest earlier = {};
-    uint32_t earlier_digested = 0;
+    // The same as of the last export or restore: what a file knows the page by.
+    Digest exported = {};
+    uint32_t exported_slots = 0;
 
-    void set_digest(const Digest &computed, uint32_t slots) {
-        if (digested > 0 && digested < slots) {
-            earlier = digest;
-            earlier_digested = digested;
-        }
-        digest = computed;
-        digested = slots;
-    }
-    bool knows_beyond(uint32_t slots) const { return digested > slots || earlier_digested > slots; }
+    bool knows_beyond(uint32_t slots) const { return digested > slots || exported_slots > slots; }
     void forget_beyond(uint32_t slots) {
         digested = digested > slots ? 0 : digested;
-        earlier_digested = earlier_digested > slots ? 0 : earlier_digested;
+        exported_slots = exported_slots > slots ? 0 : exported_slots;
     }
 };
 

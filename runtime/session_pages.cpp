@@ -91,10 +91,9 @@ void Session::digest_full_pages(uint64_t begin, uint64_t end) {
             const auto group = static_cast<uint32_t>(i / count);
             const PageShape &shape = model_->pool->shape(group);
             try {
-                entries[i]->set_digest(page_digest(group, first + i % count,
-                                                   entries[i]->page.data(), shape.rows(), kPage,
-                                                   kPage, shape.head_dim),
-                                       kPage);
+                entries[i]->digest = page_digest(group, first + i % count, entries[i]->page.data(),
+                                                 shape.rows(), kPage, kPage, shape.head_dim);
+                entries[i]->digested = kPage;
             } catch (...) {
                 failed = true;
             }

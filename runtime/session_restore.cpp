@@ -103,7 +103,7 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
         const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
         for (size_t index = 0; index < state.pages[group].size(); ++index) {
             const Page &page = state.pages[group][index];
-            PageEntry entry{PageRef(), page.digest, page.valid};
+            PageEntry entry{PageRef(), page.digest, page.valid, page.digest, page.valid};
             const bool stored = pages.stored(group, index);
             if (stored && index >= keep) {
                 entry.page = model_->pool->take_unset(group);

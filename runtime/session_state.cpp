@@ -87,9 +87,9 @@ const Digest &Session::digest_of(size_t group, size_t page) {
     if (table[page].digested != valid) {
         const PageShape &shape = model_->pool->shape(static_cast<uint32_t>(group));
         PageEntry &entry = table.mutate(page);
-        entry.set_digest(page_digest(static_cast<uint32_t>(group), page, entry.page.data(),
-                                     shape.rows(), kPage, valid, shape.head_dim),
-                         valid);
+        entry.digest = page_digest(static_cast<uint32_t>(group), page, entry.page.data(),
+                                   shape.rows(), kPage, valid, shape.head_dim);
+        entry.digested = valid;
     }
     return table[page].digest;
 }
@@ -173,8 +173,13 @@ State Session::export_state() {
             const PageEntry &entry = pages_[group][index];
             const uint64_t valid = std::min<uint64_t>(kPage, log_.size() - index * kPage);
             pages.push_back({static_cast<uint32_t>(valid), digest_of(group, index),
-                             entry.page ? entry.page.data() : nullptr, entry.earlier_digested,
-                             entry.earlier});
+                             entry.page ? entry.page.data() : nullptr, entry.exported_slots,
+                             entry.exported});
+        }
+        if (!pages.empty() && pages.back().valid != pages.back().earlier_valid) {
+            PageEntry &last = pages_[group].mutate(pages.size() - 1);
+            last.exported = last.digest;
+            last.exported_slots = last.digested;
         }
         state.storage.push_back(std::make_shared<PageTable>(pages_[group])); // pins the pages
     }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <fstream>
 
 #include "format/pages.h"
 #include "format/reader.h"
@@ -111,28 +112,52 @@ TEST_CASE("what is known of a file counts only while the file is like that") {
     check_same(course(60, 5), load(other, {}));
 }
 
+TEST_CASE("who knows a file that was changed behind its roots reads it, and refuses it") {
+    const ScratchFolder folder;
+    const std::string path = folder.path("s"), copy = folder.path("copy");
+    const Known known = save(course(90), path, {});
+    const std::vector<uint8_t> bytes = bytes_of(path);
+    const NodeRef leaf = known->trees.log.levels[0][0];
+    const auto write = [&](const std::string &to, uint8_t flip) {
+        std::vector<uint8_t> changed = bytes;
+        changed[leaf.section + kFrameBytes + leaf.begin + 20] ^= flip;
+        std::ofstream(to, std::ios::binary)
+            .write(reinterpret_cast<const char *>(changed.data()),
+                   static_cast<std::streamsize>(changed.size()));
+    };
+    write(path, 1);
+    CHECK_THROWS_AS(save(course(95), path, {.known = known}), Error);
+    write(copy, 1);
+    CHECK_THROWS_AS(save(course(95), copy, {.known = known}), Error);
+    write(path, 0);
+    save(course(95), path, {.known = known});
+    check_same(course(95), load(path, {}));
+}
+
 TEST_CASE("a page that the file has as it was before is continued without being read") {
     const ScratchFolder folder;
     const std::string read = folder.path("read"), known = folder.path("known");
     const State before = course(90);
     State after = course(95);
-    const auto commit_after = [&](const std::string &path) {
-        save(before, path, {});
+    const auto commit_after = [&](const std::string &path, bool knowing) {
+        const Known contents = save(before, path, {});
         bytes_read = 0;
-        save(after, path, {}, counting_files());
+        save(after, path, {.known = knowing ? contents : nullptr}, counting_files());
         return bytes_read.load();
     };
-    const uint64_t all = commit_after(read);
+    commit_after(read, false);
+    const uint64_t all = commit_after(folder.path("all"), true);
     uint64_t partial_pages = 0;
     for (size_t group = 0; group < after.pages.size(); ++group) {
         after.pages[group].back().earlier_valid = before.pages[group].back().valid;
         after.pages[group].back().earlier = before.pages[group].back().digest;
         partial_pages += page_stored_bytes(before, group, before.pages[group].back().valid);
     }
-    CHECK(commit_after(known) + partial_pages < all);
+    CHECK(commit_after(known, true) + partial_pages < all);
     CHECK(bytes_of(read) == bytes_of(known));
+    CHECK(commit_after(folder.path("unknown"), false) > all); // who does not know the file reads
     // Known by another digest, it is looked at.
     after.pages[0].back().earlier.bytes[0] ^= 1;
-    CHECK(commit_after(folder.path("other")) + partial_pages >= all);
+    CHECK(commit_after(folder.path("other"), true) + partial_pages >= all);
     check_same(after, load(folder.path("other"), {}));
 }
