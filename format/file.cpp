@@ -124,16 +124,12 @@ void File::begin_sync(uint64_t offset, uint64_t size_bytes) const {
     files_->begin_sync(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(size_bytes));
 }
 
-std::optional<FileStamp> stamp_of(const File &file) noexcept {
-    struct stat status {};
-    if (file.files().status(file.descriptor(), &status) != 0) {
-        return std::nullopt;
-    }
+FileStamp stamp_of(const struct stat &status) {
     const auto ns = [](const timespec &time) {
         return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
     };
-    return FileStamp{status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
-                     ns(status.st_mtim), ns(status.st_ctim)};
+    return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), ns(status.st_mtim),
+            ns(status.st_ctim)};
 }
 
 File open_file(const FileOperations &files, const std::string &path) {

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "format/error.h"
@@ -75,7 +74,7 @@ struct FileStamp {
     int64_t modified_ns = 0, changed_ns = 0;
     bool operator==(const FileStamp &) const = default;
 };
-std::optional<FileStamp> stamp_of(const File &file) noexcept; // nothing: it cannot be told
+FileStamp stamp_of(const struct stat &status);
 
 // Opens a regular file for reading. Error(not_found), Error(io).
 File open_file(const FileOperations &files, const std::string &path);

@@ -30,7 +30,8 @@ std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
     const std::shared_ptr<Snapshot> snapshot(new Snapshot(std::move(input)));
     naming(snapshot->input_.path(), [&] {
         const File *file = snapshot->input_.file();
-        const std::optional<FileStamp> stamp = file != nullptr ? stamp_of(*file) : std::nullopt;
+        const std::optional<FileStamp> stamp =
+            file != nullptr ? std::optional(stamp_of(file->status())) : std::nullopt;
         snapshot->current_ = find_root(snapshot->input_);
         if (known != nullptr && stamp && known->stamp == stamp && known->root == snapshot->root()) {
             snapshot->contents_ = known;

@@ -134,6 +134,14 @@ void write_beginning(Output &output) {
     output.write(blocks, sizeof blocks);
 }
 
+// The last thing done to the file. Where it fails, nothing is remembered: the state is in place.
+void stamp(Contents &written, const File &file) {
+    struct stat status {};
+    if (file.files().status(file.descriptor(), &status) == 0) {
+        written.stamp = stamp_of(status);
+    }
+}
+
 void write_slot(const File &file, uint64_t slot, const Root &root) {
     const Block block = encode_slot(root);
     file.write(block.data(), block.size(), slot);
@@ -148,7 +156,7 @@ std::shared_ptr<Contents> write_whole(Temporary &temporary, const SaveInput &inp
     output.flush();
     write_slot(temporary.file(), kSlotA, written->root);
     temporary.commit();
-    written->stamp = stamp_of(temporary.file());
+    stamp(*written, temporary.file());
     return written;
 }
 
@@ -231,7 +239,7 @@ std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
     if (file.files().sync(file.descriptor()) != 0) {
         throw Error(std::move(unsynced));
     }
-    written->stamp = stamp_of(file);
+    stamp(*written, file);
     return written;
 }
 
