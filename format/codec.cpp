@@ -120,7 +120,7 @@ void FrameCoder::Scratch::begin() {
 }
 
 // Exponents of a channel are close to each other, so what counts is how often each occurs; a small
-// table of long matches, looked for at every eighth place, finds what tokens that come again leave
+// table of long matches, looked for at two places of nine, finds what tokens that come again leave
 // in the first layer. A negative level gives up the code for literals unless told; how to tell it
 // counts as experimental, so a library may not know it, and the level that codes them is slower.
 void FrameCoder::Scratch::set_for_exponents() {
