@@ -140,6 +140,8 @@ TEST_CASE("config: Phi-3 mini with the context of 4k") {
             Status::unsupported, {"rope_scaling", type}, kPhi3,
             {{"rope_scaling", {{"type", type}, {"long_factor", {1.0}}, {"short_factor", {1.0}}}}});
     }
+    expect_refused(Status::unsupported, {"phi3"}, kPhi3, // which Llama models may have
+                   {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
     expect_refused(Status::unsupported, {"partial_rotary_factor"}, kPhi3,
                    {{"partial_rotary_factor", 0.75}});
 }
