@@ -31,8 +31,8 @@ struct stasis_session {
     ~stasis_session();
 
     const std::unique_ptr<stasis::Session> session;
-    // Of the file that it was last loaded from or saved to, so that the next commit to it need not
-    // read it; null: none yet.
+    // Of the file that it, or the session it was forked from, was last loaded from or saved to, so
+    // that the next commit to it need not read it; null: none yet.
     std::shared_ptr<const stasis::format::Contents> saved;
     mutable std::atomic<bool> busy{false};
 };

@@ -66,9 +66,11 @@ void stasis_load_options_init(stasis_load_options *options, size_t size);
 /* Saves the session to `path`, whole or not at all, whatever happens meanwhile. A new file is made
  * with mode 0600 under another name, synced and renamed. To a snapshot of the same model whose log
  * shares a beginning with the session's, only the difference is appended and committed: it costs
- * what is new, after append, decode, fork or rewind alike. Any other file is refused
- * (INVALID_ARGUMENT) unless STASIS_SAVE_REPLACE puts a new one in its place. BUSY: another save of
- * this file is running. IO (full disk included), CANCELLED, STOPPED; statuses of logits. */
+ * what is new, after append, decode, fork or rewind alike. Any other file, and a damaged one, is
+ * refused (INVALID_ARGUMENT) unless STASIS_SAVE_REPLACE puts a new one in its place. What the
+ * session itself saved or loaded last is not read again while the file's identity, size and times
+ * are as it left them: damage that hides from these is found by the next load. BUSY: another save
+ * of this file is running. IO (full disk included), CANCELLED, STOPPED; statuses of logits. */
 stasis_status stasis_session_save(stasis_session *session, const char *path,
                                   const stasis_save_options *options, stasis_error *error);
 /* The same as a stream, always whole; STASIS_SAVE_REPLACE means nothing here. What the sink was

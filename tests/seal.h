@@ -1,6 +1,7 @@
 // Makes a changed state vouch for itself again, as one who forges a file would.
 #pragma once
 
+#include "format/pages.h"
 #include "format/state.h"
 
 namespace stasis {
@@ -8,7 +9,7 @@ namespace stasis {
 // Digests anew what pages in memory hold, and the state.
 inline void seal(State &state) {
     for (uint32_t group = 0; group < state.pages.size(); ++group) {
-        const size_t rows = state.groups[group].layers.size() * 2 * state.kv_heads;
+        const size_t rows = format::page_rows(state, group);
         for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
             Page &page = state.pages[group][index];
             if (page.data != nullptr) {

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <fstream>
 
 #include "format/pages.h"
 #include "format/reader.h"
@@ -36,13 +35,6 @@ const FileOperations &counting_files() {
     return operations;
 }
 
-std::vector<uint8_t> bytes_of(const std::string &path) {
-    const File file = open_file(system_files(), path);
-    std::vector<uint8_t> bytes(static_cast<size_t>(file.status().st_size));
-    file.read(bytes.data(), bytes.size(), 0);
-    return bytes;
-}
-
 // What a save returned is what an open reads.
 void check_told(const Contents &told, const std::string &path) {
     const auto snapshot = Snapshot::open(path);
@@ -68,7 +60,7 @@ TEST_CASE("one who knows the file writes what one writes who reads it") {
         save(state, reading, options, counting_files());
         options.known = known;
         known = save(state, knowing, options, counting_files());
-        CHECK(bytes_of(reading) == bytes_of(knowing));
+        CHECK(read_bytes(reading) == read_bytes(knowing));
         check_told(*known, knowing);
     };
     for (const Codec codec : {Codec::raw, Codec::zstd}) {
@@ -116,14 +108,12 @@ TEST_CASE("who knows a file that was changed behind its roots reads it, and refu
     const ScratchFolder folder;
     const std::string path = folder.path("s"), copy = folder.path("copy");
     const Known known = save(course(90), path, {});
-    const std::vector<uint8_t> bytes = bytes_of(path);
+    const Bytes bytes = read_bytes(path);
     const NodeRef leaf = known->trees.log.levels[0][0];
     const auto write = [&](const std::string &to, uint8_t flip) {
-        std::vector<uint8_t> changed = bytes;
+        Bytes changed = bytes;
         changed[leaf.section + kFrameBytes + leaf.begin + 20] ^= flip;
-        std::ofstream(to, std::ios::binary)
-            .write(reinterpret_cast<const char *>(changed.data()),
-                   static_cast<std::streamsize>(changed.size()));
+        write_bytes(to, changed);
     };
     write(path, 1);
     CHECK_THROWS_AS(save(course(95), path, {.known = known}), Error);
@@ -154,7 +144,7 @@ TEST_CASE("a page that the file has as it was before is continued without being 
         partial_pages += page_stored_bytes(before, group, before.pages[group].back().valid);
     }
     CHECK(commit_after(known, true) + partial_pages < all);
-    CHECK(bytes_of(read) == bytes_of(known));
+    CHECK(read_bytes(read) == read_bytes(known));
     CHECK(commit_after(folder.path("unknown"), false) > all); // who does not know the file reads
     // Known by another digest, it is looked at.
     after.pages[0].back().earlier.bytes[0] ^= 1;

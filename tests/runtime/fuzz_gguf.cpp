@@ -10,6 +10,7 @@
 
 #include "format/error.h"
 #include "runtime/gguf/gguf.h"
+#include "tests/fuzz/description.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/watched.h"
 #include "tests/runtime/gguf_writer.h"
@@ -18,31 +19,8 @@ using namespace stasis;
 
 namespace {
 
-// Takes a description apart; zeros when there is nothing left.
-struct Reader {
-    std::string_view input;
-
-    uint8_t byte() {
-        const uint8_t value = input.empty() ? 0 : static_cast<uint8_t>(input[0]);
-        input.remove_prefix(std::min<size_t>(input.size(), 1));
-        return value;
-    }
-    std::string bytes(size_t count) {
-        const std::string out(input.substr(0, count));
-        input.remove_prefix(out.size());
-        return out;
-    }
-    // Small as a rule, now and then near the top of 64 bits or 32.
-    uint64_t number() {
-        const uint8_t value = byte();
-        return value < 0xF0   ? value
-               : value < 0xF8 ? ~uint64_t{0} << (value & 7) * 8
-                              : uint64_t{1} << (value & 7) * 9;
-    }
-};
-
 // Values of one type: strings with their lengths, arrays with their counts, others as they come.
-std::string values(Reader &reader, GgufValueType type, uint64_t count, int depth) {
+std::string values(Description &reader, GgufValueType type, uint64_t count, int depth) {
     std::string out;
     for (uint64_t i = 0; i < std::min<uint64_t>(count, 64) && !reader.input.empty(); ++i) {
         if (type == GgufValueType::string) {
@@ -61,7 +39,7 @@ std::string values(Reader &reader, GgufValueType type, uint64_t count, int depth
 std::string described(std::string_view input) {
     static constexpr const char *kKeys[] = {"general.alignment", "split.no", "split.count",
                                             "split.tensors.count"};
-    Reader reader{input};
+    Description reader{input};
     GgufWriter writer;
     writer.data.resize(reader.byte() * 8);
     while (!reader.input.empty() && writer.pair_count + writer.tensor_count < 64) {

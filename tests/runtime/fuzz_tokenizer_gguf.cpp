@@ -9,6 +9,7 @@
 #include "format/error.h"
 #include "runtime/gguf/gguf.h"
 #include "runtime/text/tokenizer.h"
+#include "tests/fuzz/description.h"
 #include "tests/fuzz/watched.h"
 #include "tests/runtime/gguf_writer.h"
 
@@ -17,25 +18,10 @@ namespace {
 using namespace stasis;
 using Type = GgufValueType;
 
-struct Reader {
-    std::string_view input;
-
-    uint8_t byte() {
-        const uint8_t value = input.empty() ? 0 : static_cast<uint8_t>(input[0]);
-        input.remove_prefix(std::min<size_t>(input.size(), 1));
-        return value;
-    }
-    std::string text(size_t size) {
-        const std::string out(input.substr(0, size));
-        input.remove_prefix(out.size());
-        return out;
-    }
-};
-
 std::string described(std::string_view input) {
     static constexpr const char *kPres[] = {"default", "gpt-2",     "llama-bpe",      "smollm",
                                             "qwen2",   "starcoder", "deepseek-coder", "other"};
-    Reader reader{input};
+    Description reader{input};
     GgufWriter writer;
     const uint8_t rules = reader.byte();
     const bool bytes = (rules & 1) != 0;
@@ -60,10 +46,10 @@ std::string described(std::string_view input) {
     for (uint8_t size = reader.byte(); size != 255 && !reader.input.empty(); size = reader.byte()) {
         types.push_back(size >> 5);
         scores.push_back(static_cast<float>(static_cast<int8_t>(reader.byte())));
-        tokens.push_back(reader.text(size & 31));
+        tokens.push_back(reader.bytes(size & 31));
     }
     while (!reader.input.empty()) {
-        merges.push_back(reader.text(reader.byte() & 15));
+        merges.push_back(reader.bytes(reader.byte() & 15));
     }
     writer.texts("tokenizer.ggml.tokens", tokens).texts("tokenizer.ggml.merges", merges);
     writer.array("tokenizer.ggml.token_type", Type::i32, types);

@@ -13,6 +13,7 @@
 
 #include "runtime/kernels/bf16.h"
 #include "tests/runtime/edited_model.h"
+#include "tests/runtime/models.h"
 
 namespace stasis {
 
@@ -34,23 +35,10 @@ float f16_value(uint16_t bits) {
     return static_cast<float>((bits & 0x8000) != 0 ? -magnitude : magnitude);
 }
 
-const char *const kModels[] = {"recall-gemma3",
-                               "recall-llama",
-                               "zoo/gemma3-multimodal-prefix",
-                               "zoo/gemma3-softcap-linear-rope",
-                               "zoo/gemma3-text",
-                               "zoo/llama-gqa-untied",
-                               "zoo/llama-mha-bias-f16-sharded",
-                               "zoo/llama-odd-sizes-f32",
-                               "zoo/llama3-tied-ropescaled",
-                               "zoo/mistral-window",
-                               "zoo/qwen2-bias-tied",
-                               "zoo/qwen3-qknorm"};
-
 } // namespace
 
 TEST_CASE("weights: every bundled model loads, complete and with the shapes of its config") {
-    for (const std::string model : kModels) {
+    for (const std::string &model : test::bundled()) {
         CAPTURE(model);
         const Loaded loaded = load(test_data(model));
         const Config &config = loaded.config;
