@@ -105,6 +105,8 @@ stasis_model_info describe(const stasis_model &handle) {
     info.tokenizer = to_abi(model.identity.tokenizer);
     info.attention = handle.attention;
     info.mlp = handle.mlp;
+    info.weight_types = model.weights.types.c_str();
+    info.weight_bytes = model.weights.stored_bytes;
     return info;
 }
 

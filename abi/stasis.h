@@ -1,6 +1,6 @@
 /* Stasis: an embeddable runtime for language-model sessions that can be frozen, copied, moved and
- * proven, bit for bit. The public header, with stasis_snapshot.h, which it includes; their comments
- * are the specification.
+ * proven, bit for bit. The public header, with stasis_generate.h, stasis_snapshot.h and
+ * stasis_quantize.h, which it includes; their comments are the specification.
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it: with
  * STASIS_OK and an empty message on success. A failed or cancelled call leaves every object as it
@@ -100,7 +100,7 @@ void stasis_cancel_progress(const stasis_cancel *cancel, uint64_t *done, uint64_
 void stasis_cancel_release(stasis_cancel *cancel);
 
 /* ---- Models -------------------------------------------------------------------------------- */
-/* Where a model's bulk memory comes from: KV pages, converted weights, scratch. Bookkeeping uses
+/* Where a model's bulk memory comes from: KV pages, copied weights, scratch. Bookkeeping uses
  * the C++ heap. `allocate` returns `size` bytes aligned to `alignment` (a power of two), or NULL,
  * which becomes NO_MEMORY. Both functions are called from any thread, several at once. The struct
  * is copied by a successful stasis_model_open; `release` (may be NULL) is then called once with
@@ -117,13 +117,15 @@ typedef struct stasis_model_options {
     uint32_t struct_size;
     uint32_t threads;          /* that compute, the caller's included; 0: one per core */
     const char *device;        /* "cpu"; NULL: cpu */
-    const char *kernels;       /* "amx", "avx512bf16", "avx512", "avx2", "reference"; NULL: best */
+    const char *kernels;       /* "amx", "avx512bf16", "avx512vnni", "avx512", "avx2" or
+                                  "reference"; NULL: best */
     uint64_t kv_budget_bytes;  /* of all sessions' KV pages together; 0: no limit */
     const char *chat_template; /* "gemma", "chatml", "zephyr", "llama2", "llama3", "mistral",
                                   "phi3"; NULL: recognised from the model's files */
     const stasis_allocator *allocator; /* NULL: the C heap */
     stasis_cancel *cancel;
-    stasis_progress_fn progress; /* bytes of weights read and digested */
+    stasis_progress_fn progress; /* bytes of weights: read and digested,
+                                     and those put into another order */
     void *progress_user;
 } stasis_model_options;
 
@@ -147,6 +149,9 @@ typedef struct stasis_model_info {
     stasis_digest model;                              /* identity of all that determines results */
     stasis_digest embeddings, norms, head, tokenizer; /* tokenizer zero: none */
     const stasis_digest *attention, *mlp;             /* [layers] */
+    const char
+        *weight_types;     /* as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors" */
+    uint64_t weight_bytes; /* of all of them in the files */
 } stasis_model_info;
 
 typedef struct stasis_model_stats {
@@ -159,14 +164,19 @@ typedef struct stasis_model_stats {
 } stasis_model_stats;
 
 void stasis_model_options_init(stasis_model_options *options, size_t size);
-/* Opens a Hugging Face directory: config.json, safetensors, and where present
+/* Opens a model. `path` is a Hugging Face directory (config.json, safetensors, and where present
  * generation_config.json, tokenizer.model or else tokenizer.json (byte-level BPE),
- * tokenizer_config.json, chat_template.jinja. bf16 weights stay mapped: the files must not be
- * changed while the model or a session of it lives (size and time are checked again by appends, by
- * decoding every 64 tokens; a change that hides from both cannot be noticed, and a file cut short
- * under way raises SIGBUS). Sessions keep a closed model alive. NOT_FOUND, IO, CORRUPT, UNSUPPORTED
- * (architecture, tensor, dtype, activation, tokenizer, kernels: named), NONFINITE (a weight:
- * named), DEVICE, CANCELLED, STOPPED. */
+ * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, of a model that is
+ * split the first of its files (NAME-00001-of-0000N.gguf): architectures llama, gemma3, qwen2,
+ * qwen3 and phi3, types F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K.
+ * Matrices of bf16 stay mapped, as do embeddings of integers. Those of F16 and F32 are copied as
+ * bf16, those of integers, at their size, in the order in which kernels read them. The files must
+ * not be changed while the model or a session of it lives (size and time are checked again by
+ * appends, by decoding every 64 tokens; a change that hides from both cannot be noticed, and a
+ * file cut short under way raises SIGBUS).
+ * Sessions keep a closed model alive. NOT_FOUND, IO, CORRUPT, UNSUPPORTED (architecture, rope,
+ * tensor, type, activation, tokenizer, kernels: named), NONFINITE (a weight: named), DEVICE,
+ * CANCELLED, STOPPED. */
 stasis_status stasis_model_open(const char *path, const stasis_model_options *options,
                                 stasis_model **model, stasis_error *error);
 void stasis_model_close(stasis_model *model);
@@ -230,20 +240,6 @@ typedef struct stasis_run_options {
     void *logits_user;
 } stasis_run_options;
 
-/* 0 means off, except where a comment says otherwise; a zeroed struct is greedy. */
-typedef struct stasis_sampling {
-    uint32_t struct_size, top_k;
-    float temperature;        /* 0: greedy */
-    float top_p, min_p;       /* top_p 1: off */
-    float repetition_penalty; /* 1: off */
-    float frequency_penalty, presence_penalty;
-    uint32_t penalty_window; /* tokens that penalties look back on; 0: 64; UINT32_MAX: all */
-    uint32_t bias_count;
-    const stasis_token *bias_tokens; /* [bias_count], each once */
-    const float *bias;               /* [bias_count], added to the logit; -INFINITY forbids */
-    uint64_t seed;                   /* draws depend on (seed, position) and nothing else */
-} stasis_sampling;
-
 typedef struct stasis_session_info {
     uint32_t struct_size;
     uint32_t window;   /* of local layers; 0: the model has none */
@@ -264,7 +260,6 @@ typedef struct stasis_session_info {
 
 void stasis_session_options_init(stasis_session_options *options, size_t size);
 void stasis_run_options_init(stasis_run_options *options, size_t size);
-void stasis_sampling_init(stasis_sampling *sampling, size_t size);
 
 /* An empty session. INVALID_ARGUMENT (capacity above the context), POOL_EXHAUSTED (reserve). */
 stasis_status stasis_session_create(stasis_model *model, const stasis_session_options *options,
@@ -288,79 +283,6 @@ stasis_status stasis_session_append(stasis_session *session, const stasis_token 
 stasis_status stasis_session_append_message(stasis_session *session, const char *role,
                                             const char *text, size_t length, uint32_t flags,
                                             const stasis_run_options *options, stasis_error *error);
-
-/* Logits of the next token, [vocabulary], computed from the kept final hidden state: the same bits
- * whenever they are asked for. NOT_FOUND before the first position, as top, sample and decode.
- * After a rewind the last token is run again first: all four can return append's statuses. */
-stasis_status stasis_session_logits(const stasis_session *session, float *logits, size_t capacity,
-                                    size_t *count, stasis_error *error);
-/* The n most likely next tokens, best first, ties by lower id, with natural-log probabilities (may
- * be NULL). INVALID_ARGUMENT if n exceeds the vocabulary. */
-stasis_status stasis_session_top(const stasis_session *session, size_t n, stasis_token *tokens,
-                                 float *log_probabilities, stasis_error *error);
-/* Natural-log probability of each token of a continuation, [count]; the session is unchanged.
- * Statuses of append; NOT_FOUND before the first position. */
-stasis_status stasis_session_score(stasis_session *session, const stasis_token *tokens,
-                                   size_t count, double *log_probabilities,
-                                   const stasis_run_options *options, stasis_error *error);
-/* NULL: greedy. INVALID_ARGUMENT names the field that is out of range. */
-stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_sampling *sampling,
-                                          stasis_error *error);
-/* Draws the next token and changes nothing: the draw at a position is always the same.
- * INVALID_ARGUMENT if a bias forbids every token. */
-stasis_status stasis_session_sample(const stasis_session *session, stasis_token *token,
-                                    stasis_error *error);
-/* Draws the next token and appends it, or does neither. */
-stasis_status stasis_session_decode(stasis_session *session, stasis_token *token,
-                                    stasis_error *error);
-
-/* A token that generate has appended. `text` (may be empty) is what can be shown since the last
- * one: complete UTF-8 characters, nothing that may yet turn out to be a stop string. A last event
- * with `last` set carries text that was held back; its token is the last one again. */
-typedef struct stasis_generated {
-    uint32_t struct_size;
-    stasis_token token;
-    uint64_t position; /* of the token */
-    const char *text;  /* lives until the callback returns; empty without a tokenizer */
-    size_t length;
-    uint32_t last, reserved;
-} stasis_generated;
-
-/* A non-zero return stops; the token stays. */
-typedef int32_t (*stasis_generate_fn)(void *user, const stasis_generated *generated);
-
-#define STASIS_GENERATE_IGNORE_END 1u /* the model's own end tokens do not stop */
-typedef struct stasis_generate_options {
-    uint32_t struct_size, flags;
-    uint64_t tokens_max;             /* 0: until the session is full */
-    const stasis_token *stop_tokens; /* besides the model's end tokens */
-    size_t stop_token_count;
-    const char *const *stop_strings; /* zero-terminated, not empty */
-    size_t stop_string_count;
-    stasis_generate_fn callback; /* NULL: none */
-    void *callback_user;
-    stasis_cancel *cancel;
-} stasis_generate_options;
-
-#define STASIS_STOP_LENGTH 0u    /* reasons: tokens_max, or the session is full */
-#define STASIS_STOP_END_TOKEN 1u /* an end or stop token; it is in the log, not in the text */
-#define STASIS_STOP_STRING 2u    /* a stop string; its tokens are in the log */
-#define STASIS_STOP_CALLBACK 3u  /* the callback; the status is STOPPED */
-#define STASIS_STOP_CANCELLED 4u /* the cancel handle; the status is CANCELLED */
-
-typedef struct stasis_generate_result {
-    uint32_t struct_size, stop_reason;
-    uint64_t begin; /* position of the first new token */
-    uint64_t count; /* new tokens */
-} stasis_generate_result;
-
-void stasis_generate_options_init(stasis_generate_options *options, size_t size);
-/* Decodes until something stops it. Whatever does, decoded tokens stay, and `result` (may be NULL)
- * tells of them; it is all 0 if nothing began (refused arguments, BUSY). Statuses of decode,
- * CANCELLED, STOPPED; UNSUPPORTED for stop strings without a tokenizer. */
-stasis_status stasis_session_generate(stasis_session *session,
-                                      const stasis_generate_options *options,
-                                      stasis_generate_result *result, stasis_error *error);
 
 /* A second session with the same state and settings. Copies no page: the cost does not depend on
  * the length. Both go on independently, also at the same time in different threads. */
@@ -399,5 +321,7 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #ifdef __cplusplus
 }
 #endif
+#include "stasis_generate.h" /* logits, sampling, generation, steps of many sessions */
+#include "stasis_quantize.h" /* models to GGUF files */
 #include "stasis_snapshot.h" /* sessions to files and streams and back */
 #endif                       /* STASIS_H */

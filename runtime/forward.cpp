@@ -3,7 +3,6 @@
 #include "runtime/forward.h"
 
 #include <algorithm>
-#include <atomic>
 #include <initializer_list>
 
 #include "runtime/rope.h"
@@ -18,18 +17,48 @@ struct Product {
     float *y; // [T][w.rows]
 };
 
-// x [T][depth] into work.packed.
-void pack(const Model &model, Workspace &work, const uint16_t *x, size_t rows, size_t depth) {
-    const kernels::Pack task{x, depth, rows, depth, work.packed};
-    model.threads->run(rows, kernels::kPackRows,
-                       [&](size_t begin, size_t end) { model.kernels->pack(task, begin, end); });
+// x [T][depth] into work.packed and work.quantized, as far as the matrices call for them, all of
+// which have that depth.
+void pack(const Model &model, Workspace &work, const uint16_t *x, size_t rows,
+          std::initializer_list<const Matrix *> matrices) {
+    const size_t depth = (*matrices.begin())->columns;
+    QuantGroups groups;
+    bool plain = false;
+    for (const Matrix *matrix : matrices) {
+        groups.add(*matrix);
+        plain = plain || matrix->data != nullptr;
+    }
+    if (plain) {
+        const kernels::Pack task{x, depth, rows, depth, work.packed};
+        model.threads->run(rows, kernels::kPackRows, [&](size_t begin, size_t end) {
+            model.kernels->pack(task, begin, end);
+        });
+    }
+    for (const size_t group : {32, 256}) {
+        if (group == 32 ? groups.by_32 : groups.by_256) {
+            const kernels::Quantize task{x,     depth, rows,
+                                         depth, group, work.quantized[group == 32 ? 0 : 1]};
+            model.threads->run(rows, kernels::kPackRows, [&](size_t begin, size_t end) {
+                model.kernels->quantize(task, begin, end);
+            });
+        }
+    }
 }
 
-// y [T][count] = outputs begin .. begin + count - 1 of the product with work.packed, plus bias.
+// y [T][count] = outputs begin .. begin + count - 1 of the product with the packed rows, plus bias.
 void multiply(const Model &model, Workspace &work, const Matrix &w, size_t rows, size_t begin,
               size_t count, size_t thread, float *y, size_t y_stride) {
-    model.kernels->matmul({work.packed, w.data + begin * w.columns, w.columns, y, y_stride, rows,
-                           count, w.columns, work.scratch_of(thread)});
+    void *scratch = work.scratch_of(thread);
+    if (w.data != nullptr) {
+        model.kernels->matmul({work.packed, w.data + begin * w.columns, w.columns, y, y_stride,
+                               rows, count, w.columns, scratch});
+    } else {
+        const uint8_t *strip =
+            w.strips + begin / kernels::kStripOutputs * kernels::strip_bytes(w.quant, w.columns);
+        const size_t group = kernels::quant_block(w.quant).elements;
+        model.kernels->matmul_quantized({work.quantized[group == 32 ? 0 : 1], w.quant, strip, y,
+                                         y_stride, rows, count, w.columns, scratch});
+    }
     if (w.bias != nullptr) {
         for (size_t row = 0; row < rows; ++row) {
             model.kernels->add(w.bias + begin, count, y + row * y_stride);
@@ -38,23 +67,21 @@ void multiply(const Model &model, Workspace &work, const Matrix &w, size_t rows,
 }
 
 // How the outputs of a product are cut into items for the threads, in a number that they share
-// evenly.
+// evenly: at multiples of what the tables compute side by side, kProductOutputs at most in each.
 struct Items {
-    size_t outputs;
-    size_t count;
+    static constexpr size_t kUnit = 32;
+    static_assert(kUnit % kernels::kStripOutputs == 0 && kProductOutputs % (4 * kUnit) == 0);
+    size_t outputs, units, count;
 
-    Items(const Model &model, size_t outputs_, size_t rows) : outputs(outputs_) {
+    Items(const Model &model, size_t outputs_, size_t rows)
+        : outputs(outputs_), units((outputs + kUnit - 1) / kUnit) {
         constexpr size_t kRowsFew = 64; // bound by reading, and done soon: smaller items
-        const size_t most = rows > kRowsFew ? kProductOutputs : kProductOutputs / 4;
+        const size_t most = (rows > kRowsFew ? kProductOutputs : kProductOutputs / 4) / kUnit;
         const size_t threads = model.threads->count();
-        count = threads * ((outputs + threads * most - 1) / (threads * most));
+        count = threads * ((units + threads * most - 1) / (threads * most));
     }
 
-    // First output of an item, at a multiple of what the tables compute side by side.
-    size_t begin(size_t item) const {
-        constexpr size_t kMultiple = 32;
-        return item == count ? outputs : outputs * item / count / kMultiple * kMultiple;
-    }
+    size_t begin(size_t item) const { return std::min(units * item / count * kUnit, outputs); }
 };
 
 // Products of the same packed rows with several matrices. Outputs are split over threads.
@@ -118,27 +145,41 @@ bool finite_bf16(const uint16_t *x, size_t n) {
     return finite;
 }
 
-// The first of T rows that threads working on rows report as bad.
-class FirstRow {
-  public:
-    explicit FirstRow(size_t rows) : rows_(rows), row_(rows) {}
-    void report(size_t row) {
-        size_t first = row_.load();
-        while (row < first && !row_.compare_exchange_weak(first, row)) {
+// Marks the sequences of rows that `work.bad` names, each where it first failed, and clears it.
+void mark_failed(Workspace &work, size_t layer) {
+    for (size_t row = 0; row < work.row_count; ++row) {
+        Sequence &sequence = work.sequence_of(row);
+        if (work.bad[row] != 0 && !sequence.failed) {
+            sequence.failed = true;
+            sequence.failed_layer = layer;
+            sequence.failed_position = work.position_of(row);
         }
+        work.bad[row] = 0;
     }
-    bool found() const { return row_ != rows_; }
-    size_t row() const { return row_; }
+}
 
-  private:
-    const size_t rows_;
-    std::atomic<size_t> row_;
-};
+bool all_failed(Workspace &work) {
+    const std::span<Sequence> pass = work.pass();
+    return std::all_of(pass.begin(), pass.end(), [](const Sequence &s) { return s.failed; });
+}
+
+// Puts the halves of a head's pairs, which lie side by side, where rope expects them.
+void part_pairs(float *head, size_t head_dim) {
+    float pairs[kHeadDimMax];
+    std::copy_n(head, head_dim, pairs);
+    for (size_t i = 0; i < head_dim / 2; ++i) {
+        head[i] = pairs[2 * i];
+        head[head_dim / 2 + i] = pairs[2 * i + 1];
+    }
+}
 
 // Norm (where the architecture has one), rope and rounding of one head.
 void finish_head(const Model &model, float *head, const float *norm, const float *cosine,
                  const float *sine, uint16_t *rounded) {
     const size_t head_dim = model.config.head_dim;
+    if (model.config.interleaved_rope) {
+        part_pairs(head, head_dim);
+    }
     if (norm != nullptr) {
         model.kernels->rms_norm(head, norm, head_dim, model.config.norm_eps, head);
     }
@@ -147,8 +188,8 @@ void finish_head(const Model &model, float *head, const float *norm, const float
 }
 
 // Finishes the queries, keys and values of one layer: queries to query_bf16, keys and values into
-// their pages. Throws Error(nonfinite).
-void store_heads(const Model &model, Workspace &work, size_t layer, uint64_t begin, size_t rows) {
+// their pages. Marks sequences that failed.
+void store_heads(const Model &model, Workspace &work, size_t layer) {
     const Config &config = model.config;
     const LayerWeights &weights = model.weights.layers[layer];
     const LayerPlace place = model.layer_places[layer];
@@ -156,15 +197,14 @@ void store_heads(const Model &model, Workspace &work, size_t layer, uint64_t beg
     const size_t head_dim = config.head_dim, half = head_dim / 2;
     const size_t group_heads = config.heads / config.kv_heads;
     const size_t rope_offset = config.layer[layer].rope * work.rows;
-    FirstRow bad(rows);
+    const size_t rows = work.row_count;
 
     each_row(model, rows, [&](size_t row) {
-        const uint64_t position = begin + row;
+        const uint64_t position = work.position_of(row);
         const size_t slot = position % kernels::kPagePositions;
         const float *cosine = work.cosine + (rope_offset + row) * half;
         const float *sine = work.sine + (rope_offset + row) * half;
-        uint16_t *page = work.pages[place.group][position / kernels::kPagePositions -
-                                                 work.first_page[place.group]];
+        uint16_t *page = work.sequence_of(row).page(place.group, position);
         for (size_t head = 0; head < config.heads; ++head) {
             const size_t kv_head = head / group_heads;
             uint16_t *rounded =
@@ -180,27 +220,24 @@ void store_heads(const Model &model, Workspace &work, size_t layer, uint64_t beg
             finish_head(model, work.key + from, weights.key_norm, cosine, sine, key);
             model.kernels->round_bf16(work.value + from, head_dim, value);
             if (!finite_bf16(key, head_dim) || !finite_bf16(value, head_dim)) {
-                bad.report(row);
+                work.bad[row] = 1;
             }
         }
     });
-    if (bad.found()) {
-        fail(Status::nonfinite, "non-finite key or value in layer %zu at position %llu", layer,
-             static_cast<unsigned long long>(begin + bad.row()));
-    }
+    mark_failed(work, layer);
 }
 
-void attention_part(const Model &model, Workspace &work, size_t layer, uint64_t begin,
-                    size_t rows) {
+void attention_part(const Model &model, Workspace &work, size_t layer) {
+    const size_t rows = work.row_count;
     const LayerWeights &weights = model.weights.layers[layer];
     norm_to_narrow(model, work, weights.attention_norm, rows); // [T][H]
-    pack(model, work, work.narrow, rows, model.config.hidden);
+    pack(model, work, work.narrow, rows, {&weights.query, &weights.key, &weights.value});
     project(model, work,
             {{weights.query, work.query}, {weights.key, work.key}, {weights.value, work.value}},
             rows); // [T][Q], [T][K] twice
-    store_heads(model, work, layer, begin, rows);
-    attend(model, work, layer, begin, rows, work.narrow); // [T][Q]
-    pack(model, work, work.narrow, rows, weights.output.columns);
+    store_heads(model, work, layer);
+    attend(model, work, layer, work.narrow); // [T][Q]
+    pack(model, work, work.narrow, rows, {&weights.output});
     project(model, work, {{weights.output, work.wide}}, rows); // [T][H]
     add_to_stream(model, work, weights.post_attention_norm, rows);
 }
@@ -223,75 +260,95 @@ void gated_product(const Model &model, Workspace &work, const LayerWeights &weig
     });
 }
 
-void mlp_part(const Model &model, Workspace &work, size_t layer, size_t rows) {
+void mlp_part(const Model &model, Workspace &work, size_t layer) {
+    const size_t rows = work.row_count;
     const LayerWeights &weights = model.weights.layers[layer];
     norm_to_narrow(model, work, weights.mlp_norm, rows); // [T][H]
-    pack(model, work, work.narrow, rows, model.config.hidden);
+    pack(model, work, work.narrow, rows, {&weights.gate, &weights.up});
     gated_product(model, work, weights, rows); // [T][I]
-    pack(model, work, work.narrow, rows, model.config.intermediate);
+    pack(model, work, work.narrow, rows, {&weights.down});
     project(model, work, {{weights.down, work.wide}}, rows); // [T][H]
     add_to_stream(model, work, weights.post_mlp_norm, rows);
 }
 
-void embed_and_rope(const Model &model, Workspace &work, std::span<const uint32_t> tokens,
-                    uint64_t begin) {
+void embed_token(const Model &model, uint32_t token, float *stream) {
+    const Weights &weights = model.weights;
+    const Matrix &embeddings = weights.embeddings;
+    const size_t hidden = embeddings.columns, from = size_t{token} * hidden;
+    const float scale = model.config.embedding_scale;
+    if (weights.embedding_blocks != nullptr) {
+        const size_t row_bytes = kernels::quant_row_bytes(embeddings.quant, hidden);
+        model.kernels->embed_quantized(
+            embeddings.quant, weights.embedding_blocks + token * row_bytes, scale, hidden, stream);
+    } else if (weights.wide_embeddings != nullptr) {
+        model.kernels->embed_wide(weights.wide_embeddings + from, scale, hidden, stream);
+    } else {
+        model.kernels->embed(embeddings.data + from, scale, hidden, stream);
+    }
+}
+
+void embed_and_rope(const Model &model, Workspace &work) {
     const Config &config = model.config;
     const size_t half = config.head_dim / 2;
-    each_row(model, tokens.size(), [&](size_t row) {
-        const size_t from = size_t{tokens[row]} * config.hidden;
-        float *stream = work.stream + row * config.hidden;
-        if (model.weights.wide_embeddings != nullptr) {
-            model.kernels->embed_wide(model.weights.wide_embeddings + from, config.embedding_scale,
-                                      config.hidden, stream);
-        } else {
-            model.kernels->embed(model.weights.embeddings.data + from, config.embedding_scale,
-                                 config.hidden, stream);
-        }
+    each_row(model, work.row_count, [&](size_t row) {
+        embed_token(model, work.tokens[row], work.stream + row * config.hidden);
         for (size_t rope = 0; rope < config.ropes.size(); ++rope) {
             const size_t at = (rope * work.rows + row) * half;
-            rope_row(model.rope_frequencies[rope], begin + row, work.cosine + at, work.sine + at);
+            rope_row(model.rope_frequencies[rope], work.position_of(row), work.cosine + at,
+                     work.sine + at);
         }
     });
 }
 
 } // namespace
 
-void forward(const Model &model, Workspace &work, std::span<const uint32_t> tokens,
-             uint64_t begin) {
+void forward(const Model &model, Workspace &work) {
     const Config &config = model.config;
-    const size_t rows = tokens.size();
-    embed_and_rope(model, work, tokens, begin); // [T][H]
+    plan_attention(model, work);
+    embed_and_rope(model, work); // [T][H]
     for (size_t layer = 0; layer < config.layers; ++layer) {
-        attention_part(model, work, layer, begin, rows);
-        mlp_part(model, work, layer, rows);
+        attention_part(model, work, layer);
+        if (all_failed(work)) {
+            return;
+        }
+        mlp_part(model, work, layer);
     }
-    FirstRow bad(rows); // every row, so that failing does not depend on how tokens are cut (C9)
-    each_row(model, rows, [&](size_t row) {
+    // Every row, so that failing does not depend on how tokens are cut (C9).
+    each_row(model, work.row_count, [&](size_t row) {
         const size_t at = row * config.hidden;
         model.kernels->rms_norm(work.stream + at, model.weights.final_norm, config.hidden,
                                 config.norm_eps, work.wide + at);
         model.kernels->round_bf16(work.wide + at, config.hidden, work.hidden + at);
-        if (!finite_bf16(work.hidden + at, config.hidden)) {
-            bad.report(row);
-        }
+        work.bad[row] = finite_bf16(work.hidden + at, config.hidden) ? 0 : 1;
     });
-    if (bad.found()) {
-        fail(Status::nonfinite, "non-finite final hidden state (after layer %u) at position %llu",
-             config.layers - 1, static_cast<unsigned long long>(begin + bad.row()));
-    }
+    mark_failed(work, config.layers);
 }
 
-void project_logits(const Model &model, Workspace &work, const uint16_t *hidden, float *logits) {
-    pack(model, work, hidden, 1, model.config.hidden);
-    project(model, work, {{model.weights.head, logits}}, 1); // [V]
-    const size_t vocabulary = model.config.vocabulary;
+void fail_sequence(const Model &model, const Sequence &sequence) {
+    const auto position = static_cast<unsigned long long>(sequence.failed_position);
+    if (sequence.failed_layer < model.config.layers) {
+        fail(Status::nonfinite, "non-finite key or value in layer %zu at position %llu",
+             sequence.failed_layer, position);
+    }
+    fail(Status::nonfinite, "non-finite final hidden state (after layer %u) at position %llu",
+         model.config.layers - 1, position);
+}
+
+void project_logits(const Model &model, Workspace &work, const uint16_t *hidden, size_t rows,
+                    float *logits) {
+    pack(model, work, hidden, rows, {&model.weights.head});
+    project(model, work, {{model.weights.head, logits}}, rows); // [T][V]
     if (model.config.final_softcap != 0.0F) {
-        model.threads->run(vocabulary, 4096, [&](size_t begin, size_t end) {
+        const size_t count = rows * model.config.vocabulary;
+        model.threads->run(count, 4096, [&](size_t begin, size_t end) {
             model.kernels->softcap(logits + begin, end - begin, model.config.final_softcap);
         });
     }
-    const size_t bad = model.kernels->find_nonfinite(logits, vocabulary);
-    if (bad < vocabulary) {
+}
+
+void check_logits(const Model &model, std::span<const float> row) {
+    const size_t bad = model.kernels->find_nonfinite(row.data(), row.size());
+    if (bad < row.size()) {
         fail(Status::nonfinite, "non-finite logit of token %zu", bad);
     }
 }

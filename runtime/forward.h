@@ -11,20 +11,25 @@
 
 namespace stasis {
 
-// Runs tokens at positions begin, begin + 1, ... through the model. Expects `work` fitted for them,
-// and work.pages / first_page to name, for each group, every page that holds a position visible to
-// them, the ones being written included (held by the caller alone). Leaves the final normalised
-// hidden state (bf16) of every row in work.hidden. Throws Error(nonfinite) naming layer and
-// position; pages may then hold anything in the new slots.
-void forward(const Model &model, Workspace &work, std::span<const uint32_t> tokens, uint64_t begin);
+// Runs work.tokens, the rows of the sequences in work.pass(), through the model. Expects `work`
+// fitted for them, and each sequence to name, for each group, every page that holds a position
+// visible to it, those being written included (held by its session alone). Leaves the final
+// normalised hidden state (bf16) of every row in work.hidden. A sequence that meets what is not
+// finite is marked; its pages may then hold anything in the new slots.
+void forward(const Model &model, Workspace &work);
 
-// Logits [vocabulary] of one final normalised hidden state. Expects `work` fitted. Throws
-// Error(nonfinite).
-void project_logits(const Model &model, Workspace &work, const uint16_t *hidden, float *logits);
+// Throws Error(nonfinite) naming layer and position of a sequence that failed.
+[[noreturn]] void fail_sequence(const Model &model, const Sequence &sequence);
 
-// Attention of one layer over its pages (C5): work.query_bf16 of `rows` positions from `begin` on
-// to `output` [rows][heads * head_dim] bf16.
-void attend(const Model &model, Workspace &work, size_t layer, uint64_t begin, size_t rows,
-            uint16_t *output);
+// Logits [rows][vocabulary] of so many final normalised hidden states. Expects `work` fitted for
+// them.
+void project_logits(const Model &model, Workspace &work, const uint16_t *hidden, size_t rows,
+                    float *logits);
+// Throws Error(nonfinite) naming the token of the first of them that is not finite.
+void check_logits(const Model &model, std::span<const float> row);
+
+// Attention of one layer over the pages of each sequence (C5): work.query_bf16 of all rows to
+// `output` [rows][heads * head_dim] bf16.
+void attend(const Model &model, Workspace &work, size_t layer, uint16_t *output);
 
 } // namespace stasis

@@ -1,4 +1,5 @@
-// Bulk memory: KV pages, converted weights, scratch. From the host's allocator if it gave one.
+// Bulk memory: KV pages, weights that are not mapped, scratch. From the host's allocator if it gave
+// one.
 #pragma once
 
 #include <cstddef>

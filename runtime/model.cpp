@@ -1,9 +1,13 @@
 // Opening a model: description, weights, tokenizer, template, kernels, threads, pool; see model.h.
 #include "runtime/model.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <set>
 
+#include "runtime/gguf/checkpoint.h"
+#include "runtime/gguf/config.h"
 #include "runtime/rope.h"
 #include "runtime/workspace.h"
 
@@ -48,9 +52,45 @@ void group_layers(Model &model) {
     }
 }
 
-void open_text(Model &model, const std::string &directory, const std::string &template_name) {
-    const Config &config = model.config;
-    model.tokenizer = Tokenizer::open(directory, config.vocabulary, config.bos, config.end_tokens);
+// Where a model is read from: a directory, or a GGUF file.
+struct Origin {
+    std::string path;
+    std::optional<GgufFile> gguf;
+
+    explicit Origin(const std::string &given) : path(given) {
+        struct stat status {};
+        const bool exists = stat(path.c_str(), &status) == 0;
+        if (exists ? S_ISREG(status.st_mode) : path.ends_with(".gguf")) {
+            gguf = open_gguf(path);
+        }
+    }
+    Config config() const { return gguf ? read_config(*gguf) : read_config(path); }
+    Checkpoint checkpoint(const Config &config) const {
+        return gguf ? checkpoint_of(*gguf, config) : open_checkpoint(path);
+    }
+    std::unique_ptr<Tokenizer> tokenizer(const Config &config) const {
+        if (!gguf) {
+            return Tokenizer::open(path, config.vocabulary, config.bos, config.end_tokens);
+        }
+        const std::string kind = gguf->text("tokenizer.ggml.model").value_or("none");
+        if (kind == "none" || kind == "no_vocab") {
+            return nullptr;
+        }
+        return Tokenizer::open_gguf(*gguf, config.vocabulary, config.bos, config.end_tokens);
+    }
+    std::optional<ChatTemplate> chat(const Tokenizer &tokenizer) const {
+        if (!gguf) {
+            return ChatTemplate::recognise(path);
+        }
+        const std::optional<std::string> text = gguf->text("tokenizer.chat_template");
+        return text
+                   ? ChatTemplate::recognise_text(*text, tokenizer.bos_text(), tokenizer.eos_text())
+                   : std::nullopt;
+    }
+};
+
+void open_text(Model &model, const Origin &origin, const std::string &template_name) {
+    model.tokenizer = origin.tokenizer(model.config);
     if (model.tokenizer == nullptr) {
         if (!template_name.empty()) {
             fail(Status::unsupported, "chat template \"%s\": the model has no tokenizer",
@@ -59,7 +99,7 @@ void open_text(Model &model, const std::string &directory, const std::string &te
         return;
     }
     const Tokenizer &tokenizer = *model.tokenizer;
-    model.chat = template_name.empty() ? ChatTemplate::recognise(directory)
+    model.chat = template_name.empty() ? origin.chat(tokenizer)
                                        : ChatTemplate::named(template_name, tokenizer.bos_text(),
                                                              tokenizer.eos_text());
     model.identity.tokenizer = tokenizer.digest();
@@ -102,19 +142,20 @@ WorkspaceLease::~WorkspaceLease() {
     }
 }
 
-std::shared_ptr<Model> open_model(const std::string &directory, const ModelOptions &options) {
+std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
     if (options.device != "cpu") {
         fail(Status::device, "device \"%s\": this build computes on \"cpu\" only",
              options.device.c_str());
     }
     auto model = std::make_shared<Model>(options);
     model->kernels = choose_kernels(options.kernels);
-    model->config = read_config(directory);
+    const Origin origin(path);
+    model->config = origin.config();
     const Config &config = model->config;
     model->threads = std::make_unique<Threads>(options.threads);
-    model->weights = load_weights(directory, config, model->memory, *model->threads, options.watch,
-                                  model->identity);
-    open_text(*model, directory, options.chat_template);
+    model->weights = load_weights(origin.checkpoint(config), config, model->memory, *model->threads,
+                                  options.watch, model->identity);
+    open_text(*model, origin, options.chat_template);
     for (const Rope &rope : config.ropes) {
         model->rope_frequencies.push_back(stasis::rope_frequencies(rope, config.head_dim));
     }

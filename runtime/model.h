@@ -84,6 +84,6 @@ class WorkspaceLease {
     std::unique_ptr<Workspace> workspace_;
 };
 
-std::shared_ptr<Model> open_model(const std::string &directory, const ModelOptions &options);
+std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options);
 
 } // namespace stasis

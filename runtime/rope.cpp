@@ -44,6 +44,9 @@ std::vector<double> rope_frequencies(const Rope &rope, uint32_t head_dim) {
     for (uint32_t i = 0; i < head_dim / 2; ++i) {
         const double exponent = static_cast<double>(2 * i) / static_cast<double>(head_dim);
         frequencies[i] = scale(rope, kernels::pow_f64(rope.base, -exponent));
+        if (!rope.factors.empty()) {
+            frequencies[i] = frequencies[i] / static_cast<double>(rope.factors[i]);
+        }
     }
     return frequencies;
 }

@@ -12,8 +12,6 @@ namespace stasis {
 namespace {
 
 constexpr uint64_t kPage = kernels::kPagePositions;
-constexpr size_t kChunk = 512; // positions computed together unless the caller says otherwise
-constexpr size_t kChunkMax = 4096;
 
 using ull = unsigned long long;
 
@@ -56,82 +54,6 @@ Session::~Session() {
     model_->held_bytes -= held_bytes_;
 }
 
-// Calls the caller back with the logits of each row.
-void Session::report_logits(Workspace &work, size_t rows, uint64_t begin,
-                            const RunOptions &options) {
-    for (size_t row = 0; row < rows; ++row) {
-        project_logits(*model_, work, work.hidden + row * model_->config.hidden, work.logits);
-        if (!options.logits(options.logits_user, begin + row, work.logits,
-                            model_->config.vocabulary)) {
-            fail(Status::stopped, "the logits callback asked to stop at position %llu",
-                 ull{begin + row});
-        }
-    }
-}
-
-void Session::run_chunk(Workspace &work, std::span<const TokenEntry> entries, uint64_t start,
-                        const RunOptions &options) {
-    const uint64_t begin = log_.size(), end = begin + entries.size();
-    work.tokens.clear();
-    for (const TokenEntry &entry : entries) {
-        work.tokens.push_back(entry.token);
-    }
-    make_writable(begin, end);
-    name_pages(work, begin, end);
-    forward(*model_, work, work.tokens, begin);
-    if (options.logits != nullptr) {
-        report_logits(work, entries.size(), begin, options);
-    }
-    for (const TokenEntry &entry : entries) {
-        log_.push_back(entry);
-    }
-    digest_full_pages(begin, end);
-    release_outrun(end, (start + kPage - 1) / kPage); // undo needs what was there at the start
-}
-
-void Session::extend(std::span<const TokenEntry> entries, const RunOptions &options) {
-    const uint64_t start = log_.size();
-    if (entries.size() > capacity_ - start) {
-        fail(Status::full,
-             "session full: %zu tokens at position %llu exceed the capacity of %llu positions",
-             entries.size(), ull{start}, ull{capacity_});
-    }
-    if (entries.empty()) {
-        return;
-    }
-    // A system call, and so not for every token that is decoded.
-    if (entries.size() > 1 || start % kPage == 0) {
-        model_->weights.checkpoint.check_unchanged();
-    }
-    const size_t chunk = std::min(options.chunk == 0 ? kChunk : options.chunk, kChunkMax);
-    WorkspaceLease work(*model_);
-    size_t rows = 0;
-    try {
-        options.watch.step(0, entries.size());
-        work->fit(model_->config, std::min(chunk, entries.size()));
-        for (size_t done = 0; done < entries.size(); done += rows) {
-            rows = std::min(chunk, entries.size() - done);
-            run_chunk(*work, entries.subspan(done, rows), start, options);
-            options.watch.step(done + rows, entries.size());
-        }
-        own_outrun(log_.size()); // so that nothing can fail from here on
-    } catch (...) {
-        roll_back(start);
-        throw;
-    }
-    std::memcpy(hidden_.data(), work->hidden + (rows - 1) * model_->config.hidden,
-                model_->config.hidden * sizeof(uint16_t));
-    hidden_valid_ = true;
-    row_valid_ = false;
-    stored_logits_.reset();
-    release_outrun(log_.size(), 0);
-    for (size_t group = 0; group < pages_.size(); ++group) {
-        first_page_[group] = std::max(first_page_[group],
-                                      keep_from(model_->groups[group].window, log_.size()) / kPage);
-    }
-    account();
-}
-
 // Makes sure that the final hidden state is there: after a rewind the last token runs once more. It
 // runs on copies of its pages, and its keys and values must come out with the bits that they have.
 void Session::require_hidden(Workspace &work) {
@@ -143,12 +65,17 @@ void Session::require_hidden(Workspace &work) {
         return;
     }
     const uint32_t token = log_[position - 1].token;
-    work.fit(model_->config, 1);
+    work.fit(model_->config, model_->weights.groups, 1);
     Session again(*this);
     again.held_bytes_ = 0;
     again.make_writable(position - 1, position);
-    again.name_pages(work, position - 1, position);
-    forward(*model_, work, {&token, 1}, position - 1);
+    work.clear_sequences();
+    work.tokens.assign(1, token);
+    again.name_pages(work.add_sequence(position - 1, 1, pages_.size()));
+    forward(*model_, work);
+    if (work.sequences[0].failed) {
+        fail_sequence(*model_, work.sequences[0]);
+    }
     for (uint32_t group = 0; group < pages_.size(); ++group) {
         const size_t last = (position - 1) / kPage;
         if (std::memcmp(pages_[group][last].page.data(), again.pages_[group][last].page.data(),
@@ -161,7 +88,7 @@ void Session::require_hidden(Workspace &work) {
     hidden_valid_ = true;
 }
 
-void Session::append(std::span<const uint32_t> tokens, const RunOptions &options) {
+std::vector<TokenEntry> Session::entries_of(std::span<const uint32_t> tokens) const {
     std::vector<TokenEntry> entries(tokens.size());
     const uint8_t turn = next_turn(false);
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -173,7 +100,11 @@ void Session::append(std::span<const uint32_t> tokens, const RunOptions &options
         entries[i].token = tokens[i];
         entries[i].turn = i == 0 ? turn : turn & ~TokenEntry::kTurnStart;
     }
-    extend(entries, options);
+    return entries;
+}
+
+void Session::append(std::span<const uint32_t> tokens, const RunOptions &options) {
+    extend(entries_of(tokens), options);
 }
 
 std::unique_ptr<Session> Session::fork() {

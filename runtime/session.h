@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,6 +68,38 @@ struct GenerateResult {
     uint64_t begin = 0, count = 0;
 };
 
+class Session;
+
+// One session's part of a batch: entries to append, and what came of them.
+struct Growth {
+    Session *session;
+    std::span<const TokenEntry> entries;
+    std::exception_ptr error = nullptr; // set: the session is as it was
+    bool settled = false;               // the entries are in its log, for good
+    bool ended_call = false;            // the error is not its own
+
+    // Of the passes.
+    uint64_t start = 0;  // position before
+    size_t done = 0;     // entries of passes that are over
+    size_t sequence = 0; // its part of the pass, if rows is not 0
+    size_t rows = 0;
+
+    bool complete() const { return error == nullptr && done == entries.size(); }
+    bool ended() const { return error != nullptr || done == entries.size(); }
+};
+
+// What one session does in a step: appends tokens, then, if asked to, draws one and appends it.
+struct StepItem {
+    Session *session;
+    std::span<const uint32_t> tokens;
+    bool sample = false;
+    uint32_t token = 0;                 // the one drawn
+    std::exception_ptr error = nullptr; // set: the session is as it was, or lacks only the draw
+    bool ended_call = false;            // the error is that of the whole call: cancelled, stopped
+};
+
+struct Sequence;
+
 class Session {
   public:
     Session(std::shared_ptr<Model> model, const SessionOptions &options);
@@ -92,6 +125,13 @@ class Session {
     // Whatever ends it, the tokens that `result` counts stay. A stop or a cancel is no exception
     // but a reason; a failure throws, `result` filled all the same.
     void generate(const GenerateOptions &options, GenerateResult &result);
+
+    // Steps of several sessions of one model, computed together; each gives the bits that it gives
+    // alone. What an item meets is its error, and leaves the others alone; nothing is thrown.
+    // Expects what check_step checks.
+    static void step(std::span<StepItem> items, const RunOptions &options);
+    // Throws Error(invalid_argument) for sessions of several models, or one twice.
+    static void check_step(std::span<const StepItem> items);
 
     std::unique_ptr<Session> fork();
     void rewind(uint64_t position, bool recompute, const RunOptions &options);
@@ -124,17 +164,26 @@ class Session {
   private:
     Session(const Session &parent);
 
-    // session.cpp: the one place where the timeline grows.
+    // session_grow.cpp: the one place where timelines grow. Failures go to the growths, each its
+    // own; what ends the call, to all that are not settled.
+    static void grow(Model &model, std::span<Growth> growths, const RunOptions &options);
     void extend(std::span<const TokenEntry> entries, const RunOptions &options);
-    void run_chunk(Workspace &work, std::span<const TokenEntry> entries, uint64_t start,
-                   const RunOptions &options);
-    void report_logits(Workspace &work, size_t rows, uint64_t begin, const RunOptions &options);
+    static bool next_pass(std::span<Growth> growths, size_t rows_max, Workspace &work);
+    static void give_up(Growth &growth) noexcept;
+    void check_growth(const Growth &growth) const;
+    void enter_pass(Growth &growth, size_t rows_max, Workspace &work);
+    void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
+    void settle(const Growth &growth, Workspace &work);
+    void report_logits(Workspace &work, const Sequence &sequence, const RunOptions &options);
+
+    // session.cpp
+    std::vector<TokenEntry> entries_of(std::span<const uint32_t> tokens) const;
     void require_hidden(Workspace &work);
     void swap_timeline(Session &other);
 
     // session_pages.cpp
     void make_writable(uint64_t begin, uint64_t end);
-    void name_pages(Workspace &work, uint64_t begin, uint64_t end) const;
+    void name_pages(Sequence &sequence) const;
     void digest_full_pages(uint64_t begin, uint64_t end);
     void own_outrun(uint64_t position);
     void release_outrun(uint64_t position, uint64_t from_page) noexcept;
@@ -146,6 +195,14 @@ class Session {
     // session_generate.cpp
     void next_logits(Workspace &work, std::span<float> row);
     uint32_t draw(Workspace &work);
+    uint32_t draw_from(Workspace &work, std::span<const float> row);
+    void check_stored(std::span<const float> row);
+    TokenEntry drawn_entry(uint32_t token);
+
+    // session_step.cpp
+    static void step_round(Model &model, std::span<StepItem> items, bool behind,
+                           const RunOptions &options);
+    static void draw_together(Model &model, std::span<StepItem *const> items);
     uint16_t sampling_index();
     uint8_t next_turn(bool sampled) const;
     bool is_stop(uint32_t token, const GenerateOptions &options) const;

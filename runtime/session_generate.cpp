@@ -11,8 +11,14 @@ namespace stasis {
 
 void Session::next_logits(Workspace &work, std::span<float> row) {
     require_hidden(work);
-    work.fit(model_->config, 1);
-    project_logits(*model_, work, hidden_.data(), row.data());
+    work.fit(model_->config, model_->weights.groups, 1);
+    project_logits(*model_, work, hidden_.data(), 1, row.data());
+    check_stored(row);
+}
+
+// What the kept hidden state gives must be finite, and what a file said of it.
+void Session::check_stored(std::span<const float> row) {
+    check_logits(*model_, row);
     if (stored_logits_ &&
         Sha256().bytes(row.data(), row.size_bytes()).finish() != *stored_logits_) {
         fail(Status::diverged, "logits: the kept hidden state gives other logits than stored");
@@ -99,8 +105,12 @@ uint16_t Session::sampling_index() {
 }
 
 uint32_t Session::draw(Workspace &work) {
-    work.fit(model_->config, 1);
+    work.fit(model_->config, model_->weights.groups, 1);
     next_logits(work, {work.logits, model_->config.vocabulary});
+    return draw_from(work, {work.logits, model_->config.vocabulary});
+}
+
+uint32_t Session::draw_from(Workspace &work, std::span<const float> row) {
     const uint64_t end = log_.size();
     work.tokens.clear();
     if (uses_history(sampling_)) {
@@ -111,8 +121,7 @@ uint32_t Session::draw(Workspace &work) {
             work.tokens.push_back(log_[i].token);
         }
     }
-    return stasis::sample({work.logits, model_->config.vocabulary}, sampling_, end, work.tokens,
-                          work.sampling);
+    return stasis::sample(row, sampling_, end, work.tokens, work.sampling);
 }
 
 uint32_t Session::sample() {
@@ -120,9 +129,13 @@ uint32_t Session::sample() {
     return draw(*work);
 }
 
+TokenEntry Session::drawn_entry(uint32_t token) {
+    return {token, sampling_index(), TokenSource::sampled, next_turn(true)};
+}
+
 uint32_t Session::decode() {
     const uint32_t token = sample();
-    const TokenEntry entry{token, sampling_index(), TokenSource::sampled, next_turn(true)};
+    const TokenEntry entry = drawn_entry(token);
     extend({&entry, 1}, RunOptions());
     return token;
 }

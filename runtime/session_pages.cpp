@@ -57,18 +57,15 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
     }
 }
 
-// Names for the forward pass all pages that positions [begin, end) may see.
-void Session::name_pages(Workspace &work, uint64_t begin, uint64_t end) const {
-    work.pages.resize(pages_.size());
-    work.first_page.resize(pages_.size());
+// Names for the forward pass all pages that the sequence's positions may see.
+void Session::name_pages(Sequence &sequence) const {
+    const uint64_t last = (sequence.begin + sequence.rows - 1) / kPage;
     for (size_t group = 0; group < pages_.size(); ++group) {
         const uint32_t window = model_->groups[group].window;
-        const uint64_t low = window == 0 || begin < window ? 0 : begin - window + 1;
-        const size_t first = low / kPage;
-        work.first_page[group] = first;
-        work.pages[group].clear();
-        for (size_t index = first; index <= (end - 1) / kPage; ++index) {
-            work.pages[group].push_back(pages_[group][index].page.data());
+        Sequence::Pages &pages = sequence.pages[group];
+        pages.first = first_visible(sequence.begin, window) / kPage;
+        for (size_t index = pages.first; index <= last; ++index) {
+            pages.data.push_back(pages_[group][index].page.data());
         }
     }
 }

@@ -21,7 +21,7 @@ struct Carver {
 
 } // namespace
 
-void Workspace::fit(const Config &config, size_t wanted) {
+void Workspace::fit(const Config &config, const QuantGroups &groups, size_t wanted) {
     if (wanted <= rows) {
         return;
     }
@@ -31,12 +31,19 @@ void Workspace::fit(const Config &config, size_t wanted) {
     const size_t inner = config.intermediate;
     const size_t half = config.head_dim / 2;
     const size_t widest = std::max({hidden_size, query_size, inner});
+    const size_t whole = (widest + 255) / 256 * 256; // groups of either size
     auto carve = [&](uint8_t *base) {
         Carver carver{base};
         stream = carver.take<float>(wanted * hidden_size);
         wide = carver.take<float>(wanted * hidden_size);
         narrow = carver.take<uint16_t>(wanted * widest);
         packed = carver.take<uint8_t>(table.packed_bytes(wanted, widest));
+        if (groups.by_32) {
+            quantized[0] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 32));
+        }
+        if (groups.by_256) {
+            quantized[1] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 256));
+        }
         query = carver.take<float>(wanted * query_size);
         key = carver.take<float>(wanted * kv_size);
         value = carver.take<float>(wanted * kv_size);
@@ -55,6 +62,40 @@ void Workspace::fit(const Config &config, size_t wanted) {
     storage.grow(size_bytes);
     carve(static_cast<uint8_t *>(storage.data()));
     rows = wanted;
+}
+
+Sequence &Workspace::add_sequence(uint64_t begin, size_t sequence_rows, size_t groups) {
+    if (sequence_count == sequences.size()) {
+        sequences.emplace_back();
+    }
+    Sequence &sequence = sequences[sequence_count];
+    sequence.begin = begin;
+    sequence.row = row_count;
+    sequence.rows = sequence_rows;
+    sequence.failed = false;
+    sequence.pages.resize(groups);
+    for (Sequence::Pages &pages : sequence.pages) {
+        pages.data.clear();
+    }
+    of_row.resize(row_count);
+    of_row.resize(row_count + sequence_rows, static_cast<uint32_t>(sequence_count));
+    bad.resize(of_row.size());
+    row_count += sequence_rows;
+    ++sequence_count;
+    return sequence;
+}
+
+void Workspace::fit_logits(size_t count) {
+    logit_storage.grow(count * sizeof(float));
+    logit_rows = static_cast<float *>(logit_storage.data());
+}
+
+void Workspace::drop_sequences(size_t first) {
+    if (first < sequence_count) {
+        row_count = sequences[first].row;
+        sequence_count = first;
+        tokens.resize(row_count);
+    }
 }
 
 void Workspace::fit_partials(size_t query_rows, size_t blocks, size_t head_dim,

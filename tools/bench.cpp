@@ -23,8 +23,10 @@ int run_bench(const BenchChoice &choice) {
     const stasis_model_info info = model_info(model.get());
     bench::check_room(choice.only, info.context);
     const std::string folder = std::filesystem::temp_directory_path().string();
-    const bench::Matrices matrices = bench::measure_matrices(choice.model.path);
-    ceilings::Meter meter(info.kernels, info.threads, folder);
+    const bench::Matrices matrices =
+        bench::measure_matrices(choice.model.path, uint64_t{info.vocabulary} * info.hidden);
+    const bool integers = std::string(info.weight_types).find('Q') != std::string::npos;
+    ceilings::Meter meter(info.kernels, integers, info.threads, folder);
     bench::Bench bench{choice.model,       model.get(),        info, matrices,
                        choice.repetitions, interrupt.handle(), meter};
     bench::run_tasks(bench, choice.only);

@@ -18,6 +18,7 @@ void add_compact(CLI::App &app, int &exit_code);
 void add_verify(CLI::App &app, int &exit_code);
 void add_replay(CLI::App &app, int &exit_code);
 void add_report(CLI::App &app, int &exit_code);
+void add_quantize(CLI::App &app, int &exit_code);
 void add_synth(CLI::App &app, int &exit_code);
 void add_bench(CLI::App &app, int &exit_code);
 

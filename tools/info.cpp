@@ -41,6 +41,8 @@ Json describe(const stasis_model_info &info) {
             {"kernels", info.kernels},
             {"contract", contract_text(info.contract)},
             {"template", chat_template.empty() ? Json() : Json(chat_template)},
+            {"weights", info.weight_types},
+            {"weight_bytes", info.weight_bytes},
             {"converted", (info.flags & STASIS_MODEL_CONVERTED) != 0},
             {"digests",
              {{"model", hex(info.model)},
@@ -80,7 +82,9 @@ void print_table(const stasis_model_info &info) {
     row("vocabulary", std::to_string(info.vocabulary));
     row("context", std::to_string(info.context) + " positions");
     row("template", info.chat_template[0] != '\0' ? info.chat_template : "none recognised");
-    row("weights", converted ? "converted to bf16" : "bf16, mapped from the files");
+    row("weights", info.weight_types + std::string(converted ? "; matrices wider than bf16 are "
+                                                               "rounded to it"
+                                                             : ""));
     row("kernels", std::string(info.kernels) + " on " + info.device + ", " +
                        std::to_string(info.threads) + " threads");
     row("contract", contract_text(info.contract));

@@ -87,6 +87,7 @@ int main(int argc, char **argv) {
     command::add_verify(app, exit_code);
     command::add_replay(app, exit_code);
     command::add_report(app, exit_code);
+    command::add_quantize(app, exit_code);
     command::add_synth(app, exit_code);
     command::add_bench(app, exit_code);
     try {

@@ -13,7 +13,7 @@
 namespace command {
 
 void add_model(CLI::App &app, ModelChoice &choice) {
-    app.add_option("MODEL", choice.path, "a model's directory, as Hugging Face publishes them")
+    app.add_option("MODEL", choice.path, "a model: a Hugging Face directory, or a GGUF file")
         ->required();
 }
 

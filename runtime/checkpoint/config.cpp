@@ -1,6 +1,8 @@
 // See config.h. Chooses the parser of the architecture, and checks what holds for all of them.
 #include "runtime/checkpoint/config.h"
 
+#include <algorithm>
+
 #include "format/error.h"
 #include "runtime/checkpoint/config_fields.h"
 #include "runtime/checkpoint/json_file.h"
@@ -62,26 +64,6 @@ const Family &find_family(const Fields &fields) {
          architecture.c_str(), type.c_str(), known.c_str());
 }
 
-void check_sizes(const Config &config) {
-    if (config.heads % config.kv_heads != 0) {
-        fail(Status::corrupt,
-             "%s: num_attention_heads (%u) is not a multiple of num_key_value_heads (%u)", kConfig,
-             config.heads, config.kv_heads);
-    }
-    if (config.head_dim % 2 != 0) {
-        fail(Status::corrupt, "%s: head_dim (%u) is odd, and rotary embedding turns pairs", kConfig,
-             config.head_dim);
-    }
-    if (uint64_t{config.heads} * config.head_dim > kWidthMax) {
-        fail(Status::corrupt, "%s: num_attention_heads (%u) times head_dim (%u) exceeds %u",
-             kConfig, config.heads, config.head_dim, kWidthMax);
-    }
-    if (config.head_dim > kHeadDimMax) {
-        fail(Status::unsupported, "%s: head_dim (%u) exceeds %u", kConfig, config.head_dim,
-             kHeadDimMax);
-    }
-}
-
 // One id or a list of ids.
 std::vector<uint32_t> read_ids(const Fields &fields, const char *key, uint32_t vocabulary) {
     const json &value = fields.object.at(key);
@@ -91,7 +73,9 @@ std::vector<uint32_t> read_ids(const Fields &fields, const char *key, uint32_t v
             fields.refuse(key,
                           ("token ids below vocab_size, " + std::to_string(vocabulary)).c_str());
         }
-        ids.push_back(id.get<uint32_t>());
+        if (std::find(ids.begin(), ids.end(), id.get<uint32_t>()) == ids.end()) {
+            ids.push_back(id.get<uint32_t>());
+        }
     }
     return ids;
 }
@@ -112,6 +96,26 @@ std::vector<uint32_t> find_ids(const std::vector<Fields> &files, const char *key
 }
 
 } // namespace
+
+void check_sizes(const Config &config, const SizeNames &names) {
+    const char *file = names.file.c_str();
+    if (config.heads % config.kv_heads != 0) {
+        fail(Status::corrupt, "%s: %s (%u) is not a multiple of %s (%u)", file, names.heads,
+             config.heads, names.kv_heads, config.kv_heads);
+    }
+    if (config.head_dim % 2 != 0) {
+        fail(Status::corrupt, "%s: %s (%u) is odd, and rotary embedding turns pairs", file,
+             names.head_dim, config.head_dim);
+    }
+    if (uint64_t{config.heads} * config.head_dim > kWidthMax) {
+        fail(Status::corrupt, "%s: %s (%u) times %s (%u) exceeds %u", file, names.heads,
+             config.heads, names.head_dim, config.head_dim, kWidthMax);
+    }
+    if (config.head_dim > kHeadDimMax) {
+        fail(Status::unsupported, "%s: %s (%u) exceeds %u", file, names.head_dim, config.head_dim,
+             kHeadDimMax);
+    }
+}
 
 Activation parse_activation(const Fields &fields, const char *key, const char *fallback) {
     const std::string name = fields.text(key, fallback);
@@ -151,7 +155,7 @@ Config parse_config(const std::string &config_text, const std::string &generatio
     refuse_unsupported(fields);
     const Family &family = find_family(fields);
     Config config = family.parse(fields);
-    check_sizes(config);
+    check_sizes(config, {kConfig, "num_attention_heads", "num_key_value_heads", "head_dim"});
 
     std::vector<Fields> files{{generation, std::string(kGeneration) + ": "}, fields};
     if (fields.has("text_config")) {

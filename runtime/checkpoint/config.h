@@ -9,6 +9,9 @@
 
 namespace stasis {
 
+// Published models have up to 512; kernels keep a few heads in their scratch memory.
+inline constexpr uint32_t kHeadDimMax = 1024;
+
 enum class Activation { silu, gelu_tanh };
 
 enum class RopeScaling { none, linear, llama3 };
@@ -20,6 +23,8 @@ struct Rope {
     double low_frequency_factor = 1.0; // llama3
     double high_frequency_factor = 4.0;
     uint32_t original_context = 0; // llama3: positions of the original training
+    // [head_dim / 2] by which frequencies are divided, as GGUF files say llama3; empty: none.
+    std::vector<float> factors = {};
     bool operator==(const Rope &) const = default;
 };
 
@@ -47,6 +52,9 @@ struct Config {
     bool mlp_bias = false;       // gate, up, down
     bool tied_head = false;
     bool fused_tensors = false; // stored: q, k, v as one matrix, gate and up as another
+    // Rows of q and k are stored with the pairs that rope turns side by side, as GGUF files have
+    // them for llama: (0, n/2), (1, n/2 + 1), ...
+    bool interleaved_rope = false;
     float embedding_scale = 1.0F;
     float attention_scale = 0.0F;   // scores are multiplied by it
     float attention_softcap = 0.0F; // 0: none

@@ -34,6 +34,9 @@ std::string describe_rope(const Rope &rope) {
                 exact(rope.low_frequency_factor) + ", high " + exact(rope.high_frequency_factor) +
                 ", original context " + std::to_string(rope.original_context);
     }
+    for (size_t i = 0; i < rope.factors.size(); ++i) {
+        text += (i == 0 ? ", divided by " : " ") + exact(rope.factors[i]);
+    }
     return text;
 }
 
@@ -74,6 +77,9 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
     }
     pairs.emplace_back("layer_windows", windows);
     pairs.emplace_back("layer_ropes", ropes);
+    if (config.interleaved_rope) {
+        pairs.emplace_back("rope_pairs", "side by side");
+    }
     return pairs;
 }
 

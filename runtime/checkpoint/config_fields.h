@@ -1,5 +1,6 @@
-// Typed, range-checked access to one object of a config.json, and the parsers of each architecture
-// (private to config*.cpp). Knows no architecture's field names.
+// Typed, range-checked access to one object of a config.json, the parsers of each architecture, and
+// what they share with the reader of GGUF metadata (private to config*.cpp, there and here). Knows
+// no architecture's field names.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -31,10 +32,18 @@ struct Fields {
 
 inline constexpr uint32_t kLayersMax = 1024;
 inline constexpr uint32_t kWidthMax = 1U << 20;
-// Published models have up to 512; kernels keep a few heads in their scratch memory.
-inline constexpr uint32_t kHeadDimMax = 1024;
 inline constexpr uint32_t kVocabularyMax = 1U << 24;
 inline constexpr uint32_t kContextMax = 1U << 31;
+
+// What a file calls the sizes that must fit each other.
+struct SizeNames {
+    std::string file;
+    const char *heads, *kv_heads, *head_dim;
+};
+
+// Checks what holds for all architectures, wherever they are described. Throws Error: corrupt,
+// unsupported.
+void check_sizes(const Config &config, const SizeNames &names);
 
 // config_llama.cpp, config_qwen.cpp, config_gemma3.cpp: all but the token ids, unchecked across
 // fields.

@@ -48,8 +48,14 @@ void Mapping::map() {
     }
     memory_ = memory;
     // Read into the page cache on huge pages, where the file is not there yet and the system can:
-    // decoding reads all of it for each token, and walks fewer page tables.
+    // decoding reads all bf16 matrices for each token, and walks fewer page tables.
     madvise(memory, size_bytes(), MADV_HUGEPAGE);
+}
+
+void Mapping::forget() const {
+    if (memory_ != nullptr) {
+        madvise(memory_, size_bytes(), MADV_DONTNEED);
+    }
 }
 
 void Mapping::check_unchanged() const {

@@ -19,6 +19,8 @@ class Mapping {
 
     // Throws Error(io) if the file was written to or cut short since it was opened.
     void check_unchanged() const;
+    // The process lets go of the pages that it read; they come back when they are looked at.
+    void forget() const;
     const uint8_t *data() const { return static_cast<const uint8_t *>(memory_); }
     size_t size_bytes() const { return static_cast<size_t>(opened_.st_size); }
 

@@ -142,6 +142,20 @@ void check_coverage(std::vector<Span> spans, uint64_t payload_bytes, const std::
     }
 }
 
+// Both lists of types with blocks are in the same order.
+constexpr int kFirstQuant = static_cast<int>(DataType::q8_0);
+constexpr bool ordered(DataType type, kernels::Quant quant) {
+    return static_cast<int>(type) - kFirstQuant == static_cast<int>(quant);
+}
+static_assert(ordered(DataType::q8_0, kernels::Quant::q8_0) &&
+              ordered(DataType::q4_0, kernels::Quant::q4_0) &&
+              ordered(DataType::q4_1, kernels::Quant::q4_1) &&
+              ordered(DataType::q5_0, kernels::Quant::q5_0) &&
+              ordered(DataType::q5_1, kernels::Quant::q5_1) &&
+              ordered(DataType::q4_k, kernels::Quant::q4_k) &&
+              ordered(DataType::q5_k, kernels::Quant::q5_k) &&
+              ordered(DataType::q6_k, kernels::Quant::q6_k));
+
 } // namespace
 
 void parse_safetensors(const uint8_t *data, size_t size_bytes, const std::string &file,
@@ -179,6 +193,13 @@ void parse_safetensors(const uint8_t *data, size_t size_bytes, const std::string
         add_tensor(entry, spans.back(), payload, place, checkpoint);
     }
     check_coverage(std::move(spans), payload_bytes, file);
+}
+
+std::optional<kernels::Quant> quant_of(DataType type) {
+    if (type < DataType::q8_0) {
+        return std::nullopt;
+    }
+    return static_cast<kernels::Quant>(static_cast<int>(type) - kFirstQuant);
 }
 
 } // namespace stasis

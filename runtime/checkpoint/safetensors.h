@@ -4,14 +4,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/kernels/quantized.h"
+
 namespace stasis {
 
-enum class DataType { bf16, f16, f32 };
+// The last eight are integers in blocks (runtime/kernels/quantized.h), which only GGUF files have.
+enum class DataType { bf16, f16, f32, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k };
 
 struct Tensor {
     DataType type = DataType::bf16;
@@ -21,6 +26,9 @@ struct Tensor {
     std::string file; // name within the directory, for messages
 };
 
+// The blocks of a type that has any.
+std::optional<kernels::Quant> quant_of(DataType type);
+
 // A read-only mapping of one file, unmapped when the last holder lets go.
 class Mapping;
 
@@ -28,6 +36,10 @@ struct Checkpoint {
     std::map<std::string, Tensor> tensors;
     std::map<std::string, std::string> refused; // name and dtype of tensors of any other type
     std::vector<std::shared_ptr<Mapping>> files;
+    // For messages: what describes the model, and what the files call a tensor of the plan, where
+    // that is another name.
+    const char *description = "config.json";
+    std::function<std::string(const std::string &)> name_in_file;
 
     // Throws Error(io) if a mapped file was written to or cut short since it was opened. (One that
     // was deleted or replaced under its name is still there in full behind the mapping.)

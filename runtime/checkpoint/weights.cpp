@@ -2,8 +2,10 @@
 // weights_plan.cpp and weights_read.cpp.
 #include "runtime/checkpoint/weights.h"
 
+#include <algorithm>
 #include <bit>
 
+#include "runtime/checkpoint/mapping.h"
 #include "runtime/checkpoint/weights_plan.h"
 #include "runtime/checkpoint/weights_read.h"
 #include "runtime/threads.h"
@@ -65,20 +67,53 @@ void fill_identity(const Config &config, const TensorDigests &tensors, ModelIden
     identity.model = model_digest(identity);
 }
 
+// Matrices first, of either the most frequent types.
+void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {
+    struct Kind {
+        bool vector;
+        DataType type;
+        size_t count;
+    };
+    std::vector<Kind> kinds;
+    for (const PlannedTensor &planned : plan) {
+        const Kind kind{planned.vector != nullptr, planned.tensor->type, 1};
+        const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Kind &known) {
+            return known.vector == kind.vector && known.type == kind.type;
+        });
+        found == kinds.end() ? kinds.push_back(kind) : void(++found->count);
+        weights.stored_bytes += planned.tensor->size_bytes;
+    }
+    std::stable_sort(kinds.begin(), kinds.end(), [](const Kind &a, const Kind &b) {
+        return a.vector != b.vector ? b.vector : a.count > b.count;
+    });
+    for (const Kind &kind : kinds) {
+        const char *what = kind.vector ? (kind.count == 1 ? " vector" : " vectors")
+                                       : (kind.count == 1 ? " matrix" : " matrices");
+        weights.types += (weights.types.empty() ? "" : ", ") + std::string(name_of(kind.type)) +
+                         ": " + std::to_string(kind.count) + what;
+    }
+}
+
 } // namespace
 
-Weights load_weights(const std::string &directory, const Config &config, const Memory &memory,
+Weights load_weights(Checkpoint checkpoint, const Config &config, const Memory &memory,
                      Threads &threads, const Watch &watch, ModelIdentity &identity) {
     Weights weights;
-    weights.checkpoint = open_checkpoint(directory);
+    weights.checkpoint = std::move(checkpoint);
     if (config.fused_tensors) {
         split_fused(config, weights.checkpoint);
     }
     std::vector<PlannedTensor> plan = plan_weights(config, weights);
     find_tensors(weights.checkpoint, plan);
+    describe_types(plan, weights);
     const std::vector<Digest> digests = read_tensors(plan, memory, threads, watch, weights);
     // What was hashed above must be what will be computed with.
     weights.checkpoint.check_unchanged();
+    if (weights.groups.by_32 || weights.groups.by_256) {
+        for (const std::shared_ptr<Mapping> &file : weights.checkpoint.files) {
+            file->forget(); // most lies in strips now; the rest is mapped again when it is used
+        }
+    }
     if (config.tied_head) {
         weights.head = weights.embeddings;
     }

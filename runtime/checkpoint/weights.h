@@ -1,6 +1,7 @@
 // The weights of one model as the forward pass wants them, and their digests. Immutable after
 // loading. bf16 matrices point into the checkpoint's mapping; f16 and f32 ones are rounded to bf16
-// once (C6). Norm weights and biases are small and kept as f32.
+// once (C6), those of integers put into strips (C8). Norm weights and biases are small and kept as
+// f32.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +14,32 @@
 #include "format/watch.h"
 #include "runtime/checkpoint/config.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/kernels/strips.h"
 #include "runtime/memory.h"
 
 namespace stasis {
 
 class Threads;
 
+// Either bf16 values or integers (C8); neither of integers whose rows are only looked up.
 struct Matrix {
-    const uint16_t *data = nullptr; // [rows][columns] bf16, row-major
-    size_t rows = 0;                // outputs
-    size_t columns = 0;             // inputs
-    const float *bias = nullptr;    // [rows] f32, null: none
+    const uint16_t *data = nullptr;              // [rows][columns] bf16, row-major
+    const uint8_t *strips = nullptr;             // as in runtime/kernels/strips.h
+    kernels::Quant quant = kernels::Quant::q8_0; // of the integers
+    size_t rows = 0;                             // outputs
+    size_t columns = 0;                          // inputs
+    const float *bias = nullptr;                 // [rows] f32, null: none
+};
+
+// Groups by which the rows that a model's matrices multiply are to be quantized (C8).
+struct QuantGroups {
+    bool by_32 = false, by_256 = false;
+
+    void add(const Matrix &matrix) {
+        if (matrix.strips != nullptr) {
+            (kernels::quant_block(matrix.quant).elements == 32 ? by_32 : by_256) = true;
+        }
+    }
 };
 
 struct LayerWeights {
@@ -38,16 +54,20 @@ struct LayerWeights {
 };
 
 struct Weights {
-    Matrix embeddings;                      // [vocabulary][hidden] bf16; also the tied head
-    const float *wide_embeddings = nullptr; // the same as stored, where that is wider than bf16:
-                                            // looking up a row is no matrix product (C6)
-    Matrix head;                            // [vocabulary][hidden]; the embeddings where tied
-    const float *final_norm = nullptr;      // [hidden]
+    Matrix embeddings;                         // [vocabulary][hidden] bf16; also the tied head
+    const float *wide_embeddings = nullptr;    // the same as stored, where that is wider than bf16:
+                                               // looking up a row is no matrix product (C6)
+    const uint8_t *embedding_blocks = nullptr; // rows of blocks as stored, where they are integers
+    Matrix head;                               // [vocabulary][hidden]; the embeddings where tied
+    const float *final_norm = nullptr;         // [hidden]
     std::vector<LayerWeights> layers;
 
+    QuantGroups groups; // of all matrices
+    std::string types;  // as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors"
+    uint64_t stored_bytes = 0;
     bool converted = false; // some matrix was stored in another type and rounded to bf16
     Checkpoint checkpoint;  // keeps the mappings
-    std::vector<std::unique_ptr<Buffer>> converted_storage;
+    std::vector<std::unique_ptr<Buffer>> storage; // of matrices that are not mapped
     std::vector<std::vector<float>> float_storage;
 };
 
@@ -55,9 +75,9 @@ struct Weights {
 // does not know by name (buffers that published checkpoints carry, like rotary inv_freq, and a
 // vision tower beside a text model excepted), refuses non-finite values naming tensor and index,
 // and fills the digests of `identity` (embeddings, norms, attention, mlp, head, model) from the
-// values as stored in the file. Converted matrices lie in `memory`. Work is split over `threads`.
-// Progress counts bytes.
-Weights load_weights(const std::string &directory, const Config &config, const Memory &memory,
+// values as stored in the file. Matrices that are not mapped lie in `memory`. Work is split over
+// `threads`. Progress counts bytes.
+Weights load_weights(Checkpoint checkpoint, const Config &config, const Memory &memory,
                      Threads &threads, const Watch &watch, ModelIdentity &identity);
 
 } // namespace stasis

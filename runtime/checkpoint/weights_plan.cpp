@@ -37,7 +37,7 @@ struct Planner {
     void vector(const std::string &name, uint64_t size, WeightGroup group, uint32_t layer,
                 const float *&place) const {
         const bool plus_one = group == WeightGroup::norms && config.norm_plus_one;
-        plan.push_back({name, {size}, group, layer, nullptr, &place, plus_one, nullptr});
+        plan.push_back({name, {size}, group, layer, nullptr, &place, plus_one});
     }
 
     void norm(const std::string &name, uint64_t size, const float *&place) const {
@@ -48,7 +48,7 @@ struct Planner {
                 uint32_t layer, Matrix &place) const {
         place.rows = rows;
         place.columns = columns;
-        plan.push_back({name, {rows, columns}, group, layer, &place, nullptr, false, nullptr});
+        plan.push_back({name, {rows, columns}, group, layer, &place});
     }
 
     void linear(const std::string &name, uint64_t rows, uint64_t columns, bool biased,
@@ -123,6 +123,10 @@ std::string shape_text(const std::vector<uint64_t> &shape) {
     return text + "]";
 }
 
+std::string shown(const Checkpoint &checkpoint, const std::string &name) {
+    return checkpoint.name_in_file ? checkpoint.name_in_file(name) : name;
+}
+
 const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
                           const std::vector<uint64_t> &shape) {
     const auto refused = checkpoint.refused.find(name);
@@ -133,12 +137,13 @@ const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
     }
     const auto found = checkpoint.tensors.find(name);
     if (found == checkpoint.tensors.end()) {
-        fail(Status::corrupt, "tensor %s is missing from the checkpoint", name.c_str());
+        fail(Status::corrupt, "tensor %s is missing from the checkpoint",
+             shown(checkpoint, name).c_str());
     }
     if (found->second.shape != shape) {
-        fail(Status::corrupt, "tensor %s in %s: config.json asks for the shape %s, found %s",
-             name.c_str(), found->second.file.c_str(), shape_text(shape).c_str(),
-             shape_text(found->second.shape).c_str());
+        fail(Status::corrupt, "tensor %s in %s: %s asks for the shape %s, found %s",
+             shown(checkpoint, name).c_str(), found->second.file.c_str(), checkpoint.description,
+             shape_text(shape).c_str(), shape_text(found->second.shape).c_str());
     }
     return found->second;
 }
@@ -158,8 +163,9 @@ void split_rows(Checkpoint &checkpoint, const std::string &prefix, const char *f
         rest.shape = {part_rows, columns};
         rest.size_bytes = part_rows * row_bytes;
         if (!checkpoint.tensors.emplace(prefix + part + ".weight", rest).second) {
-            fail(Status::corrupt, "the checkpoint has the tensor %s%s.weight twice, also in %s",
-                 prefix.c_str(), part, name.c_str());
+            fail(Status::corrupt, "the checkpoint has the tensor %s twice, also in %s",
+                 shown(checkpoint, prefix + part + ".weight").c_str(),
+                 shown(checkpoint, name).c_str());
         }
         rest.data += rest.size_bytes;
     }
@@ -191,6 +197,7 @@ std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) 
     weights.layers.resize(config.layers);
     planner.matrix(kEmbeddings, config.vocabulary, config.hidden, WeightGroup::embeddings, 0,
                    weights.embeddings);
+    plan.back().multiplied = config.tied_head;
     for (uint32_t i = 0; i < config.layers; ++i) {
         planner.layer(i, weights.layers[i]);
     }
@@ -221,25 +228,28 @@ void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan
     std::set<std::string> planned;
     for (PlannedTensor &entry : plan) {
         const std::string name = stored_name(layout, entry.name);
+        entry.shown = checkpoint.name_in_file ? checkpoint.name_in_file(name) : entry.name;
         entry.tensor = &find_tensor(checkpoint, name, entry.shape);
         planned.insert(name);
     }
-    const auto refuse_unknown = [&](const std::string &name) {
+    const auto check_known = [&](const std::string &name, const std::string &file) {
         if (planned.count(name) == 0 && !is_harmless(name, layout)) {
-            fail(Status::unsupported, "tensor %s is not part of the architecture in config.json",
-                 name.c_str());
+            fail(Status::unsupported, "tensor %s%s is not part of the architecture in %s",
+                 shown(checkpoint, name).c_str(), file.c_str(), checkpoint.description);
         }
     };
     for (const auto &[name, tensor] : checkpoint.tensors) {
-        refuse_unknown(name);
+        check_known(name, " in " + tensor.file);
     }
     for (const auto &[name, dtype] : checkpoint.refused) {
-        refuse_unknown(name);
+        check_known(name, "");
     }
 }
 
 const char *name_of(DataType type) {
-    return type == DataType::bf16 ? "BF16" : type == DataType::f16 ? "F16" : "F32";
+    constexpr const char *kNames[] = {"BF16", "F16",  "F32",  "Q8_0", "Q4_0", "Q4_1",
+                                      "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
+    return kNames[static_cast<size_t>(type)];
 }
 
 } // namespace stasis

@@ -24,7 +24,10 @@ struct PlannedTensor {
     Matrix *matrix = nullptr;       // of a matrix: its data is to be filled in
     const float **vector = nullptr; // of a norm or bias
     bool plus_one = false;          // 1 is to be added to each value
+    bool multiplied = true;         // of a matrix: else only its rows are looked up
+    uint8_t *strips = nullptr;      // of a matrix of integers: to be filled in
     const Tensor *tensor = nullptr; // as stored
+    std::string shown = {};         // what messages call it
 };
 
 // Shapes `weights` after `config` and lists its tensors in a fixed order, none found yet.

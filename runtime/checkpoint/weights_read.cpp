@@ -9,6 +9,8 @@
 #include <limits>
 
 #include "format/error.h"
+#include "runtime/checkpoint/f16.h"
+#include "runtime/checkpoint/weights_strips.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/environment.h"
 
@@ -17,10 +19,10 @@ namespace stasis {
 namespace {
 
 constexpr size_t kPieceBytes = 1U << 20;
-constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at `watch`: some 30 ms a core
 constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
-// Where the values of one tensor go; both null: the mapping itself is used.
+// Where the values of one tensor go; both null: the mapping itself is used, or strips
+// (weights_strips.h).
 struct Destination {
     uint16_t *bf16 = nullptr;
     float *f32 = nullptr;
@@ -39,22 +41,6 @@ struct Piece {
 
 bool is_finite(float value) {
     return (std::bit_cast<uint32_t>(value) & 0x7F800000U) != 0x7F800000U;
-}
-
-// Integer and exact operations only: no rounding mode or flushing plays a part.
-float f16_to_f32(uint16_t value) {
-    const uint32_t sign = static_cast<uint32_t>(value & 0x8000U) << 16;
-    const uint32_t exponent = (value >> 10) & 0x1FU;
-    const uint32_t fraction = value & 0x3FFU;
-    uint32_t bits = 0;
-    if (exponent == 0) { // zero or denormal: fraction * 2^-24, a normal f32
-        bits = std::bit_cast<uint32_t>(static_cast<float>(fraction) * 0x1p-24F);
-    } else if (exponent == 0x1F) {
-        bits = 0x7F800000U | (fraction << 13);
-    } else {
-        bits = ((exponent + 127 - 15) << 23) | (fraction << 13);
-    }
-    return std::bit_cast<float>(sign | bits);
 }
 
 // Stored values may lie at any address.
@@ -118,11 +104,31 @@ bool all_finite_bf16(const uint8_t *data, size_t size_bytes) {
     return finite;
 }
 
+// Of the blocks that begin in a piece: the index of the first weight whose scale is not finite.
+size_t find_nonfinite_scale(const Tensor &tensor, kernels::Quant quant, const Piece &piece) {
+    const kernels::QuantBlock shape = kernels::quant_block(quant);
+    const size_t end = piece.offset_bytes + piece.size_bytes;
+    for (size_t at = (piece.offset_bytes + shape.bytes - 1) / shape.bytes; at * shape.bytes < end;
+         ++at) {
+        for (const size_t scale : kernels::quant_scales(quant)) {
+            const uint16_t bits = load_16(tensor.data + at * shape.bytes + scale, 0);
+            if ((bits & 0x7C00U) == 0x7C00U) {
+                return at * shape.elements;
+            }
+        }
+    }
+    return kNone;
+}
+
 void read_piece(Piece &piece) {
     const kernels::FloatEnvironment environment; // for 1 + w
     const Tensor &tensor = *piece.planned->tensor;
     const uint8_t *data = tensor.data + piece.offset_bytes;
     piece.digest = Sha256().bytes(data, piece.size_bytes).finish();
+    if (const std::optional<kernels::Quant> quant = quant_of(tensor.type)) {
+        piece.nonfinite = find_nonfinite_scale(tensor, *quant, piece);
+        return;
+    }
 
     const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
     const size_t first = piece.offset_bytes / element_bytes;
@@ -147,18 +153,32 @@ void read_piece(Piece &piece) {
     case DataType::f32:
         piece.nonfinite = convert<load_f32>(*piece.planned, destination, first, count);
         break;
+    default: // blocks, above
+        break;
     }
 }
 
 template <typename T> T *take_storage(size_t count, const Memory &memory, Weights &weights) {
-    weights.converted_storage.push_back(std::make_unique<Buffer>(memory));
-    weights.converted_storage.back()->grow(count * sizeof(T));
-    return static_cast<T *>(weights.converted_storage.back()->data());
+    weights.storage.push_back(std::make_unique<Buffer>(memory));
+    weights.storage.back()->grow(count * sizeof(T));
+    return static_cast<T *>(weights.storage.back()->data());
 }
 
-// Points the forward pass at the mapping, or at new memory where the values must be converted.
+// Points the forward pass at the mapping, or at new memory where values must be converted; matrices
+// of integers get theirs from place_strips.
 Destination place(const PlannedTensor &planned, const Memory &memory, Weights &weights) {
     const Tensor &tensor = *planned.tensor;
+    if (const std::optional<kernels::Quant> quant = quant_of(tensor.type)) {
+        if (planned.matrix == nullptr) {
+            fail(Status::unsupported, "tensor %s in %s is of type %s, which only matrices may have",
+                 planned.shown.c_str(), tensor.file.c_str(), name_of(tensor.type));
+        }
+        planned.matrix->quant = *quant;
+        if (planned.group == WeightGroup::embeddings) {
+            weights.embedding_blocks = tensor.data;
+        }
+        return {};
+    }
     const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
     const size_t count = tensor.size_bytes / element_bytes;
     Destination destination;
@@ -207,7 +227,7 @@ void check_piece(const Piece &piece) {
     if (piece.nonfinite != kNone) {
         const Tensor &tensor = *piece.planned->tensor;
         fail(Status::nonfinite, "tensor %s in %s: the value at index %zu is not finite%s",
-             piece.planned->name.c_str(), tensor.file.c_str(), piece.nonfinite,
+             piece.planned->shown.c_str(), tensor.file.c_str(), piece.nonfinite,
              piece.planned->matrix != nullptr ? ", at least not as bf16" : "");
     }
 }
@@ -228,19 +248,19 @@ Digest tensor_digest(const PlannedTensor &planned, const Piece *pieces, size_t c
 
 } // namespace
 
-std::vector<Digest> read_tensors(const std::vector<PlannedTensor> &plan, const Memory &memory,
+std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const Memory &memory,
                                  Threads &threads, const Watch &watch, Weights &weights) {
     std::vector<Piece> pieces = cut_into_pieces(plan, memory, weights);
-    uint64_t total_bytes = 0;
+    Progress progress{watch, place_strips(plan, memory, weights)};
     for (const Piece &piece : pieces) {
-        total_bytes += piece.size_bytes;
+        progress.total_bytes += piece.size_bytes;
     }
-    uint64_t done_bytes = 0;
+    const PlannedTensor *complete = plan.data(); // tensors before it were read to their ends
     for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
-        watch.step(done_bytes, total_bytes);
-        const uint64_t goal_bytes = done_bytes + kBatchBytes;
-        while (end < pieces.size() && done_bytes < goal_bytes) {
-            done_bytes += pieces[end++].size_bytes;
+        progress.step();
+        const uint64_t goal_bytes = progress.done_bytes + kBatchBytes;
+        while (end < pieces.size() && progress.done_bytes < goal_bytes) {
+            progress.done_bytes += pieces[end++].size_bytes;
         }
         threads.run(end - begin, 1, [&](size_t first, size_t last) {
             for (size_t i = begin + first; i < begin + last; ++i) {
@@ -253,8 +273,13 @@ std::vector<Digest> read_tensors(const std::vector<PlannedTensor> &plan, const M
         });
         std::for_each(pieces.begin() + static_cast<ptrdiff_t>(begin),
                       pieces.begin() + static_cast<ptrdiff_t>(end), check_piece);
+        const PlannedTensor *next =
+            end < pieces.size() ? pieces[end].planned : plan.data() + plan.size();
+        for (; complete < next; ++complete) {
+            make_strips(*complete, threads, progress);
+        }
     }
-    watch.step(done_bytes, total_bytes);
+    progress.step();
 
     std::vector<Digest> digests;
     size_t first = 0;

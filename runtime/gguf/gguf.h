@@ -70,7 +70,10 @@ struct GgufFile {
     // Arrays. The texts lie in the file and may be any bytes.
     std::optional<std::vector<int64_t>> integers(std::string_view key) const;
     std::optional<std::vector<float>> numbers(std::string_view key) const; // F32
+    std::optional<std::vector<bool>> booleans(std::string_view key) const;
     std::optional<std::vector<std::string_view>> texts(std::string_view key) const;
+
+    bool is_array(std::string_view key) const; // false where there is no such key
 
     // A tensor whose data can be read. Throws Error: not_found, unsupported (its type; named).
     const GgufTensor &tensor(std::string_view name) const;

@@ -163,6 +163,25 @@ std::optional<std::vector<float>> GgufFile::numbers(std::string_view key) const 
     return out;
 }
 
+std::optional<std::vector<bool>> GgufFile::booleans(std::string_view key) const {
+    const auto fits = [](Type type) { return type == Type::boolean; };
+    const GgufValue *value = find_array(*this, key, fits, "an array of BOOL");
+    if (value == nullptr) {
+        return {};
+    }
+    GgufCursor cursor = cursor_of(*this, *value);
+    std::vector<bool> out(static_cast<size_t>(value->count));
+    for (size_t i = 0; i < out.size(); ++i) {
+        out[i] = cursor.number<uint8_t>() != 0;
+    }
+    return out;
+}
+
+bool GgufFile::is_array(std::string_view key) const {
+    const GgufValue *value = find(*this, key);
+    return value != nullptr && value->type == Type::array;
+}
+
 std::optional<std::vector<std::string_view>> GgufFile::texts(std::string_view key) const {
     const auto fits = [](Type type) { return type == Type::string; };
     const GgufValue *value = find_array(*this, key, fits, "an array of STRING");

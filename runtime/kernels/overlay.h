@@ -13,6 +13,9 @@ Table overlay(Table table);
 namespace avx512 {
 Table overlay(Table table);
 }
+namespace avx512vnni {
+Table overlay(Table table);
+}
 namespace avx512bf16 {
 Table overlay(Table table);
 }

@@ -16,25 +16,31 @@ namespace stasis::kernels {
 namespace {
 
 // The fastest first: AMX beats VDPBF16PS where a machine has both.
-constexpr const char *kNames[] = {"amx", "avx512bf16", "avx512", "avx2", "reference", nullptr};
+constexpr const char *kNames[] = {"amx",  "avx512bf16", "avx512vnni", "avx512",
+                                  "avx2", "reference",  nullptr};
 constexpr size_t kCount = sizeof kNames / sizeof kNames[0] - 1;
 
 #ifdef STASIS_X86_TABLES
 
 // The compilers' answers include what the operating system says it saves (XCR0, read by XGETBV):
 // a processor with AVX-512 under a system that does not save its registers counts as without.
+bool has_f16c() {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1U) != 0;
+}
 bool has_avx512() {
     return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
            __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
 }
 
-// CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE. Whether the operating
-// system saves the tiles, and lets this process use them, is for the request for permission to find
-// out: a kernel that does not know tiles, or a host that filters the call, refuses it.
+// CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE, bit 25 AMX-INT8.
+// Whether the operating system saves the tiles, and lets this process use them, is for the request
+// for permission to find out: a kernel that does not know tiles, or a host that filters the call,
+// refuses it.
 bool has_amx() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 22 & 1U) != 0 &&
-           (edx >> 24 & 1U) != 0;
+           (edx >> 24 & 1U) != 0 && (edx >> 25 & 1U) != 0;
 }
 
 #endif
@@ -47,19 +53,21 @@ struct Tables {
     Tables() {
         in_order[kCount - 1] = &reference_table();
 #ifdef STASIS_X86_TABLES
-        if (reference_with_fma() == nullptr) {
+        if (reference_with_fma() == nullptr || !has_f16c()) {
             return;
         }
-        const Table &avx2 = add(3, avx2::overlay(reference_table()));
+        const Table &avx2 = add(4, avx2::overlay(reference_table()));
         if (!has_avx512()) {
             return;
         }
-        const Table &avx512 = add(2, avx512::overlay(avx2));
+        const Table &avx512 = add(3, avx512::overlay(avx2));
+        const bool has_vnni = __builtin_cpu_supports("avx512vnni") != 0;
+        const Table &below = has_vnni ? add(2, avx512vnni::overlay(avx512)) : avx512;
         if (__builtin_cpu_supports("avx512bf16") != 0) {
-            add(1, avx512bf16::overlay(avx512));
+            add(1, avx512bf16::overlay(below));
         }
-        if (has_amx() && amx::request_permission()) {
-            add(0, amx::overlay(avx512));
+        if (has_vnni && has_amx() && amx::request_permission()) {
+            add(0, amx::overlay(below));
         }
 #endif
     }

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/kernels/strips.h"
+
 namespace stasis::kernels {
 
 // Positions of an attention block (C5), which is also the KV page.
@@ -49,6 +51,30 @@ struct Matmul {
     void *scratch; // kScratchBytes of the calling thread
 };
 
+// The left operand of products with integer weights: 8-bit integers and a scale for each group of
+// `group` values (C8), in the order that this table's `matmul_quantized` reads them in.
+struct Quantize {
+    const uint16_t *x; // [rows][depth] bf16
+    size_t x_stride;   // elements between rows of x
+    size_t rows;
+    size_t depth; // a multiple of group
+    size_t group; // 32 or 256: elements of the weights' block
+    void *packed; // quantized_bytes(rows, depth, group), 64-byte aligned
+};
+
+// y[r][n] = sum over k of x[r][k] * w[n][k], w in blocks of integers (C8).
+struct QuantizedMatmul {
+    const void *packed; // x, quantized by the same table with the same rows and depth
+    Quant type;
+    const uint8_t *w; // [outputs][depth / elements] blocks, in strips, of any alignment
+    float *y;         // [rows][outputs] f32
+    size_t y_stride;  // elements between rows of y
+    size_t rows;
+    size_t outputs;
+    size_t depth;
+    void *scratch; // kScratchBytes of the calling thread
+};
+
 // One attention block of one KV head for some queries (C5): partial results m, l, o per row.
 // A row whose mask is 0 gets nothing written: the caller must not merge it.
 struct AttentionBlock {
@@ -76,6 +102,13 @@ struct Table {
     void (*pack)(const Pack &task, size_t begin, size_t end);
     size_t (*packed_bytes)(size_t rows, size_t depth);
     void (*matmul)(const Matmul &task);
+
+    // Rows begin .. end - 1; begin is a multiple of kPackRows, end one too or `rows`.
+    void (*quantize)(const Quantize &task, size_t begin, size_t end);
+    size_t (*quantized_bytes)(size_t rows, size_t depth, size_t group);
+    void (*matmul_quantized)(const QuantizedMatmul &task);
+    // y = the weights of a row of blocks as published, times scale (C8).
+    void (*embed_quantized)(Quant type, const uint8_t *row, float scale, size_t n, float *y);
 
     // C4: y = x * (1 / sqrt(mean(x^2) + eps)) * weight. `weight` holds 1 + w where the model says.
     void (*rms_norm)(const float *x, const float *weight, size_t n, float eps, float *y);

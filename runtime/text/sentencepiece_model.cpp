@@ -111,8 +111,9 @@ void expect(const Field &field, uint32_t wire_type, size_t offset) {
     }
 }
 
-Piece read_piece(std::string_view bytes, size_t offset) {
+Piece read_piece(std::string_view bytes, size_t offset, float &score) {
     Piece piece;
+    score = 0;
     Fields fields(bytes, offset);
     for (Field field; fields.next(field);) {
         const size_t at = fields.offset_of(field.whole);
@@ -121,7 +122,8 @@ Piece read_piece(std::string_view bytes, size_t offset) {
             piece.text = field.bytes;
         } else if (field.number == 2) {
             expect(field, 5, at);
-            if (!std::isfinite(std::bit_cast<float>(static_cast<uint32_t>(field.value)))) {
+            score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
+            if (!std::isfinite(score)) {
                 corrupt("a piece's score is not a finite number", at);
             }
         } else if (field.number == 3) {
@@ -241,7 +243,7 @@ SentencepieceModel read_sentencepiece_model(std::string_view bytes) {
             if (model.pieces.size() == kPiecesMax) {
                 corrupt("more than four million pieces", at);
             }
-            model.pieces.push_back(read_piece(field.bytes, at));
+            model.pieces.push_back(read_piece(field.bytes, at, model.scores.emplace_back()));
             const bool defined = model.pieces.back().kind == PieceKind::user_defined;
             if (model.pieces.back().text.find('\0') != std::string::npos) {
                 nul_anywhere = std::min(nul_anywhere, at);

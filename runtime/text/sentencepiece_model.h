@@ -12,6 +12,7 @@ namespace stasis {
 
 struct SentencepieceModel {
     std::vector<Piece> pieces; // by token id
+    std::vector<float> scores; // as many
     std::string type;          // "bpe", "unigram"
     std::string normalizer;    // name of the normalization rule
     bool byte_fallback = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "format/error.h"
 #include "runtime/text/sentencepiece_build.h"
@@ -56,22 +57,34 @@ std::vector<Piece> read_pieces(const GgufFile &gguf) {
     return pieces;
 }
 
-// User-defined tokens are text that becomes a token everywhere. Not so those that mark structure by
-// their spelling, since some files call all that was added to a vocabulary user-defined.
-bool marks_structure(const std::string &text) {
-    static constexpr const char *kMarks[] = {"<s>",   "</s>",  "<unk>",           "<pad>",
-                                             "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"};
-    return (text.starts_with("<|") && text.ends_with("|>")) ||
-           (text.starts_with("<\uFF5C") && text.ends_with("\uFF5C>")) ||
-           std::find(std::begin(kMarks), std::end(kMarks), text) != std::end(kMarks);
+// Published files spell user-defined tokens with bare spaces; sentencepiece looks for them in text
+// whose spaces have become U+2581. Markers are looked for in the text as it is.
+void escape_spaces(std::vector<Piece> &pieces) {
+    for (Piece &piece : pieces) {
+        if (piece.kind != PieceKind::user_defined || marks_structure(piece.text)) {
+            continue;
+        }
+        for (size_t at = 0; (at = piece.text.find(' ', at)) != std::string::npos;) {
+            piece.text.replace(at, 1, "\u2581");
+        }
+    }
 }
 
-std::vector<AddedToken> user_defined(const std::vector<Piece> &pieces) {
+// User-defined tokens are text that becomes a token everywhere, unless they mark structure.
+std::vector<AddedToken> user_defined(const GgufFile &gguf, const std::vector<Piece> &pieces) {
+    const std::vector<int64_t> text = gguf.integers(kTextTokens).value_or(std::vector<int64_t>());
+    const std::set<int64_t> plain(text.begin(), text.end());
+    for (const int64_t id : plain) {
+        if (id < 0 || static_cast<uint64_t>(id) >= pieces.size()) {
+            corrupt(gguf, kTextTokens,
+                    "token " + std::to_string(id) + " of " + std::to_string(pieces.size()));
+        }
+    }
     std::vector<AddedToken> out;
     for (uint32_t token = 0; token < pieces.size(); ++token) {
-        const std::string &text = pieces[token].text;
-        if (pieces[token].kind == PieceKind::user_defined && !text.empty()) {
-            out.push_back({token, text, marks_structure(text)});
+        const std::string &spelled = pieces[token].text;
+        if (pieces[token].kind == PieceKind::user_defined && !spelled.empty()) {
+            out.push_back({token, spelled, marks_structure(spelled) && plain.count(token) == 0});
         }
     }
     return out;
@@ -138,6 +151,16 @@ void check_sentencepiece(const GgufFile &gguf, SentencepieceParts &parts) {
     }
 }
 
+// Whether text is brought to NFC, which is the one form that the key names, and of byte-level BPE.
+bool read_composes(const GgufFile &gguf, bool byte_bpe) {
+    const std::optional<std::string> form = gguf.text(kNormalization);
+    if (form && (*form != "NFC" || !byte_bpe)) {
+        fail(Status::unsupported, "%s: %s is \"%.40s\"; supported is NFC, with byte-level BPE",
+             gguf.names[0].c_str(), kNormalization, form->c_str());
+    }
+    return form.has_value();
+}
+
 std::string read_sentencepiece(const GgufFile &gguf, std::vector<Piece> pieces) {
     SentencepieceParts parts;
     parts.pieces = std::move(pieces);
@@ -165,11 +188,20 @@ ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &piece
     model.merges = read_merges(gguf);
     const std::string pre = gguf.text("tokenizer.ggml.pre").value_or("default");
     model.patterns = pretokenizer_patterns(pre, gguf.names[0]);
+    model.compose = read_composes(gguf, true);
     model.ignore_merges = pre == "llama-bpe"; // Llama 3's tokenizer.json; no key says it
     return model;
 }
 
 } // namespace
+
+bool marks_structure(const std::string &text) {
+    static constexpr const char *kMarks[] = {"<s>",   "</s>",  "<unk>",           "<pad>",
+                                             "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"};
+    return (text.starts_with("<|") && text.ends_with("|>")) ||
+           (text.starts_with("<\uFF5C") && text.ends_with("\uFF5C>")) ||
+           std::find(std::begin(kMarks), std::end(kMarks), text) != std::end(kMarks);
+}
 
 GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
     const std::string kind = gguf.text("tokenizer.ggml.model").value_or("");
@@ -180,16 +212,21 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
              gguf.names[0].c_str(), kind.c_str());
     }
     GgufVocabulary out;
-    const std::vector<Piece> pieces = read_pieces(gguf);
-    out.added = user_defined(pieces);
+    std::vector<Piece> pieces = read_pieces(gguf);
+    if (!byte_bpe) {
+        escape_spaces(pieces);
+    }
+    out.added = user_defined(gguf, pieces);
     if (byte_bpe) {
         out.byte_bpe = read_byte_bpe(gguf, pieces);
     } else {
+        read_composes(gguf, false);
         out.sentencepiece = read_sentencepiece(gguf, pieces);
     }
     add_id(gguf, "tokenizer.ggml.bos_token_id", pieces.size(), out.bos);
     add_id(gguf, "tokenizer.ggml.eos_token_id", pieces.size(), out.end_tokens);
     add_id(gguf, "tokenizer.ggml.eot_token_id", pieces.size(), out.end_tokens);
+    add_id(gguf, "tokenizer.ggml.eom_token_id", pieces.size(), out.end_tokens);
     if (const auto add_bos = gguf.boolean("tokenizer.ggml.add_bos_token")) {
         out.add_bos = *add_bos ? "yes" : "no";
     }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "tests/abi/fixture.h"
+#include "tests/runtime/quantized_model.h"
 
 using namespace abi_test;
 
@@ -38,19 +39,16 @@ struct Host {
     }
 };
 
-} // namespace
-
-TEST_CASE("bulk memory comes from the host's allocator, which may fail, and all of it comes back") {
+void check_allocator(const std::string &path) {
     Host host;
     const stasis_allocator allocator = host.allocator();
     auto options = sized<stasis_model_options>();
     options.allocator = &allocator;
     {
-        const Model model = open_path(test_data("zoo/llama-mha-bias-f16-sharded"), &options);
+        const Model model = open_path(path, &options);
         const int64_t opened = host.taken;
         const Tokens tokens = some_tokens(200);
-        const Digest expected =
-            digest(session_of(shared_model("zoo/llama-mha-bias-f16-sharded"), tokens).get());
+        const Digest expected = digest(session_of(open_path(path).get(), tokens).get());
         int64_t failed = 0;
         for (;; ++failed) {
             const Session session = create(model.get());
@@ -79,8 +77,7 @@ TEST_CASE("bulk memory comes from the host's allocator, which may fail, and all 
     CHECK(stasis_model_open("/no/such/model", &options, &model, nullptr) == STASIS_NOT_FOUND);
     for (int64_t n = 0; model == nullptr; ++n) {
         host.left = n;
-        const stasis_status status = stasis_model_open(
-            test_data("zoo/llama-mha-bias-f16-sharded").c_str(), &options, &model, nullptr);
+        const stasis_status status = stasis_model_open(path.c_str(), &options, &model, nullptr);
         host.left = -1;
         CHECK((status == STASIS_NO_MEMORY || status == STASIS_OK));
         CHECK(host.released == 1);
@@ -88,4 +85,15 @@ TEST_CASE("bulk memory comes from the host's allocator, which may fail, and all 
     stasis_model_close(model);
     CHECK(host.live == 0);
     CHECK(host.released == 2);
+}
+
+} // namespace
+
+// Of f16 weights, which are converted, and of integers, which are put into strips.
+TEST_CASE("bulk memory comes from the host's allocator, which may fail, and all of it comes back") {
+    for (const std::string &path : {test_data("zoo/llama-mha-bias-f16-sharded"),
+                                    stasis::test::quantized_model("quantized/llama")}) {
+        CAPTURE(path);
+        check_allocator(path);
+    }
 }

@@ -130,6 +130,7 @@ TEST_CASE("a closed model lives on in its sessions") {
         windows += info.layer_windows[layer]; // still there: sanitizers watch
     }
     CHECK(windows == 6 * 16);
+    CHECK(std::string(info.weight_types) == "BF16: 50 matrices, BF16: 43 vectors");
 }
 
 TEST_CASE("a fork leaves its parent alone, whatever it does") {

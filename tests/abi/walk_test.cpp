@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 
 #include "tests/abi/conversation.h"
+#include "tests/runtime/quantized_model.h"
 
 using namespace abi_test;
 
@@ -76,10 +77,18 @@ const Outcome &outcome_of(stasis_model *model, const Tokens &tokens) {
     return known.emplace(tokens, outcome).first->second;
 }
 
+// Some layers have a window, or all of them; or weights are integers of all types.
+stasis_model *model_of(uint64_t seed) {
+    if (seed % 3 == 0) {
+        static auto &opened =
+            *new Model(open_path(stasis::test::quantized_model("quantized/llama")));
+        return opened.get(); // never destroyed, as shared_model's
+    }
+    return seed % 3 == 1 ? gemma() : shared_model("zoo/mistral-window");
+}
+
 struct Walk {
-    // Some layers have a window, or all of them.
-    explicit Walk(uint64_t seed)
-        : model(seed % 2 == 0 ? gemma() : shared_model("zoo/mistral-window")), dice(seed) {
+    explicit Walk(uint64_t seed) : model(model_of(seed)), dice(seed) {
         for (size_t i = 0; i < kSessions; ++i) {
             sessions.push_back(create(model, kPositionsMax));
         }

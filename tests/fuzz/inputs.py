@@ -50,6 +50,13 @@ def snapshots():
                 yield bytes([base | use << 3, how])
 
 
+def gguf_models():
+    """Each architecture with each type of weights, unchanged (fuzz_gguf_model.cpp)."""
+    for architecture in range(6):
+        for weights in range(11):
+            yield bytes([architecture, weights])
+
+
 def gguf_text(text):
     return len(text).to_bytes(8, "little") + text
 
@@ -125,6 +132,7 @@ SEEDS = {
     "codec": runs,
     "config": configs,
     "gguf": ggufs,
+    "gguf_model": gguf_models,
     "jinja": templates,
     "safetensors": safetensors,
     "snapshot": snapshots,

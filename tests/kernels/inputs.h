@@ -83,6 +83,18 @@ inline void multiply(const stasis::kernels::Table &table, const naive::Product &
                   scratch.data()});
 }
 
+// A matrix of integer weights in the order that products read.
+inline std::vector<uint8_t> in_strips(stasis::kernels::Quant type, const uint8_t *w,
+                                      size_t w_stride, size_t outputs, size_t depth) {
+    using namespace stasis::kernels;
+    std::vector<uint8_t> strips(strips_bytes(type, outputs, depth), 0xA5);
+    for (size_t output = 0; output < outputs; output += kStripOutputs) {
+        make_strip(type, w + output * w_stride, w_stride, std::min(kStripOutputs, outputs - output),
+                   depth, strips.data() + output / kStripOutputs * strip_bytes(type, depth));
+    }
+    return strips;
+}
+
 enum class Kind {
     plain,    // between -1 and 1
     wide,     // any exponent from 2^-20 to 2^20

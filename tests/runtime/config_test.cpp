@@ -203,6 +203,7 @@ TEST_CASE("config: generation_config.json goes first for the ids, null means non
     };
     using Ids = std::vector<uint32_t>;
     CHECK(ends(kTinyLlama, R"({"eos_token_id":[5,7]})") == Ids{5, 7});
+    CHECK(ends(kTinyLlama, R"({"eos_token_id":[7,5,7,5]})") == Ids{7, 5}); // once each
     CHECK(ends(kTinyLlama, R"({"eos_token_id":9})") == Ids{9});
     CHECK(ends(kTinyLlama, R"({"eos_token_id":null})") == Ids{2});
     CHECK(ends(kTinyLlama, R"({"bos_token_id":1})") == Ids{2});

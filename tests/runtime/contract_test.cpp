@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "tests/runtime/edited_model.h"
 #include "tests/runtime/models.h"
 
 using namespace stasis;
@@ -55,13 +56,18 @@ bool equals_straight_run(Session &session, std::span<const uint32_t> tokens) {
     return fingerprint(session, begin) == fingerprint(straight, begin);
 }
 
-// One model with windows (16) in some layers, one with one (20) in all, one with odd sizes, one
-// trained with a window of 64.
-const std::vector<const char *> kModels =
-    kStride == 1 ? std::vector<const char *>{"zoo/gemma3-text", "zoo/mistral-window",
-                                             "zoo/llama-odd-sizes-f32", "recall-gemma3"}
-                 : std::vector<const char *>{"zoo/gemma3-text", "zoo/mistral-window",
-                                             "zoo/llama-odd-sizes-f32"};
+// One model with windows (16) in some layers, one with one (20) in all, one with odd sizes, two of
+// integer weights, one trained with a window of 64.
+std::vector<const char *> models() {
+    std::vector<const char *> names = {"zoo/gemma3-text", "zoo/mistral-window",
+                                       "zoo/llama-odd-sizes-f32", "quantized/llama",
+                                       "quantized/gemma3-tied"};
+    if (kStride == 1) {
+        names.push_back("recall-gemma3");
+    }
+    return names;
+}
+const std::vector<const char *> kModels = models();
 
 } // namespace
 
@@ -104,14 +110,42 @@ TEST_CASE("one token at a time and every chunk size equal one call") {
     }
 }
 
+// The last of the items that threads take of a product has what is left over.
+TEST_CASE("products whose outputs share out unevenly compute the same bits on any threads") {
+    const kernels::FloatEnvironment environment;
+    const std::vector<GgufType> plain(7, GgufType::bf16);
+    for (const uint64_t inner : {511, 300, 33, 7}) {
+        CAPTURE(inner);
+        const TemporaryDirectory folder;
+        write_bytes(
+            folder.file("m.gguf"),
+            test::QuantizedModel{"llama", GgufType::bf16, {plain, plain}, {}, inner}.bytes());
+        std::vector<Digest> digests;
+        for (const size_t threads : {1, 2, 3, 5}) {
+            for (const size_t chunk : {1, 70, 200}) {
+                ModelOptions options;
+                options.threads = threads;
+                const auto model = open_model(folder.file("m.gguf"), options);
+                Session session(model, {});
+                const std::vector<uint32_t> tokens = test::tokens_for(*model, 200);
+                for (size_t at = 0; at < tokens.size(); at += chunk) {
+                    session.append(std::span(tokens).subspan(at, std::min(chunk, 200 - at)), {});
+                }
+                digests.push_back(session.digest());
+            }
+        }
+        CHECK(std::count(digests.begin(), digests.end(), digests[0]) == 12);
+    }
+}
+
 TEST_CASE("every table, with 1, 2, 3 and 7 threads and any chunk, computes the same bits") {
     kernels::FloatEnvironment environment;
-    std::vector<const char *> models = kModels;
+    std::vector<const char *> names = kModels;
     if (kStride == 1) {
-        models.push_back("recall-llama");
+        names.push_back("recall-llama");
     }
     size_t count = 0;
-    for (const char *name : models) {
+    for (const char *name : names) {
         const auto reference = open_forced(name, "reference", 1);
         const std::vector<uint32_t> tokens = tokens_for(*reference, 100);
         Session expected(reference, {});

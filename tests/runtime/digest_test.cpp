@@ -1,5 +1,6 @@
-// Digests of a 300-token run of each bundled model, recorded once and checked in: every machine,
-// and every later version under the same contract, must reproduce them.
+// Digests of a 300-token run of each bundled model, and of those of integer weights, recorded once
+// and checked in: every machine, and every later version under the same contract, must reproduce
+// them.
 
 #include "tests/runtime/models.h"
 
@@ -9,7 +10,11 @@ using namespace stasis::test;
 TEST_CASE("300-token runs reproduce the recorded digests") {
     kernels::FloatEnvironment environment;
     const auto recorded = read_json(test_data("digests.json"));
-    for (const std::string &name : bundled()) {
+    std::vector<std::string> names = bundled();
+    for (const auto &[name, quantized] : quantized_models()) {
+        names.push_back(name);
+    }
+    for (const std::string &name : names) {
         const auto model = open(name);
         Session session(model, {});
         session.append(tokens_for(*model, 40), {});

@@ -49,8 +49,7 @@ TEST_CASE("fused matrices compute what the same rows compute apart") {
     CHECK(differences(fused.identity, apart.identity) ==
           std::vector<std::string>{"architecture", "model"});
     // Rows are used where they lie, if that is at even addresses: with or without padding.
-    CHECK(fused.weights.converted_storage.empty() !=
-          files.load(1).weights.converted_storage.empty());
+    CHECK(fused.weights.storage.empty() != files.load(1).weights.storage.empty());
 
     const auto model = open_model(files.directory.path(), {});
     const auto twin = test::open(kTwin);

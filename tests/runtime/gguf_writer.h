@@ -43,6 +43,9 @@ struct GgufWriter {
     GgufWriter &integer(std::string_view key, uint32_t value) {
         return pair(key, GgufValueType::u32, gguf_number(value));
     }
+    GgufWriter &number(std::string_view key, float value) {
+        return pair(key, GgufValueType::f32, gguf_number(value));
+    }
     GgufWriter &boolean(std::string_view key, bool value) {
         return pair(key, GgufValueType::boolean, std::string(1, value ? '\1' : '\0'));
     }

@@ -16,12 +16,17 @@
 #include "runtime/kernels/environment.h"
 #include "runtime/session.h"
 #include "tests/data_files.h"
+#include "tests/runtime/quantized_model.h"
 #include "tests/stride.h"
 
 namespace stasis::test {
 
-// Model directory: below tests/data, or below ../shared/data (empty string if that is absent).
+// Where a model is: a directory below tests/data, or below ../shared/data (empty string if that is
+// absent), or a file of quantized_model.h.
 inline std::string directory(const std::string &name) {
+    if (name.starts_with("quantized/")) {
+        return quantized_model(name);
+    }
     return name == "stories260K" ? shared_data(name) : test_data(name);
 }
 

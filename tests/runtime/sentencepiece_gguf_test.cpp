@@ -1,5 +1,6 @@
 // SentencePiece vocabularies from GGUF metadata: the same library, the same tokens as from the
 // tokenizer.model that the vocabulary was taken from.
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <sstream>
@@ -244,6 +245,39 @@ TEST_CASE("sentencepiece from gguf: what is wrong is named") {
     GgufWriter rules = good.writer();
     rules.array<uint8_t>("tokenizer.ggml.precompiled_charsmap", Type::u8, {1, 2});
     expect_error(Status::unsupported, {"f.gguf", "precompiled_charsmap"}, [&] { open(rules); });
+}
+
+TEST_CASE("sentencepiece from gguf: user-defined tokens of spaces, in either spelling") {
+    GgufWriter unused;
+    Vocabulary vocabulary = recall("recall-gemma3", 3, unused);
+    vocabulary.types[900] = 4;
+    for (const std::string spelled : {"  ", "\u2581\u2581"}) {
+        CAPTURE(spelled);
+        vocabulary.tokens[900] = spelled;
+        GgufWriter writer = vocabulary.writer();
+        writer.integer("tokenizer.ggml.unknown_token_id", 3);
+        const auto tokenizer = open(writer);
+        const Tokens tokens = tokenizer->encode("a  b", false, false);
+        CHECK(std::count(tokens.begin(), tokens.end(), 900) == 1);
+        CHECK(tokenizer->decode(tokens, true, false) == "a  b");
+        CHECK(!tokenizer->is_special(900));
+        CHECK(tokenizer->piece_bytes(900) == "  ");
+    }
+}
+
+TEST_CASE("sentencepiece from gguf: this project's own keys, where they say what cannot be") {
+    GgufWriter writer;
+    recall("recall-gemma3", 3, writer);
+    GgufWriter form = writer;
+    form.text("stasis.tokenizer.normalization", "NFC");
+    expect_error(Status::unsupported, {"stasis.tokenizer.normalization", "NFC"},
+                 [&] { open(form); });
+    for (const int32_t id : {-5, 1024, 99999}) {
+        GgufWriter tokens = writer;
+        tokens.array("stasis.tokenizer.text_tokens", Type::i32, std::vector<int32_t>{1, id});
+        expect_error(Status::corrupt, {"stasis.tokenizer.text_tokens", std::to_string(id)},
+                     [&] { open(tokens); });
+    }
 }
 
 } // namespace stasis

@@ -33,16 +33,19 @@ template <auto... entries> struct CountedEntries {
 };
 
 // All of them, in the order of Table.
-using Entries = CountedEntries<&Table::pack, &Table::packed_bytes, &Table::matmul, &Table::rms_norm,
-                               &Table::round_bf16, &Table::rope, &Table::attention_block,
-                               &Table::attention_merge, &Table::attention_finish, &Table::silu_gate,
-                               &Table::gelu_gate, &Table::add, &Table::embed, &Table::embed_wide,
-                               &Table::softcap, &Table::find_nonfinite>;
-static_assert(sizeof(Table) == 17 * sizeof(void *), "the name and every entry of the list above");
+using Entries =
+    CountedEntries<&Table::pack, &Table::packed_bytes, &Table::matmul, &Table::quantize,
+                   &Table::quantized_bytes, &Table::matmul_quantized, &Table::embed_quantized,
+                   &Table::rms_norm, &Table::round_bf16, &Table::rope, &Table::attention_block,
+                   &Table::attention_merge, &Table::attention_finish, &Table::silu_gate,
+                   &Table::gelu_gate, &Table::add, &Table::embed, &Table::embed_wide,
+                   &Table::softcap, &Table::find_nonfinite>;
+static_assert(sizeof(Table) == 21 * sizeof(void *), "the name and every entry of the list above");
 
 } // namespace
 
-// Two models that use every entry between them: soft caps, wide and narrow embeddings, either gate.
+// Models that use every entry between them: soft caps, wide and narrow embeddings and such of
+// integers, either gate.
 TEST_CASE("a model computes with the table that it was opened with, entry by entry") {
     const kernels::FloatEnvironment environment;
     for (const char *const *name = kernels::table_names(); *name != nullptr; ++name) {
@@ -54,7 +57,7 @@ TEST_CASE("a model computes with the table that it was opened with, entry by ent
         INFO("table: ", *name);
         const Table counting = Entries::table_of(*table);
         for (const char *directory :
-             {"zoo/gemma3-softcap-linear-rope", "zoo/llama-odd-sizes-f32"}) {
+             {"zoo/gemma3-softcap-linear-rope", "zoo/llama-odd-sizes-f32", "quantized/llama"}) {
             const auto forced = open_forced(directory, *name, 2);
             CHECK(forced->kernels == table);
             CHECK(std::string(forced->kernels->name) == *name);

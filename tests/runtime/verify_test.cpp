@@ -1,4 +1,5 @@
 // Verification finds what was changed in a stored state, at the right place: insights 8 and 19.
+#include "tests/runtime/model_files.h"
 #include "tests/runtime/stored_state.h"
 
 using namespace stasis;
@@ -164,4 +165,31 @@ TEST_CASE("verification refuses what cannot be compared") {
     Session at_start(model, SessionOptions());
     const Stored nothing(*model, at_start);
     CHECK(!verified(model, nothing).first);
+}
+
+TEST_CASE("verification recomputes integer weights too") {
+    const kernels::FloatEnvironment environment;
+    for (const char *name : {"quantized/llama", "quantized/gemma3-tied"}) {
+        const std::shared_ptr<Model> model = test::open(name);
+        const std::unique_ptr<Session> session = conversation(model);
+        const Stored original(*model, *session);
+        const VerifyReport good = verified(test::open(name, 1), original);
+        REQUIRE(!good.first);
+        CHECK(good.positions == 210);
+        CHECK(good.drawn_otherwise == 0);
+        Stored stored = original;
+        stored.flip(*model, 1, 1, 207);
+        const Divergence report = found(model, stored);
+        CHECK(report.element == 1);
+        CHECK(report.position == 207);
+        CHECK(report.layer == 1);
+        // Another model's: the same but for one bit of one integer.
+        test::QuantizedModel parts = test::quantized_models().at(name);
+        std::string bytes = parts.bytes();
+        bytes[bytes.size() / 2] ^= 16;
+        const TemporaryDirectory folder;
+        write_bytes(folder.file("other.gguf"), bytes);
+        const auto other = open_model(folder.file("other.gguf"), {});
+        CHECK(other->identity.model != model->identity.model);
+    }
 }

@@ -75,7 +75,7 @@ TEST_CASE("weights: every bundled model loads, complete and with the shapes of i
         const bool wide =
             model.find("f16") != std::string::npos || model.find("f32") != std::string::npos;
         CHECK(weights.converted == wide);
-        CHECK(weights.converted_storage.empty() == !wide); // bf16 stays in the mapping
+        CHECK(weights.storage.empty() == !wide); // bf16 stays in the mapping
         CHECK(loaded.identity.architecture == config.architecture);
         CHECK(loaded.identity.config == describe(config));
     }
@@ -168,7 +168,7 @@ TEST_CASE("weights: a payload at an odd address is copied, with the same bits an
     const EditedModel model("zoo/llama-gqa-untied");
     const Loaded plain = model.load(0);
     const Loaded other = model.load(1);
-    CHECK(plain.weights.converted_storage.empty() != other.weights.converted_storage.empty());
+    CHECK(plain.weights.storage.empty() != other.weights.storage.empty());
     CHECK_FALSE(plain.weights.converted);
     CHECK_FALSE(other.weights.converted);
     CHECK(differences(plain.identity, other.identity).empty());

@@ -23,7 +23,7 @@ class Usage(CommandTest):
 
     def test_help_succeeds(self):
         for name in ("run", "chat", "logits", "tokenize", "detokenize", "template", "info",
-                     "inspect", "diff", "verify", "synth", "bench"):
+                     "inspect", "diff", "verify", "quantize", "synth", "bench"):
             self.assertIn(name, self.ok("--help"))
             self.assertIn("Usage: stasis " + name, self.ok(name, "--help"))
         self.assertRegex(self.ok("--version"), r"\Astasis \d+\.\d+\.\d+\n\Z")

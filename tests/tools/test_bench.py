@@ -108,23 +108,25 @@ def report_of(name, median):
 
 class Peer(CommandTest):
     def test_table(self):
-        peer = {"build_commit": "abc123", "samples_ts": [100.0, 130.04, 131.0]}
-        runs = [("gemma3-1b", 2, "pp512", report_of("pp512", 1300.4), peer),
-                ("gemma3-1b", 1, "tg128@1024", report_of("tg128@1024", 13.0), peer)]
+        off = {"build_commit": "abc123", "samples_ts": [100.0, 130.04, 131.0]}
+        on = {"build_commit": "abc123", "samples_ts": [260.0]}
+        runs = [("gemma3-1b, Q8_0", 2, "pp512", report_of("pp512", 1300.4), {0: off, 1: on}),
+                ("gemma3-1b, Q8_0", 1, "tg128@1024", report_of("tg128@1024", 13.0),
+                 {0: off, 1: off})]
         lines = compare.table(runs, "llama_cpp_python-1.2.3", "2026-08-01").split("\n")
         for part in "Some CPU, 2 cores", "2026-08-01", "amx", "1.2.3", "abc123":
             self.assertIn(part, lines[0])
-        self.assertEqual({line.count("|") for line in lines[2:6]}, {8})
+        self.assertEqual({line.count("|") for line in lines[2:6]}, {9})
+        self.assertIn("| llama.cpp | llama.cpp, flash attention |", lines[2])
         self.assertEqual(lines[4:], [
-            "| gemma3-1b | 2 | pp512 | 1300.4 (1299.4-1301.4) | 130.0 (100.0-131.0) | 10.00 | "
-            "42 % of amx_tile_loads |",
-            "| gemma3-1b | 1 | tg128@1024 | 13.0 (12.0-14.0) | 130.0 (100.0-131.0) | 0.10 | "
-            "42 % of amx_tile_loads |", ""])
+            "| gemma3-1b, Q8_0 | 2 | pp512 | 1300.4 (1299.4-1301.4) | 130.0 (100.0-131.0) | "
+            "260.0 (260.0-260.0) | 5.00 | 42 % of amx_tile_loads |",
+            "| gemma3-1b, Q8_0 | 1 | tg128@1024 | 13.0 (12.0-14.0) | 130.0 (100.0-131.0) | "
+            "130.0 (100.0-131.0) | 0.10 | 42 % of amx_tile_loads |", ""])
 
     def test_figures_that_fit(self):
-        self.assertEqual(compare.figures_of({"max_position_embeddings": 2048}),
-                         ["pp512", "tg128", "tg128@1024"])
-        self.assertEqual(compare.figures_of({"text_config": {}})[-1], "tg128@16384")
+        self.assertEqual(compare.figures_of(2048), ["pp512", "tg128", "tg128@1024"])
+        self.assertEqual(compare.figures_of(131072)[-1], "tg128@16384")
 
     def test_the_peers_file(self):
         """Every tensor is there: in the order of names, a header, then matrices as they were."""

@@ -4,7 +4,8 @@ import json
 from stasis_process import CommandTest, DATA, GEMMA, LLAMA, WITHOUT_TOKENIZER, comma, turns_of
 
 INFO_KEYS = ["architecture", "layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary",
-             "context", "layer_types", "kernels", "contract", "template", "converted", "digests"]
+             "context", "layer_types", "kernels", "contract", "template", "weights",
+             "weight_bytes", "converted", "digests"]
 
 
 class Text(CommandTest):
@@ -86,7 +87,11 @@ class Info(CommandTest):
         info = self.json("info", WITHOUT_TOKENIZER)
         self.assertIsNone(info["template"])
         self.assertIsNone(info["digests"]["tokenizer"])
-        self.assertTrue(self.json("info", DATA / "zoo/llama-odd-sizes-f32")["converted"])
+        wide = self.json("info", DATA / "zoo/llama-odd-sizes-f32")
+        self.assertTrue(wide["converted"])
+        self.assertEqual(wide["weights"], "F32: 23 matrices, F32: 7 vectors")
+        self.assertIn("weights       F32: 23 matrices, F32: 7 vectors; matrices wider than bf16 "
+                      "are rounded to it\n", self.ok("info", DATA / "zoo/llama-odd-sizes-f32"))
 
     def test_without_json(self):
         out = self.ok("info", GEMMA)

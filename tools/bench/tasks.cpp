@@ -116,9 +116,7 @@ void generation(Bench &bench, const std::string &name, uint64_t depth) {
         generate_tokens(bench, session, count);
         return static_cast<double>(count) / watch.seconds();
     });
-    const uint64_t head = uint64_t{bench.info.vocabulary} * bench.info.hidden;
-    const auto weight_bytes =
-        static_cast<double>((bench.matrices.layers + head) * sizeof(uint16_t));
+    const auto weight_bytes = static_cast<double>(bench.matrices.token_bytes);
     add_speed(bench, name, series, Work::bytes, weight_bytes + kv_bytes_added(bench.info, depth));
     add_cost_of_depth(bench, depth, series);
 }
@@ -196,11 +194,9 @@ void memory(Bench &bench, const std::string &name, uint64_t depth) {
     auto stats = sized<stasis_model_stats>();
     stasis_error error{};
     check(stasis_model_get_stats(bench.model, &stats, &error), error, "model");
-    const bool converted = (bench.info.flags & STASIS_MODEL_CONVERTED) != 0;
-    const uint64_t weights = converted ? bench.matrices.all * sizeof(uint16_t) : 0;
     const double rest =
         anonymous_bytes() - static_cast<double>(stats.kv_used_bytes + stats.kv_cached_bytes +
-                                                weights + ceilings::kHeldBytes);
+                                                bench.matrices.copied + ceilings::kHeldBytes);
     add(bench, name, {rest / 1e6}, "MB");
 }
 

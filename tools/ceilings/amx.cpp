@@ -1,5 +1,5 @@
-// Probes for AMX: tiles of 16 x 32 bf16, four of them sums of 16 x 16 f32, as a product with the
-// best ratio of work to loads has them.
+// Probes for AMX: tiles of 16 x 32 bf16 or 16 x 64 int8, four of them sums of 16 x 16, as a product
+// with the best ratio of work to loads has them.
 #include <immintrin.h>
 
 #include "tools/ceilings/probes.h"
@@ -10,7 +10,6 @@ namespace {
 
 constexpr size_t kTileBytes = 1024, kRowBytes = 64;
 constexpr size_t kDepthTiles = 8; // of each of four panels: 32 KiB, which L1 holds
-constexpr double kTileOperations = 2.0 * 16 * 16 * 32;
 
 struct alignas(64) TileConfiguration { // Intel SDM, volume 1, "Tile architecture"
     uint8_t palette, start_row, reserved[14];
@@ -52,9 +51,21 @@ void fill(Panels &panels) {
     settle(&panels);
 }
 
-} // namespace
+// One step: sums in tile `sum` of left operands in `left` and right ones in `right`.
+struct Floats {
+    static constexpr double kOperations = 2.0 * 16 * 16 * 32;
+    template <int sum, int left, int right> static void step() {
+        asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(left), "i"(right));
+    }
+};
+struct Integers {
+    static constexpr double kOperations = 2.0 * 16 * 16 * 64;
+    template <int sum, int left, int right> static void step() {
+        asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(left), "i"(right));
+    }
+};
 
-double amx_tile_loads(uint64_t rounds) {
+template <typename Kind> double tile_loads(uint64_t rounds) {
     Panels panels;
     fill(panels);
     configure();
@@ -63,20 +74,20 @@ double amx_tile_loads(uint64_t rounds) {
         for (size_t i = 0; i < kDepthTiles; ++i, tiles += 4 * kTileBytes) {
             _tile_loadd(4, tiles, kRowBytes);
             _tile_loadd(6, tiles + kTileBytes, kRowBytes);
-            _tile_dpbf16ps(0, 4, 6);
+            Kind::template step<0, 4, 6>();
             _tile_loadd(7, tiles + 2 * kTileBytes, kRowBytes);
-            _tile_dpbf16ps(1, 4, 7);
+            Kind::template step<1, 4, 7>();
             _tile_loadd(5, tiles + 3 * kTileBytes, kRowBytes);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            Kind::template step<2, 5, 6>();
+            Kind::template step<3, 5, 7>();
         }
         tiles -= kDepthTiles * 4 * kTileBytes;
     }
     _tile_release();
-    return static_cast<double>(rounds) * kDepthTiles * 4 * kTileOperations;
+    return static_cast<double>(rounds) * kDepthTiles * 4 * Kind::kOperations;
 }
 
-double amx_registers(uint64_t rounds) {
+template <typename Kind> double registers(uint64_t rounds) {
     Panels panels;
     fill(panels);
     configure();
@@ -86,13 +97,28 @@ double amx_registers(uint64_t rounds) {
     _tile_loadd(6, tiles + 2 * kTileBytes, kRowBytes);
     _tile_loadd(7, tiles + 3 * kTileBytes, kRowBytes);
     for (uint64_t round = 0; round < rounds; ++round) {
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        Kind::template step<0, 4, 6>();
+        Kind::template step<1, 4, 7>();
+        Kind::template step<2, 5, 6>();
+        Kind::template step<3, 5, 7>();
     }
     _tile_release();
-    return static_cast<double>(rounds) * 4 * kTileOperations;
+    return static_cast<double>(rounds) * 4 * Kind::kOperations;
+}
+
+} // namespace
+
+double amx_tile_loads(uint64_t rounds) {
+    return tile_loads<Floats>(rounds);
+}
+double amx_registers(uint64_t rounds) {
+    return registers<Floats>(rounds);
+}
+double amx_int8_tile_loads(uint64_t rounds) {
+    return tile_loads<Integers>(rounds);
+}
+double amx_int8_registers(uint64_t rounds) {
+    return registers<Integers>(rounds);
 }
 
 } // namespace command::ceilings

@@ -123,25 +123,37 @@ std::vector<double> copy_rates(char *data, unsigned threads) {
 }
 
 struct Probe {
-    const char *kernels, *name;
+    const char *kernels;
+    bool integers;
+    const char *name;
     MatrixProbe run;
     const char *how;
 };
 
 // The reference is compiled for AVX2 and FMA as well, and the compiler makes good use of them.
-std::vector<Probe> matrix_probes(const std::string &kernels) {
+std::vector<Probe> matrix_probes(const std::string &kernels, bool integers) {
     const Probe all[] = {
-        {"amx", "amx_tile_loads", amx_tile_loads, "TDPBF16PS, 2 x 2 tiles, loads from L1"},
-        {"amx", "amx_registers", amx_registers, "TDPBF16PS, no loads"},
-        {"avx512bf16", "vdpbf16ps", vdpbf16ps, "VDPBF16PS, no loads"},
-        {"avx512", "avx512_fma", avx512_fma, "512-bit FMA, no loads"},
-        {"avx2", "avx2_fma", avx2_fma, "256-bit FMA, no loads"},
-        {"reference", "scalar", scalar_multiply_add, "one multiplication, one addition at a time"},
+        {"amx", true, "amx_int8_tile_loads", amx_int8_tile_loads,
+         "TDPBSSD, 2 x 2 tiles, loads from L1"},
+        {"amx", true, "amx_int8_registers", amx_int8_registers, "TDPBSSD, no loads"},
+        {"avx512vnni", true, "vpdpbusd", vpdpbusd, "VPDPBUSD, no loads"},
+        {"amx", false, "amx_tile_loads", amx_tile_loads, "TDPBF16PS, 2 x 2 tiles, loads from L1"},
+        {"amx", false, "amx_registers", amx_registers, "TDPBF16PS, no loads"},
+        {"avx512bf16", false, "vdpbf16ps", vdpbf16ps, "VDPBF16PS, no loads"},
+        {"avx512", false, "avx512_fma", avx512_fma, "512-bit FMA, no loads"},
+        {"avx2", false, "avx2_fma", avx2_fma, "256-bit FMA, no loads"},
+        {"reference", false, "scalar", scalar_multiply_add,
+         "one multiplication, one addition at a time"},
     };
-    const std::string name = kernels == "reference" && has_fma() ? "avx2" : kernels;
+    const bool vnni = kernels == "avx512vnni" || kernels == "avx512bf16";
+    const bool counts = integers && (vnni || kernels == "amx"); // else integers go by 16 bits
+    const std::string name = vnni && counts                        ? "avx512vnni"
+                             : kernels == "avx512vnni"             ? "avx512"
+                             : kernels == "reference" && has_fma() ? "avx2"
+                                                                   : kernels;
     std::vector<Probe> probes;
     for (const Probe &probe : all) {
-        if (name == probe.kernels) {
+        if (name == probe.kernels && counts == probe.integers) {
             probes.push_back(probe);
         }
     }
@@ -176,13 +188,13 @@ std::vector<double> matrix_rates(const Probe &probe, uint64_t rounds, unsigned t
 
 } // namespace
 
-Meter::Meter(const std::string &kernels, unsigned threads, const std::string &folder)
+Meter::Meter(const std::string &kernels, bool integers, unsigned threads, const std::string &folder)
     : memory_(held_memory()) {
     auto *data = static_cast<char *>(memory_);
     const ReadPass read = best_read(data, threads);
     add({"read", 0, "B", describe(read)},
         [=] { return read_rates(read, data, kHeldBytes, threads, 5); });
-    for (const Probe &probe : matrix_probes(kernels)) {
+    for (const Probe &probe : matrix_probes(kernels, integers)) {
         const uint64_t rounds = rounds_of(probe, threads);
         add({probe.name, 0, "FLOP", probe.how},
             [=] { return matrix_rates(probe, rounds, threads); });

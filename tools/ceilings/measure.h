@@ -21,10 +21,10 @@ inline constexpr size_t kHeldBytes = size_t{1} << 30;
 
 class Meter {
   public:
-    // With `threads` threads: "read", the kernels' own (the first is what their products come up
-    // against), "memcpy", and with files of `folder` "file_write" and "file_read". Takes seconds.
-    // Throws Failure.
-    Meter(const std::string &kernels, unsigned threads, const std::string &folder);
+    // With `threads` threads: "read", the kernels' own for bf16 or, if asked, integer weights (the
+    // first is what their products come up against), "memcpy", and with files of `folder`
+    // "file_write" and "file_read". Takes seconds. Throws Failure.
+    Meter(const std::string &kernels, bool integers, unsigned threads, const std::string &folder);
     ~Meter();
     Meter(const Meter &) = delete;
     Meter &operator=(const Meter &) = delete;

@@ -24,17 +24,21 @@ uint64_t read_portable(const ReadPass &pass); // 16 bytes at a time
 uint64_t read_avx2(const ReadPass &pass);     // 32
 uint64_t read_avx512(const ReadPass &pass);   // 64
 
-// Runs the innermost loop of a matrix product `rounds` times; returns the floating-point operations
-// of that, two to a multiplication with its addition.
+// Runs the innermost loop of a matrix product `rounds` times; returns the operations of that, two
+// to a multiplication with its addition.
 using MatrixProbe = double (*)(uint64_t rounds);
 
 double scalar_multiply_add(uint64_t rounds);
 double avx2_fma(uint64_t rounds);
 double avx512_fma(uint64_t rounds);
 double vdpbf16ps(uint64_t rounds);
+double vpdpbusd(uint64_t rounds);
 // TDPBF16PS; the process must have permission to use tiles. With the loads from L1 that a product
 // of 32 x 32 outputs needs, and with none.
 double amx_tile_loads(uint64_t rounds);
 double amx_registers(uint64_t rounds);
+// The same with TDPBSSD, whose tiles hold twice as many terms.
+double amx_int8_tile_loads(uint64_t rounds);
+double amx_int8_registers(uint64_t rounds);
 
 } // namespace command::ceilings

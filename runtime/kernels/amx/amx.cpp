@@ -9,6 +9,7 @@ Table overlay(Table table) {
     table.packed_bytes = packed_bytes;
     table.pack = pack;
     table.matmul = matmul;
+    table.matmul_quantized = matmul_quantized;
     table.attention_block = attention_block;
     return table;
 }

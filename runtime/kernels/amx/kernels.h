@@ -11,6 +11,7 @@ void matmul(const Matmul &task);
 // The same for up to kStreamedRows rows.
 inline constexpr size_t kStreamedRows = 64;
 void stream(const Matmul &task);
+void matmul_quantized(const QuantizedMatmul &task);
 void attention_block(const AttentionBlock &task);
 
 } // namespace stasis::kernels::amx

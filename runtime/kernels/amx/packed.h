@@ -9,6 +9,8 @@ inline size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+inline constexpr size_t kBlock = 32; // terms of the block rule (C1)
+
 // Tiles along k.
 inline constexpr size_t blocks(size_t depth) {
     return (depth + kBlock - 1) / kBlock;

@@ -9,10 +9,9 @@ namespace stasis::kernels::amx {
 
 inline constexpr size_t kTileRows = 16;    // of any tile
 inline constexpr size_t kTileBytes = 1024; // 16 rows of 64 bytes
-inline constexpr size_t kBlock = 32;       // terms of the block rule (C1)
 
-// Tiles 0-3 are sums, 4-5 left operands (16 rows, up to 32 terms), 6-7 right operands (pairs of
-// terms, up to 16 columns).
+// Tiles 0-3 are sums, 4-5 left operands (16 rows, up to 32 terms of bf16), 6-7 right operands
+// (pairs of terms, up to 16 columns).
 struct alignas(64) TileConfig {
     uint8_t palette = 1;
     uint8_t start_row = 0;
@@ -76,6 +75,11 @@ template <int tile> [[gnu::always_inline]] inline void store(void *to, size_t st
 // sum += left x right: one block of the block rule for each of the sums.
 template <int sum, int left, int right> [[gnu::always_inline]] inline void multiply_add() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(left), "i"(right));
+}
+
+// The same of signed bytes into int32: up to 64 terms, four to a word.
+template <int sum, int left, int right> [[gnu::always_inline]] inline void multiply_add_bytes() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(left), "i"(right));
 }
 
 } // namespace stasis::kernels::amx

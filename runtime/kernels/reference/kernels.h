@@ -9,6 +9,11 @@ void pack(const Pack &task, size_t begin, size_t end);
 size_t packed_bytes(size_t rows, size_t depth);
 void matmul(const Matmul &task);
 
+void quantize(const Quantize &task, size_t begin, size_t end);
+size_t quantized_bytes(size_t rows, size_t depth, size_t group);
+void matmul_quantized(const QuantizedMatmul &task);
+void embed_quantized(Quant type, const uint8_t *row, float scale, size_t n, float *y);
+
 void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y);
 void rope(float *x, const float *cosine, const float *sine, size_t n);
 

@@ -1,0 +1,132 @@
+/* Stasis: logits and sampling, generation, and steps of several sessions. Part of stasis.h, which
+ * states the conventions; include that. */
+#ifndef STASIS_GENERATE_H
+#define STASIS_GENERATE_H
+#include "stasis.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* ---- Logits and sampling ------------------------------------------------------------------- */
+/* 0 means off, except where a comment says otherwise; a zeroed struct is greedy. */
+typedef struct stasis_sampling {
+    uint32_t struct_size, top_k;
+    float temperature;        /* 0: greedy */
+    float top_p, min_p;       /* top_p 1: off */
+    float repetition_penalty; /* 1: off */
+    float frequency_penalty, presence_penalty;
+    uint32_t penalty_window; /* tokens that penalties look back on; 0: 64; UINT32_MAX: all */
+    uint32_t bias_count;
+    const stasis_token *bias_tokens; /* [bias_count], each once */
+    const float *bias;               /* [bias_count], added to the logit; -INFINITY forbids */
+    uint64_t seed;                   /* draws depend on (seed, position) and nothing else */
+} stasis_sampling;
+
+void stasis_sampling_init(stasis_sampling *sampling, size_t size);
+
+/* Logits of the next token, [vocabulary], computed from the kept final hidden state: the same bits
+ * whenever they are asked for. NOT_FOUND before the first position, as top, sample and decode.
+ * After a rewind the last token is run again first: all four can return append's statuses. */
+stasis_status stasis_session_logits(const stasis_session *session, float *logits, size_t capacity,
+                                    size_t *count, stasis_error *error);
+/* The n most likely next tokens, best first, ties by lower id, with natural-log probabilities (may
+ * be NULL). INVALID_ARGUMENT if n exceeds the vocabulary. */
+stasis_status stasis_session_top(const stasis_session *session, size_t n, stasis_token *tokens,
+                                 float *log_probabilities, stasis_error *error);
+/* Natural-log probability of each token of a continuation, [count]; the session is unchanged.
+ * Statuses of append; NOT_FOUND before the first position. */
+stasis_status stasis_session_score(stasis_session *session, const stasis_token *tokens,
+                                   size_t count, double *log_probabilities,
+                                   const stasis_run_options *options, stasis_error *error);
+/* NULL: greedy. INVALID_ARGUMENT names the field that is out of range. */
+stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_sampling *sampling,
+                                          stasis_error *error);
+/* Draws the next token and changes nothing: the draw at a position is always the same.
+ * INVALID_ARGUMENT if a bias forbids every token. */
+stasis_status stasis_session_sample(const stasis_session *session, stasis_token *token,
+                                    stasis_error *error);
+/* Draws the next token and appends it, or does neither. */
+stasis_status stasis_session_decode(stasis_session *session, stasis_token *token,
+                                    stasis_error *error);
+
+/* ---- Generation ---------------------------------------------------------------------------- */
+/* A token that generate has appended. `text` (may be empty) is what can be shown since the last
+ * one: complete UTF-8 characters, nothing that may yet turn out to be a stop string. A last event
+ * with `last` set carries text that was held back; its token is the last one again. */
+typedef struct stasis_generated {
+    uint32_t struct_size;
+    stasis_token token;
+    uint64_t position; /* of the token */
+    const char *text;  /* lives until the callback returns; empty without a tokenizer */
+    size_t length;
+    uint32_t last, reserved;
+} stasis_generated;
+
+/* A non-zero return stops; the token stays. */
+typedef int32_t (*stasis_generate_fn)(void *user, const stasis_generated *generated);
+
+#define STASIS_GENERATE_IGNORE_END 1u /* the model's own end tokens do not stop */
+typedef struct stasis_generate_options {
+    uint32_t struct_size, flags;
+    uint64_t tokens_max;             /* 0: until the session is full */
+    const stasis_token *stop_tokens; /* besides the model's end tokens */
+    size_t stop_token_count;
+    const char *const *stop_strings; /* zero-terminated, not empty */
+    size_t stop_string_count;
+    stasis_generate_fn callback; /* NULL: none */
+    void *callback_user;
+    stasis_cancel *cancel;
+} stasis_generate_options;
+
+#define STASIS_STOP_LENGTH 0u    /* reasons: tokens_max, or the session is full */
+#define STASIS_STOP_END_TOKEN 1u /* an end or stop token; it is in the log, not in the text */
+#define STASIS_STOP_STRING 2u    /* a stop string; its tokens are in the log */
+#define STASIS_STOP_CALLBACK 3u  /* the callback; the status is STOPPED */
+#define STASIS_STOP_CANCELLED 4u /* the cancel handle; the status is CANCELLED */
+
+typedef struct stasis_generate_result {
+    uint32_t struct_size, stop_reason;
+    uint64_t begin; /* position of the first new token */
+    uint64_t count; /* new tokens */
+} stasis_generate_result;
+
+void stasis_generate_options_init(stasis_generate_options *options, size_t size);
+/* Decodes until something stops it. Whatever does, decoded tokens stay, and `result` (may be NULL)
+ * tells of them; it is all 0 if nothing began (refused arguments, BUSY). Statuses of decode,
+ * CANCELLED, STOPPED; UNSUPPORTED for stop strings without a tokenizer. */
+stasis_status stasis_session_generate(stasis_session *session,
+                                      const stasis_generate_options *options,
+                                      stasis_generate_result *result, stasis_error *error);
+
+/* ---- Steps of several sessions ------------------------------------------------------------- */
+#define STASIS_STEP_SAMPLE 1u /* then draw the next token and append it */
+/* What one session does in a step. A zeroed item with a session does nothing. */
+typedef struct stasis_step_item {
+    stasis_session *session;
+    size_t begin, count;  /* its tokens: [begin, begin + count) of the call's; appended first */
+    uint32_t flags;       /* STASIS_STEP_SAMPLE */
+    stasis_token token;   /* out: the one drawn, where the status is OK */
+    stasis_status status; /* out: of append, and of decode */
+    uint32_t reserved;
+    stasis_error *error; /* out, NULL: not asked for */
+} stasis_step_item;
+
+/* One step of several sessions of one model, computed together: weights are read once for all, and
+ * pages that forks share once for those that decode. Each session gets the bits that it gets alone.
+ * `stride` is sizeof(stasis_step_item). What an item meets is in its status and leaves the others
+ * alone: its session is as before, or lacks only the draw. Cancelled or stopped, sessions that are
+ * complete stay so and the others are as before. INVALID_ARGUMENT (no session, one twice, several
+ * models, a range outside the tokens, `logits` in the options) and BUSY (some session): nothing was
+ * done, and no item was written to. CANCELLED, STOPPED. */
+stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_t item_count,
+                                   const stasis_token *tokens, size_t token_count,
+                                   const stasis_run_options *options, stasis_error *error);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* STASIS_GENERATE_H */

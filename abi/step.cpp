@@ -1,0 +1,99 @@
+// Steps of several sessions: check the arguments, take every busy flag, forward; see stasis.h.
+#include <deque>
+#include <vector>
+
+#include "abi/handles.h"
+#include "abi/run.h"
+
+namespace stasis::abi {
+
+namespace {
+
+// Items as the caller lays them out.
+class Items {
+  public:
+    Items(stasis_step_item *items, size_t stride, size_t count)
+        : first_(reinterpret_cast<char *>(items)), stride_(stride), count_(count) {
+        require_array(items, count, "items");
+        if (stride < sizeof(stasis_step_item) || stride % alignof(stasis_step_item) != 0) {
+            fail(Status::invalid_argument, "stride is %zu, expected %zu", stride,
+                 sizeof(stasis_step_item));
+        }
+    }
+    size_t count() const { return count_; }
+    stasis_step_item &operator[](size_t i) const {
+        return *reinterpret_cast<stasis_step_item *>(first_ + i * stride_);
+    }
+
+  private:
+    char *first_;
+    size_t stride_, count_;
+};
+
+void check_item(const stasis_step_item &item, size_t index, size_t token_count) {
+    if (item.session == nullptr) {
+        fail(Status::invalid_argument, "items[%zu].session is NULL", index);
+    }
+    require_flags(item.flags, STASIS_STEP_SAMPLE);
+    require_zero(item.reserved, "item");
+    if (item.begin > token_count || item.count > token_count - item.begin) {
+        fail(Status::invalid_argument,
+             "items[%zu]: tokens from %zu on, %zu of them, expected a range within the %zu tokens",
+             index, item.begin, item.count, token_count);
+    }
+}
+
+stasis_status report_item(const StepItem &item, stasis_error *error) noexcept {
+    if (item.error == nullptr) {
+        return report_success(error);
+    }
+    try {
+        std::rethrow_exception(item.error);
+    } catch (...) {
+        return report_failure(error);
+    }
+}
+
+} // namespace
+
+} // namespace stasis::abi
+
+using namespace stasis::abi;
+
+stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_t item_count,
+                                   const stasis_token *tokens, size_t token_count,
+                                   const stasis_run_options *options, stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        const Items given(items, stride, item_count);
+        require_array(tokens, token_count, "tokens");
+        for (size_t i = 0; i < item_count; ++i) {
+            check_item(given[i], i, token_count);
+        }
+        Run run(caller, options);
+        if (run.options().logits != nullptr) {
+            fail(stasis::Status::invalid_argument, "options.logits: a step reports no logits");
+        }
+        std::vector<stasis::StepItem> steps;
+        for (size_t i = 0; i < item_count; ++i) {
+            const stasis_step_item &item = given[i];
+            steps.push_back({item.session->session.get(),
+                             {tokens + item.begin, item.count},
+                             (item.flags & STASIS_STEP_SAMPLE) != 0});
+        }
+        stasis::Session::check_step(steps); // before a session twice is found busy with itself
+        std::deque<Busy> busy;
+        for (size_t i = 0; i < item_count; ++i) {
+            busy.emplace_back(given[i].session->busy, "session");
+        }
+        stasis::Session::step(steps, run.options());
+        for (size_t i = 0; i < item_count; ++i) {
+            given[i].token = steps[i].token;
+            given[i].status = report_item(steps[i], given[i].error);
+        }
+        for (const stasis::StepItem &item : steps) {
+            if (item.ended_call) {
+                std::rethrow_exception(item.error);
+            }
+        }
+    });
+}

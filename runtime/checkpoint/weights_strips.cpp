@@ -1,0 +1,67 @@
+// See weights_strips.h. A strip is the unit of work.
+#include "runtime/checkpoint/weights_strips.h"
+
+#include <algorithm>
+
+namespace stasis {
+
+namespace {
+
+bool in_strips(const PlannedTensor &planned) {
+    return planned.matrix != nullptr && planned.multiplied &&
+           quant_of(planned.tensor->type).has_value();
+}
+
+} // namespace
+
+uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, Weights &weights) {
+    const auto bytes_of = [](const Matrix &matrix) {
+        return kernels::strips_bytes(matrix.quant, matrix.rows, matrix.columns);
+    };
+    size_t total_bytes = 0;
+    for (const PlannedTensor &planned : plan) {
+        total_bytes += in_strips(planned) ? bytes_of(*planned.matrix) : 0;
+    }
+    if (total_bytes == 0) {
+        return 0;
+    }
+    weights.storage.push_back(std::make_unique<Buffer>(memory));
+    weights.storage.back()->grow(total_bytes);
+    auto *at = static_cast<uint8_t *>(weights.storage.back()->data());
+    for (PlannedTensor &planned : plan) {
+        if (in_strips(planned)) {
+            planned.strips = at;
+            planned.matrix->strips = at;
+            weights.groups.add(*planned.matrix);
+            at += bytes_of(*planned.matrix);
+        }
+    }
+    return total_bytes;
+}
+
+void make_strips(const PlannedTensor &planned, Threads &threads, Progress &progress) {
+    if (planned.strips == nullptr) {
+        return;
+    }
+    constexpr size_t kOutputs = kernels::kStripOutputs;
+    const Matrix &matrix = *planned.matrix;
+    const size_t row_bytes = kernels::quant_row_bytes(matrix.quant, matrix.columns);
+    const size_t strip_bytes = kernels::strip_bytes(matrix.quant, matrix.columns);
+    const size_t strips = (matrix.rows + kOutputs - 1) / kOutputs;
+    const size_t most = std::max<size_t>(kBatchBytes / strip_bytes, 1);
+    for (size_t begin = 0; begin < strips; begin += most) {
+        progress.step();
+        const size_t count = std::min(most, strips - begin);
+        threads.run(count, 1, [&](size_t first, size_t last) {
+            for (size_t strip = begin + first; strip < begin + last; ++strip) {
+                const size_t row = strip * kOutputs;
+                kernels::make_strip(matrix.quant, planned.tensor->data + row * row_bytes, row_bytes,
+                                    std::min(kOutputs, matrix.rows - row), matrix.columns,
+                                    planned.strips + strip * strip_bytes);
+            }
+        });
+        progress.done_bytes += count * strip_bytes;
+    }
+}
+
+} // namespace stasis

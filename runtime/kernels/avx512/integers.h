@@ -1,0 +1,42 @@
+// What products of integer weights (C8) need of AVX-512: 16 outputs side by side, four of an
+// output's terms in a word.
+#pragma once
+
+#include "runtime/kernels/avx512/vector.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+struct Avx512Integers : Avx512 {
+    using Ints = int32_t __attribute__((vector_size(64)));
+
+    static constexpr bool kUnsigned = false; // whether the left operand of `dot` has to be
+    static constexpr size_t kDotRows = 8;    // rows whose sums stay in registers
+
+    // sum + the dot products of u, at most 63 or (has_sign) an int8, and x, -127 to 127.
+    template <bool has_sign>
+    [[gnu::always_inline]] static inline Words dot(Words sum, Words u, Words x) {
+        if (has_sign) {
+            x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(u), _mm512_setzero_si512(), x);
+            u = _mm512_abs_epi8(u);
+        }
+        // Two products fill 16 bits: 2 * 128 * 127 is below 2^15.
+        const Words pairs = _mm512_maddubs_epi16(u, x);
+        return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+    }
+    // sum + the dot products of two 16-bit integers.
+    static Words dot_pairs(Words sum, Words a, Words b) {
+        return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+    }
+    static Floats convert(Words x) { return _mm512_cvtepi32_ps(x); }
+    static Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+    static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+    static Floats broadcast_float(const float *x) { return _mm512_set1_ps(*x); }
+    // The lower 16 bits of each word, an f16, as f32.
+    static Floats lower_f16(Words x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
+    // 16 f16 as f32.
+    static Floats load_f16(const uint8_t *from) {
+        return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
+    }
+};
+
+} // namespace stasis::kernels::STASIS_TABLE

@@ -1,0 +1,200 @@
+// Products of integer weights with quantized activations (C8), for any vector type: strips of
+// weights meet a few rows at a time, whose sums stay in registers along the whole depth.
+#pragma once
+
+#include "runtime/kernels/blocks/packed.h"
+#include "runtime/kernels/blocks/quantize.h"
+#include "runtime/kernels/blocks/strip.h"
+#include "runtime/kernels/panels/tile.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+// The first to meet a strip fetches what follows it in memory, far ahead into the second level of
+// caches, less far into the first. It need not be part of the matrix. As assembler, which stays
+// where it is: gcc 12 gathers prefetches, and drops calls of functions that do nothing else.
+template <size_t bytes> [[gnu::always_inline]] inline void fetch_ahead(const uint8_t *block) {
+    constexpr size_t kFar = 8192, kNear = 2048;
+    for (size_t line = 0; line < bytes; line += 64) {
+        asm volatile("prefetcht1 %0" ::"m"(block[kFar + line]));
+        asm volatile("prefetcht0 %0" ::"m"(block[kNear + line]));
+    }
+}
+
+// Some rows of one group by a strip.
+template <typename V, Quant type, size_t rows> struct StripTile {
+    using Words = typename V::Words;
+    using Ints = typename V::Ints;
+    using Floats = typename V::Floats;
+    using Block = WeightBlock<V, type>;
+    static constexpr Kind kKind = kind_of(type);
+    static constexpr size_t kElements = quant_block(type).elements;
+    static constexpr size_t kParts = kStripOutputs / V::kLanes;
+
+    const Activations &x;
+
+    static Words word(const void *at) { return V::broadcast(static_cast<const uint32_t *>(at)); }
+
+    // sum[r] += u * q over the words begin .. begin + count - 1 of a block.
+    template <size_t begin, size_t count>
+    [[gnu::always_inline]] static inline void dot(const Block &w, const int8_t *q,
+                                                  Words (&sum)[rows]) {
+        unroll<count>([&]<size_t i>() {
+            const Words u = w.template integers<begin + i>();
+            unroll<rows>([&]<size_t r>() {
+                const Words four = word(q + r * kElements + (begin + i) * 4);
+                sum[r] = V::template dot<kKind.has_sign>(sum[r], u, four);
+            });
+        });
+    }
+
+    [[gnu::always_inline]] inline void add(const Words (&sum)[rows], Floats d, size_t entry,
+                                           Floats (&total)[rows]) const {
+        const float *scale = x.scales(entry);
+        unroll<rows>([&]<size_t r>() {
+            const Floats s = V::multiply(d, V::broadcast_float(scale + r));
+            total[r] = V::fma(V::convert(sum[r]), s, total[r]);
+        });
+    }
+
+    // A block of 32.
+    [[gnu::always_inline]] inline void simple(const Block &w, size_t entry,
+                                              Floats (&total)[rows]) const {
+        const BlockSum *sums = x.sums<BlockSum>(entry);
+        Words sum[rows];
+        unroll<rows>([&]<size_t r>() {
+            sum[r] = (Words)Ints{};
+            if constexpr (Block::kShift >= 0) {
+                sum[r] = (Words)((Ints)word(&sums[r].negative) << Block::kShift);
+            }
+        });
+        dot<0, 8>(w, x.integers(entry), sum);
+        const BlockScales<V, type> scales(w);
+        add(sum, scales.d, entry, total);
+        if constexpr (kKind.has_minimum) {
+            unroll<rows>([&]<size_t r>() { sum[r] = word(&sums[r].sum); });
+            add(sum, scales.m, entry, total);
+        }
+    }
+
+    // A block of 256.
+    [[gnu::always_inline]] inline void scaled(const Block &w, size_t entry,
+                                              Floats (&total)[rows]) const {
+        constexpr size_t kWordsOf = kElements / 4 / kKind.parts;
+        const BlockScales<V, type> scales(w);
+        const BlockSums *sums = x.sums<BlockSums>(entry);
+        Words sum[rows], minimum[rows];
+        unroll<rows>([&]<size_t r>() { sum[r] = minimum[r] = (Words)Ints{}; });
+        unroll<kKind.parts>([&]<size_t j>() {
+            Words part[rows];
+            unroll<rows>([&]<size_t r>() { part[r] = (Words)Ints{}; });
+            dot<j * kWordsOf, kWordsOf>(w, x.integers(entry), part);
+            unroll<rows>([&]<size_t r>() {
+                sum[r] = (Words)((Ints)sum[r] + (Ints)part[r] * scales.scale[j]);
+            });
+        });
+        unroll<kKind.parts / 2>([&]<size_t j>() {
+            unroll<rows>([&]<size_t r>() {
+                const int16_t *of = kKind.parts == 16 ? sums[r].of_16 : sums[r].of_32;
+                minimum[r] = V::dot_pairs(minimum[r], (Words)scales.pair[j], word(of + 2 * j));
+            });
+        });
+        if constexpr (Block::kShift >= 0) {
+            unroll<rows>([&]<size_t r>() {
+                sum[r] = (Words)((Ints)sum[r] - ((Ints)minimum[r] << Block::kShift));
+            });
+        }
+        add(sum, scales.d, entry, total);
+        if constexpr (kKind.has_minimum) {
+            add(minimum, scales.m, entry, total);
+        }
+    }
+
+    [[gnu::flatten]] void multiply(size_t row, const uint8_t *strip, bool first,
+                                   float (&y)[rows][kStripOutputs]) const {
+        constexpr size_t kBytes = Block::kShape.bytes;
+        Floats total[kParts][rows];
+        unroll<kParts * rows>([&]<size_t i>() { total[i / rows][i % rows] = V::zero(); });
+        for (size_t block = 0; block < x.blocks; ++block, strip += kBytes) {
+            if (first) {
+                fetch_ahead<kBytes>(strip);
+            }
+            const size_t entry = x.entry(row, block);
+            unroll<kParts>([&]<size_t part>() {
+                const Block w(strip, part);
+                if constexpr (kElements == 32) {
+                    simple(w, entry, total[part]);
+                } else {
+                    scaled(w, entry, total[part]);
+                }
+            });
+        }
+        unroll<kParts * rows>([&]<size_t i>() {
+            V::store_floats(y[i % rows] + i / rows * V::kLanes, total[i / rows][i % rows]);
+        });
+    }
+};
+
+// Rows row .. row + rows - 1, of which `exist` are there, by the strip of some outputs.
+template <typename V, Quant type, size_t rows>
+void multiply_strip(const QuantizedMatmul &task, const Activations &x, size_t row,
+                    const uint8_t *strip, size_t output) {
+    float y[rows][kStripOutputs];
+    StripTile<V, type, rows>{x}.multiply(row, strip, row == 0, y);
+    const size_t outputs = smaller(kStripOutputs, task.outputs - output);
+    for (size_t r = 0; r < smaller(rows, task.rows - row); ++r) {
+        float *to = task.y + (row + r) * task.y_stride + output;
+        __builtin_memcpy(to, y[r], outputs * sizeof(float));
+    }
+}
+
+template <typename V, Quant type> void multiply_quantized(const QuantizedMatmul &task) {
+    static_assert(V::kDotRows == 4 || V::kDotRows == 8);
+    const Activations x(task.packed, task.rows, task.depth, quant_block(type).elements);
+    const uint8_t *strip = task.w;
+    for (size_t output = 0; output < task.outputs; output += kStripOutputs) {
+        if (task.rows <= kFewRows) {
+            with_rows<V, kFewRows>(task.rows, [&]<size_t rows>() {
+                multiply_strip<V, type, rows>(task, x, 0, strip, output);
+            });
+        } else {
+            size_t row = 0;
+            for (; row < task.rows && row + V::kDotRows <= x.rows; row += V::kDotRows) {
+                multiply_strip<V, type, V::kDotRows>(task, x, row, strip, output);
+            }
+            if (V::kDotRows > 4 && row < task.rows) {
+                multiply_strip<V, type, 4>(task, x, row, strip, output);
+            }
+        }
+        strip += strip_bytes(type, task.depth);
+    }
+}
+
+template <typename V> void matmul_quantized(const QuantizedMatmul &task) {
+    switch (task.type) {
+    case Quant::q8_0:
+        return multiply_quantized<V, Quant::q8_0>(task);
+    case Quant::q4_0:
+        return multiply_quantized<V, Quant::q4_0>(task);
+    case Quant::q4_1:
+        return multiply_quantized<V, Quant::q4_1>(task);
+    case Quant::q5_0:
+        return multiply_quantized<V, Quant::q5_0>(task);
+    case Quant::q5_1:
+        return multiply_quantized<V, Quant::q5_1>(task);
+    case Quant::q4_k:
+        return multiply_quantized<V, Quant::q4_k>(task);
+    case Quant::q5_k:
+        return multiply_quantized<V, Quant::q5_k>(task);
+    case Quant::q6_k:
+        return multiply_quantized<V, Quant::q6_k>(task);
+    }
+}
+
+// The entries that blocks compute, for vectors of type V.
+template <typename V> [[gnu::always_inline]] inline void put_blocks(Table &table) {
+    table.quantize = quantize;
+    table.quantized_bytes = quantized_bytes;
+    table.matmul_quantized = matmul_quantized<V>;
+}
+
+} // namespace stasis::kernels::STASIS_TABLE

@@ -1,0 +1,168 @@
+// See naive_quantized.h.
+#include "tests/kernels/naive_quantized.h"
+
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/naive.h"
+#include "tests/kernels/soft_float.h"
+
+namespace naive {
+
+namespace {
+
+// `count` bits of a block from bit `at` on, the lowest of byte 0 first.
+int bits(const uint8_t *block, size_t at, size_t count) {
+    int value = 0;
+    for (size_t i = 0; i < count; ++i) {
+        value += (block[(at + i) / 8] >> (at + i) % 8 & 1) << i;
+    }
+    return value;
+}
+
+int signed_byte(const uint8_t *block, size_t at) {
+    return block[at] < 128 ? block[at] : block[at] - 256;
+}
+
+float f16(const uint8_t *block, size_t at) {
+    const int fraction = bits(block, 8 * at, 10), exponent = bits(block, 8 * at + 10, 5);
+    const float sign = bits(block, 8 * at + 15, 1) != 0 ? -1.0F : 1.0F;
+    if (exponent == 0) {
+        return sign * std::ldexp(static_cast<float>(fraction), -24);
+    }
+    return sign * std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
+}
+
+// Types of one sub-block: bytes before the nibbles, of which the last four are fifth bits or none.
+Weight simple(const uint8_t *block, size_t i, size_t nibbles, bool fifth, int offset, int minimum) {
+    int n = bits(block, 8 * (nibbles + i % 16) + 4 * (i / 16), 4);
+    if (fifth) {
+        n += 16 * bits(block, 8 * (nibbles - 4) + i, 1);
+    }
+    return {n - offset, 1, minimum};
+}
+
+Weight super(const uint8_t *block, size_t i, size_t nibbles, bool fifth) {
+    const size_t j = i / 32, l = i % 32, at = 8 * 4;
+    int n = bits(block, 8 * (nibbles + 32 * (j / 2) + l) + 4 * (j % 2), 4);
+    if (fifth) {
+        n += 16 * bits(block, 8 * (16 + l) + j, 1);
+    }
+    if (j < 4) {
+        return {n, bits(block, at + 8 * j, 6), bits(block, at + 8 * (j + 4), 6)};
+    }
+    return {n, bits(block, at + 8 * (j + 4), 4) + 16 * bits(block, at + 8 * (j - 4) + 6, 2),
+            bits(block, at + 8 * (j + 4) + 4, 4) + 16 * bits(block, at + 8 * j + 6, 2)};
+}
+
+Weight six(const uint8_t *block, size_t i) {
+    const size_t half = i / 128, g = i / 32 % 4, l = i % 32;
+    const int low = bits(block, 8 * (64 * half + 32 * (g % 2) + l) + 4 * (g / 2), 4);
+    const int high = bits(block, 8 * (128 + 32 * half + l) + 2 * g, 2);
+    return {low + 16 * high - 32, signed_byte(block, 192 + i / 16), 0};
+}
+
+} // namespace
+
+Weight weight(Quant type, const uint8_t *block, size_t i) {
+    switch (type) {
+    case Quant::q8_0:
+        return {signed_byte(block, 2 + i), 1, 0};
+    case Quant::q4_0:
+        return simple(block, i, 2, false, 8, 0);
+    case Quant::q4_1:
+        return simple(block, i, 4, false, 0, 1);
+    case Quant::q5_0:
+        return simple(block, i, 6, true, 16, 0);
+    case Quant::q5_1:
+        return simple(block, i, 8, true, 0, 1);
+    case Quant::q4_k:
+        return super(block, i, 16, false);
+    case Quant::q5_k:
+        return super(block, i, 48, true);
+    case Quant::q6_k:
+        return six(block, i);
+    }
+    return {};
+}
+
+Scales scales(Quant type, const uint8_t *block) {
+    switch (type) {
+    case Quant::q6_k:
+        return {f16(block, 208), 0.0F, false};
+    case Quant::q4_1:
+    case Quant::q5_1:
+        return {f16(block, 0), f16(block, 2), true};
+    case Quant::q4_k:
+    case Quant::q5_k:
+        return {f16(block, 0), -f16(block, 2), true};
+    default:
+        return {f16(block, 0), 0.0F, false};
+    }
+}
+
+void quantize(const uint16_t *x, size_t n, std::vector<int> &q, float &scale) {
+    q.assign(n, 0);
+    scale = 0.0F;
+    float a = 0.0F;
+    for (size_t i = 0; i < n; ++i) {
+        const float value = std::fabs(from_bf16(x[i]));
+        if (!std::isfinite(value)) {
+            scale = std::numeric_limits<float>::quiet_NaN();
+            return;
+        }
+        a = std::max(a, value);
+    }
+    if (a < 0x1p-100F) {
+        return;
+    }
+    scale = soft::div(a, 127.0F);
+    const float inverse = soft::div(127.0F, a);
+    for (size_t i = 0; i < n; ++i) {
+        q[i] = static_cast<int>(std::nearbyint(soft::mul(from_bf16(x[i]), inverse)));
+    }
+}
+
+void matmul(const QuantizedProduct &task) {
+    const auto shape = stasis::kernels::quant_block(task.type);
+    std::vector<int> q;
+    for (size_t r = 0; r < task.rows; ++r) {
+        for (size_t n = 0; n < task.outputs; ++n) {
+            float sum = 0.0F;
+            for (size_t g = 0; g < task.depth / shape.elements; ++g) {
+                const uint8_t *block = task.w + n * task.w_stride + g * shape.bytes;
+                float scale = 0.0F;
+                quantize(task.x + r * task.x_stride + g * shape.elements, shape.elements, q, scale);
+                int64_t integers = 0, minima = 0;
+                for (size_t i = 0; i < shape.elements; ++i) {
+                    const Weight w = weight(task.type, block, i);
+                    integers += int64_t{w.scale} * w.n * q[i];
+                    minima += int64_t{w.minimum} * q[i];
+                }
+                const Scales s = scales(task.type, block);
+                sum = soft::fma(static_cast<float>(integers), soft::mul(s.d, scale), sum);
+                if (s.has) {
+                    sum = soft::fma(static_cast<float>(minima), soft::mul(s.m, scale), sum);
+                }
+            }
+            task.y[r * task.y_stride + n] = sum;
+        }
+    }
+}
+
+void embed(Quant type, const uint8_t *row, float scale, size_t n, float *y) {
+    const auto shape = stasis::kernels::quant_block(type);
+    for (size_t i = 0; i < n; ++i) {
+        const uint8_t *block = row + i / shape.elements * shape.bytes;
+        const Weight w = weight(type, block, i % shape.elements);
+        const Scales s = scales(type, block);
+        float value =
+            soft::mul(soft::mul(s.d, static_cast<float>(w.scale)), static_cast<float>(w.n));
+        if (s.has) {
+            value = soft::add(value, soft::mul(s.m, static_cast<float>(w.minimum)));
+        }
+        y[i] = soft::mul(value, scale);
+    }
+}
+
+} // namespace naive

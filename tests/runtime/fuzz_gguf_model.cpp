@@ -1,0 +1,285 @@
+// Any GGUF file ends in a description whose sizes fit each other and in weights that lie in it, or
+// in an Error that says why. The input describes a small model and what is changed of it: keys are
+// set or taken away, tensors get other types, shapes, names and bytes.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "format/error.h"
+#include "runtime/checkpoint/weights.h"
+#include "runtime/gguf/checkpoint.h"
+#include "runtime/gguf/config.h"
+#include "runtime/rope.h"
+#include "runtime/threads.h"
+#include "tests/fuzz/description.h"
+#include "tests/fuzz/watched.h"
+#include "tests/runtime/gguf_writer.h"
+
+using namespace stasis;
+
+namespace {
+
+using Type = GgufValueType;
+
+constexpr const char *kArchitectures[] = {"llama", "gemma3", "qwen2", "qwen3", "phi3", "mamba"};
+
+// Keys that a description may have, those of architectures without theirs.
+constexpr const char *kKeys[] = {"block_count",
+                                 "embedding_length",
+                                 "attention.head_count",
+                                 "attention.head_count_kv",
+                                 "attention.key_length",
+                                 "attention.value_length",
+                                 "rope.dimension_count",
+                                 "feed_forward_length",
+                                 "context_length",
+                                 "vocab_size",
+                                 "expert_count",
+                                 "attention.sliding_window",
+                                 "attention.sliding_window_pattern",
+                                 "attention.layer_norm_rms_epsilon",
+                                 "attention.scale",
+                                 "attn_logit_softcapping",
+                                 "final_logit_softcapping",
+                                 "rope.freq_base",
+                                 "rope.freq_base_swa",
+                                 "rope.scaling.type",
+                                 "rope.scaling.factor",
+                                 "rope.scale_linear",
+                                 "rope.scaling.attn_factor",
+                                 "logit_scale",
+                                 "attention.causal",
+                                 "use_parallel_residual",
+                                 ":general.architecture",
+                                 ":tokenizer.ggml.bos_token_id",
+                                 ":tokenizer.ggml.eos_token_id",
+                                 ":tokenizer.ggml.eot_token_id",
+                                 ":general.alignment"};
+
+struct Value {
+    Type type;
+    std::string bytes;
+};
+
+struct Tensor {
+    GgufType type;
+    std::vector<uint64_t> shape;
+    std::string bytes;
+};
+
+struct Draft {
+    std::map<std::string, Value> keys;
+    std::map<std::string, Tensor> tensors;
+};
+
+void integer(Draft &draft, const std::string &key, uint32_t value) {
+    draft.keys[key] = {Type::u32, gguf_number(value)};
+}
+
+void tensor(Draft &draft, const std::string &name, GgufType type,
+            const std::vector<uint64_t> &shape) {
+    uint64_t elements = 1;
+    for (const uint64_t dimension : shape) {
+        elements *= dimension;
+    }
+    const GgufBlock block = gguf_block(type);
+    draft.tensors[name] = {type, shape,
+                           std::string(elements / block.elements * block.size_bytes, 0)};
+}
+
+// One layer; what the architecture has of biases and norms is there.
+Draft small_model(const std::string &architecture, GgufType type) {
+    const bool gemma = architecture == "gemma3", phi = architecture == "phi3";
+    const bool normed = gemma || architecture == "qwen3";
+    const std::string prefix = architecture + ".", layer = "blk.0.";
+    const uint32_t width = gguf_block(type).elements == 256 ? 256 : 32;
+    Draft draft;
+    draft.keys[":general.architecture"] = {Type::string, gguf_text(architecture)};
+    for (const auto &[key, value] : {std::pair{"block_count", 1U},
+                                     {"embedding_length", width},
+                                     {"attention.head_count", 4U},
+                                     {"attention.head_count_kv", 2U},
+                                     {"feed_forward_length", width},
+                                     {"context_length", 64U},
+                                     {"attention.sliding_window", 16U}}) {
+        integer(draft, key, value);
+    }
+    draft.keys["attention.layer_norm_rms_epsilon"] = {Type::f32, gguf_number(1e-5F)};
+    tensor(draft, "token_embd.weight", type, {width, 8});
+    tensor(draft, layer + "attn_output.weight", type, {width, width});
+    tensor(draft, layer + "ffn_down.weight", type, {width, width});
+    if (phi) {
+        tensor(draft, layer + "attn_qkv.weight", type, {width, 2 * width});
+        tensor(draft, layer + "ffn_up.weight", type, {width, 2 * width});
+    } else {
+        tensor(draft, layer + "attn_q.weight", type, {width, width});
+        tensor(draft, layer + "attn_k.weight", type, {width, width / 2});
+        tensor(draft, layer + "attn_v.weight", type, {width, width / 2});
+        tensor(draft, layer + "ffn_gate.weight", type, {width, width});
+        tensor(draft, layer + "ffn_up.weight", type, {width, width});
+    }
+    for (const char *norm : {"attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"}) {
+        if (norm[0] != 'p' || gemma) {
+            tensor(draft, layer + norm + ".weight", GgufType::f32, {width});
+        }
+    }
+    if (normed) {
+        tensor(draft, layer + "attn_q_norm.weight", GgufType::f32, {width / 4});
+        tensor(draft, layer + "attn_k_norm.weight", GgufType::f32, {width / 4});
+    }
+    tensor(draft, "output_norm.weight", GgufType::f32, {width});
+    return draft;
+}
+
+Value any_value(Description &reader) {
+    switch (reader.byte() % 8) {
+    case 0:
+        return {Type::u32, gguf_number(static_cast<uint32_t>(reader.number()))};
+    case 1:
+        return {Type::u64, gguf_number(reader.number())};
+    case 2:
+        return {Type::i32, gguf_number(static_cast<int32_t>(reader.number()))};
+    case 3: {
+        const std::string bits = reader.bytes(4);
+        return {Type::f32, bits + std::string(4 - bits.size(), '\0')};
+    }
+    case 4:
+        return {Type::boolean, std::string(1, static_cast<char>(reader.byte() % 2))};
+    case 5:
+        return {Type::string, gguf_text(reader.bytes(reader.byte() % 16))};
+    case 6: {
+        std::string bytes;
+        const uint64_t count = reader.byte() % 8;
+        for (uint64_t i = 0; i < count; ++i) {
+            bytes += gguf_number(static_cast<uint32_t>(reader.number()));
+        }
+        return {Type::array, gguf_array(Type::u32, count, bytes)};
+    }
+    default: {
+        std::string bytes;
+        const uint64_t count = reader.byte() % 8;
+        for (uint64_t i = 0; i < count; ++i) {
+            bytes += static_cast<char>(reader.byte() % 2);
+        }
+        return {Type::array, gguf_array(Type::boolean, count, bytes)};
+    }
+    }
+}
+
+// The tensor at some place, by name.
+std::map<std::string, Tensor>::iterator any_tensor(Draft &draft, Description &reader) {
+    return std::next(draft.tensors.begin(),
+                     static_cast<ptrdiff_t>(reader.byte() % draft.tensors.size()));
+}
+
+void change(Draft &draft, Description &reader) {
+    const uint8_t what = reader.byte() % 8;
+    if (what < 3) {
+        const char *key = kKeys[reader.byte() % std::size(kKeys)];
+        what == 0 ? void(draft.keys.erase(key)) : void(draft.keys[key] = any_value(reader));
+        return;
+    }
+    if (draft.tensors.empty()) {
+        return;
+    }
+    const auto found = any_tensor(draft, reader);
+    Tensor &entry = found->second;
+    if (what == 3) {
+        entry.type = static_cast<GgufType>(reader.byte() % 44);
+    } else if (what == 4) {
+        entry.shape.at(reader.byte() % entry.shape.size()) = reader.number();
+    } else if (what == 5) {
+        const size_t at = reader.byte() * 37U % std::max<size_t>(entry.bytes.size(), 1);
+        entry.bytes.replace(std::min(at, entry.bytes.size()), 2, reader.bytes(2));
+    } else if (what == 6) { // of another size, and to a fitting one
+        entry.bytes.resize(reader.byte() * 64U);
+    } else { // under another name as well, or only there
+        const Tensor copy = entry;
+        const char *names[] = {"output.weight",       "rope_freqs.weight",    "blk.1.attn_q.weight",
+                               "blk.0.attn_q.bias",   "blk.0.attn_k.bias",    "blk.0.attn_v.bias",
+                               "blk.0.ffn_gate.bias", "blk.0.ffn_gate.weight"};
+        const uint8_t name = reader.byte();
+        if ((name & 0x80) != 0) {
+            draft.tensors.erase(found);
+        }
+        draft.tensors[name % 16 < std::size(names) ? names[name % 16] : reader.bytes(8)] = copy;
+    }
+}
+
+std::string written(const Draft &draft, const std::string &architecture) {
+    GgufWriter writer;
+    for (const auto &[key, value] : draft.keys) {
+        writer.pair(key[0] == ':' ? key.substr(1) : architecture + "." + key, value.type,
+                    value.bytes);
+    }
+    for (const auto &[name, tensor] : draft.tensors) {
+        writer.tensor(name, tensor.type, tensor.shape, tensor.bytes);
+    }
+    return writer.bytes();
+}
+
+void check(const Config &config) {
+    fuzz::expect(config.layer.size() == config.layers && config.layers > 0, "layers");
+    fuzz::expect(config.head_dim % 2 == 0 && config.head_dim <= kHeadDimMax &&
+                     config.heads % config.kv_heads == 0 && config.vocabulary > 0,
+                 "heads");
+    for (const LayerConfig &layer : config.layer) {
+        fuzz::expect(layer.rope < config.ropes.size(), "a layer without a rope");
+    }
+    for (const Rope &rope : config.ropes) {
+        fuzz::expect(rope_frequencies(rope, config.head_dim).size() == config.head_dim / 2,
+                     "a rope of another size than a head");
+    }
+    fuzz::expect(!describe(config).empty(), "a config without a description");
+}
+
+void load(const std::string &file) {
+    static Threads threads(1);
+    const std::vector<uint8_t> exact(file.begin(), file.end());
+    const Memory heap;
+    ModelIdentity identity;
+    const fuzz::Meter meter(16 * file.size() + (4 << 20)); // and of layers, a bounded many;
+    const GgufFile gguf = parse_gguf(exact.data(), exact.size(), "fuzz");
+    const Config config = read_config(gguf);
+    check(config);
+    const Weights weights =
+        load_weights(checkpoint_of(gguf, config), config, heap, threads, {}, identity);
+    if (weights.embedding_blocks != nullptr) {
+        const Matrix &rows = weights.embeddings;
+        const size_t bytes = rows.rows * kernels::quant_row_bytes(rows.quant, rows.columns);
+        const uint8_t *begin = exact.data(), *end = begin + exact.size();
+        fuzz::expect(weights.embedding_blocks >= begin &&
+                         bytes <= size_t(end - weights.embedding_blocks),
+                     "blocks outside the file");
+    }
+    for (const LayerWeights &layer : weights.layers) {
+        for (const Matrix *matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
+                                     &layer.gate, &layer.up, &layer.down}) {
+            fuzz::expect((matrix->data != nullptr) != (matrix->strips != nullptr), "a matrix");
+        }
+    }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    Description reader{{reinterpret_cast<const char *>(data), size}};
+    constexpr GgufType kTypes[] = {GgufType::bf16, GgufType::f32,  GgufType::f16,  GgufType::q8_0,
+                                   GgufType::q4_0, GgufType::q4_1, GgufType::q5_0, GgufType::q5_1,
+                                   GgufType::q4_k, GgufType::q5_k, GgufType::q6_k};
+    const std::string architecture = kArchitectures[reader.byte() % std::size(kArchitectures)];
+    Draft draft = small_model(architecture, kTypes[reader.byte() % std::size(kTypes)]);
+    while (!reader.input.empty()) {
+        change(draft, reader);
+    }
+    try {
+        load(written(draft, architecture));
+    } catch (const Error &error) {
+        if (error.status() != Status::nonfinite) {
+            fuzz::check_refusal(error);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,52 @@
+// How far a model's logits are from its golden values, as shares of the tolerance that comes with
+// them (tests/data/README.md).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "tests/runtime/models.h"
+
+namespace stasis::test {
+
+struct Deviation {
+    double rms = 0, max = 0; // as shares of what the tolerance allows
+    size_t wrong_argmax = 0;
+};
+
+inline Deviation measure(const std::shared_ptr<Model> &model, const Golden &golden) {
+    kernels::FloatEnvironment environment;
+    Session session(model, {});
+    const auto rows = append_with_logits(session, golden.ids);
+    const size_t n = golden.ids.size(), first = n - golden.kept;
+    Deviation result;
+    double squares = 0, largest = 0;
+    for (size_t row = 0; row < golden.kept; ++row) {
+        const float *expected = golden.logits_bf16p.data() + row * golden.vocabulary;
+        std::vector<float> sorted(expected, expected + golden.vocabulary);
+        std::sort(sorted.begin(), sorted.end(), std::greater<>());
+        for (size_t i = 0; i < golden.vocabulary; ++i) {
+            const double d = double{rows[first + row][i]} - double{expected[i]};
+            squares += d * d;
+            largest = std::max(largest, std::fabs(d));
+        }
+        const auto &found = rows[first + row];
+        const auto best = std::max_element(found.begin(), found.end()) - found.begin();
+        const auto golden_best =
+            std::max_element(expected, expected + golden.vocabulary) - expected;
+        if (double{sorted[0]} - double{sorted[1]} > 2 * golden.max && best != golden_best) {
+            ++result.wrong_argmax;
+        }
+    }
+    const double values = static_cast<double>(golden.kept * golden.vocabulary);
+    result.rms = std::sqrt(squares / values) / (1.5 * golden.rms);
+    result.max = largest / (2.5 * golden.max);
+    return result;
+}
+
+inline bool within(const Deviation &deviation) {
+    return deviation.rms <= 1 && deviation.max <= 1 && deviation.wrong_argmax == 0;
+}
+
+} // namespace stasis::test
