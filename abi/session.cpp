@@ -222,6 +222,11 @@ stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, 
     });
 }
 
+stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
+                                   stasis_error *error) {
+    return with(session, error, [&](Session &own) { own.evict(begin, end); });
+}
+
 stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, uint64_t begin,
                                 uint64_t end, uint16_t *keys, uint16_t *values, size_t capacity,
                                 size_t *count, stasis_error *error) {
@@ -257,6 +262,7 @@ stasis_status stasis_session_get_info(const stasis_session *session, stasis_sess
         to.pages_shared = from.pages_shared;
         to.kv_bytes = from.kv_bytes;
         to.pending_bytes = from.pending_bytes;
+        to.positions_evicted = from.evicted;
         write_struct(to, info, "info");
     });
 }

@@ -247,10 +247,11 @@ typedef struct stasis_session_info {
     uint64_t capacity;
     uint64_t rewind_floor; /* lowest position that rewind reaches without recomputing */
     uint64_t window_retain;
-    uint64_t window_begin; /* first position whose keys and values all layers still hold */
+    uint64_t window_begin; /* first position from which on windows have released nothing */
     uint64_t pages_own, pages_shared; /* KV pages that only it holds, that others hold too */
     uint64_t kv_bytes;                /* of both */
     uint64_t pending_bytes;           /* system text that waits for the first user turn */
+    uint64_t positions_evicted;
 } stasis_session_info;
 
 #define STASIS_SOURCE_PROMPT 0u   /* of a token: given as tokens by the caller */
@@ -296,6 +297,17 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
 stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, uint32_t flags,
                                     const stasis_run_options *options, stasis_error *error);
 
+/* From here on no token sees positions [begin, end): keys and values of all layers. Pages of 64
+ * positions of which nothing is visible any more are released. Tokens keep their positions and the
+ * log keeps its tokens; what was evicted, and at which position, becomes part of it: of digests, of
+ * snapshots, and of what verification and recomputing repeat. The logits of the next token stay as
+ * they are. The rewind floor rises to this position: a rewind to here keeps the eviction, one below
+ * computes without it. What was evicted before may be in the range; it changes nothing. Keeps the
+ * final hidden state of this position, 2 bytes for each of its numbers. INVALID_ARGUMENT: the range
+ * is none, or ends beyond the position. */
+stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
+                                   stasis_error *error);
+
 /* Copies keys and values of positions [begin, end) of a layer, bf16, each [end - begin][kv_heads]
  * [head_dim]; `capacity` and `*count` are elements of one of the two. NOT_FOUND: released. */
 stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, uint64_t begin,
@@ -311,8 +323,8 @@ stasis_status stasis_session_tokens(const stasis_session *session, uint64_t begi
  * UNSUPPORTED without a tokenizer. */
 stasis_status stasis_session_text(const stasis_session *session, uint64_t begin, uint64_t end,
                                   char *text, size_t capacity, size_t *length, stasis_error *error);
-/* SHA-256 over the state: model, tokens, keys and values of every position, final hidden state; not
- * sources, not settings. Equal digests: the same from here on, whatever history, device or file. */
+/* SHA-256 over the state: model, tokens, evictions, keys and values of every position, final hidden
+ * state; not sources, not settings. Equal digests: the same from here on, whatever history, device or file. */
 stasis_status stasis_session_digest(const stasis_session *session, stasis_digest *digest,
                                     stasis_error *error);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "format/constants.h"
+#include "format/evictions.h"
 #include "format/pages.h"
 #include "format/section.h"
 
@@ -199,11 +200,17 @@ void check_geometry(const State &state, Status status) {
 void check_stored(const State &state, size_t group, uint64_t position,
                   const std::vector<bool> &stored, Status status) {
     const uint32_t window = state.groups[group].window;
+    const std::vector<bool> evicted = evicted_pages(state);
+    bool before = false; // the last page that is not evicted
     for (uint64_t index = 0; index < stored.size(); ++index) {
-        if (stored[index]) {
+        if (evicted[index]) {
             continue;
         }
-        if (index > 0 && stored[index - 1]) {
+        if (stored[index]) {
+            before = true;
+            continue;
+        }
+        if (before) {
             fail(status, "page %llu of layer group %zu is not stored, but the page before it is",
                  static_cast<Number>(index), group);
         }
@@ -259,6 +266,7 @@ void check_state(const State &state, Status status) {
     check_geometry(state, status);
     check_samplings(state, status);
     check_log(state, status);
+    check_evictions(state, status);
     check_pages(state, status);
     check_last(state, status);
     check_digest(state, status);

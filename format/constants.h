@@ -10,6 +10,10 @@ namespace stasis::format {
 inline constexpr uint8_t kMagic[8] = {0x89, 'S', 'T', 'A', 'S', 'I', 'S', '\n'};
 inline constexpr uint32_t kFormatVersion = 1;
 
+// Features of a root for which a reader that does not know them must refuse the file.
+inline constexpr uint64_t kFeatureEvictions = 1; // some positions were evicted
+inline constexpr uint64_t kFeaturesKnown = kFeatureEvictions;
+
 // Header, root slot A, root slot B; each a block that a disk writes whole.
 inline constexpr size_t kBlockBytes = 4096;
 inline constexpr uint64_t kSlotA = kBlockBytes;

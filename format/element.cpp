@@ -166,11 +166,23 @@ Json token_buffer(const Snapshot &snapshot) {
             {"text", log_text(state, 0, state.log.size())}};
 }
 
+Json evicted_json(const State &state) {
+    Json all = Json::array();
+    for (const Eviction &eviction : state.evictions) {
+        Json ranges = Json::array();
+        for (const PositionRange &range : eviction.ranges) {
+            ranges.push_back({range.begin, range.end});
+        }
+        all.push_back({{"position", eviction.position}, {"ranges", ranges}});
+    }
+    return all;
+}
+
 Json attention_mask(const Snapshot &snapshot) {
     const State &state = snapshot.state();
     return {{"rule", "causal"},
             {"layer_windows", layer_windows(state)},
-            {"evicted", Json::array()},
+            {"evicted", evicted_json(state)},
             {"config", config_json(state, Element::attention_mask)}};
 }
 

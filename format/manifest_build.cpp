@@ -151,6 +151,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const fb::SectionRef identity = pack(layout.identity);
     const fb::SectionRef hidden = pack(layout.hidden);
     const fb::SectionRef logits_row = pack(layout.logits_row);
+    const fb::SectionRef evictions = pack(layout.evictions);
     const fb::NodeRef log = pack(layout.log);
     const fb::NodeRef texts = pack(layout.texts);
     const fb::Digest logits = pack(state.logits);
@@ -160,7 +161,8 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
                        state.hidden_size, state.vocabulary, state.page_positions, groups,
                        layout.position, samplings, state.sampling, state.capacity,
                        state.window_retain, pending_system, &logits, top, &digest, &log, &texts,
-                       layout.text_count, static_cast<uint32_t>(layout.keep), &hidden, &logits_row),
+                       layout.text_count, static_cast<uint32_t>(layout.keep), &hidden, &logits_row,
+                       layout.evictions == SectionRef{} ? nullptr : &evictions),
                    fb::ManifestIdentifier());
     return bytes_of(builder);
 }

@@ -186,6 +186,9 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     layout.identity = unpack(packed->identity());
     layout.hidden = unpack(packed->hidden());
     layout.logits_row = unpack(packed->logits_row());
+    if (packed->evictions() != nullptr) {
+        layout.evictions = unpack(packed->evictions());
+    }
     layout.log = unpack(packed->log());
     layout.texts = unpack(packed->texts());
 }

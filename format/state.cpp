@@ -15,6 +15,11 @@ Digest state_digest(const State &state) {
         tokens.push_back(entry.token);
     }
     parts.tokens = Sha256().bytes(tokens.data(), tokens.size() * sizeof(uint32_t)).finish();
+    for (const Eviction &eviction : state.evictions) {
+        for (const PositionRange &range : eviction.ranges) {
+            parts.evicted.push_back({eviction.position, range.begin, range.end});
+        }
+    }
     for (size_t group = 0; group < state.groups.size(); ++group) {
         parts.windows.push_back(state.groups[group].window);
         std::vector<Digest> &pages = parts.pages.emplace_back();

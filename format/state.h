@@ -101,6 +101,22 @@ struct Page {
     Digest earlier = {};
 };
 
+// Positions [begin, end).
+struct PositionRange {
+    uint64_t begin = 0, end = 0;
+    bool operator==(const PositionRange &) const = default;
+};
+static_assert(sizeof(PositionRange) == 16); // as it is stored
+
+// Positions that no token from `position` on sees; one event for each position at which some were
+// evicted. `hidden` is what a rewind to there goes on with: what the last token saw may be gone.
+struct Eviction {
+    uint64_t position = 0;             // tokens in the log when it happened
+    std::vector<PositionRange> ranges; // ascending, apart, none of it evicted before
+    std::vector<uint16_t> hidden;      // final normalised hidden state before `position`, bf16
+    bool operator==(const Eviction &) const = default;
+};
+
 struct State {
     ContractId contract; // +3
     ModelIdentity model; // 2, 3, 5, 6, 7, 8, +2
@@ -112,6 +128,7 @@ struct State {
     uint32_t page_positions = 0;
     std::vector<LayerGroup> groups;       // 3, 5
     std::vector<TokenEntry> log;          // 4, +4; position (3) is its size
+    std::vector<Eviction> evictions;      // 5; ascending by position
     std::vector<Sampling> samplings;      // 6; entries are named by sampled tokens of the log
     uint32_t sampling = 0;                // index of the settings in force
     uint64_t capacity = 0;                // 6; positions the session may reach

@@ -72,9 +72,11 @@ struct Attention {
         model.kernels->attention_block(task);
     }
 
-    // What a row at `position` sees of a block, for each of its queries.
-    void set_visible(size_t at, uint64_t position, uint64_t block) const {
-        std::fill_n(work.visible + at, group_heads, visible_slots(position, window, block));
+    // What a sequence's row sees of a block, for each of its queries.
+    void set_visible(size_t at, const Sequence &sequence, size_t row, uint64_t block) const {
+        std::fill_n(work.visible + at, group_heads,
+                    visible_slots(sequence.begin + row, window, block) &
+                        ~sequence.evicted_slots(block));
     }
 
     // Folds the partial at index `from` into the running result at index `into`.
@@ -140,7 +142,7 @@ void attend_by_block(const Attention &a) {
             for (size_t i = 0; i < readers.count; ++i) {
                 const Sequence &sequence = a.work.sequences[plan.members[readers.member + i]];
                 for (size_t row = 0; row < sequence.rows; ++row, at += heads) {
-                    a.set_visible(at, sequence.begin + row, read.block);
+                    a.set_visible(at, sequence, row, read.block);
                 }
             }
             const Attention::Place here = {read.page, kv_head};
@@ -157,8 +159,11 @@ void attend_by_block(const Attention &a) {
             const BlockPlan::Row &row = plan.rows[item / heads % rows];
             size_t into = SIZE_MAX; // the first block with something visible initialises
             for (size_t i = 0; i < row.blocks; ++i) {
-                const size_t at =
-                    index(kv_head, plan.partial_of[row.first + i] + row.of_sequence) + head;
+                const size_t partial = plan.partial_of[row.first + i];
+                if (partial == BlockPlan::kNone) {
+                    continue;
+                }
+                const size_t at = index(kv_head, partial + row.of_sequence) + head;
                 if (a.work.visible[at] == 0) {
                     continue;
                 }
@@ -186,13 +191,23 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
     uint8_t *query = a.work.packed_query + item * query_bytes;
     a.pack_query(a.query(kv_head, sequence.row + tile.row), tile.count, query);
     std::fill_n(a.work.partial_sum + into, tile.count * a.group_heads, 0.0F);
+    const auto page = [&](uint64_t block) {
+        return Attention::Place{sequence.page(a.place.group, block * kBlock), kv_head};
+    };
+    const auto next_page = [&](uint64_t block) { // the last one is never evicted whole
+        while (block < last && page(block).page == nullptr) {
+            ++block;
+        }
+        return page(std::min(block, last));
+    };
     for (uint64_t block = first; block <= last; ++block) {
-        const auto page = [&](uint64_t of) {
-            return Attention::Place{sequence.page(a.place.group, of * kBlock), kv_head};
-        };
-        const Attention::Place here = page(block), next = page(std::min(block + 1, last));
+        const Attention::Place here = page(block);
+        if (here.page == nullptr) {
+            continue;
+        }
+        const Attention::Place next = next_page(block + 1);
         for (size_t row = 0; row < tile.count; ++row) {
-            a.set_visible(from + row * a.group_heads, position + row, block);
+            a.set_visible(from + row * a.group_heads, sequence, tile.row + row, block);
         }
         a.block_partial(here, block < last ? &next : nullptr, tile.count, query, from, thread);
         for (size_t i = 0; i < tile.count * a.group_heads; ++i) {

@@ -118,6 +118,7 @@ void Session::swap_timeline(Session &other) {
     std::swap(log_, other.log_);
     std::swap(pages_, other.pages_);
     std::swap(first_page_, other.first_page_);
+    std::swap(evictions_, other.evictions_);
     std::swap(hidden_, other.hidden_);
     std::swap(hidden_valid_, other.hidden_valid_);
     std::swap(row_, other.row_);
@@ -148,15 +149,21 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         shorter.stored_logits_.reset();
         if (position == 0) {
             std::fill(shorter.first_page_.begin(), shorter.first_page_.end(), 0);
+            shorter.evictions_ = Evictions();
+        } else if (position == evictions_.last()) {
+            shorter.hidden_ = evictions_.events().back().hidden;
+            shorter.hidden_valid_ = true;
         }
         shorter.account();
         swap_timeline(shorter);
     } else {
         if (!recompute) {
             fail(Status::unsupported,
-                 "rewind to %llu lies below the floor %llu, where local layers have released their "
-                 "pages; it needs recomputing (STASIS_REWIND_RECOMPUTE)",
-                 ull{position}, ull{floor});
+                 "rewind to %llu lies below the floor %llu: %s; it needs recomputing "
+                 "(STASIS_REWIND_RECOMPUTE)",
+                 ull{position}, ull{floor},
+                 floor == evictions_.last() ? "at that position tokens were evicted"
+                                            : "local layers have released their pages");
         }
         SessionOptions fresh;
         fresh.capacity = capacity_;
@@ -168,7 +175,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         }
         RunOptions run = options;
         run.logits = nullptr;
-        again.extend(entries, run);
+        again.replay(entries, evictions_.events(), run);
         swap_timeline(again);
     }
     pending_system_.clear();

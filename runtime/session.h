@@ -14,6 +14,7 @@
 
 #include "format/state.h"
 #include "format/watch.h"
+#include "runtime/evictions.h"
 #include "runtime/kv.h"
 #include "runtime/model.h"
 #include "runtime/sampling.h"
@@ -42,6 +43,7 @@ struct SessionInfo {
     uint64_t position, capacity, rewind_floor, window_retain, window_begin;
     uint32_t window;
     uint64_t pages_own, pages_shared, kv_bytes, pending_bytes;
+    uint64_t evicted; // positions
 };
 
 enum class StopReason : uint32_t { length = 0, end_token, stop_string, callback, cancelled };
@@ -109,6 +111,10 @@ class Session {
     uint64_t position() const { return log_.size(); }
 
     void append(std::span<const uint32_t> tokens, const RunOptions &options);
+    // What a log says of a session that is empty: tokens, with those of the evictions at their
+    // places that lie in it. Progress over all entries.
+    void replay(std::span<const TokenEntry> entries, std::span<const Eviction> evictions,
+                const RunOptions &options);
     void append_message(std::string_view role, std::string_view text, bool reply,
                         const RunOptions &options);
 
@@ -135,6 +141,11 @@ class Session {
 
     std::unique_ptr<Session> fork();
     void rewind(uint64_t position, bool recompute, const RunOptions &options);
+
+    // From here on no token sees positions [begin, end); pages of which nothing is visible any more
+    // are released. What was evicted before stays so, and a range of nothing else changes nothing.
+    void evict(uint64_t begin, uint64_t end);
+    std::span<const Eviction> evictions() const { return evictions_.events(); }
 
     // [end - begin][kv_heads][head_dim] each; throws not_found if released.
     void copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys, uint16_t *values);
@@ -175,6 +186,9 @@ class Session {
     void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
     void settle(const Growth &growth, Workspace &work);
     void report_logits(Workspace &work, const Sequence &sequence, const RunOptions &options);
+
+    // session_evict.cpp
+    void release_evicted(std::span<const PositionRange> ranges);
 
     // session.cpp
     std::vector<TokenEntry> entries_of(std::span<const uint32_t> tokens) const;
@@ -227,6 +241,7 @@ class Session {
     TokenLog log_;
     std::vector<PageTable> pages_;            // [group]
     std::vector<uint64_t> first_page_;        // [group] first page still held
+    Evictions evictions_;
     std::vector<uint16_t> hidden_;            // bf16, of the last position
     bool hidden_valid_ = false;               // false: nothing appended, or rewound since
     std::shared_ptr<std::vector<float>> row_; // logits of the next token, if row_valid_

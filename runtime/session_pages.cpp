@@ -31,7 +31,8 @@ void Session::account() {
     for (size_t group = 0; group < pages_.size(); ++group) {
         const uint64_t pages =
             pages_[group].size() - std::min<uint64_t>(pages_[group].size(), first_page_[group]);
-        bytes += pages * model_->pool->shape(static_cast<uint32_t>(group)).bytes();
+        const uint64_t evicted = evictions_.whole_blocks(first_page_[group], pages_[group].size());
+        bytes += (pages - evicted) * model_->pool->shape(static_cast<uint32_t>(group)).bytes();
     }
     model_->held_bytes += bytes - held_bytes_;
     held_bytes_ = bytes;
@@ -60,12 +61,14 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
 // Names for the forward pass all pages that the sequence's positions may see.
 void Session::name_pages(Sequence &sequence) const {
     const uint64_t last = (sequence.begin + sequence.rows - 1) / kPage;
+    sequence.evicted = evictions_.masks();
     for (size_t group = 0; group < pages_.size(); ++group) {
         const uint32_t window = model_->groups[group].window;
         Sequence::Pages &pages = sequence.pages[group];
         pages.first = first_visible(sequence.begin, window) / kPage;
         for (size_t index = pages.first; index <= last; ++index) {
-            pages.data.push_back(pages_[group][index].page.data());
+            const PageRef &page = pages_[group][index].page;
+            pages.data.push_back(page ? page.data() : nullptr); // evicted
         }
     }
 }
@@ -170,6 +173,8 @@ SessionInfo Session::info() const {
     info.window = model_->groups.back().window;
     info.window_retain = window_retain_;
     info.pending_bytes = pending_system_.size();
+    info.evicted = evictions_.count();
+    info.rewind_floor = evictions_.last();
     for (size_t group = 0; group < pages_.size(); ++group) {
         const uint64_t kept = first_page_[group] * kPage;
         info.window_begin = std::max(info.window_begin, kept);
@@ -178,6 +183,9 @@ SessionInfo Session::info() const {
         }
         const uint64_t bytes = model_->pool->shape(static_cast<uint32_t>(group)).bytes();
         for (size_t index = first_page_[group]; index < pages_[group].size(); ++index) {
+            if (!pages_[group][index].page) {
+                continue; // evicted
+            }
             const bool shared = pages_[group].shared(index) || !pages_[group][index].page.unique();
             ++(shared ? info.pages_shared : info.pages_own);
             info.kv_bytes += bytes;
@@ -193,8 +201,9 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
     for (uint64_t position = begin; position < end; ++position) {
         const PageEntry &entry = pages_[place.group][position / kPage];
         if (!entry.page) {
-            fail(Status::not_found, "layer %u has released position %llu (window of %u)", layer,
-                 ull{position}, model_->groups[place.group].window);
+            fail(Status::not_found, "layer %u has released position %llu (%s)", layer,
+                 ull{position},
+                 evictions_.whole(position / kPage) ? "evicted" : "out of its window");
         }
         for (size_t head = 0; head < shape.kv_heads; ++head) {
             const size_t slot = (position % kPage) * shape.head_dim;

@@ -104,12 +104,12 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
         for (size_t index = 0; index < state.pages[group].size(); ++index) {
             const Page &page = state.pages[group][index];
             PageEntry entry{PageRef(), page.digest, page.valid, page.digest, page.valid};
-            const bool stored = pages.stored(group, index);
-            if (stored && index >= keep) {
+            const bool stored = pages.stored(group, index), evicted = evictions_.whole(index);
+            if (stored && index >= keep && !evicted) {
                 entry.page = model_->pool->take_unset(group);
                 jobs.push_back({group, index, entry.page.data()});
                 total += model_->pool->shape(group).bytes();
-            } else if (!stored) {
+            } else if (!stored && !evicted) {
                 first_page_[group] = index + 1; // pages are released from the beginning on
             }
             pages_[group].push_back(std::move(entry));
@@ -160,6 +160,9 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     std::unique_ptr<Session> session = prepare(std::move(model), state, options);
     for (const TokenEntry &entry : state.log) {
         session->log_.push_back(entry);
+    }
+    for (const Eviction &eviction : state.evictions) {
+        session->evictions_.add(eviction.position, eviction.ranges, eviction.hidden);
     }
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
@@ -217,13 +220,21 @@ std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const 
     RunOptions run;
     run.watch = watch;
     if (!state.log.empty()) {
-        session->extend(state.log, run);
+        session->replay(state.log, state.evictions, run);
     }
     session->check_pages(state, pages, watch);
     if (!state.log.empty() && session->hidden_ != state.hidden) {
         fail(Status::diverged,
              "the recomputed final hidden state, of position %zu, is not the stored one",
              state.log.size() - 1);
+    }
+    for (size_t i = 0; i < state.evictions.size(); ++i) {
+        if (session->evictions()[i] != state.evictions[i]) {
+            fail(Status::diverged,
+                 "the recomputed hidden state of position %llu, kept for a rewind to where "
+                 "positions were evicted, is not the stored one",
+                 ull{state.evictions[i].position - 1});
+        }
     }
     session->check_digest(state);
     if (!state.log.empty()) {

@@ -109,6 +109,11 @@ Digest Session::digest() {
         tokens.u32(log_[i].token);
     }
     parts.tokens = tokens.finish();
+    for (const Eviction &eviction : evictions_.events()) {
+        for (const PositionRange &range : eviction.ranges) {
+            parts.evicted.push_back({eviction.position, range.begin, range.end});
+        }
+    }
     for (size_t group = 0; group < pages_.size(); ++group) {
         parts.windows.push_back(model_->groups[group].window);
         std::vector<Digest> &pages = parts.pages.emplace_back();
@@ -138,6 +143,7 @@ State Session::export_state() {
     state.capacity = capacity_;
     state.window_retain = window_retain_;
     state.pending_system = pending_system_;
+    state.evictions.assign(evictions_.events().begin(), evictions_.events().end());
 
     // Only settings that the log still refers to, in order of first use, and those in force.
     std::vector<uint32_t> renumbered(samplings_.size(), UINT32_MAX);

@@ -16,6 +16,7 @@ struct RunChoice {
     GenerationChoice generation;
     SaveChoice saving;
     std::string prompt, tokens, tokens_file, resume, save;
+    std::vector<std::string> evict; // "BEGIN:END"
     bool prompt_given = false, tokens_given = false;
     bool bos = false, special = false, json = false;
 };
@@ -60,6 +61,20 @@ size_t append(stasis_session *session, const std::vector<stasis_token> &tokens, 
         at += count;
     }
     return tokens.size();
+}
+
+// Hides positions from every later token.
+void evict(stasis_session *session, const std::vector<std::string> &ranges) {
+    for (const std::string &range : ranges) {
+        unsigned long long begin = 0, end = 0;
+        char rest = 0;
+        if (std::sscanf(range.c_str(), "%llu:%llu%c", &begin, &end, &rest) != 2 ||
+            range.find('-') != std::string::npos) {
+            throw Failure("--evict: expected BEGIN:END, found " + range);
+        }
+        stasis_error error{};
+        check(stasis_session_evict(session, begin, end, &error), error, "--evict " + range);
+    }
 }
 
 void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, const Reply &reply,
@@ -122,6 +137,7 @@ int run(const RunChoice &choice) {
         prompt.resize(appended);
         reply.stop_reason = STASIS_STOP_CANCELLED;
     } else {
+        evict(session.get(), choice.evict);
         reply = generate(session.get(), choice.generation, interrupt.handle(), !choice.json);
     }
     const double decode_seconds = decode.seconds();
@@ -154,6 +170,8 @@ void add_run(CLI::App &app, int &exit_code) {
     run_app->add_flag("--bos", choice->bos, "begin the prompt with the model's bos token");
     run_app->add_flag("--special", choice->special,
                       "markers in the text of --prompt become their special tokens");
+    run_app->add_option("--evict", choice->evict,
+                        "BEGIN:END, positions that no later token sees, once the prompt is in");
     add_path(*run_app, "--resume", choice->resume,
              "go on with the session in this file; -: from standard input");
     add_path(*run_app, "--save", choice->save,

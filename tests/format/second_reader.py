@@ -83,7 +83,8 @@ def elements(state, proven, log):
             "tokens": len(log), "log": log,
             "texts": [{"token": token, "bytes": each} for token, each in state.texts.items()]},
         "attention_mask": {"rule": "causal", "layer_windows": layer_windows(manifest),
-                           "evicted": []},
+                           "evicted": [{"position": position, "ranges": [list(each) for each in ranges]}
+                                       for position, ranges in state.evictions]},
         "model_config": {"architecture": identity["architecture"], "model": identity["model"],
                          "config": config, "samplings": manifest["samplings"],
                          "sampling": manifest["sampling"], "capacity": manifest["capacity"]},

@@ -105,6 +105,21 @@ class SecondReader(CommandTest):
         self.assertEqual(digest.hexdigest(),
                          "08b41fd27740ddcb87372e5dea2d05abc04cbb7667d5a2def7e9eb7dab3411e4")
 
+    def test_evictions(self):
+        for model in LLAMA, GEMMA:
+            tokens = all_tokens(model)
+            path = self.save(model.name + "e", model, tokens[:150], "--evict", "5:80")
+            self.ok("run", model, "--resume", path, "--tokens", comma(tokens[150:200]), "-n", 9,
+                    "--evict", "0:128", "--evict", "130:131", "--save", path)
+            found = self.agree(path)
+            self.assertEqual(found["file"]["features"], [0, 0, 1])
+            self.assertEqual(found["elements"]["attention_mask"]["evicted"],
+                             [{"position": 150, "ranges": [[5, 80]]},
+                              {"position": 200, "ranges": [[0, 5], [80, 128], [130, 131]]}])
+            self.assertEqual([len(page["runs"]) > 0 for page in pages_of(found)][:3],
+                             [False, False, True])
+            self.ok("verify", path, model)
+
     def test_saves_and_commits(self):
         for model in LLAMA, GEMMA:
             tokens = all_tokens(model)

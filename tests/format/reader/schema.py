@@ -5,6 +5,8 @@ U32, U64 = Scalar("<I", default=0), Scalar("<Q", align=8, default=0)
 F32 = Scalar("<f", default=0.0)
 DIGEST = Scalar("<32s", align=1)
 SECTION_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8)
+NO_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8,
+                default={"offset": 0, "bytes": 0, "digest": bytes(32)})
 NODE_REF = Scalar("<QII32s", "section", "begin", "bytes", "digest", align=8)
 CONTRACT = Scalar("<III", "core", "kv", "sampling")
 TOKEN_VALUE = Scalar("<If", "token", "value")
@@ -29,4 +31,5 @@ MANIFEST = {
     "capacity": U64, "window_retain": U64, "pending_system": STRING, "logits": DIGEST,
     "top": Vector(TOKEN_VALUE), "digest": DIGEST, "log": NODE_REF, "texts": NODE_REF,
     "text_count": U64, "keep": U32, "hidden": SECTION_REF, "logits_row": SECTION_REF,
+    "evictions": NO_REF,
 }

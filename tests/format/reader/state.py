@@ -5,6 +5,7 @@ import math
 import struct
 
 from reader.container import HIDDEN, IDENTITY, LOGITS, MANIFEST, VERSION, need, text, zero
+from reader.evictions import evicted_pages, read_evictions
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
 from reader.schema import IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS
@@ -27,7 +28,10 @@ class State:
         self.log = log_entries(trees, self.manifest)
         self.texts = token_texts(trees, self.manifest)
         self.geometries = [geometry(self.manifest, i) for i in range(len(self.manifest["groups"]))]
-        self.groups = [page_entries(trees, self.manifest, each) for each in self.geometries]
+        self.evictions = read_evictions(container, self.manifest)
+        gone = evicted_pages(self.evictions, self.manifest)
+        self.groups = [page_entries(trees, self.manifest, each, gone)
+                       for each in self.geometries]
         stored = sum(run.stored for pages in self.groups for page in pages for run in page.runs)
         need(stored <= container.root.length, "pages: more runs than bytes")
         self.hidden, self.row = read_rows(container, self.manifest)
@@ -142,7 +146,11 @@ def state_digest(state):
     digest = hashlib.sha256(text(b"stasis state"))
     digest.update(struct.pack("<II", manifest["contract"]["core"], manifest["contract"]["kv"]))
     digest.update(state.identity["model"] + struct.pack("<Q", manifest["position"]))
-    digest.update(hashlib.sha256(tokens).digest() + struct.pack("<QQ", 0, len(state.groups)))
+    evicted = [(position, begin, end)
+               for position, ranges in state.evictions for begin, end in ranges]
+    digest.update(hashlib.sha256(tokens).digest() + struct.pack("<Q", len(evicted)))
+    digest.update(b"".join(struct.pack("<3Q", *each) for each in evicted))
+    digest.update(struct.pack("<Q", len(state.groups)))
     for group, pages in zip(manifest["groups"], state.groups):
         digest.update(struct.pack("<IQ", group["window"], len(pages)))
         digest.update(b"".join(page.digest for page in pages))
