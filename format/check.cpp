@@ -87,6 +87,26 @@ void check_range(const char *name, float value, float lowest, float highest, Sta
     }
 }
 
+void check_sampling_v2(const SamplingV2 &v2, const State &state, Status status) {
+    check_range("typical_p", v2.typical_p, FLT_MIN, 1.0F, status);
+    check_range("top_n_sigma", v2.top_n_sigma, 0.0F, FLT_MAX, status);
+    check_range("xtc_probability", v2.xtc_probability, 0.0F, 1.0F, status);
+    check_range("xtc_threshold", v2.xtc_threshold, FLT_MIN, 0.5F, status);
+    check_range("dry_multiplier", v2.dry_multiplier, 0.0F, FLT_MAX, status);
+    check_range("dry_base", v2.dry_base, 1.0F, FLT_MAX, status);
+    if (v2.dry_allowed_length == 0 || v2.min_keep == 0) {
+        fail(status, "sampling settings: %s is 0, expected at least 1",
+             v2.min_keep == 0 ? "min_keep" : "dry_allowed_length");
+    }
+    for (size_t i = 0; i < v2.dry_breakers.size(); ++i) {
+        const uint32_t token = v2.dry_breakers[i];
+        if (token >= state.vocabulary || (i > 0 && token <= v2.dry_breakers[i - 1])) {
+            fail(status, "sampling settings: dry_breakers: token %u is out of order or range",
+                 token);
+        }
+    }
+}
+
 void check_samplings(const State &state, Status status) {
     if (state.samplings.size() > kSamplingsMax || state.sampling >= state.samplings.size()) {
         fail(status, "sampling settings in force are %u of %zu (at most %zu)", state.sampling,
@@ -109,6 +129,7 @@ void check_samplings(const State &state, Status status) {
                 fail(status, "logit bias: token %u is out of order", sampling.bias[i].first);
             }
         }
+        check_sampling_v2(sampling.v2, state, status);
     }
 }
 

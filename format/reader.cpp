@@ -65,6 +65,11 @@ void Snapshot::read_manifest(Contents &into) const {
              to_hex(root.digest).c_str(), to_hex(digest).c_str());
     }
     parse_manifest(manifest, into.state, into.layout);
+    const bool told = (root.features_read & kFeatureSamplingV2) != 0;
+    if (told != (sampling_version(into.state.samplings) == 2)) {
+        fail(Status::corrupt, "manifest: sampling settings of version 2 %s",
+             told ? "are missing" : "are there, which the root does not tell");
+    }
     into.state.model =
         parse_identity(committed().read_section(into.layout.identity, SectionKind::identity));
     check_geometry(into.state, Status::corrupt);

@@ -1,5 +1,7 @@
-// The digest of a state; see state.h.
+// The digest of a state, and the version of its sampling; see state.h.
 #include "format/state.h"
+
+#include <algorithm>
 
 namespace stasis {
 
@@ -29,6 +31,12 @@ Digest state_digest(const State &state) {
     }
     parts.hidden = state.hidden;
     return state_digest(parts);
+}
+
+uint32_t sampling_version(const std::vector<Sampling> &samplings) {
+    const bool second = std::any_of(samplings.begin(), samplings.end(),
+                                    [](const Sampling &s) { return s.v2 != SamplingV2(); });
+    return second ? 2 : 1;
 }
 
 } // namespace stasis

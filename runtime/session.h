@@ -16,6 +16,7 @@
 #include "format/watch.h"
 #include "runtime/evictions.h"
 #include "runtime/kv.h"
+#include "runtime/likelihood.h"
 #include "runtime/model.h"
 #include "runtime/sampling.h"
 #include "runtime/stored_pages.h"
@@ -53,6 +54,7 @@ struct Generated {
     uint64_t position;
     std::string_view text;
     bool last;
+    const LogProbabilities *likely; // of the token; null: not asked for, or last
 };
 
 struct GenerateOptions {
@@ -62,6 +64,7 @@ struct GenerateOptions {
     std::vector<std::string> stop_strings;
     bool (*callback)(void *user, const Generated &generated) = nullptr; // false: stop
     void *callback_user = nullptr;
+    size_t log_probabilities = 0; // best tokens to tell of with each token; 0: none, nor its own
     Watch watch;
 };
 
@@ -210,6 +213,7 @@ class Session {
     void next_logits(Workspace &work, std::span<float> row);
     uint32_t draw(Workspace &work);
     uint32_t draw_from(Workspace &work, std::span<const float> row);
+    uint32_t decode_with(size_t count, LogProbabilities &likely);
     void check_stored(std::span<const float> row);
     TokenEntry drawn_entry(uint32_t token);
 

@@ -131,10 +131,9 @@ bool Redraw::on_logits(void *user, uint64_t position, const float *logits, size_
 void Redraw::compare(uint64_t position, std::span<const float> logits) {
     const TokenEntry &entry = stored_.log[position];
     const Sampling &sampling = stored_.samplings[entry.sampling];
-    const uint64_t window = sampling.penalty_window == 0 ? position : sampling.penalty_window;
-    const uint64_t begin = position - std::min(position, window);
+    const uint64_t length = history_length(sampling, position);
     const uint32_t token =
-        sample(logits, sampling, position, tokens().subspan(begin, position - begin), scratch_);
+        sample(logits, sampling, position, tokens().subspan(position - length, length), scratch_);
     ++drawn_;
     if (token != entry.token) {
         ++otherwise_;

@@ -17,6 +17,8 @@ struct GenerationChoice {
     bool ignore_end = false;
     std::vector<std::string> stop;
     stasis_sampling sampling{};
+    std::vector<stasis_token> dry_breakers;
+    uint32_t log_probabilities = 0;
     bool sampling_given = false; // some sampling option was on the command line
 };
 
@@ -29,8 +31,16 @@ struct SaveChoice {
 void add_save_options(CLI::App &app, SaveChoice &choice);
 void add_generation_options(CLI::App &app, GenerationChoice &choice);
 
+// How likely a token was, and the most likely ones in its place.
+struct Likelihood {
+    float log_probability = 0;
+    std::vector<stasis_token> best_tokens;
+    std::vector<float> best;
+};
+
 struct Reply {
     std::vector<stasis_token> tokens;
+    std::vector<Likelihood> likelihoods; // of the tokens, if asked for
     std::string text;
     uint32_t stop_reason = STASIS_STOP_LENGTH;
 };

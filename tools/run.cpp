@@ -77,19 +77,39 @@ void evict(stasis_session *session, const std::vector<std::string> &ranges) {
     }
 }
 
+// Of each new token, and of the most likely ones in its place.
+Json likelihoods_json(const Reply &reply) {
+    Json list = Json::array();
+    for (size_t i = 0; i < reply.likelihoods.size(); ++i) {
+        const Likelihood &each = reply.likelihoods[i];
+        Json best = Json::array();
+        for (size_t j = 0; j < each.best.size(); ++j) {
+            best.push_back({{"token", each.best_tokens[j]}, {"log_probability", each.best[j]}});
+        }
+        list.push_back({{"token", reply.tokens.at(i)},
+                        {"log_probability", each.log_probability},
+                        {"best", best}});
+    }
+    return list;
+}
+
 void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, const Reply &reply,
             const stasis_session *session, double prefill_seconds, double decode_seconds) {
     const uint64_t position = position_of(session);
     const std::string digest = digest_of(session);
     if (choice.json) {
-        print_json({{"prompt_tokens", prompt},
-                    {"tokens", reply.tokens},
-                    {"text", reply.text},
-                    {"position", position},
-                    {"digest", digest},
-                    {"stop_reason", stop_reason_name(reply.stop_reason)},
-                    {"prefill_seconds", prefill_seconds},
-                    {"decode_seconds", decode_seconds}});
+        Json object = {{"prompt_tokens", prompt},
+                       {"tokens", reply.tokens},
+                       {"text", reply.text},
+                       {"position", position},
+                       {"digest", digest},
+                       {"stop_reason", stop_reason_name(reply.stop_reason)},
+                       {"prefill_seconds", prefill_seconds},
+                       {"decode_seconds", decode_seconds}};
+        if (choice.generation.log_probabilities > 0) {
+            object["log_probabilities"] = likelihoods_json(reply);
+        }
+        print_json(object);
         return;
     }
     // A model without a tokenizer has no text to stream; its tokens are shown instead.
@@ -181,7 +201,12 @@ void add_run(CLI::App &app, int &exit_code) {
     add_save_options(*run_app, choice->saving);
     add_compute_options(*run_app, choice->model);
     add_template_option(*run_app, choice->model);
-    run_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    CLI::Option *json =
+        run_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    add_count(*run_app, "--log-probs", choice->generation.log_probabilities,
+              "with --json: log-probabilities of each new token and of the N most likely in its "
+              "place")
+        ->needs(json);
     run_app->callback([=, &exit_code] {
         choice->prompt_given = prompt->count() > 0;
         choice->tokens_given = tokens->count() + file->count() > 0;

@@ -214,13 +214,27 @@ TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
     const auto expected = [](uint64_t position) {
         return position % 64 == 63 || position % 32 == 0;
     };
-    for (const char *name : {"recall-gemma3", "recall-llama"}) {
+    struct Case {
+        const char *name;
+        bool everything; // all steps of sampling, and log-probabilities
+    };
+    for (const Case &each :
+         {Case{"recall-gemma3", false}, Case{"recall-llama", false}, Case{"recall-llama", true}}) {
+        const char *const name = each.name;
+        const bool everything = each.everything;
         const Model model = open_path(test_data(name), &options);
         const Session session = session_of(model.get(), some_tokens(10));
         auto sampling = sized<stasis_sampling>();
         sampling.temperature = 3.0F; // tokens of all lengths
         sampling.top_p = 0.9F;
         sampling.repetition_penalty = 1.1F;
+        if (everything) {
+            sampling.typical_p = 0.99F;
+            sampling.top_n_sigma = 4;
+            sampling.xtc_probability = 0.5F;
+            sampling.dry_multiplier = 0.8F;
+            sampling.min_keep = 20;
+        }
         REQUIRE(stasis_session_set_sampling(session.get(), &sampling, nullptr) == STASIS_OK);
         Seen seen;
         const char *stop[] = {"no such text"};
@@ -229,6 +243,7 @@ TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
         generate.flags = STASIS_GENERATE_IGNORE_END;
         generate.stop_strings = stop;
         generate.stop_string_count = 1;
+        generate.log_probability_count = everything ? 5 : 0;
         generate.callback_user = &seen;
         generate.callback = [](void *user, const stasis_generated *event) -> int32_t {
             auto &into = *static_cast<Seen *>(user);

@@ -243,7 +243,7 @@ bool same_floats(const std::vector<std::pair<uint32_t, float>> &a,
 bool same_bits(const Sampling &a, const Sampling &b) {
     // The members before the bias have no padding between them.
     return std::memcmp(&a, &b, offsetof(Sampling, penalty_window) + sizeof a.penalty_window) == 0 &&
-           same_floats(a.bias, b.bias);
+           same_floats(a.bias, b.bias) && a.v2 == b.v2;
 }
 
 void check_same_identity(const ModelIdentity &a, const ModelIdentity &b) {

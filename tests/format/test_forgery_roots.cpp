@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "format/constants.h"
 #include "format/reader.h"
 #include "sample.h"
 
@@ -34,13 +35,16 @@ TEST_CASE("features of each class, in a slot and in a trailer, for each bit") {
             save(next, path, {});
             CHECK(Snapshot::open(path)->state().digest == next.digest);
             root.features_ignore = 0;
-            root.features_read = bit;
+            root.features_read = bit & ~kFeaturesReadKnown;
             const Bytes read_only = with_root(file, root, slot);
             write_bytes(path, read_only);
             CHECK(refusal(read_bytes(path)) == "");
-            CHECK_THROWS_WITH_AS(save(next, path, {}), doctest::Contains("it uses features"),
-                                 Error);
-            CHECK_THROWS_WITH_AS(compact(path, {}), doctest::Contains("it uses features"), Error);
+            if (root.features_read != 0) {
+                CHECK_THROWS_WITH_AS(save(next, path, {}), doctest::Contains("it uses features"),
+                                     Error);
+                CHECK_THROWS_WITH_AS(compact(path, {}), doctest::Contains("it uses features"),
+                                     Error);
+            }
             CHECK(read_bytes(path) == read_only);
             root.features_read = 0;
             root.features_refuse = bit;

@@ -169,6 +169,20 @@ class SecondReader(CommandTest):
             self.assertIn("user", {span["role"] for span
                                    in found["elements"]["prompt_injection_meta"]["spans"]})
 
+    def test_settings_of_version_2(self):
+        path = self.path("s")
+        self.chat(LLAMA, ["hello"], "--session", path, "--temperature", 0.8)
+        features = [0, 0, 0]
+        self.assertEqual(self.agree(path)["file"]["features"], features)
+        self.chat(LLAMA, ["again"], "--session", path, "--temperature", 0.8, "--typical-p", 0.9,
+                  "--dry-multiplier", 0.8, "--dry-breakers", "9,4,9", "--xtc-probability", 0.5)
+        found = self.agree(path)
+        self.assertEqual(found["file"]["features"], [0, 1, 0])
+        self.assertEqual(found["elements"]["kv_format_version"]["contract"]["sampling"], 2)
+        first, second = found["elements"]["model_config"]["samplings"]
+        self.assertEqual((first["typical_p"], first["dry_breakers"]), (1, []))
+        self.assertEqual((second["dry_base"], second["dry_breakers"]), (1.75, [4, 9]))
+
     def test_stream(self):
         tokens = comma(all_tokens(GEMMA)[:100])
         path = self.stream("s", GEMMA, "--tokens", tokens, "-n", 3)

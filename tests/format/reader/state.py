@@ -14,6 +14,11 @@ from reader.trees import Trees, log_entries, token_texts
 MANIFEST_BYTES_MAX = 64 << 20
 NORMAL_MIN = 2.0 ** -126
 DRAWN = 3
+SAMPLING_V2 = 1  # a feature with which a reader that does not know it may only read
+OFF = {"typical_p": 1.0, "top_n_sigma": 0.0, "xtc_probability": 0.0,
+       "xtc_threshold": struct.unpack("<f", struct.pack("<f", 0.1))[0], "dry_multiplier": 0.0,
+       "dry_base": 1.75, "dry_allowed_length": 2, "dry_range": 0, "min_keep": 1,
+       "dry_breakers": []}
 
 
 class State:
@@ -62,6 +67,8 @@ def read_manifest(container):
          "manifest: root digest")
     manifest = Buffer(content, "manifest").root(b"STSM", MANIFEST_FIELDS)
     need(manifest["keep"] in (0, 1), f"manifest: keep {manifest['keep']}")
+    second = any(each["v2"] and each["v2"] != OFF for each in manifest["samplings"])
+    need(second == bool(root.may_read & SAMPLING_V2), "manifest: settings of version 2, or not")
     return manifest
 
 
@@ -129,6 +136,7 @@ def check_settings(manifest):
         need(0 <= each["min_p"] <= 1, f"{where}: min_p")
         need(NORMAL_MIN <= each["top_p"] <= 1, f"{where}: top_p")
         need(each["repetition_penalty"] >= NORMAL_MIN, f"{where}: repetition_penalty")
+        check_settings_v2(manifest, each["v2"] or OFF, where)
         tokens = [bias["token"] for bias in each["bias"]]
         need(tokens == sorted(set(tokens)), f"{where}: biases do not ascend")
         need(all(token < manifest["vocabulary"] for token in tokens), f"{where}: token of a bias")
@@ -138,6 +146,18 @@ def check_settings(manifest):
     order = [(-each["value"], each["token"]) for each in manifest["top"]]
     need(len(order) <= 64 and all(a < b for a, b in zip(order, order[1:])), "manifest: top")
     need(all(token < manifest["vocabulary"] for _, token in order), "manifest: a token of top")
+
+
+def check_settings_v2(manifest, added, where):
+    for name, least, most in (("typical_p", NORMAL_MIN, 1), ("top_n_sigma", 0, math.inf),
+                              ("xtc_probability", 0, 1), ("xtc_threshold", NORMAL_MIN, 0.5),
+                              ("dry_multiplier", 0, math.inf), ("dry_base", 1, math.inf)):
+        need(least <= added[name] <= most and math.isfinite(added[name]), f"{where}: {name}")
+    for name in "dry_allowed_length", "min_keep":
+        need(added[name] >= 1, f"{where}: {name}")
+    tokens = added["dry_breakers"]
+    need(tokens == sorted(set(tokens)), f"{where}: dry_breakers do not ascend")
+    need(all(token < manifest["vocabulary"] for token in tokens), f"{where}: dry_breakers")
 
 
 def state_digest(state):
