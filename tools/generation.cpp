@@ -35,6 +35,13 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
     app.add_option("--stop", choice.stop, "end before this text; may be given several times")
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
+    CLI::Option *draft =
+        app.add_option("--draft", choice.draft,
+                       "a smaller model with the same tokenizer guesses ahead: the same tokens")
+            ->type_name("MODEL");
+    app.add_flag("--draft-lookup", choice.draft_lookup,
+                 "guess ahead what followed the same tokens before: the same tokens")
+        ->excludes(draft);
     add_count(app, "--chunk", choice.chunk, "compute N positions together");
 }
 
@@ -63,6 +70,32 @@ void apply_sampling(stasis_session *session, const GenerationChoice &choice) {
     if (choice.sampling_given) {
         stasis_error error{};
         check(stasis_session_set_sampling(session, &choice.sampling, &error), error, "sampling");
+    }
+}
+
+void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,
+                 stasis_cancel *cancel) {
+    if (!choice.drafts()) {
+        return;
+    }
+    Model draft;
+    if (!choice.draft.empty()) {
+        ModelChoice small = model;
+        small.path = choice.draft;
+        draft = open_model(small, cancel);
+    }
+    stasis_draft_options options;
+    stasis_draft_options_init(&options, sizeof options);
+    stasis_error error{};
+    check(stasis_session_set_draft(session, draft.get(), &options, &error), error, "--draft");
+}
+
+void add_drafted(Json &object, const GenerationChoice &choice, const Reply &reply) {
+    if (choice.drafts()) {
+        object["drafted"] = reply.drafted;
+        object["accepted"] = reply.accepted;
+        object["passes"] = reply.passes;
+        object["draft_failures"] = reply.draft_failures;
     }
 }
 
@@ -122,6 +155,10 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
         check(status, error, "generating");
     }
     Reply reply;
+    reply.drafted = result.drafted;
+    reply.accepted = result.accepted;
+    reply.passes = result.passes;
+    reply.draft_failures = result.draft_failures;
     reply.text = std::move(receiver.text);
     reply.stop_reason = status == STASIS_CANCELLED ? STASIS_STOP_CANCELLED : result.stop_reason;
     if (result.count > 0) {

@@ -67,14 +67,16 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
     const uint64_t position = position_of(session);
     const std::string digest = digest_of(session);
     if (choice.json) {
-        print_json({{"prompt_tokens", prompt},
-                    {"tokens", reply.tokens},
-                    {"text", reply.text},
-                    {"position", position},
-                    {"digest", digest},
-                    {"stop_reason", stop_reason_name(reply.stop_reason)},
-                    {"prefill_seconds", prefill_seconds},
-                    {"decode_seconds", decode_seconds}});
+        Json object = {{"prompt_tokens", prompt},
+                       {"tokens", reply.tokens},
+                       {"text", reply.text},
+                       {"position", position},
+                       {"digest", digest},
+                       {"stop_reason", stop_reason_name(reply.stop_reason)},
+                       {"prefill_seconds", prefill_seconds},
+                       {"decode_seconds", decode_seconds}};
+        add_drafted(object, choice.generation, reply);
+        print_json(object);
         return;
     }
     // A model without a tokenizer has no text to stream; its tokens are shown instead.
@@ -86,6 +88,14 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
                   stop_reason_name(reply.stop_reason), static_cast<unsigned long long>(position),
                   digest.c_str());
     say(line);
+    if (choice.generation.drafts()) {
+        std::snprintf(line, sizeof line, "[%llu of %llu drafted tokens accepted, %llu passes%s]",
+                      static_cast<unsigned long long>(reply.accepted),
+                      static_cast<unsigned long long>(reply.drafted),
+                      static_cast<unsigned long long>(reply.passes),
+                      reply.draft_failures == 0 ? "" : "; the drafter failed");
+        say(line);
+    }
 }
 
 int run(const RunChoice &choice) {
@@ -110,6 +120,7 @@ int run(const RunChoice &choice) {
                                              : "so is the session in " + choice.resume));
     }
     apply_sampling(session.get(), choice.generation);
+    apply_draft(session.get(), choice.generation, choice.model, interrupt.handle());
 
     const Stopwatch prefill;
     const size_t appended =
