@@ -36,11 +36,11 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
     CLI::Option *draft =
-        app.add_option("--draft", choice.draft,
-                       "a smaller model with the same tokenizer guesses ahead: the same tokens")
+        add_path(app, "--draft", choice.draft,
+                 "a smaller model with the same tokenizer guesses ahead: the same tokens, sooner")
             ->type_name("MODEL");
     app.add_flag("--draft-lookup", choice.draft_lookup,
-                 "guess ahead what followed the same tokens before: the same tokens")
+                 "guess ahead what followed the same tokens before: likewise")
         ->excludes(draft);
     add_count(app, "--chunk", choice.chunk, "compute N positions together");
 }
