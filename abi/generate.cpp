@@ -89,6 +89,10 @@ class Outcome {
             own.stop_reason = static_cast<uint32_t>(result.reason);
             own.begin = result.begin;
             own.count = result.count;
+            own.drafted = result.drafted;
+            own.accepted = result.accepted;
+            own.passes = result.passes;
+            own.draft_failures = result.draft_failures;
             write_struct(own, to_, "result");
         }
     }

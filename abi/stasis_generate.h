@@ -121,8 +121,13 @@ typedef struct stasis_generate_options {
 
 typedef struct stasis_generate_result {
     uint32_t struct_size, stop_reason;
-    uint64_t begin; /* position of the first new token */
-    uint64_t count; /* new tokens */
+    uint64_t begin;          /* position of the first new token */
+    uint64_t count;          /* new tokens */
+    uint64_t drafted;        /* tokens that a drafter proposed (below) ... */
+    uint64_t accepted;       /* ... and that were then drawn */
+    uint64_t passes;         /* passes of the model: `count` where nothing was accepted */
+    uint64_t draft_failures; /* times the drafter failed (out of memory or pages, say): until the
+                                call's end it then went on without */
 } stasis_generate_result;
 
 void stasis_generate_options_init(stasis_generate_options *options, size_t size);
@@ -132,6 +137,34 @@ void stasis_generate_options_init(stasis_generate_options *options, size_t size)
 stasis_status stasis_session_generate(stasis_session *session,
                                       const stasis_generate_options *options,
                                       stasis_generate_result *result, stasis_error *error);
+
+/* ---- Speculative decoding ---------------------------------------------------------------------
+ * A drafter proposes tokens behind one that was drawn, and the model computes all of them in one
+ * pass. Then it draws at each position as always: as many as were proposed right are kept, the rest
+ * leaves no trace. Tokens, text, callbacks, stops, log, cache, digests and statuses are those of
+ * plain decoding, bit for bit, whatever is proposed; only speed differs. */
+typedef struct stasis_draft_options {
+    uint32_t struct_size, reserved;
+    uint64_t tokens_min; /* proposed for a pass, at least; 0: 2 */
+    uint64_t tokens_max; /* at most, up to 32; 0: 8, or tokens_min if that is more */
+} stasis_draft_options;
+
+void stasis_draft_options_init(stasis_draft_options *options, size_t size);
+/* What drafts for stasis_session_generate from now on (stasis_session_decode and
+ * stasis_sessions_step never draft): a smaller model with the same tokenizer, or with `draft` NULL
+ * a search for what followed when the log's last tokens occurred before; off with both NULL, as it
+ * is in a new session. How many tokens are proposed follows from how many of late were right, down
+ * to none but for a try now and then; with tokens_min = tokens_max it is always that many.
+ * The session keeps the draft model alive. The drafter's state is its own: a session over the draft
+ * model, whose pages count in that model's budget and which computes what it lacks of the log when
+ * it is next needed; or 12 to 24 bytes for each token of the log. It stays through appends and
+ * rewinds, is in no digest and no snapshot (a loaded session has no drafter), and a fork inherits
+ * what was set here, but makes a state anew. Rows that are proposed may take pages of the model's
+ * pool ahead of time; where there are none, a pass goes without proposals.
+ * INVALID_ARGUMENT (numbers out of range), MODEL_MISMATCH (vocabulary or tokenizer; both values are
+ * named): the setting is as before. */
+stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,
+                                       const stasis_draft_options *options, stasis_error *error);
 
 /* ---- Steps of several sessions ------------------------------------------------------------- */
 #define STASIS_STEP_SAMPLE 1u /* then draw the next token and append it */

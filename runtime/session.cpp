@@ -110,6 +110,7 @@ void Session::append(std::span<const uint32_t> tokens, const RunOptions &options
 std::unique_ptr<Session> Session::fork() {
     std::unique_ptr<Session> child(new Session(*this));
     child->held_bytes_ = 0;
+    child->drafting_.reset();
     child->account();
     return child;
 }
@@ -138,7 +139,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         }
         return;
     }
-    const uint64_t floor = info().rewind_floor;
+    const uint64_t floor = rewind_floor();
     if (position == 0 || position >= floor) {
         Session shorter(*this); // all that can fail happens to the copy
         shorter.held_bytes_ = 0;
@@ -181,6 +182,9 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
     pending_system_.clear();
     if (position == 0) {
         samplings_.clear();
+    }
+    if (drafting_ != nullptr) {
+        drafting_->drafter->rewound(position);
     }
 }
 

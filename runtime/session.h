@@ -14,6 +14,7 @@
 
 #include "format/state.h"
 #include "format/watch.h"
+#include "runtime/draft.h"
 #include "runtime/evictions.h"
 #include "runtime/kv.h"
 #include "runtime/likelihood.h"
@@ -71,6 +72,8 @@ struct GenerateOptions {
 struct GenerateResult {
     StopReason reason = StopReason::length;
     uint64_t begin = 0, count = 0;
+    // Tokens proposed and those that were drawn then; passes of the model; times a drafter failed.
+    uint64_t drafted = 0, accepted = 0, passes = 0, draft_failures = 0;
 };
 
 class Session;
@@ -135,6 +138,12 @@ class Session {
     // but a reason; a failure throws, `result` filled all the same.
     void generate(const GenerateOptions &options, GenerateResult &result);
 
+    // What drafts for generate from now on; nothing: none. Throws Error(model_mismatch,
+    // invalid_argument). A fork has the same, made anew.
+    void set_draft(const std::optional<DraftOptions> &options);
+    // A drafter of the caller's own. A fork has what the options say.
+    void set_drafter(std::unique_ptr<Drafter> drafter, const DraftOptions &options);
+
     // Steps of several sessions of one model, computed together; each gives the bits that it gives
     // alone. What an item meets is its error, and leaves the others alone; nothing is thrown.
     // Expects what check_step checks.
@@ -176,6 +185,9 @@ class Session {
                                               const StoredPages &pages, const Watch &watch);
 
   private:
+    friend class Speculation;
+    friend class ModelDrafter;
+
     Session(const Session &parent);
 
     // session_grow.cpp: the one place where timelines grow. Failures go to the growths, each its
@@ -187,7 +199,9 @@ class Session {
     void check_growth(const Growth &growth) const;
     void enter_pass(Growth &growth, size_t rows_max, Workspace &work);
     void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
-    void settle(const Growth &growth, Workspace &work);
+    void settle(const uint16_t *hidden);
+    void compute_ahead(std::span<const TokenEntry> entries, Workspace &work);
+    void take_row(const TokenEntry &entry, const uint16_t *hidden);
     void report_logits(Workspace &work, const Sequence &sequence, const RunOptions &options);
 
     // session_evict.cpp
@@ -206,6 +220,8 @@ class Session {
     void release_outrun(uint64_t position, uint64_t from_page) noexcept;
     void roll_back(uint64_t position) noexcept;
     void cut(uint64_t position);
+    void shorten(uint64_t position) noexcept;
+    uint64_t rewind_floor() const;
     void account();
     uint64_t keep_from(uint32_t window, uint64_t position) const;
 
@@ -216,6 +232,9 @@ class Session {
     uint32_t decode_with(size_t count, LogProbabilities &likely);
     void check_stored(std::span<const float> row);
     TokenEntry drawn_entry(uint32_t token);
+
+    // session_speculate.cpp
+    Drafting *begin_drafting(GenerateResult &result);
 
     // session_step.cpp
     static void step_round(Model &model, std::span<StepItem> items, bool behind,
@@ -255,6 +274,8 @@ class Session {
     Sampling sampling_;
     std::string pending_system_;
     uint64_t held_bytes_ = 0; // this session's part of Model::held_bytes
+    std::optional<DraftOptions> draft_;
+    std::shared_ptr<Drafting> drafting_; // null: not made yet; shared with passing copies only
 };
 
 // Checks that a snapshot's identity is the model's; throws Error(model_mismatch) naming the first

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "runtime/forward.h"
-#include "runtime/session.h"
+#include "runtime/session_speculate.h"
 #include "runtime/text/stop_strings.h"
 
 namespace stasis {
@@ -189,7 +189,8 @@ struct Stream {
 } // namespace
 
 void Session::generate(const GenerateOptions &options, GenerateResult &result) {
-    result = {StopReason::length, log_.size(), 0};
+    result = GenerateResult();
+    result.begin = log_.size();
     if (!options.stop_strings.empty() && model_->tokenizer == nullptr) {
         fail(Status::unsupported, "stop strings need a tokenizer, which the model does not have");
     }
@@ -202,19 +203,23 @@ void Session::generate(const GenerateOptions &options, GenerateResult &result) {
     if (log_.empty()) {
         fail(Status::not_found, "no logits before the first position");
     }
+    std::optional<Speculation> ahead;
+    if (Drafting *drafting = begin_drafting(result)) {
+        ahead.emplace(*this, *drafting, options.watch, result);
+    }
     uint32_t token = 0;
     uint64_t certain = 0;
-    for (;;) {
-        if ((options.tokens_max != 0 && result.count == options.tokens_max) ||
-            log_.size() == capacity_) {
-            break;
-        }
+    const uint64_t most = std::min(options.tokens_max == 0 ? UINT64_MAX : options.tokens_max,
+                                   capacity_ - log_.size());
+    while (result.count < most) {
         if (options.watch.cancel != nullptr && options.watch.cancel->load()) {
             result.reason = StopReason::cancelled;
             break;
         }
-        token = decode_with(options.log_probabilities, stream.likely);
+        token = ahead ? ahead->decode(most - result.count, options.log_probabilities, stream.likely)
+                      : decode_with(options.log_probabilities, stream.likely);
         ++result.count;
+        result.passes += ahead ? 0 : 1;
         const bool stop = is_stop(token, options);
         if (!stop && model_->tokenizer != nullptr) {
             const std::string bytes = model_->tokenizer->decode({&token, 1}, false, false);

@@ -82,13 +82,10 @@ void Session::leave_pass(Growth &growth, Workspace &work, const RunOptions &opti
     release_outrun(end, (growth.start + kPage - 1) / kPage); // undo needs what was at the start
 }
 
-// The growth is complete.
-void Session::settle(const Growth &growth, Workspace &work) {
-    const Sequence &sequence = work.sequences[growth.sequence];
+// All that was computed is in the log; `hidden` is the last position's final hidden state.
+void Session::settle(const uint16_t *hidden) {
     own_outrun(log_.size()); // so that nothing can fail from here on
-    std::memcpy(hidden_.data(),
-                work.hidden + (sequence.row + sequence.rows - 1) * model_->config.hidden,
-                model_->config.hidden * sizeof(uint16_t));
+    std::memcpy(hidden_.data(), hidden, model_->config.hidden * sizeof(uint16_t));
     hidden_valid_ = true;
     row_valid_ = false;
     stored_logits_.reset();
@@ -156,7 +153,9 @@ void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &op
             for (Growth &growth : growths) {
                 try {
                     if (growth.rows != 0 && growth.complete()) {
-                        growth.session->settle(growth, *work);
+                        const Sequence &sequence = work->sequences[growth.sequence];
+                        const size_t last = sequence.row + sequence.rows - 1;
+                        growth.session->settle(work->hidden + last * model.config.hidden);
                         growth.settled = true;
                     }
                 } catch (...) {
@@ -171,6 +170,40 @@ void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &op
                 growth.ended_call = true;
             }
         }
+    }
+}
+
+// Computes rows for entries that may follow, none of which is in the log yet: keys and values into
+// pages, final hidden states into work.hidden. take_row takes the first of them, again and again;
+// roll_back forgets the others. A failure leaves nothing.
+void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work) {
+    Growth growth{this, entries};
+    growth.start = log_.size();
+    check_growth(growth);
+    work.fit(model_->config, model_->weights.groups, entries.size());
+    work.clear_sequences();
+    work.tokens.clear();
+    try {
+        enter_pass(growth, entries.size(), work);
+        forward(*model_, work);
+        if (work.sequences[growth.sequence].failed) {
+            fail_sequence(*model_, work.sequences[growth.sequence]);
+        }
+    } catch (...) {
+        roll_back(growth.start);
+        throw;
+    }
+}
+
+void Session::take_row(const TokenEntry &entry, const uint16_t *hidden) {
+    const uint64_t begin = log_.size();
+    try {
+        log_.push_back(entry);
+        digest_full_pages(begin, begin + 1);
+        settle(hidden);
+    } catch (...) {
+        roll_back(begin);
+        throw;
     }
 }
 

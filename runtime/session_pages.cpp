@@ -166,6 +166,29 @@ void Session::cut(uint64_t position) {
     }
 }
 
+// Cuts a timeline that shares nothing with others, in place: nothing here needs memory. Not below
+// the floor, nor to 0.
+void Session::shorten(uint64_t position) noexcept {
+    if (position < log_.size()) {
+        roll_back(position);
+        hidden_valid_ = false;
+        row_valid_ = false;
+        stored_logits_.reset();
+        account();
+    }
+}
+
+// The lowest position that a rewind reaches without computing anything again, apart from 0.
+uint64_t Session::rewind_floor() const {
+    uint64_t floor = evictions_.last();
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        if (first_page_[group] > 0) {
+            floor = std::max(floor, first_page_[group] * kPage + model_->groups[group].window);
+        }
+    }
+    return floor;
+}
+
 SessionInfo Session::info() const {
     SessionInfo info{};
     info.position = log_.size();
@@ -174,13 +197,9 @@ SessionInfo Session::info() const {
     info.window_retain = window_retain_;
     info.pending_bytes = pending_system_.size();
     info.evicted = evictions_.count();
-    info.rewind_floor = evictions_.last();
+    info.rewind_floor = rewind_floor();
     for (size_t group = 0; group < pages_.size(); ++group) {
-        const uint64_t kept = first_page_[group] * kPage;
-        info.window_begin = std::max(info.window_begin, kept);
-        if (kept > 0) {
-            info.rewind_floor = std::max(info.rewind_floor, kept + model_->groups[group].window);
-        }
+        info.window_begin = std::max(info.window_begin, first_page_[group] * kPage);
         const uint64_t bytes = model_->pool->shape(static_cast<uint32_t>(group)).bytes();
         for (size_t index = first_page_[group]; index < pages_[group].size(); ++index) {
             if (!pages_[group][index].page) {

@@ -101,6 +101,13 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
     app.add_option("--stop", choice.stop, "end before this text; may be given several times")
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
+    CLI::Option *draft =
+        add_path(app, "--draft", choice.draft,
+                 "a smaller model with the same tokenizer guesses ahead: the same tokens, sooner")
+            ->type_name("MODEL");
+    app.add_flag("--draft-lookup", choice.draft_lookup,
+                 "guess ahead what followed the same tokens before: likewise")
+        ->excludes(draft);
     add_count(app, "--chunk", choice.chunk, "compute N positions together");
 }
 
@@ -132,6 +139,32 @@ void apply_sampling(stasis_session *session, const GenerationChoice &choice) {
         sampling.dry_breaker_count = static_cast<uint32_t>(choice.dry_breakers.size());
         stasis_error error{};
         check(stasis_session_set_sampling(session, &sampling, &error), error, "sampling");
+    }
+}
+
+void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,
+                 stasis_cancel *cancel) {
+    if (!choice.drafts()) {
+        return;
+    }
+    Model draft;
+    if (!choice.draft.empty()) {
+        ModelChoice small = model;
+        small.path = choice.draft;
+        draft = open_model(small, cancel);
+    }
+    stasis_draft_options options;
+    stasis_draft_options_init(&options, sizeof options);
+    stasis_error error{};
+    check(stasis_session_set_draft(session, draft.get(), &options, &error), error, "--draft");
+}
+
+void add_drafted(Json &object, const GenerationChoice &choice, const Reply &reply) {
+    if (choice.drafts()) {
+        object["drafted"] = reply.drafted;
+        object["accepted"] = reply.accepted;
+        object["passes"] = reply.passes;
+        object["draft_failures"] = reply.draft_failures;
     }
 }
 
@@ -200,6 +233,10 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
         check(status, error, "generating");
     }
     Reply reply;
+    reply.drafted = result.drafted;
+    reply.accepted = result.accepted;
+    reply.passes = result.passes;
+    reply.draft_failures = result.draft_failures;
     reply.text = std::move(receiver.text);
     reply.likelihoods = std::move(receiver.likelihoods);
     reply.stop_reason = status == STASIS_CANCELLED ? STASIS_STOP_CANCELLED : result.stop_reason;

@@ -8,6 +8,7 @@
 
 #include "tools/model.h"
 #include "tools/snapshot.h"
+#include "tools/terminal.h"
 
 namespace command {
 
@@ -20,6 +21,10 @@ struct GenerationChoice {
     std::vector<stasis_token> dry_breakers;
     uint32_t log_probabilities = 0;
     bool sampling_given = false; // some sampling option was on the command line
+    std::string draft;           // a model's path
+    bool draft_lookup = false;
+
+    bool drafts() const { return draft_lookup || !draft.empty(); }
 };
 
 // How a session is saved.
@@ -43,6 +48,7 @@ struct Reply {
     std::vector<Likelihood> likelihoods; // of the tokens, if asked for
     std::string text;
     uint32_t stop_reason = STASIS_STOP_LENGTH;
+    uint64_t drafted = 0, accepted = 0, passes = 0, draft_failures = 0;
 };
 
 const char *stop_reason_name(uint32_t reason);
@@ -50,6 +56,12 @@ const char *stop_reason_name(uint32_t reason);
 // Sampling settings stay as the session has them (greedy if it is new, those of the file if it was
 // resumed) unless the command line gives any.
 void apply_sampling(stasis_session *session, const GenerationChoice &choice);
+
+// What --draft or --draft-lookup asked for; a draft model computes as `model` does.
+void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,
+                 stasis_cancel *cancel);
+// What came of it, for a JSON object; nothing if neither was asked for.
+void add_drafted(Json &object, const GenerationChoice &choice, const Reply &reply);
 
 // Generates, nothing if tokens_max is 0; a request on `cancel` ends it early and is no failure.
 // `stream`: text goes to stdout.

@@ -109,6 +109,7 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
         if (choice.generation.log_probabilities > 0) {
             object["log_probabilities"] = likelihoods_json(reply);
         }
+        add_drafted(object, choice.generation, reply);
         print_json(object);
         return;
     }
@@ -121,6 +122,14 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
                   stop_reason_name(reply.stop_reason), static_cast<unsigned long long>(position),
                   digest.c_str());
     say(line);
+    if (choice.generation.drafts()) {
+        std::snprintf(line, sizeof line, "[%llu of %llu drafted tokens accepted, %llu passes%s]",
+                      static_cast<unsigned long long>(reply.accepted),
+                      static_cast<unsigned long long>(reply.drafted),
+                      static_cast<unsigned long long>(reply.passes),
+                      reply.draft_failures == 0 ? "" : "; the drafter failed");
+        say(line);
+    }
 }
 
 int run(const RunChoice &choice) {
@@ -145,6 +154,7 @@ int run(const RunChoice &choice) {
                                              : "so is the session in " + choice.resume));
     }
     apply_sampling(session.get(), choice.generation);
+    apply_draft(session.get(), choice.generation, choice.model, interrupt.handle());
 
     const Stopwatch prefill;
     const size_t appended =

@@ -196,39 +196,84 @@ TEST_CASE("every allocation of the C++ heap may fail") {
     }
 }
 
-TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
+namespace {
+
+// Where a page begins, where it is full, and where a node of the log begins.
+bool page_or_node(uint64_t position) {
+    return position % 64 == 63 || position % 32 == 0;
+}
+
+// The same for what is computed up to 8 positions ahead, by a draft model too, and by the first
+// pass of each kind behind it; and where such passes come for the first time.
+bool page_or_node_ahead(uint64_t position) {
+    return position % 32 <= 9 || position % 32 >= 22 || position < 50;
+}
+
+// Generates 300 tokens behind 10; the positions of those between whose events something was
+// allocated. The first token finds nothing warm, nor does what a draft model does first.
+std::vector<uint64_t> positions_of_allocations(stasis_session *session,
+                                               uint32_t log_probabilities = 0) {
+    struct Seen {
+        int64_t before = -1;
+        std::vector<uint64_t> positions;
+    } seen;
+    const char *stop[] = {"no such text"};
+    auto generate = sized<stasis_generate_options>();
+    generate.tokens_max = 300;
+    generate.flags = STASIS_GENERATE_IGNORE_END;
+    generate.stop_strings = stop;
+    generate.stop_string_count = 1;
+    generate.log_probability_count = log_probabilities;
+    generate.callback_user = &seen;
+    generate.callback = [](void *user, const stasis_generated *event) -> int32_t {
+        auto &into = *static_cast<Seen *>(user);
+        if (into.before >= 0 && allocations != into.before) {
+            into.positions.push_back(event->position);
+        }
+        into.before = allocations;
+        return 0;
+    };
+    REQUIRE(stasis_session_generate(session, &generate, nullptr, nullptr) == STASIS_OK);
+    return seen.positions;
+}
+
+stasis_allocator counting_allocator() {
     auto allocator = sized<stasis_allocator>();
     allocator.allocate = [](void *, size_t size, size_t alignment) {
         ++allocations;
         return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
     };
     allocator.deallocate = [](void *, void *memory, size_t, size_t) { std::free(memory); };
+    return allocator;
+}
+
+void check_warm(const char *name, std::vector<uint64_t> positions, bool (*expected)(uint64_t)) {
+    CHECK(!positions.empty()); // it counts
+    std::erase_if(positions, expected);
+    CHECK_MESSAGE(positions.empty(), std::string(name), ": ", positions.size(), " tokens, first ",
+                  positions.empty() ? 0 : positions[0]);
+}
+
+} // namespace
+
+TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
+    const stasis_allocator allocator = counting_allocator();
     auto options = sized<stasis_model_options>();
     options.allocator = &allocator;
     options.threads = 2;
-    struct Seen {
-        int64_t before = -1; // the call's first token, which finds nothing warm
-        std::vector<uint64_t> positions;
-    };
-    // Where a page begins, where it is full, and where a node of the log begins.
-    const auto expected = [](uint64_t position) {
-        return position % 64 == 63 || position % 32 == 0;
-    };
     struct Case {
         const char *name;
         bool everything; // all steps of sampling, and log-probabilities
     };
     for (const Case &each :
          {Case{"recall-gemma3", false}, Case{"recall-llama", false}, Case{"recall-llama", true}}) {
-        const char *const name = each.name;
-        const bool everything = each.everything;
-        const Model model = open_path(test_data(name), &options);
+        const Model model = open_path(test_data(each.name), &options);
         const Session session = session_of(model.get(), some_tokens(10));
         auto sampling = sized<stasis_sampling>();
         sampling.temperature = 3.0F; // tokens of all lengths
         sampling.top_p = 0.9F;
         sampling.repetition_penalty = 1.1F;
-        if (everything) {
+        if (each.everything) {
             sampling.typical_p = 0.99F;
             sampling.top_n_sigma = 4;
             sampling.xtc_probability = 0.5F;
@@ -236,28 +281,26 @@ TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
             sampling.min_keep = 20;
         }
         REQUIRE(stasis_session_set_sampling(session.get(), &sampling, nullptr) == STASIS_OK);
-        Seen seen;
-        const char *stop[] = {"no such text"};
-        auto generate = sized<stasis_generate_options>();
-        generate.tokens_max = 300;
-        generate.flags = STASIS_GENERATE_IGNORE_END;
-        generate.stop_strings = stop;
-        generate.stop_string_count = 1;
-        generate.log_probability_count = everything ? 5 : 0;
-        generate.callback_user = &seen;
-        generate.callback = [](void *user, const stasis_generated *event) -> int32_t {
-            auto &into = *static_cast<Seen *>(user);
-            if (into.before >= 0 && allocations != into.before) {
-                into.positions.push_back(event->position);
-            }
-            into.before = allocations;
-            return 0;
-        };
-        REQUIRE(stasis_session_generate(session.get(), &generate, nullptr, nullptr) == STASIS_OK);
-        CHECK(!seen.positions.empty()); // it counts
-        std::erase_if(seen.positions, expected);
-        CHECK_MESSAGE(seen.positions.empty(), name, ": ", seen.positions.size(), " tokens, first ",
-                      seen.positions.empty() ? 0 : seen.positions[0]);
+        check_warm(each.name, positions_of_allocations(session.get(), each.everything ? 5 : 0),
+                   page_or_node);
+    }
+}
+
+TEST_CASE("speculative decoding allocates nothing else, but does so up to eight tokens earlier") {
+    const stasis_allocator allocator = counting_allocator();
+    auto options = sized<stasis_model_options>();
+    options.allocator = &allocator;
+    options.threads = 2;
+    for (const char *name : {"recall-gemma3", "recall-llama"}) {
+        for (const bool lookup : {true, false}) {
+            const Model model = open_path(test_data(name), &options);
+            const Session session = session_of(model.get(), Tokens(30, 5)); // repeats itself
+            auto draft = sized<stasis_draft_options>();
+            draft.tokens_min = draft.tokens_max = 8;
+            REQUIRE(stasis_session_set_draft(session.get(), lookup ? nullptr : model.get(), &draft,
+                                             nullptr) == STASIS_OK);
+            check_warm(name, positions_of_allocations(session.get()), page_or_node_ahead);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "tools/bench/drafts.h"
 #include "tools/bench/series.h"
 #include "tools/bench/snapshots.h"
 #include "tools/generation.h"
@@ -205,6 +206,7 @@ struct Task {
     uint64_t positions; // that the context must have
     uint64_t depth;     // where it begins
     void (*run)(Bench &bench, const std::string &name, uint64_t depth);
+    bool on_request = false;
 };
 
 // In the order in which they are run: what the process has in memory is asked before others filled
@@ -229,13 +231,17 @@ constexpr Task kTasks[] = {
     {"commit@1024", kTurns + 1024, 1024, snapshot_commit},
     {"commit@16384", kTurns + 16384, 16384, snapshot_commit},
     {"bytes_per_token", 128, 0, snapshot_bytes},
+    {"lookup_repeat", kDraftPrompt + kDraftTokens, 1, drafts_by_lookup, true},
+    {"lookup_other", kDraftPrompt + kDraftTokens, 0, drafts_by_lookup, true},
+    {"draft_repeat", kDraftPrompt + kDraftTokens, 1, drafts_by_model, true},
+    {"draft_other", kDraftPrompt + kDraftTokens, 0, drafts_by_model, true},
 };
 
 std::vector<Task> chosen(const std::vector<std::string> &names, uint64_t context) {
     std::vector<Task> tasks;
     for (const Task &task : kTasks) {
         const bool named = std::find(names.begin(), names.end(), task.name) != names.end();
-        if ((names.empty() || named) && task.positions <= context) {
+        if (((names.empty() && !task.on_request) || named) && task.positions <= context) {
             tasks.push_back(task);
         }
     }
