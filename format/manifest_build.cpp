@@ -155,12 +155,13 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const fb::NodeRef texts = pack(layout.texts);
     const fb::Digest logits = pack(state.logits);
     const fb::Digest digest = pack(state.digest);
-    builder.Finish(fb::CreateManifest(
-                       builder, &contract, &identity, state.layers, state.kv_heads, state.head_dim,
-                       state.hidden_size, state.vocabulary, state.page_positions, groups,
-                       layout.position, samplings, state.sampling, state.capacity,
-                       state.window_retain, pending_system, &logits, top, &digest, &log, &texts,
-                       layout.text_count, static_cast<uint32_t>(layout.keep), &hidden, &logits_row),
+    builder.Finish(fb::CreateManifest(builder, &contract, &identity, state.layers, state.kv_heads,
+                                      state.head_dim, state.hidden_size, state.vocabulary,
+                                      state.page_positions, groups, layout.position, samplings,
+                                      state.sampling, state.capacity, state.window_retain,
+                                      pending_system, &logits, top, &digest, &log, &texts,
+                                      layout.text_count, static_cast<uint32_t>(layout.keep),
+                                      &hidden, &logits_row, state.tracking),
                    fb::ManifestIdentifier());
     return bytes_of(builder);
 }

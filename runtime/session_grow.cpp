@@ -58,7 +58,15 @@ void Session::enter_pass(Growth &growth, size_t rows_max, Workspace &work) {
     growth.sequence = work.sequence_count;
     growth.rows = std::min(rows_max, growth.entries.size() - growth.done);
     make_writable(begin, begin + growth.rows);
-    name_pages(work.add_sequence(begin, growth.rows, pages_.size()));
+    Sequence &sequence = work.add_sequence(begin, growth.rows, pages_.size());
+    name_pages(sequence);
+    if (sums_.collecting()) {
+        if (growth.sums == nullptr) {
+            growth.sums = sums_.grown(growth.start + growth.entries.size());
+        }
+        sequence.sums = growth.sums->data();
+        sequence.sum_rows = sums_.rows();
+    }
     for (const TokenEntry &entry : growth.entries.subspan(growth.done, growth.rows)) {
         work.tokens.push_back(entry.token);
     }
@@ -83,7 +91,7 @@ void Session::leave_pass(Growth &growth, Workspace &work, const RunOptions &opti
 }
 
 // The growth is complete.
-void Session::settle(const Growth &growth, Workspace &work) {
+void Session::settle(Growth &growth, Workspace &work) {
     const Sequence &sequence = work.sequences[growth.sequence];
     own_outrun(log_.size()); // so that nothing can fail from here on
     std::memcpy(hidden_.data(),
@@ -92,6 +100,9 @@ void Session::settle(const Growth &growth, Workspace &work) {
     hidden_valid_ = true;
     row_valid_ = false;
     stored_logits_.reset();
+    if (growth.sums != nullptr) {
+        sums_.adopt(std::move(growth.sums));
+    }
     release_outrun(log_.size(), 0);
     for (size_t group = 0; group < pages_.size(); ++group) {
         first_page_[group] = std::max(first_page_[group],

@@ -50,6 +50,7 @@ std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const St
     SessionOptions chosen;
     chosen.capacity = std::min<uint64_t>(state.capacity, model->config.context);
     chosen.window_retain = state.window_retain;
+    chosen.tracking = static_cast<Tracking>(state.tracking);
     if (options != nullptr) {
         chosen = *options;
     }
@@ -161,6 +162,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     for (const TokenEntry &entry : state.log) {
         session->log_.push_back(entry);
     }
+    session->sums_.forget(session->log_.size());
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
         session->hidden_ = state.hidden;

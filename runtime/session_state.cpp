@@ -137,6 +137,7 @@ State Session::export_state() {
     state.groups = model_->groups;
     state.capacity = capacity_;
     state.window_retain = window_retain_;
+    state.tracking = static_cast<uint32_t>(sums_.tracking());
     state.pending_system = pending_system_;
 
     // Only settings that the log still refers to, in order of first use, and those in force.

@@ -29,4 +29,5 @@ MANIFEST = {
     "capacity": U64, "window_retain": U64, "pending_system": STRING, "logits": DIGEST,
     "top": Vector(TOKEN_VALUE), "digest": DIGEST, "log": NODE_REF, "texts": NODE_REF,
     "text_count": U64, "keep": U32, "hidden": SECTION_REF, "logits_row": SECTION_REF,
+    "tracking": U32,
 }
