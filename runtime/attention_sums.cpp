@@ -17,12 +17,11 @@ constexpr uint64_t kPage = kernels::kPagePositions;
 AttentionSums::Numbers AttentionSums::grown(uint64_t positions) {
     Numbers numbers =
         spare_ != nullptr ? std::move(spare_) : std::make_shared<std::vector<uint64_t>>();
+    // A spare is from before, so no longer than the numbers: what lies behind these is new, and 0.
     numbers->resize((positions + kPage - 1) / kPage * rows_ * kPage);
-    auto end = numbers->begin();
     if (numbers_ != nullptr) {
-        end = std::copy(numbers_->begin(), numbers_->end(), end);
+        std::copy(numbers_->begin(), numbers_->end(), numbers->begin());
     }
-    std::fill(end, numbers->end(), 0);
     return numbers;
 }
 

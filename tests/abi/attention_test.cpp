@@ -84,7 +84,7 @@ TEST_CASE("attention received: exact after forks, rewinds, steps, saves and load
     const Session session = tracked(gemma());
     append(session.get(), first);
     const Session child = fork(session.get());
-    auto items = std::array{sized<stasis_step_item>(), sized<stasis_step_item>()};
+    std::array<stasis_step_item, 2> items{};
     items[0].session = session.get();
     items[0].count = 40;
     items[1].session = child.get();

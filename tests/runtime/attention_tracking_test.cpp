@@ -246,6 +246,12 @@ TEST_CASE("attention received: steps of several sessions give each its own, fork
         CHECK(sums_of(in_total, false) ==
               totals(fresh(model, std::span(tokens).first(100)), all_heads(*model)));
         CHECK(before == fresh(model, std::span(tokens).first(70)));
+        const auto still = parent.fork();
+        for (size_t i = 71; i < 75; ++i) {
+            parent.append(std::span(tokens).subspan(i, 1), {});
+        }
+        CHECK(sums_of(parent) == fresh(model, std::span(tokens).first(75)));
+        CHECK(sums_of(*still) == fresh(model, std::span(tokens).first(71)));
         expect_error(Status::unsupported, {"track_attention"}, [&] { sums_of(plain, false); });
     }
 }
@@ -357,8 +363,9 @@ TEST_CASE("attention received: refused unless tracked, and where a sum could ove
     CHECK(sums_of(in_total, false).empty());
 
     const auto huge = open_model(test_data("zoo/llama-gqa-untied"), {});
-    const uint64_t heads = all_heads(*huge), most = ((uint64_t{1} << 32) - 1) / heads;
     huge->config.context = UINT32_MAX;
+    huge->config.layers = 2, huge->config.heads = 4; // at 2^29 positions just too many
+    const uint64_t most = (uint64_t{1} << 29) - 1;
     SessionOptions options = tracking(Tracking::total);
     options.capacity = most + 1;
     expect_error(Status::unsupported, {std::to_string(most)}, [&] { Session(huge, options); });
