@@ -6,6 +6,7 @@
 #include "abi/handles.h"
 #include "abi/run.h"
 #include "abi/tokens.h"
+#include "runtime/kernels/received.h"
 
 stasis_session::stasis_session(std::unique_ptr<stasis::Session> given,
                                std::shared_ptr<const stasis::format::Contents> from)
@@ -18,10 +19,17 @@ static_assert(static_cast<uint32_t>(TokenSource::prompt) == STASIS_SOURCE_PROMPT
 static_assert(static_cast<uint32_t>(TokenSource::templated) == STASIS_SOURCE_TEMPLATE);
 static_assert(static_cast<uint32_t>(TokenSource::text) == STASIS_SOURCE_TEXT);
 static_assert(static_cast<uint32_t>(TokenSource::sampled) == STASIS_SOURCE_SAMPLED);
+static_assert(static_cast<uint32_t>(Tracking::total) == STASIS_TRACK_TOTAL);
+static_assert(static_cast<uint32_t>(Tracking::by_head) == STASIS_TRACK_BY_HEAD);
 
 SessionOptions read_session_options(const stasis_session_options *given, const char *name) {
     const stasis_session_options options = read_struct(given, name);
     require_zero(options.reserved, name);
+    require_zero(options.reserved_1, name);
+    if (options.track_attention > STASIS_TRACK_BY_HEAD) {
+        fail(Status::unsupported, "%s.track_attention is %u: expected 0, 1 (total) or 2 (by head)",
+             name, options.track_attention);
+    }
     SessionOptions result;
     result.capacity = options.capacity;
     result.reserve = options.reserve;
@@ -30,6 +38,7 @@ SessionOptions read_session_options(const stasis_session_options *given, const c
     } else if (options.window_retain != 0) {
         result.window_retain = options.window_retain;
     }
+    result.tracking = static_cast<Tracking>(options.track_attention);
     return result;
 }
 
@@ -267,6 +276,23 @@ stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, u
         require_array(keys, *count, "keys");
         require_array(values, *count, "values");
         own.copy_kv(layer, begin, end, keys, values);
+    });
+}
+
+stasis_status stasis_session_attention(const stasis_session *session, uint32_t flags,
+                                       double *weights, size_t capacity, size_t *count,
+                                       stasis_error *error) {
+    return with(session, error, [&](Session &own) {
+        require(count, "count");
+        require_flags(flags, STASIS_ATTENTION_BY_HEAD);
+        const bool by_head = (flags & STASIS_ATTENTION_BY_HEAD) != 0;
+        require_room(own.received_heads(by_head) * own.position(), capacity, count, "weights");
+        require_array(weights, *count, "weights");
+        std::vector<uint64_t> sums;
+        own.received(by_head, sums);
+        std::transform(sums.begin(), sums.end(), weights, [](uint64_t sum) {
+            return static_cast<double>(sum) / stasis::kernels::kReceivedOne;
+        });
     });
 }
 

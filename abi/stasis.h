@@ -218,12 +218,17 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
 
 /* ---- Sessions ------------------------------------------------------------------------------ */
 #define STASIS_WINDOW_RETAIN_NONE UINT64_MAX
+#define STASIS_TRACK_TOTAL 1u   /* of attention: of all layers and query heads together */
+#define STASIS_TRACK_BY_HEAD 2u /* of each layer and query head; takes as many times the memory */
 typedef struct stasis_session_options {
     uint32_t struct_size, reserved;
     uint64_t capacity;      /* positions it may reach; 0: the model's context, which is the most */
     uint64_t reserve;       /* positions whose memory is taken at once; 0: as they come */
     uint64_t window_retain; /* positions that local layers keep beyond their window, so that rewind
                                reaches back; 0: one window; STASIS_WINDOW_RETAIN_NONE: none */
+    uint32_t track_attention; /* STASIS_TRACK_*, for stasis_session_attention; 0: not, and then it
+                                 costs nothing */
+    uint32_t reserved_1; /* 0 */
 } stasis_session_options;
 
 /* Gets the logits of an appended position, [count], valid until it returns. Non-zero: STOPPED. */
@@ -262,7 +267,9 @@ typedef struct stasis_session_info {
 void stasis_session_options_init(stasis_session_options *options, size_t size);
 void stasis_run_options_init(stasis_run_options *options, size_t size);
 
-/* An empty session. INVALID_ARGUMENT (capacity above the context), POOL_EXHAUSTED (reserve). */
+/* An empty session. INVALID_ARGUMENT (capacity above the context), POOL_EXHAUSTED (reserve),
+ * UNSUPPORTED (attention of more than 2^32 - 1 positions, times layers, times query heads, by the
+ * capacity, is not tracked). */
 stasis_status stasis_session_create(stasis_model *model, const stasis_session_options *options,
                                     stasis_session **session, stasis_error *error);
 void stasis_session_free(stasis_session *session);
@@ -313,6 +320,19 @@ stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint
 stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, uint64_t begin,
                                 uint64_t end, uint16_t *keys, uint16_t *values, size_t capacity,
                                 size_t *count, stasis_error *error);
+#define STASIS_ATTENTION_BY_HEAD 1u
+/* How much attention each position has received from all positions since the beginning: of each
+ * query head of each layer, every position gives 1 in total, to itself and what it sees before it.
+ * Summed, [position], or with the flag [layers][heads][position]; `capacity` and `*count` are
+ * elements. The numbers are sums in fixed point, in units of 2^-32, of weights rounded down, and so
+ * exact: the same for the same tokens, however they were appended, forked, saved and loaded, or
+ * computed together with others (runtime/kernels/NUMERICS.md, C10). After a rewind, and after a
+ * load, all tokens are computed once more when this is called, which takes KV pages meanwhile and
+ * cannot be cancelled. UNSUPPORTED unless the session was created with track_attention, or loaded
+ * with it or as it was saved with it, for the flag STASIS_TRACK_BY_HEAD; POOL_EXHAUSTED. */
+stasis_status stasis_session_attention(const stasis_session *session, uint32_t flags,
+                                       double *weights, size_t capacity, size_t *count,
+                                       stasis_error *error);
 stasis_status stasis_session_get_info(const stasis_session *session, stasis_session_info *info,
                                       stasis_error *error);
 /* Tokens from `begin` to the end, with their sources (either may be NULL). */

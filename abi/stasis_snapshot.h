@@ -38,7 +38,7 @@ typedef struct stasis_save_options {
 
 typedef struct stasis_load_options {
     uint32_t struct_size, flags;
-    const stasis_session_options *session; /* NULL: capacity and window_retain as saved */
+    const stasis_session_options *session; /* NULL: all but reserve as saved */
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* bytes of keys and values, or positions where it recomputes */
     void *progress_user;

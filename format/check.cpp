@@ -69,6 +69,9 @@ void check_log(const State &state, Status status) {
         fail(status, "capacity is %llu, the log has %zu tokens",
              static_cast<Number>(state.capacity), state.log.size());
     }
+    if (state.tracking > 2) {
+        fail(status, "tracking of attention is %u, expected 0 to 2", state.tracking);
+    }
 }
 
 // (token, number) pairs: tokens in the vocabulary, numbers not NaN.

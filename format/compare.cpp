@@ -305,7 +305,8 @@ Found settings(const State &a, const State &b) {
         return differs(Element::model_config, "sampling settings differ");
     }
     return first({value(Element::model_config, "capacity", a.capacity, b.capacity),
-                  value(Element::model_config, "window_retain", a.window_retain, b.window_retain)});
+                  value(Element::model_config, "window_retain", a.window_retain, b.window_retain),
+                  value(Element::model_config, "tracking", a.tracking, b.tracking)});
 }
 
 } // namespace

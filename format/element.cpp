@@ -227,7 +227,8 @@ Json model_config(const Snapshot &snapshot) {
             {"samplings", samplings},
             {"sampling", state.sampling},
             {"capacity", state.capacity},
-            {"window_retain", state.window_retain}};
+            {"window_retain", state.window_retain},
+            {"tracking", state.tracking}};
 }
 
 Json layer_norm(const Snapshot &snapshot) {

@@ -174,7 +174,8 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
                        layout.position, samplings, state.sampling, state.capacity,
                        state.window_retain, pending_system, &logits, top, &digest, &log, &texts,
                        layout.text_count, static_cast<uint32_t>(layout.keep), &hidden, &logits_row,
-                       layout.evictions == SectionRef{} ? nullptr : &evictions),
+                       layout.evictions == SectionRef{} ? nullptr : &evictions,
+                       state.tracking),
                    fb::ManifestIdentifier());
     return bytes_of(builder);
 }

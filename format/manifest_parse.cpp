@@ -191,6 +191,7 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     state.sampling = packed->sampling();
     state.capacity = packed->capacity();
     state.window_retain = packed->window_retain();
+    state.tracking = packed->tracking();
     state.pending_system = unpack(packed->pending_system(), budget);
     state.logits = unpack(packed->logits());
     state.top = unpack(packed->top(), budget);

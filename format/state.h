@@ -152,6 +152,7 @@ struct State {
     uint32_t sampling = 0;                // index of the settings in force
     uint64_t capacity = 0;                // 6; positions the session may reach
     uint64_t window_retain = 0;           // positions local layers keep beyond their window
+    uint32_t tracking = 0;                // 6; of attention: 0 none, 1 in total, 2 by head
     std::string pending_system;           // +4; system text waiting for the first user turn
     std::vector<std::vector<Page>> pages; // 1; [group][page index], ceil(position / page) each
     std::vector<uint16_t> hidden;         // +1; final normalised hidden state, bf16; empty at 0

@@ -2,9 +2,11 @@
 // is split over threads. A block's partial and the order of merging do not depend on the split, nor
 // on which other sequences take part.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "runtime/forward.h"
+#include "runtime/kernels/received.h"
 
 namespace stasis {
 
@@ -27,6 +29,7 @@ struct Attention {
     Workspace &work;
     const PageShape &shape;
     LayerPlace place;
+    size_t layer;
     uint32_t window;
     size_t group_heads; // query heads per KV head
     size_t head_dim;
@@ -68,8 +71,25 @@ struct Attention {
         task.maximum = work.partial_max + at;
         task.sum = work.partial_sum + at;
         task.output = work.partial_output + at * head_dim;
+        task.weights = work.partial_weights == nullptr ? nullptr : weights(at);
         task.scratch = work.scratch_of(thread);
         model.kernels->attention_block(task);
+    }
+
+    // Of the partial at an index, where the pass is tracked.
+    uint16_t *weights(size_t at) const { return work.partial_weights + at * kBlock; }
+
+    // Adds to a sequence's sums what a block received from a query head of this layer (C10).
+    // Several threads may add to the same: the sums do not depend on the order.
+    void add_to_sums(const Sequence &sequence, uint64_t block, size_t head,
+                     const uint64_t (&received)[kBlock]) const {
+        const size_t row = sequence.sum_rows == 1 ? 0 : layer * model.config.heads + head;
+        uint64_t *sums = sequence.sums + (block * sequence.sum_rows + row) * kBlock;
+        for (size_t slot = 0; slot < kBlock; ++slot) {
+            if (received[slot] != 0) {
+                std::atomic_ref(sums[slot]).fetch_add(received[slot], std::memory_order_relaxed);
+            }
+        }
     }
 
     // What a sequence's row sees of a block, for each of its queries.
@@ -120,6 +140,54 @@ void pack_readers(const Attention &a, const BlockPlan &plan, size_t kv_heads) {
         });
 }
 
+// Where the partial of a row, head and block of its sequence lies.
+size_t partial_index(const Attention &a, const BlockPlan &plan, size_t kv_head, size_t partial) {
+    return (kv_head * plan.partials + partial) * a.group_heads;
+}
+
+// Folds the blocks of a row into its attention from one query head; where the sequence is tracked,
+// adds up what they received.
+void merge_row(const Attention &a, const BlockPlan &plan, const BlockPlan::Row &row, size_t kv_head,
+               size_t head) {
+    const auto index = [&](size_t i) {
+        return partial_index(a, plan, kv_head, plan.partial_of[row.first + i] + row.of_sequence) +
+               head;
+    };
+    const auto sees = [&](size_t i) {
+        return plan.partial_of[row.first + i] != BlockPlan::kNone &&
+               a.work.visible[index(i)] != 0;
+    };
+    size_t into = SIZE_MAX; // the first block with something visible initialises
+    float maximum = 0.0F;   // of that block alone
+    for (size_t i = 0; i < row.blocks; ++i) {
+        if (!sees(i)) {
+            continue;
+        }
+        const size_t at = index(i);
+        if (into == SIZE_MAX) {
+            into = at;
+            maximum = a.work.partial_max[at];
+        } else {
+            a.merge(into, at);
+        }
+    }
+    a.finish(into, kv_head, row.row, head);
+    const Sequence &sequence = a.work.sequence_of(row.row);
+    if (sequence.sums == nullptr) {
+        return;
+    }
+    const uint64_t first = first_visible(sequence.begin, a.window) / kBlock;
+    for (size_t i = 0; i < row.blocks; ++i) {
+        if (sees(i)) {
+            const size_t at = index(i);
+            uint64_t received[kBlock] = {};
+            kernels::add_received(a.weights(at), at == into ? maximum : a.work.partial_max[at],
+                                  a.work.partial_max[into], a.work.partial_sum[into], received);
+            a.add_to_sums(sequence, first + i, kv_head * a.group_heads + head, received);
+        }
+    }
+}
+
 // Few rows each, perhaps over long contexts: (KV head, page) are the items, then rows merge.
 void attend_by_block(const Attention &a) {
     const BlockPlan &plan = a.work.attention.groups[a.place.group];
@@ -127,9 +195,6 @@ void attend_by_block(const Attention &a) {
     a.work.fit_partials(plan.partials * heads * kv_heads, 1, a.head_dim,
                         kv_heads * plan.query_bytes);
     pack_readers(a, plan, kv_heads);
-    const auto index = [&](size_t kv_head, size_t partial) {
-        return (kv_head * plan.partials + partial) * heads;
-    };
     const size_t reads = plan.reads.size(), items = kv_heads * reads;
     const size_t grain = std::clamp<size_t>(items / (4 * a.model.threads->count()), 1, 16);
     a.model.threads->run(items, grain, [&](size_t begin, size_t end, size_t thread) {
@@ -137,7 +202,7 @@ void attend_by_block(const Attention &a) {
             const size_t kv_head = item / reads;
             const BlockPlan::Read &read = plan.reads[item % reads];
             const BlockPlan::Readers &readers = plan.readers[read.readers];
-            size_t at = index(kv_head, read.partial);
+            size_t at = partial_index(a, plan, kv_head, read.partial);
             const size_t first = at;
             for (size_t i = 0; i < readers.count; ++i) {
                 const Sequence &sequence = a.work.sequences[plan.members[readers.member + i]];
@@ -155,27 +220,60 @@ void attend_by_block(const Attention &a) {
     const size_t rows = plan.rows.size();
     a.model.threads->run(kv_heads * rows * heads, 4, [&](size_t begin, size_t end) {
         for (size_t item = begin; item < end; ++item) {
-            const size_t kv_head = item / heads / rows, head = item % heads;
-            const BlockPlan::Row &row = plan.rows[item / heads % rows];
-            size_t into = SIZE_MAX; // the first block with something visible initialises
-            for (size_t i = 0; i < row.blocks; ++i) {
-                const size_t partial = plan.partial_of[row.first + i];
-                if (partial == BlockPlan::kNone) {
-                    continue;
-                }
-                const size_t at = index(kv_head, partial + row.of_sequence) + head;
-                if (a.work.visible[at] == 0) {
-                    continue;
-                }
-                if (into == SIZE_MAX) {
-                    into = at;
-                } else {
-                    a.merge(into, at);
-                }
-            }
-            a.finish(into, kv_head, row.row, head);
+            merge_row(a, plan, plan.rows[item / heads % rows], item / heads / rows, item % heads);
         }
     });
+}
+
+// The blocks that a tile's rows see, and the partials of one of them after the other.
+struct TileBlocks {
+    const Attention &a;
+    const Sequence &sequence;
+    size_t row, count; // of the sequence
+    size_t kv_head, from;
+    const void *query;
+    uint64_t first, last;
+
+    Attention::Place page(uint64_t block) const {
+        return {sequence.page(a.place.group, block * kBlock), kv_head};
+    }
+    // The next block from here on that is not evicted whole; the last one never is.
+    uint64_t held(uint64_t block) const {
+        while (block < last && page(block).page == nullptr) {
+            ++block;
+        }
+        return block;
+    }
+
+    void compute(uint64_t block, size_t thread) const {
+        const Attention::Place here = page(block), next = page(held(std::min(block + 1, last)));
+        for (size_t i = 0; i < count; ++i) {
+            a.set_visible(from + i * a.group_heads, sequence, row + i, block);
+        }
+        a.block_partial(here, block < last ? &next : nullptr, count, query, from, thread);
+    }
+};
+
+// What a tile's blocks received, once its rows' results are known, from index `into` on. Weights
+// depend on these, so the blocks are computed once more: tracking alone pays for it.
+void add_tile_to_sums(const TileBlocks &blocks, size_t into, size_t thread) {
+    const Attention &a = blocks.a;
+    for (uint64_t block = blocks.held(blocks.first); block <= blocks.last;
+         block = blocks.held(block + 1)) {
+        blocks.compute(block, thread);
+        for (size_t head = 0; head < a.group_heads; ++head) {
+            uint64_t received[kBlock] = {};
+            for (size_t i = head; i < blocks.count * a.group_heads; i += a.group_heads) {
+                const size_t at = blocks.from + i;
+                if (a.work.visible[at] != 0) {
+                    kernels::add_received(a.weights(at), a.work.partial_max[at],
+                                          a.work.partial_max[into + i],
+                                          a.work.partial_sum[into + i], received);
+                }
+            }
+            a.add_to_sums(blocks.sequence, block, blocks.kv_head * a.group_heads + head, received);
+        }
+    }
 }
 
 // Many rows: every (KV head, tile of a sequence's rows) is an item that walks its blocks in order.
@@ -186,30 +284,21 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
     const size_t tile_rows = kRowsTile * a.group_heads;
     const size_t into = item * 2 * tile_rows, from = into + tile_rows;
     const uint64_t position = sequence.begin + tile.row;
-    const uint64_t first = first_visible(position, a.window) / kBlock;
-    const uint64_t last = (position + tile.count - 1) / kBlock;
     uint8_t *query = a.work.packed_query + item * query_bytes;
+    const TileBlocks blocks{a,
+                            sequence,
+                            tile.row,
+                            tile.count,
+                            kv_head,
+                            from,
+                            query,
+                            first_visible(position, a.window) / kBlock,
+                            (position + tile.count - 1) / kBlock};
     a.pack_query(a.query(kv_head, sequence.row + tile.row), tile.count, query);
     std::fill_n(a.work.partial_sum + into, tile.count * a.group_heads, 0.0F);
-    const auto page = [&](uint64_t block) {
-        return Attention::Place{sequence.page(a.place.group, block * kBlock), kv_head};
-    };
-    const auto next_page = [&](uint64_t block) { // the last one is never evicted whole
-        while (block < last && page(block).page == nullptr) {
-            ++block;
-        }
-        return page(std::min(block, last));
-    };
-    for (uint64_t block = first; block <= last; ++block) {
-        const Attention::Place here = page(block);
-        if (here.page == nullptr) {
-            continue;
-        }
-        const Attention::Place next = next_page(block + 1);
-        for (size_t row = 0; row < tile.count; ++row) {
-            a.set_visible(from + row * a.group_heads, sequence, tile.row + row, block);
-        }
-        a.block_partial(here, block < last ? &next : nullptr, tile.count, query, from, thread);
+    for (uint64_t block = blocks.held(blocks.first); block <= blocks.last;
+         block = blocks.held(block + 1)) {
+        blocks.compute(block, thread);
         for (size_t i = 0; i < tile.count * a.group_heads; ++i) {
             if (a.work.visible[from + i] == 0) {
                 continue;
@@ -227,6 +316,9 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
     }
     for (size_t i = 0; i < tile.count * a.group_heads; ++i) {
         a.finish(into + i, kv_head, sequence.row + tile.row + i / a.group_heads, i % a.group_heads);
+    }
+    if (sequence.sums != nullptr) {
+        add_tile_to_sums(blocks, into, thread);
     }
 }
 
@@ -248,6 +340,7 @@ void attend(const Model &model, Workspace &work, size_t layer, uint16_t *output)
                               work,
                               model.pool->shape(place.group),
                               place,
+                              layer,
                               model.config.layer[layer].window,
                               model.config.heads / model.config.kv_heads,
                               model.config.head_dim,

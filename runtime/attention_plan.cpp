@@ -113,10 +113,11 @@ void BlockPlan::clear() {
 void plan_attention(const Model &model, Workspace &work) {
     AttentionPlan &plan = work.attention;
     plan.tiles.clear();
-    plan.few = false;
+    plan.few = plan.tracked = false;
     const std::span<const Sequence> pass = work.pass();
     for (uint32_t s = 0; s < pass.size(); ++s) {
         plan.few = plan.few || pass[s].rows <= kRowsByBlock;
+        plan.tracked = plan.tracked || pass[s].sums != nullptr;
         for (size_t row = 0; pass[s].rows > kRowsByBlock && row < pass[s].rows; row += kRowsTile) {
             plan.tiles.push_back({s, row, std::min(kRowsTile, pass[s].rows - row)});
         }

@@ -72,7 +72,8 @@ struct RowTile {
 struct AttentionPlan {
     std::vector<BlockPlan> groups; // [group]
     std::vector<RowTile> tiles;
-    bool few = false; // whether some sequence has few rows
+    bool few = false;     // whether some sequence has few rows
+    bool tracked = false; // whether the attention of some sequence is added up
 };
 
 // Makes the plan of the pass's sequences, whose pages are named, in work.attention.

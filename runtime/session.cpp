@@ -46,6 +46,7 @@ Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
         }
     }
     hidden_.resize(config.hidden);
+    sums_ = tracked_sums(*model_, options, capacity_);
 }
 
 Session::Session(const Session &parent) = default;
@@ -125,6 +126,7 @@ void Session::swap_timeline(Session &other) {
     std::swap(row_, other.row_);
     std::swap(row_valid_, other.row_valid_);
     std::swap(stored_logits_, other.stored_logits_);
+    std::swap(sums_, other.sums_);
     std::swap(held_bytes_, other.held_bytes_);
 }
 
@@ -148,6 +150,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         shorter.hidden_valid_ = false;
         shorter.row_valid_ = false;
         shorter.stored_logits_.reset();
+        shorter.sums_.forget(position);
         if (position == 0) {
             std::fill(shorter.first_page_.begin(), shorter.first_page_.end(), 0);
             shorter.evictions_ = Evictions();
@@ -169,6 +172,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         SessionOptions fresh;
         fresh.capacity = capacity_;
         fresh.window_retain = window_retain_;
+        fresh.tracking = sums_.tracking();
         Session again(model_, fresh);
         std::vector<TokenEntry> entries;
         for (uint64_t i = 0; i < position; ++i) {

@@ -14,6 +14,7 @@
 
 #include "format/state.h"
 #include "format/watch.h"
+#include "runtime/attention_sums.h"
 #include "runtime/draft.h"
 #include "runtime/evictions.h"
 #include "runtime/kv.h"
@@ -30,6 +31,7 @@ struct SessionOptions {
     uint64_t reserve = 0;
     uint64_t window_retain = kDefaultRetain; // positions; one window by default
     static constexpr uint64_t kDefaultRetain = UINT64_MAX;
+    Tracking tracking = Tracking::off; // of the attention that positions receive
 };
 
 using LogitsFunction = bool (*)(void *user, uint64_t position, const float *logits, size_t count);
@@ -91,6 +93,7 @@ struct Growth {
     size_t done = 0;     // entries of passes that are over
     size_t sequence = 0; // its part of the pass, if rows is not 0
     size_t rows = 0;
+    AttentionSums::Numbers sums = nullptr; // of a session that tracks attention, this part included
 
     bool complete() const { return error == nullptr && done == entries.size(); }
     bool ended() const { return error != nullptr || done == entries.size(); }
@@ -161,6 +164,14 @@ class Session {
 
     // [end - begin][kv_heads][head_dim] each; throws not_found if released.
     void copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys, uint16_t *values);
+    // Attention that positions have received since the beginning (C10): [position] from all query
+    // heads of all layers, or [layer][head][position]. Computes the log again if it was rewound or
+    // loaded. received_heads tells how many rows that is; both throw Error(unsupported) where it is
+    // not tracked, or not so.
+    void received(bool by_head, std::vector<uint64_t> &sums);
+    size_t received_heads(bool by_head) const;
+    // Its sums tell of every position since the beginning: no page may come from elsewhere.
+    bool tracks_attention() const { return sums_.tracking() != Tracking::off; }
     SessionInfo info() const;
     TokenEntry entry(uint64_t position) const { return log_[position]; }
     std::string text(uint64_t begin, uint64_t end) const;
@@ -199,7 +210,7 @@ class Session {
     void check_growth(const Growth &growth) const;
     void enter_pass(Growth &growth, size_t rows_max, Workspace &work);
     void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
-    void settle(const uint16_t *hidden);
+    void settle(const uint16_t *hidden, AttentionSums::Numbers sums);
     void compute_ahead(std::span<const TokenEntry> entries, Workspace &work);
     void take_row(const TokenEntry &entry, const uint16_t *hidden);
     void report_logits(Workspace &work, const Sequence &sequence, const RunOptions &options);
@@ -224,6 +235,9 @@ class Session {
     uint64_t rewind_floor() const;
     void account();
     uint64_t keep_from(uint32_t window, uint64_t position) const;
+
+    // session_attention.cpp
+    void recompute_sums();
 
     // session_generate.cpp
     void next_logits(Workspace &work, std::span<float> row);
@@ -273,10 +287,14 @@ class Session {
     std::vector<Sampling> samplings_;     // settings that drew some token of the log
     Sampling sampling_;
     std::string pending_system_;
+    AttentionSums sums_;
     uint64_t held_bytes_ = 0; // this session's part of Model::held_bytes
     std::optional<DraftOptions> draft_;
     std::shared_ptr<Drafting> drafting_; // null: not made yet; shared with passing copies only
 };
+
+// For a session of that capacity. Throws Error(unsupported) where sums could overflow.
+AttentionSums tracked_sums(const Model &model, const SessionOptions &options, uint64_t capacity);
 
 // Checks that a snapshot's identity is the model's; throws Error(model_mismatch) naming the first
 // of the Big 8 + 4 that differs and both values ("attention module weights differ: layer 3 ...").

@@ -58,7 +58,15 @@ void Session::enter_pass(Growth &growth, size_t rows_max, Workspace &work) {
     growth.sequence = work.sequence_count;
     growth.rows = std::min(rows_max, growth.entries.size() - growth.done);
     make_writable(begin, begin + growth.rows);
-    name_pages(work.add_sequence(begin, growth.rows, pages_.size()));
+    Sequence &sequence = work.add_sequence(begin, growth.rows, pages_.size());
+    name_pages(sequence);
+    if (sums_.collecting()) {
+        if (growth.sums == nullptr) {
+            growth.sums = sums_.grown(growth.start + growth.entries.size());
+        }
+        sequence.sums = growth.sums->data();
+        sequence.sum_rows = sums_.rows();
+    }
     for (const TokenEntry &entry : growth.entries.subspan(growth.done, growth.rows)) {
         work.tokens.push_back(entry.token);
     }
@@ -83,12 +91,15 @@ void Session::leave_pass(Growth &growth, Workspace &work, const RunOptions &opti
 }
 
 // All that was computed is in the log; `hidden` is the last position's final hidden state.
-void Session::settle(const uint16_t *hidden) {
+void Session::settle(const uint16_t *hidden, AttentionSums::Numbers sums) {
     own_outrun(log_.size()); // so that nothing can fail from here on
     std::memcpy(hidden_.data(), hidden, model_->config.hidden * sizeof(uint16_t));
     hidden_valid_ = true;
     row_valid_ = false;
     stored_logits_.reset();
+    if (sums != nullptr) {
+        sums_.adopt(std::move(sums));
+    }
     release_outrun(log_.size(), 0);
     for (size_t group = 0; group < pages_.size(); ++group) {
         first_page_[group] = std::max(first_page_[group],
@@ -155,7 +166,8 @@ void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &op
                     if (growth.rows != 0 && growth.complete()) {
                         const Sequence &sequence = work->sequences[growth.sequence];
                         const size_t last = sequence.row + sequence.rows - 1;
-                        growth.session->settle(work->hidden + last * model.config.hidden);
+                        growth.session->settle(work->hidden + last * model.config.hidden,
+                                               std::move(growth.sums));
                         growth.settled = true;
                     }
                 } catch (...) {
@@ -200,7 +212,7 @@ void Session::take_row(const TokenEntry &entry, const uint16_t *hidden) {
     try {
         log_.push_back(entry);
         digest_full_pages(begin, begin + 1);
-        settle(hidden);
+        settle(hidden, nullptr);
     } catch (...) {
         roll_back(begin);
         throw;

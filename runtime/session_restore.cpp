@@ -50,6 +50,7 @@ std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const St
     SessionOptions chosen;
     chosen.capacity = std::min<uint64_t>(state.capacity, model->config.context);
     chosen.window_retain = state.window_retain;
+    chosen.tracking = static_cast<Tracking>(state.tracking);
     if (options != nullptr) {
         chosen = *options;
     }
@@ -164,6 +165,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     for (const Eviction &eviction : state.evictions) {
         session->evictions_.add(eviction.position, eviction.ranges, eviction.hidden);
     }
+    session->sums_.forget(session->log_.size());
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
         session->hidden_ = state.hidden;

@@ -67,6 +67,9 @@ void Session::set_drafter(std::unique_ptr<Drafter> drafter, const DraftOptions &
 
 // What drafts for a generation; null: nothing.
 Drafting *Session::begin_drafting(GenerateResult &result) {
+    if (tracks_attention()) {
+        return nullptr; // rows that are not kept would leave their weights in the sums
+    }
     if (draft_ && drafting_ == nullptr) {
         try {
             drafting_ =

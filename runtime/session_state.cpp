@@ -141,6 +141,7 @@ State Session::export_state() {
     state.groups = model_->groups;
     state.capacity = capacity_;
     state.window_retain = window_retain_;
+    state.tracking = static_cast<uint32_t>(sums_.tracking());
     state.pending_system = pending_system_;
     state.evictions.assign(evictions_.events().begin(), evictions_.events().end());
 

@@ -73,6 +73,7 @@ Sequence &Workspace::add_sequence(uint64_t begin, size_t sequence_rows, size_t g
     sequence.row = row_count;
     sequence.rows = sequence_rows;
     sequence.failed = false;
+    sequence.sums = nullptr;
     sequence.pages.resize(groups);
     for (Sequence::Pages &pages : sequence.pages) {
         pages.data.clear();
@@ -107,6 +108,10 @@ void Workspace::fit_partials(size_t query_rows, size_t blocks, size_t head_dim,
         partial_output = carver.take<float>(query_rows * blocks * head_dim);
         visible = carver.take<uint64_t>(query_rows * blocks);
         packed_query = carver.take<uint8_t>(query_bytes);
+        partial_weights = nullptr;
+        if (attention.tracked) {
+            partial_weights = carver.take<uint16_t>(query_rows * blocks * kernels::kPagePositions);
+        }
         return carver.used;
     };
     // Room for twice as much, so that a growing context asks rarely.

@@ -37,6 +37,10 @@ struct Sequence {
     bool failed = false;
     size_t failed_layer = 0;
     uint64_t failed_position = 0;
+    // Where to add the attention that its rows give (attention_sums.h), for every page that they
+    // see: [page][sum_rows][kPagePositions]; null: it is not tracked.
+    uint64_t *sums = nullptr;
+    size_t sum_rows = 0;
 
     uint64_t evicted_slots(uint64_t block) const {
         return block < evicted.size() ? evicted[block] : 0;
@@ -56,7 +60,7 @@ struct Workspace {
     // Makes room for `rows` positions. Throws Error(no_memory).
     void fit(const Config &config, const QuantGroups &groups, size_t rows);
     // Makes room for partial results of attention, `rows` query rows times `blocks`, and for packed
-    // queries.
+    // queries; for weights only where the pass is tracked.
     void fit_partials(size_t rows, size_t blocks, size_t head_dim, size_t query_bytes);
 
     // Makes room for so many logits.
@@ -111,6 +115,8 @@ struct Workspace {
     float *partial_sum = nullptr;
     float *partial_output = nullptr; // [query row][block][head_dim]
     uint64_t *visible = nullptr;     // [query row][block]
+    // [query row][block][kPagePositions]; null: no sequence of the pass is tracked.
+    uint16_t *partial_weights = nullptr;
     uint8_t *packed_query = nullptr; // by item of the attention
 
     std::vector<Sequence> sequences; // the first `sequence_count` are the pass's

@@ -89,6 +89,8 @@ struct AttentionBlock {
     float *maximum; // [rows] m_b; of the results, a zero is +0
     float *sum;     // [rows] l_b
     float *output;  // [rows][head_dim] o_b
+    // [rows][kPagePositions] p as bf16, +0 where not visible; null: not wanted.
+    uint16_t *weights;
     // Keys and values of the block that the same thread will take next, a hint; null: none.
     const uint16_t *next_keys;
     const uint16_t *next_values;

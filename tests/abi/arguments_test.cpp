@@ -100,6 +100,7 @@ TEST_CASE("every session call refuses a NULL session") {
     REFUSED("session", stasis_session_fork(nullptr, &out, &error));
     REFUSED("session", stasis_session_rewind(nullptr, 0, 0, nullptr, &error));
     REFUSED("session", stasis_session_kv(nullptr, 0, 0, 0, &bits, &bits, 1, &count, &error));
+    REFUSED("session", stasis_session_attention(nullptr, 0, &score, 1, &count, &error));
     REFUSED("session", stasis_session_get_info(nullptr, &info, &error));
     REFUSED("session", stasis_session_tokens(nullptr, 0, &token, &source, 1, &count, &error));
     REFUSED("session", stasis_session_text(nullptr, 0, 0, &text, 1, &count, &error));

@@ -127,6 +127,35 @@ TEST_CASE("every allocation of the C++ heap may fail") {
         all.insert(all.end(), more.begin(), more.end());
         CHECK(digest(session) == digest(session_of(gemma(), all).get()));
     }
+    SUBCASE("tracked attention") {
+        auto options = sized<stasis_session_options>();
+        options.track_attention = STASIS_TRACK_BY_HEAD;
+        stasis_session *created = nullptr;
+        REQUIRE(stasis_session_create(gemma(), &options, &created, nullptr) == STASIS_OK);
+        const Session tracked(created);
+        append(created, some_tokens(60));
+        std::vector<double> weights(10000), first(10000);
+        size_t count = 0;
+        const auto ask = [&](std::vector<double> &into, stasis_error *error) {
+            return stasis_session_attention(created, STASIS_ATTENTION_BY_HEAD, into.data(),
+                                            into.size(), &count, error);
+        };
+        REQUIRE(ask(first, nullptr) == STASIS_OK);
+        CHECK(fail_each(
+                  [&](stasis_error *error) {
+                      return stasis_session_append(created, more.data(), more.size(), nullptr,
+                                                   error);
+                  },
+                  [&] {
+                      REQUIRE(ask(weights, nullptr) == STASIS_OK);
+                      CHECK(weights == first);
+                  }) > 0);
+        REQUIRE(stasis_session_rewind(created, 60, STASIS_REWIND_RECOMPUTE, nullptr, nullptr) ==
+                STASIS_OK);
+        CHECK(fail_each([&](stasis_error *error) { return ask(weights, error); },
+                        [&] { CHECK(digest(created) == before); }) > 0);
+        CHECK(weights == first);
+    }
     SUBCASE("rewind and what follows it") {
         append(session, more);
         const Digest longer = digest(session);

@@ -195,6 +195,7 @@ State sample_state(const Shape &shape) {
     state.sampling = 1;
     state.capacity = shape.position + 1000;
     state.window_retain = shape.window_retain;
+    state.tracking = 2;
     state.pending_system = "Answer briefly.";
     for (uint64_t i = 0; i < shape.position; ++i) {
         const uint64_t token = i == 0 ? 2 : drawn(shape, i, 0) % shape.vocabulary;
@@ -304,6 +305,7 @@ void check_same(const State &a, const State &b) {
     CHECK(a.sampling == b.sampling);
     CHECK(a.capacity == b.capacity);
     CHECK(a.window_retain == b.window_retain);
+    CHECK(a.tracking == b.tracking);
     CHECK(a.pending_system == b.pending_system);
     check_same_pages(a, b);
     CHECK(a.hidden == b.hidden);

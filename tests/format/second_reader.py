@@ -88,11 +88,13 @@ def elements(state, proven, log):
             "tokens": len(log), "log": log,
             "texts": [{"token": token, "bytes": each} for token, each in state.texts.items()]},
         "attention_mask": {"rule": "causal", "layer_windows": layer_windows(manifest),
-                           "evicted": [{"position": position, "ranges": [list(each) for each in ranges]}
+                           "evicted": [{"position": position,
+                                        "ranges": [list(each) for each in ranges]}
                                        for position, ranges in state.evictions]},
         "model_config": {"architecture": identity["architecture"], "model": identity["model"],
                          "config": config, "samplings": settings(manifest),
-                         "sampling": manifest["sampling"], "capacity": manifest["capacity"]},
+                         "sampling": manifest["sampling"], "capacity": manifest["capacity"],
+                         "tracking": manifest["tracking"]},
         "layer_norm": {"digest": identity["norms"]},
         "attention_weights": {name: identity[name] for name in ("attention", "mlp", "head")},
         "logits": {"digest": manifest["logits"], "row": state.row is not None,

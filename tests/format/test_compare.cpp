@@ -151,6 +151,7 @@ TEST_CASE("logits, then origins, then settings") {
     names(after([](State &s) { s.sampling = 0; }), 6);
     names(after([](State &s) { s.capacity += 1; }), 6);
     names(after([](State &s) { s.window_retain += 1; }), 6);
+    names(after([](State &s) { s.tracking -= 1; }), 6);
     // The draw and its settings differ, the token too: the token is told.
     names(after([](State &s) {
               s.samplings[1].seed ^= 1;

@@ -72,6 +72,7 @@ TEST_CASE("2, 3, 5, 6, 7, 8, 10: identity and settings") {
     CHECK(element(5)["evicted"] == json::array());
     CHECK(element(6)["config"].size() == state.model.config.size());
     CHECK(element(6)["capacity"] == 1150);
+    CHECK(element(6)["tracking"] == 2);
     CHECK(element(6)["sampling"] == 1);
     CHECK(element(6)["samplings"][1]["seed"] == 0xFEDCBA9876543210);
     CHECK(element(6)["samplings"][1]["temperature"].get<float>() == 0.7F);

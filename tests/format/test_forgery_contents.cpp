@@ -49,6 +49,7 @@ TEST_CASE("forged contents are refused") {
             [](State &s, Layout &) { s.samplings[1].bias[0].first = 1; });
     refused("logit bias", [](State &s, Layout &) { s.samplings[1].bias[0].second = NAN; });
     refused("capacity is 36", [](State &s, Layout &) { s.capacity = 36; });
+    refused("tracking of attention is 3", [](State &s, Layout &) { s.tracking = 3; });
     refused("best logits: token", [](State &s, Layout &) { std::swap(s.top[0], s.top[1]); });
     refused("best logits: token 50", [](State &s, Layout &) { s.top[0].first = 50; });
     refused("65 best logits", [](State &s, Layout &) { s.top.resize(65, {0, 0.0F}); });

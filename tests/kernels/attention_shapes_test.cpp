@@ -41,6 +41,7 @@ std::vector<float> run(const Table &table, const Case &c, Edge edge) {
     const Guarded<float> maximum(std::vector<float>(c.rows, 3.0F), edge),
         sum(std::vector<float>(c.rows, 3.0F), edge),
         output(std::vector<float>(c.rows * c.head_dim, 3.0F), edge);
+    const Guarded<uint16_t> weights(std::vector<uint16_t>(c.rows * kPagePositions, 0x4040), edge);
     const Guarded<uint8_t> scratch(std::vector<uint8_t>(kScratchBytes), edge, 64);
     const size_t packed_bytes = table.packed_bytes(c.rows, c.head_dim);
     const Guarded<uint8_t> packed(std::vector<uint8_t>(packed_bytes), edge, 64);
@@ -56,12 +57,16 @@ std::vector<float> run(const Table &table, const Case &c, Edge edge) {
                            .maximum = maximum.data(),
                            .sum = sum.data(),
                            .output = output.data(),
+                           .weights = weights.data(),
                            .next_keys = keys.data(),
                            .next_values = values.data(),
                            .scratch = scratch.data()});
     std::vector<float> results = maximum.values();
     for (const std::vector<float> &more : {sum.values(), output.values()}) {
         results.insert(results.end(), more.begin(), more.end());
+    }
+    for (const uint16_t weight : weights.values()) {
+        results.push_back(bf16_to_f32(weight));
     }
     return results;
 }

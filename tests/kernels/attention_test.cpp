@@ -22,10 +22,12 @@ struct Block {
 
 struct Partials {
     std::vector<float> maximum, sum, output;
+    std::vector<uint16_t> weights;
     bool operator==(const Partials &other) const {
         return first_difference(maximum, other.maximum) == -1 &&
                first_difference(sum, other.sum) == -1 &&
-               first_difference(output, other.output) == -1;
+               first_difference(output, other.output) == -1 &&
+               first_difference(weights, other.weights) == -1;
     }
 };
 
@@ -64,10 +66,12 @@ void compute(const Block &block, AttentionBlock &task, const Table &table) {
     table.attention_block(task);
 }
 
-template <typename Kernels> Partials run(const Block &block, const Kernels &kernels) {
+template <typename Kernels>
+Partials run(const Block &block, const Kernels &kernels, bool with_weights = true) {
     // Rows without a visible slot keep what was there.
     Partials partials{std::vector<float>(block.rows, 3.0F), std::vector<float>(block.rows, 3.0F),
-                      std::vector<float>(block.rows * block.head_dim, 3.0F)};
+                      std::vector<float>(block.rows * block.head_dim, 3.0F),
+                      std::vector<uint16_t>(block.rows * kPagePositions, uint16_t{0x4040})};
     AttentionBlock task{};
     task.visible = block.visible.data();
     task.keys = block.keys.data();
@@ -79,6 +83,7 @@ template <typename Kernels> Partials run(const Block &block, const Kernels &kern
     task.maximum = partials.maximum.data();
     task.sum = partials.sum.data();
     task.output = partials.output.data();
+    task.weights = with_weights ? partials.weights.data() : nullptr;
     compute(block, task, kernels);
     return partials;
 }
@@ -158,6 +163,32 @@ TEST_CASE("attention_block: slots that are not visible are never read as numbers
     }
 }
 
+TEST_CASE("attention_block: the weights, when asked for, are p, and change nothing else") {
+    const FloatEnvironment environment;
+    Numbers numbers(11);
+    const Block block = make_block(numbers, 21, 40, Kind::plain, 0.0F);
+    for_each_table([&](const Table &table) {
+        const Partials asked = run(block, table);
+        Partials plain = run(block, table, false);
+        CHECK(plain.weights == std::vector<uint16_t>(block.rows * kPagePositions, 0x4040));
+        plain.weights = asked.weights;
+        CHECK(plain == asked);
+        for (size_t r = 0; r < block.rows; ++r) {
+            float largest = 0.0F;
+            for (size_t s = 0; s < kPagePositions; ++s) {
+                const uint16_t p = asked.weights[r * kPagePositions + s];
+                if (block.visible[r] == 0) {
+                    CHECK(p == 0x4040); // nothing written
+                } else if ((block.visible[r] >> s & 1U) == 0) {
+                    CHECK(p == 0);
+                }
+                largest = std::max(largest, naive::from_bf16(p));
+            }
+            CHECK((block.visible[r] == 0 || largest == 1.0F));
+        }
+    });
+}
+
 // The first half of the block leaves c = 1.5 x 2^-126, the second adds -1.75 x 2^-126: flushed to
 // -0.
 TEST_CASE("attention_block: a zero is stored as +0") {
@@ -213,6 +244,8 @@ TEST_CASE("attention_block: rows do not depend on the rows computed beside them"
             CHECK(std::memcmp(&partials.sum[0], &together.sum[r], sizeof(float)) == 0);
             CHECK(std::memcmp(partials.output.data(), &together.output[r * 48],
                               48 * sizeof(float)) == 0);
+            CHECK(std::memcmp(partials.weights.data(), &together.weights[r * kPagePositions],
+                              kPagePositions * sizeof(uint16_t)) == 0);
         }
     });
 }

@@ -112,6 +112,7 @@ void bench_attention(const Line &line, size_t rows, size_t head_dim) {
                         .maximum = maximum.data(),
                         .sum = sum.data(),
                         .output = output.data(),
+                        .weights = nullptr,
                         .next_keys = nullptr,
                         .next_values = nullptr,
                         .scratch = scratch.data()};

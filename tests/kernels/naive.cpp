@@ -1,6 +1,7 @@
 // The naive restatement; see naive.h. Steps are in the order of NUMERICS.md, clause by clause.
 #include "tests/kernels/naive.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -201,6 +202,9 @@ void attention_block(const stasis::kernels::AttentionBlock &task, const uint16_t
         }
         task.maximum[r] = m == 0.0F ? 0.0F : m;
         task.sum[r] = sum(rounded);
+        if (task.weights != nullptr) {
+            std::copy(p.begin(), p.end(), task.weights + r * slots);
+        }
         for (size_t i = 0; i < task.head_dim; ++i) {
             const float o = dot(p.data(), 1, values.data() + i, task.head_dim, slots);
             task.output[r * task.head_dim + i] = o == 0.0F ? 0.0F : o;
@@ -224,6 +228,19 @@ void attention_finish(const float *o, float l, size_t head_dim, uint16_t *y) {
     for (size_t i = 0; i < head_dim; ++i) {
         y[i] = to_bf16(soft::div(o[i], l));
     }
+}
+
+// C10: MPFR with the 53 bits of an f64.
+uint64_t received(uint16_t p, double share) {
+    mpfr_t product, floor;
+    mpfr_inits2(53, product, floor, static_cast<mpfr_ptr>(nullptr));
+    mpfr_set_flt(product, from_bf16(p), MPFR_RNDN);
+    mpfr_mul_d(product, product, share, MPFR_RNDN);
+    mpfr_mul_2ui(product, product, 32, MPFR_RNDN);
+    mpfr_floor(floor, product);
+    const uint64_t result = mpfr_get_uj(floor, MPFR_RNDN);
+    mpfr_clears(product, floor, static_cast<mpfr_ptr>(nullptr));
+    return result;
 }
 
 // C3, activations

@@ -41,6 +41,8 @@ void attention_block(const stasis::kernels::AttentionBlock &task, const uint16_t
 void attention_merge(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
                      size_t head_dim);
 void attention_finish(const float *o, float l, size_t head_dim, uint16_t *y);
+// C10 of one slot; `share` is exp(m_b - M) / L, or what it is to be tried with.
+uint64_t received(uint16_t p, double share);
 void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y);
 void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y);
 void add(const float *x, size_t n, float *y);

@@ -130,6 +130,10 @@ void weigh(const AttentionBlock &task, const Seen &seen, size_t r, Group &group)
         const Lanes weight = select(seen.slots(i), p, broadcast(0.0F));
         sum = sum + weight;
         store_upper_halves(weight, group.weights[i / 2][r] + i % 2 * kLanes);
+        if (task.weights != nullptr) {
+            store_upper_halves(weight,
+                               task.weights + (group.row + r) * kPagePositions + i * kLanes);
+        }
     }
     task.maximum[group.row + r] = largest;
     task.sum[group.row + r] = sum_of(sum);

@@ -124,8 +124,12 @@ void attend_rows(const AttentionBlock &task, size_t begin, size_t rows,
     for (size_t r = 0; r < rows; ++r) {
         if (task.visible[begin + r] != 0) {
             upcoming.fetch(kLinesByRow);
-            weigh_row(task, begin + r, scratch.scores + r * kPagePositions,
-                      scratch.p + r * kPagePositions);
+            uint16_t *p = scratch.p + r * kPagePositions;
+            weigh_row(task, begin + r, scratch.scores + r * kPagePositions, p);
+            if (task.weights != nullptr) {
+                __builtin_memcpy(task.weights + (begin + r) * kPagePositions, p,
+                                 kPagePositions * sizeof(uint16_t));
+            }
         }
     }
     pack<V>({scratch.p, kPagePositions, rows, kPagePositions, scratch.weights}, 0, rows);

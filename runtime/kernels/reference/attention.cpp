@@ -98,6 +98,9 @@ void attention_block(const AttentionBlock &task) {
             const float maximum = finish_scores(task, visible, scores[i]);
             task.maximum[row] = maximum;
             task.sum[row] = weigh(visible, scores[i], maximum, p);
+            for (size_t s = 0; task.weights != nullptr && s < kPagePositions; ++s) {
+                task.weights[row * kPagePositions + s] = f32_to_bf16(p[s]); // exact
+            }
             weigh_values(task, visible, p, task.output + row * task.head_dim);
         }
     }

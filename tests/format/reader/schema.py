@@ -37,4 +37,5 @@ MANIFEST = {
     "top": Vector(TOKEN_VALUE), "digest": DIGEST, "log": NODE_REF, "texts": NODE_REF,
     "text_count": U64, "keep": U32, "hidden": SECTION_REF, "logits_row": SECTION_REF,
     "evictions": NO_REF,
+    "tracking": U32,
 }

@@ -143,6 +143,7 @@ def check_settings(manifest):
         need(all(math.isfinite(bias["value"]) or bias["value"] == -math.inf
                  for bias in each["bias"]), f"{where}: a bias is not a number")
     need(manifest["capacity"] >= manifest["position"], "manifest: capacity below position")
+    need(manifest["tracking"] <= 2, "manifest: tracking")
     order = [(-each["value"], each["token"]) for each in manifest["top"]]
     need(len(order) <= 64 and all(a < b for a, b in zip(order, order[1:])), "manifest: top")
     need(all(token < manifest["vocabulary"] for _, token in order), "manifest: a token of top")

@@ -1,0 +1,57 @@
+// How much attention each position of a session has received since its beginning (C10): the numbers
+// and who shares them. What adds to them is attention.cpp; when they count, session_grow.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace stasis {
+
+enum class Tracking : uint32_t { off = 0, total = 1, by_head = 2 };
+
+// Numbers are never changed in place: who grows fills a copy and puts it in place of them, so that
+// forks share them and a growth that fails leaves no trace.
+class AttentionSums {
+  public:
+    using Numbers = std::shared_ptr<std::vector<uint64_t>>; // [page][rows][kPagePositions]
+
+    AttentionSums() = default;
+    // `heads` of all layers together.
+    AttentionSums(Tracking tracking, size_t heads)
+        : tracking_(tracking), rows_(tracking == Tracking::by_head ? heads : 1) {}
+    AttentionSums(const AttentionSums &other)
+        : tracking_(other.tracking_), rows_(other.rows_), known_(other.known_),
+          numbers_(other.numbers_), shared_(true) {
+        other.shared_ = true;
+    }
+    AttentionSums(AttentionSums &&other) = default;
+    AttentionSums &operator=(const AttentionSums &other) = delete;
+    AttentionSums &operator=(AttentionSums &&other) = default;
+
+    Tracking tracking() const { return tracking_; }
+    size_t rows() const { return rows_; }
+    // False: the log was cut or loaded, and has to be computed again to tell.
+    bool known() const { return known_; }
+    // Whether what is appended is to be added up.
+    bool collecting() const { return tracking_ != Tracking::off && known_; }
+
+    // A copy with room for so many positions, 0 where it is new.
+    Numbers grown(uint64_t positions);
+    // What a copy has become. The numbers so far are kept for the next copy, unless a fork has
+    // them.
+    void adopt(Numbers numbers) noexcept;
+    // The log is now of so many positions, and others than the numbers tell of.
+    void forget(uint64_t positions) noexcept;
+    uint64_t at(uint64_t position, size_t row) const;
+
+  private:
+    Tracking tracking_ = Tracking::off;
+    size_t rows_ = 1;
+    bool known_ = true;
+    Numbers numbers_, spare_;
+    mutable bool shared_ = false; // numbers_, with another session
+};
+
+} // namespace stasis

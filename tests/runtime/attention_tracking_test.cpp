@@ -1,0 +1,390 @@
+// Attention that positions receive (C10): each number as the clause says, and the same numbers
+// however the tokens came in.
+#include <cmath>
+
+#include "runtime/attention_plan.h"
+#include "runtime/kernels/bf16.h"
+#include "runtime/kernels/math.h"
+#include "runtime/workspace.h"
+#include "tests/runtime/model_files.h"
+#include "tests/runtime/models.h"
+
+using namespace stasis;
+using namespace stasis::test;
+
+namespace {
+
+constexpr size_t kPage = kernels::kPagePositions;
+constexpr double kOne = 0x1p32;
+using Sums = std::vector<uint64_t>;
+
+SessionOptions tracking(Tracking mode = Tracking::by_head) {
+    SessionOptions options;
+    options.tracking = mode;
+    return options;
+}
+
+Sums sums_of(Session &session, bool by_head = true) {
+    Sums sums;
+    session.received(by_head, sums);
+    return sums;
+}
+
+// The sums of a plain run of those tokens.
+Sums fresh(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens) {
+    Session session(model, tracking());
+    session.append(tokens, {});
+    return sums_of(session);
+}
+
+// [heads of all layers][position] to [position].
+Sums totals(const Sums &sums, size_t heads) {
+    Sums result(sums.size() / heads);
+    for (size_t i = 0; i < sums.size(); ++i) {
+        result[i % result.size()] += sums[i];
+    }
+    return result;
+}
+
+size_t all_heads(const Model &model) {
+    return size_t{model.config.layers} * model.config.heads;
+}
+
+// What attention_block gave, call by call.
+struct Call {
+    size_t rows;
+    std::vector<uint64_t> visible;
+    std::vector<uint16_t> weights;
+    std::vector<float> maximum, sum;
+};
+std::vector<Call> calls;
+const kernels::Table *recorded = nullptr;
+
+void record(const kernels::AttentionBlock &task) {
+    Call call{task.rows, {task.visible, task.visible + task.rows}, {}, {}, {}};
+    call.weights.resize(task.rows * kPage);
+    kernels::AttentionBlock own = task;
+    own.weights = call.weights.data();
+    recorded->attention_block(own);
+    if (task.weights != nullptr) {
+        std::copy(call.weights.begin(), call.weights.end(), task.weights);
+    }
+    call.maximum.assign(task.maximum, task.maximum + task.rows);
+    call.sum.assign(task.sum, task.sum + task.rows);
+    calls.push_back(std::move(call));
+}
+
+// Adds what one query head gives, whose row of each block is that of `of`, the first at `base`.
+void add_naively(std::span<const Call *const> of, size_t row, uint64_t base, uint64_t *sums,
+                 double &given) {
+    float m = 0.0F, l = 0.0F;
+    for (const Call *call : of) { // the merge of C5
+        if (call->visible[row] == 0) {
+            continue;
+        }
+        const float m_b = call->maximum[row], l_b = call->sum[row];
+        if (l == 0.0F) {
+            m = m_b, l = l_b;
+            continue;
+        }
+        const float larger = m_b > m ? m_b : m;
+        l = std::fma(l_b, kernels::exp_f32(m_b - larger), l * kernels::exp_f32(m - larger));
+        m = larger;
+    }
+    for (const Call *call : of) {
+        for (size_t slot = 0; slot < kPage && call->visible[row] != 0; ++slot) {
+            const double share =
+                kernels::exp_f64(double{call->maximum[row]} - double{m}) / double{l};
+            const double p = kernels::bf16_to_f32(call->weights[row * kPage + slot]);
+            const double w = std::floor(p * share * kOne);
+            if ((call->visible[row] >> slot & 1U) != 0) {
+                sums[base + slot] += static_cast<uint64_t>(w);
+                given += p * share;
+            }
+        }
+        base += kPage;
+    }
+}
+
+} // namespace
+
+TEST_CASE("attention received: every number is what the clause makes of the weights") {
+    const kernels::FloatEnvironment environment;
+    for (const char *name : {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32",
+                             "zoo/gemma3-softcap-linear-rope", "quantized/llama"}) {
+        CAPTURE(name);
+        const auto model = open_forced(name, "", 1);
+        kernels::Table table = *model->kernels;
+        recorded = model->kernels;
+        table.attention_block = record;
+        model->kernels = &table;
+        const Config &config = model->config;
+        const size_t kv_heads = config.kv_heads, group = config.heads / kv_heads, count = 150;
+        const std::vector<uint32_t> tokens = tokens_for(*model, count);
+        Session session(model, tracking());
+        Sums expected(all_heads(*model) * 192); // [layer, head][3 pages]
+        double worst = 0.0;
+        for (uint64_t position = 0; position < count; ++position) {
+            calls.clear();
+            session.append(std::span(tokens).subspan(position, 1), {});
+            size_t next = 0;
+            for (size_t layer = 0; layer < config.layers; ++layer) {
+                const uint64_t first = first_visible(position, config.layer[layer].window) / kPage;
+                const size_t blocks = position / kPage - first + 1;
+                for (size_t kv_head = 0; kv_head < kv_heads; ++kv_head) {
+                    std::vector<const Call *> of;
+                    for (size_t i = 0; i < blocks; ++i) {
+                        REQUIRE(next < calls.size());
+                        of.push_back(&calls[next++]);
+                    }
+                    for (size_t row = 0; row < group; ++row) {
+                        const size_t head = layer * config.heads + kv_head * group + row;
+                        double given = 0.0;
+                        add_naively(of, row, first * kPage, &expected[head * 192], given);
+                        worst = std::max(worst, std::fabs(given - 1.0));
+                    }
+                }
+            }
+            REQUIRE(next == calls.size());
+        }
+        CHECK(worst < 1e-6); // L is rounded at every block; everything else of a query adds up
+        const Sums sums = sums_of(session);
+        for (size_t head = 0; head < all_heads(*model); ++head) {
+            for (size_t position = 0; position < count; ++position) {
+                REQUIRE(sums[head * count + position] == expected[head * 192 + position]);
+            }
+        }
+        calls.clear(); // asking computed nothing
+        CHECK(sums_of(session) == sums);
+        CHECK(calls.empty());
+    }
+}
+
+TEST_CASE("attention received: every query of every head gives one") {
+    const kernels::FloatEnvironment environment;
+    for (const std::string &name : bundled()) {
+        CAPTURE(name);
+        const auto model = open(name);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 200);
+        const Sums sums = fresh(model, tokens);
+        for (size_t head = 0; head < all_heads(*model); ++head) {
+            double given = 0.0;
+            for (size_t position = 0; position < tokens.size(); ++position) {
+                given += static_cast<double>(sums[head * tokens.size() + position]) / kOne;
+            }
+            CHECK(given <= 200.0 + 1e-4);
+            CHECK(given >= 200.0 - 1e-4);
+        }
+        Session in_total(model, tracking(Tracking::total));
+        in_total.append(tokens, {});
+        CHECK(sums_of(in_total, false) == totals(sums, all_heads(*model)));
+        Session by_head(model, tracking());
+        by_head.append(tokens, {});
+        CHECK(sums_of(by_head, false) == totals(sums, all_heads(*model)));
+        Session untracked(model, {});
+        untracked.append(tokens, {});
+        CHECK(untracked.digest() == by_head.digest());
+    }
+}
+
+TEST_CASE("attention received: any chunk, threads and table give the same numbers") {
+    const kernels::FloatEnvironment environment;
+    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "quantized/llama"}) {
+        CAPTURE(name);
+        const std::vector<uint32_t> tokens = tokens_for(*open(name), 150);
+        const Sums expected = fresh(open_forced(name, "reference", 1), tokens);
+        for (const char *const *table = kernels::table_names(); *table != nullptr; ++table) {
+            if (kernels::find_table(*table) == nullptr) {
+                std::printf("SKIPPED: attention received: this machine cannot run table '%s'\n",
+                            *table);
+                continue;
+            }
+            CAPTURE(*table);
+            CHECK(fresh(open_forced(name, *table, 2), tokens) == expected);
+        }
+        for (const size_t threads : {1, 2, 3, 7}) {
+            for (const size_t chunk : {1, 3, 5, 17, 64, 100, 0}) {
+                CAPTURE(threads);
+                CAPTURE(chunk);
+                Session session(open(name, threads), tracking());
+                RunOptions options;
+                options.chunk = chunk;
+                session.append(std::span(tokens).first(70), options);
+                session.append(std::span(tokens).subspan(70), options);
+                CHECK(sums_of(session) == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("attention received: steps of several sessions give each its own, forks among them") {
+    const kernels::FloatEnvironment environment;
+    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"}) {
+        CAPTURE(name);
+        const auto model = open(name);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 300);
+        Session parent(model, tracking()), plain(model, {}),
+            in_total(model, tracking(Tracking::total));
+        for (Session *session : {&parent, &plain, &in_total}) {
+            session->append(std::span(tokens).first(70), {});
+        }
+        const std::unique_ptr<Session> child = parent.fork();
+        const Sums before = sums_of(parent);
+        const std::vector<uint32_t> other(tokens.rbegin(), tokens.rbegin() + 40);
+        std::vector<StepItem> items = {{&parent, std::span(tokens).subspan(70, 1), false},
+                                       {&plain, std::span(tokens).subspan(70, 2), false},
+                                       {child.get(), other, false},
+                                       {&in_total, std::span(tokens).subspan(70, 30), false}};
+        Session::step(items, {});
+        for (const StepItem &item : items) {
+            REQUIRE(item.error == nullptr);
+        }
+        std::vector<uint32_t> forked(tokens.begin(), tokens.begin() + 70);
+        forked.insert(forked.end(), other.begin(), other.end());
+        CHECK(sums_of(parent) == fresh(model, std::span(tokens).first(71)));
+        CHECK(sums_of(*child) == fresh(model, forked));
+        CHECK(sums_of(in_total, false) ==
+              totals(fresh(model, std::span(tokens).first(100)), all_heads(*model)));
+        CHECK(before == fresh(model, std::span(tokens).first(70)));
+        const auto still = parent.fork();
+        for (size_t i = 71; i < 75; ++i) {
+            parent.append(std::span(tokens).subspan(i, 1), {});
+        }
+        CHECK(sums_of(parent) == fresh(model, std::span(tokens).first(75)));
+        CHECK(sums_of(*still) == fresh(model, std::span(tokens).first(71)));
+        expect_error(Status::unsupported, {"track_attention"}, [&] { sums_of(plain, false); });
+    }
+}
+
+TEST_CASE("attention received: what lies behind a window receives nothing") {
+    const kernels::FloatEnvironment environment;
+    const auto model = open("zoo/gemma3-text");
+    const std::vector<uint32_t> tokens = tokens_for(*model, 200);
+    Session session(model, tracking());
+    session.append(std::span(tokens).first(100), {});
+    const Sums before = sums_of(session);
+    session.append(std::span(tokens).subspan(100), {});
+    const Sums after = sums_of(session);
+    size_t local = 0;
+    for (size_t head = 0; head < all_heads(*model); ++head) {
+        const uint32_t window = model->config.layer[head / model->config.heads].window;
+        local += window != 0 ? 1 : 0;
+        for (size_t position = 0; position < 100; ++position) {
+            const bool seen = window == 0 || position + window > 100;
+            // A position that is seen gets something from a hundred queries of these models.
+            CHECK((after[head * 200 + position] != before[head * 100 + position]) == seen);
+        }
+    }
+    CHECK(local > 0);
+}
+
+TEST_CASE("attention received: a rewind, a load and a last token run again leave no trace") {
+    const kernels::FloatEnvironment environment;
+    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"}) {
+        CAPTURE(name);
+        const auto model = open(name);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 220);
+        Session session(model, tracking());
+        session.append(tokens, {});
+        session.rewind(130, true, {});
+        session.logits(); // runs the last token again
+        CHECK(sums_of(session) == fresh(model, std::span(tokens).first(130)));
+        const auto unasked = session.fork();
+        session.rewind(129, true, {});
+        CHECK(sums_of(session) == fresh(model, std::span(tokens).first(129)));
+        session.logits(); // again, with sums that are known
+        CHECK(sums_of(session) == fresh(model, std::span(tokens).first(129)));
+        session.append(std::span(tokens).subspan(129, 50), {});
+        session.rewind(150, true, {});
+        session.append(std::span(tokens).subspan(150, 20), {}); // while they are not known
+        CHECK(sums_of(session) == fresh(model, std::span(tokens).first(170)));
+        session.rewind(3, true, {}); // below the floor, where there is one
+        CHECK(sums_of(session) == fresh(model, std::span(tokens).first(3)));
+        session.rewind(0, false, {});
+        CHECK(sums_of(session).empty());
+        session.append(std::span(tokens).first(65), {});
+        CHECK(sums_of(session) == fresh(model, std::span(tokens).first(65)));
+
+        State state = unasked->export_state();
+        CHECK(state.tracking == 2);
+        const auto loaded = Session::restore(model, state, nullptr);
+        CHECK(sums_of(*loaded) == fresh(model, std::span(tokens).first(130)));
+        loaded->append(std::span(tokens).subspan(130), {});
+        CHECK(sums_of(*loaded) == fresh(model, tokens));
+        const SessionOptions in_total = tracking(Tracking::total);
+        const auto other = Session::restore(model, state, &in_total); // before it was ever asked
+        other->append(std::span(tokens).subspan(130, 5), {});
+        CHECK(sums_of(*other, false) ==
+              totals(fresh(model, std::span(tokens).first(135)), all_heads(*model)));
+    }
+}
+
+TEST_CASE("attention received: a failed append leaves the numbers as they were") {
+    const kernels::FloatEnvironment environment;
+    for (const char *name : {"zoo/mistral-window", "zoo/llama-odd-sizes-f32"}) {
+        CAPTURE(name);
+        const auto model = open_forced(name, "", 2);
+        kernels::Table table = *model->kernels;
+        const std::vector<uint32_t> tokens = tokens_for(*model, 300);
+        Session session(model, tracking());
+        session.append(std::span(tokens).first(70), {});
+        const Sums before = sums_of(session);
+        const auto child = session.fork();
+        for (uint64_t stop : {uint64_t{0}, uint64_t{40}, uint64_t{120}}) {
+            RunOptions options;
+            options.chunk = 40;
+            options.watch.user = &stop;
+            options.watch.progress = [](void *user, uint64_t done, uint64_t) {
+                return done < *static_cast<const uint64_t *>(user);
+            };
+            expect_error(Status::stopped, {}, [&] { session.append(tokens, options); });
+            calls.clear(); // nothing has to be computed to tell
+            recorded = model->kernels;
+            table.attention_block = record;
+            model->kernels = &table;
+            CHECK(sums_of(session) == before);
+            CHECK(calls.empty());
+            model->kernels = recorded;
+        }
+        session.append(std::span(tokens).subspan(70, 100), {});
+        CHECK(sums_of(session) == fresh(model, std::span(tokens).first(170)));
+        CHECK(sums_of(*child) == before);
+    }
+}
+
+TEST_CASE("attention received: refused unless tracked, and where a sum could overflow") {
+    const kernels::FloatEnvironment environment;
+    const auto model = open("zoo/llama-gqa-untied");
+    Session none(model, {}), in_total(model, tracking(Tracking::total));
+    CHECK(!none.tracks_attention());
+    CHECK(in_total.tracks_attention());
+    expect_error(Status::unsupported, {"track_attention"}, [&] { sums_of(none, false); });
+    expect_error(Status::unsupported, {"STASIS_TRACK_BY_HEAD"}, [&] { sums_of(in_total); });
+    CHECK(sums_of(in_total, false).empty());
+
+    const auto huge = open_model(test_data("zoo/llama-gqa-untied"), {});
+    huge->config.context = UINT32_MAX;
+    huge->config.layers = 2, huge->config.heads = 4; // at 2^29 positions just too many
+    const uint64_t most = (uint64_t{1} << 29) - 1;
+    SessionOptions options = tracking(Tracking::total);
+    options.capacity = most + 1;
+    expect_error(Status::unsupported, {std::to_string(most)}, [&] { Session(huge, options); });
+    options.capacity = most;
+    Session largest(huge, options);
+    options.capacity = most + 1;
+    options.tracking = Tracking::off;
+    Session untracked(huge, options);
+}
+
+TEST_CASE("attention received: a pass of sessions that do not track it keeps no weights") {
+    const kernels::FloatEnvironment environment;
+    const auto model = open_model(test_data("zoo/llama-gqa-untied"), {});
+    const std::vector<uint32_t> tokens = tokens_for(*model, 30);
+    Session tracked(model, tracking()), plain(model, {});
+    for (Session *session : {&tracked, &plain, &tracked, &plain}) {
+        session->append(tokens, {});
+        const WorkspaceLease work(*model); // the one that computed
+        CHECK((work->partial_weights != nullptr) == (session == &tracked));
+        CHECK(work->attention.tracked == (session == &tracked));
+    }
+}
