@@ -18,6 +18,7 @@ static_assert(static_cast<uint32_t>(TokenSource::prompt) == STASIS_SOURCE_PROMPT
 static_assert(static_cast<uint32_t>(TokenSource::templated) == STASIS_SOURCE_TEMPLATE);
 static_assert(static_cast<uint32_t>(TokenSource::text) == STASIS_SOURCE_TEXT);
 static_assert(static_cast<uint32_t>(TokenSource::sampled) == STASIS_SOURCE_SAMPLED);
+static_assert(SessionOptions::kPrivate == STASIS_DOMAIN_PRIVATE);
 
 SessionOptions read_session_options(const stasis_session_options *given, const char *name) {
     const stasis_session_options options = read_struct(given, name);
@@ -30,6 +31,7 @@ SessionOptions read_session_options(const stasis_session_options *given, const c
     } else if (options.window_retain != 0) {
         result.window_retain = options.window_retain;
     }
+    result.domain = options.domain;
     return result;
 }
 
@@ -257,6 +259,7 @@ stasis_status stasis_session_get_info(const stasis_session *session, stasis_sess
         to.pages_shared = from.pages_shared;
         to.kv_bytes = from.kv_bytes;
         to.pending_bytes = from.pending_bytes;
+        to.tokens_reused = from.tokens_reused;
         write_struct(to, info, "info");
     });
 }

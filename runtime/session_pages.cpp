@@ -37,6 +37,19 @@ void Session::account() {
     held_bytes_ = bytes;
 }
 
+// A page that others hold or may come to hold becomes one that this session holds alone.
+void Session::copy_page(uint32_t group, PageRef &page) {
+    try {
+        PageRef copy = model_->pool->take_unset(group);
+        std::memcpy(copy.data(), page.data(), model_->pool->shape(group).bytes());
+        page = std::move(copy);
+    } catch (const Error &error) { // without memory for a copy nobody else will come to hold it
+        if (error.status() != Status::pool_exhausted || !model_->pool->withdraw(page)) {
+            throw;
+        }
+    }
+}
+
 // Makes every page that holds a position of [begin, end) this session's own, taking new pages and
 // copying shared ones.
 void Session::make_writable(uint64_t begin, uint64_t end) {
@@ -48,10 +61,8 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
                 continue;
             }
             PageEntry &entry = table.mutate(index);
-            if (!entry.page.unique()) {
-                PageRef copy = model_->pool->take(group);
-                std::memcpy(copy.data(), entry.page.data(), model_->pool->shape(group).bytes());
-                entry.page = std::move(copy);
+            if (!entry.page.writable()) {
+                copy_page(group, entry.page);
             }
         }
     }
@@ -139,7 +150,7 @@ void Session::roll_back(uint64_t position) noexcept {
         PageTable &table = pages_[group];
         const size_t last = position / kPage;
         if (last >= table.size() || !table[last].page || table.shared(last) ||
-            !table[last].page.unique()) {
+            !table[last].page.writable()) {
             continue; // never written by this call
         }
         const PageShape &shape = model_->pool->shape(group);
@@ -153,6 +164,7 @@ void Session::roll_back(uint64_t position) noexcept {
 
 // Cuts the page tables to the pages that hold positions below `position`.
 void Session::cut(uint64_t position) {
+    known_ = known_.cut(position / kPage);
     for (PageTable &table : pages_) {
         table.truncate((position + kPage - 1) / kPage);
         const auto slots = static_cast<uint32_t>(position % kPage);
@@ -170,6 +182,7 @@ SessionInfo Session::info() const {
     info.window = model_->groups.back().window;
     info.window_retain = window_retain_;
     info.pending_bytes = pending_system_.size();
+    info.tokens_reused = tokens_reused_;
     for (size_t group = 0; group < pages_.size(); ++group) {
         const uint64_t kept = first_page_[group] * kPage;
         info.window_begin = std::max(info.window_begin, kept);
