@@ -21,6 +21,7 @@ static_assert(static_cast<uint32_t>(TokenSource::text) == STASIS_SOURCE_TEXT);
 static_assert(static_cast<uint32_t>(TokenSource::sampled) == STASIS_SOURCE_SAMPLED);
 static_assert(static_cast<uint32_t>(Tracking::total) == STASIS_TRACK_TOTAL);
 static_assert(static_cast<uint32_t>(Tracking::by_head) == STASIS_TRACK_BY_HEAD);
+static_assert(SessionOptions::kPrivate == STASIS_DOMAIN_PRIVATE);
 
 SessionOptions read_session_options(const stasis_session_options *given, const char *name) {
     const stasis_session_options options = read_struct(given, name);
@@ -39,6 +40,7 @@ SessionOptions read_session_options(const stasis_session_options *given, const c
         result.window_retain = options.window_retain;
     }
     result.tracking = static_cast<Tracking>(options.track_attention);
+    result.domain = options.domain;
     return result;
 }
 
@@ -313,6 +315,7 @@ stasis_status stasis_session_get_info(const stasis_session *session, stasis_sess
         to.kv_bytes = from.kv_bytes;
         to.pending_bytes = from.pending_bytes;
         to.positions_evicted = from.evicted;
+        to.tokens_reused = from.tokens_reused;
         write_struct(to, info, "info");
     });
 }

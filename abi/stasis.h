@@ -158,9 +158,12 @@ typedef struct stasis_model_stats {
     uint32_t struct_size, reserved;
     uint64_t kv_budget_bytes; /* UINT64_MAX: no limit */
     uint64_t kv_used_bytes;   /* in pages that sessions hold */
-    uint64_t kv_cached_bytes; /* in free pages kept for reuse; within the budget */
+    uint64_t kv_cached_bytes; /* in free pages kept for reuse; within the budget, and give way */
     uint64_t kv_shared_bytes; /* of used pages once more for each further session that holds them */
     uint64_t scratch_bytes;   /* work space of forward passes */
+    uint64_t kv_known_bytes;  /* of the cached: pages that appends of the same tokens take again;
+                                 the least recently used give way first, to pages that are needed,
+                                 and without a budget to what exceeds 256 MiB */
 } stasis_model_stats;
 
 void stasis_model_options_init(stasis_model_options *options, size_t size);
@@ -216,10 +219,21 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
                                   size_t stride, size_t count, uint32_t flags, char *text,
                                   size_t capacity, size_t *length, stasis_error *error);
 
-/* ---- Sessions ------------------------------------------------------------------------------ */
+/* ---- Sessions ---------------------------------------------------------------------------------
+ * Sessions of one model and domain share their full pages of keys and values (page_positions of
+ * stasis_model_info), as long as some session, or the model's cache of pages recently let go, has
+ * them. An append whose tokens continue a page just as they once did takes the next page instead of
+ * computing it: in about the time of a fork, the same bits. So a system prompt of a thousand
+ * sessions is computed and held once; tokens_reused of stasis_session_info tells. What a page holds
+ * depends on all tokens up to its end, and those are compared. A page in which the path parts, or
+ * ends, is computed. Positions whose logits a call asks for are computed. Reuse can be seen in the
+ * time an append takes: sessions that must not learn of each other's tokens need domains of their
+ * own. */
 #define STASIS_WINDOW_RETAIN_NONE UINT64_MAX
 #define STASIS_TRACK_TOTAL 1u   /* of attention: of all layers and query heads together */
 #define STASIS_TRACK_BY_HEAD 2u /* of each layer and query head; takes as many times the memory */
+#define STASIS_DOMAIN_COMMON UINT64_C(0)
+#define STASIS_DOMAIN_PRIVATE UINT64_MAX
 typedef struct stasis_session_options {
     uint32_t struct_size, reserved;
     uint64_t capacity;      /* positions it may reach; 0: the model's context, which is the most */
@@ -229,6 +243,8 @@ typedef struct stasis_session_options {
     uint32_t track_attention; /* STASIS_TRACK_*, for stasis_session_attention; 0: not, and then it
                                  costs nothing */
     uint32_t reserved_1; /* 0 */
+    uint64_t domain;        /* shares pages with sessions of the same number; PRIVATE: with nobody
+                               but its forks, which are of its domain */
 } stasis_session_options;
 
 /* Gets the logits of an appended position, [count], valid until it returns. Non-zero: STOPPED. */
@@ -257,6 +273,8 @@ typedef struct stasis_session_info {
     uint64_t kv_bytes;                /* of both */
     uint64_t pending_bytes;           /* system text that waits for the first user turn */
     uint64_t positions_evicted;
+    uint64_t tokens_reused; /* positions that appends and loads took from pages of other sessions,
+                               or of this one before a rewind; over its life, a fork's from 0 on */
 } stasis_session_info;
 
 #define STASIS_SOURCE_PROMPT 0u   /* of a token: given as tokens by the caller */

@@ -29,6 +29,9 @@ Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
         fail(Status::invalid_argument, "reserve %llu exceeds the capacity of %llu positions",
              ull{options.reserve}, ull{capacity_});
     }
+    domain_ = options.domain;
+    shares_ = domain_ != SessionOptions::kPrivate && options.tracking == Tracking::off;
+    trusted_ = options.trusted;
     std::vector<PageRef> reserved; // goes back to the pool's free pages at the end
     const uint32_t window = model_->groups.back().window;
     window_retain_ = options.window_retain == SessionOptions::kDefaultRetain
@@ -112,6 +115,7 @@ std::unique_ptr<Session> Session::fork() {
     std::unique_ptr<Session> child(new Session(*this));
     child->held_bytes_ = 0;
     child->drafting_.reset();
+    child->tokens_reused_ = 0; // what it shares from the start it has not reused
     child->account();
     return child;
 }
@@ -121,6 +125,7 @@ void Session::swap_timeline(Session &other) {
     std::swap(pages_, other.pages_);
     std::swap(first_page_, other.first_page_);
     std::swap(evictions_, other.evictions_);
+    std::swap(known_, other.known_);
     std::swap(hidden_, other.hidden_);
     std::swap(hidden_valid_, other.hidden_valid_);
     std::swap(row_, other.row_);
@@ -173,6 +178,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         fresh.capacity = capacity_;
         fresh.window_retain = window_retain_;
         fresh.tracking = sums_.tracking();
+        fresh.domain = domain_;
         Session again(model_, fresh);
         std::vector<TokenEntry> entries;
         for (uint64_t i = 0; i < position; ++i) {
@@ -182,6 +188,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         run.logits = nullptr;
         again.replay(entries, evictions_.events(), run);
         swap_timeline(again);
+        tokens_reused_ += again.tokens_reused_;
     }
     pending_system_.clear();
     if (position == 0) {

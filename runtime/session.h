@@ -30,7 +30,10 @@ struct SessionOptions {
     uint64_t capacity = 0; // 0: the model's context
     uint64_t reserve = 0;
     uint64_t window_retain = kDefaultRetain; // positions; one window by default
+    uint64_t domain = kPrivate;              // sessions that share pages by their tokens
+    bool trusted = false; // of a restore: what the file holds is what its tokens give
     static constexpr uint64_t kDefaultRetain = UINT64_MAX;
+    static constexpr uint64_t kPrivate = UINT64_MAX; // shares with its forks alone
     Tracking tracking = Tracking::off; // of the attention that positions receive
 };
 
@@ -46,7 +49,7 @@ struct RunOptions {
 struct SessionInfo {
     uint64_t position, capacity, rewind_floor, window_retain, window_begin;
     uint32_t window;
-    uint64_t pages_own, pages_shared, kv_bytes, pending_bytes;
+    uint64_t pages_own, pages_shared, kv_bytes, pending_bytes, tokens_reused;
     uint64_t evicted; // positions
 };
 
@@ -87,6 +90,11 @@ struct Growth {
     std::exception_ptr error = nullptr; // set: the session is as it was
     bool settled = false;               // the entries are in its log, for good
     bool ended_call = false;            // the error is not its own
+
+    // Of what needs no pass: pages taken because their tokens are known.
+    size_t reused = 0;                    // entries of them
+    std::vector<PageEntry> replaced = {}; // [group] the last page before, if one took its place
+    std::vector<uint16_t> hidden = {};    // behind them; empty: not known
 
     // Of the passes.
     uint64_t start = 0;  // position before
@@ -179,9 +187,10 @@ class Session {
 
     // The whole state, pages pinned, not copied.
     State export_state();
-    // A session from a state that was read from a file, its pages read straight into place.
-    // `options` null: as saved. Checks identity element by element (model_mismatch), geometry and
-    // digests (corrupt) before anything is created. Progress in bytes of pages.
+    // A session from a state that was read from a file, its pages read straight into place, unless
+    // others hold them. `options` null: as saved. Checks identity element by element
+    // (model_mismatch), geometry and digests (corrupt) before anything is created. Progress in
+    // bytes of pages.
     static std::unique_ptr<Session> restore(std::shared_ptr<Model> model, const State &state,
                                             const SessionOptions *options, const StoredPages &pages,
                                             const Watch &watch);
@@ -210,7 +219,11 @@ class Session {
     void check_growth(const Growth &growth) const;
     void enter_pass(Growth &growth, size_t rows_max, Workspace &work);
     void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
-    void settle(const uint16_t *hidden, AttentionSums::Numbers sums);
+    static void begin_growth(Growth &growth, const RunOptions &options);
+    static void run_passes(Model &model, std::span<Growth> growths, const RunOptions &options,
+                           size_t done, size_t total);
+    static void settle_complete(std::span<Growth> growths, const Workspace *work);
+    void settle(Growth &growth, const uint16_t *hidden);
     void compute_ahead(std::span<const TokenEntry> entries, Workspace &work);
     void take_row(const TokenEntry &entry, const uint16_t *hidden);
     void report_logits(Workspace &work, const Sequence &sequence, const RunOptions &options);
@@ -224,6 +237,7 @@ class Session {
     void swap_timeline(Session &other);
 
     // session_pages.cpp
+    void copy_page(uint32_t group, PageRef &page);
     void make_writable(uint64_t begin, uint64_t end);
     void name_pages(Sequence &sequence) const;
     void digest_full_pages(uint64_t begin, uint64_t end);
@@ -238,6 +252,13 @@ class Session {
 
     // session_attention.cpp
     void recompute_sums();
+
+    // session_prefixes.cpp
+    void reuse(Growth &growth);
+    void make_known(uint64_t begin, uint64_t end, const uint16_t *hidden);
+    std::vector<PageRef> find_stored(const State &state);
+    void offer_stored();
+    PrefixRealm realm(uint64_t end) const;
 
     // session_generate.cpp
     void next_logits(Workspace &work, std::span<float> row);
@@ -275,6 +296,11 @@ class Session {
 
     std::shared_ptr<Model> model_;
     uint64_t capacity_ = 0, window_retain_ = 0;
+    uint64_t domain_ = SessionOptions::kPrivate;
+    bool shares_ = false;  // gives its full pages to others, and takes theirs
+    bool trusted_ = false; // restored from a file whose pages count as computed
+    PrefixRef known_;      // the last full page, if it shares and there is one
+    uint64_t tokens_reused_ = 0;
     TokenLog log_;
     std::vector<PageTable> pages_;            // [group]
     std::vector<uint64_t> first_page_;        // [group] first page still held

@@ -38,6 +38,19 @@ void Session::account() {
     held_bytes_ = bytes;
 }
 
+// A page that others hold or may come to hold becomes one that this session holds alone.
+void Session::copy_page(uint32_t group, PageRef &page) {
+    try {
+        PageRef copy = model_->pool->take_unset(group);
+        std::memcpy(copy.data(), page.data(), model_->pool->shape(group).bytes());
+        page = std::move(copy);
+    } catch (const Error &error) { // without memory for a copy nobody else will come to hold it
+        if (error.status() != Status::pool_exhausted || !model_->pool->withdraw(page)) {
+            throw;
+        }
+    }
+}
+
 // Makes every page that holds a position of [begin, end) this session's own, taking new pages and
 // copying shared ones.
 void Session::make_writable(uint64_t begin, uint64_t end) {
@@ -49,10 +62,8 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
                 continue;
             }
             PageEntry &entry = table.mutate(index);
-            if (!entry.page.unique()) {
-                PageRef copy = model_->pool->take(group);
-                std::memcpy(copy.data(), entry.page.data(), model_->pool->shape(group).bytes());
-                entry.page = std::move(copy);
+            if (!entry.page.writable()) {
+                copy_page(group, entry.page);
             }
         }
     }
@@ -142,7 +153,7 @@ void Session::roll_back(uint64_t position) noexcept {
         PageTable &table = pages_[group];
         const size_t last = position / kPage;
         if (last >= table.size() || !table[last].page || table.shared(last) ||
-            !table[last].page.unique()) {
+            !table[last].page.writable()) {
             continue; // never written by this call
         }
         const PageShape &shape = model_->pool->shape(group);
@@ -156,6 +167,7 @@ void Session::roll_back(uint64_t position) noexcept {
 
 // Cuts the page tables to the pages that hold positions below `position`.
 void Session::cut(uint64_t position) {
+    known_ = known_.cut(position / kPage);
     for (PageTable &table : pages_) {
         table.truncate((position + kPage - 1) / kPage);
         const auto slots = static_cast<uint32_t>(position % kPage);
@@ -198,6 +210,7 @@ SessionInfo Session::info() const {
     info.pending_bytes = pending_system_.size();
     info.evicted = evictions_.count();
     info.rewind_floor = rewind_floor();
+    info.tokens_reused = tokens_reused_;
     for (size_t group = 0; group < pages_.size(); ++group) {
         info.window_begin = std::max(info.window_begin, first_page_[group] * kPage);
         const uint64_t bytes = model_->pool->shape(static_cast<uint32_t>(group)).bytes();

@@ -99,6 +99,9 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
         uint16_t *data;
     };
     std::vector<Job> jobs;
+    std::vector<PageRef> known = find_stored(state); // [page][group]
+    constexpr uint8_t kKnown = 1, kFile = 2;
+    std::vector<uint8_t> came_from((log_.size() + kPage - 1) / kPage);
     uint64_t total = 0;
     for (uint32_t group = 0; group < pages_.size(); ++group) {
         const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
@@ -106,7 +109,12 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
             const Page &page = state.pages[group][index];
             PageEntry entry{PageRef(), page.digest, page.valid, page.digest, page.valid};
             const bool stored = pages.stored(group, index), evicted = evictions_.whole(index);
-            if (stored && index >= keep && !evicted) {
+            const bool wanted = stored && index >= keep && !evicted;
+            if (wanted) {
+                entry.page = std::move(known[index * pages_.size() + group]);
+                came_from[index] |= entry.page ? kKnown : kFile;
+            }
+            if (wanted && !entry.page) {
                 entry.page = model_->pool->take_unset(group);
                 jobs.push_back({group, index, entry.page.data()});
                 total += model_->pool->shape(group).bytes();
@@ -125,6 +133,8 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
                  group, ull{first_page_[group] * kPage}, ull{needed});
         }
     }
+    tokens_reused_ =
+        kPage * static_cast<uint64_t>(std::count(came_from.begin(), came_from.end(), kKnown));
     constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at the watch
     uint64_t done = 0;
     watch.step(done, total);
@@ -174,6 +184,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     }
     session->account();
     session->check_digest(state);
+    session->offer_stored();
     return session;
 }
 

@@ -251,20 +251,28 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
     return reply;
 }
 
-Session create_session(stasis_model *model) {
+Session create_session(stasis_model *model, uint64_t domain) {
+    stasis_session_options options;
+    stasis_session_options_init(&options, sizeof options);
+    options.domain = domain;
     stasis_session *session = nullptr;
     stasis_error error{};
-    check(stasis_session_create(model, nullptr, &session, &error), error, "new session");
+    check(stasis_session_create(model, &options, &session, &error), error, "new session");
     return Session(session);
 }
 
-Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel) {
+Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
+                     bool alone) {
+    stasis_session_options own;
+    stasis_session_options_init(&own, sizeof own);
+    own.domain = STASIS_DOMAIN_PRIVATE;
     stasis_load_options options;
     stasis_load_options_init(&options, sizeof options);
     Progress progress("resuming " + path);
     options.progress = Progress::report;
     options.progress_user = &progress;
     options.cancel = cancel;
+    options.session = alone ? &own : nullptr;
     stasis_session *session = nullptr;
     stasis_error error{};
     if (is_stream(path)) {

@@ -68,9 +68,10 @@ void add_drafted(Json &object, const GenerationChoice &choice, const Reply &repl
 Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_cancel *cancel,
                bool stream);
 
-Session create_session(stasis_model *model);
-// "-" for standard input.
-Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel);
+Session create_session(stasis_model *model, uint64_t domain = STASIS_DOMAIN_COMMON);
+// "-" for standard input. `alone`: shares no page, and reads all of them.
+Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
+                     bool alone = false);
 void save_session(stasis_session *session, const std::string &path, const SaveChoice &choice);
 // To standard output.
 void write_session(stasis_session *session, OutputForSnapshot &output, const SaveChoice &choice);

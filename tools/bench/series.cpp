@@ -59,6 +59,10 @@ Result &add_time(Bench &bench, const std::string &name, const Series &series, Wo
     return result;
 }
 
+Session create_alone(stasis_model *model) {
+    return create_session(model, STASIS_DOMAIN_PRIVATE);
+}
+
 Session fork(const Session &session) {
     stasis_session *child = nullptr;
     stasis_error error{};
@@ -84,7 +88,7 @@ const Session &live_at(Bench &bench, uint64_t position) {
     const bool shorter = next != bench.live.begin();
     const uint64_t from = shorter ? std::prev(next)->first : 0;
     if (from != position || !shorter) {
-        Session session = shorter ? fork(std::prev(next)->second) : create_session(bench.model);
+        Session session = shorter ? fork(std::prev(next)->second) : create_alone(bench.model);
         append(bench, session, from, position - from);
         bench.live.emplace(position, std::move(session));
     }

@@ -71,7 +71,7 @@ double kv_bytes_added(const stasis_model_info &info, uint64_t depth) {
 
 void prompt(Bench &bench, const std::string &name, uint64_t) {
     const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
-        const Session session = create_session(bench.model);
+        const Session session = create_alone(bench.model);
         const Stopwatch watch;
         append(bench, session, 0, kPrompt);
         compute_logits(bench, session);
@@ -125,7 +125,7 @@ void generation(Bench &bench, const std::string &name, uint64_t depth) {
 void first_token(Bench &bench, const std::string &name, uint64_t) {
     const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
         const Stopwatch watch;
-        const Session session = create_session(bench.model);
+        const Session session = create_alone(bench.model);
         append(bench, session, 0, kShortPrompt);
         decode(session);
         return kMilli * watch.seconds();
@@ -136,7 +136,7 @@ void first_token(Bench &bench, const std::string &name, uint64_t) {
 // From the user's tokens to the first of the reply, on `live` positions and after all that came
 // before is processed again.
 void turn(Bench &bench, const std::string &name, uint64_t live) {
-    const Session nothing = create_session(bench.model);
+    const Session nothing = create_alone(bench.model);
     const Session &start = live == 0 ? nothing : live_at(bench, live);
     const uint64_t tokens = kLive + kTurn - live;
     const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
@@ -164,11 +164,31 @@ void forks(Bench &bench, const std::string &name, uint64_t depth) {
     add(bench, name, series.values, "us");
 }
 
+// A new session whose tokens another one holds, in full pages.
+void start_shared(Bench &bench, const std::string &name, uint64_t depth) {
+    constexpr int kStarts = 100;
+    const Session first = create_session(bench.model);
+    append(bench, first, 0, depth);
+    const Series series = repeat(bench, name, {}, [&](bool) {
+        std::vector<double> seconds;
+        while (seconds.size() < kStarts) {
+            const Stopwatch watch;
+            const Session session = create_session(bench.model);
+            stasis_error error{};
+            check(stasis_session_append(session.get(), bench.tokens.data(), depth, nullptr, &error),
+                  error, "append");
+            seconds.push_back(watch.seconds());
+        }
+        return kMicro * median_of(seconds);
+    });
+    add(bench, name, series.values, "us");
+}
+
 void open(Bench &bench, const std::string &name, uint64_t) {
     const Series series = repeat(bench, name, of_meter(bench, "read"), [&](bool) {
         const Stopwatch watch;
         const Model model = open_model(bench.choice, bench.cancel);
-        const Session session = create_session(model.get());
+        const Session session = create_alone(model.get());
         append(bench, session, 0, 1);
         compute_logits(bench, session);
         return kMilli * watch.seconds();
@@ -189,7 +209,7 @@ double anonymous_bytes() {
 }
 
 void memory(Bench &bench, const std::string &name, uint64_t depth) {
-    const Session session = create_session(bench.model);
+    const Session session = create_alone(bench.model);
     append(bench, session, 0, depth);
     compute_logits(bench, session);
     auto stats = sized<stasis_model_stats>();
@@ -224,6 +244,8 @@ constexpr Task kTasks[] = {
     {"turn_afresh", kLive + kTurn + 1, 0, turn},
     {"fork@64", 64, 64, forks},
     {"fork@4096", 4096, 4096, forks},
+    {"start@64", 64, 64, start_shared},
+    {"start@4096", 4096, 4096, start_shared},
     {"save", 1, 0, snapshot_save},
     {"load", 1, 0, snapshot_load},
     {"save_zstd", 1, 0, snapshot_save_zstd},
