@@ -92,23 +92,29 @@ void Session::require_hidden(Workspace &work) {
     hidden_valid_ = true;
 }
 
-std::vector<TokenEntry> Session::entries_of(std::span<const uint32_t> tokens) const {
-    std::vector<TokenEntry> entries(tokens.size());
+// Adds what the log will hold of tokens that the caller gives. Strong guarantee.
+void Session::add_entries(std::span<const uint32_t> tokens,
+                          std::vector<TokenEntry> &entries) const {
+    const size_t before = entries.size();
+    entries.resize(before + tokens.size());
     const uint8_t turn = next_turn(false);
     for (size_t i = 0; i < tokens.size(); ++i) {
         if (tokens[i] >= model_->config.vocabulary) {
+            entries.resize(before);
             fail(Status::invalid_argument,
                  "token %u at index %zu is outside the vocabulary of %u tokens", tokens[i], i,
                  model_->config.vocabulary);
         }
-        entries[i].token = tokens[i];
-        entries[i].turn = i == 0 ? turn : turn & ~TokenEntry::kTurnStart;
+        TokenEntry &entry = entries[before + i];
+        entry.token = tokens[i];
+        entry.turn = i == 0 ? turn : turn & ~TokenEntry::kTurnStart;
     }
-    return entries;
 }
 
 void Session::append(std::span<const uint32_t> tokens, const RunOptions &options) {
-    extend(entries_of(tokens), options);
+    std::vector<TokenEntry> entries;
+    add_entries(tokens, entries);
+    extend(entries, options);
 }
 
 std::unique_ptr<Session> Session::fork() {

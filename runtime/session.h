@@ -115,6 +115,33 @@ struct StepItem {
     uint32_t token = 0;                 // the one drawn
     std::exception_ptr error = nullptr; // set: the session is as it was, or lacks only the draw
     bool ended_call = false;            // the error is that of the whole call: cancelled, stopped
+    void *owner = nullptr;              // the caller's
+};
+
+// What steps need memory for; used again, so that warm ones ask for none.
+struct StepBuffers {
+    std::vector<StepItem> items; // the caller's to fill
+    std::vector<const Session *> sessions;
+    std::vector<StepItem *> drawing, growing;
+    std::vector<TokenEntry> entries;
+    std::vector<Growth> growths;
+
+    void clear();
+};
+
+// Buffers for the length of one step; idle ones are reused.
+class StepLease {
+  public:
+    explicit StepLease(Model &model);
+    ~StepLease();
+    StepLease(const StepLease &) = delete;
+    StepLease &operator=(const StepLease &) = delete;
+    StepBuffers &operator*() const { return *buffers_; }
+    StepBuffers *operator->() const { return buffers_.get(); }
+
+  private:
+    Model &model_;
+    std::unique_ptr<StepBuffers> buffers_;
 };
 
 struct Sequence;
@@ -232,7 +259,7 @@ class Session {
     void release_evicted(std::span<const PositionRange> ranges);
 
     // session.cpp
-    std::vector<TokenEntry> entries_of(std::span<const uint32_t> tokens) const;
+    void add_entries(std::span<const uint32_t> tokens, std::vector<TokenEntry> &entries) const;
     void require_hidden(Workspace &work);
     void swap_timeline(Session &other);
 
@@ -273,8 +300,9 @@ class Session {
 
     // session_step.cpp
     static void step_round(Model &model, std::span<StepItem> items, bool behind,
-                           const RunOptions &options);
-    static void draw_together(Model &model, std::span<StepItem *const> items);
+                           const RunOptions &options, StepBuffers &buffers);
+    static void draw_together(Model &model, std::vector<StepItem *> &items);
+    static void collect_growths(std::span<StepItem> items, bool behind, StepBuffers &buffers);
     uint16_t sampling_index();
     uint8_t next_turn(bool sampled) const;
     bool is_stop(uint32_t token, const GenerateOptions &options) const;

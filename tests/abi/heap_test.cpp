@@ -86,6 +86,32 @@ int64_t fail_each(const std::function<stasis_status(stasis_error *)> &call,
 
 } // namespace
 
+namespace {
+
+// A bundled model whose bulk memory is counted as well.
+Model open_counted(const std::string &name) {
+    auto allocator = sized<stasis_allocator>();
+    allocator.allocate = [](void *, size_t size, size_t alignment) {
+        ++allocations;
+        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    };
+    allocator.deallocate = [](void *, void *memory, size_t, size_t) { std::free(memory); };
+    auto options = sized<stasis_model_options>();
+    options.allocator = &allocator;
+    options.threads = 2;
+    return open_path(test_data(name), &options);
+}
+
+void sample_widely(stasis_session *session) {
+    auto sampling = sized<stasis_sampling>();
+    sampling.temperature = 3.0F; // tokens of all lengths
+    sampling.top_p = 0.9F;
+    sampling.repetition_penalty = 1.1F;
+    REQUIRE(stasis_session_set_sampling(session, &sampling, nullptr) == STASIS_OK);
+}
+
+} // namespace
+
 TEST_CASE("every allocation of the C++ heap may fail") {
     const Folder folder;
     const Session own = session_of(gemma(), some_tokens(60));
@@ -266,16 +292,6 @@ std::vector<uint64_t> positions_of_allocations(stasis_session *session,
     return seen.positions;
 }
 
-stasis_allocator counting_allocator() {
-    auto allocator = sized<stasis_allocator>();
-    allocator.allocate = [](void *, size_t size, size_t alignment) {
-        ++allocations;
-        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-    };
-    allocator.deallocate = [](void *, void *memory, size_t, size_t) { std::free(memory); };
-    return allocator;
-}
-
 void check_warm(const char *name, std::vector<uint64_t> positions, bool (*expected)(uint64_t)) {
     CHECK(!positions.empty()); // it counts
     std::erase_if(positions, expected);
@@ -286,17 +302,13 @@ void check_warm(const char *name, std::vector<uint64_t> positions, bool (*expect
 } // namespace
 
 TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
-    const stasis_allocator allocator = counting_allocator();
-    auto options = sized<stasis_model_options>();
-    options.allocator = &allocator;
-    options.threads = 2;
     struct Case {
         const char *name;
         bool everything; // all steps of sampling, and log-probabilities
     };
     for (const Case &each :
          {Case{"recall-gemma3", false}, Case{"recall-llama", false}, Case{"recall-llama", true}}) {
-        const Model model = open_path(test_data(each.name), &options);
+        const Model model = open_counted(each.name);
         const Session session = session_of(model.get(), some_tokens(10));
         auto sampling = sized<stasis_sampling>();
         sampling.temperature = 3.0F; // tokens of all lengths
@@ -316,13 +328,9 @@ TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
 }
 
 TEST_CASE("speculative decoding allocates nothing else, but does so up to eight tokens earlier") {
-    const stasis_allocator allocator = counting_allocator();
-    auto options = sized<stasis_model_options>();
-    options.allocator = &allocator;
-    options.threads = 2;
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         for (const bool lookup : {true, false}) {
-            const Model model = open_path(test_data(name), &options);
+            const Model model = open_counted(name);
             const Session session = session_of(model.get(), Tokens(30, 5)); // repeats itself
             auto draft = sized<stasis_draft_options>();
             draft.tokens_min = draft.tokens_max = 8;
@@ -330,6 +338,47 @@ TEST_CASE("speculative decoding allocates nothing else, but does so up to eight 
                                              nullptr) == STASIS_OK);
             check_warm(name, positions_of_allocations(session.get()), page_or_node_ahead);
         }
+    }
+}
+
+TEST_CASE("steps of several sessions allocate nothing but pages and the nodes that name them") {
+    for (const char *name : {"recall-gemma3", "recall-llama"}) {
+        const Model model = open_counted(name);
+        std::vector<Session> sessions;
+        std::vector<stasis_step_item> items(5);
+        for (stasis_step_item &item : items) {
+            const auto length = static_cast<uint32_t>(3 + 100 * sessions.size());
+            sessions.push_back(session_of(model.get(), some_tokens(length, length)));
+            sample_widely(sessions.back().get());
+            item.session = sessions.back().get();
+        }
+        const Tokens more = some_tokens(7);
+        std::vector<int> counted;
+        for (int round = 0; round < 150; ++round) {
+            bool edge = round < 2; // nothing is warm
+            for (size_t i = 0; i < items.size(); ++i) {
+                const bool prefill = round % 3 == 0 && i == 1 + round % 4u; // beside the others
+                items[i].count = prefill ? more.size() : 0;
+                items[i].flags = prefill && round % 2 == 0 ? 0 : STASIS_STEP_SAMPLE;
+                const uint64_t begin = position(items[i].session), end = begin + items[i].count + 1;
+                // Where a page or a node of the log begins, or a page is full.
+                edge |= (begin + 31) / 32 != (end + 31) / 32 || begin / 64 != end / 64;
+            }
+            const int64_t before = allocations;
+            REQUIRE(stasis_sessions_step(items.data(), sizeof items[0], items.size(), more.data(),
+                                         more.size(), nullptr, nullptr) == STASIS_OK);
+            const int64_t after = allocations;
+            for (const stasis_step_item &item : items) {
+                REQUIRE(item.status == STASIS_OK);
+            }
+            if (edge) {
+                CHECK((round > 0 || after != before)); // it counts
+            } else {
+                counted.push_back(round);
+                CHECK_MESSAGE(after == before, name, ": round ", round, ": ", after - before);
+            }
+        }
+        CHECK(counted.size() > 20);
     }
 }
 

@@ -27,7 +27,7 @@ void set_sampling(const Session &session, const stasis_sampling &sampling) {
 // A session that goes on repeating its prompt: all but a few tokens are biased away, and of those
 // the one that came up the longest time ago is left by a penalty on the others.
 Session repeating(const Bench &bench) {
-    Session session = create_session(bench.model);
+    Session session = create_alone(bench.model);
     const std::vector<stasis_token> period = period_of(bench);
     const std::vector<float> bias(period.size(), 1e6F);
     stasis_sampling sampling;
@@ -49,7 +49,7 @@ Session repeating(const Bench &bench) {
 }
 
 Session other(const Bench &bench) {
-    Session session = create_session(bench.model);
+    Session session = create_alone(bench.model);
     append(bench, session, 0, kDraftPrompt);
     stasis_sampling sampling;
     stasis_sampling_init(&sampling, sizeof sampling);

@@ -1,6 +1,7 @@
 // See series.h.
 #include "tools/bench/series.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "tools/generation.h"
@@ -61,6 +62,15 @@ Result &add_time(Bench &bench, const std::string &name, const Series &series, Wo
 
 Session create_alone(stasis_model *model) {
     return create_session(model, STASIS_DOMAIN_PRIVATE);
+}
+
+double kv_bytes(const stasis_model_info &info, uint64_t position) {
+    uint64_t positions = 0;
+    for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        const uint64_t window = info.layer_windows[layer];
+        positions += window == 0 ? position + 1 : std::min(position + 1, window);
+    }
+    return static_cast<double>(positions * 2 * info.kv_heads * info.head_dim * sizeof(uint16_t));
 }
 
 Session fork(const Session &session) {

@@ -9,6 +9,7 @@
 #include "tools/bench/drafts.h"
 #include "tools/bench/series.h"
 #include "tools/bench/snapshots.h"
+#include "tools/bench/steps.h"
 #include "tools/generation.h"
 
 namespace command::bench {
@@ -48,16 +49,6 @@ void generate_tokens(const Bench &bench, const Session &session, uint64_t count)
 // they come on top.
 double flops_of(const Bench &bench, uint64_t tokens) {
     return 2.0 * static_cast<double>(bench.matrices.layers * tokens);
-}
-
-// Keys and values that the token at `position` sees, itself included.
-double kv_bytes(const stasis_model_info &info, uint64_t position) {
-    uint64_t positions = 0;
-    for (uint32_t layer = 0; layer < info.layers; ++layer) {
-        const uint64_t window = info.layer_windows[layer];
-        positions += window == 0 ? position + 1 : std::min(position + 1, window);
-    }
-    return static_cast<double>(positions * 2 * info.kv_heads * info.head_dim * sizeof(uint16_t));
 }
 
 // The mean over the generated tokens of what lying `depth` further back adds.
@@ -240,6 +231,7 @@ constexpr Task kTasks[] = {
     {"tg128@1024", kGenerated + 1024, 1024, generation},
     {"tg128@4096", kGenerated + 4096, 4096, generation},
     {"tg128@16384", kGenerated + 16384, 16384, generation},
+    {"batch@512", 512 + kStepTokens, 512, steps},
     {"turn", kLive + kTurn + 1, kLive, turn},
     {"turn_afresh", kLive + kTurn + 1, 0, turn},
     {"fork@64", 64, 64, forks},
