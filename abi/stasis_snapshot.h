@@ -109,7 +109,7 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
 
 typedef struct stasis_snapshot_info {
     uint32_t struct_size, format; /* version */
-    uint32_t contract[3];
+    uint32_t contract[3];         /* as the model's; sampling is 2 where settings need that */
     uint32_t page_positions;
     uint64_t position, file_bytes; /* of the state and all commits before it */
     stasis_digest digest;          /* of the state, as stasis_session_digest */
