@@ -88,7 +88,9 @@ Timed generate_from(const Bench &bench, const Session &start, bool drafts, stasi
 }
 
 void compare(Bench &bench, const std::string &name, uint64_t text, stasis_model *draft) {
-    const Session start = text == kDrawn ? drawn(bench) : of_few_tokens(bench, text == kRepeating);
+    const Session start = text == kDrawn       ? drawn(bench)
+                          : text == kRepeating ? of_few_tokens(bench, 16, true)
+                                               : of_few_tokens(bench, 4, false);
     generate_from(bench, start, false, nullptr);
     generate_from(bench, start, true, draft);
     std::vector<double> plain, ahead, gain;
