@@ -162,7 +162,6 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     for (const TokenEntry &entry : state.log) {
         session->log_.push_back(entry);
     }
-    session->sums_.forget(session->log_.size());
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
         session->hidden_ = state.hidden;
