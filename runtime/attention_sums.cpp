@@ -25,14 +25,15 @@ AttentionSums::Numbers AttentionSums::grown(uint64_t positions) {
     return numbers;
 }
 
-void AttentionSums::adopt(Numbers numbers) noexcept {
+void AttentionSums::adopt(Numbers numbers, uint64_t positions) noexcept {
+    end_ = positions;
     spare_ = shared_ ? nullptr : std::move(numbers_);
     numbers_ = std::move(numbers);
     shared_ = false;
 }
 
-void AttentionSums::forget(uint64_t positions) noexcept {
-    known_ = positions == 0;
+void AttentionSums::forget() noexcept {
+    end_ = 0;
     numbers_ = spare_ = nullptr;
     shared_ = false;
 }

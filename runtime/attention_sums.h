@@ -22,7 +22,7 @@ class AttentionSums {
     AttentionSums(Tracking tracking, size_t heads)
         : tracking_(tracking), rows_(tracking == Tracking::by_head ? heads : 1) {}
     AttentionSums(const AttentionSums &other)
-        : tracking_(other.tracking_), rows_(other.rows_), known_(other.known_),
+        : tracking_(other.tracking_), rows_(other.rows_), end_(other.end_),
           numbers_(other.numbers_), shared_(true) {
         other.shared_ = true;
     }
@@ -32,24 +32,27 @@ class AttentionSums {
 
     Tracking tracking() const { return tracking_; }
     size_t rows() const { return rows_; }
-    // False: the log was cut or loaded, and has to be computed again to tell.
-    bool known() const { return known_; }
-    // Whether what is appended is to be added up.
-    bool collecting() const { return tracking_ != Tracking::off && known_; }
+    // Whether the numbers tell of a log of so many positions. If not, it was cut or loaded, or grew
+    // without adding up, and has to be computed again to tell.
+    bool known(uint64_t positions) const { return end_ == positions; }
+    // Whether what is appended to such a log is to be added up.
+    bool collecting(uint64_t positions) const {
+        return tracking_ != Tracking::off && known(positions);
+    }
 
     // A copy with room for so many positions, 0 where it is new.
     Numbers grown(uint64_t positions);
-    // What a copy has become. The numbers so far are kept for the next copy, unless a fork has
-    // them.
-    void adopt(Numbers numbers) noexcept;
-    // The log is now of so many positions, and others than the numbers tell of.
-    void forget(uint64_t positions) noexcept;
+    // What a copy has become, which tells of a log of so many positions. The numbers so far are
+    // kept for the next copy, unless a fork has them.
+    void adopt(Numbers numbers, uint64_t positions) noexcept;
+    // The log is no longer what the numbers tell of.
+    void forget() noexcept;
     uint64_t at(uint64_t position, size_t row) const;
 
   private:
     Tracking tracking_ = Tracking::off;
     size_t rows_ = 1;
-    bool known_ = true;
+    uint64_t end_ = 0; // positions that the numbers tell of
     Numbers numbers_, spare_;
     mutable bool shared_ = false; // numbers_, with another session
 };

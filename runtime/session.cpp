@@ -161,7 +161,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         shorter.hidden_valid_ = false;
         shorter.row_valid_ = false;
         shorter.stored_logits_.reset();
-        shorter.sums_.forget(position);
+        shorter.sums_.forget();
         if (position == 0) {
             std::fill(shorter.first_page_.begin(), shorter.first_page_.end(), 0);
             shorter.evictions_ = Evictions();

@@ -46,7 +46,7 @@ void Session::received(bool by_head, std::vector<uint64_t> &sums) {
 // The one way to sums that were not added up as the log grew: the log once more, in a session of
 // its own that is dropped.
 void Session::recompute_sums() {
-    if (sums_.known()) {
+    if (sums_.known(log_.size())) {
         return;
     }
     SessionOptions options;

@@ -64,10 +64,10 @@ void Session::enter_pass(Growth &growth, size_t rows_max, Workspace &work) {
     make_writable(begin, begin + growth.rows);
     Sequence &sequence = work.add_sequence(begin, growth.rows, pages_.size());
     name_pages(sequence);
-    if (sums_.collecting()) {
-        if (growth.sums == nullptr) {
-            growth.sums = sums_.grown(growth.start + growth.entries.size());
-        }
+    if (growth.sums == nullptr && sums_.collecting(begin)) {
+        growth.sums = sums_.grown(growth.start + growth.entries.size());
+    }
+    if (growth.sums != nullptr) {
         sequence.sums = growth.sums->data();
         sequence.sum_rows = sums_.rows();
     }
@@ -106,7 +106,7 @@ void Session::settle(Growth &growth, const uint16_t *hidden) {
     tokens_reused_ += growth.reused;
     stored_logits_.reset();
     if (growth.sums != nullptr) {
-        sums_.adopt(std::move(growth.sums));
+        sums_.adopt(std::move(growth.sums), log_.size());
     }
     release_outrun(log_.size(), 0);
     for (size_t group = 0; group < pages_.size(); ++group) {

@@ -175,7 +175,6 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     for (const Eviction &eviction : state.evictions) {
         session->evictions_.add(eviction.position, eviction.ranges, eviction.hidden);
     }
-    session->sums_.forget(session->log_.size());
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
         session->hidden_ = state.hidden;
