@@ -180,9 +180,10 @@ class Session {
     static bool next_pass(std::span<Growth> growths, size_t rows_max, Workspace &work);
     static void give_up(Growth &growth) noexcept;
     void check_growth(const Growth &growth) const;
+    uint64_t check_room(uint64_t end, uint64_t promised) const;
     void enter_pass(Growth &growth, size_t rows_max, Workspace &work);
     void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
-    static void begin_growth(Growth &growth, const RunOptions &options);
+    static void begin_growth(Growth &growth, const RunOptions &options, uint64_t &promised);
     static void run_passes(Model &model, std::span<Growth> growths, const RunOptions &options,
                            size_t done, size_t total);
     static void settle_complete(std::span<Growth> growths, const Workspace *work);
@@ -204,6 +205,7 @@ class Session {
     void roll_back(uint64_t position) noexcept;
     void cut(uint64_t position);
     void account();
+    uint64_t bytes_missing(uint64_t end) const;
     uint64_t keep_from(uint32_t window, uint64_t position) const;
 
     // session_prefixes.cpp

@@ -127,6 +127,21 @@ TEST_CASE("every allocation of the C++ heap may fail") {
         all.insert(all.end(), more.begin(), more.end());
         CHECK(digest(session) == digest(session_of(gemma(), all).get()));
     }
+    SUBCASE("append that makes pages known, and append that takes them") {
+        for (int i = 0; i < 2; ++i) {
+            const Session sharing = create(gemma(), 0, 0, 4711); // a domain that nobody else uses
+            append(sharing.get(), some_tokens(60));
+            CHECK(fail_each(
+                      [&](stasis_error *error) {
+                          return stasis_session_append(sharing.get(), more.data(), more.size(),
+                                                       nullptr, error);
+                      },
+                      [&] { CHECK(digest(sharing.get()) == before); }) > 0);
+            Tokens all = some_tokens(60);
+            all.insert(all.end(), more.begin(), more.end());
+            CHECK(digest(sharing.get()) == digest(session_of(gemma(), all).get()));
+        }
+    }
     SUBCASE("rewind and what follows it") {
         append(session, more);
         const Digest longer = digest(session);
@@ -216,7 +231,8 @@ TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
     };
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         const Model model = open_path(test_data(name), &options);
-        const Session session = session_of(model.get(), some_tokens(10));
+        const Session session = create(model.get(), 0, 0, STASIS_DOMAIN_COMMON);
+        append(session.get(), some_tokens(10));
         auto sampling = sized<stasis_sampling>();
         sampling.temperature = 3.0F; // tokens of all lengths
         sampling.top_p = 0.9F;
