@@ -153,10 +153,10 @@ class Session {
 
     // The whole state, pages pinned, not copied.
     State export_state();
-    // A session from a state that was read from a file, its pages read straight into place, unless
-    // others hold them. `options` null: as saved. Checks identity element by element
-    // (model_mismatch), geometry and digests (corrupt) before anything is created. Progress in
-    // bytes of pages.
+    // A session from a state that was read from a file, its pages read straight into place; those
+    // that others hold are read as well, and held once. `options` null: as saved. Checks identity
+    // element by element (model_mismatch), geometry and digests (corrupt) before anything is
+    // created. Progress in bytes of pages.
     static std::unique_ptr<Session> restore(std::shared_ptr<Model> model, const State &state,
                                             const SessionOptions *options, const StoredPages &pages,
                                             const Watch &watch);
