@@ -46,6 +46,23 @@ void Session::check_growth(const Growth &growth) const {
     }
 }
 
+// Refuses at once what cannot end well, `promised` bytes of the budget being others'. Returns how
+// many it takes: more may be needed on the way, and others may be quicker.
+uint64_t Session::check_room(uint64_t end, uint64_t promised) const {
+    const uint64_t room = model_->pool->room_bytes();
+    if (room == UINT64_MAX) {
+        return 0;
+    }
+    const uint64_t needed = bytes_missing(end);
+    if (needed > room || promised > room - needed) {
+        fail(Status::pool_exhausted,
+             "KV pool exhausted: %llu of %llu bytes in use or promised, %llu tokens need %llu more",
+             ull{model_->pool->budget_bytes() - room + promised}, ull{model_->pool->budget_bytes()},
+             ull{end - log_.size()}, ull{needed});
+    }
+    return needed;
+}
+
 // The session is as it was, and says why.
 void Session::give_up(Growth &growth) noexcept {
     Session &session = *growth.session;
@@ -137,7 +154,7 @@ bool Session::next_pass(std::span<Growth> growths, size_t rows_max, Workspace &w
 }
 
 // What can be told, and taken, before anything is computed.
-void Session::begin_growth(Growth &growth, const RunOptions &options) {
+void Session::begin_growth(Growth &growth, const RunOptions &options, uint64_t &promised) {
     growth.start = growth.session->log_.size();
     growth.settled = growth.entries.empty();
     try {
@@ -145,6 +162,7 @@ void Session::begin_growth(Growth &growth, const RunOptions &options) {
         if (options.logits == nullptr) {
             growth.session->reuse(growth);
         }
+        promised += growth.session->check_room(growth.start + growth.entries.size(), promised);
     } catch (...) {
         give_up(growth);
     }
@@ -195,8 +213,9 @@ void Session::run_passes(Model &model, std::span<Growth> growths, const RunOptio
 
 void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &options) {
     size_t total = 0, done = 0;
+    uint64_t promised = 0;
     for (Growth &growth : growths) {
-        begin_growth(growth, options);
+        begin_growth(growth, options, promised);
         if (growth.error == nullptr) {
             total += growth.entries.size();
             done += growth.done;

@@ -182,6 +182,21 @@ TEST_CASE("every allocation of the C++ heap may fail") {
                         [&] { CHECK(digest(created) == before); }) > 0);
         CHECK(weights == first);
     }
+    SUBCASE("append that makes pages known, and append that takes them") {
+        for (int i = 0; i < 2; ++i) {
+            const Session sharing = create(gemma(), 0, 0, 4711); // a domain that nobody else uses
+            append(sharing.get(), some_tokens(60));
+            CHECK(fail_each(
+                      [&](stasis_error *error) {
+                          return stasis_session_append(sharing.get(), more.data(), more.size(),
+                                                       nullptr, error);
+                      },
+                      [&] { CHECK(digest(sharing.get()) == before); }) > 0);
+            Tokens all = some_tokens(60);
+            all.insert(all.end(), more.begin(), more.end());
+            CHECK(digest(sharing.get()) == digest(session_of(gemma(), all).get()));
+        }
+    }
     SUBCASE("rewind and what follows it") {
         append(session, more);
         const Digest longer = digest(session);
@@ -309,7 +324,8 @@ TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
     for (const Case &each :
          {Case{"recall-gemma3", false}, Case{"recall-llama", false}, Case{"recall-llama", true}}) {
         const Model model = open_counted(each.name);
-        const Session session = session_of(model.get(), some_tokens(10));
+        const Session session = create(model.get(), 0, 0, STASIS_DOMAIN_COMMON);
+        append(session.get(), some_tokens(10));
         auto sampling = sized<stasis_sampling>();
         sampling.temperature = 3.0F; // tokens of all lengths
         sampling.top_p = 0.9F;
