@@ -23,6 +23,7 @@ void Session::report_logits(Workspace &work, const Sequence &sequence, const Run
     const size_t vocabulary = model_->config.vocabulary;
     for (size_t row = 0; row < sequence.rows; ++row) {
         const uint64_t position = sequence.begin + row;
+        options.watch.look(row, sequence.rows);
         project_logits(*model_, work, work.hidden + (sequence.row + row) * model_->config.hidden, 1,
                        work.logits);
         check_logits(*model_, {work.logits, vocabulary});
@@ -141,7 +142,7 @@ void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &op
         options.watch.step(0, total);
         work->fit(model.config, model.weights.groups, std::min(chunk, total));
         while (next_pass(growths, chunk, *work)) {
-            forward(model, *work);
+            forward(model, *work, options.watch, done, total);
             for (Growth &growth : growths) {
                 try {
                     if (growth.rows != 0) {
