@@ -23,6 +23,7 @@ void Session::report_logits(Workspace &work, const Sequence &sequence, const Run
     const size_t vocabulary = model_->config.vocabulary;
     for (size_t row = 0; row < sequence.rows; ++row) {
         const uint64_t position = sequence.begin + row;
+        options.watch.look(row, sequence.rows);
         project_logits(*model_, work, work.hidden + (sequence.row + row) * model_->config.hidden, 1,
                        work.logits);
         check_logits(*model_, {work.logits, vocabulary});
@@ -195,7 +196,7 @@ void Session::run_passes(Model &model, std::span<Growth> growths, const RunOptio
     WorkspaceLease work(model);
     work->fit(model.config, model.weights.groups, std::min(chunk, total - done));
     while (next_pass(growths, chunk, *work)) {
-        forward(model, *work);
+        forward(model, *work, options.watch, done, total);
         for (Growth &growth : growths) {
             try {
                 if (growth.rows != 0) {
