@@ -20,6 +20,7 @@ static stasis_status repair(stasis_session **session, uint64_t begin, const stas
     stasis_session *fork = NULL;
     stasis_session_info info = {.struct_size = sizeof info};
     size_t length = 0;
+    uint64_t appended = 0; /* by the rewind, where it recomputes, and behind it */
     stasis_token *behind = malloc(LOG * sizeof *behind); /* what comes behind, and its new begin */
     stasis_status status = behind == NULL ? STASIS_NO_MEMORY : STASIS_OK;
     if (status == STASIS_OK) {
@@ -27,6 +28,10 @@ static stasis_status repair(stasis_session **session, uint64_t begin, const stas
     }
     if (status == STASIS_OK) {
         memcpy(behind, tokens, count * sizeof *tokens);
+        status = stasis_session_get_info(*session, &info, error);
+        appended = length + (begin < info.rewind_floor ? begin : 0);
+    }
+    if (status == STASIS_OK) {
         status = stasis_session_fork(*session, &fork, error);
     }
     if (status == STASIS_OK) { /* below the floor of a model with windows it computes these again */
@@ -40,7 +45,7 @@ static stasis_status repair(stasis_session **session, uint64_t begin, const stas
     }
     if (status == STASIS_OK) {
         stasis_session *old = *session;
-        *computed = length - (info.tokens_reused < length ? info.tokens_reused : length);
+        *computed = appended - info.tokens_reused; /* a fork's count begins at 0 */
         *session = fork;
         fork = old;
     }
@@ -49,10 +54,8 @@ static stasis_status repair(stasis_session **session, uint64_t begin, const stas
     return status;
 }
 
-static double now_ms(void) {
-    struct timespec time;
-    timespec_get(&time, TIME_UTC);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
+static double now_ms(void) { /* of all processors that work: C99 has no finer clock */
+    return (double)clock() * 1e3 / CLOCKS_PER_SEC;
 }
 
 static int run(stasis_model *model, stasis_error *error) {
@@ -71,7 +74,7 @@ static int run(stasis_model *model, stasis_error *error) {
     int good = stasis_session_create(model, NULL, &session, error) == STASIS_OK &&
                stasis_session_append(session, log, LOG, NULL, error) == STASIS_OK &&
                stasis_session_digest(session, &before, error) == STASIS_OK;
-    fprintf(stderr, "%d positions: %.1f ms\n", LOG, now_ms() - start);
+    fprintf(stderr, "%d positions: %.1f ms of processor time\n", LOG, now_ms() - start);
 
     start = now_ms();
     good = good && repair(&session, BEGIN, replaced, REPLACED, &computed, error) == STASIS_OK &&

@@ -37,6 +37,8 @@ class Example(CommandTest):
                          "and back: 16 positions computed, the state before\n")
         done = self.example("repair", GEMMA)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("the same state as from scratch", done.stdout)
-        self.assertIn("the state before", done.stdout)
+        self.assertEqual(done.stdout,  # its windows make the rewind take the prefix anew
+                         "3 tokens replaced at position 200 of 400: 208 positions computed, "
+                         "the same state as from scratch\n"
+                         "and back: 24 positions computed, the state before\n")
         self.assertEqual(self.example("repair", self.path("nowhere")).returncode, 1)
