@@ -115,10 +115,6 @@ void repel(std::span<float> row, const SamplingV2 &v2, std::span<const uint32_t>
 
 } // namespace
 
-float finite(float x) {
-    return std::clamp(x, -FLT_MAX, FLT_MAX);
-}
-
 uint64_t history_length(const Sampling &sampling, uint64_t position) {
     const uint64_t penalties = penalises(sampling) ? reach(sampling.penalty_window, position) : 0;
     const uint64_t dry = repels(sampling.v2) ? reach(sampling.v2.dry_range, position) : 0;

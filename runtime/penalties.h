@@ -2,6 +2,8 @@
 // 4. Part of sampling (sampling.h); knows no probabilities.
 #pragma once
 
+#include <algorithm>
+#include <cfloat>
 #include <limits>
 #include <span>
 
@@ -12,7 +14,9 @@ namespace stasis {
 inline constexpr float kRemoved = -std::numeric_limits<float>::infinity();
 
 // A result beyond the finite range becomes the largest finite number of its sign.
-float finite(float x);
+inline float finite(float x) {
+    return std::clamp(x, -FLT_MAX, FLT_MAX);
+}
 
 // The row that tokens are chosen from, `logits` itself or one in `scratch`; a removed token has
 // kRemoved for a logit. Arguments as those of `sample`.

@@ -33,8 +33,8 @@
 //     answer is the last candidate of the shortest prefix whose weights add up to more than draw.
 //
 // The share x of candidates is max(1, ceil(total * floor(x * 2^32) / 2^32)), `total` being the sum
-// of their weights and the product exact (128 bits). Steps 8, 9 and 10 keep the first min_keep of
-// their order in any case.
+// of their weights and the product exact (128 bits). Where 8, 9 or 10 would keep fewer than
+// min_keep, they keep the first min_keep of their order, or all.
 //
 // Where this file does something else, it is because the answer cannot differ: removal (0) happens
 // after 1-4, which treat each token alone; only as much is sorted as a prefix needs.
@@ -57,7 +57,9 @@ namespace {
 __extension__ using Uint128 = unsigned __int128;
 
 constexpr float kWeightOne = 0x1p40F;
-constexpr float kExponentMin = -28.0F; // below it the weight is 0
+constexpr uint64_t kWeightMax = uint64_t{1} << 40; // of the first candidate
+constexpr float kExponentMin = -28.0F;             // below it the weight is 0
+constexpr size_t kStepMax = static_cast<size_t>(-kExponentMin) * 16;
 
 bool better(const Candidate &a, const Candidate &b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
@@ -81,8 +83,8 @@ uint32_t argmax(std::span<const float> row) {
     return static_cast<uint32_t>(found);
 }
 
-// Step 5: the least logit that top-n-sigma leaves. Lane j has the tokens whose id mod 16 is j.
-double sigma_threshold(std::span<const float> row, float max, float n) {
+// Step 5: the standard deviation. Lane j has the tokens whose id mod 16 is j.
+double deviation(std::span<const float> row) {
     Lanes lanes{};
     size_t count = 0;
     for (size_t token = 0; token < row.size(); ++token) {
@@ -99,8 +101,20 @@ double sigma_threshold(std::span<const float> row, float max, float n) {
             lanes[token % 16] += difference * difference;
         }
     }
-    const double sigma = std::sqrt(sum_of(lanes) / static_cast<double>(count));
-    return static_cast<double>(max) - static_cast<double>(n) * sigma;
+    return std::sqrt(sum_of(lanes) / static_cast<double>(count));
+}
+
+// Step 5: the row without what lies too far below its best logit.
+std::span<const float> remove_below(std::span<const float> row, float best, float n,
+                                    std::vector<float> &storage) {
+    const double least = static_cast<double>(best) - static_cast<double>(n) * deviation(row);
+    if (row.data() != storage.data()) {
+        storage.assign(row.begin(), row.end());
+    }
+    for (float &logit : storage) {
+        logit = static_cast<double>(logit) < least ? kRemoved : logit;
+    }
+    return storage;
 }
 
 // Step 6: the top_k best of the candidates to the front, the last of them last; the rest dropped.
@@ -112,14 +126,10 @@ void keep_best(std::vector<Candidate> &candidates, size_t top_k) {
     }
 }
 
-// Steps 5 to 7: candidates with their weights, in no order. `best` is the best token.
-void collect(std::span<const float> row, const Sampling &sampling, uint32_t best,
+// Steps 5 to 7: candidates with their weights, in no order. `max` is the best one's logit.
+void collect(std::span<const float> row, const Sampling &sampling, float max,
              std::vector<Candidate> &candidates) {
     const size_t top_k = sampling.top_k;
-    const float max = finite(row[best] / sampling.temperature);
-    const double least = sampling.v2.top_n_sigma > 0.0F
-                             ? sigma_threshold(row, row[best], sampling.v2.top_n_sigma)
-                             : static_cast<double>(-FLT_MAX); // of all that are not removed
     // With top_k, a few more than that are gathered before the worst of them are dropped, and
     // from then on what is below the last one kept need not be gathered.
     const size_t gathered_max = top_k == 0 ? row.size() + 1 : 2 * top_k + 1024;
@@ -128,7 +138,7 @@ void collect(std::span<const float> row, const Sampling &sampling, uint32_t best
     candidates.reserve(std::min(gathered_max, row.size()));
     for (uint32_t token = 0; token < row.size(); ++token) {
         const float l = finite(row[token] / sampling.temperature);
-        if (l < lowest || l - max < kExponentMin || static_cast<double>(row[token]) < least) {
+        if (l < lowest || l - max < kExponentMin || row[token] == kRemoved) {
             continue;
         }
         candidates.push_back({l, token, 0});
@@ -138,11 +148,14 @@ void collect(std::span<const float> row, const Sampling &sampling, uint32_t best
         }
     }
     keep_best(candidates, top_k);
-    for (Candidate &candidate : candidates) {
+    size_t kept = 0;
+    for (Candidate candidate : candidates) {
         candidate.weight =
             static_cast<uint64_t>(kernels::exp_f32(candidate.logit - max) * kWeightOne);
+        candidates[kept] = candidate;
+        kept += candidate.weight > 0 ? 1 : 0;
     }
-    std::erase_if(candidates, [](const Candidate &c) { return c.weight == 0; });
+    candidates.resize(kept);
 }
 
 uint64_t total_weight(std::span<const Candidate> candidates) {
@@ -153,6 +166,14 @@ uint64_t total_weight(std::span<const Candidate> candidates) {
     return total;
 }
 
+uint64_t largest_weight(std::span<const Candidate> candidates) {
+    uint64_t largest = 0;
+    for (const Candidate &candidate : candidates) {
+        largest = std::max(largest, candidate.weight);
+    }
+    return largest;
+}
+
 // A share of a total, at least 1.
 uint64_t share_of(uint64_t total, float share) {
     const auto fraction = static_cast<uint64_t>(share * 0x1p32F);
@@ -160,14 +181,25 @@ uint64_t share_of(uint64_t total, float share) {
     return std::max<uint64_t>(static_cast<uint64_t>(product >> 32), 1);
 }
 
-using Place = std::vector<Candidate>::iterator;
-
 // The last candidate of the shortest prefix, in the order of `before`, whose weights add up to at
-// least `weight`, which lies in [1, total]. Reorders the candidates: the search goes on by halves,
-// looking into one half only.
-template <typename Before>
-Candidate prefix_end(Place from, Place end, uint64_t weight, const Before &before) {
-    while (end - from > 1) { // the prefix ends in [from, end)
+// least `weight`, which lies in [1, total]. Reorders the candidates. `step`, at most kStepMax,
+// never falls in that order, so the sums of whole steps tell in which one the prefix ends; there
+// the search goes on by halves, looking into one half only.
+template <typename Step, typename Before>
+Candidate prefix_end(std::vector<Candidate> &candidates, uint64_t weight, const Step &step,
+                     const Before &before) {
+    std::array<uint64_t, kStepMax + 1> sums{};
+    for (const Candidate &candidate : candidates) {
+        sums[step(candidate)] += candidate.weight;
+    }
+    size_t last = 0;
+    while (sums[last] < weight) {
+        weight -= sums[last++];
+    }
+    auto from = candidates.begin(); // the prefix ends in [from, end)
+    auto end =
+        std::partition(from, candidates.end(), [&](const Candidate &c) { return step(c) == last; });
+    while (end - from > 1) {
         const auto middle = from + (end - from) / 2;
         std::nth_element(from, middle, end, before);
         const uint64_t half = total_weight({from, middle});
@@ -181,36 +213,35 @@ Candidate prefix_end(Place from, Place end, uint64_t weight, const Before &befor
     return *from;
 }
 
-// The same in the order of `better`. Steps of 1/16 below `max` follow the same order, so the sums
-// of whole steps tell in which one the prefix ends.
+// In the order of `better`, by steps of 1/16 below `max`.
 Candidate prefix_end(std::vector<Candidate> &candidates, float max, uint64_t weight) {
     const auto step = [max](const Candidate &c) {
         return static_cast<size_t>((max - c.logit) * 16.0F);
     };
-    std::array<uint64_t, static_cast<size_t>(-kExponentMin) * 16 + 1> sums{};
-    for (const Candidate &candidate : candidates) {
-        sums[step(candidate)] += candidate.weight;
-    }
-    size_t last = 0;
-    while (sums[last] < weight) {
-        weight -= sums[last++];
-    }
-    const auto end = std::partition(candidates.begin(), candidates.end(),
-                                    [&](const Candidate &c) { return step(c) == last; });
-    return prefix_end(candidates.begin(), end, weight, better);
+    return prefix_end(candidates, weight, step, better);
 }
 
-// Of two candidates the later one: `last`, or the min_keep-th of all in the order of `before`.
+// Keeps the first `count` in the order of `before`, sorted.
 template <typename Before>
-Candidate at_least(std::vector<Candidate> &candidates, const Candidate &last, uint32_t min_keep,
-                   const Before &before) {
-    if (min_keep == 1) {
-        return last;
+void keep_first(std::vector<Candidate> &candidates, size_t count, const Before &before) {
+    count = std::min(count, candidates.size());
+    std::partial_sort(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(count),
+                      candidates.end(), before);
+    candidates.resize(count);
+}
+
+// Keeps those up to `last` in the order of `before`, but no fewer than min_keep.
+template <typename Before>
+void keep_to(std::vector<Candidate> &candidates, const Candidate &last, uint32_t min_keep,
+             const Before &before) {
+    const auto falls = [&](const Candidate &c) { return before(last, c); };
+    if (min_keep == 1 || candidates.size() - static_cast<size_t>(std::count_if(
+                                                 candidates.begin(), candidates.end(), falls)) >=
+                             min_keep) {
+        std::erase_if(candidates, falls);
+        return;
     }
-    const auto nth = static_cast<ptrdiff_t>(std::min<size_t>(min_keep, candidates.size()) - 1);
-    std::nth_element(candidates.begin(), candidates.begin() + nth, candidates.end(), before);
-    const Candidate &kept = candidates[static_cast<size_t>(nth)];
-    return before(last, kept) ? kept : last;
+    keep_first(candidates, min_keep, before);
 }
 
 // Step 8.
@@ -224,38 +255,37 @@ void keep_typical(std::vector<Candidate> &candidates, float max, const SamplingV
     }
     const uint64_t total = total_weight(candidates);
     const auto mean = static_cast<uint64_t>(sum / total);
+    const auto distance = [&](const Candidate &c) {
+        return below(c) > mean ? below(c) - mean : mean - below(c);
+    };
     const auto before = [&](const Candidate &a, const Candidate &b) {
-        const auto distance = [&](const Candidate &c) {
-            return below(c) > mean ? below(c) - mean : mean - below(c);
-        };
         return distance(a) < distance(b) || (distance(a) == distance(b) && better(a, b));
     };
-    const Candidate reached =
-        prefix_end(candidates.begin(), candidates.end(), share_of(total, v2.typical_p), before);
-    const Candidate last = at_least(candidates, reached, v2.min_keep, before);
-    std::erase_if(candidates, [&](const Candidate &c) { return before(last, c); });
+    const auto step = [&](const Candidate &c) { return distance(c) >> 28; }; // of 1/16
+    const Candidate reached = prefix_end(candidates, share_of(total, v2.typical_p), step, before);
+    keep_to(candidates, reached, v2.min_keep, before);
 }
 
-// Step 9.
-void keep_min_p(std::vector<Candidate> &candidates, float min_p, uint32_t min_keep) {
-    const Candidate first = *std::min_element(candidates.begin(), candidates.end(), better);
-    uint64_t largest = 0;
-    for (const Candidate &candidate : candidates) {
-        largest = std::max(largest, candidate.weight);
-    }
+// Step 9. `largest`: of all weights.
+void keep_min_p(std::vector<Candidate> &candidates, uint64_t largest, float min_p,
+                uint32_t min_keep) {
     const Uint128 product = Uint128{largest} * static_cast<uint64_t>(min_p * kWeightOne);
     const auto least = static_cast<uint64_t>(product >> 40);
-    const Candidate last = at_least(candidates, first, min_keep, better);
-    std::erase_if(candidates,
-                  [&](const Candidate &c) { return c.weight < least && better(last, c); });
+    const auto falls = [least](const Candidate &c) { return c.weight < least; };
+    if (min_keep == 1 || candidates.size() - static_cast<size_t>(std::count_if(
+                                                 candidates.begin(), candidates.end(), falls)) >=
+                             min_keep) {
+        std::erase_if(candidates, falls);
+        return;
+    }
+    keep_first(candidates, min_keep, better);
 }
 
 // Step 10.
 void keep_top_p(std::vector<Candidate> &candidates, float max, float top_p, uint32_t min_keep) {
     const Candidate reached =
         prefix_end(candidates, max, share_of(total_weight(candidates), top_p));
-    const Candidate last = at_least(candidates, reached, min_keep, better);
-    std::erase_if(candidates, [&](const Candidate &c) { return better(last, c); });
+    keep_to(candidates, reached, min_keep, better);
 }
 
 // Step 11, where the coin says so.
@@ -301,21 +331,26 @@ uint32_t coin_bits(uint64_t seed, uint64_t position) {
 
 uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_t position,
                 std::span<const uint32_t> history, SamplingScratch &scratch) {
-    const std::span<const float> row = process_logits(logits, sampling, history, scratch);
+    std::span<const float> row = process_logits(logits, sampling, history, scratch);
     const uint32_t best = argmax(row);
     if (sampling.temperature == 0.0F) {
         return best;
     }
+    const SamplingV2 &v2 = sampling.v2;
+    if (v2.top_n_sigma > 0.0F) {
+        row = remove_below(row, row[best], v2.top_n_sigma, scratch.logits);
+    }
     // Division by a positive number keeps the order, so the best token stays at the maximum.
     const float max = finite(row[best] / sampling.temperature);
     std::vector<Candidate> &candidates = scratch.candidates;
-    const SamplingV2 &v2 = sampling.v2;
-    collect(row, sampling, best, candidates);
+    collect(row, sampling, max, candidates);
+    uint64_t largest = kWeightMax;
     if (v2.typical_p < 1.0F) {
         keep_typical(candidates, max, v2);
+        largest = largest_weight(candidates);
     }
     if (sampling.min_p > 0.0F) {
-        keep_min_p(candidates, sampling.min_p, v2.min_keep);
+        keep_min_p(candidates, largest, sampling.min_p, v2.min_keep);
     }
     if (sampling.top_p < 1.0F) {
         keep_top_p(candidates, max, sampling.top_p, v2.min_keep);

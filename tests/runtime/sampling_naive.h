@@ -165,10 +165,14 @@ inline void min_p(List &list, float share, uint32_t min_keep) {
     const auto fraction = static_cast<uint64_t>(std::floor(std::ldexp(share, 40)));
     const Uint128 least = Uint128{largest} * fraction / (Uint128{1} << 40);
     List kept;
-    for (size_t i = 0; i < list.size(); ++i) {
-        if (i < min_keep || list[i].weight >= least) {
-            kept.push_back(list[i]);
+    for (const Weighted &each : list) {
+        if (each.weight >= least) {
+            kept.push_back(each);
         }
+    }
+    if (kept.size() < min_keep) {
+        kept = list;
+        kept.resize(std::min<size_t>(list.size(), min_keep));
     }
     list = kept;
 }
