@@ -248,6 +248,7 @@ void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work
     Growth growth{this, entries};
     growth.start = log_.size();
     check_growth(growth);
+    check_room(growth.start + entries.size(), 0);
     work.fit(model_->config, model_->weights.groups, entries.size());
     work.clear_sequences();
     work.tokens.clear();

@@ -252,9 +252,10 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
     for (uint64_t position = begin; position < end; ++position) {
         const PageEntry &entry = pages_[place.group][position / kPage];
         if (!entry.page) {
-            fail(Status::not_found, "layer %u has released position %llu (%s)", layer,
-                 ull{position},
-                 evictions_.whole(position / kPage) ? "evicted" : "out of its window");
+            const bool evicted = evictions_.whole(position / kPage);
+            fail(Status::not_found, "layer %u has released position %llu (%s%u)", layer,
+                 ull{position}, evicted ? "evicted; window of " : "window of ",
+                 model_->groups[place.group].window);
         }
         for (size_t head = 0; head < shape.kv_heads; ++head) {
             const size_t slot = (position % kPage) * shape.head_dim;

@@ -95,7 +95,7 @@ TEST_CASE("evict: bad ranges are refused and change nothing") {
     size_t count = 0;
     CHECK(stasis_session_kv(session.get(), 0, 63, 64, keys.data(), values.data(), keys.size(),
                             &count, &error) == STASIS_NOT_FOUND);
-    CHECK(contains(error, "layer 0 has released position 63 (evicted)"));
+    CHECK(contains(error, "layer 0 has released position 63 (evicted; window of 0)"));
 }
 
 TEST_CASE("evict: the budget's pages come back, and another session takes them") {

@@ -1,6 +1,7 @@
 // Shared prefixes: full pages of the same tokens are held once and taken instead of computed, and
 // nothing but time, memory and tokens_reused tells. What is expected comes from sessions that share
 // with nobody.
+#include <mutex>
 #include <thread>
 
 #include "tests/abi/fixture.h"
@@ -394,6 +395,8 @@ TEST_CASE("sessions of many threads share, let go and come back") {
         expected.push_back(digest(session_of(gemma(), some_tokens(200, seed)).get()));
     }
     std::atomic<int> wrong{0}, right{0};
+    std::mutex mutex;
+    std::string failures;
     const auto work = [&](uint32_t thread) {
         for (uint32_t round = 0; round < 12; ++round) {
             const uint32_t seed = (thread + round) % 3;
@@ -404,13 +407,18 @@ TEST_CASE("sessions of many threads share, let go and come back") {
             const Session session(out);
             const size_t cut = 17 * round % 200;
             stasis_digest got{};
-            ok =
-                ok && stasis_session_append(out, tokens.data(), cut, nullptr, nullptr) == 0 &&
-                stasis_session_append(out, tokens.data() + cut, 200 - cut, nullptr, nullptr) == 0 &&
-                stasis_session_rewind(out, 190, 0, nullptr, nullptr) == 0 &&
-                stasis_session_append(out, tokens.data() + 190, 10, nullptr, nullptr) == 0 &&
-                stasis_session_digest(out, &got, nullptr) == 0;
-            ok = ok && std::memcmp(got.bytes, expected[seed].data(), 32) == 0;
+            stasis_error error{};
+            ok = ok && stasis_session_append(out, tokens.data(), cut, nullptr, &error) == 0 &&
+                 stasis_session_append(out, tokens.data() + cut, 200 - cut, nullptr, &error) == 0 &&
+                 stasis_session_rewind(out, 190, 0, nullptr, &error) == 0 &&
+                 stasis_session_append(out, tokens.data() + 190, 10, nullptr, &error) == 0 &&
+                 stasis_session_digest(out, &got, &error) == 0;
+            const bool same = std::memcmp(got.bytes, expected[seed].data(), 32) == 0;
+            if (!ok || !same) {
+                const std::lock_guard lock(mutex);
+                failures += std::string(ok ? "another digest" : error.message) + "; ";
+            }
+            ok = ok && same;
             ++(ok ? right : wrong);
         }
     };
@@ -421,7 +429,7 @@ TEST_CASE("sessions of many threads share, let go and come back") {
     for (std::thread &thread : threads) {
         thread.join();
     }
-    CHECK(wrong == 0);
+    CHECK_MESSAGE(wrong == 0, failures);
     CHECK(right == 96);
     CHECK(stats_of(model).kv_used_bytes == 0);
     CHECK(stats_of(model).kv_cached_bytes <= options.kv_budget_bytes);

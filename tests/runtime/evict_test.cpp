@@ -202,7 +202,7 @@ TEST_CASE("evict: pages of which nothing is visible are released, others are not
     std::vector<uint16_t> keys(128 * 16 * 8), values = keys;
     session.copy_kv(0, 256, 300, keys.data(), values.data());
     CHECK_THROWS_WITH_AS(session.copy_kv(0, 255, 256, keys.data(), values.data()),
-                         "layer 0 has released position 255 (evicted)", Error);
+                         "layer 0 has released position 255 (evicted; window of 0)", Error);
     REQUIRE(session.evictions().size() == 1);
     CHECK(session.evictions()[0].ranges == Ranges{{0, 256}});
     const Digest digest = session.digest();

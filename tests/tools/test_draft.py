@@ -8,7 +8,7 @@ KEYS = ["drafted", "accepted", "passes", "draft_failures"]
 class Draft(CommandTest):
     def quantised(self, model):
         path = self.path("small.gguf")
-        self.ok("quantize", model, path, "--type", "Q8_0")
+        self.ok("quantize", model, path, "--type", "Q8_0", "--replace")
         return path
 
     def test_run_gives_the_same_with_every_drafter(self):
@@ -62,7 +62,7 @@ class Draft(CommandTest):
         of = {name: results[name]["median"] for name in results}
         self.assertGreater(of["lookup_repeat:accepted"], 150)
         self.assertEqual(of["lookup_repeat:accepted"], of["lookup_repeat:drafted"])
-        self.assertEqual(of["lookup_drawn:drafted"], 0)
+        self.assertLessEqual(of["lookup_drawn:accepted"], of["lookup_drawn:drafted"])
         # Where nothing can be foreseen, little is tried; nor with a draft as large as the model.
         self.assertLess(of["lookup_chance:drafted"], 60)
         self.assertLess(of["draft_repeat:drafted"], 40)
