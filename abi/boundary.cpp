@@ -105,7 +105,7 @@ stasis_status report_failure(stasis_error *error) noexcept {
     }
 }
 
-Busy::Busy(std::atomic<bool> &flag, const char *object) : flag_(flag) {
+void take_busy(std::atomic<bool> &flag, const char *object) {
     if (flag.exchange(true, std::memory_order_acquire)) {
         fail(Status::busy, "another call is running on this %s", object);
     }

@@ -67,10 +67,13 @@ template <typename Body> stasis_status enter(stasis_error *error, const Body &bo
     }
 }
 
+// Takes an object's busy flag, or throws Error(busy).
+void take_busy(std::atomic<bool> &flag, const char *object);
+
 // Holds an object's busy flag for the length of a call, or throws Error(busy).
 class Busy {
   public:
-    Busy(std::atomic<bool> &flag, const char *object);
+    Busy(std::atomic<bool> &flag, const char *object) : flag_(flag) { take_busy(flag, object); }
     ~Busy() { flag_.store(false, std::memory_order_release); }
     Busy(const Busy &) = delete;
     Busy &operator=(const Busy &) = delete;

@@ -23,6 +23,7 @@ class Generation {
         : caller_(caller), given_(read_struct(options, "options")),
           watch_(caller, given_.cancel, nullptr, nullptr) {
         require_flags(given_.flags, STASIS_GENERATE_IGNORE_END);
+        require_zero(given_.reserved, "options");
         require_array(given_.stop_tokens, given_.stop_token_count, "options.stop_tokens");
         require_array(given_.stop_strings, given_.stop_string_count, "options.stop_strings");
     }
@@ -43,6 +44,7 @@ class Generation {
         }
         options.callback = given_.callback != nullptr ? callback : nullptr;
         options.callback_user = this;
+        options.log_probabilities = given_.log_probability_count;
         options.watch = watch_.watch();
         return options;
     }
@@ -57,6 +59,12 @@ class Generation {
         event.text = generated.text.data();
         event.length = generated.text.size();
         event.last = generated.last ? 1 : 0;
+        if (const LogProbabilities *likely = generated.likely; likely != nullptr) {
+            event.log_probability = likely->token;
+            event.log_probability_count = static_cast<uint32_t>(likely->best.size());
+            event.best_tokens = likely->best_tokens.data();
+            event.best_log_probabilities = likely->best.data();
+        }
         return self.caller_.lend(
                    [&] { return self.given_.callback(self.given_.callback_user, &event); }) == 0;
     }
@@ -81,6 +89,10 @@ class Outcome {
             own.stop_reason = static_cast<uint32_t>(result.reason);
             own.begin = result.begin;
             own.count = result.count;
+            own.drafted = result.drafted;
+            own.accepted = result.accepted;
+            own.passes = result.passes;
+            own.draft_failures = result.draft_failures;
             write_struct(own, to_, "result");
         }
     }

@@ -21,6 +21,7 @@ static_assert(static_cast<uint32_t>(TokenSource::text) == STASIS_SOURCE_TEXT);
 static_assert(static_cast<uint32_t>(TokenSource::sampled) == STASIS_SOURCE_SAMPLED);
 static_assert(static_cast<uint32_t>(Tracking::total) == STASIS_TRACK_TOTAL);
 static_assert(static_cast<uint32_t>(Tracking::by_head) == STASIS_TRACK_BY_HEAD);
+static_assert(SessionOptions::kPrivate == STASIS_DOMAIN_PRIVATE);
 
 SessionOptions read_session_options(const stasis_session_options *given, const char *name) {
     const stasis_session_options options = read_struct(given, name);
@@ -39,6 +40,7 @@ SessionOptions read_session_options(const stasis_session_options *given, const c
         result.window_retain = options.window_retain;
     }
     result.tracking = static_cast<Tracking>(options.track_attention);
+    result.domain = options.domain;
     return result;
 }
 
@@ -67,6 +69,30 @@ void require_range(uint64_t begin, uint64_t end, uint64_t position) {
     }
 }
 
+// Where 0 stands for a default that is not 0.
+template <typename Number> Number given_or(Number given, Number usual) {
+    return given == Number{} ? usual : given;
+}
+
+SamplingV2 read_sampling_v2(const stasis_sampling &sampling) {
+    require_array(sampling.dry_breakers, sampling.dry_breaker_count, "sampling.dry_breakers");
+    SamplingV2 result;
+    result.typical_p = given_or(sampling.typical_p, result.typical_p);
+    result.top_n_sigma = sampling.top_n_sigma;
+    result.xtc_probability = sampling.xtc_probability;
+    result.xtc_threshold = given_or(sampling.xtc_threshold, result.xtc_threshold);
+    result.dry_multiplier = sampling.dry_multiplier;
+    result.dry_base = given_or(sampling.dry_base, result.dry_base);
+    result.dry_allowed_length = given_or(sampling.dry_allowed_length, result.dry_allowed_length);
+    result.dry_range = sampling.dry_range;
+    result.min_keep = given_or(sampling.min_keep, result.min_keep);
+    std::vector<uint32_t> &breakers = result.dry_breakers;
+    breakers.assign(sampling.dry_breakers, sampling.dry_breakers + sampling.dry_breaker_count);
+    std::sort(breakers.begin(), breakers.end());
+    breakers.erase(std::unique(breakers.begin(), breakers.end()), breakers.end());
+    return result;
+}
+
 Sampling read_sampling(const stasis_sampling *given) {
     const stasis_sampling sampling = read_struct(given, "sampling");
     require_array(sampling.bias_tokens, sampling.bias_count, "sampling.bias_tokens");
@@ -75,10 +101,9 @@ Sampling read_sampling(const stasis_sampling *given) {
     result.seed = sampling.seed;
     result.temperature = sampling.temperature;
     result.top_k = sampling.top_k;
-    result.top_p = sampling.top_p == 0.0F ? 1.0F : sampling.top_p;
+    result.top_p = given_or(sampling.top_p, result.top_p);
     result.min_p = sampling.min_p;
-    result.repetition_penalty =
-        sampling.repetition_penalty == 0.0F ? 1.0F : sampling.repetition_penalty;
+    result.repetition_penalty = given_or(sampling.repetition_penalty, result.repetition_penalty);
     result.frequency_penalty = sampling.frequency_penalty;
     result.presence_penalty = sampling.presence_penalty;
     if (sampling.penalty_window != 0) {
@@ -90,6 +115,7 @@ Sampling read_sampling(const stasis_sampling *given) {
     // By token alone: an order over the pairs would have to compare what may be NaN.
     std::stable_sort(result.bias.begin(), result.bias.end(),
                      [](const auto &a, const auto &b) { return a.first < b.first; });
+    result.v2 = read_sampling_v2(sampling);
     return result;
 }
 
@@ -231,6 +257,11 @@ stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, 
     });
 }
 
+stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
+                                   stasis_error *error) {
+    return with(session, error, [&](Session &own) { own.evict(begin, end); });
+}
+
 stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, uint64_t begin,
                                 uint64_t end, uint16_t *keys, uint16_t *values, size_t capacity,
                                 size_t *count, stasis_error *error) {
@@ -283,6 +314,8 @@ stasis_status stasis_session_get_info(const stasis_session *session, stasis_sess
         to.pages_shared = from.pages_shared;
         to.kv_bytes = from.kv_bytes;
         to.pending_bytes = from.pending_bytes;
+        to.positions_evicted = from.evicted;
+        to.tokens_reused = from.tokens_reused;
         write_struct(to, info, "info");
     });
 }

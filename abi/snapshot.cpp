@@ -108,22 +108,27 @@ StoredPages pages_of(const format::Snapshot &snapshot) {
 template <typename Open>
 stasis_session *load(const std::shared_ptr<Model> &model, const stasis_load_options &given,
                      const Watch &watch, const Open &open) {
-    require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE);
-    const SessionOptions session = read_session_options(given.session, "options.session");
-    const SessionOptions *chosen = given.session != nullptr ? &session : nullptr;
+    require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED);
+    SessionOptions session = read_session_options(given.session, "options.session");
     const SharedSnapshot snapshot = open();
     check_identity(snapshot->state().model, model->identity); // before the bulk is read
+    if (given.session == nullptr) {
+        session.capacity = std::min<uint64_t>(snapshot->state().capacity, model->config.context);
+        session.window_retain = snapshot->state().window_retain;
+    }
+    session.trusted = (given.flags & STASIS_LOAD_TRUSTED) != 0;
     const StoredPages pages = pages_of(*snapshot);
     if (snapshot->keep() == format::Keep::full) {
-        return new stasis_session(Session::restore(model, snapshot->state(), chosen, pages, watch),
-                                  snapshot->contents());
+        return new stasis_session(
+            Session::restore(model, snapshot->state(), &session, pages, watch),
+            snapshot->contents());
     }
     if ((given.flags & STASIS_LOAD_NO_RECOMPUTE) != 0) {
         fail(Status::unsupported,
              "the snapshot keeps no keys and values: they would have to be recomputed, which "
              "STASIS_LOAD_NO_RECOMPUTE forbids");
     }
-    return new stasis_session(Session::recompute(model, snapshot->state(), chosen, pages, watch),
+    return new stasis_session(Session::recompute(model, snapshot->state(), &session, pages, watch),
                               snapshot->contents());
 }
 

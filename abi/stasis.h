@@ -158,9 +158,12 @@ typedef struct stasis_model_stats {
     uint32_t struct_size, reserved;
     uint64_t kv_budget_bytes; /* UINT64_MAX: no limit */
     uint64_t kv_used_bytes;   /* in pages that sessions hold */
-    uint64_t kv_cached_bytes; /* in free pages kept for reuse; within the budget */
+    uint64_t kv_cached_bytes; /* in free pages kept for reuse; within the budget, and give way */
     uint64_t kv_shared_bytes; /* of used pages once more for each further session that holds them */
     uint64_t scratch_bytes;   /* work space of forward passes */
+    uint64_t kv_known_bytes;  /* of the cached: pages that appends of the same tokens take again;
+                                 the least recently used give way first, to pages that are needed,
+                                 and without a budget to what exceeds 256 MiB */
 } stasis_model_stats;
 
 void stasis_model_options_init(stasis_model_options *options, size_t size);
@@ -216,10 +219,21 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
                                   size_t stride, size_t count, uint32_t flags, char *text,
                                   size_t capacity, size_t *length, stasis_error *error);
 
-/* ---- Sessions ------------------------------------------------------------------------------ */
+/* ---- Sessions ---------------------------------------------------------------------------------
+ * Sessions of one model and domain share their full pages of keys and values (page_positions of
+ * stasis_model_info), as long as some session, or the model's cache of pages recently let go, has
+ * them. An append whose tokens continue a page just as they once did takes the next page instead of
+ * computing it: in about the time of a fork, the same bits. So a system prompt of a thousand
+ * sessions is computed and held once; tokens_reused of stasis_session_info tells. What a page holds
+ * depends on all tokens up to its end, and those are compared. A page in which the path parts, or
+ * ends, is computed. Positions whose logits a call asks for are computed. Reuse can be seen in the
+ * time an append takes: sessions that must not learn of each other's tokens need domains of their
+ * own. */
 #define STASIS_WINDOW_RETAIN_NONE UINT64_MAX
 #define STASIS_TRACK_TOTAL 1u   /* of attention: of all layers and query heads together */
 #define STASIS_TRACK_BY_HEAD 2u /* of each layer and query head; takes as many times the memory */
+#define STASIS_DOMAIN_COMMON UINT64_C(0)
+#define STASIS_DOMAIN_PRIVATE UINT64_MAX
 typedef struct stasis_session_options {
     uint32_t struct_size, reserved;
     uint64_t capacity;      /* positions it may reach; 0: the model's context, which is the most */
@@ -229,6 +243,8 @@ typedef struct stasis_session_options {
     uint32_t track_attention; /* STASIS_TRACK_*, for stasis_session_attention; 0: not, and then it
                                  costs nothing */
     uint32_t reserved_1; /* 0 */
+    uint64_t domain;        /* shares pages with sessions of the same number; PRIVATE: with nobody
+                               but its forks, which are of its domain */
 } stasis_session_options;
 
 /* Gets the logits of an appended position, [count], valid until it returns. Non-zero: STOPPED. */
@@ -252,10 +268,13 @@ typedef struct stasis_session_info {
     uint64_t capacity;
     uint64_t rewind_floor; /* lowest position that rewind reaches without recomputing */
     uint64_t window_retain;
-    uint64_t window_begin; /* first position whose keys and values all layers still hold */
+    uint64_t window_begin; /* first position from which on windows have released nothing */
     uint64_t pages_own, pages_shared; /* KV pages that only it holds, that others hold too */
     uint64_t kv_bytes;                /* of both */
     uint64_t pending_bytes;           /* system text that waits for the first user turn */
+    uint64_t positions_evicted;
+    uint64_t tokens_reused; /* positions that appends and loads took from pages of other sessions,
+                               or of this one before a rewind; over its life, a fork's from 0 on */
 } stasis_session_info;
 
 #define STASIS_SOURCE_PROMPT 0u   /* of a token: given as tokens by the caller */
@@ -303,6 +322,17 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
 stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, uint32_t flags,
                                     const stasis_run_options *options, stasis_error *error);
 
+/* From here on no token sees positions [begin, end): keys and values of all layers. Pages of 64
+ * positions of which nothing is visible any more are released. Tokens keep their positions and the
+ * log keeps its tokens; what was evicted, and at which position, becomes part of it: of digests, of
+ * snapshots, and of what verification and recomputing repeat. The logits of the next token stay as
+ * they are. The rewind floor rises to this position: a rewind to here keeps the eviction, one below
+ * computes without it. What was evicted before may be in the range; it changes nothing. Keeps the
+ * final hidden state of this position, 2 bytes for each of its numbers. INVALID_ARGUMENT: the range
+ * is none, or ends beyond the position. */
+stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
+                                   stasis_error *error);
+
 /* Copies keys and values of positions [begin, end) of a layer, bf16, each [end - begin][kv_heads]
  * [head_dim]; `capacity` and `*count` are elements of one of the two. NOT_FOUND: released. */
 stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, uint64_t begin,
@@ -331,8 +361,8 @@ stasis_status stasis_session_tokens(const stasis_session *session, uint64_t begi
  * UNSUPPORTED without a tokenizer. */
 stasis_status stasis_session_text(const stasis_session *session, uint64_t begin, uint64_t end,
                                   char *text, size_t capacity, size_t *length, stasis_error *error);
-/* SHA-256 over the state: model, tokens, keys and values of every position, final hidden state; not
- * sources, not settings. Equal digests: the same from here on, whatever history, device or file. */
+/* SHA-256 over the state: model, tokens, evictions, keys and values of every position, final hidden
+ * state; not sources, not settings. Equal digests: the same from here on, whatever history, device or file. */
 stasis_status stasis_session_digest(const stasis_session *session, stasis_digest *digest,
                                     stasis_error *error);
 

@@ -22,6 +22,30 @@ typedef struct stasis_sampling {
     const stasis_token *bias_tokens; /* [bias_count], each once */
     const float *bias;               /* [bias_count], added to the logit; -INFINITY forbids */
     uint64_t seed;                   /* draws depend on (seed, position) and nothing else */
+    /* What follows came later: a library that does not know it refuses to load a snapshot of a
+     * session that uses it. The order of all steps is that of NUMERICS.md, C7. */
+    /* Locally typical sampling (Meister et al. 2023): of the tokens whose information is nearest to
+     * the entropy, the fewest that have this probability together. To 1; 0, 1: off. */
+    float typical_p;
+    /* Top-n-sigma (Tang et al. 2024): logits further below the best than so many standard
+     * deviations of all logits are left out. Any positive number; 0: off. */
+    float top_n_sigma;
+    /* XTC, "exclude top choices" (P. E. Weidmann 2024): with the first probability (to 1, 0: off)
+     * all tokens that have the second one (to 0.5, 0: 0.1) but the least likely are left out.
+     * Whether it happens depends on (seed, position) and nothing else. */
+    float xtc_probability, xtc_threshold;
+    /* DRY, "don't repeat yourself" (P. E. Weidmann 2024): a token that would go on with a
+     * repetition of n >= allowed length tokens loses multiplier * base^(n - allowed length).
+     * Multiplier 0: off; base from 1 on, 0: 1.75; allowed length 0: 2; range: the last tokens that
+     * it looks at, 0: all. */
+    float dry_multiplier, dry_base;
+    uint32_t dry_allowed_length, dry_range;
+    uint32_t min_keep; /* typical_p, min_p, top_p and XTC leave so many, if there are; 0: 1 */
+    uint32_t dry_breaker_count;
+    /* [dry_breaker_count], in any order: no repetition goes over one, nor is one made less likely.
+     * Usual are the tokens of a line feed, a colon, a quotation mark and an asterisk, and those
+     * that hold one beside other text; stasis_model_detokenize tells what a token holds. */
+    const stasis_token *dry_breakers;
 } stasis_sampling;
 
 void stasis_sampling_init(stasis_sampling *sampling, size_t size);
@@ -54,7 +78,9 @@ stasis_status stasis_session_decode(stasis_session *session, stasis_token *token
 /* ---- Generation ---------------------------------------------------------------------------- */
 /* A token that generate has appended. `text` (may be empty) is what can be shown since the last
  * one: complete UTF-8 characters, nothing that may yet turn out to be a stop string. A last event
- * with `last` set carries text that was held back; its token is the last one again. */
+ * with `last` set carries text that was held back; its token is the last one again.
+ * Log-probabilities are natural and of the model's own distribution, before any step of sampling:
+ * those that stasis_session_top gives before the draw, bit for bit. */
 typedef struct stasis_generated {
     uint32_t struct_size;
     stasis_token token;
@@ -62,6 +88,10 @@ typedef struct stasis_generated {
     const char *text;  /* lives until the callback returns; empty without a tokenizer */
     size_t length;
     uint32_t last, reserved;
+    float log_probability;          /* of the token; 0 if none are asked for, and with `last` */
+    uint32_t log_probability_count; /* as in the options; 0 with `last` */
+    const stasis_token *best_tokens;     /* [log_probability_count], best first, ties by lower id */
+    const float *best_log_probabilities; /* theirs; both arrays live until the callback returns */
 } stasis_generated;
 
 /* A non-zero return stops; the token stays. */
@@ -78,6 +108,9 @@ typedef struct stasis_generate_options {
     stasis_generate_fn callback; /* NULL: none */
     void *callback_user;
     stasis_cancel *cancel;
+    /* With each token: its log-probability, and those of so many most likely ones in its place. At
+     * most the vocabulary, else INVALID_ARGUMENT; 0: none are computed. */
+    uint32_t log_probability_count, reserved;
 } stasis_generate_options;
 
 #define STASIS_STOP_LENGTH 0u    /* reasons: tokens_max, or the session is full */
@@ -88,8 +121,13 @@ typedef struct stasis_generate_options {
 
 typedef struct stasis_generate_result {
     uint32_t struct_size, stop_reason;
-    uint64_t begin; /* position of the first new token */
-    uint64_t count; /* new tokens */
+    uint64_t begin;          /* position of the first new token */
+    uint64_t count;          /* new tokens */
+    uint64_t drafted;        /* tokens that a drafter proposed (below) ... */
+    uint64_t accepted;       /* ... and that were then drawn */
+    uint64_t passes;         /* passes of the model: `count` where nothing was accepted */
+    uint64_t draft_failures; /* times the drafter failed (out of memory or pages, say): until the
+                                call's end it then went on without */
 } stasis_generate_result;
 
 void stasis_generate_options_init(stasis_generate_options *options, size_t size);
@@ -99,6 +137,34 @@ void stasis_generate_options_init(stasis_generate_options *options, size_t size)
 stasis_status stasis_session_generate(stasis_session *session,
                                       const stasis_generate_options *options,
                                       stasis_generate_result *result, stasis_error *error);
+
+/* ---- Speculative decoding ---------------------------------------------------------------------
+ * A drafter proposes tokens behind one that was drawn, and the model computes all of them in one
+ * pass. Then it draws at each position as always: as many as were proposed right are kept, the rest
+ * leaves no trace. Tokens, text, callbacks, stops, log, cache, digests and statuses are those of
+ * plain decoding, bit for bit, whatever is proposed; only speed differs. */
+typedef struct stasis_draft_options {
+    uint32_t struct_size, reserved;
+    uint64_t tokens_min; /* proposed for a pass, at least; 0: 2 */
+    uint64_t tokens_max; /* at most, up to 32; 0: 8, or tokens_min if that is more */
+} stasis_draft_options;
+
+void stasis_draft_options_init(stasis_draft_options *options, size_t size);
+/* What drafts for stasis_session_generate from now on (stasis_session_decode and
+ * stasis_sessions_step never draft): a smaller model with the same tokenizer, or with `draft` NULL
+ * a search for what followed when the log's last tokens occurred before; off with both NULL, as it
+ * is in a new session. How many tokens are proposed follows from how many of late were right, down
+ * to none but for a try now and then; with tokens_min = tokens_max it is always that many.
+ * The session keeps the draft model alive. The drafter's state is its own: a session over the draft
+ * model, whose pages count in that model's budget and which computes what it lacks of the log when
+ * it is next needed; or 12 to 24 bytes for each token of the log. It stays through appends and
+ * rewinds, is in no digest and no snapshot (a loaded session has no drafter), and a fork inherits
+ * what was set here, but makes a state anew. Rows that are proposed may take pages of the model's
+ * pool ahead of time; where there are none, a pass goes without proposals.
+ * INVALID_ARGUMENT (numbers out of range), MODEL_MISMATCH (vocabulary or tokenizer; both values are
+ * named): the setting is as before. */
+stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,
+                                       const stasis_draft_options *options, stasis_error *error);
 
 /* ---- Steps of several sessions ------------------------------------------------------------- */
 #define STASIS_STEP_SAMPLE 1u /* then draw the next token and append it */

@@ -35,6 +35,12 @@ typedef struct stasis_save_options {
 } stasis_save_options;
 
 #define STASIS_LOAD_NO_RECOMPUTE 1u /* refuse (UNSUPPORTED) a file without keys and values */
+#define STASIS_LOAD_TRUSTED                                                                        \
+    2u /* the caller vouches that the file's keys and values are those its tokens give, because    \
+          this library wrote it or stasis_snapshot_verify found so: sessions that append the same  \
+          tokens may take its pages. Without it only loads of files with the same pages share      \
+          them: a file that lies must not lie to others. DIVERGED: pages of the same tokens are    \
+          known, and differ */
 
 typedef struct stasis_load_options {
     uint32_t struct_size, flags;
@@ -103,7 +109,7 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
 
 typedef struct stasis_snapshot_info {
     uint32_t struct_size, format; /* version */
-    uint32_t contract[3];
+    uint32_t contract[3];         /* as the model's; sampling is 2 where settings need that */
     uint32_t page_positions;
     uint64_t position, file_bytes; /* of the state and all commits before it */
     stasis_digest digest;          /* of the state, as stasis_session_digest */

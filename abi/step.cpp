@@ -1,6 +1,5 @@
 // Steps of several sessions: check the arguments, take every busy flag, forward; see stasis.h.
-#include <deque>
-#include <vector>
+#include <span>
 
 #include "abi/handles.h"
 #include "abi/run.h"
@@ -43,6 +42,37 @@ void check_item(const stasis_step_item &item, size_t index, size_t token_count) 
     }
 }
 
+// Holds the busy flags of all sessions of a step, or throws Error(busy) and holds none.
+class AllBusy {
+  public:
+    explicit AllBusy(std::span<const StepItem> items) : items_(items) {
+        try {
+            for (; held_ < items_.size(); ++held_) {
+                take_busy(flag(items_[held_]), "session");
+            }
+        } catch (...) {
+            release();
+            throw;
+        }
+    }
+    ~AllBusy() { release(); }
+    AllBusy(const AllBusy &) = delete;
+    AllBusy &operator=(const AllBusy &) = delete;
+
+  private:
+    static std::atomic<bool> &flag(const StepItem &item) {
+        return static_cast<const stasis_session *>(item.owner)->busy;
+    }
+    void release() {
+        for (const StepItem &item : items_.first(held_)) {
+            flag(item).store(false, std::memory_order_release);
+        }
+    }
+
+    std::span<const StepItem> items_;
+    size_t held_ = 0;
+};
+
 stasis_status report_item(const StepItem &item, stasis_error *error) noexcept {
     if (item.error == nullptr) {
         return report_success(error);
@@ -73,18 +103,20 @@ stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_
         if (run.options().logits != nullptr) {
             fail(stasis::Status::invalid_argument, "options.logits: a step reports no logits");
         }
-        std::vector<stasis::StepItem> steps;
+        if (item_count == 0) {
+            return;
+        }
+        const stasis::StepLease buffers(*given[0].session->session->model());
+        std::vector<stasis::StepItem> &steps = buffers->items;
         for (size_t i = 0; i < item_count; ++i) {
             const stasis_step_item &item = given[i];
             steps.push_back({item.session->session.get(),
                              {tokens + item.begin, item.count},
                              (item.flags & STASIS_STEP_SAMPLE) != 0});
+            steps.back().owner = item.session;
         }
         stasis::Session::check_step(steps); // before a session twice is found busy with itself
-        std::deque<Busy> busy;
-        for (size_t i = 0; i < item_count; ++i) {
-            busy.emplace_back(given[i].session->busy, "session");
-        }
+        const AllBusy busy(steps);
         stasis::Session::step(steps, run.options());
         for (size_t i = 0; i < item_count; ++i) {
             given[i].token = steps[i].token;

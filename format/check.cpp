@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "format/constants.h"
+#include "format/evictions.h"
 #include "format/pages.h"
 #include "format/section.h"
 
@@ -89,6 +90,26 @@ void check_range(const char *name, float value, float lowest, float highest, Sta
     }
 }
 
+void check_sampling_v2(const SamplingV2 &v2, const State &state, Status status) {
+    check_range("typical_p", v2.typical_p, FLT_MIN, 1.0F, status);
+    check_range("top_n_sigma", v2.top_n_sigma, 0.0F, FLT_MAX, status);
+    check_range("xtc_probability", v2.xtc_probability, 0.0F, 1.0F, status);
+    check_range("xtc_threshold", v2.xtc_threshold, FLT_MIN, 0.5F, status);
+    check_range("dry_multiplier", v2.dry_multiplier, 0.0F, FLT_MAX, status);
+    check_range("dry_base", v2.dry_base, 1.0F, FLT_MAX, status);
+    if (v2.dry_allowed_length == 0 || v2.min_keep == 0) {
+        fail(status, "sampling settings: %s is 0, expected at least 1",
+             v2.min_keep == 0 ? "min_keep" : "dry_allowed_length");
+    }
+    for (size_t i = 0; i < v2.dry_breakers.size(); ++i) {
+        const uint32_t token = v2.dry_breakers[i];
+        if (token >= state.vocabulary || (i > 0 && token <= v2.dry_breakers[i - 1])) {
+            fail(status, "sampling settings: dry_breakers: token %u is out of order or range",
+                 token);
+        }
+    }
+}
+
 void check_samplings(const State &state, Status status) {
     if (state.samplings.size() > kSamplingsMax || state.sampling >= state.samplings.size()) {
         fail(status, "sampling settings in force are %u of %zu (at most %zu)", state.sampling,
@@ -111,6 +132,7 @@ void check_samplings(const State &state, Status status) {
                 fail(status, "logit bias: token %u is out of order", sampling.bias[i].first);
             }
         }
+        check_sampling_v2(sampling.v2, state, status);
     }
 }
 
@@ -202,11 +224,17 @@ void check_geometry(const State &state, Status status) {
 void check_stored(const State &state, size_t group, uint64_t position,
                   const std::vector<bool> &stored, Status status) {
     const uint32_t window = state.groups[group].window;
+    const std::vector<bool> evicted = evicted_pages(state);
+    bool before = false; // the last page that is not evicted
     for (uint64_t index = 0; index < stored.size(); ++index) {
-        if (stored[index]) {
+        if (evicted[index]) {
             continue;
         }
-        if (index > 0 && stored[index - 1]) {
+        if (stored[index]) {
+            before = true;
+            continue;
+        }
+        if (before) {
             fail(status, "page %llu of layer group %zu is not stored, but the page before it is",
                  static_cast<Number>(index), group);
         }
@@ -262,6 +290,7 @@ void check_state(const State &state, Status status) {
     check_geometry(state, status);
     check_samplings(state, status);
     check_log(state, status);
+    check_evictions(state, status);
     check_pages(state, status);
     check_last(state, status);
     check_digest(state, status);

@@ -138,6 +138,36 @@ Found tokens(const State &a, const State &b) {
     return found;
 }
 
+// The first position from which one state does not see what the other sees.
+Found evictions(const State &a, const State &b) {
+    const size_t count = std::max(a.evictions.size(), b.evictions.size());
+    for (size_t i = 0; i < count; ++i) {
+        const auto show = [i](const State &of) -> std::string {
+            if (i >= of.evictions.size()) {
+                return "nothing";
+            }
+            std::string ranges;
+            for (const PositionRange &range : of.evictions[i].ranges) {
+                ranges +=
+                    " [" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
+            }
+            return "at " + std::to_string(of.evictions[i].position) + ranges;
+        };
+        if (show(a) != show(b)) {
+            Difference difference = differs(Element::attention_mask,
+                                            "evictions differ: " + show(a) + " and " + show(b));
+            difference.position = UINT64_MAX;
+            for (const State *of : {&a, &b}) {
+                if (i < of->evictions.size()) {
+                    difference.position = std::min(difference.position, of->evictions[i].position);
+                }
+            }
+            return difference;
+        }
+    }
+    return std::nullopt;
+}
+
 // Fingerprints of a page, computed if the file has the page itself.
 std::vector<uint32_t> prints_of(const Snapshot &snapshot, size_t group, uint64_t index) {
     const PageEntry &entry = snapshot.page(group, index);
@@ -287,6 +317,9 @@ Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch) {
     Found found = identity(x, y);
     if (!found) {
         found = tokens(x, y);
+    }
+    if (!found) {
+        found = evictions(x, y);
     }
     if (!found) {
         found = keys_and_values(a, b, watch);

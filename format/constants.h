@@ -9,6 +9,14 @@ namespace stasis::format {
 
 inline constexpr uint8_t kMagic[8] = {0x89, 'S', 'T', 'A', 'S', 'I', 'S', '\n'};
 inline constexpr uint32_t kFormatVersion = 1;
+// Of the features with which a reader that does not know them may read, but not write: there are
+// sampling settings with what version 2 of the contract's sampling added.
+inline constexpr uint64_t kFeatureSamplingV2 = 1;
+inline constexpr uint64_t kFeaturesReadKnown = kFeatureSamplingV2;
+
+// Features of a root for which a reader that does not know them must refuse the file.
+inline constexpr uint64_t kFeatureEvictions = 1; // some positions were evicted
+inline constexpr uint64_t kFeaturesKnown = kFeatureEvictions;
 
 // Header, root slot A, root slot B; each a block that a disk writes whole.
 inline constexpr size_t kBlockBytes = 4096;

@@ -92,7 +92,10 @@ Digest state_digest(const StateParts &parts) {
     Sha256 hash;
     hash.text("stasis state").u32(parts.contract_core).u32(parts.contract_kv);
     hash.digest(parts.model).u64(parts.position).digest(parts.tokens);
-    hash.u64(0); // evicted ranges: none yet
+    hash.u64(parts.evicted.size());
+    for (const EvictedRange &range : parts.evicted) {
+        hash.u64(range.position).u64(range.begin).u64(range.end);
+    }
     hash.u64(parts.pages.size());
     for (size_t group = 0; group < parts.pages.size(); ++group) {
         hash.u32(parts.windows[group]).u64(parts.pages[group].size());

@@ -44,6 +44,11 @@ class Sha256 {
 Digest page_digest(uint32_t group, uint64_t index, const uint16_t *data, size_t rows,
                    size_t page_positions, size_t valid, size_t head_dim);
 
+// Positions [begin, end) that no token from `position` on sees.
+struct EvictedRange {
+    uint64_t position = 0, begin = 0, end = 0;
+};
+
 // What the state digest covers; see stasis_session_digest for the promise.
 struct StateParts {
     uint32_t contract_core = 0;
@@ -51,6 +56,7 @@ struct StateParts {
     Digest model;                           // results-determining identity (ModelIdentity)
     uint64_t position = 0;                  // tokens in the log
     Digest tokens;                          // SHA-256 of the ids, u32 little-endian, in order
+    std::vector<EvictedRange> evicted;      // ascending by position, then begin
     std::vector<std::vector<Digest>> pages; // [layer group][page index]
     std::vector<uint32_t> windows;          // [layer group], 0 = global
     std::span<const uint16_t> hidden;       // final normalised hidden state, bf16; empty at 0

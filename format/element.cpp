@@ -166,11 +166,23 @@ Json token_buffer(const Snapshot &snapshot) {
             {"text", log_text(state, 0, state.log.size())}};
 }
 
+Json evicted_json(const State &state) {
+    Json all = Json::array();
+    for (const Eviction &eviction : state.evictions) {
+        Json ranges = Json::array();
+        for (const PositionRange &range : eviction.ranges) {
+            ranges.push_back({range.begin, range.end});
+        }
+        all.push_back({{"position", eviction.position}, {"ranges", ranges}});
+    }
+    return all;
+}
+
 Json attention_mask(const Snapshot &snapshot) {
     const State &state = snapshot.state();
     return {{"rule", "causal"},
             {"layer_windows", layer_windows(state)},
-            {"evicted", Json::array()},
+            {"evicted", evicted_json(state)},
             {"config", config_json(state, Element::attention_mask)}};
 }
 
@@ -180,6 +192,7 @@ Json sampling_json(const Sampling &sampling) {
         // JSON has no infinity; it stands for a forbidden token.
         bias.push_back({{"token", token}, {"bias", std::isfinite(value) ? Json(value) : Json()}});
     }
+    const SamplingV2 &v2 = sampling.v2;
     return {{"seed", sampling.seed},
             {"temperature", sampling.temperature},
             {"top_k", sampling.top_k},
@@ -189,7 +202,17 @@ Json sampling_json(const Sampling &sampling) {
             {"frequency_penalty", sampling.frequency_penalty},
             {"presence_penalty", sampling.presence_penalty},
             {"penalty_window", sampling.penalty_window},
-            {"bias", bias}};
+            {"bias", bias},
+            {"typical_p", v2.typical_p},
+            {"top_n_sigma", v2.top_n_sigma},
+            {"xtc_probability", v2.xtc_probability},
+            {"xtc_threshold", v2.xtc_threshold},
+            {"dry_multiplier", v2.dry_multiplier},
+            {"dry_base", v2.dry_base},
+            {"dry_allowed_length", v2.dry_allowed_length},
+            {"dry_range", v2.dry_range},
+            {"dry_breakers", v2.dry_breakers},
+            {"min_keep", v2.min_keep}};
 }
 
 Json model_config(const Snapshot &snapshot) {

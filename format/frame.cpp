@@ -90,10 +90,12 @@ Root decode_root(const RootBytes &bytes) {
     Root root{numbers[0], numbers[1], numbers[2], numbers[3],
               numbers[4], numbers[5], numbers[6], {}};
     std::memcpy(root.digest.bytes.data(), bytes.data() + sizeof numbers, 32);
-    if (root.features_refuse != 0) {
+    if ((root.features_refuse & ~kFeaturesKnown) != 0) {
         fail(Status::version,
-             "the file needs format features %016llx; this build, of format version %u, knows none",
-             static_cast<unsigned long long>(root.features_refuse), kFormatVersion);
+             "the file needs format features %016llx; this build, of format version %u, knows "
+             "%016llx",
+             static_cast<unsigned long long>(root.features_refuse), kFormatVersion,
+             static_cast<unsigned long long>(kFeaturesKnown));
     }
     if (root.sequence == 0) {
         fail(Status::corrupt, "root: nothing was ever committed (sequence 0)");

@@ -61,6 +61,7 @@ struct Layout {
     SectionRef identity;
     SectionRef hidden;
     SectionRef logits_row;
+    SectionRef evictions;
     NodeRef log; // roots of the trees
     NodeRef texts;
     std::vector<NodeRef> pages; // [group]

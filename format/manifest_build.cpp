@@ -33,7 +33,8 @@ uint64_t size_bound(const State &state) {
         bytes += kTableBytes + group.layers.size() * sizeof(uint32_t);
     }
     for (const Sampling &sampling : state.samplings) {
-        bytes += kTableBytes + sampling.bias.size() * sizeof(fb::TokenValue);
+        bytes += 2 * kTableBytes + sampling.bias.size() * sizeof(fb::TokenValue) +
+                 sampling.v2.dry_breakers.size() * sizeof(uint32_t);
     }
     return bytes + state.top.size() * sizeof(fb::TokenValue);
 }
@@ -114,14 +115,25 @@ auto pack_groups(Builder &builder, const State &state, const Layout &layout) {
     return builder.CreateVector(packed);
 }
 
+Offset<fb::SamplingV2> pack(Builder &builder, const SamplingV2 &from) {
+    if (from == SamplingV2()) {
+        return {}; // not written
+    }
+    const auto breakers = builder.CreateVector(from.dry_breakers);
+    return fb::CreateSamplingV2(builder, from.typical_p, from.top_n_sigma, from.xtc_probability,
+                                from.xtc_threshold, from.dry_multiplier, from.dry_base,
+                                from.dry_allowed_length, from.dry_range, from.min_keep, breakers);
+}
+
 auto pack_samplings(Builder &builder, const std::vector<Sampling> &samplings) {
     std::vector<Offset<fb::Sampling>> packed;
     for (const Sampling &from : samplings) {
         const auto bias = pack(builder, from.bias);
+        const auto v2 = pack(builder, from.v2);
         packed.push_back(fb::CreateSampling(builder, from.seed, from.temperature, from.top_k,
                                             from.top_p, from.min_p, from.repetition_penalty,
                                             from.frequency_penalty, from.presence_penalty,
-                                            from.penalty_window, bias));
+                                            from.penalty_window, bias, v2));
     }
     return builder.CreateVector(packed);
 }
@@ -151,17 +163,19 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const fb::SectionRef identity = pack(layout.identity);
     const fb::SectionRef hidden = pack(layout.hidden);
     const fb::SectionRef logits_row = pack(layout.logits_row);
+    const fb::SectionRef evictions = pack(layout.evictions);
     const fb::NodeRef log = pack(layout.log);
     const fb::NodeRef texts = pack(layout.texts);
     const fb::Digest logits = pack(state.logits);
     const fb::Digest digest = pack(state.digest);
-    builder.Finish(fb::CreateManifest(builder, &contract, &identity, state.layers, state.kv_heads,
-                                      state.head_dim, state.hidden_size, state.vocabulary,
-                                      state.page_positions, groups, layout.position, samplings,
-                                      state.sampling, state.capacity, state.window_retain,
-                                      pending_system, &logits, top, &digest, &log, &texts,
-                                      layout.text_count, static_cast<uint32_t>(layout.keep),
-                                      &hidden, &logits_row, state.tracking),
+    builder.Finish(fb::CreateManifest(
+                       builder, &contract, &identity, state.layers, state.kv_heads, state.head_dim,
+                       state.hidden_size, state.vocabulary, state.page_positions, groups,
+                       layout.position, samplings, state.sampling, state.capacity,
+                       state.window_retain, pending_system, &logits, top, &digest, &log, &texts,
+                       layout.text_count, static_cast<uint32_t>(layout.keep), &hidden, &logits_row,
+                       layout.evictions == SectionRef{} ? nullptr : &evictions,
+                       state.tracking),
                    fb::ManifestIdentifier());
     return bytes_of(builder);
 }

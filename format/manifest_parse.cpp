@@ -101,6 +101,23 @@ ModelIdentity unpack(const fb::Identity *packed, Budget &budget) {
     return identity;
 }
 
+SamplingV2 unpack(const fb::SamplingV2 *from, Budget &budget) {
+    SamplingV2 v2;
+    if (from != nullptr) {
+        v2.typical_p = from->typical_p();
+        v2.top_n_sigma = from->top_n_sigma();
+        v2.xtc_probability = from->xtc_probability();
+        v2.xtc_threshold = from->xtc_threshold();
+        v2.dry_multiplier = from->dry_multiplier();
+        v2.dry_base = from->dry_base();
+        v2.dry_allowed_length = from->dry_allowed_length();
+        v2.dry_range = from->dry_range();
+        v2.min_keep = from->min_keep();
+        v2.dry_breakers = unpack(from->dry_breakers(), budget);
+    }
+    return v2;
+}
+
 void unpack_samplings(const fb::Manifest *packed, State &state, Budget &budget) {
     budget.take(packed->samplings()->size(), kSamplingBytes);
     state.samplings.reserve(packed->samplings()->size());
@@ -116,6 +133,7 @@ void unpack_samplings(const fb::Manifest *packed, State &state, Budget &budget) 
         sampling.presence_penalty = from->presence_penalty();
         sampling.penalty_window = from->penalty_window();
         sampling.bias = unpack(from->bias(), budget);
+        sampling.v2 = unpack(from->v2(), budget);
     }
 }
 
@@ -187,6 +205,9 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     layout.identity = unpack(packed->identity());
     layout.hidden = unpack(packed->hidden());
     layout.logits_row = unpack(packed->logits_row());
+    if (packed->evictions() != nullptr) {
+        layout.evictions = unpack(packed->evictions());
+    }
     layout.log = unpack(packed->log());
     layout.texts = unpack(packed->texts());
 }

@@ -6,6 +6,7 @@
 
 #include "format/check.h"
 #include "format/error.h"
+#include "format/evictions.h"
 #include "format/manifest.h"
 #include "format/naming.h"
 #include "format/pages.h"
@@ -64,6 +65,11 @@ void Snapshot::read_manifest(Contents &into) const {
              to_hex(root.digest).c_str(), to_hex(digest).c_str());
     }
     parse_manifest(manifest, into.state, into.layout);
+    const bool told = (root.features_read & kFeatureSamplingV2) != 0;
+    if (told != (sampling_version(into.state.samplings) == 2)) {
+        fail(Status::corrupt, "manifest: sampling settings of version 2 %s",
+             told ? "are missing" : "are there, which the root does not tell");
+    }
     into.state.model =
         parse_identity(committed().read_section(into.layout.identity, SectionKind::identity));
     check_geometry(into.state, Status::corrupt);
@@ -97,8 +103,22 @@ void Snapshot::read_trees(Contents &into) const {
             pages.push_back({entry.valid, entry.digest, nullptr});
         }
     }
+    read_evictions(into);
     check_entries(into);
     into.state.token_texts = texts_of_log(into.texts, into.state.log, into.state.vocabulary);
+}
+
+// Before the page entries: which pages may be missing depends on it.
+void Snapshot::read_evictions(Contents &into) const {
+    const bool named = into.layout.evictions != SectionRef{};
+    if (named != ((current_.root.features_refuse & kFeatureEvictions) != 0)) {
+        fail(Status::corrupt, "evictions: the root's features and the manifest disagree");
+    }
+    if (named) {
+        parse_evictions(
+            committed().read_section(into.layout.evictions, SectionKind::evictions), into.state);
+        check_evictions(into.state, Status::corrupt);
+    }
 }
 
 void Snapshot::check_entries(const Contents &read) const {
@@ -199,6 +219,7 @@ std::vector<Section> Snapshot::sections() const {
         add(layout().identity.offset, SectionKind::identity);
         add(layout().hidden.offset, SectionKind::hidden);
         add(layout().logits_row.offset, SectionKind::logits_row);
+        add(layout().evictions.offset, SectionKind::evictions);
         add(current_.root.manifest_offset, SectionKind::manifest);
         for (const uint64_t offset : node_sections(trees())) {
             add(offset, SectionKind::nodes);

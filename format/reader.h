@@ -105,6 +105,7 @@ class Snapshot {
     Committed committed() const;
     void read_manifest(Contents &into) const;
     void read_trees(Contents &into) const;
+    void read_evictions(Contents &into) const;
     void read_rest(Contents &into) const;
     void check_entries(const Contents &read) const;
     void read_run(size_t group, const Run &run, uint16_t *numbers) const;

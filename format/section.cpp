@@ -31,6 +31,8 @@ const char *section_name(SectionKind kind) {
         return "manifest";
     case SectionKind::root:
         return "root";
+    case SectionKind::evictions:
+        return "evictions";
     }
     return "unknown";
 }

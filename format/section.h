@@ -19,7 +19,8 @@ enum class SectionKind : uint32_t {
     hidden = 4,
     logits_row = 5,
     manifest = 6,
-    root = 7
+    root = 7,
+    evictions = 8
 };
 const char *section_name(SectionKind kind);
 

@@ -48,6 +48,21 @@ struct TokenEntry {
 };
 static_assert(sizeof(TokenEntry) == 8);
 
+// What version 2 of C7 added. Defaults change nothing.
+struct SamplingV2 {
+    float typical_p = 1.0F;
+    float top_n_sigma = 0.0F;     // 0: off
+    float xtc_probability = 0.0F; // 0: off
+    float xtc_threshold = 0.1F;   // of XTC, as the three after dry_multiplier of DRY
+    float dry_multiplier = 0.0F;  // 0: off
+    float dry_base = 1.75F;
+    uint32_t dry_allowed_length = 2;
+    uint32_t dry_range = 0; // last tokens that DRY looks at; 0: the whole log
+    uint32_t min_keep = 1;
+    std::vector<uint32_t> dry_breakers; // ascending
+    bool operator==(const SamplingV2 &) const = default;
+};
+
 // Sampling parameters (C7); 0 temperature is greedy. Defaults change nothing.
 struct Sampling {
     uint64_t seed = 0;
@@ -60,8 +75,12 @@ struct Sampling {
     float presence_penalty = 0.0F;
     uint32_t penalty_window = 64; // last tokens that penalties look at; 0: the whole log
     std::vector<std::pair<uint32_t, float>> bias; // token, added to its logit; ascending by token
+    SamplingV2 v2 = {};
     bool operator==(const Sampling &) const = default;
 };
+
+// Version of C7 that the settings of a session need: 2 where any uses what version 2 added, else 1.
+uint32_t sampling_version(const std::vector<Sampling> &samplings);
 
 // Identity of the model, group by group (elements 2, 3, 5, 6, 7, 8, +2).
 struct ModelIdentity {
@@ -101,6 +120,22 @@ struct Page {
     Digest earlier = {};
 };
 
+// Positions [begin, end).
+struct PositionRange {
+    uint64_t begin = 0, end = 0;
+    bool operator==(const PositionRange &) const = default;
+};
+static_assert(sizeof(PositionRange) == 16); // as it is stored
+
+// Positions that no token from `position` on sees; one event for each position at which some were
+// evicted. `hidden` is what a rewind to there goes on with: what the last token saw may be gone.
+struct Eviction {
+    uint64_t position = 0;             // tokens in the log when it happened
+    std::vector<PositionRange> ranges; // ascending, apart, none of it evicted before
+    std::vector<uint16_t> hidden;      // final normalised hidden state before `position`, bf16
+    bool operator==(const Eviction &) const = default;
+};
+
 struct State {
     ContractId contract; // +3
     ModelIdentity model; // 2, 3, 5, 6, 7, 8, +2
@@ -112,6 +147,7 @@ struct State {
     uint32_t page_positions = 0;
     std::vector<LayerGroup> groups;       // 3, 5
     std::vector<TokenEntry> log;          // 4, +4; position (3) is its size
+    std::vector<Eviction> evictions;      // 5; ascending by position
     std::vector<Sampling> samplings;      // 6; entries are named by sampled tokens of the log
     uint32_t sampling = 0;                // index of the settings in force
     uint64_t capacity = 0;                // 6; positions the session may reach

@@ -31,4 +31,17 @@ struct Watch {
     }
 };
 
+// A part of a run, whose progress is reported as that of the whole; outlived by it.
+struct WatchPart {
+    const Watch &whole;
+    uint64_t begin, total;
+
+    Watch watch() { return {whole.cancel, step, this}; }
+    static bool step(void *user, uint64_t done, uint64_t) {
+        const auto &self = *static_cast<const WatchPart *>(user);
+        return self.whole.progress == nullptr ||
+               self.whole.progress(self.whole.user, self.begin + done, self.total);
+    }
+};
+
 } // namespace stasis

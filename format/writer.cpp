@@ -7,6 +7,7 @@
 
 #include "format/check.h"
 #include "format/error.h"
+#include "format/evictions.h"
 #include "format/existing.h"
 #include "format/manifest.h"
 #include "format/reader.h"
@@ -118,9 +119,14 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const std::span<const float> row = input.options.logits_row;
     layout.logits_row =
         output.put(SectionKind::logits_row, row.data(), row.size_bytes(), before.logits_row);
+    const std::vector<uint8_t> evictions = build_evictions(state);
+    layout.evictions = output.put(SectionKind::evictions, evictions.data(), evictions.size(),
+                                  before.evictions);
     const std::vector<uint8_t> manifest = build_manifest(state, layout);
     Root &root = written->root;
     root.sequence = output.sequence();
+    root.features_refuse = evictions.empty() ? 0 : kFeatureEvictions;
+    root.features_read = sampling_version(state.samplings) == 2 ? kFeatureSamplingV2 : 0;
     root.manifest_bytes = manifest.size();
     root.manifest_offset = output.append(SectionKind::manifest, manifest.data(), manifest.size());
     root.file_bytes = output.next();
@@ -161,10 +167,11 @@ std::shared_ptr<Contents> write_whole(Temporary &temporary, const SaveInput &inp
 }
 
 void check_features(const Snapshot &old) {
-    if (old.root().features_read != 0) {
+    const uint64_t unknown = old.root().features_read & ~kFeaturesReadKnown;
+    if (unknown != 0) {
         fail(Status::invalid_argument,
              "%s: it uses features %016llx, which this build cannot write",
-             old.input().path().c_str(), static_cast<Number>(old.root().features_read));
+             old.input().path().c_str(), static_cast<Number>(unknown));
     }
 }
 

@@ -92,9 +92,11 @@ struct Attention {
         }
     }
 
-    // What a row at `position` sees of a block, for each of its queries.
-    void set_visible(size_t at, uint64_t position, uint64_t block) const {
-        std::fill_n(work.visible + at, group_heads, visible_slots(position, window, block));
+    // What a sequence's row sees of a block, for each of its queries.
+    void set_visible(size_t at, const Sequence &sequence, size_t row, uint64_t block) const {
+        std::fill_n(work.visible + at, group_heads,
+                    visible_slots(sequence.begin + row, window, block) &
+                        ~sequence.evicted_slots(block));
     }
 
     // Folds the partial at index `from` into the running result at index `into`.
@@ -151,13 +153,17 @@ void merge_row(const Attention &a, const BlockPlan &plan, const BlockPlan::Row &
         return partial_index(a, plan, kv_head, plan.partial_of[row.first + i] + row.of_sequence) +
                head;
     };
+    const auto sees = [&](size_t i) {
+        return plan.partial_of[row.first + i] != BlockPlan::kNone &&
+               a.work.visible[index(i)] != 0;
+    };
     size_t into = SIZE_MAX; // the first block with something visible initialises
     float maximum = 0.0F;   // of that block alone
     for (size_t i = 0; i < row.blocks; ++i) {
-        const size_t at = index(i);
-        if (a.work.visible[at] == 0) {
+        if (!sees(i)) {
             continue;
         }
+        const size_t at = index(i);
         if (into == SIZE_MAX) {
             into = at;
             maximum = a.work.partial_max[at];
@@ -172,8 +178,8 @@ void merge_row(const Attention &a, const BlockPlan &plan, const BlockPlan::Row &
     }
     const uint64_t first = first_visible(sequence.begin, a.window) / kBlock;
     for (size_t i = 0; i < row.blocks; ++i) {
-        const size_t at = index(i);
-        if (a.work.visible[at] != 0) {
+        if (sees(i)) {
+            const size_t at = index(i);
             uint64_t received[kBlock] = {};
             kernels::add_received(a.weights(at), at == into ? maximum : a.work.partial_max[at],
                                   a.work.partial_max[into], a.work.partial_sum[into], received);
@@ -201,7 +207,7 @@ void attend_by_block(const Attention &a) {
             for (size_t i = 0; i < readers.count; ++i) {
                 const Sequence &sequence = a.work.sequences[plan.members[readers.member + i]];
                 for (size_t row = 0; row < sequence.rows; ++row, at += heads) {
-                    a.set_visible(at, sequence.begin + row, read.block);
+                    a.set_visible(at, sequence, row, read.block);
                 }
             }
             const Attention::Place here = {read.page, kv_head};
@@ -223,17 +229,26 @@ void attend_by_block(const Attention &a) {
 struct TileBlocks {
     const Attention &a;
     const Sequence &sequence;
-    size_t count, kv_head, from;
+    size_t row, count; // of the sequence
+    size_t kv_head, from;
     const void *query;
-    uint64_t position, first, last;
+    uint64_t first, last;
+
+    Attention::Place page(uint64_t block) const {
+        return {sequence.page(a.place.group, block * kBlock), kv_head};
+    }
+    // The next block from here on that is not evicted whole; the last one never is.
+    uint64_t held(uint64_t block) const {
+        while (block < last && page(block).page == nullptr) {
+            ++block;
+        }
+        return block;
+    }
 
     void compute(uint64_t block, size_t thread) const {
-        const auto page = [&](uint64_t of) {
-            return Attention::Place{sequence.page(a.place.group, of * kBlock), kv_head};
-        };
-        const Attention::Place here = page(block), next = page(std::min(block + 1, last));
-        for (size_t row = 0; row < count; ++row) {
-            a.set_visible(from + row * a.group_heads, position + row, block);
+        const Attention::Place here = page(block), next = page(held(std::min(block + 1, last)));
+        for (size_t i = 0; i < count; ++i) {
+            a.set_visible(from + i * a.group_heads, sequence, row + i, block);
         }
         a.block_partial(here, block < last ? &next : nullptr, count, query, from, thread);
     }
@@ -243,7 +258,8 @@ struct TileBlocks {
 // depend on these, so the blocks are computed once more: tracking alone pays for it.
 void add_tile_to_sums(const TileBlocks &blocks, size_t into, size_t thread) {
     const Attention &a = blocks.a;
-    for (uint64_t block = blocks.first; block <= blocks.last; ++block) {
+    for (uint64_t block = blocks.held(blocks.first); block <= blocks.last;
+         block = blocks.held(block + 1)) {
         blocks.compute(block, thread);
         for (size_t head = 0; head < a.group_heads; ++head) {
             uint64_t received[kBlock] = {};
@@ -271,16 +287,17 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
     uint8_t *query = a.work.packed_query + item * query_bytes;
     const TileBlocks blocks{a,
                             sequence,
+                            tile.row,
                             tile.count,
                             kv_head,
                             from,
                             query,
-                            position,
                             first_visible(position, a.window) / kBlock,
                             (position + tile.count - 1) / kBlock};
     a.pack_query(a.query(kv_head, sequence.row + tile.row), tile.count, query);
     std::fill_n(a.work.partial_sum + into, tile.count * a.group_heads, 0.0F);
-    for (uint64_t block = blocks.first; block <= blocks.last; ++block) {
+    for (uint64_t block = blocks.held(blocks.first); block <= blocks.last;
+         block = blocks.held(block + 1)) {
         blocks.compute(block, thread);
         for (size_t i = 0; i < tile.count * a.group_heads; ++i) {
             if (a.work.visible[from + i] == 0) {

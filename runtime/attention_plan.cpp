@@ -25,11 +25,14 @@ void list_entries(Workspace &work, uint32_t group, uint32_t window, BlockPlan &p
         const uint64_t first = first_visible(sequence.begin, window) / kBlock;
         const uint64_t last = (sequence.begin + sequence.rows - 1) / kBlock;
         const size_t place = plan.partial_of.size();
-        plan.partial_of.resize(place + last + 1 - first);
+        plan.partial_of.resize(place + last + 1 - first, BlockPlan::kNone);
         for (size_t row = 0; row < sequence.rows; ++row) {
             plan.rows.push_back({sequence.row + row, row, place, last + 1 - first});
         }
         for (uint64_t block = first; block <= last; ++block) {
+            if (sequence.page(group, block * kBlock) == nullptr) {
+                continue; // evicted
+            }
             plan.entries.push_back(
                 {block, sequence.page(group, block * kBlock), s, place + (block - first)});
         }

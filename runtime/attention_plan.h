@@ -45,7 +45,9 @@ struct BlockPlan {
     std::vector<uint32_t> members; // sequences
     std::vector<Read> reads;       // ascending by block
     std::vector<Row> rows;
-    std::vector<size_t> partial_of; // [blocks of a sequence] partial of its first row
+    static constexpr size_t kNone = SIZE_MAX;
+    std::vector<size_t>
+        partial_of; // [blocks of a sequence] partial of its first row; kNone: evicted
     size_t partials = 0;
     size_t query_bytes = 0; // of all readers' packed queries
 

@@ -1,4 +1,5 @@
-// The page pool: budget, free lists, reference counts; see kv.h.
+// The page pool: budget, free lists, reference counts; see kv.h. Its index of what pages hold is in
+// kv_prefixes.cpp.
 #include "runtime/kv.h"
 
 #include <cstring>
@@ -38,10 +39,18 @@ PageRef::PageRef(const PageRef &other) : page_(other.page_) {
     }
 }
 
+// The last reference goes under the lock, where the index could give the page to another holder.
 PageRef::~PageRef() {
-    if (page_ != nullptr && page_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        page_->pool->give_back(page_);
+    if (page_ == nullptr) {
+        return;
     }
+    uint32_t count = page_->references.load(std::memory_order_relaxed);
+    while (count > 1) {
+        if (page_->references.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel)) {
+            return;
+        }
+    }
+    page_->pool->let_go(page_);
 }
 
 PagePool::PagePool(const Memory &memory, uint64_t budget_bytes, std::vector<PageShape> shapes)
@@ -49,37 +58,54 @@ PagePool::PagePool(const Memory &memory, uint64_t budget_bytes, std::vector<Page
       free_(shapes_.size(), nullptr) {}
 
 PagePool::~PagePool() {
-    for (KvPage *list : free_) {
-        while (list != nullptr) {
-            KvPage *next = list->next_free;
-            memory_.give_back(list->data, shapes_[list->group].bytes());
-            delete list;
-            list = next;
-        }
+    while (prefixes_.oldest() != nullptr) { // nobody holds a page any more
+        forget_oldest();
     }
+    drop_free_memory(UINT64_MAX);
 }
 
-// Books one page's bytes as used, dropping cached pages of other groups if the budget asks for it.
-// Called with the lock held and the group's own free list empty.
-void PagePool::account(uint32_t group) {
-    const uint64_t bytes = shapes_[group].bytes();
-    for (uint32_t other = 0; other < free_.size(); ++other) {
-        while (used_bytes_ + cached_bytes_ + bytes > budget_bytes_ && free_[other] != nullptr) {
-            KvPage *page = free_[other];
-            free_[other] = page->next_free;
-            cached_bytes_ -= shapes_[other].bytes();
-            memory_.give_back(page->data, shapes_[other].bytes());
+// Gives free pages' memory back to the system until `bytes` more fit into the budget. Called, as
+// all that follows, with the lock held.
+bool PagePool::drop_free_memory(uint64_t bytes) noexcept {
+    const auto fits = [&] {
+        return bytes <= budget_bytes_ &&
+               used_bytes_ + free_bytes_ + idle_bytes_ <= budget_bytes_ - bytes;
+    };
+    for (uint32_t group = 0; group < free_.size(); ++group) {
+        while (!fits() && free_[group] != nullptr) {
+            KvPage *page = free_[group];
+            free_[group] = page->next_free;
+            free_bytes_ -= shapes_[group].bytes();
+            memory_.give_back(page->data, shapes_[group].bytes());
             delete page;
         }
     }
-    if (used_bytes_ + cached_bytes_ + bytes > budget_bytes_) {
-        fail(Status::pool_exhausted,
-             "KV pool exhausted: %llu of %llu bytes in use, a page needs %llu more",
-             static_cast<unsigned long long>(used_bytes_),
-             static_cast<unsigned long long>(budget_bytes_),
-             static_cast<unsigned long long>(bytes));
+    return fits();
+}
+
+// Books one page's bytes as used. Null: its memory is to be allocated.
+KvPage *PagePool::book(uint32_t group) {
+    const uint64_t bytes = shapes_[group].bytes();
+    for (;;) {
+        if (KvPage *page = free_[group]) {
+            free_[group] = page->next_free;
+            free_bytes_ -= bytes;
+            used_bytes_ += bytes;
+            return page;
+        }
+        if (drop_free_memory(bytes)) {
+            used_bytes_ += bytes;
+            return nullptr;
+        }
+        if (prefixes_.oldest() == nullptr) {
+            fail(Status::pool_exhausted,
+                 "KV pool exhausted: %llu of %llu bytes in use, a page needs %llu more",
+                 static_cast<unsigned long long>(used_bytes_),
+                 static_cast<unsigned long long>(budget_bytes_),
+                 static_cast<unsigned long long>(bytes));
+        }
+        forget_oldest();
     }
-    used_bytes_ += bytes;
 }
 
 KvPage *PagePool::allocate(uint32_t group) {
@@ -98,25 +124,17 @@ PageRef PagePool::take(uint32_t group) {
 }
 
 PageRef PagePool::take_unset(uint32_t group) {
-    const uint64_t bytes = shapes_[group].bytes();
     KvPage *page = nullptr;
     {
         std::lock_guard lock(mutex_);
-        if (free_[group] != nullptr) {
-            page = free_[group];
-            free_[group] = page->next_free;
-            cached_bytes_ -= bytes;
-            used_bytes_ += bytes;
-        } else {
-            account(group);
-        }
+        page = book(group);
     }
     if (page == nullptr) {
         try {
             page = allocate(group);
         } catch (...) {
             std::lock_guard lock(mutex_);
-            used_bytes_ -= bytes;
+            used_bytes_ -= shapes_[group].bytes();
             throw;
         }
     }
@@ -124,13 +142,30 @@ PageRef PagePool::take_unset(uint32_t group) {
     return PageRef(page);
 }
 
-void PagePool::give_back(KvPage *page) noexcept {
-    std::lock_guard lock(mutex_);
-    const uint64_t bytes = shapes_[page->group].bytes();
+void PagePool::to_free_list(KvPage *page) noexcept {
+    page->prefix = nullptr;
     page->next_free = free_[page->group];
     free_[page->group] = page;
+    free_bytes_ += shapes_[page->group].bytes();
+}
+
+// One reference less; the last one's page is free.
+void PagePool::let_go(KvPage *page) noexcept {
+    std::lock_guard lock(mutex_);
+    if (page->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+        return; // another thread has copied a reference meanwhile
+    }
+    const uint64_t bytes = shapes_[page->group].bytes();
     used_bytes_ -= bytes;
-    cached_bytes_ += bytes;
+    if (page->prefix == nullptr) {
+        to_free_list(page);
+        return;
+    }
+    idle_bytes_ += bytes;
+    prefixes_.park(page->prefix);
+    while (budget_bytes_ == UINT64_MAX && idle_bytes_ > kIdleBytesMax) {
+        forget_oldest();
+    }
 }
 
 uint64_t PagePool::used_bytes() const {
@@ -140,7 +175,12 @@ uint64_t PagePool::used_bytes() const {
 
 uint64_t PagePool::cached_bytes() const {
     std::lock_guard lock(mutex_);
-    return cached_bytes_;
+    return free_bytes_ + idle_bytes_;
+}
+
+uint64_t PagePool::idle_bytes() const {
+    std::lock_guard lock(mutex_);
+    return idle_bytes_;
 }
 
 } // namespace stasis

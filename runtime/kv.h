@@ -1,12 +1,15 @@
 // KV pages: the pool they come from and the table that names them. A page holds the keys and values
 // of kPagePositions positions for all layers of a group, in the order of format/state.h (Page).
 // Tables are immutable trees shared between forks (tree.h); pages are copied when written while
-// shared. Knows neither tokens nor weights.
+// shared. Full pages are known by their tokens (prefixes.h), those that nobody holds any more for a
+// while longer. Knows nothing of weights.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,7 @@
 #include "format/state.h"
 #include "runtime/kernels/table.h"
 #include "runtime/memory.h"
+#include "runtime/prefixes.h"
 #include "runtime/tree.h"
 
 namespace stasis {
@@ -27,6 +31,7 @@ struct KvPage {
     PagePool *pool = nullptr;
     KvPage *next_free = nullptr;
     uint16_t *data = nullptr;
+    Prefix *prefix = nullptr; // that it is known by; changes only while one or nobody holds it
 };
 
 // Counted pointer to a page.
@@ -44,8 +49,12 @@ class PageRef {
     explicit operator bool() const { return page_ != nullptr; }
     uint16_t *data() const { return page_->data; }
     bool unique() const { return page_->references.load(std::memory_order_acquire) == 1; }
+    bool known() const { return page_->prefix != nullptr; }
+    // Nobody else holds it, or can come to hold it.
+    bool writable() const { return !known() && unique(); }
 
   private:
+    friend class PagePool;
     KvPage *page_ = nullptr;
 };
 
@@ -65,38 +74,6 @@ struct PageShape {
     }
 };
 
-// Pages of a model's sessions under one byte budget. Freed pages are kept for reuse.
-class PagePool {
-  public:
-    PagePool(const Memory &memory, uint64_t budget_bytes, std::vector<PageShape> shapes);
-    ~PagePool();
-    PagePool(const PagePool &) = delete;
-    PagePool &operator=(const PagePool &) = delete;
-
-    // A zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory).
-    PageRef take(uint32_t group);
-    // The same with any contents, for a caller who writes all of it.
-    PageRef take_unset(uint32_t group);
-    const PageShape &shape(uint32_t group) const { return shapes_[group]; }
-    size_t groups() const { return shapes_.size(); }
-    uint64_t budget_bytes() const { return budget_bytes_; }
-    uint64_t used_bytes() const;
-    uint64_t cached_bytes() const;
-
-  private:
-    friend class PageRef;
-    void account(uint32_t group);
-    KvPage *allocate(uint32_t group);
-    void give_back(KvPage *page) noexcept;
-
-    const Memory &memory_;
-    const uint64_t budget_bytes_;
-    const std::vector<PageShape> shapes_;
-    mutable std::mutex mutex_;
-    std::vector<KvPage *> free_; // [group] list heads
-    uint64_t used_bytes_ = 0, cached_bytes_ = 0;
-};
-
 // An entry of a group's page table. The digest of a full page is there at once, and outlives the
 // page; that of the last page is computed when it is asked for.
 struct PageEntry {
@@ -112,6 +89,100 @@ struct PageEntry {
         digested = digested > slots ? 0 : digested;
         exported_slots = exported_slots > slots ? 0 : exported_slots;
     }
+};
+
+// Counted pointer to an entry of the index: the last full page of a session, or none.
+class PrefixRef {
+  public:
+    PrefixRef() = default;
+    PrefixRef(PagePool *pool, Prefix *prefix) : pool_(pool), prefix_(prefix) {} // takes over a use
+    PrefixRef(const PrefixRef &other);
+    PrefixRef(PrefixRef &&other) noexcept
+        : pool_(other.pool_), prefix_(std::exchange(other.prefix_, nullptr)) {}
+    PrefixRef &operator=(PrefixRef other) noexcept {
+        std::swap(pool_, other.pool_);
+        std::swap(prefix_, other.prefix_);
+        return *this;
+    }
+    ~PrefixRef();
+    const Prefix *get() const { return prefix_; }
+    // The same for a log that is cut to so many full pages.
+    PrefixRef cut(uint64_t pages) const;
+
+  private:
+    friend class PagePool;
+    PagePool *pool_ = nullptr;
+    Prefix *prefix_ = nullptr;
+};
+
+// What the index knows of a path of tokens.
+struct KnownPath {
+    std::vector<const Prefix *> prefixes; // kept alive by `end`
+    std::vector<PageRef> pages;           // [page][group]; empty: not needed
+    std::vector<uint16_t> hidden;         // of the last position; empty: not known
+    PrefixRef end;
+};
+
+// The first page of a group, counted from the path's begin, that must be there if the path is
+// followed for so many pages.
+using FirstNeeded = std::function<uint64_t(size_t group, uint64_t pages)>;
+
+// Pages of a model's sessions under one byte budget. Freed pages are kept for reuse: those that are
+// known by their tokens with their contents, the rest, which goes first, as memory.
+class PagePool {
+  public:
+    // Without a budget no more than this is kept with its contents.
+    static constexpr uint64_t kIdleBytesMax = 256U << 20;
+
+    PagePool(const Memory &memory, uint64_t budget_bytes, std::vector<PageShape> shapes);
+    ~PagePool();
+    PagePool(const PagePool &) = delete;
+    PagePool &operator=(const PagePool &) = delete;
+
+    // A zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory).
+    PageRef take(uint32_t group);
+    // The same with any contents, for a caller who writes all of it.
+    PageRef take_unset(uint32_t group);
+    const PageShape &shape(uint32_t group) const { return shapes_[group]; }
+    size_t groups() const { return shapes_.size(); }
+    uint64_t budget_bytes() const { return budget_bytes_; }
+    uint64_t used_bytes() const;
+    uint64_t cached_bytes() const; // of free pages, those of known contents included
+    uint64_t idle_bytes() const;   // of free pages of known contents
+
+    // As much of a path behind `from` as is known and computed, its needed pages held.
+    KnownPath match(const PrefixRef &from, const PrefixRealm &realm,
+                    std::span<const uint32_t> tokens, const FirstNeeded &first_needed);
+    // Makes a full page known: `pages` [group] are what the caller has of it, on table entries of
+    // its own with digests. Where the same is known, known pages take their place. What is computed
+    // (`stored` false) and differs from what is known throws Error(diverged).
+    PrefixRef intern(const PrefixRef &parent, const PrefixRealm &realm, bool stored,
+                     PageTokens tokens, std::span<PageEntry *const> pages,
+                     std::span<const uint16_t> hidden);
+    // Adds pages [group] that the caller has come to have since: those nobody else gave.
+    void offer(const Prefix *prefix, std::span<PageEntry *const> pages) noexcept;
+    // Makes a page unknown, so that it can be written; false: others hold it.
+    bool withdraw(PageRef &page) noexcept;
+
+  private:
+    friend class PageRef;
+    friend class PrefixRef;
+    void let_go(KvPage *page) noexcept;
+    KvPage *book(uint32_t group);
+    bool drop_free_memory(uint64_t bytes) noexcept;
+    void forget_oldest() noexcept;
+    void to_free_list(KvPage *page) noexcept;
+    KvPage *allocate(uint32_t group);
+    void hold(KvPage *page) noexcept;
+    size_t usable(std::span<Prefix *const> path, const FirstNeeded &first_needed) const;
+
+    const Memory &memory_;
+    const uint64_t budget_bytes_;
+    const std::vector<PageShape> shapes_;
+    mutable std::mutex mutex_;
+    std::vector<KvPage *> free_;                                // [group] list heads
+    uint64_t used_bytes_ = 0, free_bytes_ = 0, idle_bytes_ = 0; // of pages held, free, idle
+    Prefixes prefixes_;
 };
 
 using PageTable = Tree<PageEntry>;

@@ -9,13 +9,14 @@
 #include "runtime/gguf/checkpoint.h"
 #include "runtime/gguf/config.h"
 #include "runtime/rope.h"
+#include "runtime/session.h"
 #include "runtime/workspace.h"
 
 namespace stasis {
 
 namespace {
 
-constexpr size_t kIdleMax = 16; // work spaces kept for reuse
+constexpr size_t kIdleMax = 16; // work spaces, and buffers of steps, kept for reuse
 
 const kernels::Table *choose_kernels(const std::string &name) {
     if (name.empty()) {
@@ -112,6 +113,7 @@ void open_text(Model &model, const Origin &origin, const std::string &template_n
 
 Model::Model(const ModelOptions &options) : memory(options.memory) {
     idle_.reserve(kIdleMax); // so that giving back cannot fail
+    idle_steps_.reserve(kIdleMax);
 }
 
 Model::~Model() = default;
@@ -139,6 +141,26 @@ WorkspaceLease::~WorkspaceLease() {
     if (model_.idle_.size() < kIdleMax) {
         model_.scratch_bytes_ += workspace_->size_bytes();
         model_.idle_.push_back(std::move(workspace_));
+    }
+}
+
+StepLease::StepLease(Model &model) : model_(model) {
+    {
+        std::lock_guard lock(model.mutex_);
+        if (!model.idle_steps_.empty()) {
+            buffers_ = std::move(model.idle_steps_.back());
+            model.idle_steps_.pop_back();
+            return;
+        }
+    }
+    buffers_ = std::make_unique<StepBuffers>();
+}
+
+StepLease::~StepLease() {
+    buffers_->clear(); // errors are not kept
+    std::lock_guard lock(model_.mutex_);
+    if (model_.idle_steps_.size() < kIdleMax) {
+        model_.idle_steps_.push_back(std::move(buffers_));
     }
 }
 

@@ -33,6 +33,7 @@ struct ModelOptions {
 };
 
 struct Workspace;
+struct StepBuffers;
 
 // Where a layer's keys and values lie: its group, and its place among the group's layers.
 struct LayerPlace {
@@ -64,8 +65,10 @@ struct Model {
 
   private:
     friend class WorkspaceLease;
+    friend class StepLease;
     mutable std::mutex mutex_;
     std::vector<std::unique_ptr<Workspace>> idle_;
+    std::vector<std::unique_ptr<StepBuffers>> idle_steps_;
     uint64_t scratch_bytes_ = 0; // of idle work spaces
 };
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "format/state.h"
@@ -17,12 +16,16 @@ namespace stasis {
 // first one low.
 uint64_t random_bits(uint64_t seed, uint64_t position);
 
+// What XTC's coin is: the first word of the block whose counter is position and 1.
+uint32_t coin_bits(uint64_t seed, uint64_t position);
+
 // Throws Error(invalid_argument) naming the field that is out of range (NaN, infinite, negative,
-// top_p or min_p above 1; a bias on a token outside the vocabulary, named twice or out of order).
+// top_p or min_p above 1; a bias or breaker outside the vocabulary, named twice or out of order).
 void check_sampling(const Sampling &sampling, uint32_t vocabulary);
 
-// Whether some penalty is on: without one, `sample` does not look at the history.
-bool uses_history(const Sampling &sampling);
+// How many of the last tokens of a log of `position` tokens `sample` looks at: the longer of the
+// penalties' window and DRY's range, as far as they are on.
+uint64_t history_length(const Sampling &sampling, uint64_t position);
 
 // A token that may be drawn; `weight` is floor(exp(logit - best logit) * 2^40).
 struct Candidate {
@@ -36,20 +39,14 @@ struct SamplingScratch {
     std::vector<float> logits;         // [vocabulary]
     std::vector<Candidate> candidates; // at most [vocabulary]
     std::vector<uint32_t> counts;      // [vocabulary], all zero between calls
+    std::vector<uint32_t> matches;     // at most [history]
 };
 
 // Draws the token at `position` (the position it will take). `logits` [vocabulary] are finite;
-// `sampling` has passed check_sampling; `history` holds the last min(position, penalty_window)
-// tokens of the log (the whole log for penalty_window 0), oldest first, and may be empty where
-// uses_history is false. Throws Error(invalid_argument) if biases removed every token.
+// `sampling` has passed check_sampling; `history` holds the last tokens of the log, oldest first:
+// history_length of them, or more, which change nothing. Throws Error(invalid_argument) if biases
+// removed every token.
 uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_t position,
                 std::span<const uint32_t> history, SamplingScratch &scratch);
-
-// The n best by (logit descending, token ascending), fewer if n exceeds the vocabulary.
-std::vector<std::pair<uint32_t, float>> best(std::span<const float> logits, size_t n);
-
-// log(sum(exp(logits))) of at least one logit, in double precision with the contract's own
-// functions, in a fixed order.
-double log_sum_exp(std::span<const float> logits);
 
 } // namespace stasis

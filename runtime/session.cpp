@@ -29,6 +29,9 @@ Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
         fail(Status::invalid_argument, "reserve %llu exceeds the capacity of %llu positions",
              ull{options.reserve}, ull{capacity_});
     }
+    domain_ = options.domain;
+    shares_ = domain_ != SessionOptions::kPrivate && options.tracking == Tracking::off;
+    trusted_ = options.trusted;
     std::vector<PageRef> reserved; // goes back to the pool's free pages at the end
     const uint32_t window = model_->groups.back().window;
     window_retain_ = options.window_retain == SessionOptions::kDefaultRetain
@@ -89,28 +92,36 @@ void Session::require_hidden(Workspace &work) {
     hidden_valid_ = true;
 }
 
-std::vector<TokenEntry> Session::entries_of(std::span<const uint32_t> tokens) const {
-    std::vector<TokenEntry> entries(tokens.size());
+// Adds what the log will hold of tokens that the caller gives. Strong guarantee.
+void Session::add_entries(std::span<const uint32_t> tokens,
+                          std::vector<TokenEntry> &entries) const {
+    const size_t before = entries.size();
+    entries.resize(before + tokens.size());
     const uint8_t turn = next_turn(false);
     for (size_t i = 0; i < tokens.size(); ++i) {
         if (tokens[i] >= model_->config.vocabulary) {
+            entries.resize(before);
             fail(Status::invalid_argument,
                  "token %u at index %zu is outside the vocabulary of %u tokens", tokens[i], i,
                  model_->config.vocabulary);
         }
-        entries[i].token = tokens[i];
-        entries[i].turn = i == 0 ? turn : turn & ~TokenEntry::kTurnStart;
+        TokenEntry &entry = entries[before + i];
+        entry.token = tokens[i];
+        entry.turn = i == 0 ? turn : turn & ~TokenEntry::kTurnStart;
     }
-    return entries;
 }
 
 void Session::append(std::span<const uint32_t> tokens, const RunOptions &options) {
-    extend(entries_of(tokens), options);
+    std::vector<TokenEntry> entries;
+    add_entries(tokens, entries);
+    extend(entries, options);
 }
 
 std::unique_ptr<Session> Session::fork() {
     std::unique_ptr<Session> child(new Session(*this));
     child->held_bytes_ = 0;
+    child->drafting_.reset();
+    child->tokens_reused_ = 0; // what it shares from the start it has not reused
     child->account();
     return child;
 }
@@ -119,6 +130,8 @@ void Session::swap_timeline(Session &other) {
     std::swap(log_, other.log_);
     std::swap(pages_, other.pages_);
     std::swap(first_page_, other.first_page_);
+    std::swap(evictions_, other.evictions_);
+    std::swap(known_, other.known_);
     std::swap(hidden_, other.hidden_);
     std::swap(hidden_valid_, other.hidden_valid_);
     std::swap(row_, other.row_);
@@ -139,7 +152,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         }
         return;
     }
-    const uint64_t floor = info().rewind_floor;
+    const uint64_t floor = rewind_floor();
     if (position == 0 || position >= floor) {
         Session shorter(*this); // all that can fail happens to the copy
         shorter.held_bytes_ = 0;
@@ -151,20 +164,27 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         shorter.sums_.forget();
         if (position == 0) {
             std::fill(shorter.first_page_.begin(), shorter.first_page_.end(), 0);
+            shorter.evictions_ = Evictions();
+        } else if (position == evictions_.last()) {
+            shorter.hidden_ = evictions_.events().back().hidden;
+            shorter.hidden_valid_ = true;
         }
         shorter.account();
         swap_timeline(shorter);
     } else {
         if (!recompute) {
             fail(Status::unsupported,
-                 "rewind to %llu lies below the floor %llu, where local layers have released their "
-                 "pages; it needs recomputing (STASIS_REWIND_RECOMPUTE)",
-                 ull{position}, ull{floor});
+                 "rewind to %llu lies below the floor %llu: %s; it needs recomputing "
+                 "(STASIS_REWIND_RECOMPUTE)",
+                 ull{position}, ull{floor},
+                 floor == evictions_.last() ? "at that position tokens were evicted"
+                                            : "local layers have released their pages");
         }
         SessionOptions fresh;
         fresh.capacity = capacity_;
         fresh.window_retain = window_retain_;
         fresh.tracking = sums_.tracking();
+        fresh.domain = domain_;
         Session again(model_, fresh);
         std::vector<TokenEntry> entries;
         for (uint64_t i = 0; i < position; ++i) {
@@ -172,12 +192,16 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         }
         RunOptions run = options;
         run.logits = nullptr;
-        again.extend(entries, run);
+        again.replay(entries, evictions_.events(), run);
         swap_timeline(again);
+        tokens_reused_ += again.tokens_reused_;
     }
     pending_system_.clear();
     if (position == 0) {
         samplings_.clear();
+    }
+    if (drafting_ != nullptr) {
+        drafting_->drafter->rewound(position);
     }
 }
 

@@ -15,7 +15,10 @@
 #include "format/state.h"
 #include "format/watch.h"
 #include "runtime/attention_sums.h"
+#include "runtime/draft.h"
+#include "runtime/evictions.h"
 #include "runtime/kv.h"
+#include "runtime/likelihood.h"
 #include "runtime/model.h"
 #include "runtime/sampling.h"
 #include "runtime/stored_pages.h"
@@ -27,7 +30,10 @@ struct SessionOptions {
     uint64_t capacity = 0; // 0: the model's context
     uint64_t reserve = 0;
     uint64_t window_retain = kDefaultRetain; // positions; one window by default
+    uint64_t domain = kPrivate;              // sessions that share pages by their tokens
+    bool trusted = false; // of a restore: what the file holds is what its tokens give
     static constexpr uint64_t kDefaultRetain = UINT64_MAX;
+    static constexpr uint64_t kPrivate = UINT64_MAX; // shares with its forks alone
     Tracking tracking = Tracking::off; // of the attention that positions receive
 };
 
@@ -43,7 +49,8 @@ struct RunOptions {
 struct SessionInfo {
     uint64_t position, capacity, rewind_floor, window_retain, window_begin;
     uint32_t window;
-    uint64_t pages_own, pages_shared, kv_bytes, pending_bytes;
+    uint64_t pages_own, pages_shared, kv_bytes, pending_bytes, tokens_reused;
+    uint64_t evicted; // positions
 };
 
 enum class StopReason : uint32_t { length = 0, end_token, stop_string, callback, cancelled };
@@ -53,6 +60,7 @@ struct Generated {
     uint64_t position;
     std::string_view text;
     bool last;
+    const LogProbabilities *likely; // of the token; null: not asked for, or last
 };
 
 struct GenerateOptions {
@@ -62,12 +70,15 @@ struct GenerateOptions {
     std::vector<std::string> stop_strings;
     bool (*callback)(void *user, const Generated &generated) = nullptr; // false: stop
     void *callback_user = nullptr;
+    size_t log_probabilities = 0; // best tokens to tell of with each token; 0: none, nor its own
     Watch watch;
 };
 
 struct GenerateResult {
     StopReason reason = StopReason::length;
     uint64_t begin = 0, count = 0;
+    // Tokens proposed and those that were drawn then; passes of the model; times a drafter failed.
+    uint64_t drafted = 0, accepted = 0, passes = 0, draft_failures = 0;
 };
 
 class Session;
@@ -79,6 +90,11 @@ struct Growth {
     std::exception_ptr error = nullptr; // set: the session is as it was
     bool settled = false;               // the entries are in its log, for good
     bool ended_call = false;            // the error is not its own
+
+    // Of what needs no pass: pages taken because their tokens are known.
+    size_t reused = 0;                    // entries of them
+    std::vector<PageEntry> replaced = {}; // [group] the last page before, if one took its place
+    std::vector<uint16_t> hidden = {};    // behind them; empty: not known
 
     // Of the passes.
     uint64_t start = 0;  // position before
@@ -99,6 +115,33 @@ struct StepItem {
     uint32_t token = 0;                 // the one drawn
     std::exception_ptr error = nullptr; // set: the session is as it was, or lacks only the draw
     bool ended_call = false;            // the error is that of the whole call: cancelled, stopped
+    void *owner = nullptr;              // the caller's
+};
+
+// What steps need memory for; used again, so that warm ones ask for none.
+struct StepBuffers {
+    std::vector<StepItem> items; // the caller's to fill
+    std::vector<const Session *> sessions;
+    std::vector<StepItem *> drawing, growing;
+    std::vector<TokenEntry> entries;
+    std::vector<Growth> growths;
+
+    void clear();
+};
+
+// Buffers for the length of one step; idle ones are reused.
+class StepLease {
+  public:
+    explicit StepLease(Model &model);
+    ~StepLease();
+    StepLease(const StepLease &) = delete;
+    StepLease &operator=(const StepLease &) = delete;
+    StepBuffers &operator*() const { return *buffers_; }
+    StepBuffers *operator->() const { return buffers_.get(); }
+
+  private:
+    Model &model_;
+    std::unique_ptr<StepBuffers> buffers_;
 };
 
 struct Sequence;
@@ -112,6 +155,10 @@ class Session {
     uint64_t position() const { return log_.size(); }
 
     void append(std::span<const uint32_t> tokens, const RunOptions &options);
+    // What a log says of a session that is empty: tokens, with those of the evictions at their
+    // places that lie in it. Progress over all entries.
+    void replay(std::span<const TokenEntry> entries, std::span<const Eviction> evictions,
+                const RunOptions &options);
     void append_message(std::string_view role, std::string_view text, bool reply,
                         const RunOptions &options);
 
@@ -129,6 +176,12 @@ class Session {
     // but a reason; a failure throws, `result` filled all the same.
     void generate(const GenerateOptions &options, GenerateResult &result);
 
+    // What drafts for generate from now on; nothing: none. Throws Error(model_mismatch,
+    // invalid_argument). A fork has the same, made anew.
+    void set_draft(const std::optional<DraftOptions> &options);
+    // A drafter of the caller's own. A fork has what the options say.
+    void set_drafter(std::unique_ptr<Drafter> drafter, const DraftOptions &options);
+
     // Steps of several sessions of one model, computed together; each gives the bits that it gives
     // alone. What an item meets is its error, and leaves the others alone; nothing is thrown.
     // Expects what check_step checks.
@@ -138,6 +191,11 @@ class Session {
 
     std::unique_ptr<Session> fork();
     void rewind(uint64_t position, bool recompute, const RunOptions &options);
+
+    // From here on no token sees positions [begin, end); pages of which nothing is visible any more
+    // are released. What was evicted before stays so, and a range of nothing else changes nothing.
+    void evict(uint64_t begin, uint64_t end);
+    std::span<const Eviction> evictions() const { return evictions_.events(); }
 
     // [end - begin][kv_heads][head_dim] each; throws not_found if released.
     void copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys, uint16_t *values);
@@ -156,9 +214,10 @@ class Session {
 
     // The whole state, pages pinned, not copied.
     State export_state();
-    // A session from a state that was read from a file, its pages read straight into place.
-    // `options` null: as saved. Checks identity element by element (model_mismatch), geometry and
-    // digests (corrupt) before anything is created. Progress in bytes of pages.
+    // A session from a state that was read from a file, its pages read straight into place, unless
+    // others hold them. `options` null: as saved. Checks identity element by element
+    // (model_mismatch), geometry and digests (corrupt) before anything is created. Progress in
+    // bytes of pages.
     static std::unique_ptr<Session> restore(std::shared_ptr<Model> model, const State &state,
                                             const SessionOptions *options, const StoredPages &pages,
                                             const Watch &watch);
@@ -173,6 +232,9 @@ class Session {
                                               const StoredPages &pages, const Watch &watch);
 
   private:
+    friend class Speculation;
+    friend class ModelDrafter;
+
     Session(const Session &parent);
 
     // session_grow.cpp: the one place where timelines grow. Failures go to the growths, each its
@@ -184,15 +246,25 @@ class Session {
     void check_growth(const Growth &growth) const;
     void enter_pass(Growth &growth, size_t rows_max, Workspace &work);
     void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
-    void settle(Growth &growth, Workspace &work);
+    static void begin_growth(Growth &growth, const RunOptions &options);
+    static void run_passes(Model &model, std::span<Growth> growths, const RunOptions &options,
+                           size_t done, size_t total);
+    static void settle_complete(std::span<Growth> growths, const Workspace *work);
+    void settle(Growth &growth, const uint16_t *hidden);
+    void compute_ahead(std::span<const TokenEntry> entries, Workspace &work);
+    void take_row(const TokenEntry &entry, const uint16_t *hidden);
     void report_logits(Workspace &work, const Sequence &sequence, const RunOptions &options);
 
+    // session_evict.cpp
+    void release_evicted(std::span<const PositionRange> ranges);
+
     // session.cpp
-    std::vector<TokenEntry> entries_of(std::span<const uint32_t> tokens) const;
+    void add_entries(std::span<const uint32_t> tokens, std::vector<TokenEntry> &entries) const;
     void require_hidden(Workspace &work);
     void swap_timeline(Session &other);
 
     // session_pages.cpp
+    void copy_page(uint32_t group, PageRef &page);
     void make_writable(uint64_t begin, uint64_t end);
     void name_pages(Sequence &sequence) const;
     void digest_full_pages(uint64_t begin, uint64_t end);
@@ -200,23 +272,37 @@ class Session {
     void release_outrun(uint64_t position, uint64_t from_page) noexcept;
     void roll_back(uint64_t position) noexcept;
     void cut(uint64_t position);
+    void shorten(uint64_t position) noexcept;
+    uint64_t rewind_floor() const;
     void account();
     uint64_t keep_from(uint32_t window, uint64_t position) const;
 
     // session_attention.cpp
     void recompute_sums();
 
+    // session_prefixes.cpp
+    void reuse(Growth &growth);
+    void make_known(uint64_t begin, uint64_t end, const uint16_t *hidden);
+    std::vector<PageRef> find_stored(const State &state);
+    void offer_stored();
+    PrefixRealm realm(uint64_t end) const;
+
     // session_generate.cpp
     void next_logits(Workspace &work, std::span<float> row);
     uint32_t draw(Workspace &work);
     uint32_t draw_from(Workspace &work, std::span<const float> row);
+    uint32_t decode_with(size_t count, LogProbabilities &likely);
     void check_stored(std::span<const float> row);
     TokenEntry drawn_entry(uint32_t token);
 
+    // session_speculate.cpp
+    Drafting *begin_drafting(GenerateResult &result);
+
     // session_step.cpp
     static void step_round(Model &model, std::span<StepItem> items, bool behind,
-                           const RunOptions &options);
-    static void draw_together(Model &model, std::span<StepItem *const> items);
+                           const RunOptions &options, StepBuffers &buffers);
+    static void draw_together(Model &model, std::vector<StepItem *> &items);
+    static void collect_growths(std::span<StepItem> items, bool behind, StepBuffers &buffers);
     uint16_t sampling_index();
     uint8_t next_turn(bool sampled) const;
     bool is_stop(uint32_t token, const GenerateOptions &options) const;
@@ -238,9 +324,15 @@ class Session {
 
     std::shared_ptr<Model> model_;
     uint64_t capacity_ = 0, window_retain_ = 0;
+    uint64_t domain_ = SessionOptions::kPrivate;
+    bool shares_ = false;  // gives its full pages to others, and takes theirs
+    bool trusted_ = false; // restored from a file whose pages count as computed
+    PrefixRef known_;      // the last full page, if it shares and there is one
+    uint64_t tokens_reused_ = 0;
     TokenLog log_;
     std::vector<PageTable> pages_;            // [group]
     std::vector<uint64_t> first_page_;        // [group] first page still held
+    Evictions evictions_;
     std::vector<uint16_t> hidden_;            // bf16, of the last position
     bool hidden_valid_ = false;               // false: nothing appended, or rewound since
     std::shared_ptr<std::vector<float>> row_; // logits of the next token, if row_valid_
@@ -251,6 +343,8 @@ class Session {
     std::string pending_system_;
     AttentionSums sums_;
     uint64_t held_bytes_ = 0; // this session's part of Model::held_bytes
+    std::optional<DraftOptions> draft_;
+    std::shared_ptr<Drafting> drafting_; // null: not made yet; shared with passing copies only
 };
 
 // For a session of that capacity. Throws Error(unsupported) where sums could overflow.

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "runtime/forward.h"
-#include "runtime/session.h"
+#include "runtime/session_speculate.h"
 #include "runtime/text/stop_strings.h"
 
 namespace stasis {
@@ -41,11 +41,11 @@ const std::vector<float> &Session::logits() {
 }
 
 std::vector<std::pair<uint32_t, float>> Session::top(size_t n) {
-    const std::span<const float> row = logits();
-    std::vector<std::pair<uint32_t, float>> result = best(row, n);
-    const double total = log_sum_exp(row);
-    for (auto &[token, value] : result) {
-        value = static_cast<float>(double{value} - total);
+    LogProbabilities found;
+    log_probabilities(logits(), n, 0, found);
+    std::vector<std::pair<uint32_t, float>> result;
+    for (size_t i = 0; i < found.best.size(); ++i) {
+        result.emplace_back(found.best_tokens[i], found.best[i]);
     }
     return result;
 }
@@ -113,11 +113,10 @@ uint32_t Session::draw(Workspace &work) {
 uint32_t Session::draw_from(Workspace &work, std::span<const float> row) {
     const uint64_t end = log_.size();
     work.tokens.clear();
-    if (uses_history(sampling_)) {
+    if (const uint64_t length = history_length(sampling_, end); length > 0) {
         constexpr uint64_t kPage = kernels::kPagePositions; // the log as well grows by these
         work.tokens.reserve((end / kPage + 1) * kPage);
-        const uint64_t window = sampling_.penalty_window == 0 ? end : sampling_.penalty_window;
-        for (uint64_t i = end - std::min(end, window); i < end; ++i) {
+        for (uint64_t i = end - length; i < end; ++i) {
             work.tokens.push_back(log_[i].token);
         }
     }
@@ -134,7 +133,19 @@ TokenEntry Session::drawn_entry(uint32_t token) {
 }
 
 uint32_t Session::decode() {
-    const uint32_t token = sample();
+    LogProbabilities unasked;
+    return decode_with(0, unasked);
+}
+
+uint32_t Session::decode_with(size_t count, LogProbabilities &likely) {
+    uint32_t token = 0;
+    {
+        WorkspaceLease work(*model_);
+        token = draw(*work);
+        if (count > 0) {
+            log_probabilities({work->logits, model_->config.vocabulary}, count, token, likely);
+        }
+    }
     const TokenEntry entry = drawn_entry(token);
     extend({&entry, 1}, RunOptions());
     return token;
@@ -156,7 +167,8 @@ struct Stream {
     const GenerateOptions &options;
     StopStrings stops;
     std::string waiting;
-    uint64_t shown = 0; // bytes already delivered
+    uint64_t shown = 0;      // bytes already delivered
+    LogProbabilities likely; // of the last token, if asked for
 
     // Delivers what has become certain; false if the callback asked to stop.
     bool deliver(uint32_t token, uint64_t position, uint64_t certain, bool last) {
@@ -164,7 +176,9 @@ struct Stream {
         if (options.callback == nullptr || (last && length == 0)) {
             return true;
         }
-        const Generated event{token, position, std::string_view(waiting).substr(0, length), last};
+        const bool tells = options.log_probabilities > 0 && !last;
+        const Generated event{token, position, std::string_view(waiting).substr(0, length), last,
+                              tells ? &likely : nullptr};
         const bool go_on = options.callback(options.callback_user, event);
         waiting.erase(0, length);
         shown += length;
@@ -175,27 +189,37 @@ struct Stream {
 } // namespace
 
 void Session::generate(const GenerateOptions &options, GenerateResult &result) {
-    result = {StopReason::length, log_.size(), 0};
+    result = GenerateResult();
+    result.begin = log_.size();
     if (!options.stop_strings.empty() && model_->tokenizer == nullptr) {
         fail(Status::unsupported, "stop strings need a tokenizer, which the model does not have");
     }
-    Stream stream{options, StopStrings(options.stop_strings), {}, 0};
+    if (options.log_probabilities > model_->config.vocabulary) {
+        fail(Status::invalid_argument,
+             "log-probabilities of %zu tokens are asked for: the vocabulary has %u tokens",
+             options.log_probabilities, model_->config.vocabulary);
+    }
+    Stream stream{options, StopStrings(options.stop_strings), {}, 0, {}};
     if (log_.empty()) {
         fail(Status::not_found, "no logits before the first position");
     }
+    std::optional<Speculation> ahead;
+    if (Drafting *drafting = begin_drafting(result)) {
+        ahead.emplace(*this, *drafting, options.watch, result);
+    }
     uint32_t token = 0;
     uint64_t certain = 0;
-    for (;;) {
-        if ((options.tokens_max != 0 && result.count == options.tokens_max) ||
-            log_.size() == capacity_) {
-            break;
-        }
+    const uint64_t most = std::min(options.tokens_max == 0 ? UINT64_MAX : options.tokens_max,
+                                   capacity_ - log_.size());
+    while (result.count < most) {
         if (options.watch.cancel != nullptr && options.watch.cancel->load()) {
             result.reason = StopReason::cancelled;
             break;
         }
-        token = decode();
+        token = ahead ? ahead->decode(most - result.count, options.log_probabilities, stream.likely)
+                      : decode_with(options.log_probabilities, stream.likely);
         ++result.count;
+        result.passes += ahead ? 0 : 1;
         const bool stop = is_stop(token, options);
         if (!stop && model_->tokenizer != nullptr) {
             const std::string bytes = model_->tokenizer->decode({&token, 1}, false, false);

@@ -48,7 +48,11 @@ void Session::check_growth(const Growth &growth) const {
 
 // The session is as it was, and says why.
 void Session::give_up(Growth &growth) noexcept {
-    growth.session->roll_back(growth.start);
+    Session &session = *growth.session;
+    session.roll_back(growth.start);
+    for (size_t group = 0; group < growth.replaced.size(); ++group) { // on paths of its own
+        session.pages_[group].mutate(growth.start / kPage) = std::move(growth.replaced[group]);
+    }
     growth.error = std::current_exception();
 }
 
@@ -87,18 +91,19 @@ void Session::leave_pass(Growth &growth, Workspace &work, const RunOptions &opti
     growth.done += growth.rows;
     const uint64_t end = log_.size();
     digest_full_pages(sequence.begin, end);
+    make_known(sequence.begin, end, work.hidden + sequence.row * model_->config.hidden);
     release_outrun(end, (growth.start + kPage - 1) / kPage); // undo needs what was at the start
 }
 
-// The growth is complete.
-void Session::settle(Growth &growth, Workspace &work) {
-    const Sequence &sequence = work.sequences[growth.sequence];
+// The growth is complete. `hidden` null: the last position's is computed when it is needed.
+void Session::settle(Growth &growth, const uint16_t *hidden) {
     own_outrun(log_.size()); // so that nothing can fail from here on
-    std::memcpy(hidden_.data(),
-                work.hidden + (sequence.row + sequence.rows - 1) * model_->config.hidden,
-                model_->config.hidden * sizeof(uint16_t));
-    hidden_valid_ = true;
+    if (hidden != nullptr) {
+        std::memcpy(hidden_.data(), hidden, model_->config.hidden * sizeof(uint16_t));
+    }
+    hidden_valid_ = hidden != nullptr;
     row_valid_ = false;
+    tokens_reused_ += growth.reused;
     stored_logits_.reset();
     if (growth.sums != nullptr) {
         sums_.adopt(std::move(growth.sums), log_.size());
@@ -131,49 +136,80 @@ bool Session::next_pass(std::span<Growth> growths, size_t rows_max, Workspace &w
     return work.row_count != 0;
 }
 
+// What can be told, and taken, before anything is computed.
+void Session::begin_growth(Growth &growth, const RunOptions &options) {
+    growth.start = growth.session->log_.size();
+    growth.settled = growth.entries.empty();
+    try {
+        growth.session->check_growth(growth);
+        if (options.logits == nullptr) {
+            growth.session->reuse(growth);
+        }
+    } catch (...) {
+        give_up(growth);
+    }
+}
+
+// Settles what the pass, or no pass at all, completed.
+void Session::settle_complete(std::span<Growth> growths, const Workspace *work) {
+    for (Growth &growth : growths) {
+        if (growth.settled || !growth.complete()) {
+            continue;
+        }
+        const uint16_t *hidden = growth.hidden.empty() ? nullptr : growth.hidden.data();
+        if (growth.reused != growth.entries.size()) {
+            const Sequence &sequence = work->sequences[growth.sequence];
+            hidden = work->hidden +
+                     (sequence.row + sequence.rows - 1) * growth.session->model_->config.hidden;
+        }
+        try {
+            growth.session->settle(growth, hidden);
+            growth.settled = true;
+        } catch (...) {
+            give_up(growth);
+        }
+    }
+}
+
+void Session::run_passes(Model &model, std::span<Growth> growths, const RunOptions &options,
+                         size_t done, size_t total) {
+    const size_t chunk = std::min(options.chunk == 0 ? kChunk : options.chunk, kChunkMax);
+    WorkspaceLease work(model);
+    work->fit(model.config, model.weights.groups, std::min(chunk, total - done));
+    while (next_pass(growths, chunk, *work)) {
+        forward(model, *work);
+        for (Growth &growth : growths) {
+            try {
+                if (growth.rows != 0) {
+                    growth.session->leave_pass(growth, *work, options);
+                }
+            } catch (...) {
+                give_up(growth);
+            }
+        }
+        done += work->row_count;
+        options.watch.step(done, total);
+        settle_complete(growths, &*work);
+    }
+}
+
 void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &options) {
     size_t total = 0, done = 0;
     for (Growth &growth : growths) {
-        growth.start = growth.session->log_.size();
-        growth.settled = growth.entries.empty();
-        try {
-            growth.session->check_growth(growth);
+        begin_growth(growth, options);
+        if (growth.error == nullptr) {
             total += growth.entries.size();
-        } catch (...) {
-            growth.error = std::current_exception();
+            done += growth.done;
         }
     }
     if (total == 0) {
         return;
     }
-    const size_t chunk = std::min(options.chunk == 0 ? kChunk : options.chunk, kChunkMax);
-    WorkspaceLease work(model);
     try {
-        options.watch.step(0, total);
-        work->fit(model.config, model.weights.groups, std::min(chunk, total));
-        while (next_pass(growths, chunk, *work)) {
-            forward(model, *work);
-            for (Growth &growth : growths) {
-                try {
-                    if (growth.rows != 0) {
-                        growth.session->leave_pass(growth, *work, options);
-                    }
-                } catch (...) {
-                    give_up(growth);
-                }
-            }
-            done += work->row_count;
-            options.watch.step(done, total);
-            for (Growth &growth : growths) {
-                try {
-                    if (growth.rows != 0 && growth.complete()) {
-                        growth.session->settle(growth, *work);
-                        growth.settled = true;
-                    }
-                } catch (...) {
-                    give_up(growth);
-                }
-            }
+        options.watch.step(done, total);
+        settle_complete(growths, nullptr);
+        if (done != total) {
+            run_passes(model, growths, options, done, total);
         }
     } catch (...) {
         for (Growth &growth : growths) {
@@ -182,6 +218,42 @@ void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &op
                 growth.ended_call = true;
             }
         }
+    }
+}
+
+// Computes rows for entries that may follow, none of which is in the log yet: keys and values into
+// pages, final hidden states into work.hidden. take_row takes the first of them, again and again;
+// roll_back forgets the others. A failure leaves nothing.
+void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work) {
+    Growth growth{this, entries};
+    growth.start = log_.size();
+    check_growth(growth);
+    work.fit(model_->config, model_->weights.groups, entries.size());
+    work.clear_sequences();
+    work.tokens.clear();
+    try {
+        enter_pass(growth, entries.size(), work);
+        forward(*model_, work);
+        if (work.sequences[growth.sequence].failed) {
+            fail_sequence(*model_, work.sequences[growth.sequence]);
+        }
+    } catch (...) {
+        roll_back(growth.start);
+        throw;
+    }
+}
+
+void Session::take_row(const TokenEntry &entry, const uint16_t *hidden) {
+    const uint64_t begin = log_.size();
+    Growth growth{this, {&entry, 1}};
+    try {
+        log_.push_back(entry);
+        digest_full_pages(begin, begin + 1);
+        make_known(begin, begin + 1, hidden);
+        settle(growth, hidden);
+    } catch (...) {
+        roll_back(begin);
+        throw;
     }
 }
 

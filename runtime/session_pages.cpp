@@ -31,10 +31,24 @@ void Session::account() {
     for (size_t group = 0; group < pages_.size(); ++group) {
         const uint64_t pages =
             pages_[group].size() - std::min<uint64_t>(pages_[group].size(), first_page_[group]);
-        bytes += pages * model_->pool->shape(static_cast<uint32_t>(group)).bytes();
+        const uint64_t evicted = evictions_.whole_blocks(first_page_[group], pages_[group].size());
+        bytes += (pages - evicted) * model_->pool->shape(static_cast<uint32_t>(group)).bytes();
     }
     model_->held_bytes += bytes - held_bytes_;
     held_bytes_ = bytes;
+}
+
+// A page that others hold or may come to hold becomes one that this session holds alone.
+void Session::copy_page(uint32_t group, PageRef &page) {
+    try {
+        PageRef copy = model_->pool->take_unset(group);
+        std::memcpy(copy.data(), page.data(), model_->pool->shape(group).bytes());
+        page = std::move(copy);
+    } catch (const Error &error) { // without memory for a copy nobody else will come to hold it
+        if (error.status() != Status::pool_exhausted || !model_->pool->withdraw(page)) {
+            throw;
+        }
+    }
 }
 
 // Makes every page that holds a position of [begin, end) this session's own, taking new pages and
@@ -48,10 +62,8 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
                 continue;
             }
             PageEntry &entry = table.mutate(index);
-            if (!entry.page.unique()) {
-                PageRef copy = model_->pool->take(group);
-                std::memcpy(copy.data(), entry.page.data(), model_->pool->shape(group).bytes());
-                entry.page = std::move(copy);
+            if (!entry.page.writable()) {
+                copy_page(group, entry.page);
             }
         }
     }
@@ -60,12 +72,14 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
 // Names for the forward pass all pages that the sequence's positions may see.
 void Session::name_pages(Sequence &sequence) const {
     const uint64_t last = (sequence.begin + sequence.rows - 1) / kPage;
+    sequence.evicted = evictions_.masks();
     for (size_t group = 0; group < pages_.size(); ++group) {
         const uint32_t window = model_->groups[group].window;
         Sequence::Pages &pages = sequence.pages[group];
         pages.first = first_visible(sequence.begin, window) / kPage;
         for (size_t index = pages.first; index <= last; ++index) {
-            pages.data.push_back(pages_[group][index].page.data());
+            const PageRef &page = pages_[group][index].page;
+            pages.data.push_back(page ? page.data() : nullptr); // evicted
         }
     }
 }
@@ -139,7 +153,7 @@ void Session::roll_back(uint64_t position) noexcept {
         PageTable &table = pages_[group];
         const size_t last = position / kPage;
         if (last >= table.size() || !table[last].page || table.shared(last) ||
-            !table[last].page.unique()) {
+            !table[last].page.writable()) {
             continue; // never written by this call
         }
         const PageShape &shape = model_->pool->shape(group);
@@ -153,6 +167,7 @@ void Session::roll_back(uint64_t position) noexcept {
 
 // Cuts the page tables to the pages that hold positions below `position`.
 void Session::cut(uint64_t position) {
+    known_ = known_.cut(position / kPage);
     for (PageTable &table : pages_) {
         table.truncate((position + kPage - 1) / kPage);
         const auto slots = static_cast<uint32_t>(position % kPage);
@@ -163,6 +178,29 @@ void Session::cut(uint64_t position) {
     }
 }
 
+// Cuts a timeline that shares nothing with others, in place: nothing here needs memory. Not below
+// the floor, nor to 0.
+void Session::shorten(uint64_t position) noexcept {
+    if (position < log_.size()) {
+        roll_back(position);
+        hidden_valid_ = false;
+        row_valid_ = false;
+        stored_logits_.reset();
+        account();
+    }
+}
+
+// The lowest position that a rewind reaches without computing anything again, apart from 0.
+uint64_t Session::rewind_floor() const {
+    uint64_t floor = evictions_.last();
+    for (size_t group = 0; group < pages_.size(); ++group) {
+        if (first_page_[group] > 0) {
+            floor = std::max(floor, first_page_[group] * kPage + model_->groups[group].window);
+        }
+    }
+    return floor;
+}
+
 SessionInfo Session::info() const {
     SessionInfo info{};
     info.position = log_.size();
@@ -170,14 +208,16 @@ SessionInfo Session::info() const {
     info.window = model_->groups.back().window;
     info.window_retain = window_retain_;
     info.pending_bytes = pending_system_.size();
+    info.evicted = evictions_.count();
+    info.rewind_floor = rewind_floor();
+    info.tokens_reused = tokens_reused_;
     for (size_t group = 0; group < pages_.size(); ++group) {
-        const uint64_t kept = first_page_[group] * kPage;
-        info.window_begin = std::max(info.window_begin, kept);
-        if (kept > 0) {
-            info.rewind_floor = std::max(info.rewind_floor, kept + model_->groups[group].window);
-        }
+        info.window_begin = std::max(info.window_begin, first_page_[group] * kPage);
         const uint64_t bytes = model_->pool->shape(static_cast<uint32_t>(group)).bytes();
         for (size_t index = first_page_[group]; index < pages_[group].size(); ++index) {
+            if (!pages_[group][index].page) {
+                continue; // evicted
+            }
             const bool shared = pages_[group].shared(index) || !pages_[group][index].page.unique();
             ++(shared ? info.pages_shared : info.pages_own);
             info.kv_bytes += bytes;
@@ -193,8 +233,9 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
     for (uint64_t position = begin; position < end; ++position) {
         const PageEntry &entry = pages_[place.group][position / kPage];
         if (!entry.page) {
-            fail(Status::not_found, "layer %u has released position %llu (window of %u)", layer,
-                 ull{position}, model_->groups[place.group].window);
+            fail(Status::not_found, "layer %u has released position %llu (%s)", layer,
+                 ull{position},
+                 evictions_.whole(position / kPage) ? "evicted" : "out of its window");
         }
         for (size_t head = 0; head < shape.kv_heads; ++head) {
             const size_t slot = (position % kPage) * shape.head_dim;

@@ -99,18 +99,26 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
         uint16_t *data;
     };
     std::vector<Job> jobs;
+    std::vector<PageRef> known = find_stored(state); // [page][group]
+    constexpr uint8_t kKnown = 1, kFile = 2;
+    std::vector<uint8_t> came_from((log_.size() + kPage - 1) / kPage);
     uint64_t total = 0;
     for (uint32_t group = 0; group < pages_.size(); ++group) {
         const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
         for (size_t index = 0; index < state.pages[group].size(); ++index) {
             const Page &page = state.pages[group][index];
             PageEntry entry{PageRef(), page.digest, page.valid, page.digest, page.valid};
-            const bool stored = pages.stored(group, index);
-            if (stored && index >= keep) {
+            const bool stored = pages.stored(group, index), evicted = evictions_.whole(index);
+            const bool wanted = stored && index >= keep && !evicted;
+            if (wanted) {
+                entry.page = std::move(known[index * pages_.size() + group]);
+                came_from[index] |= entry.page ? kKnown : kFile;
+            }
+            if (wanted && !entry.page) {
                 entry.page = model_->pool->take_unset(group);
                 jobs.push_back({group, index, entry.page.data()});
                 total += model_->pool->shape(group).bytes();
-            } else if (!stored) {
+            } else if (!stored && !evicted) {
                 first_page_[group] = index + 1; // pages are released from the beginning on
             }
             pages_[group].push_back(std::move(entry));
@@ -125,6 +133,8 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
                  group, ull{first_page_[group] * kPage}, ull{needed});
         }
     }
+    tokens_reused_ =
+        kPage * static_cast<uint64_t>(std::count(came_from.begin(), came_from.end(), kKnown));
     constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at the watch
     uint64_t done = 0;
     watch.step(done, total);
@@ -162,6 +172,9 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     for (const TokenEntry &entry : state.log) {
         session->log_.push_back(entry);
     }
+    for (const Eviction &eviction : state.evictions) {
+        session->evictions_.add(eviction.position, eviction.ranges, eviction.hidden);
+    }
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
         session->hidden_ = state.hidden;
@@ -170,6 +183,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     }
     session->account();
     session->check_digest(state);
+    session->offer_stored();
     return session;
 }
 
@@ -218,13 +232,21 @@ std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const 
     RunOptions run;
     run.watch = watch;
     if (!state.log.empty()) {
-        session->extend(state.log, run);
+        session->replay(state.log, state.evictions, run);
     }
     session->check_pages(state, pages, watch);
     if (!state.log.empty() && session->hidden_ != state.hidden) {
         fail(Status::diverged,
              "the recomputed final hidden state, of position %zu, is not the stored one",
              state.log.size() - 1);
+    }
+    for (size_t i = 0; i < state.evictions.size(); ++i) {
+        if (session->evictions()[i] != state.evictions[i]) {
+            fail(Status::diverged,
+                 "the recomputed hidden state of position %llu, kept for a rewind to where "
+                 "positions were evicted, is not the stored one",
+                 ull{state.evictions[i].position - 1});
+        }
     }
     session->check_digest(state);
     if (!state.log.empty()) {

@@ -15,8 +15,8 @@ constexpr size_t kTop = 64; // best logits kept in a snapshot
 
 using ull = unsigned long long;
 
-ContractId contract() {
-    return {kernels::kContractCore, kernels::kContractKv, kernels::kContractSampling};
+ContractId contract(const std::vector<Sampling> &samplings) {
+    return {kernels::kContractCore, kernels::kContractKv, sampling_version(samplings)};
 }
 
 Digest digest_row(std::span<const float> row) {
@@ -100,8 +100,8 @@ Digest Session::digest() {
         require_hidden(*work);
     }
     StateParts parts;
-    parts.contract_core = contract().core;
-    parts.contract_kv = contract().kv;
+    parts.contract_core = kernels::kContractCore;
+    parts.contract_kv = kernels::kContractKv;
     parts.model = model_->identity.model;
     parts.position = log_.size();
     Sha256 tokens;
@@ -109,6 +109,11 @@ Digest Session::digest() {
         tokens.u32(log_[i].token);
     }
     parts.tokens = tokens.finish();
+    for (const Eviction &eviction : evictions_.events()) {
+        for (const PositionRange &range : eviction.ranges) {
+            parts.evicted.push_back({eviction.position, range.begin, range.end});
+        }
+    }
     for (size_t group = 0; group < pages_.size(); ++group) {
         parts.windows.push_back(model_->groups[group].window);
         std::vector<Digest> &pages = parts.pages.emplace_back();
@@ -126,7 +131,6 @@ State Session::export_state() {
     State state;
     state.digest = digest(); // makes sure of the hidden state
     const Config &config = model_->config;
-    state.contract = contract();
     state.model = model_->identity;
     state.layers = config.layers;
     state.kv_heads = config.kv_heads;
@@ -139,6 +143,7 @@ State Session::export_state() {
     state.window_retain = window_retain_;
     state.tracking = static_cast<uint32_t>(sums_.tracking());
     state.pending_system = pending_system_;
+    state.evictions.assign(evictions_.events().begin(), evictions_.events().end());
 
     // Only settings that the log still refers to, in order of first use, and those in force.
     std::vector<uint32_t> renumbered(samplings_.size(), UINT32_MAX);
@@ -167,6 +172,7 @@ State Session::export_state() {
     if (current == state.samplings.end()) {
         state.samplings.push_back(sampling_);
     }
+    state.contract = contract(state.samplings);
 
     for (size_t group = 0; group < pages_.size(); ++group) {
         std::vector<Page> &pages = state.pages.emplace_back();
@@ -205,12 +211,13 @@ void check_geometry(const State &state, const Model &model) {
              state.layers, state.kv_heads, state.head_dim, config.layers, config.kv_heads,
              config.head_dim);
     }
-    if (!(state.contract == contract())) {
+    const ContractId expected = contract(state.samplings); // its settings tell the third number
+    if (!(state.contract == expected)) {
         fail(Status::version,
              "KV format version differs: the snapshot was computed under contract "
              "%u.%u.%u, this build computes under %u.%u.%u",
-             state.contract.core, state.contract.kv, state.contract.sampling, contract().core,
-             contract().kv, contract().sampling);
+             state.contract.core, state.contract.kv, state.contract.sampling, expected.core,
+             expected.kv, expected.sampling);
     }
     if (state.page_positions != kPage) {
         fail(Status::version, "KV format version differs: pages of %u positions, expected %llu",

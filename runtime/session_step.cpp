@@ -21,8 +21,17 @@ bool takes_part(const StepItem &item, bool behind) {
 
 } // namespace
 
+void StepBuffers::clear() {
+    items.clear(), sessions.clear(), drawing.clear(), growing.clear();
+    entries.clear(), growths.clear();
+}
+
 void Session::check_step(std::span<const StepItem> items) {
-    std::vector<const Session *> sessions;
+    if (items.empty()) {
+        return;
+    }
+    const StepLease buffers(*items[0].session->model_);
+    std::vector<const Session *> &sessions = buffers->sessions;
     for (const StepItem &item : items) {
         if (item.session->model_ != items[0].session->model_) {
             fail(Status::invalid_argument, "sessions of one step are of different models");
@@ -35,19 +44,19 @@ void Session::check_step(std::span<const StepItem> items) {
     }
 }
 
-// Draws the next token of each; of those that cannot, the error says why.
-void Session::draw_together(Model &model, std::span<StepItem *const> items) {
+// Draws the next token of each; of those that cannot, the error says why. Keeps those that have
+// something to draw from.
+void Session::draw_together(Model &model, std::vector<StepItem *> &ready) {
     const size_t hidden = model.config.hidden, vocabulary = model.config.vocabulary;
     WorkspaceLease work(model);
-    std::vector<StepItem *> ready;
-    for (StepItem *item : items) {
+    std::erase_if(ready, [&](StepItem *item) {
         try {
             item->session->require_hidden(*work);
-            ready.push_back(item);
         } catch (...) {
             item->error = std::current_exception();
         }
-    }
+        return item->error != nullptr;
+    });
     if (ready.empty()) {
         return;
     }
@@ -74,38 +83,48 @@ void Session::draw_together(Model &model, std::span<StepItem *const> items) {
     }
 }
 
-void Session::step_round(Model &model, std::span<StepItem> items, bool behind,
-                         const RunOptions &options) {
-    std::vector<StepItem *> drawing;
-    for (StepItem &item : items) {
-        if (takes_part(item, behind) && (behind || item.tokens.empty())) {
-            drawing.push_back(&item);
-        }
-    }
-    draw_together(model, drawing);
-    std::vector<std::vector<TokenEntry>> entries;
-    std::vector<StepItem *> growing;
+// The entries that the items of a round append, and for each of these items its growth.
+void Session::collect_growths(std::span<StepItem> items, bool behind, StepBuffers &buffers) {
+    std::vector<TokenEntry> &entries = buffers.entries;
+    const auto draws = [behind](const StepItem &item) { return behind || item.tokens.empty(); };
     for (StepItem &item : items) {
         if (!takes_part(item, behind)) {
             continue;
         }
+        const size_t before = entries.size();
         try {
-            entries.push_back(behind || item.tokens.empty()
-                                  ? std::vector{item.session->drawn_entry(item.token)}
-                                  : item.session->entries_of(item.tokens));
-            growing.push_back(&item);
+            if (draws(item)) {
+                entries.push_back(item.session->drawn_entry(item.token));
+            } else {
+                item.session->add_entries(item.tokens, entries);
+            }
+            buffers.growing.push_back(&item);
         } catch (...) {
+            entries.resize(before);
             item.error = std::current_exception();
         }
     }
-    std::vector<Growth> growths;
-    for (size_t i = 0; i < growing.size(); ++i) {
-        growths.push_back({growing[i]->session, entries[i]});
+    std::span<const TokenEntry> left = entries; // which stay where they are from here on
+    for (const StepItem *item : buffers.growing) {
+        const size_t count = draws(*item) ? 1 : item->tokens.size();
+        buffers.growths.push_back({item->session, left.first(count)});
+        left = left.subspan(count);
     }
-    grow(model, growths, options);
-    for (size_t i = 0; i < growths.size(); ++i) {
-        growing[i]->error = growths[i].error;
-        growing[i]->ended_call = growths[i].ended_call;
+}
+
+void Session::step_round(Model &model, std::span<StepItem> items, bool behind,
+                         const RunOptions &options, StepBuffers &buffers) {
+    for (StepItem &item : items) {
+        if (takes_part(item, behind) && (behind || item.tokens.empty())) {
+            buffers.drawing.push_back(&item);
+        }
+    }
+    draw_together(model, buffers.drawing);
+    collect_growths(items, behind, buffers);
+    grow(model, buffers.growths, options);
+    for (size_t i = 0; i < buffers.growths.size(); ++i) {
+        buffers.growing[i]->error = buffers.growths[i].error;
+        buffers.growing[i]->ended_call = buffers.growths[i].ended_call;
     }
 }
 
@@ -113,7 +132,9 @@ void Session::step(std::span<StepItem> items, const RunOptions &options) {
     for (const bool behind : {false, true}) {
         try {
             if (!items.empty()) {
-                step_round(*items[0].session->model_, items, behind, options);
+                Model &model = *items[0].session->model_;
+                const StepLease buffers(model);
+                step_round(model, items, behind, options, *buffers);
             }
         } catch (...) { // before any session changed
             for (StepItem &item : items) {

@@ -127,10 +127,12 @@ template <typename T> class Tree {
         for (level = height_;; --level) {
             const size_t kept = digit(size, level); // children, or items, that stay whole
             if (level == 0) {
-                std::fill(node->item + kept, node->item + kFan, T());
+                for (size_t i = kFan; i-- > kept;) {
+                    node->item[i] = T();
+                }
                 break;
             }
-            for (size_t i = kept + (level == lowest ? 0 : 1); i < kFan; ++i) {
+            for (size_t i = kFan; i-- > kept + (level == lowest ? 0 : 1);) {
                 release(std::exchange(node->child[i], nullptr), level - 1);
             }
             if (level == lowest) {
@@ -173,11 +175,12 @@ template <typename T> class Tree {
         if (node == nullptr || node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
             return;
         }
-        if (level == 0) {
-            std::destroy_n(node->item, kFan);
-        } else {
-            for (Node *child : node->child) {
-                release(child, level - 1);
+        // From the end, so that of pages the last of a path is let go first (prefixes.h).
+        for (size_t i = kFan; i-- > 0;) {
+            if (level == 0) {
+                std::destroy_at(node->item + i);
+            } else {
+                release(node->child[i], level - 1);
             }
         }
         node->~Node();

@@ -43,7 +43,9 @@ std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, c
     RunOptions run;
     run.chunk = options.chunk;
     run.watch.cancel = options.watch.cancel;
-    session.append(Redraw(stored).tokens().first(end), run);
+    const auto behind = std::find_if(stored.evictions.begin(), stored.evictions.end(),
+                                     [&](const auto &each) { return each.position >= end; });
+    session.replay(std::span(stored.log).first(end), {stored.evictions.begin(), behind}, run);
     return compare_page(session, stored, pages, index);
 }
 
@@ -59,6 +61,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
     session_options.window_retain = 0;
     Session session(model, session_options);
     recompute(session, redraw, positions, options, 0, positions);
+    evict_due(session, stored);
     const State computed = session.export_state();
 
     std::optional<Divergence> found;

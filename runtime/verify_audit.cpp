@@ -20,6 +20,10 @@ struct Reach {
 std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, const State &stored,
                                         const StoredPages &pages, const Watch &watch) {
     State whole = stored;
+    Evictions evictions;
+    for (const Eviction &eviction : stored.evictions) {
+        evictions.add(eviction.position, eviction.ranges, {});
+    }
     for (size_t group = 0; group < whole.pages.size(); ++group) {
         const size_t elements = model->pool->shape(static_cast<uint32_t>(group)).elements();
         for (uint64_t index = 0; index < whole.pages[group].size(); ++index) {
@@ -32,7 +36,8 @@ std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, con
             }
             watch.step(0, stored.log.size());
         }
-        if (whole.pages[group].back().data == nullptr) {
+        const uint64_t last = whole.pages[group].size() - 1;
+        if (whole.pages[group].back().data == nullptr && !evictions.whole(last)) {
             return nullptr;
         }
     }

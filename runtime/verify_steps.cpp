@@ -17,17 +17,15 @@ bool sampled(const State &stored, uint64_t position) {
     return stored.log[position].source == TokenSource::sampled;
 }
 
-// Reports the progress of a part of a run as that of the whole.
-struct Part {
-    const Watch &whole;
-    uint64_t begin, total;
-
-    static bool step(void *user, uint64_t done, uint64_t) {
-        const Part &self = *static_cast<const Part *>(user);
-        return self.whole.progress == nullptr ||
-               self.whole.progress(self.whole.user, self.begin + done, self.total);
+// Where something was evicted behind a position.
+uint64_t next_eviction(const State &stored, uint64_t position) {
+    for (const Eviction &eviction : stored.evictions) {
+        if (eviction.position > position) {
+            return eviction.position;
+        }
     }
-};
+    return UINT64_MAX;
+}
 
 // The valid slots of a page in memory order, as the session holds them.
 std::vector<uint16_t> held_page(Session &session, const PageShape &shape,
@@ -133,10 +131,9 @@ bool Redraw::on_logits(void *user, uint64_t position, const float *logits, size_
 void Redraw::compare(uint64_t position, std::span<const float> logits) {
     const TokenEntry &entry = stored_.log[position];
     const Sampling &sampling = stored_.samplings[entry.sampling];
-    const uint64_t window = sampling.penalty_window == 0 ? position : sampling.penalty_window;
-    const uint64_t begin = position - std::min(position, window);
+    const uint64_t length = history_length(sampling, position);
     const uint32_t token =
-        sample(logits, sampling, position, tokens().subspan(begin, position - begin), scratch_);
+        sample(logits, sampling, position, tokens().subspan(position - length, length), scratch_);
     ++drawn_;
     if (token != entry.token) {
         ++otherwise_;
@@ -173,19 +170,31 @@ void check_comparable(const State &stored, const Model &model) {
     }
 }
 
+void evict_due(Session &session, const State &stored) {
+    for (const Eviction &eviction : stored.evictions) {
+        if (eviction.position == session.position()) {
+            for (const PositionRange &range : eviction.ranges) {
+                session.evict(range.begin, range.end);
+            }
+        }
+    }
+}
+
 void recompute(Session &session, Redraw &redraw, uint64_t end, const VerifyOptions &options,
                uint64_t done, uint64_t total) {
     while (session.position() < end) {
         const uint64_t begin = session.position();
+        evict_due(session, redraw.stored());
+        const uint64_t limit = std::min(end, next_eviction(redraw.stored(), begin));
         const bool logits = redraw.wants_logits(begin);
         uint64_t cut = begin + 1;
-        while (cut < end && redraw.wants_logits(cut) == logits) {
+        while (cut < limit && redraw.wants_logits(cut) == logits) {
             ++cut;
         }
-        Part part{options.watch, done, total};
+        WatchPart part{options.watch, done, total};
         RunOptions run;
         run.chunk = options.chunk;
-        run.watch = {options.watch.cancel, Part::step, &part};
+        run.watch = part.watch();
         run.logits = logits ? Redraw::on_logits : nullptr;
         run.logits_user = &redraw;
         session.append(redraw.tokens().subspan(begin, cut - begin), run);
@@ -249,6 +258,13 @@ std::optional<Divergence> compare_rest(const State &stored, const State &compute
     }
     if (stored.top != computed.top) {
         return diverged(Element::logits, last, "the best logits differ");
+    }
+    const size_t evictions = std::min(stored.evictions.size(), computed.evictions.size());
+    for (size_t i = 0; i < evictions; ++i) {
+        if (stored.evictions[i] != computed.evictions[i]) {
+            return diverged(Element::logits, stored.evictions[i].position - 1,
+                            "the hidden states kept where positions were evicted differ");
+        }
     }
     if (stored.token_texts != computed.token_texts) {
         return diverged(Element::tokenizer, UINT64_MAX,

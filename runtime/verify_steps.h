@@ -25,6 +25,7 @@ class Redraw {
     // The token that follows a position was drawn.
     bool wants_logits(uint64_t position) const;
     std::span<const uint32_t> tokens() const { return tokens_; } // of the whole log
+    const State &stored() const { return stored_; }
     // The first token that is not what its settings draw.
     std::optional<Divergence> first() const;
     uint64_t drawn() const { return drawn_; }
@@ -45,8 +46,11 @@ class Redraw {
 // Throws unless recomputing under this model can be expected to give the stored bits.
 void check_comparable(const State &stored, const Model &model);
 
+// Evicts what the log says was evicted at the session's position.
+void evict_due(Session &session, const State &stored);
+
 // Appends the positions of the log from the session's own up to `end`, with logits where a drawn
-// token follows. `done` of `total` positions were computed before.
+// token follows, and what was evicted before `end` at its place. `done` of `total` positions were computed before.
 void recompute(Session &session, Redraw &redraw, uint64_t end, const VerifyOptions &options,
                uint64_t done, uint64_t total);
 

@@ -30,7 +30,8 @@ struct Sequence {
     uint64_t begin = 0; // position of its first row
     size_t row = 0;     // of the pass
     size_t rows = 0;
-    std::vector<Pages> pages; // [group]
+    std::vector<Pages> pages;          // [group]; null: evicted whole
+    std::span<const uint64_t> evicted; // [block] slots that it does not see; none beyond
     // Where it first met what is not finite: a layer's keys and values, or, in the layer behind the
     // last, the final hidden state. Its other results then mean nothing; those of others stand.
     bool failed = false;
@@ -41,6 +42,9 @@ struct Sequence {
     uint64_t *sums = nullptr;
     size_t sum_rows = 0;
 
+    uint64_t evicted_slots(uint64_t block) const {
+        return block < evicted.size() ? evicted[block] : 0;
+    }
     // The page of `group` that holds a position.
     uint16_t *page(uint32_t group, uint64_t position) const {
         return pages[group].data[position / kernels::kPagePositions - pages[group].first];

@@ -13,6 +13,7 @@ struct BenchChoice {
     ModelChoice model;
     std::vector<std::string> only;
     unsigned repetitions = 5;
+    std::string draft;
     bool json = false;
 };
 
@@ -29,6 +30,7 @@ int run_bench(const BenchChoice &choice) {
     ceilings::Meter meter(info.kernels, integers, info.threads, folder);
     bench::Bench bench{choice.model,       model.get(),        info, matrices,
                        choice.repetitions, interrupt.handle(), meter};
+    bench.draft = choice.draft;
     bench::run_tasks(bench, choice.only);
     const bench::Report report{choice.model.path, info.kernels, bench::machine_text(),
                                info.threads,      meter.best(), bench.results};
@@ -47,12 +49,14 @@ void add_bench(CLI::App &app, int &exit_code) {
     CLI::App *bench_app =
         app.add_subcommand("bench", "how fast a model runs here, beside what the machine can do");
     bench_app->footer("Figures, of which those that the model's context has no room for are left "
-                      "out:\n  " +
+                      "out, and those of\ndrafts (lookup_, draft_) unless --only names them:\n  " +
                       bench::task_names() + "\ntools/BENCHMARKS.md says what each means.\n");
     add_model(*bench_app, choice->model);
     bench_app->add_option("--only", choice->only, "these figures, separated by commas")
         ->delimiter(',')
         ->allow_extra_args(false);
+    add_path(*bench_app, "--draft", choice->draft, "the draft model of draft_repeat, draft_other")
+        ->type_name("MODEL");
     add_number<unsigned>(*bench_app, "--repetitions", choice->repetitions,
                          "measure each N times (default: 5)",
                          {1, 1000, "a whole number from 1 to 1000"});

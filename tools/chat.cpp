@@ -52,12 +52,11 @@ bool play_turn(stasis_session *session, const std::string &line, const ChatChoic
     const Reply reply = generate(session, choice.generation, interrupt.handle(), !choice.json);
     const double seconds = watch.seconds();
     if (choice.json) {
-        print_json({{"role", "assistant"},
-                    {"text", reply.text},
-                    {"tokens", reply.tokens},
-                    {"position", position_of(session)},
-                    {"digest", digest_of(session)},
-                    {"seconds", seconds}});
+        Json object = {{"role", "assistant"},          {"text", reply.text},
+                       {"tokens", reply.tokens},       {"position", position_of(session)},
+                       {"digest", digest_of(session)}, {"seconds", seconds}};
+        add_drafted(object, choice.generation, reply);
+        print_json(object);
     } else {
         print("\n");
     }
@@ -100,6 +99,7 @@ int chat(const ChatChoice &choice) {
     const Session session =
         resume ? load_session(model.get(), choice.session, nullptr) : create_session(model.get());
     apply_sampling(session.get(), choice.generation);
+    apply_draft(session.get(), choice.generation, choice.model, nullptr);
     if (!choice.system.empty()) {
         begin_with_system(session.get(), choice);
     }
@@ -145,8 +145,9 @@ void add_chat(CLI::App &app, int &exit_code) {
         app.add_subcommand("chat", "a conversation: one user turn a line from stdin");
     chat_app->footer(
         "Empty lines are skipped. With --json: one object a line for each reply, with "
-        "role (assistant), text,\ntokens, position, digest, seconds. A resumed session "
-        "keeps the sampling settings of its file unless any\nare given.\n");
+        "role (assistant), text,\ntokens, position, digest, seconds, and with a draft "
+        "drafted, accepted, passes, draft_failures. A resumed\nsession keeps the sampling "
+        "settings of its file unless any are given.\n");
     add_model(*chat_app, choice->model);
     choice->generation.tokens_max = 256;
     add_path(*chat_app, "--session", choice->session,

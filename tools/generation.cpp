@@ -9,32 +9,105 @@
 
 namespace command {
 
+namespace {
+
+constexpr float kAboveZero = std::numeric_limits<float>::denorm_min();
+constexpr float kFinite = std::numeric_limits<float>::max();
+
+// Options that set the way tokens are drawn; any of them makes the session's own give way.
+class SamplingOptions {
+  public:
+    SamplingOptions(CLI::App &app, GenerationChoice &choice) : app_(app), choice_(choice) {}
+
+    template <typename Unsigned>
+    void count(const char *name, Unsigned &value, const std::string &help) {
+        given(add_count(app_, name, value, help));
+    }
+    void number(const char *name, float &value, const std::string &help,
+                const Range<float> &range) {
+        given(add_number<float>(app_, name, value, help, range));
+    }
+    void tokens(const char *name, std::vector<stasis_token> &value, const std::string &help) {
+        const auto parse = [name, &value](const CLI::results_t &list) {
+            value = parse_tokens(list.at(0), name);
+            return true;
+        };
+        given(app_.add_option(name, parse, help)->type_name("IDS"));
+    }
+
+  private:
+    void given(CLI::Option *option) {
+        option->each([&choice = choice_](const std::string &) { choice.sampling_given = true; });
+    }
+
+    CLI::App &app_;
+    GenerationChoice &choice_;
+};
+
+void add_repetition_options(SamplingOptions &options, GenerationChoice &choice) {
+    stasis_sampling &chosen = choice.sampling;
+    options.number("--repetition-penalty", chosen.repetition_penalty,
+                   "divide logits of recent tokens by N; 1: off",
+                   {kAboveZero, kFinite, "a finite number above 0"});
+    options.number("--dry-multiplier", chosen.dry_multiplier,
+                   "DRY: a token that makes a repetition longer loses N and more; 0: off",
+                   {0, kFinite, "a finite number from 0 on"});
+    options.number("--dry-base", chosen.dry_base,
+                   "each further token of the repetition makes that N times as much (1.75)",
+                   {1, kFinite, "a finite number from 1 on"});
+    options.count("--dry-allowed-length", chosen.dry_allowed_length,
+                  "repetitions of fewer than N tokens cost nothing; 0: 2");
+    options.count("--dry-range", chosen.dry_range, "look at the last N tokens; 0: all");
+    options.tokens("--dry-breakers", choice.dry_breakers,
+                   "tokens that no repetition goes over: 1,2,3");
+}
+
+void add_sampling_options(SamplingOptions &options, GenerationChoice &choice) {
+    stasis_sampling &chosen = choice.sampling;
+    options.count("--seed", chosen.seed, "draws depend on it and the position alone");
+    options.number("--temperature", chosen.temperature, "0: greedy, as without it",
+                   {0, kFinite, "a finite number from 0 on"});
+    options.number("--top-n-sigma", chosen.top_n_sigma,
+                   "leave out what is N standard deviations below the best logit; 0: off",
+                   {0, kFinite, "a finite number from 0 on"});
+    options.count("--top-k", chosen.top_k, "draw among the N most likely; 0: all");
+    options.number("--typical-p", chosen.typical_p,
+                   "draw among the most typical that reach N together; 1: all",
+                   {kAboveZero, 1, "a number above 0 and at most 1"});
+    options.number("--top-p", chosen.top_p,
+                   "draw among the most likely that reach N together; 1: all",
+                   {kAboveZero, 1, "a number above 0 and at most 1"});
+    options.number("--min-p", chosen.min_p,
+                   "leave out what is less than N times as likely as the best",
+                   {0, 1, "a number from 0 to 1"});
+    options.number("--xtc-probability", chosen.xtc_probability,
+                   "XTC: with this probability leave out all likely tokens but the last; 0: off",
+                   {0, 1, "a number from 0 to 1"});
+    options.number("--xtc-threshold", chosen.xtc_threshold,
+                   "those of probability N and more are likely (0.1)",
+                   {kAboveZero, 0.5F, "a number above 0 and at most 0.5"});
+    options.count("--min-keep", chosen.min_keep, "--typical-p, --top-p, --min-p and XTC leave N");
+}
+
+} // namespace
+
 void add_generation_options(CLI::App &app, GenerationChoice &choice) {
     stasis_sampling_init(&choice.sampling, sizeof choice.sampling);
-    constexpr float above_zero = std::numeric_limits<float>::denorm_min();
-    constexpr float finite = std::numeric_limits<float>::max();
     add_count(app, "-n", choice.tokens_max, "at most N new tokens; 0: append only")
         ->default_str(std::to_string(choice.tokens_max));
-    const auto sampling = [&](CLI::Option *option) {
-        option->each([&](const std::string &) { choice.sampling_given = true; });
-    };
-    stasis_sampling &chosen = choice.sampling;
-    sampling(add_count(app, "--seed", chosen.seed, "draws depend on it and the position alone"));
-    sampling(add_number<float>(app, "--temperature", chosen.temperature, "0: greedy, as without it",
-                               {0, finite, "a finite number from 0 on"}));
-    sampling(add_count(app, "--top-k", chosen.top_k, "draw among the N most likely; 0: all"));
-    sampling(add_number<float>(app, "--top-p", chosen.top_p,
-                               "draw among the most likely that reach N together; 1: all",
-                               {above_zero, 1, "a number above 0 and at most 1"}));
-    sampling(add_number<float>(app, "--min-p", chosen.min_p,
-                               "leave out what is less than N times as likely as the best",
-                               {0, 1, "a number from 0 to 1"}));
-    sampling(add_number<float>(app, "--repetition-penalty", chosen.repetition_penalty,
-                               "divide logits of recent tokens by N; 1: off",
-                               {above_zero, finite, "a finite number above 0"}));
+    SamplingOptions options(app, choice);
+    add_sampling_options(options, choice);
+    add_repetition_options(options, choice);
     app.add_option("--stop", choice.stop, "end before this text; may be given several times")
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
+    CLI::Option *draft =
+        add_path(app, "--draft", choice.draft,
+                 "a smaller model with the same tokenizer guesses ahead: the same tokens, sooner")
+            ->type_name("MODEL");
+    app.add_flag("--draft-lookup", choice.draft_lookup,
+                 "guess ahead what followed the same tokens before: likewise")
+        ->excludes(draft);
     add_count(app, "--chunk", choice.chunk, "compute N positions together");
 }
 
@@ -61,8 +134,37 @@ const char *stop_reason_name(uint32_t reason) {
 
 void apply_sampling(stasis_session *session, const GenerationChoice &choice) {
     if (choice.sampling_given) {
+        stasis_sampling sampling = choice.sampling;
+        sampling.dry_breakers = choice.dry_breakers.data();
+        sampling.dry_breaker_count = static_cast<uint32_t>(choice.dry_breakers.size());
         stasis_error error{};
-        check(stasis_session_set_sampling(session, &choice.sampling, &error), error, "sampling");
+        check(stasis_session_set_sampling(session, &sampling, &error), error, "sampling");
+    }
+}
+
+void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,
+                 stasis_cancel *cancel) {
+    if (!choice.drafts()) {
+        return;
+    }
+    Model draft;
+    if (!choice.draft.empty()) {
+        ModelChoice small = model;
+        small.path = choice.draft;
+        draft = open_model(small, cancel);
+    }
+    stasis_draft_options options;
+    stasis_draft_options_init(&options, sizeof options);
+    stasis_error error{};
+    check(stasis_session_set_draft(session, draft.get(), &options, &error), error, "--draft");
+}
+
+void add_drafted(Json &object, const GenerationChoice &choice, const Reply &reply) {
+    if (choice.drafts()) {
+        object["drafted"] = reply.drafted;
+        object["accepted"] = reply.accepted;
+        object["passes"] = reply.passes;
+        object["draft_failures"] = reply.draft_failures;
     }
 }
 
@@ -71,6 +173,7 @@ namespace {
 // Collects a reply; exceptions may not cross the C call, so the first one waits here.
 struct Receiver {
     std::string text;
+    std::vector<Likelihood> likelihoods;
     bool stream = false;
     std::exception_ptr failure;
 
@@ -79,6 +182,13 @@ struct Receiver {
         try {
             const std::string_view piece(generated->text, generated->length);
             self.text += piece;
+            if (const uint32_t count = generated->log_probability_count; count > 0) {
+                self.likelihoods.push_back(
+                    {generated->log_probability,
+                     {generated->best_tokens, generated->best_tokens + count},
+                     {generated->best_log_probabilities,
+                      generated->best_log_probabilities + count}});
+            }
             if (self.stream && !piece.empty()) {
                 print(piece);
             }
@@ -112,6 +222,7 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
     options.callback = Receiver::receive;
     options.callback_user = &receiver;
     options.cancel = cancel;
+    options.log_probability_count = choice.log_probabilities;
     auto result = sized<stasis_generate_result>();
     stasis_error error{};
     const stasis_status status = stasis_session_generate(session, &options, &result, &error);
@@ -122,7 +233,12 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
         check(status, error, "generating");
     }
     Reply reply;
+    reply.drafted = result.drafted;
+    reply.accepted = result.accepted;
+    reply.passes = result.passes;
+    reply.draft_failures = result.draft_failures;
     reply.text = std::move(receiver.text);
+    reply.likelihoods = std::move(receiver.likelihoods);
     reply.stop_reason = status == STASIS_CANCELLED ? STASIS_STOP_CANCELLED : result.stop_reason;
     if (result.count > 0) {
         reply.tokens = fetch<stasis_token>(
@@ -135,20 +251,28 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
     return reply;
 }
 
-Session create_session(stasis_model *model) {
+Session create_session(stasis_model *model, uint64_t domain) {
+    stasis_session_options options;
+    stasis_session_options_init(&options, sizeof options);
+    options.domain = domain;
     stasis_session *session = nullptr;
     stasis_error error{};
-    check(stasis_session_create(model, nullptr, &session, &error), error, "new session");
+    check(stasis_session_create(model, &options, &session, &error), error, "new session");
     return Session(session);
 }
 
-Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel) {
+Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
+                     bool alone) {
+    stasis_session_options own;
+    stasis_session_options_init(&own, sizeof own);
+    own.domain = STASIS_DOMAIN_PRIVATE;
     stasis_load_options options;
     stasis_load_options_init(&options, sizeof options);
     Progress progress("resuming " + path);
     options.progress = Progress::report;
     options.progress_user = &progress;
     options.cancel = cancel;
+    options.session = alone ? &own : nullptr;
     stasis_session *session = nullptr;
     stasis_error error{};
     if (is_stream(path)) {

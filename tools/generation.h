@@ -8,6 +8,7 @@
 
 #include "tools/model.h"
 #include "tools/snapshot.h"
+#include "tools/terminal.h"
 
 namespace command {
 
@@ -17,7 +18,13 @@ struct GenerationChoice {
     bool ignore_end = false;
     std::vector<std::string> stop;
     stasis_sampling sampling{};
+    std::vector<stasis_token> dry_breakers;
+    uint32_t log_probabilities = 0;
     bool sampling_given = false; // some sampling option was on the command line
+    std::string draft;           // a model's path
+    bool draft_lookup = false;
+
+    bool drafts() const { return draft_lookup || !draft.empty(); }
 };
 
 // How a session is saved.
@@ -29,10 +36,19 @@ struct SaveChoice {
 void add_save_options(CLI::App &app, SaveChoice &choice);
 void add_generation_options(CLI::App &app, GenerationChoice &choice);
 
+// How likely a token was, and the most likely ones in its place.
+struct Likelihood {
+    float log_probability = 0;
+    std::vector<stasis_token> best_tokens;
+    std::vector<float> best;
+};
+
 struct Reply {
     std::vector<stasis_token> tokens;
+    std::vector<Likelihood> likelihoods; // of the tokens, if asked for
     std::string text;
     uint32_t stop_reason = STASIS_STOP_LENGTH;
+    uint64_t drafted = 0, accepted = 0, passes = 0, draft_failures = 0;
 };
 
 const char *stop_reason_name(uint32_t reason);
@@ -41,14 +57,21 @@ const char *stop_reason_name(uint32_t reason);
 // resumed) unless the command line gives any.
 void apply_sampling(stasis_session *session, const GenerationChoice &choice);
 
+// What --draft or --draft-lookup asked for; a draft model computes as `model` does.
+void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,
+                 stasis_cancel *cancel);
+// What came of it, for a JSON object; nothing if neither was asked for.
+void add_drafted(Json &object, const GenerationChoice &choice, const Reply &reply);
+
 // Generates, nothing if tokens_max is 0; a request on `cancel` ends it early and is no failure.
 // `stream`: text goes to stdout.
 Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_cancel *cancel,
                bool stream);
 
-Session create_session(stasis_model *model);
-// "-" for standard input.
-Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel);
+Session create_session(stasis_model *model, uint64_t domain = STASIS_DOMAIN_COMMON);
+// "-" for standard input. `alone`: shares no page, and reads all of them.
+Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
+                     bool alone = false);
 void save_session(stasis_session *session, const std::string &path, const SaveChoice &choice);
 // To standard output.
 void write_session(stasis_session *session, OutputForSnapshot &output, const SaveChoice &choice);

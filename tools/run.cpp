@@ -16,6 +16,7 @@ struct RunChoice {
     GenerationChoice generation;
     SaveChoice saving;
     std::string prompt, tokens, tokens_file, resume, save;
+    std::vector<std::string> evict; // "BEGIN:END"
     bool prompt_given = false, tokens_given = false;
     bool bos = false, special = false, json = false;
 };
@@ -62,19 +63,54 @@ size_t append(stasis_session *session, const std::vector<stasis_token> &tokens, 
     return tokens.size();
 }
 
+// Hides positions from every later token.
+void evict(stasis_session *session, const std::vector<std::string> &ranges) {
+    for (const std::string &range : ranges) {
+        unsigned long long begin = 0, end = 0;
+        char rest = 0;
+        if (std::sscanf(range.c_str(), "%llu:%llu%c", &begin, &end, &rest) != 2 ||
+            range.find('-') != std::string::npos) {
+            throw Failure("--evict: expected BEGIN:END, found " + range);
+        }
+        stasis_error error{};
+        check(stasis_session_evict(session, begin, end, &error), error, "--evict " + range);
+    }
+}
+
+// Of each new token, and of the most likely ones in its place.
+Json likelihoods_json(const Reply &reply) {
+    Json list = Json::array();
+    for (size_t i = 0; i < reply.likelihoods.size(); ++i) {
+        const Likelihood &each = reply.likelihoods[i];
+        Json best = Json::array();
+        for (size_t j = 0; j < each.best.size(); ++j) {
+            best.push_back({{"token", each.best_tokens[j]}, {"log_probability", each.best[j]}});
+        }
+        list.push_back({{"token", reply.tokens.at(i)},
+                        {"log_probability", each.log_probability},
+                        {"best", best}});
+    }
+    return list;
+}
+
 void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, const Reply &reply,
             const stasis_session *session, double prefill_seconds, double decode_seconds) {
     const uint64_t position = position_of(session);
     const std::string digest = digest_of(session);
     if (choice.json) {
-        print_json({{"prompt_tokens", prompt},
-                    {"tokens", reply.tokens},
-                    {"text", reply.text},
-                    {"position", position},
-                    {"digest", digest},
-                    {"stop_reason", stop_reason_name(reply.stop_reason)},
-                    {"prefill_seconds", prefill_seconds},
-                    {"decode_seconds", decode_seconds}});
+        Json object = {{"prompt_tokens", prompt},
+                       {"tokens", reply.tokens},
+                       {"text", reply.text},
+                       {"position", position},
+                       {"digest", digest},
+                       {"stop_reason", stop_reason_name(reply.stop_reason)},
+                       {"prefill_seconds", prefill_seconds},
+                       {"decode_seconds", decode_seconds}};
+        if (choice.generation.log_probabilities > 0) {
+            object["log_probabilities"] = likelihoods_json(reply);
+        }
+        add_drafted(object, choice.generation, reply);
+        print_json(object);
         return;
     }
     // A model without a tokenizer has no text to stream; its tokens are shown instead.
@@ -86,6 +122,14 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
                   stop_reason_name(reply.stop_reason), static_cast<unsigned long long>(position),
                   digest.c_str());
     say(line);
+    if (choice.generation.drafts()) {
+        std::snprintf(line, sizeof line, "[%llu of %llu drafted tokens accepted, %llu passes%s]",
+                      static_cast<unsigned long long>(reply.accepted),
+                      static_cast<unsigned long long>(reply.drafted),
+                      static_cast<unsigned long long>(reply.passes),
+                      reply.draft_failures == 0 ? "" : "; the drafter failed");
+        say(line);
+    }
 }
 
 int run(const RunChoice &choice) {
@@ -110,6 +154,7 @@ int run(const RunChoice &choice) {
                                              : "so is the session in " + choice.resume));
     }
     apply_sampling(session.get(), choice.generation);
+    apply_draft(session.get(), choice.generation, choice.model, interrupt.handle());
 
     const Stopwatch prefill;
     const size_t appended =
@@ -122,6 +167,7 @@ int run(const RunChoice &choice) {
         prompt.resize(appended);
         reply.stop_reason = STASIS_STOP_CANCELLED;
     } else {
+        evict(session.get(), choice.evict);
         reply = generate(session.get(), choice.generation, interrupt.handle(), !choice.json);
     }
     const double decode_seconds = decode.seconds();
@@ -154,6 +200,8 @@ void add_run(CLI::App &app, int &exit_code) {
     run_app->add_flag("--bos", choice->bos, "begin the prompt with the model's bos token");
     run_app->add_flag("--special", choice->special,
                       "markers in the text of --prompt become their special tokens");
+    run_app->add_option("--evict", choice->evict,
+                        "BEGIN:END, positions that no later token sees, once the prompt is in");
     add_path(*run_app, "--resume", choice->resume,
              "go on with the session in this file; -: from standard input");
     add_path(*run_app, "--save", choice->save,
@@ -163,7 +211,12 @@ void add_run(CLI::App &app, int &exit_code) {
     add_save_options(*run_app, choice->saving);
     add_compute_options(*run_app, choice->model);
     add_template_option(*run_app, choice->model);
-    run_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    CLI::Option *json =
+        run_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    add_count(*run_app, "--log-probs", choice->generation.log_probabilities,
+              "with --json: log-probabilities of each new token and of the N most likely in its "
+              "place")
+        ->needs(json);
     run_app->callback([=, &exit_code] {
         choice->prompt_given = prompt->count() > 0;
         choice->tokens_given = tokens->count() + file->count() > 0;

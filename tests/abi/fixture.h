@@ -67,10 +67,13 @@ inline stasis_model *llama() {
     return shared_model("zoo/llama-gqa-untied");
 }
 
-inline Session create(stasis_model *model, uint64_t capacity = 0, uint64_t window_retain = 0) {
+// Alone in its domain unless told otherwise: what a test compares, each side has computed.
+inline Session create(stasis_model *model, uint64_t capacity = 0, uint64_t window_retain = 0,
+                      uint64_t domain = STASIS_DOMAIN_PRIVATE) {
     auto options = sized<stasis_session_options>();
     options.capacity = capacity;
     options.window_retain = window_retain;
+    options.domain = domain;
     stasis_session *session = nullptr;
     stasis_error error;
     const stasis_status status = stasis_session_create(model, &options, &session, &error);

@@ -86,6 +86,32 @@ int64_t fail_each(const std::function<stasis_status(stasis_error *)> &call,
 
 } // namespace
 
+namespace {
+
+// A bundled model whose bulk memory is counted as well.
+Model open_counted(const std::string &name) {
+    auto allocator = sized<stasis_allocator>();
+    allocator.allocate = [](void *, size_t size, size_t alignment) {
+        ++allocations;
+        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    };
+    allocator.deallocate = [](void *, void *memory, size_t, size_t) { std::free(memory); };
+    auto options = sized<stasis_model_options>();
+    options.allocator = &allocator;
+    options.threads = 2;
+    return open_path(test_data(name), &options);
+}
+
+void sample_widely(stasis_session *session) {
+    auto sampling = sized<stasis_sampling>();
+    sampling.temperature = 3.0F; // tokens of all lengths
+    sampling.top_p = 0.9F;
+    sampling.repetition_penalty = 1.1F;
+    REQUIRE(stasis_session_set_sampling(session, &sampling, nullptr) == STASIS_OK);
+}
+
+} // namespace
+
 TEST_CASE("every allocation of the C++ heap may fail") {
     const Folder folder;
     const Session own = session_of(gemma(), some_tokens(60));
@@ -225,53 +251,134 @@ TEST_CASE("every allocation of the C++ heap may fail") {
     }
 }
 
-TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
-    auto allocator = sized<stasis_allocator>();
-    allocator.allocate = [](void *, size_t size, size_t alignment) {
-        ++allocations;
-        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-    };
-    allocator.deallocate = [](void *, void *memory, size_t, size_t) { std::free(memory); };
-    auto options = sized<stasis_model_options>();
-    options.allocator = &allocator;
-    options.threads = 2;
+namespace {
+
+// Where a page begins, where it is full, and where a node of the log begins.
+bool page_or_node(uint64_t position) {
+    return position % 64 == 63 || position % 32 == 0;
+}
+
+// The same for what is computed up to 8 positions ahead, by a draft model too, and by the first
+// pass of each kind behind it; and where such passes come for the first time.
+bool page_or_node_ahead(uint64_t position) {
+    return position % 32 <= 9 || position % 32 >= 22 || position < 50;
+}
+
+// Generates 300 tokens behind 10; the positions of those between whose events something was
+// allocated. The first token finds nothing warm, nor does what a draft model does first.
+std::vector<uint64_t> positions_of_allocations(stasis_session *session,
+                                               uint32_t log_probabilities = 0) {
     struct Seen {
-        int64_t before = -1; // the call's first token, which finds nothing warm
+        int64_t before = -1;
         std::vector<uint64_t> positions;
+    } seen;
+    const char *stop[] = {"no such text"};
+    auto generate = sized<stasis_generate_options>();
+    generate.tokens_max = 300;
+    generate.flags = STASIS_GENERATE_IGNORE_END;
+    generate.stop_strings = stop;
+    generate.stop_string_count = 1;
+    generate.log_probability_count = log_probabilities;
+    generate.callback_user = &seen;
+    generate.callback = [](void *user, const stasis_generated *event) -> int32_t {
+        auto &into = *static_cast<Seen *>(user);
+        if (into.before >= 0 && allocations != into.before) {
+            into.positions.push_back(event->position);
+        }
+        into.before = allocations;
+        return 0;
     };
-    // Where a page begins, where it is full, and where a node of the log begins.
-    const auto expected = [](uint64_t position) {
-        return position % 64 == 63 || position % 32 == 0;
+    REQUIRE(stasis_session_generate(session, &generate, nullptr, nullptr) == STASIS_OK);
+    return seen.positions;
+}
+
+void check_warm(const char *name, std::vector<uint64_t> positions, bool (*expected)(uint64_t)) {
+    CHECK(!positions.empty()); // it counts
+    std::erase_if(positions, expected);
+    CHECK_MESSAGE(positions.empty(), std::string(name), ": ", positions.size(), " tokens, first ",
+                  positions.empty() ? 0 : positions[0]);
+}
+
+} // namespace
+
+TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
+    struct Case {
+        const char *name;
+        bool everything; // all steps of sampling, and log-probabilities
     };
-    for (const char *name : {"recall-gemma3", "recall-llama"}) {
-        const Model model = open_path(test_data(name), &options);
+    for (const Case &each :
+         {Case{"recall-gemma3", false}, Case{"recall-llama", false}, Case{"recall-llama", true}}) {
+        const Model model = open_counted(each.name);
         const Session session = session_of(model.get(), some_tokens(10));
         auto sampling = sized<stasis_sampling>();
         sampling.temperature = 3.0F; // tokens of all lengths
         sampling.top_p = 0.9F;
         sampling.repetition_penalty = 1.1F;
+        if (each.everything) {
+            sampling.typical_p = 0.99F;
+            sampling.top_n_sigma = 4;
+            sampling.xtc_probability = 0.5F;
+            sampling.dry_multiplier = 0.8F;
+            sampling.min_keep = 20;
+        }
         REQUIRE(stasis_session_set_sampling(session.get(), &sampling, nullptr) == STASIS_OK);
-        Seen seen;
-        const char *stop[] = {"no such text"};
-        auto generate = sized<stasis_generate_options>();
-        generate.tokens_max = 300;
-        generate.flags = STASIS_GENERATE_IGNORE_END;
-        generate.stop_strings = stop;
-        generate.stop_string_count = 1;
-        generate.callback_user = &seen;
-        generate.callback = [](void *user, const stasis_generated *event) -> int32_t {
-            auto &into = *static_cast<Seen *>(user);
-            if (into.before >= 0 && allocations != into.before) {
-                into.positions.push_back(event->position);
+        check_warm(each.name, positions_of_allocations(session.get(), each.everything ? 5 : 0),
+                   page_or_node);
+    }
+}
+
+TEST_CASE("speculative decoding allocates nothing else, but does so up to eight tokens earlier") {
+    for (const char *name : {"recall-gemma3", "recall-llama"}) {
+        for (const bool lookup : {true, false}) {
+            const Model model = open_counted(name);
+            const Session session = session_of(model.get(), Tokens(30, 5)); // repeats itself
+            auto draft = sized<stasis_draft_options>();
+            draft.tokens_min = draft.tokens_max = 8;
+            REQUIRE(stasis_session_set_draft(session.get(), lookup ? nullptr : model.get(), &draft,
+                                             nullptr) == STASIS_OK);
+            check_warm(name, positions_of_allocations(session.get()), page_or_node_ahead);
+        }
+    }
+}
+
+TEST_CASE("steps of several sessions allocate nothing but pages and the nodes that name them") {
+    for (const char *name : {"recall-gemma3", "recall-llama"}) {
+        const Model model = open_counted(name);
+        std::vector<Session> sessions;
+        std::vector<stasis_step_item> items(5);
+        for (stasis_step_item &item : items) {
+            const auto length = static_cast<uint32_t>(3 + 100 * sessions.size());
+            sessions.push_back(session_of(model.get(), some_tokens(length, length)));
+            sample_widely(sessions.back().get());
+            item.session = sessions.back().get();
+        }
+        const Tokens more = some_tokens(7);
+        std::vector<int> counted;
+        for (int round = 0; round < 150; ++round) {
+            bool edge = round < 2; // nothing is warm
+            for (size_t i = 0; i < items.size(); ++i) {
+                const bool prefill = round % 3 == 0 && i == 1 + round % 4u; // beside the others
+                items[i].count = prefill ? more.size() : 0;
+                items[i].flags = prefill && round % 2 == 0 ? 0 : STASIS_STEP_SAMPLE;
+                const uint64_t begin = position(items[i].session), end = begin + items[i].count + 1;
+                // Where a page or a node of the log begins, or a page is full.
+                edge |= (begin + 31) / 32 != (end + 31) / 32 || begin / 64 != end / 64;
             }
-            into.before = allocations;
-            return 0;
-        };
-        REQUIRE(stasis_session_generate(session.get(), &generate, nullptr, nullptr) == STASIS_OK);
-        CHECK(!seen.positions.empty()); // it counts
-        std::erase_if(seen.positions, expected);
-        CHECK_MESSAGE(seen.positions.empty(), name, ": ", seen.positions.size(), " tokens, first ",
-                      seen.positions.empty() ? 0 : seen.positions[0]);
+            const int64_t before = allocations;
+            REQUIRE(stasis_sessions_step(items.data(), sizeof items[0], items.size(), more.data(),
+                                         more.size(), nullptr, nullptr) == STASIS_OK);
+            const int64_t after = allocations;
+            for (const stasis_step_item &item : items) {
+                REQUIRE(item.status == STASIS_OK);
+            }
+            if (edge) {
+                CHECK((round > 0 || after != before)); // it counts
+            } else {
+                counted.push_back(round);
+                CHECK_MESSAGE(after == before, name, ": round ", round, ": ", after - before);
+            }
+        }
+        CHECK(counted.size() > 20);
     }
 }
 

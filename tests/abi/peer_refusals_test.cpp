@@ -62,7 +62,7 @@ std::string with_version(std::string bytes, uint32_t version) {
 std::string with_feature(const std::string &bytes) {
     Bytes changed(bytes.begin(), bytes.end());
     stasis::format::Root root = stasis::format::read_root(changed);
-    root.features_refuse = 1;
+    root.features_refuse = uint64_t{1} << 40;
     stasis::format::write_root(changed, root);
     return text_of(changed);
 }

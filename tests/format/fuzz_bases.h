@@ -19,6 +19,7 @@ struct Course {
     uint64_t position = 0;
     bool forked = false; // other tokens and numbers from position 32 on
     bool released = false;
+    bool evicted = false; // the second page, and a part of the first
 };
 
 inline void add_small_pages(State &state, const Course &course) {
@@ -40,7 +41,8 @@ inline void add_small_pages(State &state, const Course &course) {
             const Digest digest = page_digest(group, index, data.get(), page_rows(state, group), 32,
                                               valid, state.head_dim);
             const bool needed = page_needed(state.groups[group].window, course.position, 32, index);
-            const bool kept = needed || !course.released;
+            const bool gone = course.evicted && index == 1;
+            const bool kept = (needed || !course.released) && !gone;
             pages.push_back({valid, digest, kept ? data.get() : nullptr});
             state.storage.push_back(data);
         }
@@ -76,6 +78,9 @@ inline State small_state(const Course &course) {
         state.hidden = {1, 2, static_cast<uint16_t>(course.position)};
         state.logits = Sha256().bytes(std::vector<float>(5).data(), 5 * sizeof(float)).finish();
         state.top = {{0, 0.0F}, {1, 0.0F}};
+    }
+    if (course.evicted && course.position > 64) {
+        state.evictions = {{65, {{3, 64}}, {5, 6, 7}}, {66, {{0, 1}, {64, 65}}, {8, 9, 10}}};
     }
     add_small_pages(state, course);
     state.digest = state_digest(state);

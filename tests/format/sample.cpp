@@ -244,7 +244,7 @@ bool same_floats(const std::vector<std::pair<uint32_t, float>> &a,
 bool same_bits(const Sampling &a, const Sampling &b) {
     // The members before the bias have no padding between them.
     return std::memcmp(&a, &b, offsetof(Sampling, penalty_window) + sizeof a.penalty_window) == 0 &&
-           same_floats(a.bias, b.bias);
+           same_floats(a.bias, b.bias) && a.v2 == b.v2;
 }
 
 void check_same_identity(const ModelIdentity &a, const ModelIdentity &b) {
@@ -297,6 +297,7 @@ void check_same(const State &a, const State &b) {
         CHECK(a.groups[group].layers == b.groups[group].layers);
     }
     CHECK(a.log == b.log);
+    CHECK(a.evictions == b.evictions);
     REQUIRE(a.samplings.size() == b.samplings.size());
     for (size_t i = 0; i < a.samplings.size(); ++i) {
         CHECK(same_bits(a.samplings[i], b.samplings[i]));

@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from reader.container import VERSION, Container, Refused, need  # noqa: E402
-from reader.state import State  # noqa: E402
+from reader.state import OFF, State  # noqa: E402
 
 SOURCES = ["prompt", "template", "text", "sampled"]
 ROLES = ["none", "system", "user", "assistant", "other"]
@@ -67,6 +67,11 @@ def kv_cache(state, proven):
     return {"keep": ["full", "none"][state.manifest["keep"]], "groups": groups, "pages": listed}
 
 
+def settings(manifest):
+    return [{**{name: value for name, value in each.items() if name != "v2"},
+             **(each["v2"] or OFF)} for each in manifest["samplings"]]
+
+
 def elements(state, proven, log):
     """The Big 8 + 4 in their order."""
     manifest, identity = state.manifest, state.identity
@@ -83,9 +88,11 @@ def elements(state, proven, log):
             "tokens": len(log), "log": log,
             "texts": [{"token": token, "bytes": each} for token, each in state.texts.items()]},
         "attention_mask": {"rule": "causal", "layer_windows": layer_windows(manifest),
-                           "evicted": []},
+                           "evicted": [{"position": position,
+                                        "ranges": [list(each) for each in ranges]}
+                                       for position, ranges in state.evictions]},
         "model_config": {"architecture": identity["architecture"], "model": identity["model"],
-                         "config": config, "samplings": manifest["samplings"],
+                         "config": config, "samplings": settings(manifest),
                          "sampling": manifest["sampling"], "capacity": manifest["capacity"],
                          "tracking": manifest["tracking"]},
         "layer_norm": {"digest": identity["norms"]},

@@ -15,6 +15,46 @@
 
 using namespace stasis;
 
+namespace {
+
+// Everything of version 2, each part off every other time.
+SamplingV2 some_v2(std::mt19937_64 &generator, size_t vocabulary) {
+    const auto pick = [&](std::initializer_list<float> values) {
+        return generator() % 2 == 0 ? 0.0F : values.begin()[generator() % values.size()];
+    };
+    const auto or_usual = [](float value, float usual) { return value == 0 ? usual : value; };
+    SamplingV2 v2;
+    v2.typical_p = or_usual(pick({0.9F, 0.5F, 0.2F, 0.01F, 0.999F, FLT_MIN}), 1);
+    v2.top_n_sigma = pick({1.0F, 0.5F, 2.0F, 2.5F, 1e-3F, 50.0F, FLT_MAX});
+    v2.xtc_probability = pick({1.0F, 1.0F, 0.5F, 0.1F, 1e-12F});
+    v2.xtc_threshold = or_usual(pick({0.01F, 0.03F, 0.2F, 0.25F, 0.5F, FLT_MIN}), 0.1F);
+    v2.dry_multiplier = pick({0.8F, 0.8F, 5.0F, 1e-3F, FLT_MIN, FLT_MAX});
+    v2.dry_base = or_usual(pick({1.0F, 1.1F, 2.0F, 40.0F, FLT_MAX}), 1.75F);
+    v2.dry_allowed_length = 1 + static_cast<uint32_t>(generator() % 4);
+    v2.dry_range = static_cast<uint32_t>(pick({1, 3, 10, 25}));
+    v2.min_keep = static_cast<uint32_t>(or_usual(pick({2, 3, 10, 1000}), 1));
+    for (uint32_t token = 0; token < vocabulary; ++token) {
+        if (generator() % 6 == 0) {
+            v2.dry_breakers.push_back(token);
+        }
+    }
+    return v2;
+}
+
+// Tokens that repeat what came before, now and then with one of another kind.
+std::vector<uint32_t> repeating(std::mt19937_64 &generator, size_t vocabulary) {
+    std::vector<uint32_t> history(generator() % 60);
+    const size_t period = 1 + generator() % 12;
+    for (size_t i = 0; i < history.size(); ++i) {
+        history[i] = i < period || generator() % 10 == 0
+                         ? static_cast<uint32_t>(generator() % std::min<size_t>(vocabulary, 9))
+                         : history[i - period];
+    }
+    return history;
+}
+
+} // namespace
+
 TEST_CASE("every combination of settings draws what the plain restatement draws") {
     const kernels::FloatEnvironment environment;
     std::mt19937_64 generator(2024);
@@ -22,7 +62,7 @@ TEST_CASE("every combination of settings draws what the plain restatement draws"
         return values.begin()[generator() % values.size()];
     };
     SamplingScratch scratch;
-    for (int round = 0; round < 20000; ++round) {
+    for (int round = 0; round < 40000; ++round) {
         CAPTURE(round);
         // Few distinct values, so that ties are everywhere, near and far from the best.
         const float unit = pick({0.0F, 1.0F / 64, 0.5F, 3.0F, 1e37F});
@@ -49,6 +89,13 @@ TEST_CASE("every combination of settings draws what the plain restatement draws"
         for (uint32_t &token : history) {
             token = static_cast<uint32_t>(generator() % logits.size());
         }
+        if (round % 4 != 0) {
+            sampling.v2 = some_v2(generator, logits.size());
+            sampling.penalty_window = static_cast<uint32_t>(pick({0, 0, 1, 7, 64}));
+        }
+        if (round % 2 != 0) {
+            history = repeating(generator, logits.size());
+        }
         check_sampling(sampling, static_cast<uint32_t>(logits.size()));
         const uint64_t position = generator();
         REQUIRE(sample(logits, sampling, position, history, scratch) ==
@@ -73,12 +120,13 @@ TEST_CASE("a large vocabulary draws what the plain restatement draws, and alloca
     Sampling warm;
     warm.temperature = 1.0F;
     warm.repetition_penalty = 1.1F;
+    warm.v2.dry_multiplier = 1;
     SamplingScratch scratch;
-    const std::vector<uint32_t> history{5, 262143, 5, 77};
+    const std::vector<uint32_t> history{5, 77, 262143, 5, 77};
     sample(peak, warm, 0, history, scratch);
     const auto storage = [&] {
-        return std::array<const void *, 3>{scratch.logits.data(), scratch.candidates.data(),
-                                           scratch.counts.data()};
+        return std::array<const void *, 4>{scratch.logits.data(), scratch.candidates.data(),
+                                           scratch.counts.data(), scratch.matches.data()};
     };
     const auto before = storage();
     for (const auto &row : rows) {
@@ -92,6 +140,11 @@ TEST_CASE("a large vocabulary draws what the plain restatement draws, and alloca
                         naive::sample(row, sampling, position, history));
             }
         }
+        Sampling sampling = warm; // all of version 2
+        sampling.v2 = {0.9F, 3.0F, 1.0F, 1e-6F, 1.0F, 1.75F, 1, 0, 3, {6}};
+        const uint64_t position = generator();
+        REQUIRE(sample(row, sampling, position, history, scratch) ==
+                naive::sample(row, sampling, position, history));
     }
     CHECK(storage() == before);
 }

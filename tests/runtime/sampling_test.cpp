@@ -16,6 +16,7 @@
 #include "format/error.h"
 #include "runtime/kernels/environment.h"
 #include "runtime/kernels/math.h"
+#include "runtime/likelihood.h"
 #include "runtime/philox.h"
 #include "runtime/sampling.h"
 

@@ -5,7 +5,7 @@ import struct
 
 from reader.container import (BLOCK, FRAME, RAW, ROOT_BYTES, RUN, VERSION, Container, Refused,
                               checksum, text)
-from reader.state import State, state_digest
+from reader.state import SAMPLING_V2, State, state_digest
 from reader.xxh3 import xxh3_64
 
 
@@ -49,8 +49,9 @@ class Snapshot:
         return any(forged[at:at + 32] != self.data[at:at + 32] for at in self.coded_digests)
 
     def forbids_writing(self, forged):
-        """By a feature with which a reader may only read."""
-        return any(forged[self.root_at + 16:self.root_at + 24])
+        """By a feature with which a reader may only read, and which is not known."""
+        return any(forged[self.root_at + 16:self.root_at + 24]) and (
+            forged[self.root_at + 16:self.root_at + 24] != bytes([SAMPLING_V2, *bytes(7)]))
 
     def changed(self, at, change):
         data = bytearray(self.data)

@@ -56,10 +56,18 @@ class Usage(CommandTest):
                  "--threads": ["4294967296", "2x"], "--chunk": ["many"], "--top-k": ["1e3", ""],
                  "--temperature": ["-0.1", "inf", "1e99", "0,5", ""],
                  "--top-p": ["0", "1.01", "-1", "nan"], "--min-p": ["-0.1", "1.1", "nan"],
-                 "--repetition-penalty": ["0", "-1", "inf"]}
+                 "--repetition-penalty": ["0", "-1", "inf"], "--typical-p": ["0", "1.01", "nan"],
+                 "--top-n-sigma": ["-1", "inf"], "--xtc-probability": ["-0.1", "1.1"],
+                 "--xtc-threshold": ["0", "0.51"], "--dry-multiplier": ["-1", "nan"],
+                 "--dry-base": ["0.99", "inf"], "--dry-allowed-length": ["-1"],
+                 "--dry-range": ["all"], "--min-keep": ["1.5"], "--log-probs": ["x"]}
         for name, texts in wrong.items():
             for text in texts:
                 self.refused(*prompt, name, text, names=[name + ": '" + text + "' is not a"])
+        self.refused(*prompt, "--dry-breakers", "3,x", names=["--dry-breakers", "x"])
+        self.refused(*prompt, "--temperature", "1", "--dry-breakers", "99999",
+                     names=["dry_breakers", "99999"])
+        self.refused(*prompt, "--log-probs", "3", names=["--log-probs", "--json"])
         self.refused("run", GEMMA, "--tokens", "1", "-n", "18446744073709551616", names=["-n"])
         self.refused("run", GEMMA, "--tokens", "1", "-n=2", names=["-n", "'=2'", "whole number"])
         self.refused(*prompt, "--seed=", "3", names=["--seed=", "missing"])

@@ -14,6 +14,7 @@ import gguf
 
 KEYS = ["model", "kernels", "threads", "machine", "ceilings", "results"]
 RATES = {"bytes_per_s", "flops"}
+BATCHES = ["batch1@512", "batch2@512", "batch4@512", "batch8@512", "batch16@512", "forks8@512"]
 SMALL_CONTEXT = DATA / "zoo/gemma3-text"
 
 
@@ -31,6 +32,7 @@ class Bench(CommandTest):
         # 4096 positions: nothing can be generated behind as many.
         self.assertEqual(list(results), [
             "memory@2048", "open", "first_token", "pp512", "tg128", "tg128@1024", "added@1024",
+            *BATCHES, *("x" + name for name in BATCHES[1:]),
             "turn", "turn_afresh", "fork@64", "fork@4096", "save", "load", "save_zstd", "load_zstd",
             "commit@1024", "bytes_raw", "bytes_zstd", "bytes_none"])
         for result in results.values():

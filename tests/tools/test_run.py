@@ -40,6 +40,36 @@ class Run(CommandTest):
         self.assertEqual((ignoring["stop_reason"], len(ignoring["tokens"])), ("length", 20))
         self.assertEqual(ignoring["tokens"][:len(turn["reply_ids"])], turn["reply_ids"])
 
+    def test_log_probabilities(self):
+        prompt = ["run", LLAMA, "--tokens", comma(turns_of(LLAMA)[0]["prompt_ids"]), "-n", 4]
+        run = self.json(*prompt, "--log-probs", 3)
+        self.assertEqual(list(run), KEYS + ["log_probabilities"])
+        self.assertEqual([each["token"] for each in run["log_probabilities"]], run["tokens"])
+        for each in run["log_probabilities"]:
+            self.assertEqual(len(each["best"]), 3)
+            self.assertEqual(each["best"][0], {"token": each["token"],
+                                               "log_probability": each["log_probability"]})
+        self.assertEqual(run["tokens"], self.json(*prompt)["tokens"])
+
+    def test_every_way_to_sample_is_replayed(self):
+        prompt = ["run", LLAMA, "--tokens", comma(all_tokens(LLAMA)[:60]), "-n", 40,
+                  "--ignore-eos", "--temperature", 2]
+        drawn = {comma(self.json(*prompt)["tokens"])}
+        ways = (["--typical-p", 0.3], ["--top-n-sigma", 0.5], ["--top-p", 0.01, "--min-keep", 9],
+                ["--xtc-probability", 1, "--xtc-threshold", 0.01],
+                ["--dry-multiplier", 30, "--dry-allowed-length", 1, "--dry-base", 2],
+                ["--dry-multiplier", 30, "--dry-allowed-length", 1, "--dry-base", 2,
+                 "--dry-range", 9, "--dry-breakers", comma(all_tokens(LLAMA)[:50:3])])
+        for way in ways:
+            run = self.json(*prompt, *way, "--save", self.path("s"), "--replace")
+            self.assertNotIn(comma(run["tokens"]), drawn, way)
+            drawn.add(comma(run["tokens"]))
+            replayed = self.json("replay", self.path("s"), LLAMA)
+            self.assertEqual((replayed["verified"], replayed["drawn"]), (True, 40), way)
+            more = ["-n", 5, "--ignore-eos"]
+            self.assertEqual(self.json("run", LLAMA, "--resume", self.path("s"), *more)["tokens"],
+                             self.json(*prompt, *way, "-n", 45)["tokens"][40:], way)
+
     def test_zero_new_tokens_only_append(self):
         prompt = turns_of(GEMMA)[0]["prompt_ids"]
         run = self.json("run", GEMMA, "--tokens", comma(prompt), "-n", 0)

@@ -105,6 +105,21 @@ class SecondReader(CommandTest):
         self.assertEqual(digest.hexdigest(),
                          "08b41fd27740ddcb87372e5dea2d05abc04cbb7667d5a2def7e9eb7dab3411e4")
 
+    def test_evictions(self):
+        for model in LLAMA, GEMMA:
+            tokens = all_tokens(model)
+            path = self.save(model.name + "e", model, tokens[:150], "--evict", "5:80")
+            self.ok("run", model, "--resume", path, "--tokens", comma(tokens[150:200]), "-n", 9,
+                    "--evict", "0:128", "--evict", "130:131", "--save", path)
+            found = self.agree(path)
+            self.assertEqual(found["file"]["features"], [0, 0, 1])
+            self.assertEqual(found["elements"]["attention_mask"]["evicted"],
+                             [{"position": 150, "ranges": [[5, 80]]},
+                              {"position": 200, "ranges": [[0, 5], [80, 128], [130, 131]]}])
+            self.assertEqual([len(page["runs"]) > 0 for page in pages_of(found)][:3],
+                             [False, False, True])
+            self.ok("verify", path, model)
+
     def test_saves_and_commits(self):
         for model in LLAMA, GEMMA:
             tokens = all_tokens(model)
@@ -153,6 +168,20 @@ class SecondReader(CommandTest):
             self.assertEqual(len(found["elements"]["model_config"]["samplings"]), 2)
             self.assertIn("user", {span["role"] for span
                                    in found["elements"]["prompt_injection_meta"]["spans"]})
+
+    def test_settings_of_version_2(self):
+        path = self.path("s")
+        self.chat(LLAMA, ["hello"], "--session", path, "--temperature", 0.8)
+        features = [0, 0, 0]
+        self.assertEqual(self.agree(path)["file"]["features"], features)
+        self.chat(LLAMA, ["again"], "--session", path, "--temperature", 0.8, "--typical-p", 0.9,
+                  "--dry-multiplier", 0.8, "--dry-breakers", "9,4,9", "--xtc-probability", 0.5)
+        found = self.agree(path)
+        self.assertEqual(found["file"]["features"], [0, 1, 0])
+        self.assertEqual(found["elements"]["kv_format_version"]["contract"]["sampling"], 2)
+        first, second = found["elements"]["model_config"]["samplings"]
+        self.assertEqual((first["typical_p"], first["dry_breakers"]), (1, []))
+        self.assertEqual((second["dry_base"], second["dry_breakers"]), (1.75, [4, 9]))
 
     def test_stream(self):
         tokens = comma(all_tokens(GEMMA)[:100])

@@ -1,6 +1,7 @@
 // See series.h.
 #include "tools/bench/series.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "tools/generation.h"
@@ -59,6 +60,19 @@ Result &add_time(Bench &bench, const std::string &name, const Series &series, Wo
     return result;
 }
 
+Session create_alone(stasis_model *model) {
+    return create_session(model, STASIS_DOMAIN_PRIVATE);
+}
+
+double kv_bytes(const stasis_model_info &info, uint64_t position) {
+    uint64_t positions = 0;
+    for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        const uint64_t window = info.layer_windows[layer];
+        positions += window == 0 ? position + 1 : std::min(position + 1, window);
+    }
+    return static_cast<double>(positions * 2 * info.kv_heads * info.head_dim * sizeof(uint16_t));
+}
+
 Session fork(const Session &session) {
     stasis_session *child = nullptr;
     stasis_error error{};
@@ -84,7 +98,7 @@ const Session &live_at(Bench &bench, uint64_t position) {
     const bool shorter = next != bench.live.begin();
     const uint64_t from = shorter ? std::prev(next)->first : 0;
     if (from != position || !shorter) {
-        Session session = shorter ? fork(std::prev(next)->second) : create_session(bench.model);
+        Session session = shorter ? fork(std::prev(next)->second) : create_alone(bench.model);
         append(bench, session, from, position - from);
         bench.live.emplace(position, std::move(session));
     }

@@ -44,6 +44,11 @@ Result &add_speed(Bench &bench, const std::string &name, const Series &series, W
 Result &add_time(Bench &bench, const std::string &name, const Series &series, Work work,
                  double work_of_call);
 
+// A session that computes all that it is given: it shares pages with its forks alone.
+Session create_alone(stasis_model *model);
+// Keys and values that the token at `position` sees, itself included.
+double kv_bytes(const stasis_model_info &info, uint64_t position);
+
 Session fork(const Session &session);
 // Of the benchmark's tokens.
 void append(const Bench &bench, const Session &session, uint64_t begin, uint64_t count);

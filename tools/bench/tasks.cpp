@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "tools/bench/drafts.h"
 #include "tools/bench/series.h"
 #include "tools/bench/snapshots.h"
+#include "tools/bench/steps.h"
 #include "tools/generation.h"
 
 namespace command::bench {
@@ -49,16 +51,6 @@ double flops_of(const Bench &bench, uint64_t tokens) {
     return 2.0 * static_cast<double>(bench.matrices.layers * tokens);
 }
 
-// Keys and values that the token at `position` sees, itself included.
-double kv_bytes(const stasis_model_info &info, uint64_t position) {
-    uint64_t positions = 0;
-    for (uint32_t layer = 0; layer < info.layers; ++layer) {
-        const uint64_t window = info.layer_windows[layer];
-        positions += window == 0 ? position + 1 : std::min(position + 1, window);
-    }
-    return static_cast<double>(positions * 2 * info.kv_heads * info.head_dim * sizeof(uint16_t));
-}
-
 // The mean over the generated tokens of what lying `depth` further back adds.
 double kv_bytes_added(const stasis_model_info &info, uint64_t depth) {
     double sum = 0;
@@ -70,7 +62,7 @@ double kv_bytes_added(const stasis_model_info &info, uint64_t depth) {
 
 void prompt(Bench &bench, const std::string &name, uint64_t) {
     const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
-        const Session session = create_session(bench.model);
+        const Session session = create_alone(bench.model);
         const Stopwatch watch;
         append(bench, session, 0, kPrompt);
         compute_logits(bench, session);
@@ -124,7 +116,7 @@ void generation(Bench &bench, const std::string &name, uint64_t depth) {
 void first_token(Bench &bench, const std::string &name, uint64_t) {
     const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
         const Stopwatch watch;
-        const Session session = create_session(bench.model);
+        const Session session = create_alone(bench.model);
         append(bench, session, 0, kShortPrompt);
         decode(session);
         return kMilli * watch.seconds();
@@ -135,7 +127,7 @@ void first_token(Bench &bench, const std::string &name, uint64_t) {
 // From the user's tokens to the first of the reply, on `live` positions and after all that came
 // before is processed again.
 void turn(Bench &bench, const std::string &name, uint64_t live) {
-    const Session nothing = create_session(bench.model);
+    const Session nothing = create_alone(bench.model);
     const Session &start = live == 0 ? nothing : live_at(bench, live);
     const uint64_t tokens = kLive + kTurn - live;
     const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
@@ -163,11 +155,31 @@ void forks(Bench &bench, const std::string &name, uint64_t depth) {
     add(bench, name, series.values, "us");
 }
 
+// A new session whose tokens another one holds, in full pages.
+void start_shared(Bench &bench, const std::string &name, uint64_t depth) {
+    constexpr int kStarts = 100;
+    const Session first = create_session(bench.model);
+    append(bench, first, 0, depth);
+    const Series series = repeat(bench, name, {}, [&](bool) {
+        std::vector<double> seconds;
+        while (seconds.size() < kStarts) {
+            const Stopwatch watch;
+            const Session session = create_session(bench.model);
+            stasis_error error{};
+            check(stasis_session_append(session.get(), bench.tokens.data(), depth, nullptr, &error),
+                  error, "append");
+            seconds.push_back(watch.seconds());
+        }
+        return kMicro * median_of(seconds);
+    });
+    add(bench, name, series.values, "us");
+}
+
 void open(Bench &bench, const std::string &name, uint64_t) {
     const Series series = repeat(bench, name, of_meter(bench, "read"), [&](bool) {
         const Stopwatch watch;
         const Model model = open_model(bench.choice, bench.cancel);
-        const Session session = create_session(model.get());
+        const Session session = create_alone(model.get());
         append(bench, session, 0, 1);
         compute_logits(bench, session);
         return kMilli * watch.seconds();
@@ -188,7 +200,7 @@ double anonymous_bytes() {
 }
 
 void memory(Bench &bench, const std::string &name, uint64_t depth) {
-    const Session session = create_session(bench.model);
+    const Session session = create_alone(bench.model);
     append(bench, session, 0, depth);
     compute_logits(bench, session);
     auto stats = sized<stasis_model_stats>();
@@ -205,6 +217,7 @@ struct Task {
     uint64_t positions; // that the context must have
     uint64_t depth;     // where it begins
     void (*run)(Bench &bench, const std::string &name, uint64_t depth);
+    bool on_request = false;
 };
 
 // In the order in which they are run: what the process has in memory is asked before others filled
@@ -218,10 +231,13 @@ constexpr Task kTasks[] = {
     {"tg128@1024", kGenerated + 1024, 1024, generation},
     {"tg128@4096", kGenerated + 4096, 4096, generation},
     {"tg128@16384", kGenerated + 16384, 16384, generation},
+    {"batch@512", 512 + kStepTokens, 512, steps},
     {"turn", kLive + kTurn + 1, kLive, turn},
     {"turn_afresh", kLive + kTurn + 1, 0, turn},
     {"fork@64", 64, 64, forks},
     {"fork@4096", 4096, 4096, forks},
+    {"start@64", 64, 64, start_shared},
+    {"start@4096", 4096, 4096, start_shared},
     {"save", 1, 0, snapshot_save},
     {"load", 1, 0, snapshot_load},
     {"save_zstd", 1, 0, snapshot_save_zstd},
@@ -229,13 +245,17 @@ constexpr Task kTasks[] = {
     {"commit@1024", kTurns + 1024, 1024, snapshot_commit},
     {"commit@16384", kTurns + 16384, 16384, snapshot_commit},
     {"bytes_per_token", 128, 0, snapshot_bytes},
+    {"lookup_repeat", kDraftPrompt + kDraftTokens, 1, drafts_by_lookup, true},
+    {"lookup_other", kDraftPrompt + kDraftTokens, 0, drafts_by_lookup, true},
+    {"draft_repeat", kDraftPrompt + kDraftTokens, 1, drafts_by_model, true},
+    {"draft_other", kDraftPrompt + kDraftTokens, 0, drafts_by_model, true},
 };
 
 std::vector<Task> chosen(const std::vector<std::string> &names, uint64_t context) {
     std::vector<Task> tasks;
     for (const Task &task : kTasks) {
         const bool named = std::find(names.begin(), names.end(), task.name) != names.end();
-        if ((names.empty() || named) && task.positions <= context) {
+        if (((names.empty() && !task.on_request) || named) && task.positions <= context) {
             tasks.push_back(task);
         }
     }

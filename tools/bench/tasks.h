@@ -24,6 +24,7 @@ struct Bench {
     std::vector<stasis_token> tokens{}; // random ones, to append
     std::map<uint64_t, Session> live{}; // by position; forked, never changed
     std::vector<Result> results{};
+    std::string draft{}; // path of a draft model
 };
 
 // Throws Failure unless every name is that of a figure.
@@ -31,8 +32,8 @@ void check_names(const std::vector<std::string> &names);
 // Throws Failure unless a context of so many positions has room for one of them (none: all).
 void check_room(const std::vector<std::string> &names, uint64_t context);
 
-// Takes the figures of these names (none: all) that the model's context has room for, and those
-// that follow from them. Throws Failure.
+// Takes the figures of these names (none: all but those of drafts) that the model's context has
+// room for, and those that follow from them. Throws Failure.
 void run_tasks(Bench &bench, const std::vector<std::string> &names);
 
 // "a, b, c"

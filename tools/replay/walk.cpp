@@ -20,6 +20,7 @@ struct Settings {
     stasis_sampling sampling{};
     std::vector<stasis_token> bias_tokens;
     std::vector<float> bias;
+    std::vector<stasis_token> dry_breakers;
 };
 
 Settings read_settings(const Json &json) {
@@ -36,6 +37,16 @@ Settings read_settings(const Json &json) {
     to.presence_penalty = json["presence_penalty"];
     const uint32_t window = json["penalty_window"];
     to.penalty_window = window == 0 ? UINT32_MAX : window; // all tokens, in the file's words
+    to.typical_p = json["typical_p"];
+    to.top_n_sigma = json["top_n_sigma"];
+    to.xtc_probability = json["xtc_probability"];
+    to.xtc_threshold = json["xtc_threshold"];
+    to.dry_multiplier = json["dry_multiplier"];
+    to.dry_base = json["dry_base"];
+    to.dry_allowed_length = json["dry_allowed_length"];
+    to.dry_range = json["dry_range"];
+    to.min_keep = json["min_keep"];
+    settings.dry_breakers = json["dry_breakers"].get<std::vector<stasis_token>>();
     for (const Json &each : json["bias"]) {
         settings.bias_tokens.push_back(each["token"]);
         settings.bias.push_back(each["bias"].is_null() ? -std::numeric_limits<float>::infinity()
@@ -49,6 +60,8 @@ void apply(const Settings &settings, stasis_session *session) {
     sampling.bias_count = static_cast<uint32_t>(settings.bias.size());
     sampling.bias_tokens = settings.bias_tokens.data();
     sampling.bias = settings.bias.data();
+    sampling.dry_breaker_count = static_cast<uint32_t>(settings.dry_breakers.size());
+    sampling.dry_breakers = settings.dry_breakers.data();
     stasis_error error{};
     check(stasis_session_set_sampling(session, &sampling, &error), error, "settings in the file");
 }

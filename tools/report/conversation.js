@@ -73,7 +73,8 @@ function tokenDetail(session, position) {
     rows.push(["temperature", settings.temperature === 0 ? "0, greedy"
         : Number(settings.temperature.toPrecision(6))]);
     const neutral = {top_k: 0, top_p: 1, min_p: 0, repetition_penalty: 1, frequency_penalty: 0,
-      presence_penalty: 0};
+      presence_penalty: 0, typical_p: 1, top_n_sigma: 0, xtc_probability: 0, dry_multiplier: 0,
+      min_keep: 1};
     for (const [name, off] of Object.entries(neutral)) {
       if (settings[name] !== off) {
         rows.push([name.replaceAll("_", " "), Number(settings[name].toPrecision(6))]);

@@ -11,9 +11,11 @@ BLOCK = 4096
 FIRST_SECTION = 3 * BLOCK
 FRAME = 64
 MAGIC = b"\x89STASIS\n"
-IDENTITY, NODES, RUN, HIDDEN, LOGITS, MANIFEST, ROOT = range(1, 8)
+IDENTITY, NODES, RUN, HIDDEN, LOGITS, MANIFEST, ROOT, EVICTIONS = range(1, 9)
 KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden",
-         LOGITS: "logits_row", MANIFEST: "manifest", ROOT: "root"}
+         LOGITS: "logits_row", MANIFEST: "manifest", ROOT: "root",
+         EVICTIONS: "evictions"}
+EVICTED = 1  # the feature: some positions were evicted
 CODECS = ["raw", "zstd"]
 RAW, ZSTD = range(2)
 ROOT_BYTES = 88
@@ -136,7 +138,7 @@ class Container:
 
     def check_root(self):
         root = self.root
-        need(root.must_refuse == 0, f"root: unknown features {root.must_refuse:#x}")
+        need(root.must_refuse & ~EVICTED == 0, f"root: unknown features {root.must_refuse:#x}")
         need(root.sequence > 0, "root: sequence 0")
         for slot in self.slots:
             need(slot["root"] is not root or zero(slot["rest"]),

@@ -26,6 +26,13 @@ class Vector:
         self.element = element
 
 
+class Optional:
+    """A table that may be missing: then None."""
+
+    def __init__(self, table):
+        self.table = table
+
+
 class Buffer:
     def __init__(self, data, what):
         self.data, self.what = data, what
@@ -59,7 +66,8 @@ class Buffer:
             slot = 4 + 2 * index
             offset = self.number("<H", vtable + slot) if slot + 2 <= vtable_bytes else 0
             default = kind.default if isinstance(kind, Scalar) else None
-            self.need(offset or default is not None, at, f"the field {name} is missing")
+            self.need(offset or default is not None or isinstance(kind, Optional), at,
+                      f"the field {name} is missing")
             found[name] = self.field(at + offset, kind, level) if offset else default
         return found
 
@@ -71,6 +79,7 @@ class Buffer:
         offset = self.number("<I", at)
         self.need(offset, at, "an offset is zero")
         at += offset
+        kind = kind.table if isinstance(kind, Optional) else kind
         if isinstance(kind, dict):
             return self.table(at, kind, level + 1)
         count = self.number("<I", at)

@@ -54,8 +54,8 @@ class Page:
                 "fingerprints": list(self.fingerprints)}
 
 
-def page_entries(trees, manifest, geometry):
-    """The pages of a group."""
+def page_entries(trees, manifest, geometry, evicted):
+    """The pages of a group; those of the indexes `evicted` may be missing."""
     pages = []
     position, size = manifest["position"], geometry.page_positions
     group = geometry.group
@@ -69,7 +69,7 @@ def page_entries(trees, manifest, geometry):
             need(page.valid == valid, f"group {group}, page {page.index}: not {valid} valid slots")
             pages.append(page)
         need(at == len(content), f"{what}: a leaf ends late")
-    check_stored(pages, manifest, group)
+    check_stored(pages, manifest, group, evicted)
     return pages
 
 
@@ -104,7 +104,7 @@ def check_run(run, geometry, end, what):
     need(geometry.raw(run.slots) // EXPANSION_MAX <= run.stored, f"{what}: too few stored bytes")
 
 
-def check_stored(pages, manifest, group):
+def check_stored(pages, manifest, group, evicted):
     """Which pages must have runs, and which cannot."""
     position, window = manifest["position"], manifest["groups"][group]["window"]
     stored = False
@@ -112,6 +112,8 @@ def check_stored(pages, manifest, group):
         what = f"group {group}, page {page.index}"
         if manifest["keep"]:
             need(not page.runs, f"{what}: keys and values in a file that keeps none")
+            continue
+        if page.index in evicted:
             continue
         need(page.runs or not stored, f"{what}: released behind a stored one")
         stored = bool(page.runs)

@@ -1,10 +1,12 @@
 # The two tables of format/manifest.fbs as data for flatbuffer.py: fields in the order of their ids.
-from reader.flatbuffer import STRING, Scalar, Vector
+from reader.flatbuffer import STRING, Optional, Scalar, Vector
 
 U32, U64 = Scalar("<I", default=0), Scalar("<Q", align=8, default=0)
 F32 = Scalar("<f", default=0.0)
 DIGEST = Scalar("<32s", align=1)
 SECTION_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8)
+NO_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8,
+                default={"offset": 0, "bytes": 0, "digest": bytes(32)})
 NODE_REF = Scalar("<QII32s", "section", "begin", "bytes", "digest", align=8)
 CONTRACT = Scalar("<III", "core", "kv", "sampling")
 TOKEN_VALUE = Scalar("<If", "token", "value")
@@ -17,10 +19,15 @@ IDENTITY = {
     "chat_template": STRING,
 }
 GROUP = {"window": U32, "layers": Vector(U32), "pages": NODE_REF}
+SAMPLING_V2 = {
+    "typical_p": F32, "top_n_sigma": F32, "xtc_probability": F32, "xtc_threshold": F32,
+    "dry_multiplier": F32, "dry_base": F32, "dry_allowed_length": U32, "dry_range": U32,
+    "min_keep": U32, "dry_breakers": Vector(U32),
+}
 SAMPLING = {
     "seed": U64, "temperature": F32, "top_k": U32, "top_p": F32, "min_p": F32,
     "repetition_penalty": F32, "frequency_penalty": F32, "presence_penalty": F32,
-    "penalty_window": U32, "bias": Vector(TOKEN_VALUE),
+    "penalty_window": U32, "bias": Vector(TOKEN_VALUE), "v2": Optional(SAMPLING_V2),
 }
 MANIFEST = {
     "contract": CONTRACT, "identity": SECTION_REF, "layers": U32, "kv_heads": U32,
@@ -29,5 +36,6 @@ MANIFEST = {
     "capacity": U64, "window_retain": U64, "pending_system": STRING, "logits": DIGEST,
     "top": Vector(TOKEN_VALUE), "digest": DIGEST, "log": NODE_REF, "texts": NODE_REF,
     "text_count": U64, "keep": U32, "hidden": SECTION_REF, "logits_row": SECTION_REF,
+    "evictions": NO_REF,
     "tracking": U32,
 }

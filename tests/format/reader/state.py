@@ -5,6 +5,7 @@ import math
 import struct
 
 from reader.container import HIDDEN, IDENTITY, LOGITS, MANIFEST, VERSION, need, text, zero
+from reader.evictions import evicted_pages, read_evictions
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
 from reader.schema import IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS
@@ -13,6 +14,11 @@ from reader.trees import Trees, log_entries, token_texts
 MANIFEST_BYTES_MAX = 64 << 20
 NORMAL_MIN = 2.0 ** -126
 DRAWN = 3
+SAMPLING_V2 = 1  # a feature with which a reader that does not know it may only read
+OFF = {"typical_p": 1.0, "top_n_sigma": 0.0, "xtc_probability": 0.0,
+       "xtc_threshold": struct.unpack("<f", struct.pack("<f", 0.1))[0], "dry_multiplier": 0.0,
+       "dry_base": 1.75, "dry_allowed_length": 2, "dry_range": 0, "min_keep": 1,
+       "dry_breakers": []}
 
 
 class State:
@@ -27,7 +33,10 @@ class State:
         self.log = log_entries(trees, self.manifest)
         self.texts = token_texts(trees, self.manifest)
         self.geometries = [geometry(self.manifest, i) for i in range(len(self.manifest["groups"]))]
-        self.groups = [page_entries(trees, self.manifest, each) for each in self.geometries]
+        self.evictions = read_evictions(container, self.manifest)
+        gone = evicted_pages(self.evictions, self.manifest)
+        self.groups = [page_entries(trees, self.manifest, each, gone)
+                       for each in self.geometries]
         stored = sum(run.stored for pages in self.groups for page in pages for run in page.runs)
         need(stored <= container.root.length, "pages: more runs than bytes")
         self.hidden, self.row = read_rows(container, self.manifest)
@@ -58,6 +67,8 @@ def read_manifest(container):
          "manifest: root digest")
     manifest = Buffer(content, "manifest").root(b"STSM", MANIFEST_FIELDS)
     need(manifest["keep"] in (0, 1), f"manifest: keep {manifest['keep']}")
+    second = any(each["v2"] and each["v2"] != OFF for each in manifest["samplings"])
+    need(second == bool(root.may_read & SAMPLING_V2), "manifest: settings of version 2, or not")
     return manifest
 
 
@@ -125,6 +136,7 @@ def check_settings(manifest):
         need(0 <= each["min_p"] <= 1, f"{where}: min_p")
         need(NORMAL_MIN <= each["top_p"] <= 1, f"{where}: top_p")
         need(each["repetition_penalty"] >= NORMAL_MIN, f"{where}: repetition_penalty")
+        check_settings_v2(manifest, each["v2"] or OFF, where)
         tokens = [bias["token"] for bias in each["bias"]]
         need(tokens == sorted(set(tokens)), f"{where}: biases do not ascend")
         need(all(token < manifest["vocabulary"] for token in tokens), f"{where}: token of a bias")
@@ -137,13 +149,29 @@ def check_settings(manifest):
     need(all(token < manifest["vocabulary"] for _, token in order), "manifest: a token of top")
 
 
+def check_settings_v2(manifest, added, where):
+    for name, least, most in (("typical_p", NORMAL_MIN, 1), ("top_n_sigma", 0, math.inf),
+                              ("xtc_probability", 0, 1), ("xtc_threshold", NORMAL_MIN, 0.5),
+                              ("dry_multiplier", 0, math.inf), ("dry_base", 1, math.inf)):
+        need(least <= added[name] <= most and math.isfinite(added[name]), f"{where}: {name}")
+    for name in "dry_allowed_length", "min_keep":
+        need(added[name] >= 1, f"{where}: {name}")
+    tokens = added["dry_breakers"]
+    need(tokens == sorted(set(tokens)), f"{where}: dry_breakers do not ascend")
+    need(all(token < manifest["vocabulary"] for token in tokens), f"{where}: dry_breakers")
+
+
 def state_digest(state):
     manifest = state.manifest
     tokens = b"".join(struct.pack("<I", entry[0]) for entry in state.log)
     digest = hashlib.sha256(text(b"stasis state"))
     digest.update(struct.pack("<II", manifest["contract"]["core"], manifest["contract"]["kv"]))
     digest.update(state.identity["model"] + struct.pack("<Q", manifest["position"]))
-    digest.update(hashlib.sha256(tokens).digest() + struct.pack("<QQ", 0, len(state.groups)))
+    evicted = [(position, begin, end)
+               for position, ranges in state.evictions for begin, end in ranges]
+    digest.update(hashlib.sha256(tokens).digest() + struct.pack("<Q", len(evicted)))
+    digest.update(b"".join(struct.pack("<3Q", *each) for each in evicted))
+    digest.update(struct.pack("<Q", len(state.groups)))
     for group, pages in zip(manifest["groups"], state.groups):
         digest.update(struct.pack("<IQ", group["window"], len(pages)))
         digest.update(b"".join(page.digest for page in pages))

@@ -1,0 +1,55 @@
+// Speculative decoding: the drafter of a session; see stasis_generate.h.
+#include "runtime/draft.h"
+
+#include <algorithm>
+
+#include "abi/handles.h"
+#include "abi/options.h"
+#include "runtime/session.h"
+
+namespace stasis::abi {
+
+namespace {
+
+uint32_t tokens_of(uint64_t given, uint32_t otherwise, const char *name) {
+    if (given > stasis::DraftOptions::kTokensMost) {
+        fail(Status::invalid_argument, "%s is %llu: expected at most %u", name,
+             static_cast<unsigned long long>(given), stasis::DraftOptions::kTokensMost);
+    }
+    return given == 0 ? otherwise : static_cast<uint32_t>(given);
+}
+
+stasis::DraftOptions read_draft(const stasis_model *draft, const stasis_draft_options *given) {
+    const stasis_draft_options options = read_struct(given, "options");
+    require_zero(options.reserved, "options");
+    stasis::DraftOptions result;
+    result.model = draft == nullptr ? nullptr : draft->model;
+    const uint32_t most = tokens_of(options.tokens_max, result.tokens_max, "options.tokens_max");
+    result.tokens_min =
+        tokens_of(options.tokens_min, std::min(result.tokens_min, most), "options.tokens_min");
+    result.tokens_max = options.tokens_max == 0 ? std::max(most, result.tokens_min) : most;
+    return result;
+}
+
+} // namespace
+
+} // namespace stasis::abi
+
+using namespace stasis::abi;
+
+void stasis_draft_options_init(stasis_draft_options *options, size_t size) {
+    init_struct(options, size);
+}
+
+stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,
+                                       const stasis_draft_options *options, stasis_error *error) {
+    return enter(error, [&] {
+        require(session, "session");
+        const Busy busy(session->busy, "session");
+        if (draft == nullptr && options == nullptr) {
+            session->session->set_draft(std::nullopt);
+        } else {
+            session->session->set_draft(read_draft(draft, options));
+        }
+    });
+}

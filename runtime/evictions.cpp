@@ -1,0 +1,115 @@
+// See evictions.h.
+#include "runtime/evictions.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/kernels/table.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr uint64_t kBlock = kernels::kPagePositions;
+static_assert(kBlock == 64, "a block's slots are the bits of a word");
+
+// Bits of a block's slots that lie in [begin, end).
+uint64_t slots(uint64_t block, uint64_t begin, uint64_t end) {
+    const uint64_t base = block * kBlock;
+    const uint64_t low = std::max(begin, base), high = std::min(end, base + kBlock);
+    return low >= high ? 0 : ~uint64_t{0} >> (kBlock - (high - low)) << (low - base);
+}
+
+// Two lists of ranges that share no position as one, those that touch joined.
+std::vector<PositionRange> join(std::span<const PositionRange> a,
+                                std::span<const PositionRange> b) {
+    std::vector<PositionRange> all(a.begin(), a.end());
+    all.insert(all.end(), b.begin(), b.end());
+    std::sort(all.begin(), all.end(),
+              [](const auto &x, const auto &y) { return x.begin < y.begin; });
+    std::vector<PositionRange> joined;
+    for (const PositionRange &range : all) {
+        if (!joined.empty() && joined.back().end == range.begin) {
+            joined.back().end = range.end;
+        } else {
+            joined.push_back(range);
+        }
+    }
+    return joined;
+}
+
+} // namespace
+
+std::span<const Eviction> Evictions::events() const {
+    return empty() ? std::span<const Eviction>() : *events_;
+}
+
+std::span<const uint64_t> Evictions::masks() const {
+    return empty() ? std::span<const uint64_t>() : *masks_;
+}
+
+bool Evictions::whole(uint64_t block) const {
+    return block < masks().size() && masks()[block] == ~uint64_t{0};
+}
+
+uint64_t Evictions::whole_blocks(uint64_t begin, uint64_t end) const {
+    uint64_t count = 0;
+    for (uint64_t block = begin; block < std::min<uint64_t>(end, masks().size()); ++block) {
+        count += whole(block) ? 1 : 0;
+    }
+    return count;
+}
+
+std::vector<PositionRange> Evictions::rest(uint64_t begin, uint64_t end) const {
+    std::vector<PositionRange> ranges;
+    for (uint64_t block = begin / kBlock; block * kBlock < end; ++block) {
+        uint64_t left = slots(block, begin, end);
+        if (block < masks().size()) {
+            left &= ~masks()[block];
+        }
+        while (left != 0) {
+            const auto low = static_cast<uint64_t>(std::countr_zero(left));
+            const auto length = static_cast<uint64_t>(std::countr_one(left >> low));
+            const uint64_t from = block * kBlock + low;
+            if (!ranges.empty() && ranges.back().end == from) {
+                ranges.back().end += length;
+            } else {
+                ranges.push_back({from, from + length});
+            }
+            left &= ~slots(block, from, from + length);
+        }
+    }
+    return ranges;
+}
+
+void Evictions::add(uint64_t position, std::span<const PositionRange> ranges,
+                    std::span<const uint16_t> hidden) {
+    if (ranges.empty()) {
+        return;
+    }
+    const auto old_events = events();
+    const auto old_masks = masks();
+    auto changed_events =
+        std::make_shared<std::vector<Eviction>>(old_events.begin(), old_events.end());
+    auto changed_masks =
+        std::make_shared<std::vector<uint64_t>>(old_masks.begin(), old_masks.end());
+    if (changed_events->empty() || changed_events->back().position != position) {
+        changed_events->push_back({position, {}, {hidden.begin(), hidden.end()}});
+    }
+    Eviction &event = changed_events->back();
+    event.ranges = join(event.ranges, ranges);
+    uint64_t count = count_;
+    for (const PositionRange &range : ranges) {
+        const uint64_t blocks = (range.end + kBlock - 1) / kBlock;
+        changed_masks->resize(std::max<size_t>(changed_masks->size(), blocks));
+        for (uint64_t block = range.begin / kBlock; block < blocks; ++block) {
+            (*changed_masks)[block] |= slots(block, range.begin, range.end);
+        }
+        count += range.end - range.begin;
+    }
+    events_ = std::move(changed_events);
+    masks_ = std::move(changed_masks);
+    count_ = count;
+}
+
+} // namespace stasis

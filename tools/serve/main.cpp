@@ -1,0 +1,157 @@
+// The example server: requests that come and go, served together by steps of many sessions, over
+// abi/stasis.h and nothing else. Prints what became of each; with --check, whether each got what it
+// gets alone, to the bit.
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/serve/scheduler.h"
+
+namespace serve {
+namespace {
+
+struct Choice {
+    std::string model, kernels;
+    uint32_t threads = 0, seed = 1;
+    size_t requests = 32;
+    double kv_mib = 0;
+    Limits limits;
+    bool check = false;
+};
+
+command::Model open_model(const Choice &choice) {
+    auto options = command::sized<stasis_model_options>();
+    options.threads = choice.threads;
+    options.kernels = choice.kernels.empty() ? nullptr : choice.kernels.c_str();
+    options.kv_budget_bytes = static_cast<uint64_t>(choice.kv_mib * (1 << 20));
+    stasis_model *model = nullptr;
+    stasis_error error{};
+    command::check(stasis_model_open(choice.model.c_str(), &options, &model, &error), error,
+                   choice.model);
+    return command::Model(model);
+}
+
+const char *name_of(End end) {
+    switch (end) {
+    case End::length:
+        return "length";
+    case End::token:
+        return "token";
+    case End::string:
+        return "string";
+    case End::left:
+        return "left";
+    case End::failed:
+        return "FAILED";
+    case End::none:
+        break;
+    }
+    return "none";
+}
+
+// On one line, at most `width` bytes, cut between characters.
+std::string shown(std::string text, size_t width) {
+    if (text.size() > width) {
+        while (width > 0 && (static_cast<unsigned char>(text[width]) & 0xC0U) == 0x80U) {
+            --width;
+        }
+        text.resize(width);
+    }
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+}
+
+void print_replies(const std::vector<Request> &requests, const std::vector<Reply> &replies) {
+    std::printf("  id  came began first ended  prompt chunks  new  end     text\n");
+    for (size_t i = 0; i < replies.size(); ++i) {
+        const Reply &reply = replies[i];
+        std::printf("%4zu %5llu %5llu %5llu %5llu %7zu %6llu %4zu  %-7s %s\n", i,
+                    static_cast<unsigned long long>(requests[i].arrival_step),
+                    static_cast<unsigned long long>(reply.admitted_step),
+                    static_cast<unsigned long long>(reply.first_token_step),
+                    static_cast<unsigned long long>(reply.end_step), requests[i].prompt.size(),
+                    static_cast<unsigned long long>(reply.chunks), reply.tokens.size(),
+                    name_of(reply.end), shown(reply.failure + reply.text, 40).c_str());
+    }
+}
+
+void print_totals(const Totals &totals, const Choice &choice, double seconds) {
+    const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+    std::printf("\n%llu steps, %llu of them with prompts beside decoding; %llu prompt tokens and "
+                "%llu new ones, %.1f a second\n",
+                number(totals.steps), number(totals.mixed_steps), number(totals.prompt_tokens),
+                number(totals.new_tokens),
+                static_cast<double>(totals.prompt_tokens + totals.new_tokens) / seconds);
+    std::printf("at most %zu sessions in a step, %zu requests waiting, %.2f MiB of keys and values",
+                totals.most_together, totals.most_waiting,
+                static_cast<double>(totals.kv_peak_bytes) / (1 << 20));
+    if (choice.kv_mib > 0) {
+        std::printf(" of %.2f", choice.kv_mib);
+    }
+    std::printf("\n");
+}
+
+// Number of replies that are not what their requests get alone; each is named.
+size_t check_alone(stasis_model *model, const std::vector<Request> &requests,
+                   const std::vector<Reply> &replies) {
+    size_t different = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+        const Reply alone = reply_alone(model, requests[i]);
+        const char *what =
+            replies[i].tokens != alone.tokens                                          ? "tokens"
+            : replies[i].text != alone.text                                            ? "text"
+            : replies[i].end != alone.end                                              ? "end"
+            : std::memcmp(&replies[i].digest, &alone.digest, sizeof alone.digest) != 0 ? "digest"
+                                                                                       : nullptr;
+        if (what != nullptr) {
+            ++different;
+            std::printf("request %zu: its %s is not what it is alone\n", i, what);
+        }
+    }
+    std::printf("%zu of %zu requests got what they get alone: tokens, text, end and digest\n",
+                requests.size() - different, requests.size());
+    return different;
+}
+
+int run(const Choice &choice) {
+    const command::Model model = open_model(choice);
+    const std::vector<Request> requests = make_requests(model.get(), choice.requests, choice.seed);
+    Scheduler scheduler(model.get(), requests, choice.limits);
+    const auto begin = std::chrono::steady_clock::now();
+    while (scheduler.step()) {
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    print_replies(requests, scheduler.replies());
+    print_totals(scheduler.totals(), choice, seconds.count());
+    return choice.check && check_alone(model.get(), requests, scheduler.replies()) != 0 ? 1 : 0;
+}
+
+} // namespace
+} // namespace serve
+
+int main(int argc, char **argv) {
+    serve::Choice choice;
+    CLI::App app("An example host: serves requests that come and go, many in one pass.");
+    app.add_option("MODEL", choice.model, "directory or GGUF file")->required();
+    app.add_option("--requests", choice.requests, "how many come (default: 32)");
+    app.add_option("--seed", choice.seed, "of the requests (default: 1)");
+    app.add_option("--kv-mib", choice.kv_mib, "KV budget in MiB (default: no limit)");
+    app.add_option("--step-tokens", choice.limits.step_tokens_max,
+                   "positions computed in a step (default: 64)")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--sessions", choice.limits.sessions_max,
+                   "that run at the same time (default: 16)")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--threads", choice.threads, "that compute");
+    app.add_option("--kernels", choice.kernels, "table of kernels");
+    app.add_flag("--check", choice.check, "compare each with the same request served alone");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        return serve::run(choice);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "serve: %s\n", error.what());
+        return 2;
+    }
+}
