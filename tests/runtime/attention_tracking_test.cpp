@@ -298,6 +298,11 @@ TEST_CASE("attention received: a rewind, a load and a last token run again leave
         session.rewind(150, true, {});
         session.append(std::span(tokens).subspan(150, 20), {}); // while they are not known
         CHECK(sums_of(session) == fresh(model, std::span(tokens).first(170)));
+        session.rewind(165, true, {});
+        std::vector<uint32_t> otherwise(tokens.begin(), tokens.begin() + 165);
+        otherwise.insert(otherwise.end(), {9, 8, 7, 6, 5}); // as long as it was
+        session.append(std::span(otherwise).subspan(165), {});
+        CHECK(sums_of(session) == fresh(model, otherwise));
         session.rewind(3, true, {}); // below the floor, where there is one
         CHECK(sums_of(session) == fresh(model, std::span(tokens).first(3)));
         session.rewind(0, false, {});
