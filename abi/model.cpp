@@ -164,6 +164,7 @@ stasis_status stasis_model_get_stats(const stasis_model *model, stasis_model_sta
         now.kv_used_bytes = runtime.pool->used_bytes();
         now.kv_cached_bytes = runtime.pool->cached_bytes();
         now.kv_known_bytes = runtime.pool->idle_bytes();
+        now.kv_free_bytes = runtime.pool->room_bytes();
         const uint64_t held = runtime.held_bytes;
         now.kv_shared_bytes = held - std::min(held, now.kv_used_bytes);
         now.scratch_bytes = runtime.scratch_bytes();

@@ -156,7 +156,7 @@ typedef struct stasis_model_info {
 
 typedef struct stasis_model_stats {
     uint32_t struct_size, reserved;
-    uint64_t kv_budget_bytes; /* UINT64_MAX: no limit */
+    uint64_t kv_budget_bytes; /* the capacity; UINT64_MAX: no limit */
     uint64_t kv_used_bytes;   /* in pages that sessions hold */
     uint64_t kv_cached_bytes; /* in free pages kept for reuse; within the budget, and give way */
     uint64_t kv_shared_bytes; /* of used pages once more for each further session that holds them */
@@ -164,6 +164,8 @@ typedef struct stasis_model_stats {
     uint64_t kv_known_bytes;  /* of the cached: pages that appends of the same tokens take again;
                                  the least recently used give way first, to pages that are needed,
                                  and without a budget to what exceeds 256 MiB */
+    uint64_t kv_free_bytes;   /* what pages can still take: the budget less used bytes, because
+                                 cached ones give way; UINT64_MAX: no limit */
 } stasis_model_stats;
 
 void stasis_model_options_init(stasis_model_options *options, size_t size);
@@ -293,7 +295,8 @@ stasis_status stasis_session_create(stasis_model *model, const stasis_session_op
 void stasis_session_free(stasis_session *session);
 
 /* Appends tokens at the session's position: all of them or, on any failure, none. INVALID_ARGUMENT
- * (a token outside the vocabulary: index and id named), FULL, POOL_EXHAUSTED, NONFINITE, IO (the
+ * (a token outside the vocabulary: index and id named), FULL, POOL_EXHAUSTED (before anything is
+ * computed, unless windows or other threads come to need pages on the way), NONFINITE, IO (the
  * model's files changed), CANCELLED, STOPPED. */
 stasis_status stasis_session_append(stasis_session *session, const stasis_token *tokens,
                                     size_t count, const stasis_run_options *options,

@@ -18,12 +18,17 @@ struct Watch {
     ProgressFunction progress = nullptr;
     void *user = nullptr;
 
-    // Reports progress; throws Error(cancelled) or Error(stopped) if the call should end.
-    void step(uint64_t done, uint64_t total) const {
+    // Throws Error(cancelled) if the call should end.
+    void look(uint64_t done, uint64_t total) const {
         if (cancel != nullptr && cancel->load(std::memory_order_acquire)) {
             fail(Status::cancelled, "cancelled by the caller at %llu of %llu",
                  static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
         }
+    }
+
+    // Reports progress; throws Error(cancelled) or Error(stopped) if the call should end.
+    void step(uint64_t done, uint64_t total) const {
+        look(done, total);
         if (progress != nullptr && !progress(user, done, total)) {
             fail(Status::stopped, "the progress callback asked to stop at %llu of %llu",
                  static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));

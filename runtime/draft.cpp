@@ -170,20 +170,26 @@ void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uin
 
 namespace {
 
-constexpr double kRowCost = 0.1;  // of one more row of a pass, in passes; measured (BENCHMARKS.md)
+constexpr double kRowCost = 0.15; // of one more row, in passes; measured (BENCHMARKS.md)
 constexpr double kGainMin = 1.05; // what is not expected to give so much is not begun
 constexpr double kMemory = 1.0 / 8;
-constexpr uint32_t kRestMin = 4, kRestMax = 64; // passes between two tries
+constexpr uint32_t kRestMin = 4;  // passes between two tries
+constexpr uint32_t kRestMax = 64; // of a cheap drafter
+// Of one that costs more, which has to read what was generated meanwhile as well.
+constexpr uint32_t kRestMaxDear = 256;
+constexpr double kDear = 0.2;
 
 } // namespace
 
 DraftLength::DraftLength(const DraftOptions &options, double cost)
-    : least_(options.tokens_min), most_(options.tokens_max), cost_(cost), rest_next_(kRestMin) {}
+    : least_(options.tokens_min), most_(options.tokens_max), cost_(cost),
+      never_(least_ != most_ && gain(most_, 1) < kGainMin), rest_next_(kRestMin),
+      rest_max_(cost < kDear ? kRestMax : kRestMaxDear) {}
 
-double DraftLength::gain(size_t tokens) const {
+double DraftLength::gain(size_t tokens, double right) const {
     double expected = 1, all = 1; // of the tokens that a pass gives; all proposals right up to here
     for (size_t i = 0; i < tokens; ++i) {
-        all *= right_;
+        all *= right;
         expected += all;
     }
     return expected / (1 + static_cast<double>(tokens) * (cost_ + kRowCost));
@@ -192,27 +198,27 @@ double DraftLength::gain(size_t tokens) const {
 size_t DraftLength::best() const {
     size_t best = least_;
     for (size_t tokens = least_ + 1; tokens <= most_; ++tokens) {
-        best = gain(tokens) > gain(best) ? tokens : best;
+        best = gain(tokens, right_) > gain(best, right_) ? tokens : best;
     }
     return best;
 }
 
 size_t DraftLength::wanted() const {
-    if (rest_ > 0) {
+    if (rest_ > 0 || never_) {
         return 0;
     }
     const size_t tokens = best();
-    return gain(tokens) >= kGainMin ? tokens : least_;
+    return gain(tokens, right_) >= kGainMin ? tokens : least_;
 }
 
 void DraftLength::began(size_t proposed) {
     if (rest_ > 0) {
         --rest_;
-    } else if (least_ == most_ || gain(best()) >= kGainMin) {
+    } else if (least_ == most_ || gain(best(), right_) >= kGainMin) {
         rest_next_ = kRestMin;
     } else if (proposed > 0) {
         rest_ = rest_next_;
-        rest_next_ = std::min(2 * rest_next_, kRestMax);
+        rest_next_ = std::min(2 * rest_next_, rest_max_);
     }
 }
 

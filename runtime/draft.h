@@ -103,7 +103,8 @@ class ModelDrafter final : public Drafter {
 //     (1 - a^(k+1)) / ((1 - a) (1 + k (c + v)))
 // times as fast (Leviathan, Kalman, Matias, "Fast Inference from Transformers via Speculative
 // Decoding", ICML 2023, theorem 3.8, with v = 0): the k that promises most is taken. Where none
-// promises anything, a few are tried now and then.
+// promises anything, a few are tried now and then, unless they could not pay even if all were
+// right.
 class DraftLength {
   public:
     DraftLength(const DraftOptions &options, double cost);
@@ -113,13 +114,14 @@ class DraftLength {
     void note(bool right); // of each proposal that was looked at
 
   private:
-    double gain(size_t tokens) const;
+    double gain(size_t tokens, double right) const;
     size_t best() const;
 
     size_t least_, most_;
     double cost_;
     double right_ = 0.6;
-    uint32_t rest_ = 0, rest_next_;
+    bool never_; // even if all were right
+    uint32_t rest_ = 0, rest_next_, rest_max_;
 };
 
 // What a session keeps of drafting from one generation to the next.

@@ -302,11 +302,13 @@ void embed_and_rope(const Model &model, Workspace &work) {
 
 } // namespace
 
-void forward(const Model &model, Workspace &work) {
+void forward(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
+             uint64_t total) {
     const Config &config = model.config;
     plan_attention(model, work);
     embed_and_rope(model, work); // [T][H]
     for (size_t layer = 0; layer < config.layers; ++layer) {
+        watch.look(done, total);
         attention_part(model, work, layer);
         if (all_failed(work)) {
             return;

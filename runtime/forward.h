@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "format/watch.h"
 #include "runtime/model.h"
 #include "runtime/workspace.h"
 
@@ -15,8 +16,11 @@ namespace stasis {
 // fitted for them, and each sequence to name, for each group, every page that holds a position
 // visible to it, those being written included (held by its session alone). Leaves the final
 // normalised hidden state (bf16) of every row in work.hidden. A sequence that meets what is not
-// finite is marked; its pages may then hold anything in the new slots.
-void forward(const Model &model, Workspace &work);
+// finite is marked; its pages may then hold anything in the new slots, as they may where a request
+// to cancel, which is looked for before each layer, ends the pass with Error(cancelled): `done` of
+// `total` is what that says.
+void forward(const Model &model, Workspace &work, const Watch &watch = {}, uint64_t done = 0,
+             uint64_t total = 0);
 
 // Throws Error(nonfinite) naming layer and position of a sequence that failed.
 [[noreturn]] void fail_sequence(const Model &model, const Sequence &sequence);

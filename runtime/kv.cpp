@@ -173,6 +173,10 @@ uint64_t PagePool::used_bytes() const {
     return used_bytes_;
 }
 
+uint64_t PagePool::room_bytes() const {
+    return budget_bytes_ == UINT64_MAX ? UINT64_MAX : budget_bytes_ - used_bytes();
+}
+
 uint64_t PagePool::cached_bytes() const {
     std::lock_guard lock(mutex_);
     return free_bytes_ + idle_bytes_;

@@ -147,6 +147,8 @@ class PagePool {
     size_t groups() const { return shapes_.size(); }
     uint64_t budget_bytes() const { return budget_bytes_; }
     uint64_t used_bytes() const;
+    // What pages can still take, cached ones given way; UINT64_MAX: no limit.
+    uint64_t room_bytes() const;
     uint64_t cached_bytes() const; // of free pages, those of known contents included
     uint64_t idle_bytes() const;   // of free pages of known contents
 

@@ -214,10 +214,10 @@ class Session {
 
     // The whole state, pages pinned, not copied.
     State export_state();
-    // A session from a state that was read from a file, its pages read straight into place, unless
-    // others hold them. `options` null: as saved. Checks identity element by element
-    // (model_mismatch), geometry and digests (corrupt) before anything is created. Progress in
-    // bytes of pages.
+    // A session from a state that was read from a file, its pages read straight into place; those
+    // that others hold are read as well, and held once. `options` null: as saved. Checks identity
+    // element by element (model_mismatch), geometry and digests (corrupt) before anything is
+    // created. Progress in bytes of pages.
     static std::unique_ptr<Session> restore(std::shared_ptr<Model> model, const State &state,
                                             const SessionOptions *options, const StoredPages &pages,
                                             const Watch &watch);
@@ -244,9 +244,10 @@ class Session {
     static bool next_pass(std::span<Growth> growths, size_t rows_max, Workspace &work);
     static void give_up(Growth &growth) noexcept;
     void check_growth(const Growth &growth) const;
+    uint64_t check_room(uint64_t end, uint64_t promised) const;
     void enter_pass(Growth &growth, size_t rows_max, Workspace &work);
     void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
-    static void begin_growth(Growth &growth, const RunOptions &options);
+    static void begin_growth(Growth &growth, const RunOptions &options, uint64_t &promised);
     static void run_passes(Model &model, std::span<Growth> growths, const RunOptions &options,
                            size_t done, size_t total);
     static void settle_complete(std::span<Growth> growths, const Workspace *work);
@@ -275,6 +276,7 @@ class Session {
     void shorten(uint64_t position) noexcept;
     uint64_t rewind_floor() const;
     void account();
+    uint64_t bytes_missing(uint64_t end) const;
     uint64_t keep_from(uint32_t window, uint64_t position) const;
 
     // session_attention.cpp

@@ -23,6 +23,7 @@ void Session::report_logits(Workspace &work, const Sequence &sequence, const Run
     const size_t vocabulary = model_->config.vocabulary;
     for (size_t row = 0; row < sequence.rows; ++row) {
         const uint64_t position = sequence.begin + row;
+        options.watch.look(row, sequence.rows);
         project_logits(*model_, work, work.hidden + (sequence.row + row) * model_->config.hidden, 1,
                        work.logits);
         check_logits(*model_, {work.logits, vocabulary});
@@ -44,6 +45,23 @@ void Session::check_growth(const Growth &growth) const {
     if (growth.entries.size() > 1 || (growth.entries.size() == 1 && start % kPage == 0)) {
         model_->weights.checkpoint.check_unchanged();
     }
+}
+
+// Refuses at once what cannot end well, `promised` bytes of the budget being others'. Returns how
+// many it takes: more may be needed on the way, and others may be quicker.
+uint64_t Session::check_room(uint64_t end, uint64_t promised) const {
+    const uint64_t room = model_->pool->room_bytes();
+    if (room == UINT64_MAX) {
+        return 0;
+    }
+    const uint64_t needed = bytes_missing(end);
+    if (needed > room || promised > room - needed) {
+        fail(Status::pool_exhausted,
+             "KV pool exhausted: %llu of %llu bytes in use or promised, %llu tokens need %llu more",
+             ull{model_->pool->budget_bytes() - room + promised}, ull{model_->pool->budget_bytes()},
+             ull{end - log_.size()}, ull{needed});
+    }
+    return needed;
 }
 
 // The session is as it was, and says why.
@@ -137,7 +155,7 @@ bool Session::next_pass(std::span<Growth> growths, size_t rows_max, Workspace &w
 }
 
 // What can be told, and taken, before anything is computed.
-void Session::begin_growth(Growth &growth, const RunOptions &options) {
+void Session::begin_growth(Growth &growth, const RunOptions &options, uint64_t &promised) {
     growth.start = growth.session->log_.size();
     growth.settled = growth.entries.empty();
     try {
@@ -145,6 +163,7 @@ void Session::begin_growth(Growth &growth, const RunOptions &options) {
         if (options.logits == nullptr) {
             growth.session->reuse(growth);
         }
+        promised += growth.session->check_room(growth.start + growth.entries.size(), promised);
     } catch (...) {
         give_up(growth);
     }
@@ -177,7 +196,7 @@ void Session::run_passes(Model &model, std::span<Growth> growths, const RunOptio
     WorkspaceLease work(model);
     work->fit(model.config, model.weights.groups, std::min(chunk, total - done));
     while (next_pass(growths, chunk, *work)) {
-        forward(model, *work);
+        forward(model, *work, options.watch, done, total);
         for (Growth &growth : growths) {
             try {
                 if (growth.rows != 0) {
@@ -195,8 +214,9 @@ void Session::run_passes(Model &model, std::span<Growth> growths, const RunOptio
 
 void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &options) {
     size_t total = 0, done = 0;
+    uint64_t promised = 0;
     for (Growth &growth : growths) {
-        begin_growth(growth, options);
+        begin_growth(growth, options, promised);
         if (growth.error == nullptr) {
             total += growth.entries.size();
             done += growth.done;

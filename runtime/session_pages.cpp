@@ -38,6 +38,25 @@ void Session::account() {
     held_bytes_ = bytes;
 }
 
+// Bytes of pages that the session lacks, at least, to hold what it must at `end`: those to come,
+// and copies of those that it shares and writes to.
+uint64_t Session::bytes_missing(uint64_t end) const {
+    const uint64_t begin = log_.size(), last = begin / kPage;
+    uint64_t bytes = 0;
+    for (uint32_t group = 0; group < pages_.size(); ++group) {
+        const PageTable &table = pages_[group];
+        const uint64_t kept = keep_from(model_->groups[group].window, end) / kPage;
+        const uint64_t pages = (end + kPage - 1) / kPage;
+        uint64_t missing = pages - std::min(pages, std::max<uint64_t>(table.size(), kept));
+        if (begin % kPage != 0 && begin != end && table[last].page &&
+            (table.shared(last) || !table[last].page.unique())) {
+            ++missing;
+        }
+        bytes += missing * model_->pool->shape(group).bytes();
+    }
+    return bytes;
+}
+
 // A page that others hold or may come to hold becomes one that this session holds alone.
 void Session::copy_page(uint32_t group, PageRef &page) {
     try {

@@ -96,7 +96,7 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
     struct Job {
         uint32_t group;
         uint64_t index;
-        uint16_t *data;
+        uint16_t *data; // null: known, and read only to see that the file is whole
     };
     std::vector<Job> jobs;
     std::vector<PageRef> known = find_stored(state); // [page][group]
@@ -113,10 +113,12 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
             if (wanted) {
                 entry.page = std::move(known[index * pages_.size() + group]);
                 came_from[index] |= entry.page ? kKnown : kFile;
-            }
-            if (wanted && !entry.page) {
-                entry.page = model_->pool->take_unset(group);
-                jobs.push_back({group, index, entry.page.data()});
+                uint16_t *data = nullptr;
+                if (!entry.page) {
+                    entry.page = model_->pool->take_unset(group);
+                    data = entry.page.data();
+                }
+                jobs.push_back({group, index, data});
                 total += model_->pool->shape(group).bytes();
             } else if (!stored && !evicted) {
                 first_page_[group] = index + 1; // pages are released from the beginning on
@@ -146,8 +148,13 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
         FirstError failed;
         model_->threads->run(end - begin, 1, [&](size_t from, size_t to) {
             failed.guard([&] {
+                std::vector<uint16_t> unused;
                 for (size_t i = begin + from; i < begin + to; ++i) {
-                    pages.read(jobs[i].group, jobs[i].index, jobs[i].data);
+                    if (jobs[i].data == nullptr) {
+                        unused.resize(model_->pool->shape(jobs[i].group).elements());
+                    }
+                    pages.read(jobs[i].group, jobs[i].index,
+                               jobs[i].data != nullptr ? jobs[i].data : unused.data());
                 }
             });
         });

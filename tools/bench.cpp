@@ -55,7 +55,7 @@ void add_bench(CLI::App &app, int &exit_code) {
     bench_app->add_option("--only", choice->only, "these figures, separated by commas")
         ->delimiter(',')
         ->allow_extra_args(false);
-    add_path(*bench_app, "--draft", choice->draft, "the draft model of draft_repeat, draft_other")
+    add_path(*bench_app, "--draft", choice->draft, "the draft model of draft_repeat, draft_drawn")
         ->type_name("MODEL");
     add_number<unsigned>(*bench_app, "--repetitions", choice->repetitions,
                          "measure each N times (default: 5)",

@@ -182,6 +182,21 @@ TEST_CASE("every allocation of the C++ heap may fail") {
                         [&] { CHECK(digest(created) == before); }) > 0);
         CHECK(weights == first);
     }
+    SUBCASE("append that makes pages known, and append that takes them") {
+        for (int i = 0; i < 2; ++i) {
+            const Session sharing = create(gemma(), 0, 0, 4711); // a domain that nobody else uses
+            append(sharing.get(), some_tokens(60));
+            CHECK(fail_each(
+                      [&](stasis_error *error) {
+                          return stasis_session_append(sharing.get(), more.data(), more.size(),
+                                                       nullptr, error);
+                      },
+                      [&] { CHECK(digest(sharing.get()) == before); }) > 0);
+            Tokens all = some_tokens(60);
+            all.insert(all.end(), more.begin(), more.end());
+            CHECK(digest(sharing.get()) == digest(session_of(gemma(), all).get()));
+        }
+    }
     SUBCASE("rewind and what follows it") {
         append(session, more);
         const Digest longer = digest(session);
@@ -309,7 +324,8 @@ TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
     for (const Case &each :
          {Case{"recall-gemma3", false}, Case{"recall-llama", false}, Case{"recall-llama", true}}) {
         const Model model = open_counted(each.name);
-        const Session session = session_of(model.get(), some_tokens(10));
+        const Session session = create(model.get(), 0, 0, STASIS_DOMAIN_COMMON);
+        append(session.get(), some_tokens(10));
         auto sampling = sized<stasis_sampling>();
         sampling.temperature = 3.0F; // tokens of all lengths
         sampling.top_p = 0.9F;
@@ -338,6 +354,35 @@ TEST_CASE("speculative decoding allocates nothing else, but does so up to eight 
                                              nullptr) == STASIS_OK);
             check_warm(name, positions_of_allocations(session.get()), page_or_node_ahead);
         }
+    }
+}
+
+TEST_CASE("third source: with its pages reserved, warm decoding takes no memory at all") {
+    for (const char *name : {"recall-gemma3", "recall-llama"}) {
+        const Model model = open_counted(name);
+        auto options = sized<stasis_session_options>();
+        options.reserve = 400;
+        std::vector<int64_t> of_session; // the first one finds nothing warm
+        for (int i = 0; i < 3; ++i) {
+            stasis_session *out = nullptr;
+            REQUIRE(stasis_session_create(model.get(), &options, &out, nullptr) == STASIS_OK);
+            const Session session(out);
+            append(out, some_tokens(30));
+            sample_widely(out);
+            stasis_token token = 0;
+            REQUIRE(stasis_session_decode(out, &token, nullptr) == STASIS_OK);
+            int64_t taken = 0;
+            for (uint64_t at = position(out); at < 400; ++at) {
+                const int64_t before = allocations;
+                REQUIRE(stasis_session_decode(out, &token, nullptr) == STASIS_OK);
+                // The digest of a page that is full is computed by all threads, from a list.
+                taken += at % 64 == 63 ? 0 : allocations - before;
+            }
+            of_session.push_back(taken);
+        }
+        CHECK(of_session[0] > 0); // it counts
+        CHECK(of_session[1] == 0);
+        CHECK(of_session[2] == 0);
     }
 }
 

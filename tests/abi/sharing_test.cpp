@@ -319,6 +319,14 @@ TEST_CASE("loads share pages of the same digests; appends take them only from a 
         CHECK(info_of(two).tokens_reused >= 64 + 56);
         CHECK(digest(one.get()) == digest(two.get()));
 
+        // Known pages are no reason to believe a file.
+        std::string damaged = read_file(path);
+        damaged[damaged.size() / 2] ^= 1;
+        write_file(folder.file("damaged"), damaged);
+        stasis_session *none = nullptr;
+        CHECK(stasis_session_load(model.get(), folder.file("damaged").c_str(), nullptr, &none,
+                                  nullptr) == STASIS_CORRUPT);
+
         const Session four = load(model.get(), path); // shares with what was computed
         CHECK(info_of(four).pages_own == (name == kModels[0] ? 1 : 2));
 

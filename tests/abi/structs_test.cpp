@@ -47,6 +47,8 @@ TEST_CASE("init states the size and zeroes everything, whatever version the call
     stasis_sampling_init(&sampling, sizeof sampling);
     stasis_generate_options generate;
     stasis_generate_options_init(&generate, sizeof generate);
+    stasis_draft_options draft;
+    stasis_draft_options_init(&draft, sizeof draft);
     stasis_save_options save;
     stasis_save_options_init(&save, sizeof save);
     stasis_load_options load;
@@ -57,6 +59,7 @@ TEST_CASE("init states the size and zeroes everything, whatever version the call
     CHECK(session.struct_size == sizeof session);
     CHECK(sampling.struct_size == sizeof sampling);
     CHECK(generate.struct_size == sizeof generate);
+    CHECK(draft.struct_size == sizeof draft);
     CHECK(save.struct_size == sizeof save);
     CHECK(load.struct_size == sizeof load);
     CHECK(verify.struct_size == sizeof verify);

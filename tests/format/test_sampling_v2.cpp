@@ -30,10 +30,14 @@ State full() {
     });
 }
 
+std::vector<Sampling> settings_in(const Bytes &file) {
+    return Snapshot::open("memory", memory_files(file))->state().samplings;
+}
+
 } // namespace
 
 TEST_CASE("settings of version 2 come back, alone and beside others") {
-    check_same(full(), Snapshot::open("memory", memory_files(saved(full())))->state());
+    CHECK(settings_in(saved(full())) == full().samplings);
     const std::vector<std::function<void(SamplingV2 & v2)>> changes{
         [](SamplingV2 &v2) { v2.typical_p = 0.5F; },
         [](SamplingV2 &v2) { v2.top_n_sigma = 1; },
@@ -51,7 +55,7 @@ TEST_CASE("settings of version 2 come back, alone and beside others") {
         CHECK(sampling_version(state.samplings) == 2);
         const Bytes file = saved(state);
         CHECK(read_root(file).features_read == kFeatureSamplingV2);
-        check_same(state, Snapshot::open("memory", memory_files(file))->state());
+        CHECK(settings_in(file) == state.samplings);
     }
 }
 
@@ -70,7 +74,7 @@ TEST_CASE("without them nothing in a file tells of version 2") {
     compact(folder.path("s"), {});
     const auto compacted = Snapshot::open(folder.path("s"));
     CHECK(compacted->root().features_read == kFeatureSamplingV2);
-    check_same(full(), compacted->state());
+    CHECK(compacted->state().samplings == full().samplings);
 }
 
 TEST_CASE("a root that tells otherwise than the settings is refused") {

@@ -412,7 +412,7 @@ TEST_CASE("the draft's length follows what came of it") {
     CHECK(proposed[199] == 8);
     DraftLength dear({}, 1); // a model of the same size: nothing to be had
     passes(dear, 1, 200, proposed);
-    CHECK(std::count(proposed, proposed + 200, size_t{0}) >= 150);
+    CHECK(std::count(proposed, proposed + 200, size_t{0}) == 200);
     DraftLength fixed({nullptr, 5, 5}, 1);
     passes(fixed, 0, 50, proposed);
     CHECK(std::count(proposed, proposed + 50, size_t{5}) == 50);
@@ -425,7 +425,7 @@ TEST_CASE("a draft model that does not fit is refused, and names what differs") 
     draft.model = open("zoo/gemma3-text");
     expect_error(Status::model_mismatch, {"vocabulary"}, [&] { session.set_draft(draft); });
     draft.model = open("recall-gemma3");
-    expect_error(Status::model_mismatch, {}, [&] { session.set_draft(draft); });
+    expect_error(Status::model_mismatch, {"token ", "is '"}, [&] { session.set_draft(draft); });
     draft.model = nullptr;
     draft.tokens_min = 0;
     expect_error(Status::invalid_argument, {"min"}, [&] { session.set_draft(draft); });

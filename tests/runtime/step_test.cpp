@@ -1,7 +1,9 @@
 // Steps of several sessions give each the bits that it gives alone, whoever else takes part; what
 // one meets leaves the others alone.
+#include <atomic>
 #include <random>
 
+#include "runtime/forward.h"
 #include "runtime/workspace.h"
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/model_files.h"
@@ -187,6 +189,27 @@ TEST_CASE("sessions that decode read a page that they share once") {
     CHECK(plan.partials == 2 * 4 + 4 + 2 + 2); // rows of those that read each
     CHECK(plan.readers.size() == 4);
     CHECK(plan.rows.size() == 8);
+}
+
+TEST_CASE("a request to cancel ends a pass before its next layer") {
+    const kernels::FloatEnvironment environment;
+    const auto model = open("zoo/llama-odd-sizes-f32");
+    REQUIRE(model->groups.size() == 1);
+    const PageRef page = model->pool->take(0);
+    WorkspaceLease work(*model);
+    work->fit(model->config, model->weights.groups, 3);
+    work->clear_sequences();
+    work->tokens = {1, 2, 3};
+    work->add_sequence(0, 3, 1).pages[0] = {0, {page.data()}};
+    std::atomic<bool> cancel{false};
+    const Watch watch{&cancel};
+    forward(*model, *work, watch, 5, 7);
+    const std::vector<uint16_t> written(page.data(), page.data() + 8);
+    CHECK(written != std::vector<uint16_t>(8));
+    cancel = true;
+    std::fill_n(page.data(), 8, uint16_t{0});
+    expect_error(Status::cancelled, {"5 of 7"}, [&] { forward(*model, *work, watch, 5, 7); });
+    CHECK(std::vector<uint16_t>(page.data(), page.data() + 8) == std::vector<uint16_t>(8));
 }
 
 TEST_CASE("what is not finite fails those of a step that it fails alone") {

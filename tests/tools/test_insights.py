@@ -23,6 +23,37 @@ def rows():
             yield int(cells[0]), cells[2], re.findall(r"`([^`]*)`", cells[-1])
 
 
+# The rows of the third source, by their features: none may be lost.
+FEATURES = """the cache is preallocated, decoding allocates nothing
+a pool of blocks under a memory budget: alloc, free, available, cap
+truncate and reset
+16-bit storage, half the bytes of f32
+full-buffer and view access
+the cache on the GPU, with a position counter there
+batch generation
+batch streaming
+sampling: temperature
+sampling: top-k
+sampling: top-p
+sampling: repetition penalty
+maximum of new tokens
+stop tokens
+stop strings
+streaming through a callback that can stop
+speculative decoding with a draft model and an adaptive draft length
+a tracing wrapper that records each KV operation""".split("\n")
+
+
+def features():
+    """(feature, what it is in the C interface, the cell of its tests) of each row of the third
+    source's table."""
+    text = (ROOT / "tests/INSIGHTS.md").read_text(encoding="utf-8")
+    section = text.split("\n## What a generation package offers\n")[1].split("\n## ")[0]
+    lines = [line for line in section.split("\n") if line.startswith("|")]
+    for line in lines[2:]:
+        yield tuple(cell.strip() for cell in line.strip("|").split(" | "))
+
+
 def cases():
     """Names of all test cases, as the table writes them."""
     for path in sorted((ROOT / "tests").glob("*/*.cpp")):
@@ -52,6 +83,32 @@ class Insights(unittest.TestCase):
         text = (ROOT / "tests/INSIGHTS.md").read_text(encoding="utf-8")
         named = set(re.findall(r"`(test_\w+: [^`]*)`", text))
         self.assertLessEqual(named, set(cases()))
+
+    def test_features_of_the_third_source_have_tests(self):
+        found = list(features())
+        self.assertEqual([feature for feature, _, _ in found], FEATURES)
+        header = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "abi").glob("*.h"))
+        known = set(cases())
+        for feature, mechanism, tests in found:
+            named = re.findall(r"`(test_\w+: [^`]*)`", tests)
+            if tests.startswith("not yet: "):
+                self.assertFalse(named, feature)
+                continue
+            self.assertTrue(named, feature)
+            self.assertLessEqual(set(named), known, feature)
+            self.assertTrue(re.findall(r"`(stasis_\w+)", mechanism) or "bf16" in mechanism)
+            for name in re.findall(r"`(stasis_\w+)", mechanism):
+                self.assertIn(name, header, feature)
+        in_table = {name for _, _, tests in found for name in re.findall(r"`([^`]*)`", tests)}
+        for case in known:
+            if "third source: " in case:
+                self.assertIn(case, in_table)
+
+    def test_features_of_the_third_source_that_are_not_yet(self):
+        missing = [feature for feature, _, tests in features() if tests.startswith("not yet: ")]
+        if missing:
+            self.skipTest(f"{len(missing)} of {len(FEATURES)} features of the third source are not "
+                          f"there yet: {'; '.join(missing)}")
 
     def test_tests_stand_in_the_rows_whose_numbers_they_bear(self):
         table = {(kind == "element", number): tests for number, kind, tests in rows()}

@@ -52,16 +52,16 @@ class Run(CommandTest):
         self.assertEqual(run["tokens"], self.json(*prompt)["tokens"])
 
     def test_every_way_to_sample_is_replayed(self):
-        prompt = ["run", LLAMA, "--tokens", comma(all_tokens(LLAMA)[:60]), "-n", 40,
-                  "--ignore-eos", "--temperature", 2]
-        drawn = {comma(self.json(*prompt)["tokens"])}
+        prompt = ["run", LLAMA, "--tokens", comma(all_tokens(LLAMA)[:60]), "--ignore-eos",
+                  "--temperature", 2]
+        drawn = {comma(self.json(*prompt, "-n", 40)["tokens"])}
         ways = (["--typical-p", 0.3], ["--top-n-sigma", 0.5], ["--top-p", 0.01, "--min-keep", 9],
                 ["--xtc-probability", 1, "--xtc-threshold", 0.01],
                 ["--dry-multiplier", 30, "--dry-allowed-length", 1, "--dry-base", 2],
                 ["--dry-multiplier", 30, "--dry-allowed-length", 1, "--dry-base", 2,
-                 "--dry-range", 9, "--dry-breakers", comma(all_tokens(LLAMA)[:50:3])])
+                 "--dry-range", 50, "--dry-breakers", "967,4"])
         for way in ways:
-            run = self.json(*prompt, *way, "--save", self.path("s"), "--replace")
+            run = self.json(*prompt, "-n", 40, *way, "--save", self.path("s"), "--replace")
             self.assertNotIn(comma(run["tokens"]), drawn, way)
             drawn.add(comma(run["tokens"]))
             replayed = self.json("replay", self.path("s"), LLAMA)

@@ -8,13 +8,11 @@ namespace command::bench {
 
 namespace {
 
-constexpr uint64_t kPeriod = 16;
-
-// Ids that repeat: the same on every model, whatever its weights.
-std::vector<stasis_token> period_of(const Bench &bench) {
+// Ids for a text of few tokens, the same on every model, whatever its weights.
+std::vector<stasis_token> few_tokens(const Bench &bench, uint32_t count) {
     std::vector<stasis_token> tokens;
-    for (uint32_t i = 0; i < kPeriod; ++i) {
-        tokens.push_back(i * (bench.info.vocabulary / kPeriod));
+    for (uint32_t i = 0; i < count; ++i) {
+        tokens.push_back(i * (bench.info.vocabulary / count));
     }
     return tokens;
 }
@@ -24,23 +22,28 @@ void set_sampling(const Session &session, const stasis_sampling &sampling) {
     check(stasis_session_set_sampling(session.get(), &sampling, &error), error, "sampling");
 }
 
-// A session that goes on repeating its prompt: all but a few tokens are biased away, and of those
-// the one that came up the longest time ago is left by a penalty on the others.
-Session repeating(const Bench &bench) {
+// A session of a few tokens, all others biased away. It goes on repeating its prompt, for a penalty
+// leaves the one that came up the longest time ago; or draws any of them by chance.
+Session of_few_tokens(const Bench &bench, uint32_t count, bool repeats) {
     Session session = create_alone(bench.model);
-    const std::vector<stasis_token> period = period_of(bench);
-    const std::vector<float> bias(period.size(), 1e6F);
+    const std::vector<stasis_token> period = few_tokens(bench, count);
+    const std::vector<float> bias(period.size(), 1e7F);
     stasis_sampling sampling;
     stasis_sampling_init(&sampling, sizeof sampling);
-    sampling.bias_count = kPeriod;
+    sampling.bias_count = count;
     sampling.bias_tokens = period.data();
     sampling.bias = bias.data();
-    sampling.presence_penalty = 1e5F;
-    sampling.penalty_window = kPeriod - 1;
+    if (repeats) {
+        sampling.presence_penalty = 1e5F;
+        sampling.penalty_window = count - 1;
+    } else {
+        sampling.temperature = 1e5F; // of logits that lie within a few units of each other
+        sampling.seed = 7;
+    }
     set_sampling(session, sampling);
     std::vector<stasis_token> prompt;
     while (prompt.size() < kDraftPrompt) {
-        prompt.push_back(period[prompt.size() % kPeriod]);
+        prompt.push_back(period[prompt.size() % count]);
     }
     stasis_error error{};
     check(stasis_session_append(session.get(), prompt.data(), prompt.size(), nullptr, &error),
@@ -48,7 +51,7 @@ Session repeating(const Bench &bench) {
     return session;
 }
 
-Session other(const Bench &bench) {
+Session drawn(const Bench &bench) {
     Session session = create_alone(bench.model);
     append(bench, session, 0, kDraftPrompt);
     stasis_sampling sampling;
@@ -84,8 +87,10 @@ Timed generate_from(const Bench &bench, const Session &start, bool drafts, stasi
     return {kDraftTokens / seconds, std::move(reply)};
 }
 
-void compare(Bench &bench, const std::string &name, bool repeats, stasis_model *draft) {
-    const Session start = repeats ? repeating(bench) : other(bench);
+void compare(Bench &bench, const std::string &name, uint64_t text, stasis_model *draft) {
+    const Session start = text == kDrawn       ? drawn(bench)
+                          : text == kRepeating ? of_few_tokens(bench, 16, true)
+                                               : of_few_tokens(bench, 4, false);
     generate_from(bench, start, false, nullptr);
     generate_from(bench, start, true, draft);
     std::vector<double> plain, ahead, gain;
@@ -111,18 +116,18 @@ void compare(Bench &bench, const std::string &name, bool repeats, stasis_model *
 
 } // namespace
 
-void drafts_by_lookup(Bench &bench, const std::string &name, uint64_t repeats) {
-    compare(bench, name, repeats != 0, nullptr);
+void drafts_by_lookup(Bench &bench, const std::string &name, uint64_t text) {
+    compare(bench, name, text, nullptr);
 }
 
-void drafts_by_model(Bench &bench, const std::string &name, uint64_t repeats) {
+void drafts_by_model(Bench &bench, const std::string &name, uint64_t text) {
     if (bench.draft.empty()) {
         throw Failure(name + ": needs --draft MODEL");
     }
     ModelChoice choice = bench.choice;
     choice.path = bench.draft;
     const Model draft = open_model(choice, bench.cancel);
-    compare(bench, name, repeats != 0, draft.get());
+    compare(bench, name, text, draft.get());
 }
 
 } // namespace command::bench

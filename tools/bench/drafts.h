@@ -8,10 +8,13 @@
 
 namespace command::bench {
 
-// `repeats`: 1: a text of a few tokens over and over; 0: tokens drawn at temperature 1.
-void drafts_by_lookup(Bench &bench, const std::string &name, uint64_t repeats);
+// What is generated.
+inline constexpr uint64_t kDrawn = 0, // tokens drawn at temperature 1
+    kRepeating = 1,                   // a few tokens over and over
+    kByChance = 2;                    // a few tokens at random: what came before says nothing
+void drafts_by_lookup(Bench &bench, const std::string &name, uint64_t text);
 // By the model of --draft.
-void drafts_by_model(Bench &bench, const std::string &name, uint64_t repeats);
+void drafts_by_model(Bench &bench, const std::string &name, uint64_t text);
 
 inline constexpr uint64_t kDraftPrompt = 64, kDraftTokens = 192;
 

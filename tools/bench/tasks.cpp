@@ -245,10 +245,11 @@ constexpr Task kTasks[] = {
     {"commit@1024", kTurns + 1024, 1024, snapshot_commit},
     {"commit@16384", kTurns + 16384, 16384, snapshot_commit},
     {"bytes_per_token", 128, 0, snapshot_bytes},
-    {"lookup_repeat", kDraftPrompt + kDraftTokens, 1, drafts_by_lookup, true},
-    {"lookup_other", kDraftPrompt + kDraftTokens, 0, drafts_by_lookup, true},
-    {"draft_repeat", kDraftPrompt + kDraftTokens, 1, drafts_by_model, true},
-    {"draft_other", kDraftPrompt + kDraftTokens, 0, drafts_by_model, true},
+    {"lookup_repeat", kDraftPrompt + kDraftTokens, kRepeating, drafts_by_lookup, true},
+    {"lookup_drawn", kDraftPrompt + kDraftTokens, kDrawn, drafts_by_lookup, true},
+    {"lookup_chance", kDraftPrompt + kDraftTokens, kByChance, drafts_by_lookup, true},
+    {"draft_repeat", kDraftPrompt + kDraftTokens, kRepeating, drafts_by_model, true},
+    {"draft_drawn", kDraftPrompt + kDraftTokens, kDrawn, drafts_by_model, true},
 };
 
 std::vector<Task> chosen(const std::vector<std::string> &names, uint64_t context) {
