@@ -115,6 +115,7 @@ stasis_session *load(const std::shared_ptr<Model> &model, const stasis_load_opti
     if (given.session == nullptr) {
         session.capacity = std::min<uint64_t>(snapshot->state().capacity, model->config.context);
         session.window_retain = snapshot->state().window_retain;
+        session.tracking = static_cast<Tracking>(snapshot->state().tracking);
     }
     session.trusted = (given.flags & STASIS_LOAD_TRUSTED) != 0;
     const StoredPages pages = pages_of(*snapshot);
