@@ -347,10 +347,11 @@ stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, u
  * Summed, [position], or with the flag [layers][heads][position]; `capacity` and `*count` are
  * elements. The numbers are sums in fixed point, in units of 2^-32, of weights rounded down, and so
  * exact: the same for the same tokens, however they were appended, forked, saved and loaded, or
- * computed together with others (runtime/kernels/NUMERICS.md, C10). After a rewind, and after a
- * load, all tokens are computed once more when this is called, which takes KV pages meanwhile and
- * cannot be cancelled. UNSUPPORTED unless the session was created with track_attention, or loaded
- * with it or as it was saved with it, for the flag STASIS_TRACK_BY_HEAD; POOL_EXHAUSTED. */
+ * computed together with others (runtime/kernels/NUMERICS.md, C10). An evicted position keeps what
+ * it had received and receives no more. After a rewind, and after a load, all tokens are computed
+ * once more when this is called, which takes KV pages meanwhile and cannot be cancelled.
+ * UNSUPPORTED unless the session was created with track_attention, or loaded with it or as it was
+ * saved with it, for the flag STASIS_TRACK_BY_HEAD; POOL_EXHAUSTED. */
 stasis_status stasis_session_attention(const stasis_session *session, uint32_t flags,
                                        double *weights, size_t capacity, size_t *count,
                                        stasis_error *error);

@@ -298,6 +298,11 @@ TEST_CASE("attention received: a rewind, a load and a last token run again leave
         session.rewind(150, true, {});
         session.append(std::span(tokens).subspan(150, 20), {}); // while they are not known
         CHECK(sums_of(session) == fresh(model, std::span(tokens).first(170)));
+        session.rewind(165, true, {});
+        std::vector<uint32_t> otherwise(tokens.begin(), tokens.begin() + 165);
+        otherwise.insert(otherwise.end(), {9, 8, 7, 6, 5}); // as long as it was
+        session.append(std::span(otherwise).subspan(165), {});
+        CHECK(sums_of(session) == fresh(model, otherwise));
         session.rewind(3, true, {}); // below the floor, where there is one
         CHECK(sums_of(session) == fresh(model, std::span(tokens).first(3)));
         session.rewind(0, false, {});
@@ -349,6 +354,53 @@ TEST_CASE("attention received: a failed append leaves the numbers as they were")
         session.append(std::span(tokens).subspan(70, 100), {});
         CHECK(sums_of(session) == fresh(model, std::span(tokens).first(170)));
         CHECK(sums_of(*child) == before);
+    }
+}
+
+TEST_CASE("attention received: what is evicted receives nothing from then on") {
+    const kernels::FloatEnvironment environment;
+    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"}) {
+        CAPTURE(name);
+        const auto model = open(name);
+        const size_t heads = all_heads(*model);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 300);
+        // A whole page and more, then single positions, at 150 and 200; whatever the chunk.
+        const auto culled = [&](size_t chunk) {
+            auto session = std::make_unique<Session>(model, tracking());
+            RunOptions options;
+            options.chunk = chunk;
+            session->append(std::span(tokens).first(150), options);
+            session->evict(40, 130);
+            session->append(std::span(tokens).subspan(150, 50), options);
+            session->evict(0, 1);
+            session->evict(145, 146);
+            session->append(std::span(tokens).subspan(200), options);
+            return session;
+        };
+        const auto session = culled(0);
+        const Sums sums = sums_of(*session);
+        const Sums before = fresh(model, std::span(tokens).first(150));
+        for (size_t head = 0; head < heads; ++head) {
+            double given = 0.0;
+            for (size_t position = 0; position < 300; ++position) {
+                given += static_cast<double>(sums[head * 300 + position]) / kOne;
+                if (position >= 40 && position < 130) {
+                    CHECK(sums[head * 300 + position] == before[head * 150 + position]);
+                }
+            }
+            CHECK(given == doctest::Approx(300.0).epsilon(1e-6)); // each query still gives one
+        }
+        for (const size_t chunk : {1, 5, 64}) {
+            CHECK(sums_of(*culled(chunk)) == sums);
+        }
+        const auto loaded = Session::restore(model, session->export_state(), nullptr);
+        CHECK(sums_of(*loaded) == sums); // computed again, evictions at their places
+        const auto again = culled(0);
+        again->rewind(250, true, {});
+        again->append(std::span(tokens).subspan(250), {});
+        CHECK(sums_of(*again) == sums);
+        again->rewind(100, true, {}); // before the evictions
+        CHECK(sums_of(*again) == fresh(model, std::span(tokens).first(100)));
     }
 }
 
