@@ -89,8 +89,9 @@ const char *stasis_status_name(stasis_status status); /* "OK", ..., "UNKNOWN"; s
 
 /* ---- Cancelling -------------------------------------------------------------------------------
  * A handle may be given to any number of calls. A request is sticky: calls that see it end with
- * CANCELLED until it is reset. All but create may be called from any thread at any time, and ignore
- * NULL; a running call keeps the handle alive, so that release may come while it runs. */
+ * CANCELLED until it is reset; those that compute tokens look for it before each layer. All but
+ * create may be called from any thread at any time, and ignore NULL; a running call keeps the
+ * handle alive, so that release may come while it runs. */
 stasis_status stasis_cancel_create(stasis_cancel **cancel, stasis_error *error);
 void stasis_cancel_request(stasis_cancel *cancel);
 void stasis_cancel_reset(stasis_cancel *cancel);
@@ -366,7 +367,8 @@ stasis_status stasis_session_tokens(const stasis_session *session, uint64_t begi
 stasis_status stasis_session_text(const stasis_session *session, uint64_t begin, uint64_t end,
                                   char *text, size_t capacity, size_t *length, stasis_error *error);
 /* SHA-256 over the state: model, tokens, evictions, keys and values of every position, final hidden
- * state; not sources, not settings. Equal digests: the same from here on, whatever history, device or file. */
+ * state; not sources, not settings. Equal digests: the same from here on, whatever history, device
+ * or file. */
 stasis_status stasis_session_digest(const stasis_session *session, stasis_digest *digest,
                                     stasis_error *error);
 

@@ -315,6 +315,8 @@ class Session {
 
     // session_state.cpp
     const Digest &digest_of(size_t group, size_t page);
+    void export_log(State &state) const;
+    void export_pages(State &state);
 
     // session_restore.cpp
     static std::unique_ptr<Session> prepare(std::shared_ptr<Model> model, const State &state,

@@ -125,7 +125,8 @@ std::vector<PageRef> Session::find_stored(const State &state) {
             entries[group].digest = state.pages[group][page].digest;
             pages.push_back(&entries[group]);
         }
-        known_ = model_->pool->intern(known_, realm((page + 1) * kPage), !trusted_, tokens, pages, {});
+        known_ =
+            model_->pool->intern(known_, realm((page + 1) * kPage), !trusted_, tokens, pages, {});
         for (size_t group = 0; group < pages_.size(); ++group) {
             found[page * pages_.size() + group] = std::move(entries[group].page);
         }

@@ -40,6 +40,43 @@ class FirstError {
     std::exception_ptr error_;
 };
 
+// A page to be read.
+struct Job {
+    uint32_t group;
+    uint64_t index;
+    uint16_t *data; // null: known, and read only to see that the file is whole
+};
+
+// On all threads; progress in bytes, `total` of them.
+void read_pages(const Model &model, std::span<const Job> jobs, const StoredPages &pages,
+                const Watch &watch, uint64_t total) {
+    constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at the watch
+    uint64_t done = 0;
+    watch.step(done, total);
+    for (size_t begin = 0; begin < jobs.size();) {
+        size_t end = begin;
+        for (const uint64_t limit = done + kBatchBytes; end < jobs.size() && done < limit; ++end) {
+            done += model.pool->shape(jobs[end].group).bytes();
+        }
+        FirstError failed;
+        model.threads->run(end - begin, 1, [&](size_t from, size_t to) {
+            failed.guard([&] {
+                std::vector<uint16_t> unused;
+                for (size_t i = begin + from; i < begin + to; ++i) {
+                    if (jobs[i].data == nullptr) {
+                        unused.resize(model.pool->shape(jobs[i].group).elements());
+                    }
+                    pages.read(jobs[i].group, jobs[i].index,
+                               jobs[i].data != nullptr ? jobs[i].data : unused.data());
+                }
+            });
+        });
+        failed.rethrow();
+        watch.step(done, total);
+        begin = end;
+    }
+}
+
 } // namespace
 
 // The session still empty, all that needs no page checked.
@@ -93,11 +130,6 @@ void Session::adopt_settings(const State &state) {
 
 // Fills the page tables: first with memory, then that on all threads.
 void Session::adopt_pages(const State &state, const StoredPages &pages, const Watch &watch) {
-    struct Job {
-        uint32_t group;
-        uint64_t index;
-        uint16_t *data; // null: known, and read only to see that the file is whole
-    };
     std::vector<Job> jobs;
     std::vector<PageRef> known = find_stored(state); // [page][group]
     constexpr uint8_t kKnown = 1, kFile = 2;
@@ -137,31 +169,7 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
     }
     tokens_reused_ =
         kPage * static_cast<uint64_t>(std::count(came_from.begin(), came_from.end(), kKnown));
-    constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at the watch
-    uint64_t done = 0;
-    watch.step(done, total);
-    for (size_t begin = 0; begin < jobs.size();) {
-        size_t end = begin;
-        for (const uint64_t limit = done + kBatchBytes; end < jobs.size() && done < limit; ++end) {
-            done += model_->pool->shape(jobs[end].group).bytes();
-        }
-        FirstError failed;
-        model_->threads->run(end - begin, 1, [&](size_t from, size_t to) {
-            failed.guard([&] {
-                std::vector<uint16_t> unused;
-                for (size_t i = begin + from; i < begin + to; ++i) {
-                    if (jobs[i].data == nullptr) {
-                        unused.resize(model_->pool->shape(jobs[i].group).elements());
-                    }
-                    pages.read(jobs[i].group, jobs[i].index,
-                               jobs[i].data != nullptr ? jobs[i].data : unused.data());
-                }
-            });
-        });
-        failed.rethrow();
-        watch.step(done, total);
-        begin = end;
-    }
+    read_pages(*model_, jobs, pages, watch, total);
 }
 
 void Session::check_digest(const State &state) {

@@ -127,24 +127,9 @@ Digest Session::digest() {
     return state_digest(parts);
 }
 
-State Session::export_state() {
-    State state;
-    state.digest = digest(); // makes sure of the hidden state
+// The log, the texts of its tokens, and the settings that it refers to.
+void Session::export_log(State &state) const {
     const Config &config = model_->config;
-    state.model = model_->identity;
-    state.layers = config.layers;
-    state.kv_heads = config.kv_heads;
-    state.head_dim = config.head_dim;
-    state.hidden_size = config.hidden;
-    state.vocabulary = config.vocabulary;
-    state.page_positions = kPage;
-    state.groups = model_->groups;
-    state.capacity = capacity_;
-    state.window_retain = window_retain_;
-    state.tracking = static_cast<uint32_t>(sums_.tracking());
-    state.pending_system = pending_system_;
-    state.evictions.assign(evictions_.events().begin(), evictions_.events().end());
-
     // Only settings that the log still refers to, in order of first use, and those in force.
     std::vector<uint32_t> renumbered(samplings_.size(), UINT32_MAX);
     std::vector<bool> used(config.vocabulary, false);
@@ -173,7 +158,9 @@ State Session::export_state() {
         state.samplings.push_back(sampling_);
     }
     state.contract = contract(state.samplings);
+}
 
+void Session::export_pages(State &state) {
     for (size_t group = 0; group < pages_.size(); ++group) {
         std::vector<Page> &pages = state.pages.emplace_back();
         for (size_t index = 0; index < pages_[group].size(); ++index) {
@@ -190,6 +177,28 @@ State Session::export_state() {
         }
         state.storage.push_back(std::make_shared<PageTable>(pages_[group])); // pins the pages
     }
+}
+
+State Session::export_state() {
+    State state;
+    state.digest = digest(); // makes sure of the hidden state
+    const Config &config = model_->config;
+    state.model = model_->identity;
+    state.layers = config.layers;
+    state.kv_heads = config.kv_heads;
+    state.head_dim = config.head_dim;
+    state.hidden_size = config.hidden;
+    state.vocabulary = config.vocabulary;
+    state.page_positions = kPage;
+    state.groups = model_->groups;
+    state.capacity = capacity_;
+    state.window_retain = window_retain_;
+    state.tracking = static_cast<uint32_t>(sums_.tracking());
+    state.pending_system = pending_system_;
+    state.evictions.assign(evictions_.events().begin(), evictions_.events().end());
+
+    export_log(state);
+    export_pages(state);
     if (!log_.empty()) {
         state.hidden = hidden_;
         const std::vector<float> &row = logits();

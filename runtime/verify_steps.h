@@ -50,7 +50,8 @@ void check_comparable(const State &stored, const Model &model);
 void evict_due(Session &session, const State &stored);
 
 // Appends the positions of the log from the session's own up to `end`, with logits where a drawn
-// token follows, and what was evicted before `end` at its place. `done` of `total` positions were computed before.
+// token follows, and what was evicted before `end` at its place. `done` of `total` positions were
+// computed before.
 void recompute(Session &session, Redraw &redraw, uint64_t end, const VerifyOptions &options,
                uint64_t done, uint64_t total);
 
