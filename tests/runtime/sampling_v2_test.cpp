@@ -137,6 +137,9 @@ TEST_CASE("XTC leaves out what reaches the threshold, but for the last of it") {
     CHECK(kept(FLT_MIN) == Tokens{3});
     CHECK(kept(0.15F, 2) == Tokens{2, 3});
     CHECK(kept(0.15F, 3) == Tokens{0, 1, 2, 3}); // two would be left
+    // What cannot be drawn (a weight of 0) is not left either.
+    sampling.v2.xtc_threshold = 0.4F;
+    CHECK(support({0, 0, -27.9F, -27.9F}, sampling) == Tokens{0, 1}); // min_keep 3
     // Of equal ones the last token; shares are those of what is left by the steps before.
     sampling.v2 = {};
     sampling.v2.xtc_probability = 1;
