@@ -160,7 +160,8 @@ void stasis_draft_options_init(stasis_draft_options *options, size_t size);
  * it is next needed; or 12 to 24 bytes for each token of the log. It stays through appends and
  * rewinds, is in no digest and no snapshot (a loaded session has no drafter), and a fork inherits
  * what was set here, but makes a state anew. Rows that are proposed may take pages of the model's
- * pool ahead of time; where there are none, a pass goes without proposals.
+ * pool ahead of time; where there are none, a pass goes without proposals. A session that tracks
+ * attention never drafts: what is not kept would count.
  * INVALID_ARGUMENT (numbers out of range), MODEL_MISMATCH (the vocabulary's size, or a token that
  * is another in the draft model: both values are named): the setting is as before. */
 stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,
