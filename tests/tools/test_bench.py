@@ -33,7 +33,8 @@ class Bench(CommandTest):
         self.assertEqual(list(results), [
             "memory@2048", "open", "first_token", "pp512", "tg128", "tg128@1024", "added@1024",
             *BATCHES, *("x" + name for name in BATCHES[1:]),
-            "turn", "turn_afresh", "fork@64", "fork@4096", "save", "load", "save_zstd", "load_zstd",
+            "turn", "turn_afresh", "fork@64", "fork@4096", "start@64", "start@4096", "save", "load",
+            "save_zstd", "load_zstd",
             "commit@1024", "bytes_raw", "bytes_zstd", "bytes_none"])
         for result in results.values():
             self.check_result(result, ceilings)
