@@ -79,7 +79,7 @@ inline State small_state(const Course &course) {
         state.logits = Sha256().bytes(std::vector<float>(5).data(), 5 * sizeof(float)).finish();
         state.top = {{0, 0.0F}, {1, 0.0F}};
     }
-    if (course.evicted && course.position > 64) {
+    if (course.evicted) { // position 66 and on
         state.evictions = {{65, {{3, 64}}, {5, 6, 7}}, {66, {{0, 1}, {64, 65}}, {8, 9, 10}}};
     }
     add_small_pages(state, course);

@@ -170,6 +170,9 @@ const std::vector<Bytes> &bases() {
         made.push_back(small_file({{260}, {300, false, true}}, {.codec = Codec::zstd}));
         made.push_back(small_file({{0}}, {}));
         made.push_back(small_file({{70}, {40}, {66, true}}, {}));
+        made.push_back(small_file({{70, false, false, true}}, {}));
+        made.push_back(small_file({{40}, {70, false, false, true}, {80, false, false, true}},
+                                  {.codec = Codec::zstd}));
         for (const size_t coded : {1, 3}) { // or the target would not test what it should
             const std::vector<Section> sections = open_bytes(made[coded])->sections();
             expect(std::any_of(
@@ -194,7 +197,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                   (data[1] & 1) != 0,
                   (data[1] & 2) != 0,
                   (data[1] & 4) != 0,
-                  {positions[data[1] >> 3 & 3], (data[1] & 32) != 0, (data[1] & 64) != 0}};
+                  {positions[data[1] >> 3 & 3], (data[1] & 32) != 0, (data[1] & 64) != 0,
+                   (data[1] & 0x98) == 0x98}}; // of position 301
     try {
         bool opens = true;
         for (size_t at = 2; at + sizeof(Edit) <= size && opens; at += sizeof(Edit)) {
