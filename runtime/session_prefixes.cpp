@@ -82,6 +82,7 @@ void Session::reuse(Growth &growth) {
     }
     known_ = std::move(path.end);
     growth.hidden = std::move(path.hidden);
+    tell_pages(PageOrigin::known);
 }
 
 // Makes the pages that became full between two positions known; `hidden` [end - begin][hidden] are
@@ -104,6 +105,9 @@ void Session::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden) {
         known_ = model_->pool->intern(known_, realm((page + 1) * kPage), false, tokens, pages,
                                       {hidden + row * width, width});
     }
+    if (!pages.empty()) {
+        tell_pages(PageOrigin::known);
+    }
 }
 
 // Finds a stored log's full pages among those known, or makes room for them there. Returns those
@@ -125,7 +129,8 @@ std::vector<PageRef> Session::find_stored(const State &state) {
             entries[group].digest = state.pages[group][page].digest;
             pages.push_back(&entries[group]);
         }
-        known_ = model_->pool->intern(known_, realm((page + 1) * kPage), !trusted_, tokens, pages, {});
+        known_ =
+            model_->pool->intern(known_, realm((page + 1) * kPage), !trusted_, tokens, pages, {});
         for (size_t group = 0; group < pages_.size(); ++group) {
             found[page * pages_.size() + group] = std::move(entries[group].page);
         }
