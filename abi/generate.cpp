@@ -3,7 +3,7 @@
 
 #include "abi/cancel.h"
 #include "abi/handles.h"
-#include "abi/options.h"
+#include "abi/trace.h"
 #include "runtime/session.h"
 
 namespace stasis::abi {
@@ -123,7 +123,7 @@ stasis_status stasis_session_generate(stasis_session *session,
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
         Outcome outcome(result);
-        const Busy busy(session->busy, "session");
+        const SessionUse use(*session, caller);
         Generation generation(caller, options);
         session->session->generate(generation.options(), outcome.result);
         const auto count = static_cast<unsigned long long>(outcome.result.count);

@@ -11,6 +11,10 @@
 namespace stasis {
 struct Model;
 class Session;
+namespace abi {
+class Caller;
+class HostTrace;
+} // namespace abi
 namespace format {
 class Snapshot;
 struct Contents;
@@ -35,6 +39,8 @@ struct stasis_session {
     // that the next commit to it need not read it; null: none yet.
     std::shared_ptr<const stasis::format::Contents> saved;
     mutable std::atomic<bool> busy{false};
+    mutable const stasis::abi::Caller *caller = nullptr; // of the call that holds it (abi/trace.h)
+    std::unique_ptr<stasis::abi::HostTrace> trace;       // null: none
 };
 
 struct stasis_snapshot {

@@ -6,6 +6,7 @@
 #include "abi/handles.h"
 #include "abi/run.h"
 #include "abi/tokens.h"
+#include "abi/trace.h"
 #include "runtime/kernels/received.h"
 
 stasis_session::stasis_session(std::unique_ptr<stasis::Session> given,
@@ -51,7 +52,7 @@ template <typename Body>
 stasis_status with(const stasis_session *session, stasis_error *error, const Body &body) noexcept {
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const Busy busy(session->busy, "session");
+        const SessionUse use(*session, caller);
         if constexpr (std::is_invocable_v<const Body &, Session &, const Caller &>) {
             body(*session->session, caller);
         } else {
@@ -149,7 +150,12 @@ stasis_status stasis_session_create(stasis_model *model, const stasis_session_op
 }
 
 void stasis_session_free(stasis_session *session) {
-    enter(nullptr, [&] { delete session; });
+    enter(nullptr, [&](const Caller &caller) {
+        if (session != nullptr) {
+            session->caller = &caller; // who releases its trace
+        }
+        delete session;
+    });
 }
 
 stasis_status stasis_session_append(stasis_session *session, const stasis_token *tokens,
@@ -245,6 +251,7 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
     return with(session, error, [&](Session &own) {
         require(child, "child");
         *child = new stasis_session(own.fork(), session->saved);
+        own.tell(stasis::TraceKind::fork, 0, own.position());
     });
 }
 

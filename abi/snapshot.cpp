@@ -5,6 +5,7 @@
 #include "abi/handles.h"
 #include "abi/run.h"
 #include "abi/stream.h"
+#include "abi/trace.h"
 #include "format/fingerprint.h"
 #include "format/reader.h"
 #include "format/writer.h"
@@ -64,7 +65,9 @@ void save(Session &session, const stasis_save_options &given, const Watch &watch
     if ((given.flags & STASIS_SAVE_FULL_LOGITS) != 0 && session.position() != 0) {
         options.logits_row = session.logits();
     }
+    const Digest digest = state.digest;
     write(std::move(state), options);
+    session.tell(TraceKind::save, 0, session.position(), digest);
 }
 
 // Where a computed page first differs from what its fingerprints say.
@@ -106,8 +109,9 @@ StoredPages pages_of(const format::Snapshot &snapshot) {
 
 // `open` gives the snapshot, once the options have been found good.
 template <typename Open>
-stasis_session *load(const std::shared_ptr<Model> &model, const stasis_load_options &given,
-                     const Watch &watch, const Open &open) {
+std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
+                                     const stasis_load_options &given, const Watch &watch,
+                                     const Open &open) {
     require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED);
     SessionOptions session = read_session_options(given.session, "options.session");
     const SharedSnapshot snapshot = open();
@@ -120,7 +124,7 @@ stasis_session *load(const std::shared_ptr<Model> &model, const stasis_load_opti
     session.trusted = (given.flags & STASIS_LOAD_TRUSTED) != 0;
     const StoredPages pages = pages_of(*snapshot);
     if (snapshot->keep() == format::Keep::full) {
-        return new stasis_session(
+        return std::make_unique<stasis_session>(
             Session::restore(model, snapshot->state(), &session, pages, watch),
             snapshot->contents());
     }
@@ -129,8 +133,23 @@ stasis_session *load(const std::shared_ptr<Model> &model, const stasis_load_opti
              "the snapshot keeps no keys and values: they would have to be recomputed, which "
              "STASIS_LOAD_NO_RECOMPUTE forbids");
     }
-    return new stasis_session(Session::recompute(model, snapshot->state(), &session, pages, watch),
-                              snapshot->contents());
+    return std::make_unique<stasis_session>(
+        Session::recompute(model, snapshot->state(), &session, pages, watch), snapshot->contents());
+}
+
+// The same with the trace that the options ask for.
+template <typename Open>
+stasis_session *load_traced(const Caller &caller, const std::shared_ptr<Model> &model,
+                            const stasis_load_options &given, const Watch &watch,
+                            const Open &open) {
+    std::unique_ptr<stasis_session> loaded = load(model, given, watch, open);
+    if (given.trace != nullptr) {
+        const SessionUse use(*loaded, caller);
+        const Digest digest = loaded->session->digest(); // as the file says
+        set_trace(*loaded, given.trace, "options.trace", PageOrigin::elsewhere);
+        loaded->session->tell(TraceKind::load, 0, loaded->session->position(), digest);
+    }
+    return loaded.release();
 }
 
 bool has_compressed(const format::Snapshot &snapshot) {
@@ -209,7 +228,7 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
         require(path, "path");
-        const Busy busy(session->busy, "session");
+        const SessionUse use(*session, caller);
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
         save(*session->session, given, watch.watch(),
@@ -225,7 +244,7 @@ stasis_status stasis_session_write(stasis_session *session, const stasis_sink *s
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
         HostSink host(caller, sink);
-        const Busy busy(session->busy, "session");
+        const SessionUse use(*session, caller);
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
         save(*session->session, given, watch.watch(),
@@ -244,7 +263,8 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
         require(session, "session");
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        *session = load(model->model, given, watch.watch(), [&] { return Snapshot::open(path); });
+        *session = load_traced(caller, model->model, given, watch.watch(),
+                               [&] { return Snapshot::open(path); });
     });
 }
 
@@ -257,8 +277,8 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
         HostSource host(caller, source);
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        *session = load(model->model, given, watch.watch(),
-                        [&] { return Snapshot::open_source(host.source()); });
+        *session = load_traced(caller, model->model, given, watch.watch(),
+                               [&] { return Snapshot::open_source(host.source()); });
     });
 }
 

@@ -1,6 +1,6 @@
 /* Stasis: an embeddable runtime for language-model sessions that can be frozen, copied, moved and
- * proven, bit for bit. The public header, with stasis_generate.h, stasis_snapshot.h and
- * stasis_quantize.h, which it includes; their comments are the specification.
+ * proven, bit for bit. The public header, with stasis_generate.h, stasis_snapshot.h,
+ * stasis_trace.h and stasis_quantize.h, which it includes; their comments are the specification.
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it: with
  * STASIS_OK and an empty message on success. A failed or cancelled call leaves every object as it
@@ -380,4 +380,5 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #include "stasis_generate.h" /* logits, sampling, generation, steps of many sessions */
 #include "stasis_quantize.h" /* models to GGUF files */
 #include "stasis_snapshot.h" /* sessions to files and streams and back */
+#include "stasis_trace.h"    /* what happens to a session's KV cache */
 #endif                       /* STASIS_H */

@@ -45,10 +45,11 @@ void check_item(const stasis_step_item &item, size_t index, size_t token_count) 
 // Holds the busy flags of all sessions of a step, or throws Error(busy) and holds none.
 class AllBusy {
   public:
-    explicit AllBusy(std::span<const StepItem> items) : items_(items) {
+    AllBusy(std::span<const StepItem> items, const Caller &caller) : items_(items) {
         try {
             for (; held_ < items_.size(); ++held_) {
-                take_busy(flag(items_[held_]), "session");
+                take_busy(session(items_[held_]).busy, "session");
+                session(items_[held_]).caller = &caller;
             }
         } catch (...) {
             release();
@@ -60,12 +61,13 @@ class AllBusy {
     AllBusy &operator=(const AllBusy &) = delete;
 
   private:
-    static std::atomic<bool> &flag(const StepItem &item) {
-        return static_cast<const stasis_session *>(item.owner)->busy;
+    static const stasis_session &session(const StepItem &item) {
+        return *static_cast<const stasis_session *>(item.owner);
     }
     void release() {
         for (const StepItem &item : items_.first(held_)) {
-            flag(item).store(false, std::memory_order_release);
+            session(item).caller = nullptr;
+            session(item).busy.store(false, std::memory_order_release);
         }
     }
 
@@ -116,7 +118,7 @@ stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_
             steps.back().owner = item.session;
         }
         stasis::Session::check_step(steps); // before a session twice is found busy with itself
-        const AllBusy busy(steps);
+        const AllBusy busy(steps, caller);
         stasis::Session::step(steps, run.options());
         for (size_t i = 0; i < item_count; ++i) {
             given[i].token = steps[i].token;

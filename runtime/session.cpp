@@ -76,6 +76,9 @@ void Session::require_hidden(Workspace &work) {
     work.clear_sequences();
     work.tokens.assign(1, token);
     again.name_pages(work.add_sequence(position - 1, 1, pages_.size()));
+    if (trace_) {
+        trace_->reads(work.sequences[0]);
+    }
     forward(*model_, work);
     if (work.sequences[0].failed) {
         fail_sequence(*model_, work.sequences[0]);
@@ -152,7 +155,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         }
         return;
     }
-    const uint64_t floor = rewind_floor();
+    const uint64_t end = log_.size(), floor = rewind_floor();
     if (position == 0 || position >= floor) {
         Session shorter(*this); // all that can fail happens to the copy
         shorter.held_bytes_ = 0;
@@ -171,6 +174,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         }
         shorter.account();
         swap_timeline(shorter);
+        tell_pages(PageOrigin::elsewhere); // fewer than before, so nothing can fail
     } else {
         if (!recompute) {
             fail(Status::unsupported,
@@ -194,6 +198,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         run.logits = nullptr;
         again.replay(entries, evictions_.events(), run);
         swap_timeline(again);
+        tell_pages(PageOrigin::elsewhere); // fewer than before, so nothing can fail
         tokens_reused_ += again.tokens_reused_;
     }
     pending_system_.clear();
@@ -203,6 +208,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
     if (drafting_ != nullptr) {
         drafting_->drafter->rewound(position);
     }
+    tell(TraceKind::rewind, position, end);
 }
 
 } // namespace stasis

@@ -23,6 +23,7 @@
 #include "runtime/sampling.h"
 #include "runtime/stored_pages.h"
 #include "runtime/text/chat.h"
+#include "runtime/trace.h"
 
 namespace stasis {
 
@@ -34,7 +35,7 @@ struct SessionOptions {
     bool trusted = false; // of a restore: what the file holds is what its tokens give
     static constexpr uint64_t kDefaultRetain = UINT64_MAX;
     static constexpr uint64_t kPrivate = UINT64_MAX; // shares with its forks alone
-    Tracking tracking = Tracking::off; // of the attention that positions receive
+    Tracking tracking = Tracking::off;               // of the attention that positions receive
 };
 
 using LogitsFunction = bool (*)(void *user, uint64_t position, const float *logits, size_t count);
@@ -207,6 +208,13 @@ class Session {
     size_t received_heads(bool by_head) const;
     // Its sums tell of every position since the beginning: no page may come from elsewhere.
     bool tracks_attention() const { return sums_.tracking() != Tracking::off; }
+    // What is told of the KV cache from now on, to whom; null: nobody. Copies and forks have none.
+    void set_trace(const TraceListener *listener, PageOrigin origin = PageOrigin::before);
+    void tell(TraceKind kind, uint64_t begin, uint64_t end, const Digest &digest = {}) const {
+        if (trace_) {
+            trace_->operation(kind, begin, end, digest);
+        }
+    }
     SessionInfo info() const;
     TokenEntry entry(uint64_t position) const { return log_[position]; }
     std::string text(uint64_t begin, uint64_t end) const;
@@ -263,6 +271,13 @@ class Session {
     void add_entries(std::span<const uint32_t> tokens, std::vector<TokenEntry> &entries) const;
     void require_hidden(Workspace &work);
     void swap_timeline(Session &other);
+
+    // What the trace has not been told of the pages yet.
+    void tell_pages(PageOrigin origin) {
+        if (trace_) {
+            trace_->compare(pages_, origin);
+        }
+    }
 
     // session_pages.cpp
     void copy_page(uint32_t group, PageRef &page);
@@ -334,8 +349,8 @@ class Session {
     PrefixRef known_;      // the last full page, if it shares and there is one
     uint64_t tokens_reused_ = 0;
     TokenLog log_;
-    std::vector<PageTable> pages_;            // [group]
-    std::vector<uint64_t> first_page_;        // [group] first page still held
+    std::vector<PageTable> pages_;     // [group]
+    std::vector<uint64_t> first_page_; // [group] first page still held
     Evictions evictions_;
     std::vector<uint16_t> hidden_;            // bf16, of the last position
     bool hidden_valid_ = false;               // false: nothing appended, or rewound since
@@ -349,6 +364,7 @@ class Session {
     uint64_t held_bytes_ = 0; // this session's part of Model::held_bytes
     std::optional<DraftOptions> draft_;
     std::shared_ptr<Drafting> drafting_; // null: not made yet; shared with passing copies only
+    TraceRef trace_;
 };
 
 // For a session of that capacity. Throws Error(unsupported) where sums could overflow.

@@ -35,6 +35,8 @@ void Session::evict(uint64_t begin, uint64_t end) {
     changed.release_evicted(ranges);
     changed.account();
     swap_timeline(changed);
+    tell_pages(PageOrigin::elsewhere); // as many as before, so nothing can fail
+    tell(TraceKind::evict, begin, end);
 }
 
 // Lets go of the pages that these ranges were the last visible part of.

@@ -72,6 +72,8 @@ void Session::give_up(Growth &growth) noexcept {
         session.pages_[group].mutate(growth.start / kPage) = std::move(growth.replaced[group]);
     }
     growth.error = std::current_exception();
+    session.tell_pages(PageOrigin::before); // no longer than at the start, so nothing can fail
+    session.tell(TraceKind::undone, growth.start, growth.start + growth.entries.size());
 }
 
 // Takes the growth's next rows, at most `rows_max`, into the pass.
@@ -80,8 +82,12 @@ void Session::enter_pass(Growth &growth, size_t rows_max, Workspace &work) {
     growth.sequence = work.sequence_count;
     growth.rows = std::min(rows_max, growth.entries.size() - growth.done);
     make_writable(begin, begin + growth.rows);
+    tell_pages(PageOrigin::computed);
     Sequence &sequence = work.add_sequence(begin, growth.rows, pages_.size());
     name_pages(sequence);
+    if (trace_) {
+        trace_->reads(sequence);
+    }
     if (growth.sums == nullptr && sums_.collecting(begin)) {
         growth.sums = sums_.grown(growth.start + growth.entries.size());
     }
@@ -111,6 +117,7 @@ void Session::leave_pass(Growth &growth, Workspace &work, const RunOptions &opti
     digest_full_pages(sequence.begin, end);
     make_known(sequence.begin, end, work.hidden + sequence.row * model_->config.hidden);
     release_outrun(end, (growth.start + kPage - 1) / kPage); // undo needs what was at the start
+    tell_pages(PageOrigin::computed);
 }
 
 // The growth is complete. `hidden` null: the last position's is computed when it is needed.
@@ -132,6 +139,8 @@ void Session::settle(Growth &growth, const uint16_t *hidden) {
                                       keep_from(model_->groups[group].window, log_.size()) / kPage);
     }
     account();
+    tell_pages(PageOrigin::computed);
+    tell(TraceKind::append, growth.start, log_.size());
 }
 
 // Fills a pass with what is left to do; false: nothing is.
@@ -260,6 +269,8 @@ void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work
         }
     } catch (...) {
         roll_back(growth.start);
+        tell_pages(PageOrigin::before);
+        tell(TraceKind::undone, growth.start, growth.start + entries.size());
         throw;
     }
 }
@@ -267,6 +278,7 @@ void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work
 void Session::take_row(const TokenEntry &entry, const uint16_t *hidden) {
     const uint64_t begin = log_.size();
     Growth growth{this, {&entry, 1}};
+    growth.start = begin;
     try {
         log_.push_back(entry);
         digest_full_pages(begin, begin + 1);
@@ -274,6 +286,8 @@ void Session::take_row(const TokenEntry &entry, const uint16_t *hidden) {
         settle(growth, hidden);
     } catch (...) {
         roll_back(begin);
+        tell_pages(PageOrigin::before);
+        tell(TraceKind::undone, begin, begin + 1);
         throw;
     }
 }

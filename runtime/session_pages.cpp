@@ -132,6 +132,7 @@ void Session::digest_full_pages(uint64_t begin, uint64_t end) {
     if (failed) {
         fail(Status::no_memory, "out of memory while digesting KV pages");
     }
+    tell_pages(PageOrigin::computed);
 }
 
 // Makes the table entries that release_outrun will empty this session's own, so that it cannot
@@ -218,6 +219,16 @@ uint64_t Session::rewind_floor() const {
         }
     }
     return floor;
+}
+
+// The listener is told at once what the session holds. Strong guarantee.
+void Session::set_trace(const TraceListener *listener, PageOrigin origin) {
+    TraceRef fresh;
+    if (listener != nullptr) {
+        fresh = TraceRef(std::make_unique<Trace>(*listener, *model_));
+        fresh->compare(pages_, origin);
+    }
+    trace_ = std::move(fresh);
 }
 
 SessionInfo Session::info() const {

@@ -82,6 +82,7 @@ void Session::reuse(Growth &growth) {
     }
     known_ = std::move(path.end);
     growth.hidden = std::move(path.hidden);
+    tell_pages(PageOrigin::known);
 }
 
 // Makes the pages that became full between two positions known; `hidden` [end - begin][hidden] are
@@ -103,6 +104,9 @@ void Session::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden) {
         const uint64_t row = page * kPage + kPage - 1 - begin;
         known_ = model_->pool->intern(known_, realm((page + 1) * kPage), false, tokens, pages,
                                       {hidden + row * width, width});
+    }
+    if (!pages.empty()) {
+        tell_pages(PageOrigin::known);
     }
 }
 

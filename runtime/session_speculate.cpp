@@ -224,6 +224,7 @@ void Speculation::drop() noexcept {
     if (taken_ < drafting_.rows.size()) {
         session_.roll_back(session_.log_.size());
         session_.account();
+        session_.tell_pages(PageOrigin::before); // fewer than were told of, so nothing can fail
     }
     drafting_.rows.clear();
     taken_ = 0;

@@ -262,7 +262,7 @@ Session create_session(stasis_model *model, uint64_t domain) {
 }
 
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
-                     bool alone) {
+                     bool alone, const stasis_trace_options *trace) {
     stasis_session_options own;
     stasis_session_options_init(&own, sizeof own);
     own.domain = STASIS_DOMAIN_PRIVATE;
@@ -273,6 +273,7 @@ Session load_session(stasis_model *model, const std::string &path, stasis_cancel
     options.progress_user = &progress;
     options.cancel = cancel;
     options.session = alone ? &own : nullptr;
+    options.trace = trace;
     stasis_session *session = nullptr;
     stasis_error error{};
     if (is_stream(path)) {

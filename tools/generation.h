@@ -69,9 +69,9 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
                bool stream);
 
 Session create_session(stasis_model *model, uint64_t domain = STASIS_DOMAIN_COMMON);
-// "-" for standard input. `alone`: shares no page, and reads all of them.
+// "-" for standard input. `alone`: shares no page, and reads all of them. `trace`: may be null.
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
-                     bool alone = false);
+                     bool alone = false, const stasis_trace_options *trace = nullptr);
 void save_session(stasis_session *session, const std::string &path, const SaveChoice &choice);
 // To standard output.
 void write_session(stasis_session *session, OutputForSnapshot &output, const SaveChoice &choice);

@@ -7,6 +7,7 @@
 #include "tools/generation.h"
 #include "tools/options.h"
 #include "tools/terminal.h"
+#include "tools/trace.h"
 
 namespace command {
 namespace {
@@ -15,10 +16,10 @@ struct RunChoice {
     ModelChoice model;
     GenerationChoice generation;
     SaveChoice saving;
-    std::string prompt, tokens, tokens_file, resume, save;
+    std::string prompt, tokens, tokens_file, resume, save, trace;
     std::vector<std::string> evict; // "BEGIN:END"
     bool prompt_given = false, tokens_given = false;
-    bool bos = false, special = false, json = false;
+    bool bos = false, special = false, json = false, trace_reads = false;
 };
 
 std::vector<stasis_token> prompt_tokens(const stasis_model *model, const RunChoice &choice) {
@@ -132,6 +133,25 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
     }
 }
 
+// The new or resumed session, traced if there is a recorder.
+Session open_session(stasis_model *model, const RunChoice &choice, stasis_cancel *cancel,
+                     Recorder *recorder) {
+    auto trace = sized<stasis_trace_options>();
+    if (recorder != nullptr) {
+        trace = recorder->options();
+    }
+    if (!choice.resume.empty()) {
+        return load_session(model, choice.resume, cancel, false,
+                            recorder != nullptr ? &trace : nullptr);
+    }
+    Session session = create_session(model);
+    if (recorder != nullptr) {
+        stasis_error error{};
+        check(stasis_session_set_trace(session.get(), &trace, &error), error, "--trace");
+    }
+    return session;
+}
+
 int run(const RunChoice &choice) {
     if (!choice.prompt_given && !choice.tokens_given && !choice.bos && choice.resume.empty()) {
         throw Failure("nothing to run: give --prompt, --tokens, --tokens-file or --resume");
@@ -142,12 +162,17 @@ int run(const RunChoice &choice) {
     } else if (!choice.save.empty()) {
         check_target("--save", choice.save, Special::refused);
     }
+    if (!choice.trace.empty()) {
+        check_target("--trace", choice.trace, Special::allowed);
+    }
     Interrupt interrupt;
     const Model model = open_model(choice.model, interrupt.handle());
     std::vector<stasis_token> prompt = prompt_tokens(model.get(), choice);
-    const Session session = choice.resume.empty()
-                                ? create_session(model.get())
-                                : load_session(model.get(), choice.resume, interrupt.handle());
+    std::unique_ptr<Recorder> recorder;
+    if (!choice.trace.empty()) {
+        recorder = std::make_unique<Recorder>(choice.trace, choice.trace_reads);
+    }
+    const Session session = open_session(model.get(), choice, interrupt.handle(), recorder.get());
     if (prompt.empty() && choice.generation.tokens_max > 0 && position_of(session.get()) == 0) {
         throw Failure("nothing to go on: the prompt is empty and " +
                       (choice.resume.empty() ? "no session is resumed"
@@ -175,6 +200,9 @@ int run(const RunChoice &choice) {
         write_session(session.get(), *output, choice.saving);
     } else if (!choice.save.empty()) {
         save_session(session.get(), choice.save, choice.saving);
+    }
+    if (recorder) {
+        recorder->finish();
     }
     report(choice, prompt, reply, session.get(), prefill_seconds, decode_seconds);
     return 0;
@@ -207,6 +235,10 @@ void add_run(CLI::App &app, int &exit_code) {
     add_path(*run_app, "--save", choice->save,
              "save the session to this file at the end; -: to standard output, all else then goes "
              "to standard error");
+    CLI::Option *trace = add_path(*run_app, "--trace", choice->trace,
+                                  "record what happens to the KV cache, a JSON object a line");
+    run_app->add_flag("--trace-reads", choice->trace_reads, "with --trace: reads of pages as well")
+        ->needs(trace);
     add_generation_options(*run_app, choice->generation);
     add_save_options(*run_app, choice->saving);
     add_compute_options(*run_app, choice->model);

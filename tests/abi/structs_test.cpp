@@ -55,6 +55,10 @@ TEST_CASE("init states the size and zeroes everything, whatever version the call
     stasis_load_options_init(&load, sizeof load);
     stasis_verify_options verify;
     stasis_verify_options_init(&verify, sizeof verify);
+    stasis_trace_options trace;
+    stasis_trace_options_init(&trace, sizeof trace);
+    CHECK(trace.struct_size == sizeof trace);
+    CHECK(trace.callback == nullptr);
     CHECK(model.struct_size == sizeof model);
     CHECK(session.struct_size == sizeof session);
     CHECK(sampling.struct_size == sizeof sampling);
@@ -119,6 +123,11 @@ TEST_CASE("a newer caller's longer struct works while what is unknown is zero") 
     generate.future[0] = 1;
     CHECK(stasis_session_generate(session.get(), &generate.known, nullptr, nullptr) ==
           STASIS_UNSUPPORTED);
+    auto trace = longer<stasis_trace_options>();
+    trace.known.callback = [](void *, const stasis_trace_event *) {};
+    CHECK(stasis_session_set_trace(session.get(), &trace.known, nullptr) == STASIS_OK);
+    trace.future[1] = 1;
+    CHECK(stasis_session_set_trace(session.get(), &trace.known, nullptr) == STASIS_UNSUPPORTED);
     auto sink = longer<stasis_sink>();
     sink.known.write = [](void *, const void *, size_t) -> int32_t { return 0; };
     CHECK(stasis_session_write(session.get(), &sink.known, nullptr, nullptr) == STASIS_OK);

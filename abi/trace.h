@@ -1,0 +1,52 @@
+// A session in use by a call, and the trace that a host has set on it.
+#pragma once
+
+#include "abi/handles.h"
+#include "abi/options.h"
+#include "runtime/trace.h"
+
+namespace stasis::abi {
+
+// A call's hold on a session: its busy flag, and the caller, in whose environment its trace is
+// heard.
+class SessionUse {
+  public:
+    SessionUse(const stasis_session &session, const Caller &caller)
+        : busy_(session.busy, "session"), session_(session) {
+        session_.caller = &caller;
+    }
+    ~SessionUse() { session_.caller = nullptr; }
+    SessionUse(const SessionUse &) = delete;
+    SessionUse &operator=(const SessionUse &) = delete;
+
+  private:
+    const Busy busy_;
+    const stasis_session &session_;
+};
+
+// The host's callback, as long as it is told; then releases what belongs to it.
+class HostTrace {
+  public:
+    HostTrace(const stasis_session &owner, const stasis_trace_options &given)
+        : owner_(owner), given_(given) {}
+    ~HostTrace();
+    HostTrace(const HostTrace &) = delete;
+    HostTrace &operator=(const HostTrace &) = delete;
+
+    TraceListener listener();
+    void keep() { kept_ = true; } // from here on `release` is due
+
+  private:
+    static void hear(void *user, const TraceEvent &event) noexcept;
+
+    const stasis_session &owner_;
+    const stasis_trace_options given_;
+    bool kept_ = false;
+};
+
+// Of a session that the call holds; `given` null: none. Tells what the session holds as pages that
+// come from `origin`.
+void set_trace(stasis_session &session, const stasis_trace_options *given, const char *name,
+               PageOrigin origin);
+
+} // namespace stasis::abi
