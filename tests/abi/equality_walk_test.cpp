@@ -41,7 +41,8 @@ void EqualityWalk::check(size_t i) {
     REQUIRE(stasis_session_tokens(of(i), 0, tokens.data(), nullptr, tokens.size(), &count,
                                   nullptr) == STASIS_OK);
     REQUIRE(tokens == expected);
-    REQUIRE(digest(of(i)) == plain_.digest_of(log));
+    const Digest plain = plain_.digest_of(log);
+    REQUIRE(digest(of(i)) == plain);
     counts_["  digests compared"]++;
     if (seats_[i].line.tracked && one_in(6)) {
         check_attention(i);
@@ -53,7 +54,8 @@ void EqualityWalk::check_attention(size_t i) {
     size_t count = 0;
     REQUIRE(stasis_session_attention(of(i), 0, weights.data(), weights.size(), &count, nullptr) ==
             STASIS_OK);
-    REQUIRE(weights == plain_.attention_of(seats_[i].line.log));
+    const std::vector<double> plain = plain_.attention_of(seats_[i].line.log);
+    REQUIRE(weights == plain);
     counts_["  attention compared"]++;
 }
 
@@ -129,9 +131,9 @@ void walk(const std::string &name, const std::string &path) {
     std::printf("equality walk: %s, %llu operations\n", name.c_str(),
                 static_cast<unsigned long long>(steps));
     if (steps >= 1000) { // what a walk is for has happened
-        for (const char *name : {"  tokens accepted", "  tokens reused", "  attention compared"}) {
-            REQUIRE_MESSAGE(walk.counts().count(name) == 1, name);
-            CHECK_MESSAGE(walk.counts().at(name) > 0, name);
+        for (const char *what : {"  tokens accepted", "  tokens reused", "  attention compared"}) {
+            REQUIRE_MESSAGE(walk.counts().count(what) == 1, what);
+            CHECK_MESSAGE(walk.counts().at(what) > 0, what);
         }
     }
     for (const auto &count : walk.counts()) {
@@ -150,8 +152,8 @@ TEST_CASE("equality walk: whatever is done to sessions, each is a plain run of i
     auto options = sized<stasis_quantize_options>();
     options.type = "Q4_K_M";
     stasis_error error;
-    const stasis_status status = stasis_model_quantize(test_data("recall-llama").c_str(),
+    const stasis_status status = stasis_model_quantize(test_data("zoo/qwen3-qknorm").c_str(),
                                                        path.c_str(), &options, nullptr, &error);
     REQUIRE_MESSAGE(status == STASIS_OK, error.message);
-    walk("recall-llama in Q4_K_M", path);
+    walk("qwen3-qknorm in Q4_K_M", path);
 }
