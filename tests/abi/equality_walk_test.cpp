@@ -1,0 +1,159 @@
+// The numerics contract's table of equalities, at random: sessions of one model, opened with each
+// kernel table and several numbers of threads, go through all that can be done to a session, and
+// each must stay what a plain run of its own log gives (plain_runs.h). STASIS_SEED repeats a walk,
+// STASIS_EQUALITY_STEPS says how many operations it has.
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/abi/equality_walk.h"
+#include "tests/stride.h"
+
+namespace abi_test {
+
+std::vector<Model> open_all(const std::string &path) {
+    std::vector<Model> models;
+    uint32_t threads = 2;
+    for (const char *table :
+         {"reference", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "avx2", "amx"}) {
+        auto options = sized<stasis_model_options>();
+        options.kernels = table;
+        options.threads = 1 + threads++ % 3;
+        stasis_model *model = nullptr;
+        stasis_error error;
+        const stasis_status status = stasis_model_open(path.c_str(), &options, &model, &error);
+        if (status == STASIS_UNSUPPORTED) {
+            std::printf("SKIPPED: equality walk: this machine cannot run table '%s'\n", table);
+            continue;
+        }
+        REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+        models.emplace_back(model);
+    }
+    return models;
+}
+
+void EqualityWalk::check(size_t i) {
+    suspect_ = i;
+    const Log &log = seats_[i].line.log;
+    const Tokens expected = tokens_in(log);
+    REQUIRE(position(of(i)) == expected.size());
+    Tokens tokens(expected.size());
+    size_t count = 0;
+    REQUIRE(stasis_session_tokens(of(i), 0, tokens.data(), nullptr, tokens.size(), &count,
+                                  nullptr) == STASIS_OK);
+    REQUIRE(tokens == expected);
+    const Digest plain = plain_.digest_of(log);
+    REQUIRE(digest(of(i)) == plain);
+    counts_["  digests compared"]++;
+    if (seats_[i].line.tracked && one_in(6)) {
+        check_attention(i);
+    }
+}
+
+void EqualityWalk::check_attention(size_t i) {
+    std::vector<double> weights(position(of(i)));
+    size_t count = 0;
+    REQUIRE(stasis_session_attention(of(i), 0, weights.data(), weights.size(), &count, nullptr) ==
+            STASIS_OK);
+    const std::vector<double> plain = plain_.attention_of(seats_[i].line.log);
+    REQUIRE(weights == plain);
+    counts_["  attention compared"]++;
+}
+
+void EqualityWalk::step() {
+    static const struct {
+        const char *name;
+        uint64_t weight;
+        Act act;
+    } kinds[] = {
+        {"append", 16, &EqualityWalk::append_some},
+        {"decode", 9, &EqualityWalk::decode},
+        {"step", 20, &EqualityWalk::step_many},
+        {"generate", 12, &EqualityWalk::generate},
+        {"rewind", 10, &EqualityWalk::rewind},
+        {"fork", 8, &EqualityWalk::fork_to},
+        {"evict", 5, &EqualityWalk::evict},
+        {"settings", 3, &EqualityWalk::set},
+        {"stopped", 2, &EqualityWalk::append_stopped},
+        {"score", 2, &EqualityWalk::score},
+        {"save", 4, &EqualityWalk::save},
+        {"load", 3, &EqualityWalk::load},
+        {"move", 2, &EqualityWalk::move},
+        {"move all", 1, &EqualityWalk::move_all},
+        {"renew", 3, &EqualityWalk::renew},
+    };
+    uint64_t number = roll(100);
+    const auto *kind = kinds;
+    for (; number >= kind->weight; ++kind) {
+        number -= kind->weight;
+    }
+    const size_t i = roll(kSessions);
+    suspect_ = i;
+    try {
+        (this->*kind->act)(i);
+        counts_[kind->name]++;
+        for (size_t at = 0; at < kSessions; ++at) {
+            if (one_in(at == i ? 4 : 24)) {
+                check(at);
+            }
+        }
+    } catch (...) {
+        std::printf("equality walk: %s failed; operations of session %zu:\n%s", kind->name,
+                    suspect_, seats_[suspect_].line.past.c_str());
+        throw;
+    }
+}
+
+} // namespace abi_test
+
+using namespace abi_test;
+
+namespace {
+
+uint64_t from_environment(const char *name, uint64_t otherwise) {
+    const char *value = std::getenv(name);
+    return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
+void walk(const std::string &name, const std::string &path) {
+    const uint64_t seed = from_environment("STASIS_SEED", std::random_device()());
+    const uint64_t steps =
+        from_environment("STASIS_EQUALITY_STEPS", 10000) / 4 / stasis::test::kStride;
+    std::printf("equality walk: %s, seed %llu\n", name.c_str(),
+                static_cast<unsigned long long>(seed));
+    std::fflush(stdout);
+    EqualityWalk walk(path, seed);
+    for (uint64_t step = 0; step < steps; ++step) {
+        CAPTURE(seed);
+        CAPTURE(step);
+        walk.step();
+    }
+    walk.check_all();
+    std::printf("equality walk: %s, %llu operations\n", name.c_str(),
+                static_cast<unsigned long long>(steps));
+    if (steps >= 1000) { // what a walk is for has happened
+        for (const char *what : {"  tokens accepted", "  tokens reused", "  attention compared"}) {
+            REQUIRE_MESSAGE(walk.counts().count(what) == 1, what);
+            CHECK_MESSAGE(walk.counts().at(what) > 0, what);
+        }
+    }
+    for (const auto &count : walk.counts()) {
+        std::printf("equality walk: %6zu %s\n", count.second, count.first.c_str());
+    }
+}
+
+} // namespace
+
+TEST_CASE("equality walk: whatever is done to sessions, each is a plain run of its log") {
+    for (const char *name : {"gemma3-text", "llama-gqa-untied", "mistral-window"}) {
+        walk(name, test_data(std::string("zoo/") + name));
+    }
+    const Folder folder;
+    const std::string path = folder.file("quantized.gguf");
+    auto options = sized<stasis_quantize_options>();
+    options.type = "Q4_K_M";
+    stasis_error error;
+    const stasis_status status = stasis_model_quantize(test_data("zoo/qwen3-qknorm").c_str(),
+                                                       path.c_str(), &options, nullptr, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    walk("qwen3-qknorm in Q4_K_M", path);
+}
