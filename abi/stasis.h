@@ -89,9 +89,9 @@ const char *stasis_status_name(stasis_status status); /* "OK", ..., "UNKNOWN"; s
 
 /* ---- Cancelling -------------------------------------------------------------------------------
  * A handle may be given to any number of calls. A request is sticky: calls that see it end with
- * CANCELLED until it is reset; those that compute tokens look for it before each layer. All but
- * create may be called from any thread at any time, and ignore NULL; a running call keeps the
- * handle alive, so that release may come while it runs. */
+ * CANCELLED until it is reset; those that append look for it before each layer, generate between
+ * tokens. All but create may be called from any thread at any time, and ignore NULL; a running call
+ * keeps the handle alive, so that release may come while it runs. */
 stasis_status stasis_cancel_create(stasis_cancel **cancel, stasis_error *error);
 void stasis_cancel_request(stasis_cancel *cancel);
 void stasis_cancel_reset(stasis_cancel *cancel);
@@ -333,7 +333,7 @@ stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, 
  * they are. The rewind floor rises to this position: a rewind to here keeps the eviction, one below
  * computes without it. What was evicted before may be in the range; it changes nothing. Keeps the
  * final hidden state of this position, 2 bytes for each of its numbers. INVALID_ARGUMENT: the range
- * is none, or ends beyond the position. */
+ * is none, or ends beyond the position; statuses of logits. */
 stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
                                    stasis_error *error);
 
@@ -368,7 +368,7 @@ stasis_status stasis_session_text(const stasis_session *session, uint64_t begin,
                                   char *text, size_t capacity, size_t *length, stasis_error *error);
 /* SHA-256 over the state: model, tokens, evictions, keys and values of every position, final hidden
  * state; not sources, not settings. Equal digests: the same from here on, whatever history, device
- * or file. */
+ * or file. Statuses of logits, but for NOT_FOUND. */
 stasis_status stasis_session_digest(const stasis_session *session, stasis_digest *digest,
                                     stasis_error *error);
 

@@ -135,6 +135,7 @@ void Session::swap_timeline(Session &other) {
     std::swap(first_page_, other.first_page_);
     std::swap(evictions_, other.evictions_);
     std::swap(known_, other.known_);
+    std::swap(unproven_, other.unproven_);
     std::swap(hidden_, other.hidden_);
     std::swap(hidden_valid_, other.hidden_valid_);
     std::swap(row_, other.row_);
@@ -168,6 +169,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         if (position == 0) {
             std::fill(shorter.first_page_.begin(), shorter.first_page_.end(), 0);
             shorter.evictions_ = Evictions();
+            shorter.unproven_ = 0;
         } else if (position == evictions_.last()) {
             shorter.hidden_ = evictions_.events().back().hidden;
             shorter.hidden_valid_ = true;

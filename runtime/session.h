@@ -287,6 +287,7 @@ class Session {
     void own_outrun(uint64_t position);
     void release_outrun(uint64_t position, uint64_t from_page) noexcept;
     void roll_back(uint64_t position) noexcept;
+    void clear_beyond(uint64_t position) noexcept;
     void cut(uint64_t position);
     void shorten(uint64_t position) noexcept;
     uint64_t rewind_floor() const;
@@ -348,6 +349,7 @@ class Session {
     bool trusted_ = false; // restored from a file whose pages count as computed
     PrefixRef known_;      // the last full page, if it shares and there is one
     uint64_t tokens_reused_ = 0;
+    uint64_t unproven_ = 0; // positions below may be what an untrusted file says
     TokenLog log_;
     std::vector<PageTable> pages_;     // [group]
     std::vector<uint64_t> first_page_; // [group] first page still held

@@ -98,8 +98,9 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
     if (reply && !prompted && !entries.empty()) { // a template whose replies need no prompt
         entries.back().turn |= TokenEntry::kReplyPrompt;
     }
+    std::string pending = turn.pending_system; // what can fail comes first
     extend(entries, options);
-    pending_system_ = turn.pending_system;
+    pending_system_ = std::move(pending);
 }
 
 std::string Session::text(uint64_t begin, uint64_t end) const {

@@ -71,6 +71,7 @@ void Session::give_up(Growth &growth) noexcept {
     for (size_t group = 0; group < growth.replaced.size(); ++group) { // on paths of its own
         session.pages_[group].mutate(growth.start / kPage) = std::move(growth.replaced[group]);
     }
+    session.clear_beyond(growth.start);
     growth.error = std::current_exception();
     session.tell_pages(PageOrigin::before); // no longer than at the start, so nothing can fail
     session.tell(TraceKind::undone, growth.start, growth.start + growth.entries.size());
@@ -113,7 +114,12 @@ void Session::leave_pass(Growth &growth, Workspace &work, const RunOptions &opti
         log_.push_back(entry);
     }
     growth.done += growth.rows;
-    const uint64_t end = log_.size();
+    const uint64_t end = log_.size(), first = growth.start / kPage;
+    if (shares_ && growth.start % kPage != 0 && growth.replaced.empty() && first < end / kPage) {
+        for (const PageTable &table : pages_) { // undo needs it: once known, it may be exchanged
+            growth.replaced.push_back(table[first]);
+        }
+    }
     digest_full_pages(sequence.begin, end);
     make_known(sequence.begin, end, work.hidden + sequence.row * model_->config.hidden);
     release_outrun(end, (growth.start + kPage - 1) / kPage); // undo needs what was at the start

@@ -162,10 +162,15 @@ void Session::release_outrun(uint64_t position, uint64_t from_page) noexcept {
 }
 
 // Undoes a failed extend: the paths and pages it touched are this session's own, so nothing here
-// needs memory. Slots that it wrote may hold anything: they become zero again (C9).
+// needs memory.
 void Session::roll_back(uint64_t position) noexcept {
     log_.truncate(position);
     cut(position);
+    clear_beyond(position);
+}
+
+// Slots beyond the log may hold anything that a call wrote: they become zero again (C9).
+void Session::clear_beyond(uint64_t position) noexcept {
     if (position % kPage == 0) {
         return;
     }

@@ -85,7 +85,8 @@ void Session::reuse(Growth &growth) {
     tell_pages(PageOrigin::known);
 }
 
-// Makes the pages that became full between two positions known; `hidden` [end - begin][hidden] are
+// Makes the pages that became full between two positions known, those that hold something of an
+// untrusted file as what such files say; `hidden` [end - begin][hidden] are
 // the positions' final hidden states. Their table entries are this session's own.
 void Session::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden) {
     if (!shares_) {
@@ -102,8 +103,8 @@ void Session::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden) {
             pages[group] = &pages_[group].mutate(page);
         }
         const uint64_t row = page * kPage + kPage - 1 - begin;
-        known_ = model_->pool->intern(known_, realm((page + 1) * kPage), false, tokens, pages,
-                                      {hidden + row * width, width});
+        known_ = model_->pool->intern(known_, realm((page + 1) * kPage), page * kPage < unproven_,
+                                      tokens, pages, {hidden + row * width, width});
     }
     if (!pages.empty()) {
         tell_pages(PageOrigin::known);

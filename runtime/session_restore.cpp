@@ -131,7 +131,15 @@ void Session::adopt_settings(const State &state) {
 // Fills the page tables: first with memory, then that on all threads.
 void Session::adopt_pages(const State &state, const StoredPages &pages, const Watch &watch) {
     std::vector<Job> jobs;
-    std::vector<PageRef> known = find_stored(state); // [page][group]
+    std::vector<PageRef> known = find_stored(state);           // [page][group]
+    for (uint32_t group = 0; group < pages_.size(); ++group) { // before any page is taken
+        const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
+        for (size_t index = 0; index < state.pages[group].size(); ++index) {
+            if (index < keep || evictions_.whole(index) || !pages.stored(group, index)) {
+                known[index * pages_.size() + group] = PageRef();
+            }
+        }
+    }
     constexpr uint8_t kKnown = 1, kFile = 2;
     std::vector<uint8_t> came_from((log_.size() + kPage - 1) / kPage);
     uint64_t total = 0;
@@ -190,6 +198,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     for (const Eviction &eviction : state.evictions) {
         session->evictions_.add(eviction.position, eviction.ranges, eviction.hidden);
     }
+    session->unproven_ = session->trusted_ ? 0 : state.log.size();
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
         session->hidden_ = state.hidden;

@@ -106,6 +106,22 @@ Speculation::Speculation(Session &session, Drafting &drafting, const Watch &watc
     drafting_.rows.clear();
 }
 
+// What plain decoding does as well. Pages that a drafter holds in the same pool may be what it
+// lacks.
+template <typename Work> void Speculation::with_room(const Work &work) {
+    try {
+        work();
+    } catch (const Error &error) {
+        if (error.status() != Status::pool_exhausted || session_.draft_->model != session_.model_ ||
+            !drafting_.drafter->release()) {
+            throw;
+        }
+        result_.draft_failures += drafts_ ? 1 : 0;
+        drafts_ = false;
+        work();
+    }
+}
+
 // Logits of the next token: of the kept hidden state, as ever, or those of all rows of the pass,
 // which are one product.
 std::span<const float> Speculation::next_row() {
@@ -114,7 +130,7 @@ std::span<const float> Speculation::next_row() {
     if (taken_ == 0 || drafting_.rows.size() == 1) {
         work_->fit(model.config, model.weights.groups, 1);
         const std::span<float> row{work_->logits, vocabulary};
-        session_.next_logits(*work_, row);
+        with_room([&] { session_.next_logits(*work_, row); });
         return row;
     }
     if (!projected_) {
@@ -205,18 +221,7 @@ bool Speculation::try_pass() {
 }
 
 void Speculation::plain_pass() {
-    try {
-        session_.compute_ahead(drafting_.rows, *work_);
-    } catch (const Error &error) {
-        // Pages that a drafter holds in the same pool may be what is lacking.
-        if (error.status() != Status::pool_exhausted || session_.draft_->model != session_.model_ ||
-            !drafting_.drafter->release()) {
-            throw;
-        }
-        result_.draft_failures += drafts_ ? 1 : 0;
-        drafts_ = false;
-        session_.compute_ahead(drafting_.rows, *work_);
-    }
+    with_room([&] { session_.compute_ahead(drafting_.rows, *work_); });
 }
 
 // Forgets the rows of the pass that are not in the timeline.

@@ -25,6 +25,7 @@ class Speculation {
     std::span<const float> next_row();
     void propose(uint32_t next, uint64_t most);
     bool try_pass();
+    template <typename Work> void with_room(const Work &work);
     void plain_pass();
     void drop() noexcept;
 
