@@ -32,9 +32,9 @@ extern "C" {
 /* Operations, of the session as a whole: told when they are done, behind their pages. */
 #define STASIS_TRACE_APPEND 8u  /* [begin, end) are in the log now; by decode and generate too */
 #define STASIS_TRACE_UNDONE 9u  /* an append of [begin, end), or a pass over tokens that a drafter
-                                   proposed, failed or was cancelled: the log is as it was, and the
-                                   pages as just told */
-#define STASIS_TRACE_REWIND 10u /* [begin, end) are gone */
+                                   proposed, failed or was cancelled: the log is as it was, the
+                                   pages are as just told, and one that holds `begin` is not full */
+#define STASIS_TRACE_REWIND 10u /* [begin, end) are gone; a page that holds `begin` is not full */
 #define STASIS_TRACE_EVICT 11u  /* no later token sees [begin, end), the range that was asked for */
 #define STASIS_TRACE_FORK 12u   /* there is a second session with the same [begin, end) */
 #define STASIS_TRACE_SAVE 13u   /* a file or stream holds [begin, end); with the state's digest */

@@ -69,7 +69,6 @@ struct TraceModel {
 
     // Pages that are no longer full.
     void cut(uint64_t at) {
-        position = at;
         for (auto &[place, page] : pages) {
             if (at < place.second + 64) {
                 page.digest = {};
@@ -82,7 +81,9 @@ struct TraceModel {
         switch (event.kind) {
         case STASIS_TRACE_READ:
         case STASIS_TRACE_EVICT:
+            break;
         case STASIS_TRACE_UNDONE:
+            cut(event.begin);
             break;
         case STASIS_TRACE_APPEND:
             if (event.begin != position) {
@@ -94,6 +95,7 @@ struct TraceModel {
             if (event.end != position) {
                 refuse(event, "rewound from elsewhere");
             }
+            position = event.begin;
             cut(event.begin);
             break;
         case STASIS_TRACE_FORK:

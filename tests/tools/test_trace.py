@@ -65,6 +65,6 @@ class Trace(CommandTest):
 
     def test_what_cannot_be_written_is_refused(self):
         prompt = ["run", LLAMA, "--tokens", "1,2,3", "-n", 0]
-        self.fails(*prompt, "--trace", self.path("nowhere/trace"))
-        self.fails(*prompt, "--trace", "/dev/full")
-        self.fails(*prompt, "--trace-reads")
+        self.refused(*prompt, "--trace", self.path("nowhere/trace"))
+        self.refused(*prompt, "--trace", "/dev/full")
+        self.refused(*prompt, "--trace-reads")
