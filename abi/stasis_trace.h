@@ -25,7 +25,7 @@ extern "C" {
                                     takes the place of one that was computed at the same time */
 #define STASIS_TRACE_COPIED 4u   /* before a write: the session's own copy in the place of a page
                                     that others have as well */
-#define STASIS_TRACE_FILLED 5u   /* a page it had: all positions are computed, the digest is known */
+#define STASIS_TRACE_FILLED 5u   /* a page it had: all positions computed, digest known */
 #define STASIS_TRACE_RELEASED 6u /* it has the page no more. Another may follow in its place */
 #define STASIS_TRACE_READ 7u     /* with STASIS_TRACE_READS: a pass of the model is about to read
                                     pages in a row, of which it sees [begin, end) */
@@ -70,7 +70,7 @@ void stasis_trace_options_init(stasis_trace_options *options, size_t size);
  * After a failure the earlier trace goes on, and `release` is not called.
  *
  * The callback runs on the thread that called, inside the call (of a step: inside
- * stasis_sessions_step; `release`: inside stasis_session_set_trace or stasis_session_free), and gets
+ * stasis_sessions_step; `release`: in stasis_session_set_trace or stasis_session_free), and gets
  * BUSY from the session. An append tells of its pages pass by pass; if it fails in the end, of how
  * they go, and UNDONE. Rewinds, evictions, saves and loads tell of what came about, and nothing if
  * they fail: a rewind that computes again releases the pages that others took the place of, TAKEN,

@@ -58,7 +58,7 @@ TEST_CASE("init states the size and zeroes everything, whatever version the call
     stasis_trace_options trace;
     stasis_trace_options_init(&trace, sizeof trace);
     CHECK(trace.struct_size == sizeof trace);
-    CHECK(trace.callback == nullptr);
+    CHECK((trace.callback == nullptr));
     CHECK(model.struct_size == sizeof model);
     CHECK(session.struct_size == sizeof session);
     CHECK(sampling.struct_size == sizeof sampling);
