@@ -250,3 +250,35 @@ TEST_CASE("where the drafter's pages run out, the generation goes on without it 
     CHECK((result.count == 300 && result.draft_failures == 1));
     CHECK(result.passes + result.accepted == 300);
 }
+
+TEST_CASE("after a rewind as well a drafter of the same pool gives way") {
+    auto options = sized<stasis_model_options>();
+    auto info = sized<stasis_session_info>();
+    REQUIRE(stasis_session_get_info(session_of(llama(), some_tokens(5)).get(), &info, nullptr) ==
+            STASIS_OK);
+    options.kv_budget_bytes = 3 * info.kv_bytes;
+    std::vector<Digest> digests;
+    for (const bool drafts : {false, true}) {
+        const Model model = open_path(test_data("zoo/llama-gqa-untied"), &options);
+        const Session session = session_of(model.get(), Tokens(10, 9));
+        const Session other = create(model.get());
+        auto draft = sized<stasis_draft_options>();
+        draft.tokens_min = draft.tokens_max = 4;
+        if (drafts) {
+            REQUIRE(stasis_session_set_draft(session.get(), model.get(), &draft, nullptr) ==
+                    STASIS_OK);
+        }
+        auto generate = sized<stasis_generate_options>();
+        generate.tokens_max = 5;
+        generate.flags = STASIS_GENERATE_IGNORE_END;
+        stasis_error error;
+        REQUIRE(stasis_session_generate(session.get(), &generate, nullptr, nullptr) == STASIS_OK);
+        append(other.get(), Tokens(64, 9));
+        REQUIRE(stasis_session_rewind(session.get(), 12, 0, nullptr, nullptr) == STASIS_OK);
+        const stasis_status status =
+            stasis_session_generate(session.get(), &generate, nullptr, &error);
+        CHECK_MESSAGE(status == STASIS_OK, error.message);
+        digests.push_back(digest(session.get()));
+    }
+    CHECK(digests[0] == digests[1]);
+}

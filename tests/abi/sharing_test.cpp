@@ -434,3 +434,37 @@ TEST_CASE("sessions of many threads share, let go and come back") {
     CHECK(stats_of(model).kv_used_bytes == 0);
     CHECK(stats_of(model).kv_cached_bytes <= options.kv_budget_bytes);
 }
+
+TEST_CASE("a load holds no known page that it does not keep") {
+    const Folder folder;
+    const std::string path = folder.file("a");
+    const Tokens tokens = some_tokens(448);
+    auto options = sized<stasis_model_options>();
+    {
+        const Model model = open_path(test_data("zoo/gemma3-text"), &options);
+        const Session session = sharing(model.get(), 0, STASIS_WINDOW_RETAIN_NONE);
+        append(session.get(), tokens);
+        REQUIRE(save(session.get(), path) == STASIS_OK);
+        const stasis_model_stats stats = stats_of(model); // known: pages behind the windows too
+        options.kv_budget_bytes = stats.kv_used_bytes + stats.kv_known_bytes;
+    }
+    for (const size_t others : {64, 128, 192}) {
+        for (const uint64_t domain : {STASIS_DOMAIN_PRIVATE, STASIS_DOMAIN_COMMON}) {
+            const Model model = open_path(test_data("zoo/gemma3-text"), &options);
+            append(sharing(model.get(), 0, STASIS_WINDOW_RETAIN_NONE).get(), tokens); // idle then
+            const Session other = create(model.get(), 0, STASIS_WINDOW_RETAIN_NONE);
+            append(other.get(), some_tokens(others, 2)); // takes the place of some of them
+            auto session_options = sized<stasis_session_options>();
+            session_options.domain = domain;
+            session_options.window_retain = STASIS_WINDOW_RETAIN_NONE;
+            auto load_options = sized<stasis_load_options>();
+            load_options.session = &session_options;
+            stasis_session *loaded = nullptr;
+            stasis_error error;
+            const stasis_status status =
+                stasis_session_load(model.get(), path.c_str(), &load_options, &loaded, &error);
+            CHECK_MESSAGE(status == STASIS_OK, error.message);
+            const Session owner(loaded);
+        }
+    }
+}
