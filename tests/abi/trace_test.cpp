@@ -129,8 +129,8 @@ TEST_CASE("trace: digests of pages are those of the same pages in any session") 
 
 TEST_CASE("trace: what is shared, copied and undone is told as that") {
     const Tokens tokens = some_tokens(200);
-    const Session session = create(llama());
     TraceModel parent, child;
+    const Session session = create(llama());
     parent.follow(session.get());
     append(session.get(), tokens);
     const uint64_t bytes = parent.pages.begin()->second.bytes;
