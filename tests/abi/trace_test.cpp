@@ -246,8 +246,9 @@ struct Host {
 } // namespace
 
 TEST_CASE("trace: the callback is on the caller's thread, in its environment, and gets BUSY") {
+    Host host;
     const Session session = create(gemma());
-    Host host{session.get()};
+    host.session = session.get();
     const stasis_trace_options options = host.options();
     REQUIRE(stasis_session_set_trace(session.get(), &options, nullptr) == STASIS_OK);
     const Tokens tokens = some_tokens(200);
