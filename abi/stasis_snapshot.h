@@ -7,7 +7,6 @@
 #ifndef STASIS_SNAPSHOT_H
 #define STASIS_SNAPSHOT_H
 #include "stasis.h"
-#include "stasis_trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,8 +48,8 @@ typedef struct stasis_load_options {
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* bytes of keys and values, or positions where it recomputes */
     void *progress_user;
-    const stasis_trace_options *trace; /* of the new session, its pages and LOAD told at the end of
-                                          the call; NULL: none */
+    const struct stasis_trace_options *trace; /* of the new session, its pages and LOAD told at the
+                                                 end of the call; NULL: none */
 } stasis_load_options;
 
 /* Where a snapshot goes when it is not a file. `write` takes all `size_bytes` or returns non-zero:
