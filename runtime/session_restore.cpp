@@ -7,6 +7,7 @@
 
 #include "runtime/session.h"
 #include "runtime/verify.h"
+#include "runtime/workspace.h"
 
 namespace stasis {
 
@@ -195,9 +196,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     for (const TokenEntry &entry : state.log) {
         session->log_.push_back(entry);
     }
-    for (const Eviction &eviction : state.evictions) {
-        session->evictions_.add(eviction.position, eviction.ranges, eviction.hidden);
-    }
+    session->evictions_ = Evictions(state.evictions);
     session->unproven_ = session->trusted_ ? 0 : state.log.size();
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
@@ -256,16 +255,20 @@ std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const 
     RunOptions run;
     run.watch = watch;
     if (!state.log.empty()) {
-        session->replay(state.log, state.evictions, run);
+        session->replay(state.log, Evictions(state.evictions), run);
     }
     session->check_pages(state, pages, watch);
+    if (!state.log.empty()) { // known pages may come without it
+        WorkspaceLease work(*session->model_);
+        session->require_hidden(*work);
+    }
     if (!state.log.empty() && session->hidden_ != state.hidden) {
         fail(Status::diverged,
              "the recomputed final hidden state, of position %zu, is not the stored one",
              state.log.size() - 1);
     }
     for (size_t i = 0; i < state.evictions.size(); ++i) {
-        if (session->evictions()[i] != state.evictions[i]) {
+        if (*session->evictions()[i] != state.evictions[i]) {
             fail(Status::diverged,
                  "the recomputed hidden state of position %llu, kept for a rewind to where "
                  "positions were evicted, is not the stored one",

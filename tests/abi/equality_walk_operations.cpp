@@ -36,9 +36,7 @@ void EqualityWalk::note(size_t i, const char *format, ...) {
 }
 
 stasis_session_info EqualityWalk::info_of(size_t i) const {
-    auto info = sized<stasis_session_info>();
-    REQUIRE(stasis_session_get_info(of(i), &info, nullptr) == STASIS_OK);
-    return info;
+    return abi_test::info_of(of(i));
 }
 
 // Tokens of a few stories, so that sessions often share a beginning, and repeat themselves.
@@ -344,7 +342,8 @@ void EqualityWalk::load(size_t i) {
     const stasis_status status =
         stasis_session_load(models_[model].get(), folder_.file(std::to_string(file)).c_str(),
                             &options, &session, &error);
-    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message, ", by model ", model,
+                    "; the file's session:\n", files_[file]->past);
     take_loaded(i, model, session, *files_[file]);
 }
 

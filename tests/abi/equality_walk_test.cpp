@@ -114,7 +114,9 @@ uint64_t from_environment(const char *name, uint64_t otherwise) {
     return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
-void walk(const std::string &name, const std::string &path) {
+using Counts = std::map<std::string, size_t>;
+
+void walk(const std::string &name, const std::string &path, Counts &counts) {
     const uint64_t seed = from_environment("STASIS_SEED", std::random_device()());
     const uint64_t steps =
         from_environment("STASIS_EQUALITY_STEPS", 10000) / 4 / stasis::test::kStride;
@@ -130,22 +132,18 @@ void walk(const std::string &name, const std::string &path) {
     walk.check_all();
     std::printf("equality walk: %s, %llu operations\n", name.c_str(),
                 static_cast<unsigned long long>(steps));
-    if (steps >= 1000) { // what a walk is for has happened
-        for (const char *what : {"  tokens accepted", "  tokens reused", "  attention compared"}) {
-            REQUIRE_MESSAGE(walk.counts().count(what) == 1, what);
-            CHECK_MESSAGE(walk.counts().at(what) > 0, what);
-        }
-    }
     for (const auto &count : walk.counts()) {
         std::printf("equality walk: %6zu %s\n", count.second, count.first.c_str());
+        counts[count.first] += count.second;
     }
 }
 
 } // namespace
 
 TEST_CASE("equality walk: whatever is done to sessions, each is a plain run of its log") {
+    Counts counts;
     for (const char *name : {"gemma3-text", "llama-gqa-untied", "mistral-window"}) {
-        walk(name, test_data(std::string("zoo/") + name));
+        walk(name, test_data(std::string("zoo/") + name), counts);
     }
     const Folder folder;
     const std::string path = folder.file("quantized.gguf");
@@ -155,5 +153,10 @@ TEST_CASE("equality walk: whatever is done to sessions, each is a plain run of i
     const stasis_status status = stasis_model_quantize(test_data("zoo/qwen3-qknorm").c_str(),
                                                        path.c_str(), &options, nullptr, &error);
     REQUIRE_MESSAGE(status == STASIS_OK, error.message);
-    walk("qwen3-qknorm in Q4_K_M", path);
+    walk("qwen3-qknorm in Q4_K_M", path, counts);
+    if (counts["append"] >= 500) { // what a walk is for has happened
+        for (const char *what : {"  tokens accepted", "  tokens reused", "  attention compared"}) {
+            CHECK_MESSAGE(counts[what] > 0, what);
+        }
+    }
 }
