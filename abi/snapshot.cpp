@@ -142,6 +142,9 @@ template <typename Open>
 stasis_session *load_traced(const Caller &caller, const std::shared_ptr<Model> &model,
                             const stasis_load_options &given, const Watch &watch,
                             const Open &open) {
+    if (given.trace != nullptr) {
+        read_trace(given.trace, "options.trace"); // refused before anything is read
+    }
     std::unique_ptr<stasis_session> loaded = load(model, given, watch, open);
     if (given.trace != nullptr) {
         const SessionUse use(*loaded, caller);

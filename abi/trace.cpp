@@ -55,6 +55,13 @@ void HostTrace::hear(void *user, const TraceEvent &event) noexcept {
     self.owner_.caller->lend([&] { self.given_.callback(self.given_.user, &told); });
 }
 
+stasis_trace_options read_trace(const stasis_trace_options *given, const char *name) {
+    const stasis_trace_options options = read_struct(given, name);
+    require_flags(options.flags, STASIS_TRACE_READS);
+    require(reinterpret_cast<const void *>(options.callback), "options.callback");
+    return options;
+}
+
 void set_trace(stasis_session &session, const stasis_trace_options *given, const char *name,
                PageOrigin origin) {
     if (given == nullptr) {
@@ -62,9 +69,7 @@ void set_trace(stasis_session &session, const stasis_trace_options *given, const
         session.trace.reset();
         return;
     }
-    const stasis_trace_options options = read_struct(given, name);
-    require_flags(options.flags, STASIS_TRACE_READS);
-    require(reinterpret_cast<const void *>(options.callback), "options.callback");
+    const stasis_trace_options options = read_trace(given, name);
     auto host = std::make_unique<HostTrace>(session, options);
     const TraceListener listener = host->listener();
     session.session->set_trace(&listener, origin);

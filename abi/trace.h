@@ -44,6 +44,9 @@ class HostTrace {
     bool kept_ = false;
 };
 
+// Checked.
+stasis_trace_options read_trace(const stasis_trace_options *given, const char *name);
+
 // Of a session that the call holds; `given` null: none. Tells what the session holds as pages that
 // come from `origin`.
 void set_trace(stasis_session &session, const stasis_trace_options *given, const char *name,

@@ -38,10 +38,36 @@ std::vector<PositionRange> join(std::span<const PositionRange> a,
     return joined;
 }
 
+// Marks the slots of a range.
+void mark(std::vector<uint64_t> &masks, const PositionRange &range) {
+    const uint64_t blocks = (range.end + kBlock - 1) / kBlock;
+    masks.resize(std::max<size_t>(masks.size(), blocks));
+    for (uint64_t block = range.begin / kBlock; block < blocks; ++block) {
+        masks[block] |= slots(block, range.begin, range.end);
+    }
+}
+
 } // namespace
 
-std::span<const Eviction> Evictions::events() const {
-    return empty() ? std::span<const Eviction>() : *events_;
+Evictions::Evictions(std::span<const Eviction> events) {
+    if (events.empty()) {
+        return;
+    }
+    auto list = std::make_shared<std::vector<Event>>();
+    auto words = std::make_shared<std::vector<uint64_t>>();
+    for (const Eviction &event : events) {
+        list->push_back(std::make_shared<const Eviction>(event));
+        for (const PositionRange &range : event.ranges) {
+            mark(*words, range);
+            count_ += range.end - range.begin;
+        }
+    }
+    events_ = std::move(list);
+    masks_ = std::move(words);
+}
+
+std::span<const Evictions::Event> Evictions::events() const {
+    return empty() ? std::span<const Event>() : *events_;
 }
 
 std::span<const uint64_t> Evictions::masks() const {
@@ -90,21 +116,20 @@ void Evictions::add(uint64_t position, std::span<const PositionRange> ranges,
     const auto old_events = events();
     const auto old_masks = masks();
     auto changed_events =
-        std::make_shared<std::vector<Eviction>>(old_events.begin(), old_events.end());
+        std::make_shared<std::vector<Event>>(old_events.begin(), old_events.end());
     auto changed_masks =
         std::make_shared<std::vector<uint64_t>>(old_masks.begin(), old_masks.end());
-    if (changed_events->empty() || changed_events->back().position != position) {
-        changed_events->push_back({position, {}, {hidden.begin(), hidden.end()}});
+    if (changed_events->empty() || last() != position) {
+        Eviction event{position, {ranges.begin(), ranges.end()}, {hidden.begin(), hidden.end()}};
+        changed_events->push_back(std::make_shared<const Eviction>(std::move(event)));
+    } else {
+        Eviction event = *changed_events->back();
+        event.ranges = join(event.ranges, ranges);
+        changed_events->back() = std::make_shared<const Eviction>(std::move(event));
     }
-    Eviction &event = changed_events->back();
-    event.ranges = join(event.ranges, ranges);
     uint64_t count = count_;
     for (const PositionRange &range : ranges) {
-        const uint64_t blocks = (range.end + kBlock - 1) / kBlock;
-        changed_masks->resize(std::max<size_t>(changed_masks->size(), blocks));
-        for (uint64_t block = range.begin / kBlock; block < blocks; ++block) {
-            (*changed_masks)[block] |= slots(block, range.begin, range.end);
-        }
+        mark(*changed_masks, range);
         count += range.end - range.begin;
     }
     events_ = std::move(changed_events);

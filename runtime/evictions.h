@@ -1,5 +1,6 @@
 // What a session has evicted: events in the order of the log, and for each block of attention the
-// slots that no later query sees. Copying costs two counts; a change copies what forks share.
+// slots that no later query sees. Copying costs two counts; a change copies the list of events, not
+// what they hold, and the slots.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +15,16 @@ namespace stasis {
 
 class Evictions {
   public:
+    using Event = std::shared_ptr<const Eviction>;
+
+    Evictions() = default;
+    // Those of a state, which has been checked.
+    explicit Evictions(std::span<const Eviction> events);
+
     bool empty() const { return events_ == nullptr; }
-    std::span<const Eviction> events() const;
+    std::span<const Event> events() const;
     // Position of the last event; 0: there is none.
-    uint64_t last() const { return empty() ? 0 : events_->back().position; }
+    uint64_t last() const { return empty() ? 0 : events_->back()->position; }
     // Positions evicted.
     uint64_t count() const { return count_; }
 
@@ -35,7 +42,7 @@ class Evictions {
              std::span<const uint16_t> hidden);
 
   private:
-    std::shared_ptr<const std::vector<Eviction>> events_;
+    std::shared_ptr<const std::vector<Event>> events_;
     std::shared_ptr<const std::vector<uint64_t>> masks_;
     uint64_t count_ = 0;
 };

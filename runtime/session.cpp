@@ -171,7 +171,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
             shorter.evictions_ = Evictions();
             shorter.unproven_ = 0;
         } else if (position == evictions_.last()) {
-            shorter.hidden_ = evictions_.events().back().hidden;
+            shorter.hidden_ = evictions_.events().back()->hidden;
             shorter.hidden_valid_ = true;
         }
         shorter.account();
@@ -198,7 +198,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         }
         RunOptions run = options;
         run.logits = nullptr;
-        again.replay(entries, evictions_.events(), run);
+        again.replay(entries, evictions_, run);
         swap_timeline(again);
         tell_pages(PageOrigin::elsewhere); // fewer than before, so nothing can fail
         tokens_reused_ += again.tokens_reused_;

@@ -158,7 +158,7 @@ class Session {
     void append(std::span<const uint32_t> tokens, const RunOptions &options);
     // What a log says of a session that is empty: tokens, with those of the evictions at their
     // places that lie in it. Progress over all entries.
-    void replay(std::span<const TokenEntry> entries, std::span<const Eviction> evictions,
+    void replay(std::span<const TokenEntry> entries, const Evictions &evictions,
                 const RunOptions &options);
     void append_message(std::string_view role, std::string_view text, bool reply,
                         const RunOptions &options);
@@ -196,7 +196,7 @@ class Session {
     // From here on no token sees positions [begin, end); pages of which nothing is visible any more
     // are released. What was evicted before stays so, and a range of nothing else changes nothing.
     void evict(uint64_t begin, uint64_t end);
-    std::span<const Eviction> evictions() const { return evictions_.events(); }
+    std::span<const Evictions::Event> evictions() const { return evictions_.events(); }
 
     // [end - begin][kv_heads][head_dim] each; throws not_found if released.
     void copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys, uint16_t *values);

@@ -58,7 +58,7 @@ void Session::recompute_sums() {
     for (uint64_t i = 0; i < entries.size(); ++i) {
         entries[i] = log_[i];
     }
-    again.replay(entries, evictions_.events(), RunOptions());
+    again.replay(entries, evictions_, RunOptions());
     sums_ = std::move(again.sums_);
 }
 

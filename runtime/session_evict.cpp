@@ -53,7 +53,7 @@ void Session::release_evicted(std::span<const PositionRange> ranges) {
     }
 }
 
-void Session::replay(std::span<const TokenEntry> entries, std::span<const Eviction> evictions,
+void Session::replay(std::span<const TokenEntry> entries, const Evictions &evictions,
                      const RunOptions &options) {
     const auto extend_to = [&](uint64_t end) {
         WatchPart part{options.watch, log_.size(), entries.size()};
@@ -61,12 +61,12 @@ void Session::replay(std::span<const TokenEntry> entries, std::span<const Evicti
         run.watch = part.watch();
         extend(entries.subspan(log_.size(), end - log_.size()), run);
     };
-    for (const Eviction &eviction : evictions) {
-        if (eviction.position > entries.size()) {
+    for (const Evictions::Event &eviction : evictions.events()) {
+        if (eviction->position > entries.size()) {
             break;
         }
-        extend_to(eviction.position);
-        for (const PositionRange &range : eviction.ranges) {
+        extend_to(eviction->position);
+        for (const PositionRange &range : eviction->ranges) {
             evict(range.begin, range.end);
         }
     }

@@ -23,9 +23,10 @@ PrefixRealm Session::realm(uint64_t end) const {
     }
     Sha256 hash;
     bool any = false;
-    for (const Eviction &eviction : evictions_.events()) {
-        for (size_t i = 0; i < eviction.ranges.size() && eviction.position < end; ++i) {
-            hash.u64(eviction.position).u64(eviction.ranges[i].begin).u64(eviction.ranges[i].end);
+    for (const Evictions::Event &eviction : evictions_.events()) {
+        for (size_t i = 0; i < eviction->ranges.size() && eviction->position < end; ++i) {
+            const PositionRange &range = eviction->ranges[i];
+            hash.u64(eviction->position).u64(range.begin).u64(range.end);
             any = true;
         }
     }

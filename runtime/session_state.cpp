@@ -109,9 +109,9 @@ Digest Session::digest() {
         tokens.u32(log_[i].token);
     }
     parts.tokens = tokens.finish();
-    for (const Eviction &eviction : evictions_.events()) {
-        for (const PositionRange &range : eviction.ranges) {
-            parts.evicted.push_back({eviction.position, range.begin, range.end});
+    for (const Evictions::Event &eviction : evictions_.events()) {
+        for (const PositionRange &range : eviction->ranges) {
+            parts.evicted.push_back({eviction->position, range.begin, range.end});
         }
     }
     for (size_t group = 0; group < pages_.size(); ++group) {
@@ -195,7 +195,9 @@ State Session::export_state() {
     state.window_retain = window_retain_;
     state.tracking = static_cast<uint32_t>(sums_.tracking());
     state.pending_system = pending_system_;
-    state.evictions.assign(evictions_.events().begin(), evictions_.events().end());
+    for (const Evictions::Event &eviction : evictions_.events()) {
+        state.evictions.push_back(*eviction);
+    }
 
     export_log(state);
     export_pages(state);

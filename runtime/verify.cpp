@@ -45,7 +45,8 @@ std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, c
     run.watch.cancel = options.watch.cancel;
     const auto behind = std::find_if(stored.evictions.begin(), stored.evictions.end(),
                                      [&](const auto &each) { return each.position >= end; });
-    session.replay(std::span(stored.log).first(end), {stored.evictions.begin(), behind}, run);
+    session.replay(std::span(stored.log).first(end), Evictions({stored.evictions.begin(), behind}),
+                   run);
     return compare_page(session, stored, pages, index);
 }
 

@@ -20,10 +20,7 @@ struct Reach {
 std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, const State &stored,
                                         const StoredPages &pages, const Watch &watch) {
     State whole = stored;
-    Evictions evictions;
-    for (const Eviction &eviction : stored.evictions) {
-        evictions.add(eviction.position, eviction.ranges, {});
-    }
+    const Evictions evictions(stored.evictions);
     for (size_t group = 0; group < whole.pages.size(); ++group) {
         const size_t elements = model->pool->shape(static_cast<uint32_t>(group)).elements();
         for (uint64_t index = 0; index < whole.pages[group].size(); ++index) {

@@ -19,12 +19,10 @@ bool sampled(const State &stored, uint64_t position) {
 
 // Where something was evicted behind a position.
 uint64_t next_eviction(const State &stored, uint64_t position) {
-    for (const Eviction &eviction : stored.evictions) {
-        if (eviction.position > position) {
-            return eviction.position;
-        }
-    }
-    return UINT64_MAX;
+    const auto next = std::upper_bound(
+        stored.evictions.begin(), stored.evictions.end(), position,
+        [](uint64_t value, const Eviction &eviction) { return value < eviction.position; });
+    return next == stored.evictions.end() ? UINT64_MAX : next->position;
 }
 
 // The valid slots of a page in memory order, as the session holds them.
@@ -171,11 +169,12 @@ void check_comparable(const State &stored, const Model &model) {
 }
 
 void evict_due(Session &session, const State &stored) {
-    for (const Eviction &eviction : stored.evictions) {
-        if (eviction.position == session.position()) {
-            for (const PositionRange &range : eviction.ranges) {
-                session.evict(range.begin, range.end);
-            }
+    const auto here = std::lower_bound(
+        stored.evictions.begin(), stored.evictions.end(), session.position(),
+        [](const Eviction &eviction, uint64_t value) { return eviction.position < value; });
+    if (here != stored.evictions.end() && here->position == session.position()) {
+        for (const PositionRange &range : here->ranges) {
+            session.evict(range.begin, range.end);
         }
     }
 }

@@ -8,16 +8,8 @@ namespace {
 
 const char *const kLlama = "zoo/llama-gqa-untied";
 
-stasis_model_stats stats_of(const Model &model) {
-    auto stats = sized<stasis_model_stats>();
-    REQUIRE(stasis_model_get_stats(model.get(), &stats, nullptr) == STASIS_OK);
-    return stats;
-}
-
 uint64_t bytes_of(const Session &session) {
-    auto info = sized<stasis_session_info>();
-    REQUIRE(stasis_session_get_info(session.get(), &info, nullptr) == STASIS_OK);
-    return info.kv_bytes;
+    return info_of(session).kv_bytes;
 }
 
 uint64_t page_bytes() {

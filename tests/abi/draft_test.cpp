@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "tests/abi/fixture.h"
+#include "tests/abi/conversation.h"
 
 using namespace abi_test;
 
@@ -35,14 +35,6 @@ stasis_generate_result generate(stasis_session *session, uint64_t count,
     const stasis_status status = stasis_session_generate(session, &options, &result, &error);
     REQUIRE_MESSAGE(status == STASIS_OK, error.message);
     return result;
-}
-
-Tokens tokens_of(const stasis_session *session) {
-    Tokens tokens(position(session));
-    size_t count = 0;
-    REQUIRE(stasis_session_tokens(session, 0, tokens.data(), nullptr, tokens.size(), &count,
-                                  nullptr) == STASIS_OK);
-    return tokens;
 }
 
 // A prompt that repeats itself.
@@ -80,7 +72,7 @@ TEST_CASE("drafts change how many passes it takes and nothing else") {
             const stasis_generate_result by_model = generate(drafted.get(), 70, &text_drafted);
             CHECK(digest(lookup.get()) == digest(plain.get()));
             CHECK(digest(drafted.get()) == digest(plain.get()));
-            CHECK(tokens_of(lookup.get()) == tokens_of(plain.get()));
+            CHECK(tokens_from(lookup.get(), 0) == tokens_from(plain.get(), 0));
             CHECK(text_lookup == text);
             CHECK(text_drafted == text);
             CHECK((result.drafted == 0 && result.accepted == 0 && result.passes == 70));
@@ -253,10 +245,7 @@ TEST_CASE("where the drafter's pages run out, the generation goes on without it 
 
 TEST_CASE("after a rewind as well a drafter of the same pool gives way") {
     auto options = sized<stasis_model_options>();
-    auto info = sized<stasis_session_info>();
-    REQUIRE(stasis_session_get_info(session_of(llama(), some_tokens(5)).get(), &info, nullptr) ==
-            STASIS_OK);
-    options.kv_budget_bytes = 3 * info.kv_bytes;
+    options.kv_budget_bytes = 3 * info_of(session_of(llama(), some_tokens(5))).kv_bytes;
     std::vector<Digest> digests;
     for (const bool drafts : {false, true}) {
         const Model model = open_path(test_data("zoo/llama-gqa-untied"), &options);

@@ -19,12 +19,6 @@ Session evicted_session(stasis_model *model) {
     return session;
 }
 
-stasis_session_info info_of(const stasis_session *session) {
-    auto info = sized<stasis_session_info>();
-    REQUIRE(stasis_session_get_info(session, &info, nullptr) == STASIS_OK);
-    return info;
-}
-
 } // namespace
 
 TEST_CASE("evict: sessions are saved, loaded, recomputed and verified with it") {

@@ -115,10 +115,41 @@ inline Digest digest(const stasis_session *session) {
     return result;
 }
 
-inline uint64_t position(const stasis_session *session) {
+inline stasis_session_info info_of(const stasis_session *session) {
     auto info = sized<stasis_session_info>();
     REQUIRE(stasis_session_get_info(session, &info, nullptr) == STASIS_OK);
-    return info.position;
+    return info;
+}
+
+inline stasis_session_info info_of(const Session &session) {
+    return info_of(session.get());
+}
+
+inline uint64_t position(const stasis_session *session) {
+    return info_of(session).position;
+}
+
+inline stasis_model_stats stats_of(const stasis_model *model) {
+    auto stats = sized<stasis_model_stats>();
+    REQUIRE(stasis_model_get_stats(model, &stats, nullptr) == STASIS_OK);
+    return stats;
+}
+
+inline stasis_model_stats stats_of(const Model &model) {
+    return stats_of(model.get());
+}
+
+// Of the next token.
+inline std::vector<float> logits_of(const stasis_session *session) {
+    size_t count = 0;
+    stasis_session_logits(session, nullptr, 0, &count, nullptr);
+    std::vector<float> logits(count);
+    REQUIRE(stasis_session_logits(session, logits.data(), count, &count, nullptr) == STASIS_OK);
+    return logits;
+}
+
+inline std::vector<float> logits_of(const Session &session) {
+    return logits_of(session.get());
 }
 
 inline Session fork(const stasis_session *session) {

@@ -16,12 +16,6 @@ void play(stasis_session *session, const std::string &model, size_t begin, size_
     }
 }
 
-stasis_session_info info_of(const stasis_session *session) {
-    auto info = sized<stasis_session_info>();
-    REQUIRE(stasis_session_get_info(session, &info, nullptr) == STASIS_OK);
-    return info;
-}
-
 // Every token stays in its place; what it told is mixed up.
 void reverse_values(stasis::State &state) {
     const size_t width = state.head_dim, slots = state.page_positions;

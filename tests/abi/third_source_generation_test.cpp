@@ -66,14 +66,6 @@ Generation generate(stasis_session *session, stasis_generate_options options,
     return generation;
 }
 
-std::vector<float> logits_of(const stasis_session *session) {
-    size_t count = 0;
-    stasis_session_logits(session, nullptr, 0, &count, nullptr);
-    std::vector<float> logits(count);
-    REQUIRE(stasis_session_logits(session, logits.data(), count, &count, nullptr) == STASIS_OK);
-    return logits;
-}
-
 // The tokens that many seeds draw.
 std::set<stasis_token> drawn(stasis_session *session, stasis_sampling sampling) {
     std::set<stasis_token> tokens;

@@ -12,18 +12,6 @@ stasis_model_info info_of(const stasis_model *model) {
     return info;
 }
 
-stasis_model_stats stats_of(const stasis_model *model) {
-    auto stats = sized<stasis_model_stats>();
-    REQUIRE(stasis_model_get_stats(model, &stats, nullptr) == STASIS_OK);
-    return stats;
-}
-
-stasis_session_info info_of(const stasis_session *session) {
-    auto info = sized<stasis_session_info>();
-    REQUIRE(stasis_session_get_info(session, &info, nullptr) == STASIS_OK);
-    return info;
-}
-
 // Of a bf16 key or value with its position, in all layers: what a value in f32 would take twice.
 uint64_t position_bytes(const stasis_model_info &info) {
     return uint64_t{info.layers} * 2 * info.kv_heads * info.head_dim * sizeof(uint16_t);

@@ -35,12 +35,6 @@ std::string replay_without(const std::vector<stasis_trace_event> &events, size_t
     return wrong;
 }
 
-stasis_session_info info_of(const Session &session) {
-    auto info = sized<stasis_session_info>();
-    REQUIRE(stasis_session_get_info(session.get(), &info, nullptr) == STASIS_OK);
-    return info;
-}
-
 } // namespace
 
 TEST_CASE("trace: an event that is left out, or told twice, is noticed") {
