@@ -56,11 +56,14 @@ typedef struct stasis_trace_event {
 typedef void (*stasis_trace_fn)(void *user, const stasis_trace_event *event);
 
 #define STASIS_TRACE_READS 1u /* tell of reads too: one event or more for each pass and group */
+#define STASIS_TRACE_QUEUE_MAX 16777216u
 typedef struct stasis_trace_options {
     uint32_t struct_size, flags;
-    stasis_trace_fn callback;
+    stasis_trace_fn callback; /* NULL: events wait for stasis_session_take_trace */
     void *user;
     void (*release)(void *user); /* may be NULL; called once with `user`, when the trace ends */
+    uint64_t queue_events; /* without a callback: how many can wait, up to STASIS_TRACE_QUEUE_MAX;
+                              their memory is taken at once. With one: 0 */
 } stasis_trace_options;
 
 void stasis_trace_options_init(stasis_trace_options *options, size_t size);
@@ -81,6 +84,15 @@ void stasis_trace_options_init(stasis_trace_options *options, size_t size);
  * on a trace. With one, each call looks through the session's tables a few times for each pass. */
 stasis_status stasis_session_set_trace(stasis_session *session, const stasis_trace_options *options,
                                        stasis_error *error);
+
+/* Takes the events that wait, oldest first, at most `capacity`, into `events`, which lie `stride` =
+ * sizeof(stasis_trace_event) bytes apart; *count is how many. One that finds no room to wait is
+ * lost, and so is every later one until all that wait have been taken: *lost (may be NULL) is how
+ * many followed the last of `events`, and 0 unless this call took the last. NOT_FOUND without a
+ * trace whose events wait; BUSY. */
+stasis_status stasis_session_take_trace(stasis_session *session, stasis_trace_event *events,
+                                        size_t stride, size_t capacity, size_t *count,
+                                        uint64_t *lost, stasis_error *error);
 
 #pragma GCC visibility pop
 

@@ -1,6 +1,8 @@
 // Traces: what the runtime tells, handed to the host; see stasis_trace.h.
 #include "abi/trace.h"
 
+#include <utility>
+
 #include "runtime/model.h"
 #include "runtime/session.h"
 
@@ -27,7 +29,12 @@ static_assert(same(TraceKind::save, STASIS_TRACE_SAVE));
 static_assert(same(TraceKind::load, STASIS_TRACE_LOAD));
 static_assert(TraceEvent::kAllGroups == STASIS_TRACE_ALL_GROUPS);
 
+using ull = unsigned long long;
+
 } // namespace
+
+HostTrace::HostTrace(const stasis_session &owner, const stasis_trace_options &given)
+    : owner_(owner), given_(given), queue_(given.queue_events) {}
 
 HostTrace::~HostTrace() {
     if (kept_ && given_.release != nullptr) {
@@ -40,7 +47,7 @@ TraceListener HostTrace::listener() {
 }
 
 void HostTrace::hear(void *user, const TraceEvent &event) noexcept {
-    const HostTrace &self = *static_cast<const HostTrace *>(user);
+    HostTrace &self = *static_cast<HostTrace *>(user);
     stasis_trace_event told{};
     told.struct_size = sizeof told;
     told.kind = static_cast<uint32_t>(event.kind);
@@ -52,13 +59,47 @@ void HostTrace::hear(void *user, const TraceEvent &event) noexcept {
     told.end = event.end;
     told.bytes = event.bytes;
     told.digest = to_abi(event.digest);
-    self.owner_.caller->lend([&] { self.given_.callback(self.given_.user, &told); });
+    if (self.queues()) {
+        self.wait(told);
+    } else {
+        self.owner_.caller->lend([&] { self.given_.callback(self.given_.user, &told); });
+    }
+}
+
+void HostTrace::wait(const stasis_trace_event &event) noexcept {
+    if (lost_ != 0 || waiting_ == queue_.size()) {
+        ++lost_;
+        return;
+    }
+    queue_[(first_ + waiting_) % queue_.size()] = event;
+    ++waiting_;
+}
+
+size_t HostTrace::take(unsigned char *events, size_t stride, size_t capacity, uint64_t &lost) {
+    const size_t count = std::min(capacity, waiting_), known = std::min(stride, sizeof queue_[0]);
+    for (size_t i = 0; i < count; ++i) {
+        stasis_trace_event &event = queue_[(first_ + i) % queue_.size()];
+        event.struct_size = static_cast<uint32_t>(stride);
+        std::memcpy(events + i * stride, &event, known);
+        std::memset(events + i * stride + known, 0, stride - known);
+    }
+    first_ = (first_ + count) % queue_.size();
+    waiting_ -= count;
+    lost = waiting_ == 0 ? std::exchange(lost_, 0) : 0;
+    return count;
 }
 
 stasis_trace_options read_trace(const stasis_trace_options *given, const char *name) {
     const stasis_trace_options options = read_struct(given, name);
     require_flags(options.flags, STASIS_TRACE_READS);
-    require(reinterpret_cast<const void *>(options.callback), "options.callback");
+    if ((options.callback == nullptr) == (options.queue_events == 0)) {
+        fail(Status::invalid_argument, "%s: expected a callback, or room for events to wait: %s",
+             name, options.callback == nullptr ? "there is neither" : "there are both");
+    }
+    if (options.queue_events > STASIS_TRACE_QUEUE_MAX) {
+        fail(Status::invalid_argument, "%s.queue_events is %llu: expected at most %u", name,
+             ull{options.queue_events}, STASIS_TRACE_QUEUE_MAX);
+    }
     return options;
 }
 
@@ -91,5 +132,30 @@ stasis_status stasis_session_set_trace(stasis_session *session, const stasis_tra
         require(session, "session");
         const SessionUse use(*session, caller);
         set_trace(*session, options, "options", stasis::PageOrigin::before);
+    });
+}
+
+stasis_status stasis_session_take_trace(stasis_session *session, stasis_trace_event *events,
+                                        size_t stride, size_t capacity, size_t *count,
+                                        uint64_t *lost, stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(session, "session");
+        require_array(events, capacity, "events");
+        require(count, "count");
+        if (stride < sizeof(uint64_t) || stride % alignof(stasis_trace_event) != 0 ||
+            stride > UINT32_MAX) {
+            stasis::fail(stasis::Status::invalid_argument, "stride is %zu, expected %zu", stride,
+                         sizeof(stasis_trace_event));
+        }
+        const SessionUse use(*session, caller);
+        if (session->trace == nullptr || !session->trace->queues()) {
+            stasis::fail(stasis::Status::not_found, "the session has no trace whose events wait");
+        }
+        uint64_t behind = 0;
+        *count = session->trace->take(reinterpret_cast<unsigned char *>(events), stride, capacity,
+                                      behind);
+        if (lost != nullptr) {
+            *lost = behind;
+        }
     });
 }
