@@ -169,24 +169,24 @@ stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *dr
 
 /* ---- Steps of several sessions ------------------------------------------------------------- */
 #define STASIS_STEP_SAMPLE 1u /* then draw the next token and append it */
-/* What one session does in a step. A zeroed item with a session does nothing. */
+/* What one session does in a step. One with a session and nothing else does nothing. */
 typedef struct stasis_step_item {
+    uint32_t struct_size;
+    uint32_t flags; /* STASIS_STEP_SAMPLE */
     stasis_session *session;
     size_t begin, count;  /* its tokens: [begin, begin + count) of the call's; appended first */
-    uint32_t flags;       /* STASIS_STEP_SAMPLE */
     stasis_token token;   /* out: the one drawn, where the status is OK */
     stasis_status status; /* out: of append, and of decode */
-    uint32_t reserved;
-    stasis_error *error; /* out, NULL: not asked for */
+    stasis_error *error;  /* out, NULL: not asked for */
 } stasis_step_item;
 
 /* One step of several sessions of one model, computed together: weights are read once for all, and
  * pages that forks share once for those that decode. Each session gets the bits that it gets alone.
- * `stride` is sizeof(stasis_step_item). What an item meets is in its status and leaves the others
- * alone: its session is as before, or lacks only the draw. Cancelled or stopped, sessions that are
- * complete stay so and the others are as before. INVALID_ARGUMENT (no session, one twice, several
- * models, a range outside the tokens, `logits` in the options) and BUSY (some session): nothing was
- * done, and no item was written to. CANCELLED, STOPPED. */
+ * `stride` is the distance of the items in bytes. What an item meets is in its status and leaves
+ * the others alone: its session is as before, or lacks only the draw. Cancelled or stopped,
+ * sessions that are complete stay so and the others are as before. INVALID_ARGUMENT (no session,
+ * one twice, several models, a range outside the tokens, `logits` in the options) and BUSY (some
+ * session): nothing was done, and no item was written to. CANCELLED, STOPPED. */
 stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_t item_count,
                                    const stasis_token *tokens, size_t token_count,
                                    const stasis_run_options *options, stasis_error *error);

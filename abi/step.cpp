@@ -2,6 +2,7 @@
 #include <span>
 
 #include "abi/handles.h"
+#include "abi/options.h"
 #include "abi/run.h"
 
 namespace stasis::abi {
@@ -17,6 +18,15 @@ class Items {
         if (stride < sizeof(stasis_step_item) || stride % alignof(stasis_step_item) != 0) {
             fail(Status::invalid_argument, "stride is %zu, expected %zu", stride,
                  sizeof(stasis_step_item));
+        }
+        for (size_t i = 0; i < count; ++i) {
+            const stasis_step_item &item = (*this)[i];
+            read_struct(&item, "items"); // what lies behind the fields known here must be 0
+            if (item.struct_size < sizeof item || item.struct_size > stride) {
+                fail(Status::invalid_argument,
+                     "items[%zu].struct_size is %u: expected %zu, and at most the stride of %zu", i,
+                     item.struct_size, sizeof item, stride);
+            }
         }
     }
     size_t count() const { return count_; }
@@ -34,7 +44,6 @@ void check_item(const stasis_step_item &item, size_t index, size_t token_count) 
         fail(Status::invalid_argument, "items[%zu].session is NULL", index);
     }
     require_flags(item.flags, STASIS_STEP_SAMPLE);
-    require_zero(item.reserved, "item");
     if (item.begin > token_count || item.count > token_count - item.begin) {
         fail(Status::invalid_argument,
              "items[%zu]: tokens from %zu on, %zu of them, expected a range within the %zu tokens",

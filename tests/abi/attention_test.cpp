@@ -84,7 +84,7 @@ TEST_CASE("attention received: exact after forks, rewinds, steps, saves and load
     const Session session = tracked(gemma());
     append(session.get(), first);
     const Session child = fork(session.get());
-    std::array<stasis_step_item, 2> items{};
+    std::vector<stasis_step_item> items(2, sized<stasis_step_item>());
     items[0].session = session.get();
     items[0].count = 40;
     items[1].session = child.get();

@@ -123,7 +123,7 @@ TEST_CASE("an item of a step that the budget refuses leaves the others alone") {
     const size_t counts[] = {128, 256, 192, 1}, starts[] = {0, 0, 0, 65};
     for (int i = 0; i < 4; ++i) {
         sessions.push_back(session_of(model.get(), some_tokens(starts[i], 5)));
-        stasis_step_item item{};
+        auto item = sized<stasis_step_item>();
         item.session = sessions.back().get();
         item.count = counts[i];
         items.push_back(item);

@@ -135,10 +135,11 @@ TEST_CASE("cancelled at any moment: a step leaves what is not complete as before
     const Digest ends[] = {digest(drawn.get()), digest(appended.get()), digest(both.get())};
     cancel_at_random_moments([&](stasis_cancel *cancel) {
         const auto sessions = std::make_shared<std::vector<Session>>();
-        const auto items = std::make_shared<std::vector<stasis_step_item>>(3);
+        const auto items =
+            std::make_shared<std::vector<stasis_step_item>>(3, sized<stasis_step_item>());
         for (size_t i = 0; i < 3; ++i) { // draws, appends, does both
             sessions->push_back(fork(parent.get()));
-            (*items)[i] = {};
+            (*items)[i] = sized<stasis_step_item>();
             (*items)[i].session = sessions->back().get();
             (*items)[i].count = i == 0 ? 0 : more.size();
             (*items)[i].flags = i == 1 ? 0 : STASIS_STEP_SAMPLE;

@@ -156,7 +156,7 @@ void EqualityWalk::step_many(size_t i) {
         if (seats_[j].model != seats_[i].model || line.room() < 2 || (j != i && one_in(4))) {
             continue;
         }
-        stasis_step_item item{};
+        auto item = sized<stasis_step_item>();
         item.session = of(j);
         item.begin = tokens.size();
         item.count = one_in(2) ? std::min(line.room() - 1, 1 + roll(one_in(4) ? 100 : 12)) : 0;

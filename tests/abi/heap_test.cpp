@@ -390,7 +390,7 @@ TEST_CASE("steps of several sessions allocate nothing but pages and the nodes th
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         const Model model = open_counted(name);
         std::vector<Session> sessions;
-        std::vector<stasis_step_item> items(5);
+        std::vector<stasis_step_item> items(5, sized<stasis_step_item>());
         for (stasis_step_item &item : items) {
             const auto length = static_cast<uint32_t>(3 + 100 * sessions.size());
             sessions.push_back(session_of(model.get(), some_tokens(length, length)));

@@ -35,14 +35,14 @@ void grow(Work &work, stasis_session *session, uint32_t count, uint32_t seed) {
 // A step of three sessions: two draw, one appends beside them.
 void step(Work &work, stasis_session *const *sessions, uint32_t seed) {
     const Tokens tokens = some_tokens(9, seed);
-    stasis_step_item items[3] = {};
+    std::vector<stasis_step_item> items(3, sized<stasis_step_item>());
     for (size_t i = 0; i < 3; ++i) {
         items[i].session = sessions[i];
         items[i].count = i == seed % 3 ? tokens.size() : 0;
         items[i].flags = i == seed % 3 ? 0 : STASIS_STEP_SAMPLE;
     }
-    work.note(stasis_sessions_step(items, sizeof items[0], 3, tokens.data(), tokens.size(), nullptr,
-                                   nullptr));
+    work.note(stasis_sessions_step(items.data(), sizeof items[0], 3, tokens.data(), tokens.size(),
+                                   nullptr, nullptr));
     for (const stasis_step_item &item : items) {
         work.note(item.status);
     }

@@ -63,7 +63,7 @@ Tokens decode(stasis_session *session, size_t count) {
 Tokens decode_by_steps(stasis_session *session, size_t count) {
     Tokens tokens;
     for (size_t i = 0; i < count; ++i) {
-        stasis_step_item item{};
+        auto item = sized<stasis_step_item>();
         item.session = session;
         item.flags = STASIS_STEP_SAMPLE;
         REQUIRE(stasis_sessions_step(&item, sizeof item, 1, nullptr, 0, nullptr, nullptr) ==

@@ -357,7 +357,7 @@ TEST_CASE("what is drawn alike is held once, alone and in steps") {
     std::vector<stasis_step_item> items;
     for (int i = 0; i < 4; ++i) {
         sessions.push_back(sharing(model.get()));
-        stasis_step_item item{};
+        auto item = sized<stasis_step_item>();
         item.session = sessions.back().get();
         item.count = flat.size();
         item.flags = STASIS_STEP_SAMPLE;

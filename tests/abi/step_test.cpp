@@ -15,7 +15,7 @@ TEST_CASE("a step of sessions equals the same calls made one by one") {
             to->emplace_back(child);
         }
     }
-    std::vector<stasis_step_item> items(5);
+    std::vector<stasis_step_item> items(5, sized<stasis_step_item>());
     const struct {
         size_t begin, count;
         uint32_t flags;
@@ -26,7 +26,7 @@ TEST_CASE("a step of sessions equals the same calls made one by one") {
                 {10, 40, STASIS_STEP_SAMPLE}};
     for (int round = 0; round < 3; ++round) {
         for (size_t i = 0; i < 5; ++i) {
-            items[i] = {};
+            items[i] = sized<stasis_step_item>();
             items[i].session = together[i].get();
             items[i].begin = plan[i].begin;
             items[i].count = plan[i].count;
@@ -55,7 +55,7 @@ TEST_CASE("each item of a step has its own status and message") {
     const Tokens tokens = some_tokens(8);
     const Session small = create(gemma(), 4), well = create(gemma());
     stasis_error own{};
-    std::vector<stasis_step_item> items(2);
+    std::vector<stasis_step_item> items(2, sized<stasis_step_item>());
     items[0].session = small.get();
     items[1].session = well.get();
     items[0].count = items[1].count = 8;
@@ -84,7 +84,7 @@ TEST_CASE("each item of a step has its own status and message") {
 TEST_CASE("a step that makes no sense is refused, and nothing is done") {
     const Tokens tokens = some_tokens(8);
     const Session first = create(gemma()), second = create(gemma()), foreign = create(llama());
-    std::vector<stasis_step_item> items(2);
+    std::vector<stasis_step_item> items(2, sized<stasis_step_item>());
     const auto refused = [&](const char *what, size_t stride, size_t count) {
         CAPTURE(what);
         stasis_error error;
@@ -113,6 +113,30 @@ TEST_CASE("a step that makes no sense is refused, and nothing is done") {
     items[1].begin = SIZE_MAX;
     refused("items[1]: tokens from", kStride, 2);
     items[1].begin = 0;
+    for (const uint32_t size : {0U, 47U, 4097U}) {
+        items[1].struct_size = size;
+        refused("struct_size", kStride, 2);
+    }
+    items[1].struct_size = kStride + 8; // a newer caller's, but not the stride of one
+    refused("at most the stride of 48", kStride, 1 + 1);
+    items[1].struct_size = kStride;
+    struct Newer {
+        stasis_step_item known;
+        uint64_t future;
+    };
+    std::vector<Newer> newer{{items[0], 0}, {items[1], 1}};
+    for (Newer &item : newer) {
+        item.known.struct_size = sizeof(Newer);
+    }
+    CHECK(stasis_sessions_step(&newer[0].known, sizeof(Newer), 2, tokens.data(), 8, nullptr,
+                               nullptr) == STASIS_UNSUPPORTED);
+    newer[1].future = 0;
+    const Session third = create(gemma()), fourth = create(gemma());
+    newer[0].known.session = third.get();
+    newer[1].known.session = fourth.get();
+    CHECK(stasis_sessions_step(&newer[0].known, sizeof(Newer), 2, tokens.data(), 8, nullptr,
+                               nullptr) == STASIS_OK);
+    CHECK(digest(third.get()) == digest(fourth.get()));
     CHECK(stasis_sessions_step(nullptr, kStride, 0, nullptr, 0, nullptr, nullptr) == STASIS_OK);
     stasis_error error;
     CHECK(stasis_sessions_step(nullptr, kStride, 1, nullptr, 0, nullptr, &error) ==

@@ -140,7 +140,7 @@ TEST_CASE("stopped at any report: a step leaves what is not complete as before")
               [&] {
                   for (size_t i = 0; i < 2; ++i) {
                       sessions[i] = fork(parent.get());
-                      items[i] = {};
+                      items[i] = sized<stasis_step_item>();
                       items[i].session = sessions[i].get();
                       items[i].count = i == 0 ? 0 : tokens.size();
                       items[i].flags = i == 0 ? STASIS_STEP_SAMPLE : 0;

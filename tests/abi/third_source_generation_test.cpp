@@ -97,7 +97,7 @@ TEST_CASE("third source: a batch generates and streams what each session does al
     for (const char *question : kQuestions) {
         sessions.push_back(asked(question));
         alone.push_back(generate(fork(sessions.back().get()).get(), options));
-        stasis_step_item item{};
+        auto item = sized<stasis_step_item>();
         item.session = sessions.back().get();
         item.flags = STASIS_STEP_SAMPLE;
         items.push_back(item);

@@ -249,7 +249,7 @@ TEST_CASE("trace: the callback is on the caller's thread, in its environment, an
     std::fesetround(FE_UPWARD);
     const stasis_status status =
         stasis_session_append(session.get(), tokens.data(), tokens.size(), nullptr, nullptr);
-    stasis_step_item item{};
+    auto item = sized<stasis_step_item>();
     item.session = session.get();
     item.flags = STASIS_STEP_SAMPLE;
     const stasis_status stepped =

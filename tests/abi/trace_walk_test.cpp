@@ -120,7 +120,7 @@ void Walk::step_all(size_t) {
     const Tokens tokens = some_tokens(60, static_cast<uint32_t>(roll(3)));
     std::vector<stasis_step_item> items;
     for (const Session &session : sessions) {
-        stasis_step_item item{};
+        auto item = sized<stasis_step_item>();
         item.session = session.get();
         item.begin = roll(20);
         item.count = roll(30);

@@ -27,7 +27,7 @@ double decode_together(const Batch &batch, uint64_t count) {
     std::vector<stasis_step_item> items;
     for (const Session &start : batch.starts) {
         sessions.push_back(fork(start));
-        stasis_step_item item{};
+        auto item = sized<stasis_step_item>();
         item.session = sessions.back().get();
         item.flags = STASIS_STEP_SAMPLE;
         items.push_back(item);

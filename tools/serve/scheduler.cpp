@@ -103,7 +103,7 @@ void Scheduler::plan() {
                 continue;
             }
             const size_t count = std::min(missing, left);
-            stasis_step_item item{};
+            auto item = sized<stasis_step_item>();
             item.session = running.session.get();
             item.begin = tokens_.size();
             item.count = count;
