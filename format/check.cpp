@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "format/constants.h"
+#include "format/decimal.h"
 #include "format/evictions.h"
 #include "format/pages.h"
 #include "format/section.h"
@@ -78,15 +79,15 @@ void check_log(const State &state, Status status) {
 void check_value(const char *name, std::pair<uint32_t, float> pair, const State &state,
                  Status status) {
     if (pair.first >= state.vocabulary || std::isnan(pair.second)) {
-        fail(status, "%s: token %u (the vocabulary has %u) with value %g", name, pair.first,
-             state.vocabulary, static_cast<double>(pair.second));
+        fail(status, "%s: token %u (the vocabulary has %u) with value %s", name, pair.first,
+             state.vocabulary, decimal(pair.second).c_str());
     }
 }
 
 void check_range(const char *name, float value, float lowest, float highest, Status status) {
     if (!(value >= lowest && value <= highest)) { // true for NaN, too
-        fail(status, "sampling settings: %s is %g, expected a number from %g to %g", name,
-             static_cast<double>(value), static_cast<double>(lowest), static_cast<double>(highest));
+        fail(status, "sampling settings: %s is %s, expected a number from %s to %s", name,
+             decimal(value).c_str(), decimal(lowest).c_str(), decimal(highest).c_str());
     }
 }
 

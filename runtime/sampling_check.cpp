@@ -1,6 +1,7 @@
 // Whether sampling settings can be used; see sampling.h.
 #include <cfloat>
 
+#include "format/decimal.h"
 #include "format/error.h"
 #include "runtime/sampling.h"
 
@@ -32,8 +33,9 @@ void check_ranges(const Sampling &sampling) {
              Range{"dry_base", v2.dry_base, 1.0F, FLT_MAX},
          }) {
         if (!(range.value >= range.lowest && range.value <= range.highest)) { // true for NaN too
-            fail(Status::invalid_argument, "sampling: %s is %g, expected a number from %g to %g",
-                 range.name, range.value, range.lowest, range.highest);
+            fail(Status::invalid_argument, "sampling: %s is %s, expected a number from %s to %s",
+                 range.name, decimal(range.value).c_str(), decimal(range.lowest).c_str(),
+                 decimal(range.highest).c_str());
         }
     }
     if (v2.dry_allowed_length == 0 || v2.min_keep == 0) {
@@ -58,8 +60,8 @@ void check_biases(const Sampling &sampling, uint32_t vocabulary) {
         }
         if (!(bias <= FLT_MAX)) {
             fail(Status::invalid_argument,
-                 "sampling: bias of token %u is %g, expected a finite number or -infinity", token,
-                 bias);
+                 "sampling: bias of token %u is %s, expected a finite number or -infinity", token,
+                 decimal(bias).c_str());
         }
     }
 }

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <map>
 
+#include "format/decimal.h"
+
 #include "runtime/verify_steps.h"
 
 namespace stasis {
@@ -114,8 +116,8 @@ void compute_pages(const std::shared_ptr<Model> &model, const State &stored,
 VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
                    const StoredPages &pages, const AuditOptions &options) {
     if (!(options.percent > 0 && options.percent <= 100)) {
-        fail(Status::invalid_argument, "an audit of %g percent: expected more than 0, at most 100",
-             options.percent);
+        fail(Status::invalid_argument, "an audit of %s percent: expected more than 0, at most 100",
+             decimal(options.percent).c_str());
     }
     check_comparable(stored, *model);
     const uint64_t positions = stored.log.size();

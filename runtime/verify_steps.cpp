@@ -7,6 +7,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "format/decimal.h"
+
 namespace stasis {
 
 namespace {
@@ -64,10 +66,9 @@ std::optional<PagePlace> first_difference(const PageShape &shape, const uint16_t
 }
 
 std::string number_text(uint16_t bits) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%g (bf16 %04x)",
-                  static_cast<double>(std::bit_cast<float>(uint32_t{bits} << 16)), bits);
-    return text;
+    char text[16];
+    std::snprintf(text, sizeof text, " (bf16 %04x)", bits);
+    return decimal(std::bit_cast<float>(uint32_t{bits} << 16)) + text;
 }
 
 // Both values of the first number that differs at a place; "" if they are not known.
