@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tests/abi/fixture.h"
+#include "tests/sanitizers.h"
 
 namespace {
 
@@ -68,6 +69,19 @@ TEST_CASE("the library exports exactly the functions that the header declares") 
     const std::string name = std::filesystem::canonical(STASIS_LIBRARY).filename().string();
     CHECK(name.rfind("libstasis.so.0", 0) == 0);
 }
+
+#ifndef STASIS_ADDRESS_SANITIZER // which has constructors of its own
+
+TEST_CASE("loading the library runs no constructor of its files") {
+    // A file's constructors are one function, whatever they construct.
+    const std::string symbols = output_of(std::string(STASIS_NM) + " -C " + STASIS_LIBRARY);
+    CHECK(symbols.find("stasis::abi::") != std::string::npos); // not stripped
+    CHECK(symbols.find("_GLOBAL__sub_I") == std::string::npos);
+    CHECK(symbols.find("__static_initialization") == std::string::npos);
+    CHECK(symbols.find("global constructors keyed to") == std::string::npos);
+}
+
+#endif
 
 TEST_CASE("each header compiles alone as strict C99, C11 and C++17") {
     const std::string warnings =
