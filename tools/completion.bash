@@ -41,7 +41,7 @@ _stasis() {
         before=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     help=$("$1" "$subcommand" --help 2>/dev/null </dev/null)
-    if [[ $before == -* ]] && grep -qE "^  $before [^ ]+[^ :]( |$)" <<<"$help"; then
+    if [[ $before == -* ]] && grep -qE "^  $before [^ ]*[^ :]( |$)" <<<"$help" 2>/dev/null; then
         _stasis_value "$help" "$before"
     elif [[ $word == -* ]]; then
         _stasis_words "-h --help $(sed -nE 's/^  (-[^ ,]+)( .*)?$/\1/p' <<<"$help")"
