@@ -1,6 +1,6 @@
 # Run by cpack when the packages are made; sets right what it does otherwise than Debian asks. It
-# counts a link as what the link names in Installed-Size, and calls ldconfig from scripts where a
-# trigger does.
+# counts a link as what the link names in Installed-Size, calls ldconfig from scripts where a
+# trigger does, and gives its own files the modes of who runs it.
 
 # KiB on disk as dpkg-gencontrol counts them: whole ones for each file, one for a folder or a link.
 function(installed_size OUT FOLDER)
@@ -26,6 +26,7 @@ foreach(PACKAGE ${CPACK_PACKAGE_FILES})
     file(REMOVE ${FOLDER}/DEBIAN/postinst ${FOLDER}/DEBIAN/postrm)
     file(WRITE ${FOLDER}/DEBIAN/triggers "activate-noawait ldconfig\n")
   endif()
+  execute_process(COMMAND chmod -R u=rwX,go=rX ${FOLDER} COMMAND_ERROR_IS_FATAL ANY)
   installed_size(SIZE ${FOLDER})
   file(READ ${FOLDER}/DEBIAN/control CONTROL)
   string(REGEX REPLACE "Installed-Size: [0-9]+" "Installed-Size: ${SIZE}" CONTROL "${CONTROL}")

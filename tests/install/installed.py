@@ -13,6 +13,7 @@ import unittest
 
 from stasis_process import ROOT, command
 
+VERSION = re.search(r"project\(stasis VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 EXAMPLE = ROOT / "bindings/c/converse.c"
 CONVERSATION = ("> Let's start by defining a variable k equal to 5. What is k?\nk is 5.\n"
                 "> Now set a new variable m equal to k multiplied by 11. What is m?\nm is 55.\n"

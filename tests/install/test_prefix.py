@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from installed import (CONVERSATION, EXAMPLE, InstalledTest, build_folder, environment,
+from installed import (CONVERSATION, EXAMPLE, VERSION, InstalledTest, build_folder, environment,
                        files_below, first_prefix, folder, prefix, run)
 from stasis_process import LLAMA, ROOT
 
@@ -20,7 +20,7 @@ FILES = ["bin/stasis", "include/stasis.h", "include/stasis_generate.h",
          "lib/cmake/Stasis/StasisConfig.cmake", "lib/cmake/Stasis/StasisConfigVersion.cmake",
          "lib/cmake/Stasis/StasisTargets-relwithdebinfo.cmake",
          "lib/cmake/Stasis/StasisTargets.cmake", "lib/libstasis.a", "lib/libstasis.so",
-         "lib/libstasis.so.0", "lib/libstasis.so.0.1.0", "lib/pkgconfig/stasis-static.pc",
+         "lib/libstasis.so.0", f"lib/libstasis.so.{VERSION}", "lib/pkgconfig/stasis-static.pc",
          "lib/pkgconfig/stasis.pc", "share/bash-completion/completions/stasis",
          "share/man/man1/stasis.1"]
 
@@ -41,7 +41,7 @@ class Tree(InstalledTest):
         links = {name: str((prefix() / "lib" / name).readlink())
                  for name in ("libstasis.so", "libstasis.so.0")}
         self.assertEqual(links, {"libstasis.so": "libstasis.so.0",
-                                 "libstasis.so.0": "libstasis.so.0.1.0"})
+                                 "libstasis.so.0": f"libstasis.so.{VERSION}"})
         for header in (prefix() / "include").iterdir():
             self.assertEqual(header.read_bytes(), (ROOT / "abi" / header.name).read_bytes())
 
@@ -56,7 +56,7 @@ class Tree(InstalledTest):
     def test_the_command_finds_the_library_beside_it(self):
         self.assertEqual(runpath(prefix() / "bin/stasis"), ["$ORIGIN/../lib"])
         self.assertEqual(runpath(prefix() / "lib/libstasis.so"), [])
-        self.assertEqual(self.ok(prefix() / "bin/stasis", "--version"), "stasis 0.1.0\n")
+        self.assertEqual(self.ok(prefix() / "bin/stasis", "--version"), f"stasis {VERSION}\n")
         self.assertIn(f"=> {prefix()}/bin/../lib/libstasis.so.0",
                       self.ok("ldd", prefix() / "bin/stasis"))
 
@@ -79,7 +79,7 @@ class Programs(InstalledTest):
         self.assertEqual(out, CONVERSATION)
 
     def test_pkg_config(self):
-        self.assertEqual(self.pkg_config("--modversion", "stasis"), ["0.1.0"])
+        self.assertEqual(self.pkg_config("--modversion", "stasis"), [VERSION])
         place = environment(LD_LIBRARY_PATH=str(prefix() / "lib"))
         for package, static in ("stasis", False), ("stasis-static", True):
             program = self.temporary() / "converse"
@@ -110,7 +110,7 @@ class Programs(InstalledTest):
                 PROJECT.format(example=EXAMPLE).replace("Stasis 0.1", f"Stasis {version}"))
             done = run("cmake", "-S", project, "-B", project / version, env=environment())
             self.assertNotEqual(done.returncode, 0, version)
-            self.assertIn("version: 0.1.0", done.stderr)
+            self.assertIn(f"version: {VERSION}", done.stderr)
 
     def test_cpp(self):
         folder_here = self.temporary()
