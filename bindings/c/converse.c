@@ -1,11 +1,11 @@
 /* The C example: two turns of a conversation, frozen to a file after the first, resumed from it,
- * and verified at the end. Strict C99 over abi/stasis.h and nothing else. Usage: converse MODEL
+ * and verified at the end. Strict C99 over stasis.h and nothing else. Usage: converse MODEL
  * FILE */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "abi/stasis.h"
+#include "stasis.h"
 
 /* Shows each piece of a reply as it comes. */
 static int32_t show(void *user, const stasis_generated *generated) {

@@ -1,6 +1,6 @@
 /* A culler: a conversation whose session is held to a budget of visible positions by evicting the
  * least attended ones, beside the same conversation without a budget, to see what the answers lose.
- * Strict C99 over abi/stasis.h and nothing else. Usage: cull MODEL BUDGET [LATEST] < LINES, a user
+ * Strict C99 over stasis.h and nothing else. Usage: cull MODEL BUDGET [LATEST] < LINES, a user
  * turn each
  *
  * Which positions stay follows Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "abi/stasis.h"
+#include "stasis.h"
 
 enum { LINE_BYTES = 1000, REPLY_TOKENS = 60, REPLY_BYTES = 2000 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "abi/stasis.h"
+#include "stasis.h"
 
 enum { LOG = 400, BEGIN = 200, REPLACED = 3 };
 

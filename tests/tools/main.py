@@ -1,6 +1,6 @@
-# Runs the tests of this folder against a built command and closes with one line that tools/test
-# reads: "N passed, N failed, N skipped".
-# Usage: main.py build/release/stasis [test_chat ...]
+# Runs the tests of this folder, or of another, against a built command and closes with one line
+# that tools/test reads: "N passed, N failed, N skipped".
+# Usage: main.py build/release/stasis [FOLDER] [test_chat ...]
 import pathlib
 import sys
 import time
@@ -27,10 +27,14 @@ class Result(unittest.TextTestResult):
 
 def main():
     if len(sys.argv) < 2:
-        sys.exit("usage: main.py PATH_OF_STASIS [MODULE ...]")
+        sys.exit("usage: main.py PATH_OF_STASIS [FOLDER] [MODULE ...]")
     stasis_process.use(pathlib.Path(sys.argv[1]))
+    modules = sys.argv[2:]
     folder = pathlib.Path(__file__).parent
-    modules = sys.argv[2:] or sorted(path.stem for path in folder.glob("test_*.py"))
+    if modules and pathlib.Path(modules[0]).is_dir():
+        folder = pathlib.Path(modules.pop(0))
+        sys.path.insert(0, str(folder))
+    modules = modules or sorted(path.stem for path in folder.glob("test_*.py"))
     suite = unittest.defaultTestLoader.loadTestsFromNames(modules)
     runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=0, resultclass=Result)
     result = runner.run(suite)

@@ -10,7 +10,7 @@ import unittest
 from stasis_process import ROOT
 
 C_LIKE = (".cpp", ".h", ".c", ".cu", ".cuh")
-CODE = C_LIKE + (".py", ".fbs", ".cmake")
+CODE = C_LIKE + (".py", ".fbs", ".cmake", ".in", ".bash")
 FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX = 500, 70, 100
 # What the plain State struct brings along: all that runtime may know of format.
 SHARED_OF_FORMAT = {f"format/{name}.h"
@@ -176,6 +176,7 @@ class Tidy(unittest.TestCase):
 
     def test_readme_names_files_that_exist(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        names = set(re.findall(r"`((?:abi|format|runtime|tools|tests|bindings)/[\w./-]*)`", readme))
+        folders = "abi|format|runtime|tools|tests|bindings|packages"
+        names = set(re.findall(rf"`((?:{folders})/[\w./-]*)`", readme))
         self.assertTrue(names)
         self.check([name for name in sorted(names) if not (ROOT / name).exists()])

@@ -1,0 +1,52 @@
+# The Debian packages: their names, what they depend on, and what beside the installed files they
+# hold (as_debian.cmake, before packing; mend_debian.cmake, after).
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME stasis)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_CONTACT "Stasis maintainers <maintainers@stasis.invalid>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+  GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/as_debian.cmake)
+set(CPACK_POST_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/mend_debian.cmake)
+
+set(CPACK_COMPONENTS_ALL runtime dev command)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR}/abi)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=") # the binary layout is no promise yet
+set(SESSIONS "Sessions of language models as data, exact to the bit")
+set(ABOUT "Stasis runs language models inside a program. A session can be frozen to a
+file, copied, moved to another machine, resumed, and proven: the same weights
+and tokens give the same bits, whatever the machine and the number of threads.")
+
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libstasis0)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "${SESSIONS} (library)\n${ABOUT}
+.
+This package holds the shared library.")
+
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME libstasis-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libstasis0 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "libsentencepiece-dev, libpcre2-dev, libutf8proc-dev, \
+libxxhash-dev, libzstd-dev, libssl-dev, g++") # what the static library is linked with
+set(CPACK_COMPONENT_DEV_DESCRIPTION "${SESSIONS} (development files)\n${ABOUT}
+.
+This package holds the C headers, the static library, and what pkg-config and
+CMake need. The packages that it suggests are for the static library.")
+
+set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME stasis)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION misc)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "libstasis0 (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_COMMAND_DESCRIPTION "${SESSIONS} (command)\n${ABOUT}
+.
+This package holds the command stasis, which does everything that the library
+does, its manual page, and completion for bash.")
+include(CPack)
