@@ -3,19 +3,11 @@ use std::env;
 use std::process::{exit, Command};
 
 fn main() {
-    for name in [
-        "STASIS_LIB_DIR",
-        "PKG_CONFIG",
-        "PKG_CONFIG_PATH",
-        "PKG_CONFIG_LIBDIR",
-    ] {
+    for name in ["STASIS_LIB_DIR", "PKG_CONFIG", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     // For the test against the header, which compiles with the same compiler.
-    println!(
-        "cargo:rustc-env=STASIS_SYS_RUSTC={}",
-        env::var("RUSTC").unwrap_or_default()
-    );
+    println!("cargo:rustc-env=STASIS_SYS_RUSTC={}", env::var("RUSTC").unwrap_or_default());
     if let Ok(directory) = env::var("STASIS_LIB_DIR") {
         println!("cargo:rustc-link-search=native={directory}");
         println!("cargo:rustc-link-lib=dylib=stasis");
@@ -44,10 +36,7 @@ fn ask_pkg_config() -> Result<String, String> {
     if answer.status.success() {
         Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
     } else {
-        Err(format!(
-            "{program} says: {}",
-            String::from_utf8_lossy(&answer.stderr).trim()
-        ))
+        Err(format!("{program} says: {}", String::from_utf8_lossy(&answer.stderr).trim()))
     }
 }
 

@@ -33,9 +33,7 @@ impl Cancel {
         let mut raw = ptr::null_mut();
         // SAFETY: the output is a place for a pointer.
         check(|error| unsafe { sys::stasis_cancel_create(&mut raw, error) })?;
-        Ok(Cancel(Arc::new(Handle(
-            NonNull::new(raw).expect("a handle that was made"),
-        ))))
+        Ok(Cancel(Arc::new(Handle(NonNull::new(raw).expect("a handle that was made")))))
     }
 
     /// Ends calls that have the handle with [`Status::Cancelled`](crate::Status::Cancelled), those
@@ -71,8 +69,6 @@ pub(crate) fn raw_of(cancel: Option<&Cancel>) -> *mut sys::stasis_cancel {
 
 impl std::fmt::Debug for Cancel {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.debug_struct("Cancel")
-            .field("progress", &self.progress())
-            .finish()
+        to.debug_struct("Cancel").field("progress", &self.progress()).finish()
     }
 }

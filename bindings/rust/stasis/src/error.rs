@@ -75,18 +75,12 @@ impl Status {
     pub fn code(self) -> i32 {
         match self {
             Status::Other(code) => code,
-            known => KNOWN
-                .iter()
-                .find(|(_, status)| *status == known)
-                .map_or(0, |(code, _)| *code),
+            known => KNOWN.iter().find(|(_, status)| *status == known).map_or(0, |(code, _)| *code),
         }
     }
 
     fn of(code: sys::stasis_status) -> Status {
-        KNOWN
-            .iter()
-            .find(|(known, _)| *known == code)
-            .map_or(Status::Other(code), |(_, it)| *it)
+        KNOWN.iter().find(|(known, _)| *known == code).map_or(Status::Other(code), |(_, it)| *it)
     }
 }
 
@@ -144,41 +138,23 @@ impl Error {
 
     pub(crate) fn told(raw: &sys::stasis_error) -> Error {
         let message = text_in(&raw.message);
-        Error {
-            status: Status::of(raw.status),
-            message,
-            detail: Detail::None,
-        }
+        Error { status: Status::of(raw.status), message, detail: Detail::None }
     }
 
     pub(crate) fn invalid(message: String) -> Error {
-        Error {
-            status: Status::InvalidArgument,
-            message,
-            detail: Detail::None,
-        }
+        Error { status: Status::InvalidArgument, message, detail: Detail::None }
     }
 
     pub(crate) fn of_io(error: io::Error) -> Error {
-        Error {
-            status: Status::Io,
-            message: error.to_string(),
-            detail: Detail::Io(error),
-        }
+        Error { status: Status::Io, message: error.to_string(), detail: Detail::Io(error) }
     }
 
     pub(crate) fn with_io(self, error: io::Error) -> Error {
-        Error {
-            detail: Detail::Io(error),
-            ..self
-        }
+        Error { detail: Detail::Io(error), ..self }
     }
 
     pub(crate) fn with_report(self, report: VerifyReport) -> Error {
-        Error {
-            detail: Detail::Verify(Box::new(report)),
-            ..self
-        }
+        Error { detail: Detail::Verify(Box::new(report)), ..self }
     }
 }
 
@@ -216,10 +192,7 @@ fn kind(status: Status) -> io::ErrorKind {
 
 /// Makes one call; `call` gets the place for its error.
 pub(crate) fn check(call: impl FnOnce(*mut sys::stasis_error) -> sys::stasis_status) -> Result<()> {
-    let mut error = sys::stasis_error {
-        status: sys::STASIS_OK,
-        message: [0; 508],
-    };
+    let mut error = sys::stasis_error { status: sys::STASIS_OK, message: [0; 508] };
     let status = call(&mut error);
     if status == sys::STASIS_OK {
         return Ok(());

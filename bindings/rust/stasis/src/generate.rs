@@ -122,10 +122,7 @@ unsafe extern "C" fn each(user: *mut c_void, raw: *const sys::stasis_generated) 
         text: text_from(copied(raw.text.cast::<u8>(), raw.length)),
         last: raw.last != 0,
         log_probability: raw.log_probability,
-        best: best
-            .into_iter()
-            .zip(copied(raw.best_log_probabilities, count))
-            .collect(),
+        best: best.into_iter().zip(copied(raw.best_log_probabilities, count)).collect(),
     };
     Guard::<Each<'_>>::run(user, STOP, |closure| answer(closure(generated)))
 }
@@ -160,14 +157,7 @@ impl Session {
     /// ```
     pub fn generate<'a>(&'a mut self, options: GenerateOptions<'a>) -> Generation<'a> {
         let text = TextStream::new(options.stop_strings);
-        Generation {
-            session: self,
-            options,
-            text,
-            last: None,
-            count: 0,
-            next: Next::Token,
-        }
+        Generation { session: self, options, text, last: None, count: 0, next: Next::Token }
     }
 
     /// Generates until something ends it and tells the closure of each token; a break ends it with
@@ -193,10 +183,7 @@ impl Session {
         closure: Each<'_>,
     ) -> (Result<()>, sys::stasis_generate_result) {
         let mut result = sized();
-        let texts = options
-            .stop_strings
-            .iter()
-            .map(|text| c_text(text, "a stop string"));
+        let texts = options.stop_strings.iter().map(|text| c_text(text, "a stop string"));
         let stop_strings: Vec<CString> = match texts.collect() {
             Ok(texts) => texts,
             Err(error) => return (Err(error), result),
@@ -204,11 +191,7 @@ impl Session {
         let pointers: Vec<*const c_char> = stop_strings.iter().map(|text| text.as_ptr()).collect();
         let mut guard = Guard::new(Some(closure));
         let raw = sys::stasis_generate_options {
-            flags: if options.ignore_end {
-                sys::STASIS_GENERATE_IGNORE_END
-            } else {
-                0
-            },
+            flags: if options.ignore_end { sys::STASIS_GENERATE_IGNORE_END } else { 0 },
             tokens_max,
             stop_tokens: options.stop_tokens.as_ptr(),
             stop_token_count: options.stop_tokens.len(),
@@ -255,12 +238,10 @@ impl Generation<'_> {
             return Ok(None);
         }
         let mut drawn = None;
-        let (status, result) = self
-            .session
-            .generate_raw(&self.options, 1, &mut |generated| {
-                drawn = drawn.take().or(Some(generated)); // its own held text would be the second
-                ControlFlow::Continue(())
-            });
+        let (status, result) = self.session.generate_raw(&self.options, 1, &mut |generated| {
+            drawn = drawn.take().or(Some(generated)); // its own held text would be the second
+            ControlFlow::Continue(())
+        });
         status?;
         let mut generated = match drawn {
             Some(generated) => generated,
@@ -271,19 +252,11 @@ impl Generation<'_> {
         let ends = result.stop_reason == sys::STASIS_STOP_END_TOKEN;
         let model = self.session.model();
         if !ends && model.has_tokenizer() {
-            let middle = Detokenize {
-                middle: true,
-                ..Detokenize::default()
-            };
-            self.text
-                .add(&model.detokenize(&[generated.token], middle)?);
+            let middle = Detokenize { middle: true, ..Detokenize::default() };
+            self.text.add(&model.detokenize(&[generated.token], middle)?);
         }
         generated.text = self.text.take();
-        self.next = if ends || self.text.stopped() {
-            Next::HeldText(None)
-        } else {
-            Next::Token
-        };
+        self.next = if ends || self.text.stopped() { Next::HeldText(None) } else { Next::Token };
         Ok(Some(generated))
     }
 

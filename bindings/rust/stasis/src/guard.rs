@@ -18,10 +18,7 @@ pub(crate) struct Guard<F> {
 
 impl<F> Guard<F> {
     pub(crate) fn new(closure: Option<F>) -> Guard<F> {
-        Guard {
-            closure,
-            panic: None,
-        }
+        Guard { closure, panic: None }
     }
 
     pub(crate) fn is_some(&self) -> bool {

@@ -224,16 +224,8 @@ impl SnapshotInfo {
             root: Digest::of(raw.root),
             model: Digest::of(raw.model),
             damaged_root: raw.flags & sys::STASIS_SNAPSHOT_DAMAGED_ROOT != 0,
-            keep: if raw.keep == sys::STASIS_KEEP_NONE {
-                Keep::None
-            } else {
-                Keep::Full
-            },
-            codec: if raw.codec == sys::STASIS_CODEC_ZSTD {
-                Codec::Zstd
-            } else {
-                Codec::Raw
-            },
+            keep: if raw.keep == sys::STASIS_KEEP_NONE { Keep::None } else { Keep::Full },
+            codec: if raw.codec == sys::STASIS_CODEC_ZSTD { Codec::Zstd } else { Codec::Raw },
             commits: raw.commits,
             kv_bytes: raw.kv_bytes,
             kv_stored_bytes: raw.kv_stored_bytes,

@@ -27,6 +27,7 @@ pub struct Model(Arc<Handle>);
 struct Handle {
     raw: NonNull<sys::stasis_model>,
     has_tokenizer: bool,
+    vocabulary: usize,
 }
 
 // SAFETY: "Models and cancel handles may be used from any number of threads at once"; an allocator
@@ -37,11 +38,10 @@ unsafe impl Sync for Handle {}
 impl Handle {
     fn of(raw: *mut sys::stasis_model) -> Result<Handle> {
         let raw = NonNull::new(raw).expect("a model that was opened");
-        let mut handle = Handle {
-            raw,
-            has_tokenizer: false,
-        };
-        handle.has_tokenizer = info_of(raw)?.has_tokenizer;
+        let mut handle = Handle { raw, has_tokenizer: false, vocabulary: 0 };
+        let info = info_of(raw)?;
+        handle.has_tokenizer = info.has_tokenizer;
+        handle.vocabulary = info.vocabulary as usize;
         Ok(handle)
     }
 }
@@ -144,9 +144,7 @@ impl Model {
         let kernels = text(options.kernels, "kernels")?;
         let chat_template = text(options.chat_template, "chat_template")?;
         // Behind a pointer of its own, for it is two pointers wide.
-        let user = options
-            .allocator
-            .map(|own| Box::into_raw(Box::new(own)).cast::<c_void>());
+        let user = options.allocator.map(|own| Box::into_raw(Box::new(own)).cast::<c_void>());
         let allocator = sys::stasis_allocator {
             user: user.unwrap_or(ptr::null_mut()),
             allocate: Some(allocate),
@@ -161,11 +159,7 @@ impl Model {
             kernels: pointer_to(&kernels),
             kv_budget_bytes: options.kv_budget_bytes,
             chat_template: pointer_to(&chat_template),
-            allocator: if user.is_some() {
-                &allocator
-            } else {
-                ptr::null()
-            },
+            allocator: if user.is_some() { &allocator } else { ptr::null() },
             cancel: raw_of(options.cancel),
             progress: guard.is_some().then_some(progress),
             progress_user: guard.user(),
@@ -203,11 +197,7 @@ impl Model {
     /// The tokens of a text.
     pub fn tokenize(&self, text: &str, how: Tokenize) -> Result<Vec<Token>> {
         let flags = if how.bos { sys::STASIS_TOKENIZE_BOS } else { 0 }
-            | if how.special {
-                sys::STASIS_TOKENIZE_SPECIAL
-            } else {
-                0
-            };
+            | if how.special { sys::STASIS_TOKENIZE_SPECIAL } else { 0 };
         let data = text.as_ptr().cast::<c_char>();
         // SAFETY: a text with its length, a buffer with its capacity.
         fill(|tokens, capacity, count, error| unsafe {
@@ -227,19 +217,9 @@ impl Model {
 
     /// The bytes of tokens: UTF-8 that may be incomplete where a character is split across tokens.
     pub fn detokenize(&self, tokens: &[Token], how: Detokenize) -> Result<Vec<u8>> {
-        let flags = if how.special {
-            sys::STASIS_DETOKENIZE_SPECIAL
-        } else {
-            0
-        } | if how.middle {
-            sys::STASIS_DETOKENIZE_MIDDLE
-        } else {
-            0
-        } | if how.piece {
-            sys::STASIS_DETOKENIZE_PIECE
-        } else {
-            0
-        };
+        let flags = if how.special { sys::STASIS_DETOKENIZE_SPECIAL } else { 0 }
+            | if how.middle { sys::STASIS_DETOKENIZE_MIDDLE } else { 0 }
+            | if how.piece { sys::STASIS_DETOKENIZE_PIECE } else { 0 };
         let (data, count) = (tokens.as_ptr(), tokens.len());
         // SAFETY: an array with its count, a buffer with its capacity.
         fill(|text: *mut u8, capacity, length, error| unsafe {
@@ -259,10 +239,8 @@ impl Model {
 
     /// A whole conversation through the model's chat template.
     pub fn render(&self, messages: &[Message<'_>], reply: Reply) -> Result<String> {
-        let roles: Vec<CString> = messages
-            .iter()
-            .map(|message| c_text(message.role, "role"))
-            .collect::<Result<_>>()?;
+        let roles: Vec<CString> =
+            messages.iter().map(|message| c_text(message.role, "role")).collect::<Result<_>>()?;
         let raw: Vec<sys::stasis_message> = messages
             .iter()
             .zip(&roles)
@@ -273,11 +251,7 @@ impl Model {
                 ..sized()
             })
             .collect();
-        let flags = if reply == Reply::Prompt {
-            sys::STASIS_RENDER_REPLY
-        } else {
-            0
-        };
+        let flags = if reply == Reply::Prompt { sys::STASIS_RENDER_REPLY } else { 0 };
         // SAFETY: an array with its stride and count, a buffer with its capacity.
         let text = fill(|text: *mut u8, capacity, length, error| unsafe {
             sys::stasis_model_render(
@@ -299,6 +273,10 @@ impl Model {
         self.0.raw.as_ptr()
     }
 
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.0.vocabulary
+    }
+
     pub(crate) fn has_tokenizer(&self) -> bool {
         self.0.has_tokenizer
     }
@@ -317,9 +295,7 @@ impl std::fmt::Debug for Model {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = to.debug_struct("Model");
         match self.info() {
-            Ok(info) => shown
-                .field("architecture", &info.architecture)
-                .field("model", &info.model),
+            Ok(info) => shown.field("architecture", &info.architecture).field("model", &info.model),
             Err(error) => shown.field("error", &Error::to_string(&error)),
         };
         shown.finish()

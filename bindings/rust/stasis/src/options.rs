@@ -172,15 +172,8 @@ impl SaveOptions<'_> {
     ) -> Result<()> {
         let mut guard = Guard::<ProgressFn<'_>>::new(self.progress);
         let raw = sys::stasis_save_options {
-            flags: if self.replace {
-                sys::STASIS_SAVE_REPLACE
-            } else {
-                0
-            } | if self.full_logits {
-                sys::STASIS_SAVE_FULL_LOGITS
-            } else {
-                0
-            },
+            flags: if self.replace { sys::STASIS_SAVE_REPLACE } else { 0 }
+                | if self.full_logits { sys::STASIS_SAVE_FULL_LOGITS } else { 0 },
             codec: match self.codec {
                 Codec::Default => sys::STASIS_CODEC_DEFAULT,
                 Codec::Raw => sys::STASIS_CODEC_RAW,

@@ -54,11 +54,7 @@ pub fn quantize(
     let kind = options.kind.map(|kind| c_text(kind, "kind")).transpose()?;
     let mut guard = Guard::<ProgressFn<'_>>::new(options.progress);
     let raw = sys::stasis_quantize_options {
-        flags: if options.replace {
-            sys::STASIS_QUANTIZE_REPLACE
-        } else {
-            0
-        },
+        flags: if options.replace { sys::STASIS_QUANTIZE_REPLACE } else { 0 },
         r#type: pointer_to(&kind),
         threads: options.threads,
         cancel: raw_of(options.cancel),

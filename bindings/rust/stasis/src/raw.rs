@@ -33,9 +33,7 @@ pub(crate) fn sized<T: Versioned>() -> T {
     // SAFETY: what Versioned promises.
     unsafe {
         let mut value: T = mem::zeroed();
-        ptr::addr_of_mut!(value)
-            .cast::<u32>()
-            .write(mem::size_of::<T>() as u32);
+        ptr::addr_of_mut!(value).cast::<u32>().write(mem::size_of::<T>() as u32);
         value
     }
 }
@@ -51,11 +49,8 @@ pub(crate) unsafe fn text_of(text: *const c_char) -> String {
 
 /// A zero-terminated text in an array of fixed size.
 pub(crate) fn text_in(array: &[c_char]) -> String {
-    let bytes: Vec<u8> = array
-        .iter()
-        .map(|byte| *byte as u8)
-        .take_while(|byte| *byte != 0)
-        .collect();
+    let bytes: Vec<u8> =
+        array.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -70,10 +65,7 @@ pub(crate) unsafe fn copied<T: Copy>(data: *const T, count: usize) -> Vec<T> {
 
 pub(crate) fn c_text(text: &str, name: &str) -> Result<CString> {
     CString::new(text).map_err(|error| {
-        Error::invalid(format!(
-            "{name} has a zero at byte {}",
-            error.nul_position()
-        ))
+        Error::invalid(format!("{name} has a zero at byte {}", error.nul_position()))
     })
 }
 

@@ -156,11 +156,7 @@ impl Session {
         let mut raw = ptr::null_mut();
         check(|error| make(&mut raw, error))?;
         let raw = NonNull::new(raw).expect("a session that was made");
-        Ok(Session {
-            raw,
-            model: model.clone(),
-            listener,
-        })
+        Ok(Session { raw, model: model.clone(), listener })
     }
 
     /// The model it runs on.
@@ -188,11 +184,7 @@ impl Session {
         options: RunOptions<'_>,
     ) -> Result<()> {
         let role = c_text(role, "role")?;
-        let flags = if reply == Reply::Prompt {
-            sys::STASIS_MESSAGE_REPLY
-        } else {
-            0
-        };
+        let flags = if reply == Reply::Prompt { sys::STASIS_MESSAGE_REPLY } else { 0 };
         let (raw, role, data) = (self.raw(), role.as_ptr(), text.as_ptr().cast());
         // SAFETY: a zero-terminated role, a text with its length.
         let result = options.call(|options, error| unsafe {
@@ -211,13 +203,9 @@ impl Session {
 
     /// The `n` most likely next tokens with their natural-log probabilities, best first.
     pub fn top(&self, n: usize) -> Result<Vec<(Token, f32)>> {
-        // A count that no vocabulary has is refused before anything is written.
-        let room = n.min(u32::MAX as usize);
-        let (mut tokens, mut log_probabilities) = (Vec::new(), Vec::new());
-        if self.model.info()?.vocabulary as usize >= room {
-            tokens.resize(room, 0);
-            log_probabilities.resize(room, 0.0);
-        }
+        // More than the vocabulary has is refused before anything is written.
+        let room = if n <= self.model.vocabulary() { n } else { 0 };
+        let (mut tokens, mut log_probabilities) = (vec![0; room], vec![0.0; room]);
         let likely: *mut f32 = log_probabilities.as_mut_ptr();
         // SAFETY: room for `n`, or an `n` that is refused.
         self.call(|error| unsafe {
@@ -277,11 +265,7 @@ impl Session {
         recompute: bool,
         options: RunOptions<'_>,
     ) -> Result<()> {
-        let flags = if recompute {
-            sys::STASIS_REWIND_RECOMPUTE
-        } else {
-            0
-        };
+        let flags = if recompute { sys::STASIS_REWIND_RECOMPUTE } else { 0 };
         // SAFETY: numbers.
         let result = options.call(|options, error| unsafe {
             sys::stasis_session_rewind(self.raw(), position, flags, options, error)
@@ -298,11 +282,7 @@ impl Session {
 
     /// How much attention each position has received since the beginning.
     pub fn attention(&self, how: Attention) -> Result<Vec<f64>> {
-        let flags = if how == Attention::ByHead {
-            sys::STASIS_ATTENTION_BY_HEAD
-        } else {
-            0
-        };
+        let flags = if how == Attention::ByHead { sys::STASIS_ATTENTION_BY_HEAD } else { 0 };
         // SAFETY: a buffer with its capacity.
         self.after(fill(|weights, capacity, count, error| unsafe {
             sys::stasis_session_attention(self.raw(), flags, weights, capacity, count, error)
@@ -316,11 +296,7 @@ impl Session {
         // SAFETY: two buffers of the same capacity.
         let keys = self.after(fill(|keys, capacity, count, error| unsafe {
             values.resize(capacity, 0);
-            let to = if capacity == 0 {
-                ptr::null_mut()
-            } else {
-                values.as_mut_ptr()
-            };
+            let to = if capacity == 0 { ptr::null_mut() } else { values.as_mut_ptr() };
             sys::stasis_session_kv(raw, layer, begin, end, keys, to, capacity, count, error)
         }))?;
         Ok(KeysValues { keys, values })
@@ -390,15 +366,12 @@ impl Session {
     pub fn set_draft(&mut self, draft: Draft<'_>) -> Result<()> {
         let (model, options) = match draft {
             Draft::Off => (ptr::null_mut(), None),
-            Draft::Lookup {
-                tokens_min,
-                tokens_max,
-            } => (ptr::null_mut(), Some((tokens_min, tokens_max))),
-            Draft::Model {
-                model,
-                tokens_min,
-                tokens_max,
-            } => (model.raw(), Some((tokens_min, tokens_max))),
+            Draft::Lookup { tokens_min, tokens_max } => {
+                (ptr::null_mut(), Some((tokens_min, tokens_max)))
+            }
+            Draft::Model { model, tokens_min, tokens_max } => {
+                (model.raw(), Some((tokens_min, tokens_max)))
+            }
         };
         let raw = options.map(|(tokens_min, tokens_max)| sys::stasis_draft_options {
             tokens_min,

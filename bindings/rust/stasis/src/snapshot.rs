@@ -79,19 +79,13 @@ impl Element {
     pub fn number(self) -> u32 {
         match self {
             Element::Other(number) => number,
-            known => (1..)
-                .zip(ELEMENTS)
-                .find(|(_, it)| *it == known)
-                .map_or(0, |(at, _)| at),
+            known => (1..).zip(ELEMENTS).find(|(_, it)| *it == known).map_or(0, |(at, _)| at),
         }
     }
 
     pub(crate) fn of(number: u32) -> Element {
         let index = number.wrapping_sub(1) as usize;
-        ELEMENTS
-            .get(index)
-            .copied()
-            .unwrap_or(Element::Other(number))
+        ELEMENTS.get(index).copied().unwrap_or(Element::Other(number))
     }
 }
 
@@ -143,9 +137,7 @@ impl Snapshot {
     }
 
     fn owned(raw: *mut sys::stasis_snapshot) -> Snapshot {
-        Snapshot {
-            raw: NonNull::new(raw).expect("a snapshot that was opened"),
-        }
+        Snapshot { raw: NonNull::new(raw).expect("a snapshot that was opened") }
     }
 
     /// What it holds.
@@ -209,9 +201,7 @@ impl Snapshot {
 
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.debug_struct("Snapshot")
-            .field("info", &self.info())
-            .finish()
+        to.debug_struct("Snapshot").field("info", &self.info()).finish()
     }
 }
 

@@ -18,20 +18,12 @@ pub struct StepItem<'a> {
 impl<'a> StepItem<'a> {
     /// Appends tokens.
     pub fn append(session: &'a mut Session, tokens: &'a [Token]) -> StepItem<'a> {
-        StepItem {
-            session,
-            tokens,
-            sample: false,
-            outcome: Ok(None),
-        }
+        StepItem { session, tokens, sample: false, outcome: Ok(None) }
     }
 
     /// Then draws the next token and appends it.
     pub fn and_decode(self) -> StepItem<'a> {
-        StepItem {
-            sample: true,
-            ..self
-        }
+        StepItem { sample: true, ..self }
     }
 
     /// Draws the next token and appends it.
@@ -74,14 +66,8 @@ impl<'a> StepItem<'a> {
 /// }
 /// ```
 pub fn step(items: &mut [StepItem<'_>], options: RunOptions<'_>) -> Result<()> {
-    let tokens: Vec<Token> = items
-        .iter()
-        .flat_map(|item| item.tokens.iter().copied())
-        .collect();
-    let nothing = sys::stasis_error {
-        status: UNTOUCHED,
-        message: [0; 508],
-    };
+    let tokens: Vec<Token> = items.iter().flat_map(|item| item.tokens.iter().copied()).collect();
+    let nothing = sys::stasis_error { status: UNTOUCHED, message: [0; 508] };
     let mut errors = vec![nothing; items.len()];
     let mut begin = 0;
     let mut raw: Vec<sys::stasis_step_item> = Vec::with_capacity(items.len());
@@ -91,11 +77,7 @@ pub fn step(items: &mut [StepItem<'_>], options: RunOptions<'_>) -> Result<()> {
             session: item.session.raw(),
             begin,
             count: item.tokens.len(),
-            flags: if item.sample {
-                sys::STASIS_STEP_SAMPLE
-            } else {
-                0
-            },
+            flags: if item.sample { sys::STASIS_STEP_SAMPLE } else { 0 },
             token: 0,
             status: UNTOUCHED,
             reserved: 0,
@@ -105,11 +87,7 @@ pub fn step(items: &mut [StepItem<'_>], options: RunOptions<'_>) -> Result<()> {
         begin += item.tokens.len();
     }
     let (stride, count) = (size_of::<sys::stasis_step_item>(), raw.len());
-    let to = if count == 0 {
-        ptr::null_mut()
-    } else {
-        raw.as_mut_ptr()
-    };
+    let to = if count == 0 { ptr::null_mut() } else { raw.as_mut_ptr() };
     // SAFETY: arrays with their counts, of sessions that are borrowed for this.
     let result = options.call(|options, error| unsafe {
         let data = tokens.as_ptr();

@@ -66,11 +66,7 @@ unsafe extern "C" fn read(user: *mut c_void, data: *mut c_void, size: usize) -> 
 
 /// A reader as C sees it, for as long as the guard lives.
 pub(crate) fn source(guard: &mut Guard<Stream<From<'_>>>) -> sys::stasis_source {
-    sys::stasis_source {
-        read: Some(read),
-        user: guard.user(),
-        ..sized()
-    }
+    sys::stasis_source { read: Some(read), user: guard.user(), ..sized() }
 }
 
 impl Session {
@@ -89,11 +85,7 @@ impl Session {
     /// ([`Error::io`]), and what was written is no snapshot.
     pub fn write(&mut self, mut to: impl Write, options: SaveOptions<'_>) -> Result<()> {
         let mut guard = Guard::<Stream<To<'_>>>::over(&mut to);
-        let sink = sys::stasis_sink {
-            write: Some(write),
-            user: guard.user(),
-            ..sized()
-        };
+        let sink = sys::stasis_sink { write: Some(write), user: guard.user(), ..sized() };
         // SAFETY: a living session, a struct with its size.
         let result = options.call(|options, error| unsafe {
             sys::stasis_session_write(self.raw(), &sink, options, error)
@@ -142,24 +134,13 @@ fn load(
     let listener = options.trace.map(Listener::new);
     let trace = listener.as_ref().map(Listener::raw);
     let raw_options = sys::stasis_load_options {
-        flags: if options.no_recompute {
-            sys::STASIS_LOAD_NO_RECOMPUTE
-        } else {
-            0
-        } | if options.trusted {
-            sys::STASIS_LOAD_TRUSTED
-        } else {
-            0
-        },
-        session: session
-            .as_ref()
-            .map_or(ptr::null(), |session| session as *const _),
+        flags: if options.no_recompute { sys::STASIS_LOAD_NO_RECOMPUTE } else { 0 }
+            | if options.trusted { sys::STASIS_LOAD_TRUSTED } else { 0 },
+        session: session.as_ref().map_or(ptr::null(), |session| session as *const _),
         cancel: crate::cancel::raw_of(options.cancel),
         progress: guard.is_some().then_some(progress),
         progress_user: guard.user(),
-        trace: trace
-            .as_ref()
-            .map_or(ptr::null(), |trace| trace as *const _),
+        trace: trace.as_ref().map_or(ptr::null(), |trace| trace as *const _),
         ..sized()
     };
     let result = Session::made(model, listener, |raw, error| call(&raw_options, raw, error));

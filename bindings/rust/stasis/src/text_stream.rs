@@ -13,14 +13,8 @@ pub(crate) struct TextStream {
 
 impl TextStream {
     pub(crate) fn new(stop_strings: &[&str]) -> TextStream {
-        let stops = stop_strings
-            .iter()
-            .map(|text| text.as_bytes().to_vec())
-            .collect();
-        TextStream {
-            stops,
-            ..TextStream::default()
-        }
+        let stops = stop_strings.iter().map(|text| text.as_bytes().to_vec()).collect();
+        TextStream { stops, ..TextStream::default() }
     }
 
     /// The text ends at the first byte that completes a stop string; of several that it completes,
@@ -45,9 +39,7 @@ impl TextStream {
     /// Length of the longest end that is the beginning of a stop string.
     fn held(&self) -> usize {
         let beginning = |stop: &Vec<u8>| {
-            (0..=stop.len())
-                .rev()
-                .find(|length| self.waiting.ends_with(&stop[..*length]))
+            (0..=stop.len()).rev().find(|length| self.waiting.ends_with(&stop[..*length]))
         };
         self.stops.iter().filter_map(beginning).max().unwrap_or(0)
     }

@@ -148,10 +148,7 @@ pub struct Trace {
 impl Trace {
     /// Of all but reads.
     pub fn new(listener: impl FnMut(&TraceEvent) + Send + 'static) -> Trace {
-        Trace {
-            reads: false,
-            listener: Box::new(listener),
-        }
+        Trace { reads: false, listener: Box::new(listener) }
     }
 }
 
@@ -173,21 +170,13 @@ enum Panic {
 impl Listener {
     pub(crate) fn new(trace: Trace) -> Arc<Listener> {
         let closure = Mutex::new(trace.listener);
-        Arc::new(Listener {
-            reads: trace.reads,
-            closure,
-            panic: Mutex::new(Panic::None),
-        })
+        Arc::new(Listener { reads: trace.reads, closure, panic: Mutex::new(Panic::None) })
     }
 
     /// Options that tell it, as long as the caller keeps it.
     pub(crate) fn raw(self: &Arc<Listener>) -> sys::stasis_trace_options {
         sys::stasis_trace_options {
-            flags: if self.reads {
-                sys::STASIS_TRACE_READS
-            } else {
-                0
-            },
+            flags: if self.reads { sys::STASIS_TRACE_READS } else { 0 },
             callback: Some(hear),
             user: Arc::as_ptr(self) as *mut c_void,
             ..sized()

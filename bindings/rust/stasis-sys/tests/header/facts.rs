@@ -12,10 +12,7 @@ pub fn c_program(headers: &[Header]) -> String {
         );
     }
     for (name, fields) in headers.iter().flat_map(|header| &header.structs) {
-        let _ = writeln!(
-            code,
-            "printf(\"{name} %zu %zu\\n\", sizeof({name}), _Alignof({name}));"
-        );
+        let _ = writeln!(code, "printf(\"{name} %zu %zu\\n\", sizeof({name}), _Alignof({name}));");
         for field in fields {
             let field = &field.name;
             let _ = writeln!(
@@ -96,12 +93,7 @@ fn bare_function(kind: &CType) -> String {
 fn rust_type(kind: &CType) -> String {
     let (base, mut constant, stars, array) = match kind {
         CType::Function { .. } => return format!("Option<{}>", bare_function(kind)),
-        CType::Plain {
-            base,
-            constant,
-            stars,
-            array,
-        } => (base, *constant, stars, array),
+        CType::Plain { base, constant, stars, array } => (base, *constant, stars, array),
     };
     let mut name = match base.as_str() {
         "char" => "c_char".to_string(),

@@ -9,13 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 5] = [
-    "stasis",
-    "stasis_generate",
-    "stasis_quantize",
-    "stasis_snapshot",
-    "stasis_trace",
-];
+const HEADERS: [&str; 5] =
+    ["stasis", "stasis_generate", "stasis_quantize", "stasis_snapshot", "stasis_trace"];
 
 fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -44,9 +39,7 @@ impl Drop for Folder {
 
 /// What a command printed, or what it complained of.
 fn output(command: &mut Command) -> Result<String, String> {
-    let done = command
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
+    let done = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if done.status.success() {
         Ok(String::from_utf8_lossy(&done.stdout).into_owned())
     } else {
@@ -99,25 +92,15 @@ fn strangers(headers: &[parse::Header], text: &str) -> Vec<String> {
     for header in headers {
         known.extend(header.constants.iter().chain(&header.opaque).cloned());
         known.extend(header.structs.iter().map(|(name, _)| name.clone()));
-        let named = header
-            .functions
-            .iter()
-            .chain(&header.callbacks)
-            .chain(&header.plain_types);
+        let named = header.functions.iter().chain(&header.callbacks).chain(&header.plain_types);
         known.extend(named.map(|declared| declared.name.clone()));
     }
     let word = |text: &str| -> String {
-        text.chars()
-            .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
-            .collect()
+        text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
     };
     let mut found = Vec::new();
     for start in ["pub const ", "pub struct ", "pub fn ", "pub type "] {
-        let names = text
-            .split(start)
-            .skip(1)
-            .map(word)
-            .filter(|name| !name.is_empty());
+        let names = text.split(start).skip(1).map(word).filter(|name| !name.is_empty());
         found.extend(names.filter(|name| !known.contains(name)));
     }
     found
@@ -150,9 +133,7 @@ fn check(name: &str, edit: impl Fn(String) -> String) -> Result<usize, String> {
         }
     }
     assert_eq!(c.lines().count(), rust.lines().count());
-    let signatures = headers
-        .iter()
-        .map(|header| header.functions.len() + header.callbacks.len());
+    let signatures = headers.iter().map(|header| header.functions.len() + header.callbacks.len());
     Ok(c.lines().count() + signatures.sum::<usize>())
 }
 
@@ -167,13 +148,7 @@ fn the_declarations_are_the_headers() {
 fn every_public_header_is_read() {
     let mut found: Vec<String> = fs::read_dir(header_folder())
         .expect("the headers")
-        .map(|entry| {
-            entry
-                .expect("a header")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
+        .map(|entry| entry.expect("a header").file_name().to_string_lossy().into_owned())
         .filter(|name| name.starts_with("stasis") && name.ends_with(".h"))
         .collect();
     found.sort();
@@ -185,23 +160,14 @@ fn refused(name: &str, from: &'static str, to: &'static str, because: &str) {
     let texts = fs::read_dir(here().join("src"))
         .expect("the sources")
         .map(|entry| fs::read_to_string(entry.expect("a source").path()).expect("a source"));
-    assert_eq!(
-        texts.filter(|text| text.contains(from)).count(),
-        1,
-        "{from}"
-    );
+    assert_eq!(texts.filter(|text| text.contains(from)).count(), 1, "{from}");
     let reason = check(name, |text| text.replace(from, to)).expect_err(name);
     assert!(reason.contains(because), "{name}: {reason}");
 }
 
 #[test]
 fn a_missing_function_is_seen() {
-    refused(
-        "function",
-        "pub fn stasis_version() -> u32;",
-        "",
-        "stasis_version",
-    );
+    refused("function", "pub fn stasis_version() -> u32;", "", "stasis_version");
 }
 
 #[test]
@@ -216,52 +182,22 @@ fn fields_in_another_order_are_seen() {
 
 #[test]
 fn a_missing_field_is_seen() {
-    refused(
-        "field",
-        "    pub kv_free_bytes: u64,\n",
-        "",
-        "kv_free_bytes",
-    );
+    refused("field", "    pub kv_free_bytes: u64,\n", "", "kv_free_bytes");
     // At the end of a struct, in its padding, no size would tell.
     refused("tail", "    pub dry_range: u32,\n", "", "dry_range");
 }
 
 #[test]
 fn a_wrong_constant_is_seen() {
-    refused(
-        "constant",
-        "STASIS_FULL: stasis_status = 9",
-        "STASIS_FULL: stasis_status = 8",
-        "FULL",
-    );
-    refused(
-        "width",
-        "STASIS_NOWHERE: u32 = u32::MAX",
-        "STASIS_NOWHERE: u64 = 0xFFFF_FFFF",
-        "NOWH",
-    );
+    refused("constant", "STASIS_FULL: stasis_status = 9", "STASIS_FULL: stasis_status = 8", "FULL");
+    refused("width", "STASIS_NOWHERE: u32 = u32::MAX", "STASIS_NOWHERE: u64 = 0xFFFF_FFFF", "NOWH");
 }
 
 #[test]
 fn a_wrong_signature_is_seen() {
-    refused(
-        "result",
-        "pub fn stasis_version() -> u32;",
-        "pub fn stasis_version() -> i32;",
-        "i32",
-    );
-    refused(
-        "type",
-        "pub temperature: f32",
-        "pub temperature: u32",
-        "f32",
-    );
-    refused(
-        "callback",
-        "done: u64, total: u64) -> i32",
-        "done: u64, total: u32) -> i32",
-        "u32",
-    );
+    refused("result", "pub fn stasis_version() -> u32;", "pub fn stasis_version() -> i32;", "i32");
+    refused("type", "pub temperature: f32", "pub temperature: u32", "f32");
+    refused("callback", "done: u64, total: u64) -> i32", "done: u64, total: u32) -> i32", "u32");
 }
 
 #[test]

@@ -48,10 +48,7 @@ pub fn read(text: &str) -> Header {
     let mut rest = code.trim_end_matches([' ', '}']).trim();
     while !rest.is_empty() {
         let end = end_of_statement(rest);
-        statement(
-            rest[..end].trim().trim_start_matches('}').trim(),
-            &mut header,
-        );
+        statement(rest[..end].trim().trim_start_matches('}').trim(), &mut header);
         rest = rest[end + 1..].trim();
     }
     header
@@ -100,19 +97,11 @@ fn statement(code: &str, header: &mut Header) {
         let close = defined.rfind('}').expect("a struct's end");
         let name = defined[close + 1..].trim().to_string();
         let body = &defined[open + 1..close];
-        header
-            .structs
-            .push((name, body.split(';').flat_map(fields).collect()));
+        header.structs.push((name, body.split(';').flat_map(fields).collect()));
     } else if defined.contains("(*") {
         header.callbacks.push(declared(defined));
     } else if let Some(named) = defined.strip_prefix("struct ") {
-        header.opaque.push(
-            named
-                .split_whitespace()
-                .last()
-                .unwrap_or_default()
-                .to_string(),
-        );
+        header.opaque.push(named.split_whitespace().last().unwrap_or_default().to_string());
     } else {
         header.plain_types.push(declared(defined));
     }
@@ -129,16 +118,8 @@ fn fields(line: &str) -> Vec<Declared> {
     }
     let mut parts = line.split(',');
     let first = parts.next().unwrap_or_default().trim();
-    let words = if first.starts_with("const ") || first.starts_with("struct ") {
-        2
-    } else {
-        1
-    };
-    let words = if first.starts_with("const struct ") {
-        3
-    } else {
-        words
-    };
+    let words = if first.starts_with("const ") || first.starts_with("struct ") { 2 } else { 1 };
+    let words = if first.starts_with("const struct ") { 3 } else { words };
     let base: Vec<&str> = first.split_whitespace().take(words).collect();
     let mut found = vec![declared(first)];
     found.extend(parts.map(|part| declared(&format!("{} {}", base.join(" "), part.trim()))));
@@ -146,30 +127,18 @@ fn fields(line: &str) -> Vec<Declared> {
 }
 
 fn function(code: &str) -> Declared {
-    let open = code
-        .find('(')
-        .unwrap_or_else(|| panic!("not a declaration: {code}"));
+    let open = code.find('(').unwrap_or_else(|| panic!("not a declaration: {code}"));
     let before = declared(&code[..open]);
-    Declared {
-        name: before.name,
-        kind: of_function(before.kind, &code[open..]),
-    }
+    Declared { name: before.name, kind: of_function(before.kind, &code[open..]) }
 }
 
 fn of_function(result: CType, arguments: &str) -> CType {
-    let inside = arguments
-        .trim()
-        .trim_start_matches('(')
-        .trim_end_matches(')')
-        .trim();
+    let inside = arguments.trim().trim_start_matches('(').trim_end_matches(')').trim();
     let arguments = match inside {
         "void" => Vec::new(),
         _ => inside.split(',').map(declared).collect(),
     };
-    CType::Function {
-        result: Box::new(result),
-        arguments,
-    }
+    CType::Function { result: Box::new(result), arguments }
 }
 
 /// `const char *const *name`, `uint32_t name[3]` or `int32_t (*name)(void *user)`.
@@ -179,20 +148,14 @@ fn declared(code: &str) -> Declared {
         let close = at + code[at..].find(')').expect("the end of a name");
         let result = declared(&format!("{} result", &code[..at])).kind;
         let kind = of_function(result, &code[close + 1..]);
-        return Declared {
-            name: code[at + 2..close].trim().to_string(),
-            kind,
-        };
+        return Declared { name: code[at + 2..close].trim().to_string(), kind };
     }
     let (code, array) = match code.find('[') {
         Some(at) => (&code[..at], Some(code[at + 1..code.len() - 1].to_string())),
         None => (code, None),
     };
     let spaced = code.replace('*', " * ");
-    let mut words: Vec<&str> = spaced
-        .split_whitespace()
-        .filter(|word| *word != "struct")
-        .collect();
+    let mut words: Vec<&str> = spaced.split_whitespace().filter(|word| *word != "struct").collect();
     let name = words.pop().expect("a name").to_string();
     let constant = words.first() == Some(&"const");
     let base = words.remove(usize::from(constant)).to_string();
@@ -204,13 +167,5 @@ fn declared(code: &str) -> Declared {
             _ => panic!("not understood: {code}"),
         }
     }
-    Declared {
-        name,
-        kind: CType::Plain {
-            base,
-            constant,
-            stars,
-            array,
-        },
-    }
+    Declared { name, kind: CType::Plain { base, constant, stars, array } }
 }
