@@ -22,7 +22,7 @@ impl TextStream {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if self.stopped {
-                return;
+                break;
             }
             self.waiting.push(*byte);
             let waiting = &self.waiting;

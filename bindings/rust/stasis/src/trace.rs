@@ -111,7 +111,7 @@ pub type ListenerFn = Box<dyn FnMut(&TraceEvent) + Send>;
 /// # let model = stasis::Model::open(path, Default::default())?;
 /// # let mut session = stasis::Session::create(&model, Default::default())?;
 /// let (to, events) = std::sync::mpsc::channel();
-/// session.set_trace(Some(stasis::Trace::new(move |event| drop(to.send(*event)))))?;
+/// session.set_trace(Some(stasis::Trace::new(move |event| to.send(*event).unwrap_or_default())))?;
 /// session.append(&[1, 2, 3], Default::default())?;
 /// assert!(events.try_iter().any(|event| event.kind == stasis::TraceKind::Append));
 /// # Ok::<(), stasis::Error>(())
