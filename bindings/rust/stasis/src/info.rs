@@ -1,0 +1,234 @@
+//! What models, sessions and snapshots say of themselves.
+use crate::digest::Digest;
+use crate::options::{Codec, Keep};
+use crate::raw::{copied, text_in, text_of};
+use crate::Token;
+use stasis_sys as sys;
+
+/// What a model is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct ModelInfo {
+    pub architecture: String,
+    pub layers: u32,
+    /// Width of the residual stream.
+    pub hidden: u32,
+    pub heads: u32,
+    pub kv_heads: u32,
+    pub head_dim: u32,
+    /// Tokens are below.
+    pub vocabulary: u32,
+    /// Positions a session may have at most.
+    pub context: u64,
+    /// Positions in a page of keys and values.
+    pub page_positions: u32,
+    /// That compute.
+    pub threads: u32,
+    /// Versions of the numerics contract: core, KV, sampling.
+    pub contract: [u32; 3],
+    pub end_tokens: Vec<Token>,
+    /// Of each layer, the positions a query sees; 0: all.
+    pub layer_windows: Vec<u32>,
+    pub bos: Option<Token>,
+    pub kernels: String,
+    pub device: String,
+    /// Empty: none was recognised.
+    pub chat_template: String,
+    /// Weights were stored wider than bf16 and rounded to it.
+    pub converted: bool,
+    pub has_tokenizer: bool,
+    /// Identity of all that determines results.
+    pub model: Digest,
+    pub embeddings: Digest,
+    pub norms: Digest,
+    pub head: Digest,
+    /// Zero: none.
+    pub tokenizer: Digest,
+    /// Of each layer.
+    pub attention: Vec<Digest>,
+    /// Of each layer.
+    pub mlp: Vec<Digest>,
+    /// As stored, with how many tensors are of each.
+    pub weight_types: String,
+    /// Of all weights in the files.
+    pub weight_bytes: u64,
+}
+
+impl ModelInfo {
+    /// # Safety
+    /// The library must have filled it, and the model still be open.
+    pub(crate) unsafe fn of(raw: &sys::stasis_model_info) -> ModelInfo {
+        let layers = raw.layers as usize;
+        let digests = |data| copied(data, layers).into_iter().map(Digest::of).collect();
+        ModelInfo {
+            architecture: text_in(&raw.architecture),
+            layers: raw.layers,
+            hidden: raw.hidden,
+            heads: raw.heads,
+            kv_heads: raw.kv_heads,
+            head_dim: raw.head_dim,
+            vocabulary: raw.vocabulary,
+            context: raw.context,
+            page_positions: raw.page_positions,
+            threads: raw.threads,
+            contract: raw.contract,
+            end_tokens: copied(raw.end_tokens, raw.end_token_count as usize),
+            layer_windows: copied(raw.layer_windows, layers),
+            bos: Token::try_from(raw.bos).ok(),
+            kernels: text_in(&raw.kernels),
+            device: text_in(&raw.device),
+            chat_template: text_in(&raw.chat_template),
+            converted: raw.flags & sys::STASIS_MODEL_CONVERTED != 0,
+            has_tokenizer: raw.flags & sys::STASIS_MODEL_TOKENIZER != 0,
+            model: Digest::of(raw.model),
+            embeddings: Digest::of(raw.embeddings),
+            norms: Digest::of(raw.norms),
+            head: Digest::of(raw.head),
+            tokenizer: Digest::of(raw.tokenizer),
+            attention: digests(raw.attention),
+            mlp: digests(raw.mlp),
+            weight_types: text_of(raw.weight_types),
+            weight_bytes: raw.weight_bytes,
+        }
+    }
+}
+
+/// What a model's sessions take, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModelStats {
+    /// None: no limit.
+    pub kv_budget: Option<u64>,
+    /// In pages that sessions hold.
+    pub kv_used: u64,
+    /// In free pages kept for reuse; within the budget, and give way.
+    pub kv_cached: u64,
+    /// Of used pages once more for each further session that holds them.
+    pub kv_shared: u64,
+    /// Work space of forward passes.
+    pub scratch: u64,
+    /// Of the cached: pages that appends of the same tokens take again.
+    pub kv_known: u64,
+    /// What pages can still take; none: no limit.
+    pub kv_free: Option<u64>,
+}
+
+impl ModelStats {
+    pub(crate) fn of(raw: &sys::stasis_model_stats) -> ModelStats {
+        let limit = |bytes| if bytes == u64::MAX { None } else { Some(bytes) };
+        ModelStats {
+            kv_budget: limit(raw.kv_budget_bytes),
+            kv_used: raw.kv_used_bytes,
+            kv_cached: raw.kv_cached_bytes,
+            kv_shared: raw.kv_shared_bytes,
+            scratch: raw.scratch_bytes,
+            kv_known: raw.kv_known_bytes,
+            kv_free: limit(raw.kv_free_bytes),
+        }
+    }
+}
+
+/// What a session is and holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// Of local layers; 0: the model has none.
+    pub window: u32,
+    /// Tokens in the log; the next one takes this position.
+    pub position: u64,
+    /// Positions it may reach.
+    pub capacity: u64,
+    /// Lowest position that rewind reaches without recomputing.
+    pub rewind_floor: u64,
+    /// Positions that local layers keep beyond their window.
+    pub window_retain: u64,
+    /// First position from which on windows have released nothing.
+    pub window_begin: u64,
+    /// Pages that only it holds.
+    pub pages_own: u64,
+    /// Pages that others hold too.
+    pub pages_shared: u64,
+    /// Of all its pages.
+    pub kv_bytes: u64,
+    /// System text that waits for the first user turn.
+    pub pending_bytes: u64,
+    /// Positions that no later token sees.
+    pub positions_evicted: u64,
+    /// Positions taken from pages that were known already.
+    pub tokens_reused: u64,
+}
+
+impl SessionInfo {
+    pub(crate) fn of(raw: &sys::stasis_session_info) -> SessionInfo {
+        SessionInfo {
+            window: raw.window,
+            position: raw.position,
+            capacity: raw.capacity,
+            rewind_floor: raw.rewind_floor,
+            window_retain: raw.window_retain,
+            window_begin: raw.window_begin,
+            pages_own: raw.pages_own,
+            pages_shared: raw.pages_shared,
+            kv_bytes: raw.kv_bytes,
+            pending_bytes: raw.pending_bytes,
+            positions_evicted: raw.positions_evicted,
+            tokens_reused: raw.tokens_reused,
+        }
+    }
+}
+
+/// What a snapshot file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotInfo {
+    /// Version of the file format.
+    pub format: u32,
+    /// Versions of the numerics contract, as the model's.
+    pub contract: [u32; 3],
+    /// Positions in a page of keys and values.
+    pub page_positions: u32,
+    /// Tokens in the log.
+    pub position: u64,
+    /// Of the state and all commits before it.
+    pub file_bytes: u64,
+    /// Of the state, as [`Session::digest`](crate::Session::digest).
+    pub digest: Digest,
+    /// Of the file: who keeps these 32 bytes can prove it.
+    pub root: Digest,
+    /// Of the model it belongs to.
+    pub model: Digest,
+    /// One of the file's two root slots is damaged: this may not be the last state saved.
+    pub damaged_root: bool,
+    /// Which keys and values are kept.
+    pub keep: Keep,
+    /// [`Codec::Zstd`] if any keys and values are compressed.
+    pub codec: Codec,
+    /// Saves to this file since it was made.
+    pub commits: u64,
+    /// Keys and values that are kept, as numbers.
+    pub kv_bytes: u64,
+    /// What they take in the file.
+    pub kv_stored_bytes: u64,
+}
+
+impl SnapshotInfo {
+    pub(crate) fn of(raw: &sys::stasis_snapshot_info) -> SnapshotInfo {
+        SnapshotInfo {
+            format: raw.format,
+            contract: raw.contract,
+            page_positions: raw.page_positions,
+            position: raw.position,
+            file_bytes: raw.file_bytes,
+            digest: Digest::of(raw.digest),
+            root: Digest::of(raw.root),
+            model: Digest::of(raw.model),
+            damaged_root: raw.flags & sys::STASIS_SNAPSHOT_DAMAGED_ROOT != 0,
+            keep: if raw.keep == sys::STASIS_KEEP_NONE { Keep::None } else { Keep::Full },
+            codec: if raw.codec == sys::STASIS_CODEC_ZSTD { Codec::Zstd } else { Codec::Raw },
+            commits: raw.commits,
+            kv_bytes: raw.kv_bytes,
+            kv_stored_bytes: raw.kv_stored_bytes,
+        }
+    }
+}

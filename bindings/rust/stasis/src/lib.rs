@@ -1,0 +1,92 @@
+//! Language-model sessions that can be frozen, copied, moved and proven, bit for bit.
+//!
+//! ```
+//! use stasis::{GenerateOptions, Model, Reply, SaveOptions, Session};
+//!
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/recall-gemma3");
+//! # let file = std::env::temp_dir().join(format!("stasis-doc-{}", std::process::id()));
+//! let model = Model::open(path, Default::default())?;
+//! let mut session = Session::create(&model, Default::default())?;
+//! session.append_message("user", "What is k, if k is 5?", Reply::Prompt, Default::default())?;
+//! for generated in session.generate(GenerateOptions { tokens_max: 40, ..Default::default() }) {
+//!     print!("{}", generated?.text);
+//! }
+//! session.save(&file, SaveOptions { replace: true, ..Default::default() })?;
+//!
+//! let resumed = Session::load(&model, &file, Default::default())?;
+//! assert_eq!(resumed.digest()?, session.digest()?); // the same from here on
+//! # std::fs::remove_file(file).unwrap();
+//! # Ok::<(), stasis::Error>(())
+//! ```
+//!
+//! The comments of the C header, `stasis.h`, are the specification of every call; here is what Rust
+//! adds to it.
+//!
+//! **Errors.** A call that fails leaves every object as it was, and returns an [`Error`] with its
+//! [`Status`]. An [`std::io::Error`] of a reader or writer comes back as itself.
+//!
+//! **Threads.** A [`Model`] and a [`Cancel`] serve any number of threads. A [`Session`] and a
+//! [`Snapshot`] serve one caller at a time: calls that change a session take `&mut self`, so the
+//! compiler keeps others away; those that read take `&self` and may come from several threads, for
+//! the library itself answers a second caller with [`Status::Busy`] and never mixes two calls up.
+//! So all four are `Send` and `Sync`.
+//!
+//! **Closures** run on the thread that called, while the call runs. They may borrow what outlives
+//! the call (a [`Trace`], what outlives everything). One that panics ends the call, as if it had
+//! asked for that, and the panic goes on in the caller once the library has returned.
+//!
+//! **Options** are structs whose defaults are the library's: write the fields that matter and
+//! `..Default::default()`.
+#![warn(missing_docs)]
+
+mod cancel;
+mod digest;
+mod error;
+mod generate;
+mod guard;
+mod info;
+mod model;
+mod options;
+mod quantize;
+mod raw;
+mod sampling;
+mod session;
+mod snapshot;
+mod step;
+mod stream;
+mod text_stream;
+mod trace;
+mod verify;
+
+pub use cancel::Cancel;
+pub use digest::Digest;
+pub use error::{Error, Result, Status};
+pub use generate::{GenerateOptions, GenerateResult, Generated, Generation, Stop};
+pub use guard::ProgressFn;
+pub use info::{ModelInfo, ModelStats, SessionInfo, SnapshotInfo};
+pub use model::{Detokenize, Message, Model, ModelOptions, Reply, Tokenize};
+pub use options::{
+    Codec, Domain, Keep, LoadOptions, LogitsFn, RunOptions, SaveOptions, SessionOptions, Track,
+    RETAIN_NONE,
+};
+pub use quantize::{quantize, QuantizeOptions, QuantizeReport, QuantizeShare};
+pub use sampling::Sampling;
+pub use session::{Attention, Draft, KeysValues, Session, Source};
+pub use snapshot::{compact, Difference, Element, Snapshot};
+pub use step::{step, StepItem};
+pub use trace::{ListenerFn, Trace, TraceEvent, TraceKind};
+pub use verify::{Part, VerifyOptions, VerifyReport};
+
+/// A token's number, below the model's vocabulary.
+pub type Token = u32;
+
+/// The library's version, 0xMMmmpp.
+pub fn version() -> u32 {
+    // SAFETY: takes nothing and always succeeds.
+    unsafe { stasis_sys::stasis_version() }
+}
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -1,0 +1,229 @@
+//! The iterator tells what the closure is told, event by event, and leaves the session as it does;
+//! stopped early, it leaves just what it gave.
+mod fixture;
+use fixture::*;
+use stasis::*;
+use std::ops::ControlFlow;
+
+/// Both ways from the same state: the same events and the same session.
+fn both(from: &Session, options: GenerateOptions<'_>) -> (Vec<Generated>, Stop) {
+    let (mut told, mut pulled) = (from.fork().unwrap(), from.fork().unwrap());
+    let mut events = Vec::new();
+    let result = told
+        .generate_with(options, |generated| {
+            events.push(generated);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let items: Vec<Generated> = pulled.generate(options).map(Result::unwrap).collect();
+    assert_eq!(items, events, "{options:?}");
+    assert_eq!(pulled.digest().unwrap(), told.digest().unwrap());
+    assert_eq!(result.begin, from.info().unwrap().position);
+    assert_eq!(result.begin + result.count, told.info().unwrap().position);
+    (events, result.stop)
+}
+
+fn text_of(events: &[Generated]) -> String {
+    events.iter().map(|event| event.text.as_str()).collect()
+}
+
+#[test]
+fn a_reply() {
+    let model = gemma();
+    let (events, stop) = both(&asked(&model), GenerateOptions::default());
+    assert_eq!(text_of(&events), "k is 5.");
+    assert_eq!(stop, Stop::EndToken);
+}
+
+#[test]
+fn every_way_to_end() {
+    let model = gemma();
+    let session = asked(&model);
+    let plain = GenerateOptions { ignore_end: true, tokens_max: 30, ..Default::default() };
+    let (events, stop) = both(&session, plain);
+    assert_eq!((events.iter().filter(|event| !event.last).count(), stop), (30, Stop::Length));
+    let stop_tokens = [events[2].token];
+    let (events, stop) = both(&session, GenerateOptions { stop_tokens: &stop_tokens, ..plain });
+    assert_eq!((events.last().unwrap().token, stop), (stop_tokens[0], Stop::EndToken));
+    let likely = GenerateOptions { log_probabilities: 3, ..plain };
+    let (events, _) = both(&session, likely);
+    assert!(events.iter().all(|event| event.best.len() == if event.last { 0 } else { 3 }));
+    assert_eq!(events[0].best, session.top(3).unwrap());
+    let mut full = Session::create(&model, SessionOptions { capacity: 9, ..ALONE }).unwrap();
+    full.append(&some_tokens(5, 1), RunOptions::default()).unwrap();
+    let (events, stop) = both(&full, GenerateOptions { ignore_end: true, ..Default::default() });
+    assert_eq!((events.iter().filter(|event| !event.last).count(), stop), (4, Stop::Length));
+}
+
+/// Every short piece of what is said as a stop string, alone and beside another, so that some are
+/// found at once, some across tokens, some begin and do not come.
+#[test]
+fn stop_strings() {
+    let model = gemma();
+    let mut session = asked(&model);
+    let hot = Sampling { temperature: 3.0, seed: 7, ..Default::default() };
+    session.set_sampling(&hot).unwrap();
+    let plain = GenerateOptions { ignore_end: true, tokens_max: 14, ..Default::default() };
+    let (events, _) = both(&session, plain);
+    let text: Vec<char> = text_of(&events).chars().collect();
+    let (mut stopped, mut held) = (0, 0);
+    for begin in 0..text.len() {
+        for length in 1..=3.min(text.len() - begin) {
+            let piece: String = text[begin..begin + length].iter().collect();
+            let never = format!("{piece}\u{1}");
+            for strings in [&[piece.as_str()][..], &[never.as_str()], &[&never, &piece]] {
+                let (events, stop) =
+                    both(&session, GenerateOptions { stop_strings: strings, ..plain });
+                stopped += u32::from(stop == Stop::StopString);
+                held += u32::from(events.last().map_or(false, |event| event.last));
+                // U+FFFD stands for bytes that are something else.
+                if strings == [piece.as_str()] && !piece.contains('\u{FFFD}') {
+                    assert_eq!(stop, Stop::StopString);
+                    assert!(!text_of(&events).contains(&piece));
+                }
+            }
+        }
+    }
+    assert!(stopped > 50 && held > 0, "{stopped} stopped, {held} held back to the end");
+}
+
+/// Random bytes from a hot model with a vocabulary of bytes: characters that come in pieces, and
+/// pieces that become none.
+#[test]
+fn characters_across_tokens() {
+    let model = gemma();
+    let bytes: Vec<Token> = (0..model.info().unwrap().vocabulary)
+        .filter(|token| {
+            let middle = Detokenize { middle: true, ..Default::default() };
+            model.detokenize(&[*token], middle).unwrap().iter().any(|byte| *byte >= 0x80)
+        })
+        .collect();
+    assert!(bytes.len() > 100, "{} tokens are no ASCII", bytes.len());
+    let mut session = asked(&model);
+    let bias = bytes.iter().map(|token| (*token, 100.0)).collect();
+    let (mut replaced, mut empty) = (0, 0);
+    for seed in 0..20 {
+        let wild =
+            Sampling { temperature: 50.0, seed, bias: Clone::clone(&bias), ..Default::default() };
+        session.set_sampling(&wild).unwrap();
+        let options = GenerateOptions { ignore_end: true, tokens_max: 40, ..Default::default() };
+        let (events, _) = both(&session, options);
+        replaced += text_of(&events).matches('\u{FFFD}').count();
+        empty += events.iter().filter(|event| event.text.is_empty()).count();
+    }
+    assert!(replaced > 0 && empty > 0, "{replaced} replaced, {empty} held back");
+}
+
+#[test]
+fn stopped_early() {
+    let model = gemma();
+    let mut session = asked(&model);
+    let mut same = session.fork().unwrap();
+    let begin = session.info().unwrap().position;
+    let options = GenerateOptions { ignore_end: true, ..Default::default() };
+    let first: Vec<Token> =
+        session.generate(options).take(3).map(|generated| generated.unwrap().token).collect();
+    assert_eq!(session.tokens(begin).unwrap(), first);
+    for token in &first {
+        assert_eq!(same.decode().unwrap(), *token);
+    }
+    assert_eq!(session.digest().unwrap(), same.digest().unwrap());
+
+    let mut count = 0;
+    let result = session.generate_with(options, |_| {
+        count += 1;
+        if count == 2 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    let result = result.unwrap();
+    assert_eq!((result.stop, result.count, count), (Stop::Callback, 2, 2));
+    assert_eq!(session.info().unwrap().position, begin + 5);
+    drop(session.generate(options)); // never asked: nothing is drawn
+    assert_eq!(session.info().unwrap().position, begin + 5);
+}
+
+#[test]
+fn ends_once_and_for_all() {
+    let model = gemma();
+    let mut session = asked(&model);
+    let mut generation = session.generate(GenerateOptions::default());
+    assert!(generation.by_ref().count() > 0);
+    assert!(generation.next().is_none() && generation.next().is_none());
+    let refused = GenerateOptions { stop_strings: &[""], ..Default::default() };
+    let mut generation = session.generate(refused);
+    assert_eq!(status(generation.next().unwrap()), Status::InvalidArgument);
+    assert!(generation.next().is_none());
+    let zero = GenerateOptions { stop_strings: &["a\0b"], ..Default::default() };
+    assert_eq!(status(session.generate(zero).next().unwrap()), Status::InvalidArgument);
+    let mut empty = alone(&model);
+    assert_eq!(status(empty.generate(Default::default()).next().unwrap()), Status::NotFound);
+}
+
+#[test]
+fn cancelled_between_tokens() {
+    let model = gemma();
+    let cancel = Cancel::new().unwrap();
+    let mut session = asked(&model);
+    let begin = session.info().unwrap().position;
+    let options = GenerateOptions { ignore_end: true, cancel: Some(&cancel), ..Default::default() };
+    let mut given = 0;
+    let mut generation = session.generate(options);
+    let error = loop {
+        match generation.next().expect("no end") {
+            Ok(_) => given += 1,
+            Err(error) => break error,
+        }
+        if given == 4 {
+            cancel.request();
+        }
+    };
+    assert_eq!((error.status(), given), (Status::Cancelled, 4));
+    assert!(generation.next().is_none());
+    assert_eq!(session.info().unwrap().position, begin + 4);
+    assert_eq!(status(session.generate_with(options, |_| unreachable!())), Status::Cancelled);
+    cancel.reset();
+    let mut told = 0;
+    let result = session.generate_with(options, |_| {
+        told += 1;
+        cancel.request();
+        ControlFlow::Continue(())
+    });
+    assert_eq!((status(result), told), (Status::Cancelled, 1));
+    assert_eq!(session.info().unwrap().position, begin + 5);
+}
+
+#[test]
+fn drafts_change_nothing() {
+    let model = gemma();
+    let plain = asked(&model);
+    let options = GenerateOptions { ignore_end: true, tokens_max: 60, ..Default::default() };
+    let (events, _) = both(&plain, options);
+    let drafts = [
+        Draft::Off,
+        Draft::Lookup { tokens_min: 0, tokens_max: 0 },
+        Draft::Model { model: &model, tokens_min: 4, tokens_max: 4 },
+    ];
+    for draft in drafts {
+        let mut session = plain.fork().unwrap();
+        session.set_draft(draft).unwrap();
+        let mut told = Vec::new();
+        let result = session.generate_with(options, |generated| {
+            told.push(generated);
+            ControlFlow::Continue(())
+        });
+        let result = result.unwrap();
+        assert_eq!(told, events, "{draft:?}");
+        if let Draft::Model { .. } = draft {
+            assert!(result.accepted > 0 && result.passes < result.count, "{result:?}");
+        }
+    }
+    let mut session = plain.fork().unwrap();
+    let wrong = Draft::Lookup { tokens_min: 9, tokens_max: 3 };
+    assert_eq!(status(session.set_draft(wrong)), Status::InvalidArgument);
+    let other = tiny();
+    let other = Draft::Model { model: &other, tokens_min: 0, tokens_max: 0 };
+    assert_eq!(status(session.set_draft(other)), Status::ModelMismatch);
+}
