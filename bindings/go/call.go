@@ -107,6 +107,9 @@ func (c *call) verdict(status C.stasis_status, failure *C.stasis_error) error {
 		return nil
 	}
 	err := &Error{Op: c.op, Status: Status(status), Message: C.GoString(&failure.message[0])}
+	if err.Status == ErrIO && c.hooks.failure != nil && c.hooks.failure == c.ctx.Err() {
+		err.Status = ErrCancelled // goRead saw it first
+	}
 	if err.Status == ErrCancelled {
 		err.Cause = c.ctx.Err()
 	} else if err.Status == ErrStopped || err.Status == ErrIO {

@@ -102,6 +102,9 @@ func goWrite(user, data unsafe.Pointer, size C.size_t) C.int32_t {
 //export goRead
 func goRead(user, data unsafe.Pointer, size C.size_t) (count C.int64_t) {
 	if !guarded(user, func(c *call) error {
+		if err := c.ctx.Err(); err != nil {
+			return err // not every call that reads has a cancel handle
+		}
 		got, err := c.hooks.read(unsafe.Slice((*byte)(data), int(size)))
 		count = C.int64_t(got)
 		return err

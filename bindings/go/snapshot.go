@@ -44,7 +44,7 @@ func OpenSnapshot(path string) (*Snapshot, error) {
 // ReadSnapshot opens one from a stream, up to its end and no further; it stays in memory.
 func ReadSnapshot(ctx context.Context, from io.Reader) (*Snapshot, error) {
 	c := begin(ctx, "read snapshot")
-	source := c.source(contextReader{ctx, from}) // for there is no cancel handle in this call
+	source := c.source(from)
 	var opened *C.stasis_snapshot
 	err := c.run(func(failure *C.stasis_error) C.stasis_status {
 		return C.stasis_snapshot_open_source(source, &opened, failure)
@@ -53,18 +53,6 @@ func ReadSnapshot(ctx context.Context, from io.Reader) (*Snapshot, error) {
 		return nil, err
 	}
 	return newSnapshot(opened), nil
-}
-
-type contextReader struct {
-	ctx  context.Context
-	from io.Reader
-}
-
-func (r contextReader) Read(into []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, &Error{Op: "read snapshot", Status: ErrCancelled, Cause: err}
-	}
-	return r.from.Read(into)
 }
 
 // Close releases the snapshot as soon as no call uses it. It returns nil.
