@@ -12,17 +12,35 @@ import (
 	"stasis.example/stasis"
 )
 
-// Each row meets one status. Not to be met here: NO_MEMORY, INTERNAL, BUFFER_TOO_SMALL (which the
+// A row meets one status. Not to be met here: NO_MEMORY, INTERNAL, BUFFER_TOO_SMALL (which the
 // binding answers itself).
+type row struct {
+	status stasis.Status
+	name   string
+	err    func() error
+}
+
 func TestEveryStatus(t *testing.T) {
-	type row struct {
-		status stasis.Status
-		name   string
-		err    func() error
+	for _, row := range append(rowsOfArguments(t), rowsOfRuns(t)...) {
+		err := row.err()
+		refused(t, err, row.status, row.name)
+		equal(t, row.status.Error(), row.name)
+		var whole *stasis.Error
+		equal(t, errors.As(err, &whole), true)
+		equal(t, whole.Status, row.status)
+		equal(t, strings.HasPrefix(err.Error(), "stasis: "+whole.Op+": "+row.name), true)
+		for other := stasis.Status(0); other < 20; other++ {
+			equal(t, errors.Is(err, other), other == row.status)
+		}
 	}
+	equal(t, stasis.Status(-1).Error(), "UNKNOWN")
+}
+
+// rowsOfArguments are about what calls and files ask for.
+func rowsOfArguments(t *testing.T) []row {
 	m := model(t, plain)
 	session := sessionOf(t, m, someTokens(10, 1))
-	for _, row := range []row{
+	return []row{
 		{stasis.ErrInvalidArgument, "INVALID_ARGUMENT", func() error {
 			return session.Append(background, []stasis.Token{1, 100000}, nil)
 		}},
@@ -54,6 +72,14 @@ func TestEveryStatus(t *testing.T) {
 			defer small.Close()
 			return small.Append(background, someTokens(6, 1), nil)
 		}},
+	}
+}
+
+// rowsOfRuns are about what happens on the way.
+func rowsOfRuns(t *testing.T) []row {
+	m := model(t, plain)
+	session := sessionOf(t, m, someTokens(10, 1))
+	return []row{
 		{stasis.ErrBusy, "BUSY", func() (inner error) {
 			ok(t, session.Append(background, someTokens(1, 1), &stasis.RunOptions{
 				Progress: func(uint64, uint64) error {
@@ -97,19 +123,7 @@ func TestEveryStatus(t *testing.T) {
 			session := private(t, small)
 			return session.Append(background, someTokens(1000, 1), nil)
 		}},
-	} {
-		err := row.err()
-		refused(t, err, row.status, row.name)
-		equal(t, row.status.Error(), row.name)
-		var whole *stasis.Error
-		equal(t, errors.As(err, &whole), true)
-		equal(t, whole.Status, row.status)
-		equal(t, strings.HasPrefix(err.Error(), "stasis: "+whole.Op+": "+row.name), true)
-		for other := stasis.Status(0); other < 20; other++ {
-			equal(t, errors.Is(err, other), other == row.status)
-		}
 	}
-	equal(t, stasis.Status(-1).Error(), "UNKNOWN")
 }
 
 func TestUseAfterClose(t *testing.T) {
