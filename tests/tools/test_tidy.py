@@ -10,7 +10,7 @@ import unittest
 from stasis_process import ROOT
 
 C_LIKE = (".cpp", ".h", ".c", ".cu", ".cuh")
-CODE = C_LIKE + (".py", ".fbs", ".cmake", ".in", ".bash")
+CODE = C_LIKE + (".go", ".py", ".fbs", ".cmake", ".in", ".bash")
 FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX = 500, 70, 100
 # What the plain State struct brings along: all that runtime may know of format.
 SHARED_OF_FORMAT = {f"format/{name}.h"
@@ -62,6 +62,12 @@ def functions(text):
         header_start = at + 1
 
 
+def go_functions(text):
+    """The same of a file as gofmt leaves it: only what is outermost stands at the line's start."""
+    for found in re.finditer(r"^func .*?^}$", text, re.DOTALL | re.MULTILINE):
+        yield text.count("\n", 0, found.start()) + 1, found[0].count("\n") + 1
+
+
 def includes(text):
     return re.findall(r'^\s*#\s*include\s*([<"][^>"]+)[>"]', text, re.MULTILINE)
 
@@ -88,6 +94,8 @@ class Tidy(unittest.TestCase):
             found = []
             if name.endswith(C_LIKE):
                 found = functions(text)
+            elif name.endswith(".go"):
+                found = go_functions(text)
             elif name.endswith(".py"):
                 found = [(node.lineno, node.end_lineno - node.lineno + 1)
                          for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
@@ -99,7 +107,7 @@ class Tidy(unittest.TestCase):
         problems = []
         for name, text in sources():
             first = re.sub(r"\A#![^\n]*\n", "", text).lstrip("\n")
-            if not first.startswith(("//", "/*", "#") if not name.endswith(C_LIKE)
+            if not first.startswith(("//", "/*", "#") if not name.endswith(C_LIKE + (".go",))
                                     else ("//", "/*")):
                 problems.append(f"{name}: opens without a comment")
         self.check(problems)
@@ -117,7 +125,9 @@ class Tidy(unittest.TestCase):
     def test_directions_of_includes(self):
         problems = []
         for name, text in sources():
-            if not name.endswith(C_LIKE) or name.startswith("tests/"):
+            if name.endswith(".go"):  # what cgo compiles
+                text = re.sub(r"^// #", "#", text, flags=re.MULTILINE)
+            if not name.endswith(C_LIKE + (".go",)) or name.startswith("tests/"):
                 continue
             for include in includes(text):
                 quoted, path = include[0] == '"', include[1:]
@@ -130,6 +140,9 @@ class Tidy(unittest.TestCase):
                     good = not quoted or path.startswith("format/") or "/" not in path
                 elif name.startswith("tools/"):
                     good = not quoted or path.startswith("tools/") or path == "abi/stasis.h"
+                elif name.startswith("bindings/go/"):
+                    good = path in ("bridge.h", "_cgo_export.h") if quoted else path in (
+                        "stasis.h", "stdlib.h")
                 elif name.startswith("bindings/"):
                     good = not quoted or path in ("abi/stasis.h", "stasis.h")
                 else:

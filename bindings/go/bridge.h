@@ -1,0 +1,13 @@
+/* Callbacks as stasis.h declares them, each of which calls the Go function of that name in
+ * callbacks.go. `user` points to the number that finds the Go call again. */
+#ifndef STASIS_GO_BRIDGE_H
+#define STASIS_GO_BRIDGE_H
+#include <stasis.h>
+
+int32_t stasis_go_progress(void *user, uint64_t done, uint64_t total);
+int32_t stasis_go_logits(void *user, uint64_t position, const float *logits, size_t count);
+int32_t stasis_go_generated(void *user, const stasis_generated *generated);
+int32_t stasis_go_write(void *user, const void *data, size_t size_bytes);
+int64_t stasis_go_read(void *user, void *data, size_t size_bytes);
+
+#endif

@@ -1,0 +1,43 @@
+// Package stasis keeps language-model sessions that can be frozen, copied, moved and proven, bit
+// for bit. It wraps the C library's public header and nothing else; stasis.h is the specification
+// of what each call does, what each status means, and what it leaves behind: a call that fails or
+// is cancelled changes nothing.
+//
+// A [Model] is opened once and shared freely. A [Session] is one timeline of tokens; a [Snapshot]
+// is an opened file. Sessions and snapshots serve one caller at a time, reading calls included: a
+// second goroutine gets [ErrBusy], never a race. Models serve any number at once.
+//
+// # Errors
+//
+// Every error is an [*Error] that carries a [Status]: errors.Is(err, stasis.ErrBusy) asks for one,
+// errors.As(err, &status) takes it out. What a host's function returned (a callback, an io.Reader,
+// an io.Writer) is found by errors.Is as well, and so is context.Canceled beside [ErrCancelled].
+//
+// # Contexts
+//
+// Long calls take a context and end soon after it is done. An io.Reader or io.Writer that blocks
+// is not interrupted, only asked no more.
+//
+// # Callbacks
+//
+// Functions that a host gives (Progress, Logits, the function of Generate, readers and writers) run
+// in the goroutine of the call. The object whose call they interrupt is busy for them. An error
+// from one ends the call, which returns it wrapped with [ErrStopped], or [ErrIO] for a stream. A
+// panic ends the call too and goes on in the caller once the library has been left in order;
+// runtime.Goexit (and so testing.T.FailNow) must not be called in one.
+//
+// # Lifetimes
+//
+// Close releases an object; twice is harmless, and while a call runs it takes effect when that call
+// ends. Afterwards calls return an error that is os.ErrClosed. Sessions outlive their model's
+// Close. What is never closed is released by the garbage collector, some time, or never.
+package stasis
+
+// #cgo pkg-config: stasis
+// #include <stasis.h>
+import "C"
+
+// Version is that of the library, as 0xMMmmpp.
+func Version() uint32 {
+	return uint32(C.stasis_version())
+}

@@ -1,0 +1,3 @@
+module stasis.example/stasis
+
+go 1.19

@@ -1,0 +1,62 @@
+// The C library's own figures: files made once, and the digests with which they must go on.
+
+package stasis_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"stasis.example/stasis"
+)
+
+func TestGoldenFilesGoOn(t *testing.T) {
+	var files []struct {
+		Name, Model, Digest, Root string
+		Position, Commits         uint64
+		Next, Reply               []stasis.Token
+		Then                      string `json:"digest_then"`
+	}
+	ok(t, json.Unmarshal(must(os.ReadFile(data+"golden/v1/golden.json"))(t), &files))
+	equal(t, len(files) > 5, true)
+	for _, file := range files {
+		path := data + "golden/v1/" + file.Name
+		snapshot := must(stasis.OpenSnapshot(path))(t)
+		info := must(snapshot.Info())(t)
+		ok(t, snapshot.Close())
+		equal(t, info.Root.String(), file.Root)
+		equal(t, info.Commits, file.Commits)
+		session := must(model(t, file.Model).Load(background, path, nil))(t)
+		equal(t, position(t, session), file.Position)
+		equal(t, digest(t, session).String(), file.Digest)
+		for _, token := range file.Next {
+			equal(t, must(session.Decode())(t), token)
+		}
+		ok(t, session.AppendMessage(background,
+			stasis.Message{Role: "user", Text: "and you?"}, stasis.MessageReply, nil))
+		for _, token := range file.Reply {
+			equal(t, must(session.Decode())(t), token)
+		}
+		equal(t, digest(t, session).String(), file.Then)
+		ok(t, session.Close())
+	}
+}
+
+// The eight turns that transformers gave for the same weights, and that the C tests hold to.
+func TestRecordedConversations(t *testing.T) {
+	for _, name := range []string{llama, gemma} {
+		var recorded struct {
+			Turns []struct {
+				User, Reply string
+			}
+		}
+		ok(t, json.Unmarshal(must(os.ReadFile(data+name+"/conversation.json"))(t), &recorded))
+		session := private(t, model(t, name))
+		for _, turn := range recorded.Turns {
+			ok(t, session.AppendMessage(background,
+				stasis.Message{Role: "user", Text: turn.User}, stasis.MessageReply, nil))
+			all, _ := generate(t, session, nil)
+			equal(t, textOf(all), turn.Reply)
+		}
+	}
+}
