@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "abi/stasis.h"
+#include "stasis.h"
 
 struct reply {
     char text[4096];

@@ -44,6 +44,7 @@ func Step(ctx context.Context, items []StepItem, options *RunOptions) error {
 			defer item.Session.giveBack()
 			own[i].session = (*C.stasis_session)(session)
 		}
+		own[i].struct_size = C.sizeof_stasis_step_item
 		own[i].begin, own[i].count = C.size_t(len(tokens)), C.size_t(len(item.Tokens))
 		if item.Sample {
 			own[i].flags = C.STASIS_STEP_SAMPLE

@@ -15,9 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODULE = ROOT / "bindings/go"
 LLAMA = ROOT / "tests/data/recall-llama"
 
-# What the binding leaves out: traces, and what Go does otherwise (a context tells whether a call
+# What the binding leaves out: what Go does otherwise (a context tells whether a call
 # goes on, Progress how far it is).
-LEFT_OUT = re.compile(r"trace|stasis_cancel_(reset|progress)")
+LEFT_OUT = re.compile(r"stasis_cancel_(reset|progress)")
 
 
 class Tally:

@@ -179,13 +179,15 @@ class Tidy(unittest.TestCase):
                                       capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, f"{compiler} {standard}: {done.stderr}")
 
-    def test_readme_shows_the_example_as_it_is(self):
+    def test_readme_shows_the_examples_as_they_are(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        example = (ROOT / "bindings/c/converse.c").read_text(encoding="utf-8")
-        shown = re.findall(r"```c\n(.*?)```", readme, re.DOTALL)
-        self.assertTrue(shown)
-        for block in shown:
-            self.assertIn(block, example)
+        for language, path in (("c", "c/relay.c"), ("go", "go/examples/relay/main.go"),
+                               ("rust", "rust/stasis/examples/relay.rs")):
+            example = (ROOT / "bindings" / path).read_text(encoding="utf-8")
+            shown = re.findall(rf"```{language}\n(.*?)```", readme, re.DOTALL)
+            self.assertTrue(shown, language)
+            for block in shown:
+                self.assertIn(block, example)
 
     def test_readme_names_files_that_exist(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -100,13 +100,13 @@ pub struct stasis_draft_options {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct stasis_step_item {
+    pub struct_size: u32,
+    pub flags: u32,
     pub session: *mut stasis_session,
     pub begin: usize,
     pub count: usize,
-    pub flags: u32,
     pub token: stasis_token,
     pub status: stasis_status,
-    pub reserved: u32,
     pub error: *mut stasis_error,
 }
 

@@ -18,6 +18,7 @@ pub const STASIS_TRACE_SAVE: u32 = 13;
 pub const STASIS_TRACE_LOAD: u32 = 14;
 pub const STASIS_TRACE_ALL_GROUPS: u32 = u32::MAX;
 pub const STASIS_TRACE_READS: u32 = 1;
+pub const STASIS_TRACE_QUEUE_MAX: u32 = 16777216;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,7 @@ pub struct stasis_trace_options {
     pub callback: stasis_trace_fn,
     pub user: *mut c_void,
     pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+    pub queue_events: u64,
 }
 
 extern "C" {
@@ -50,6 +52,15 @@ extern "C" {
     pub fn stasis_session_set_trace(
         session: *mut stasis_session,
         options: *const stasis_trace_options,
+        error: *mut stasis_error,
+    ) -> stasis_status;
+    pub fn stasis_session_take_trace(
+        session: *mut stasis_session,
+        events: *mut stasis_trace_event,
+        stride: usize,
+        capacity: usize,
+        count: *mut usize,
+        lost: *mut u64,
         error: *mut stasis_error,
     ) -> stasis_status;
 }

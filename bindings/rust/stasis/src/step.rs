@@ -71,22 +71,23 @@ pub fn step(items: &mut [StepItem<'_>], options: RunOptions<'_>) -> Result<()> {
     let mut errors = vec![nothing; items.len()];
     let mut begin = 0;
     let mut raw: Vec<sys::stasis_step_item> = Vec::with_capacity(items.len());
+    let stride = size_of::<sys::stasis_step_item>();
     let place = errors.as_mut_ptr();
     for (index, item) in items.iter().enumerate() {
         raw.push(sys::stasis_step_item {
+            struct_size: stride as u32,
+            flags: if item.sample { sys::STASIS_STEP_SAMPLE } else { 0 },
             session: item.session.raw(),
             begin,
             count: item.tokens.len(),
-            flags: if item.sample { sys::STASIS_STEP_SAMPLE } else { 0 },
             token: 0,
             status: UNTOUCHED,
-            reserved: 0,
             // SAFETY: one for each item.
             error: unsafe { place.add(index) },
         });
         begin += item.tokens.len();
     }
-    let (stride, count) = (size_of::<sys::stasis_step_item>(), raw.len());
+    let count = raw.len();
     let to = if count == 0 { ptr::null_mut() } else { raw.as_mut_ptr() };
     // SAFETY: arrays with their counts, of sessions that are borrowed for this.
     let result = options.call(|options, error| unsafe {

@@ -1,0 +1,105 @@
+# One story in three languages: a conversation goes round C, Go and Rust in one file, each going on
+# where another stopped. After every leg the session is, by its digest, the one that a single
+# language has told so far, and at the end all of it is verified.
+import os
+import shutil
+import subprocess
+
+from stasis_process import CommandTest, GEMMA, LLAMA, ROOT, command, turns_of
+
+LANGUAGES = ("C", "Go", "Rust")
+
+
+class Relay(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        build = command().parent
+        cls.programs = {"C": build / "relay"}
+        cls.environment = dict(os.environ, LD_LIBRARY_PATH=str(build / "abi"))
+        if shutil.which("go"):
+            cls.programs["Go"] = build / "relay_go"
+            cls.make("bindings/go", "go", "build", "-o", cls.programs["Go"], "./examples/relay",
+                     PKG_CONFIG_PATH=str(build), GOPROXY="off", GOFLAGS="", GOWORK="off",
+                     CGO_ENABLED="1", GOCACHE=str(build.parent / "go-cache"))
+        if shutil.which("cargo"):
+            target = build.parent / "rust"
+            cls.programs["Rust"] = target / "debug/examples/relay"
+            cls.make("bindings/rust", "cargo", "build", "--offline", "--example", "relay",
+                     STASIS_LIB_DIR=str(build / "abi"), CARGO_TARGET_DIR=str(target))
+
+    @staticmethod
+    def make(folder, *words, **environment):
+        done = subprocess.run(list(map(str, words)), cwd=ROOT / folder, capture_output=True,
+                              text=True, check=False, env=dict(os.environ, **environment))
+        if done.returncode != 0:
+            raise AssertionError(f"{words}: {done.stdout}{done.stderr}")
+
+    def setUp(self):
+        super().setUp()
+        missing = [language for language in LANGUAGES if language not in self.programs]
+        if missing:
+            self.skipTest(f"nothing to build {' and '.join(missing)} with")
+
+    def leg(self, language, model, file, text):
+        done = subprocess.run([self.programs[language], model, file, text], text=True,
+                              capture_output=True, check=False, env=self.environment, timeout=300)
+        self.assertEqual(done.returncode, 0, f"{language}: {done.stderr}")
+        digest, reply = done.stdout.split("\n", 1)
+        self.assertRegex(digest, r"\A[0-9a-f]{64}\Z")
+        return digest, reply
+
+    def test_round_and_round(self):
+        for model in (GEMMA, LLAMA):
+            turns = [turn["user"] for turn in turns_of(model)][:6]
+            self.assertEqual(len(turns), 6)
+            alone = {language: [self.leg(language, model, self.path(f"{language}.stasis"), text)
+                                for text in turns] for language in LANGUAGES}
+            self.assertEqual(alone["Go"], alone["C"])
+            self.assertEqual(alone["Rust"], alone["C"])
+            self.assertEqual(len({digest for digest, _ in alone["C"]}), 6)
+            for first in range(3):  # whoever begins
+                file = self.path(f"round{first}.stasis")
+                legs = [self.leg(LANGUAGES[(first + i) % 3], model, file, text)
+                        for i, text in enumerate(turns)]
+                self.assertEqual(legs, alone["C"])
+                self.assertTrue(self.json("verify", file, model)["verified"])
+                self.assertEqual(self.json("inspect", file)["digest"], legs[-1][0])
+            for file in [f"{name}.stasis" for name in (*LANGUAGES, "round0", "round1", "round2")]:
+                os.remove(self.path(file))
+
+    def test_with_what_is_installed_and_nothing_else(self):
+        prefix = self.path("prefix")
+        self.make(".", "cmake", "--install", command().parent, "--prefix", prefix)
+        pkg_config = dict(PKG_CONFIG_PATH=f"{prefix}/lib/pkgconfig", PKG_CONFIG="pkg-config")
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "stasis"], text=True,
+                               stdout=subprocess.PIPE, check=True,
+                               env=dict(os.environ, **pkg_config)).stdout.split()
+        programs = {"C": self.path("c/relay"), "Go": self.path("go/relay"),
+                    "Rust": self.path("rust/debug/examples/relay")}
+        os.makedirs(self.path("c"))
+        self.make("bindings/c", "cc", "relay.c", "-o", programs["C"], *flags)
+        self.make("bindings/go", "go", "build", "-o", programs["Go"], "./examples/relay",
+                  GOPROXY="off", GOFLAGS="", GOWORK="off", CGO_ENABLED="1",
+                  GOCACHE=str(command().parent.parent / "go-cache"), **pkg_config)
+        self.make("bindings/rust", "cargo", "build", "--offline", "--example", "relay",
+                  CARGO_TARGET_DIR=self.path("rust"), **pkg_config)
+        file, turns = self.path("installed.stasis"), turns_of(LLAMA)[:3]
+        for (language, program), turn in zip(programs.items(), turns):
+            done = subprocess.run([program, LLAMA, file, turn["user"]], text=True, check=False,
+                                  capture_output=True,
+                                  env=dict(os.environ, LD_LIBRARY_PATH=f"{prefix}/lib"))
+            self.assertEqual(done.returncode, 0, f"{language}: {done.stderr}")
+            self.assertEqual(done.stdout.split("\n", 1)[1], turn["reply"] + "\n", language)
+
+    def test_a_file_that_is_not_this_models_is_nobodys(self):
+        file = self.path("gemma.stasis")
+        text = turns_of(GEMMA)[0]["user"]
+        self.leg("C", GEMMA, file, text)
+        before = open(file, "rb").read()
+        for language in LANGUAGES:
+            done = subprocess.run([self.programs[language], LLAMA, file, text], text=True,
+                                  capture_output=True, check=False, env=self.environment)
+            self.assertEqual(done.returncode, 1, language)
+            self.assertRegex(done.stderr, "(?i)model.?mismatch|differ", language)
+            self.assertEqual(open(file, "rb").read(), before, language)
