@@ -10,7 +10,7 @@ import unittest
 from stasis_process import ROOT
 
 C_LIKE = (".cpp", ".h", ".c", ".cu", ".cuh")
-CODE = C_LIKE + (".go", ".py", ".fbs", ".cmake", ".in", ".bash")
+CODE = C_LIKE + (".go", ".rs", ".py", ".fbs", ".cmake", ".in", ".bash")
 FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX = 500, 70, 100
 # What the plain State struct brings along: all that runtime may know of format.
 SHARED_OF_FORMAT = {f"format/{name}.h"
@@ -68,6 +68,26 @@ def go_functions(text):
         yield text.count("\n", 0, found.start()) + 1, found[0].count("\n") + 1
 
 
+def rust_functions(text):
+    """The same of Rust, functions within others too: from `fn` to the brace that closes its body.
+    A declaration has none."""
+    code = re.sub(r"'(?:\\.[^'\n]*|[^'\\\n])'|'[a-z_]\w*", lambda found: " " * len(found[0]), text)
+    code = without_comments_and_strings(code)
+    for found in re.finditer(r"\bfn \w+", code):
+        depth = 0
+        for bracket in re.finditer(r"[][(){};]", code[found.end():]):
+            if bracket[0] in "]});":
+                depth -= bracket[0] != ";"
+                if depth == 0 and bracket[0] in "};":
+                    if bracket[0] == "}":
+                        end = found.end() + bracket.start()
+                        yield (code.count("\n", 0, found.start()) + 1,
+                               code.count("\n", found.start(), end) + 1)
+                    break
+            else:
+                depth += 1
+
+
 def includes(text):
     return re.findall(r'^\s*#\s*include\s*([<"][^>"]+)[>"]', text, re.MULTILINE)
 
@@ -83,6 +103,12 @@ class Tidy(unittest.TestCase):
         self.assertEqual([line for line, _ in functions(text)][-1], 7)
         self.assertEqual([lines for _, lines in functions(text)][-1], 5)
 
+    def test_the_scan_of_functions_sees_those_of_rust(self):
+        text = ("impl<'a> A<'a> {\n    fn f(a: [u8; 4], b: char) -> &'a str {\n        match b {\n"
+                "            '}' => g(\"}\"), // }\n            _ => 1,\n        }\n    }\n}\n"
+                "extern \"C\" {\n    pub fn h(a: u32);\n}\nfn last() {}\n")
+        self.assertEqual(list(rust_functions(text)), [(2, 6), (12, 1)])
+
     def test_lengths(self):
         problems = []
         for name, text in sources():
@@ -96,6 +122,8 @@ class Tidy(unittest.TestCase):
                 found = functions(text)
             elif name.endswith(".go"):
                 found = go_functions(text)
+            elif name.endswith(".rs"):
+                found = rust_functions(text)
             elif name.endswith(".py"):
                 found = [(node.lineno, node.end_lineno - node.lineno + 1)
                          for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]

@@ -167,7 +167,7 @@ impl Session {
     /// Appends tokens: all of them or, on any failure, none.
     pub fn append(&mut self, tokens: &[Token], options: RunOptions<'_>) -> Result<()> {
         let (data, count) = (tokens.as_ptr(), tokens.len());
-        // SAFETY: an array with its count; as everywhere below, a living session and `call`'s error.
+        // SAFETY: an array with its count; here as below, a living session and `call`'s error.
         let result = options.call(|options, error| unsafe {
             sys::stasis_session_append(self.raw(), data, count, options, error)
         });

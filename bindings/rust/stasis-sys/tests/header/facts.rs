@@ -48,7 +48,8 @@ pub fn rust_program(headers: &[Header], root: &str) -> String {
     for name in headers.iter().flat_map(|header| &header.constants) {
         let _ = writeln!(
             code,
-            "println!(\"{name} {{}} of {{}} bytes\", sys::{name} as u64, size_of_val(&sys::{name}));"
+            "println!(\"{name} {{}} of {{}} bytes\", sys::{name} as u64, \
+             size_of_val(&sys::{name}));"
         );
     }
     for (name, fields) in headers.iter().flat_map(|header| &header.structs) {
