@@ -98,6 +98,7 @@ def run_all(env):
     run_tests("examples in comments", env, "--doc", RUSTC_BOOTSTRAP="1")
     check("documentation", env, "rustdoc", "doc", "--offline", "--no-deps",
           RUSTDOCFLAGS="-D warnings")
+    check("examples", env, "", "build", "--offline", "--examples")
     run_examples(env)
 
 
