@@ -63,7 +63,7 @@ fn stop_strings() {
     let mut session = asked(&model);
     let hot = Sampling { temperature: 3.0, seed: 7, ..Default::default() };
     session.set_sampling(&hot).unwrap();
-    let plain = GenerateOptions { ignore_end: true, tokens_max: 14, ..Default::default() };
+    let plain = GenerateOptions { ignore_end: true, tokens_max: 10, ..Default::default() };
     let (events, _) = both(&session, plain);
     let text: Vec<char> = text_of(&events).chars().collect();
     let (mut stopped, mut held) = (0, 0);
@@ -84,7 +84,7 @@ fn stop_strings() {
             }
         }
     }
-    assert!(stopped > 50 && held > 0, "{stopped} stopped, {held} held back to the end");
+    assert!(stopped > 30 && held > 0, "{stopped} stopped, {held} held back to the end");
 }
 
 /// Random bytes from a hot model with a vocabulary of bytes: characters that come in pieces, and
@@ -102,7 +102,7 @@ fn characters_across_tokens() {
     let mut session = asked(&model);
     let bias = bytes.iter().map(|token| (*token, 100.0)).collect();
     let (mut replaced, mut empty) = (0, 0);
-    for seed in 0..20 {
+    for seed in 0..12 {
         let wild =
             Sampling { temperature: 50.0, seed, bias: Clone::clone(&bias), ..Default::default() };
         session.set_sampling(&wild).unwrap();
