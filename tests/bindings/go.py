@@ -110,6 +110,20 @@ def check_coverage():
     assert exported - used == left_out, (exported - used) ^ left_out
 
 
+def check_readme(tally, folder):
+    """Its program, in a module outside of the tree, built as it says."""
+    readme = (MODULE / "README.md").read_text()
+    (folder / "main.go").write_text(re.search(r"```go\n(.*?)```", readme, re.DOTALL)[1])
+    go = ["env", "-C", folder, "go"]
+    tally.run(*go, "mod", "init", "newcomer.example/program")
+    edit = re.search(r"go (mod edit(?:.*?\\\n)*.*)", readme)[1].replace("\\\n", "")
+    tally.run(*go, *edit.replace("PATH/bindings/go", str(MODULE)).split())
+    tally.run(*go, "build", "-o", "program", ".")
+    for turn in json.loads((LLAMA / "conversation.json").read_text())["turns"][:2]:
+        out = tally.run("env", "-C", folder, "./program", LLAMA, turn["user"])
+        assert out == turn["reply"] + "\n", out
+
+
 def check_chat(tally, folder):
     turns = json.loads((LLAMA / "conversation.json").read_text())["turns"]
     for part in turns[:3], turns[3:]:  # by two processes
@@ -159,6 +173,7 @@ def main():
     tally.tests("race", "-race")
     tally.tests("cgocheck", GODEBUG="cgocheck=2")
     with tempfile.TemporaryDirectory() as folder:
+        tally.check("readme", lambda: check_readme(tally, pathlib.Path(folder)))
         tally.check("chat", lambda: check_chat(tally, pathlib.Path(folder)))
         tally.check("relay", lambda: check_relay(tally, pathlib.Path(folder)))
     tally.check("host", lambda: check_host(tally))
