@@ -21,12 +21,13 @@ class Items {
         }
         for (size_t i = 0; i < count; ++i) {
             const stasis_step_item &item = (*this)[i];
-            read_struct(&item, "items"); // what lies behind the fields known here must be 0
-            if (item.struct_size < sizeof item || item.struct_size > stride) {
+            const uint32_t size = struct_size(&item, sizeof item, "items");
+            if (size < sizeof item || size > stride) {
                 fail(Status::invalid_argument,
                      "items[%zu].struct_size is %u: expected %zu, and at most the stride of %zu", i,
-                     item.struct_size, sizeof item, stride);
+                     size, sizeof item, stride);
             }
+            read_struct(&item, "items"); // what lies behind the fields known here must be 0
         }
     }
     size_t count() const { return count_; }
