@@ -40,30 +40,30 @@ void check_shard_name(const std::string &shard) {
 
 Checkpoint open_shards(const std::string &directory) {
     const std::string text = read_text(directory + "/" + kIndex, kIndexLimitBytes);
-    const nlohmann::json index = parse_json(text, kIndex);
-    const auto map = index.find("weight_map");
-    if (map == index.end() || !map->is_object()) {
+    const Json index = parse_json(text, kIndex);
+    const Json *map = index.find("weight_map");
+    if (map == nullptr || map->object() == nullptr) {
         fail(Status::corrupt, "%s: expected an object \"weight_map\"", kIndex);
     }
     std::set<std::string> shards;
-    for (const auto &[name, shard] : map->items()) {
-        if (!shard.is_string()) {
+    for (const auto &[name, shard] : *map->object()) {
+        if (shard.text() == nullptr) {
             fail(Status::corrupt, "%s: expected a file name for tensor %s, found %s", kIndex,
                  name.c_str(), shard.type_name());
         }
-        check_shard_name(shard.get_ref<const std::string &>());
-        shards.insert(shard.get_ref<const std::string &>());
+        check_shard_name(*shard.text());
+        shards.insert(*shard.text());
     }
     Checkpoint checkpoint;
     for (const std::string &shard : shards) {
         open_file(directory, shard, checkpoint);
     }
-    for (const auto &[name, shard] : map->items()) {
+    for (const auto &[name, shard] : *map->object()) {
         const auto found = checkpoint.tensors.find(name);
         if (found == checkpoint.tensors.end() ? checkpoint.refused.count(name) == 0
-                                              : found->second.file != shard) {
+                                              : found->second.file != *shard.text()) {
             fail(Status::corrupt, "%s places tensor %s in %s, which does not have it", kIndex,
-                 name.c_str(), shard.get_ref<const std::string &>().c_str());
+                 name.c_str(), shard.text()->c_str());
         }
     }
     return checkpoint;

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "runtime/checkpoint/json.h"
 
 namespace stasis {
 
@@ -14,6 +15,6 @@ std::string read_text(const std::string &path, size_t size_limit_bytes);
 
 // Parses `text`, whose name for messages is `file`. Throws Error(corrupt): not JSON, not an object,
 // a key given twice (readers disagree about which one counts), nested deeper than 16.
-nlohmann::json parse_json(std::string_view text, const std::string &file);
+Json parse_json(std::string_view text, const std::string &file);
 
 } // namespace stasis

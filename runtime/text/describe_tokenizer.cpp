@@ -202,10 +202,10 @@ void describe_add_bos(const std::string &directory, GgufMetadata &metadata) {
     if (!std::filesystem::exists(path)) {
         return;
     }
-    const nlohmann::json json = parse_json(read_text(path, kConfigMax), path);
-    const auto found = json.find("add_bos_token");
-    if (found != json.end() && found->is_boolean()) {
-        metadata.boolean("tokenizer.ggml.add_bos_token", found->get<bool>());
+    const Json json = parse_json(read_text(path, kConfigMax), path);
+    const Json *found = json.find("add_bos_token");
+    if (found != nullptr && found->boolean() != nullptr) {
+        metadata.boolean("tokenizer.ggml.add_bos_token", *found->boolean());
     }
 }
 
