@@ -1,6 +1,4 @@
 // Files of a checkpoint (safetensors.h): which there are. Knows nothing of what is inside a file.
-#include <unistd.h>
-
 #include <climits>
 #include <set>
 
@@ -16,10 +14,6 @@ namespace {
 constexpr size_t kIndexLimitBytes = 100'000'000;
 constexpr char kSingle[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
-
-bool exists(const std::string &path) {
-    return access(path.c_str(), F_OK) == 0;
-}
 
 void open_file(const std::string &directory, const std::string &name, Checkpoint &checkpoint) {
     auto mapping = std::make_shared<Mapping>(directory + "/" + name);
@@ -78,12 +72,12 @@ void Checkpoint::check_unchanged() const {
 }
 
 Checkpoint open_checkpoint(const std::string &directory) {
-    if (exists(directory + "/" + kSingle)) {
+    if (file_exists(directory + "/" + kSingle)) {
         Checkpoint checkpoint;
         open_file(directory, kSingle, checkpoint);
         return checkpoint;
     }
-    if (!exists(directory + "/" + kIndex)) {
+    if (!file_exists(directory + "/" + kIndex)) {
         fail(Status::not_found, "expected %s or %s in %s, found neither", kSingle, kIndex,
              directory.c_str());
     }

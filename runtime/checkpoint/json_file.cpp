@@ -108,6 +108,17 @@ class Builder {
 
 } // namespace
 
+bool file_exists(const std::string &path) {
+    struct stat information {};
+    if (stat(path.c_str(), &information) == 0) {
+        return true;
+    }
+    if (errno != ENOENT && errno != ENOTDIR) {
+        fail(Status::io, "cannot look for %s: %s", path.c_str(), std::strerror(errno));
+    }
+    return false;
+}
+
 std::string read_text(const std::string &path, size_t size_limit_bytes) {
     // Non-blocking, so that a named pipe in the directory cannot make opening a model wait.
     const OpenFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};

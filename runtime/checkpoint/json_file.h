@@ -10,6 +10,10 @@
 
 namespace stasis {
 
+// Whether there is something at the path. Throws Error(io) where the system cannot tell: a file
+// that is there but was missed would make another model of a directory.
+bool file_exists(const std::string &path);
+
 // The bytes of a regular file. Throws Error: not_found, io, corrupt (longer than the limit).
 std::string read_text(const std::string &path, size_t size_limit_bytes);
 

@@ -2,7 +2,6 @@
 #include "runtime/text/tokenizer_config.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "format/error.h"
 #include "runtime/checkpoint/json_file.h"
@@ -90,7 +89,7 @@ std::vector<AddedToken> added_tokens(const Json &config, const std::string &path
 TokenizerConfig read_tokenizer_config(const std::string &directory) {
     TokenizerConfig out;
     const std::string path = directory + "/tokenizer_config.json";
-    if (std::filesystem::exists(path)) {
+    if (file_exists(path)) {
         const Json config = parse_json(read_text(path, kConfigMax), path);
         out.bos_text = token_text(config, "bos_token", path);
         out.eos_text = token_text(config, "eos_token", path);
@@ -98,7 +97,7 @@ TokenizerConfig read_tokenizer_config(const std::string &directory) {
         out.added = added_tokens(config, path);
     }
     const std::string jinja = directory + "/chat_template.jinja";
-    if (std::filesystem::exists(jinja)) {
+    if (file_exists(jinja)) {
         out.chat_template = read_text(jinja, kTemplateMax);
     }
     return out;
