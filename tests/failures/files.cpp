@@ -14,10 +14,6 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "tests/sanitizers.h"
-
-#ifndef STASIS_THREAD_SANITIZER
-
 namespace {
 
 using failures::Fault;
@@ -156,5 +152,3 @@ void *mmap(void *at, size_t size, int protection, int flags, int file, off_t off
 } // extern "C"
 
 #pragma GCC visibility pop
-
-#endif // STASIS_THREAD_SANITIZER

@@ -9,8 +9,6 @@
 
 #include "tests/failures/trial.h"
 
-#ifndef STASIS_THREAD_SANITIZER
-
 using namespace abi_test;
 using namespace failures;
 
@@ -116,5 +114,3 @@ TEST_CASE("failures: files, snapshots") {
         fault_each(row);
     }
 }
-
-#endif // STASIS_THREAD_SANITIZER

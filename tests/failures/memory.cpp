@@ -2,8 +2,6 @@
 // sanitizer, whose own is weak), for the program and for every library that it loads.
 #include "tests/failures/memory.h"
 
-#ifndef STASIS_THREAD_SANITIZER
-
 #include <link.h>
 #include <pthread.h>
 #include <unwind.h>
@@ -187,5 +185,3 @@ void operator delete(void *memory, std::align_val_t) noexcept {
 void operator delete(void *memory, std::size_t, std::align_val_t) noexcept {
     free(memory);
 }
-
-#endif // STASIS_THREAD_SANITIZER

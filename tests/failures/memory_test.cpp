@@ -1,10 +1,8 @@
 // Every allocation of every call of the library fails, one at a time: NO_MEMORY (or OK, where it
 // cost speed only), nothing changed, nothing lost, and the same call then succeeds with the same
 // outcome. Of all threads, of the C heap, the C++ heap and the host's allocator, and of the
-// libraries that the library uses. Not under the thread sanitizer, which keeps its own heap.
+// libraries that the library uses.
 #include "tests/failures/memory.h"
-
-#ifndef STASIS_THREAD_SANITIZER
 
 #include <cstdio>
 #include <regex>
@@ -169,5 +167,3 @@ TEST_CASE("failures: memory, snapshots") {
         fail_each(row);
     }
 }
-
-#endif // STASIS_THREAD_SANITIZER
