@@ -2,6 +2,7 @@
 // and of the state cover; see digest.h and FORMAT.md, "Digests".
 #include "format/digest.h"
 
+#include <openssl/err.h>
 #include <openssl/evp.h>
 
 #include <new>
@@ -29,10 +30,17 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
     if (context_ == nullptr) {
         throw std::bad_alloc();
     }
+    ERR_set_mark(); // libcrypto's list of errors is the host's as well
     if (EVP_DigestInit_ex(static_cast<EVP_MD_CTX *>(context_), EVP_sha256(), nullptr) != 1) {
+        const int reason = ERR_GET_REASON(ERR_peek_last_error());
+        ERR_pop_to_mark();
         EVP_MD_CTX_free(static_cast<EVP_MD_CTX *>(context_));
-        fail(Status::internal, "libcrypto could not start SHA-256");
+        if (reason == ERR_R_UNSUPPORTED) {
+            fail(Status::internal, "libcrypto has no SHA-256");
+        }
+        throw std::bad_alloc(); // nothing else can be missing, and it says so of nothing
     }
+    ERR_clear_last_mark();
 }
 
 Sha256::~Sha256() {

@@ -1,13 +1,14 @@
-// Elements of a snapshot as JSON objects, one function each; see element.h.
+// Elements of a snapshot as JSON objects, one function each, which writes
+// the object's members; see element.h.
 #include "format/element.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <iterator>
-#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 
 #include "format/error.h"
+#include "format/json_writer.h"
 #include "format/pages.h"
 #include "format/spans.h"
 #include "format/texts.h"
@@ -16,309 +17,322 @@ namespace stasis::format {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-Json pairs_json(const Pairs &pairs) {
-    Json json = Json::object();
-    for (const auto &[name, value] : pairs) {
-        json[name] = value;
+// Those pairs that belong, as an object's members; of a name that a forged file gives twice, the
+// first.
+template <typename Belongs>
+void write_pairs(const char *name, const Pairs &pairs, JsonWriter &json, const Belongs &belongs) {
+    std::set<std::string_view> written;
+    json.key(name).begin_object();
+    for (const auto &[key, value] : pairs) {
+        if (belongs(key) && written.insert(key).second) {
+            json.field(key, value);
+        }
     }
-    return json;
+    json.end_object();
+}
+
+void write_all_pairs(const char *name, const Pairs &pairs, JsonWriter &json) {
+    write_pairs(name, pairs, json, [](const std::string &) { return true; });
 }
 
 // The pairs of the config that belong to an element.
-Json config_json(const State &state, Element element) {
-    Json json = Json::object();
-    for (const auto &[name, value] : state.model.config) {
-        if (config_element(name) == element) {
-            json[name] = value;
-        }
-    }
-    return json;
+void write_config(const char *name, const State &state, Element element, JsonWriter &json) {
+    write_pairs(name, state.model.config, json,
+                [&](const std::string &key) { return config_element(key) == element; });
 }
 
-Json digests_json(const std::vector<Digest> &digests) {
-    Json json = Json::array();
+void write_digests(const char *name, const std::vector<Digest> &digests, JsonWriter &json) {
+    json.key(name).begin_array();
     for (const Digest &digest : digests) {
-        json.push_back(to_hex(digest));
+        json.value(to_hex(digest));
     }
-    return json;
+    json.end_array();
 }
 
-Json group_json(const Snapshot &snapshot, size_t group) {
+// What a file keeps of a group's pages.
+struct Kept {
+    uint64_t stored = 0, runs = 0;
+    uint64_t bytes = 0, stored_bytes = 0;
+    uint64_t first = UINT64_MAX; // position from which on nothing was released; none
+};
+
+Kept kept_of(const Snapshot &snapshot, size_t group) {
     const State &state = snapshot.state();
-    uint64_t stored = 0, bytes = 0, stored_bytes = 0, runs = 0;
-    Json first = nullptr; // position from which on nothing was released
+    Kept kept;
     for (uint64_t index = state.pages[group].size(); index-- > 0;) {
         const PageEntry &page = snapshot.page(group, index);
         if (page.runs.empty()) {
             continue;
         }
-        ++stored;
-        bytes += page_stored_bytes(state, group, page.valid);
-        runs += page.runs.size();
+        ++kept.stored;
+        kept.bytes += page_stored_bytes(state, group, page.valid);
+        kept.runs += page.runs.size();
         for (const Run &run : page.runs) {
-            stored_bytes += run.stored_bytes;
+            kept.stored_bytes += run.stored_bytes;
         }
-        if (stored == state.pages[group].size() - index) {
-            first = index * state.page_positions;
+        if (kept.stored == state.pages[group].size() - index) {
+            kept.first = index * state.page_positions;
         }
     }
-    return {{"layers", state.groups[group].layers},
-            {"window", state.groups[group].window},
-            {"pages", state.pages[group].size()},
-            {"stored", stored},
-            {"released", state.pages[group].size() - stored},
-            {"first_position", first},
-            {"runs", runs},
-            {"bytes", bytes},
-            {"stored_bytes", stored_bytes}};
+    return kept;
 }
 
-// What the file knows of each page, by group, then by page index.
-Json pages_json(const Snapshot &snapshot) {
+void write_group(const State &state, size_t group, const Kept &kept, JsonWriter &json) {
+    const uint64_t pages = state.pages[group].size();
+    json.begin_object();
+    json.array("layers", state.groups[group].layers);
+    json.field("window", state.groups[group].window);
+    json.field("pages", pages);
+    json.field("stored", kept.stored);
+    json.field("released", pages - kept.stored);
+    json.key("first_position");
+    kept.first == UINT64_MAX ? json.null() : json.value(kept.first);
+    json.field("runs", kept.runs);
+    json.field("bytes", kept.bytes);
+    json.field("stored_bytes", kept.stored_bytes);
+    json.end_object();
+}
+
+void write_page(const Snapshot &snapshot, size_t group, uint64_t index, JsonWriter &json) {
     const State &state = snapshot.state();
-    Json pages = Json::array();
+    const Page &page = state.pages[group][index];
+    json.begin_object();
+    json.field("group", group).field("index", index).field("valid", page.valid);
+    json.field("bytes", page_stored_bytes(state, group, page.valid));
+    json.field("digest", to_hex(page.digest));
+    json.key("runs").begin_array();
+    for (const Run &run : snapshot.page(group, index).runs) {
+        json.begin_object();
+        json.field("offset", run.offset).field("stored", run.stored_bytes);
+        json.field("slots", run.slots).field("first", run.first).field("used", run.used);
+        json.end_object();
+    }
+    json.end_array().end_object();
+}
+
+void kv_cache(const Snapshot &snapshot, JsonWriter &json) {
+    const State &state = snapshot.state();
+    std::vector<Kept> kept;
+    uint64_t bytes = 0, stored_bytes = 0;
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        kept.push_back(kept_of(snapshot, group));
+        bytes += kept.back().bytes;
+        stored_bytes += kept.back().stored_bytes;
+    }
+    json.field("dtype", "bf16");
+    json.field("keep", snapshot.keep() == Keep::full ? "full" : "none");
+    json.field("bytes", bytes).field("stored_bytes", stored_bytes);
+    json.key("groups").begin_array();
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        write_group(state, group, kept[group], json);
+    }
+    json.end_array();
+    json.key("pages").begin_array(); // by group, then by page index
     for (size_t group = 0; group < state.pages.size(); ++group) {
         for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
-            const Page &page = state.pages[group][index];
-            Json runs = Json::array();
-            for (const Run &run : snapshot.page(group, index).runs) {
-                runs.push_back({{"offset", run.offset},
-                                {"stored", run.stored_bytes},
-                                {"slots", run.slots},
-                                {"first", run.first},
-                                {"used", run.used}});
-            }
-            pages.push_back({{"group", group},
-                             {"index", index},
-                             {"valid", page.valid},
-                             {"bytes", page_stored_bytes(state, group, page.valid)},
-                             {"digest", to_hex(page.digest)},
-                             {"runs", runs}});
+            write_page(snapshot, group, index, json);
         }
     }
-    return pages;
+    json.end_array();
 }
 
-Json kv_cache(const Snapshot &snapshot) {
-    Json groups = Json::array();
-    uint64_t bytes = 0, stored_bytes = 0;
-    for (size_t group = 0; group < snapshot.state().groups.size(); ++group) {
-        groups.push_back(group_json(snapshot, group));
-        bytes += groups.back()["bytes"].get<uint64_t>();
-        stored_bytes += groups.back()["stored_bytes"].get<uint64_t>();
-    }
-    return {{"dtype", "bf16"},  {"keep", snapshot.keep() == Keep::full ? "full" : "none"},
-            {"bytes", bytes},   {"stored_bytes", stored_bytes},
-            {"groups", groups}, {"pages", pages_json(snapshot)}};
-}
-
-Json token_embeddings(const Snapshot &snapshot) {
+void token_embeddings(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
-    return {{"digest", to_hex(state.model.embeddings)},
-            {"vocabulary", state.vocabulary},
-            {"hidden", state.hidden_size},
-            {"config", config_json(state, Element::token_embeddings)}};
+    json.field("digest", to_hex(state.model.embeddings));
+    json.field("vocabulary", state.vocabulary).field("hidden", state.hidden_size);
+    write_config("config", state, Element::token_embeddings, json);
 }
 
-Json layer_windows(const State &state) {
+void write_layer_windows(const State &state, JsonWriter &json) {
     std::vector<uint32_t> windows(state.layers);
     for (const LayerGroup &group : state.groups) {
         for (uint32_t layer : group.layers) {
             windows[layer] = group.window;
         }
     }
-    return windows;
+    json.array("layer_windows", windows);
 }
 
-Json positional_state(const Snapshot &snapshot) {
+void positional_state(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
-    return {{"position", state.log.size()},
-            {"rope", config_json(state, Element::positional_state)},
-            {"layer_windows", layer_windows(state)},
-            {"window_retain", state.window_retain}};
+    json.field("position", state.log.size());
+    write_config("rope", state, Element::positional_state, json);
+    write_layer_windows(state, json);
+    json.field("window_retain", state.window_retain);
 }
 
-// The texts of the log's tokens; as bytes too, for a character may be split over several tokens.
-Json texts_json(const State &state) {
-    Json texts = Json::array();
-    for (const auto &[token, text] : state.token_texts) {
-        texts.push_back({{"token", token}, {"text", text}, {"bytes", to_hex(text)}});
-    }
-    return texts;
-}
-
-Json token_buffer(const Snapshot &snapshot) {
+void token_buffer(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
     uint64_t counts[4] = {};
     for (const TokenEntry &entry : state.log) {
         ++counts[static_cast<size_t>(entry.source)];
     }
-    Json sources = Json::object();
+    json.field("tokens", state.log.size());
+    json.key("sources").begin_object();
     for (uint8_t source = 0; source < 4; ++source) {
-        sources[source_name(static_cast<TokenSource>(source))] = counts[source];
+        json.field(source_name(static_cast<TokenSource>(source)), counts[source]);
     }
-    return {{"tokens", state.log.size()},
-            {"sources", sources},
-            {"texts", texts_json(state)},
-            {"text", log_text(state, 0, state.log.size())}};
+    json.end_object();
+    // As bytes too, for a character may be split over several tokens.
+    json.key("texts").begin_array();
+    for (const auto &[token, text] : state.token_texts) {
+        json.begin_object().field("token", token).field("text", text);
+        json.field("bytes", to_hex(text)).end_object();
+    }
+    json.end_array();
+    json.field("text", log_text(state, 0, state.log.size()));
 }
 
-Json evicted_json(const State &state) {
-    Json all = Json::array();
+void write_evicted(const State &state, JsonWriter &json) {
+    json.key("evicted").begin_array();
     for (const Eviction &eviction : state.evictions) {
-        Json ranges = Json::array();
+        json.begin_object().field("position", eviction.position);
+        json.key("ranges").begin_array();
         for (const PositionRange &range : eviction.ranges) {
-            ranges.push_back({range.begin, range.end});
+            json.begin_array().value(range.begin).value(range.end).end_array();
         }
-        all.push_back({{"position", eviction.position}, {"ranges", ranges}});
+        json.end_array().end_object();
     }
-    return all;
+    json.end_array();
 }
 
-Json attention_mask(const Snapshot &snapshot) {
+void attention_mask(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
-    return {{"rule", "causal"},
-            {"layer_windows", layer_windows(state)},
-            {"evicted", evicted_json(state)},
-            {"config", config_json(state, Element::attention_mask)}};
+    json.field("rule", "causal");
+    write_layer_windows(state, json);
+    write_evicted(state, json);
+    write_config("config", state, Element::attention_mask, json);
 }
 
-Json sampling_json(const Sampling &sampling) {
-    Json bias = Json::array();
-    for (const auto &[token, value] : sampling.bias) {
-        // JSON has no infinity; it stands for a forbidden token.
-        bias.push_back({{"token", token}, {"bias", std::isfinite(value) ? Json(value) : Json()}});
-    }
+void write_sampling(const Sampling &sampling, JsonWriter &json) {
     const SamplingV2 &v2 = sampling.v2;
-    return {{"seed", sampling.seed},
-            {"temperature", sampling.temperature},
-            {"top_k", sampling.top_k},
-            {"top_p", sampling.top_p},
-            {"min_p", sampling.min_p},
-            {"repetition_penalty", sampling.repetition_penalty},
-            {"frequency_penalty", sampling.frequency_penalty},
-            {"presence_penalty", sampling.presence_penalty},
-            {"penalty_window", sampling.penalty_window},
-            {"bias", bias},
-            {"typical_p", v2.typical_p},
-            {"top_n_sigma", v2.top_n_sigma},
-            {"xtc_probability", v2.xtc_probability},
-            {"xtc_threshold", v2.xtc_threshold},
-            {"dry_multiplier", v2.dry_multiplier},
-            {"dry_base", v2.dry_base},
-            {"dry_allowed_length", v2.dry_allowed_length},
-            {"dry_range", v2.dry_range},
-            {"dry_breakers", v2.dry_breakers},
-            {"min_keep", v2.min_keep}};
+    json.begin_object();
+    json.field("seed", sampling.seed);
+    json.field("temperature", sampling.temperature);
+    json.field("top_k", sampling.top_k);
+    json.field("top_p", sampling.top_p);
+    json.field("min_p", sampling.min_p);
+    json.field("repetition_penalty", sampling.repetition_penalty);
+    json.field("frequency_penalty", sampling.frequency_penalty);
+    json.field("presence_penalty", sampling.presence_penalty);
+    json.field("penalty_window", sampling.penalty_window);
+    json.key("bias").begin_array();
+    for (const auto &[token, value] : sampling.bias) { // null, an infinity: a forbidden token
+        json.begin_object().field("token", token).field("bias", value).end_object();
+    }
+    json.end_array();
+    json.field("typical_p", v2.typical_p);
+    json.field("top_n_sigma", v2.top_n_sigma);
+    json.field("xtc_probability", v2.xtc_probability);
+    json.field("xtc_threshold", v2.xtc_threshold);
+    json.field("dry_multiplier", v2.dry_multiplier);
+    json.field("dry_base", v2.dry_base);
+    json.field("dry_allowed_length", v2.dry_allowed_length);
+    json.field("dry_range", v2.dry_range);
+    json.array("dry_breakers", v2.dry_breakers);
+    json.field("min_keep", v2.min_keep);
+    json.end_object();
 }
 
-Json model_config(const Snapshot &snapshot) {
+void model_config(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
-    Json samplings = Json::array();
+    json.field("architecture", state.model.architecture);
+    json.field("model", to_hex(state.model.model));
+    write_all_pairs("config", state.model.config, json);
+    json.key("samplings").begin_array();
     for (const Sampling &sampling : state.samplings) {
-        samplings.push_back(sampling_json(sampling));
+        write_sampling(sampling, json);
     }
-    return {{"architecture", state.model.architecture},
-            {"model", to_hex(state.model.model)},
-            {"config", pairs_json(state.model.config)},
-            {"samplings", samplings},
-            {"sampling", state.sampling},
-            {"capacity", state.capacity},
-            {"window_retain", state.window_retain},
-            {"tracking", state.tracking}};
+    json.end_array();
+    json.field("sampling", state.sampling).field("capacity", state.capacity);
+    json.field("window_retain", state.window_retain).field("tracking", state.tracking);
 }
 
-Json layer_norm(const Snapshot &snapshot) {
+void layer_norm(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
-    return {{"digest", to_hex(state.model.norms)},
-            {"config", config_json(state, Element::layer_norm)}};
+    json.field("digest", to_hex(state.model.norms));
+    write_config("config", state, Element::layer_norm, json);
 }
 
-Json attention_weights(const Snapshot &snapshot) {
+void attention_weights(const Snapshot &snapshot, JsonWriter &json) {
     const ModelIdentity &model = snapshot.state().model;
-    return {{"attention", digests_json(model.attention)},
-            {"mlp", digests_json(model.mlp)},
-            {"head", to_hex(model.head)}};
+    write_digests("attention", model.attention, json);
+    write_digests("mlp", model.mlp, json);
+    json.field("head", to_hex(model.head));
 }
 
-Json logits(const Snapshot &snapshot) {
+void logits(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
-    Json top = Json::array();
+    json.field("hidden", state.hidden.size());
+    json.field("digest", to_hex(state.logits));
+    json.field("row", snapshot.layout().logits_row != SectionRef{});
+    json.key("top").begin_array();
     for (const auto &[token, logit] : state.top) {
-        top.push_back({{"token", token},
-                       {"logit", std::isfinite(logit) ? Json(logit) : Json()},
-                       {"text", token_text(state.token_texts, token)}});
+        json.begin_object().field("token", token).field("logit", logit);
+        json.field("text", token_text(state.token_texts, token)).end_object();
     }
-    const bool row = snapshot.layout().logits_row != SectionRef{};
-    return {{"hidden", state.hidden.size()},
-            {"digest", to_hex(state.logits)},
-            {"row", row},
-            {"top", top}};
+    json.end_array();
 }
 
-Json tokenizer(const Snapshot &snapshot) {
+void tokenizer(const Snapshot &snapshot, JsonWriter &json) {
     const ModelIdentity &model = snapshot.state().model;
-    return {{"digest", to_hex(model.tokenizer)},
-            {"type", model.tokenizer_type},
-            {"rules", pairs_json(model.tokenizer_rules)},
-            {"chat_template", model.chat_template}};
+    json.field("digest", to_hex(model.tokenizer)).field("type", model.tokenizer_type);
+    write_all_pairs("rules", model.tokenizer_rules, json);
+    json.field("chat_template", model.chat_template);
 }
 
-Json kv_format(const Snapshot &snapshot) {
+void write_section(const Section &section, JsonWriter &json) {
+    char sum[33];
+    const Frame &frame = section.frame;
+    snprintf(sum, sizeof sum, "%016llx%016llx",
+             static_cast<unsigned long long>(frame.checksum.high),
+             static_cast<unsigned long long>(frame.checksum.low));
+    json.begin_object();
+    json.field("name", section_name(frame.kind)).field("offset", section.offset);
+    json.field("commit", frame.sequence);
+    json.field("stored", frame.stored_bytes).field("raw", frame.raw_bytes);
+    json.field("codec", frame.codec == Codec::raw ? "raw" : "zstd").field("xxh3", sum);
+    json.end_object();
+}
+
+void kv_format(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
-    Json sections = Json::array();
-    for (const Section &section : snapshot.sections()) {
-        char sum[33];
-        const Frame &frame = section.frame;
-        snprintf(sum, sizeof sum, "%016llx%016llx",
-                 static_cast<unsigned long long>(frame.checksum.high),
-                 static_cast<unsigned long long>(frame.checksum.low));
-        sections.push_back({{"name", section_name(frame.kind)},
-                            {"offset", section.offset},
-                            {"commit", frame.sequence},
-                            {"stored", frame.stored_bytes},
-                            {"raw", frame.raw_bytes},
-                            {"codec", frame.codec == Codec::raw ? "raw" : "zstd"},
-                            {"xxh3", sum}});
-    }
     const ContractId &contract = state.contract;
-    return {{"format", snapshot.format()},
-            {"commit", snapshot.root().sequence},
-            {"contract",
-             {{"core", contract.core}, {"kv", contract.kv}, {"sampling", contract.sampling}}},
-            {"dtype", "bf16"},
-            {"page_positions", state.page_positions},
-            {"layers", state.layers},
-            {"kv_heads", state.kv_heads},
-            {"head_dim", state.head_dim},
-            {"sections", sections}};
-}
-
-Json prompt_meta(const Snapshot &snapshot) {
-    const State &state = snapshot.state();
-    Json spans = Json::array();
-    for (const Span &span : log_spans(state.log)) {
-        const bool sampled = span.source == TokenSource::sampled;
-        spans.push_back({{"begin", span.begin},
-                         {"end", span.end},
-                         {"source", source_name(span.source)},
-                         {"role", role_name(span.role)},
-                         {"turn_start", span.turn_start},
-                         {"sampling", sampled ? Json(span.sampling) : Json()},
-                         {"tokens", span.end - span.begin},
-                         {"text", log_text(state, span.begin, span.end)}});
+    json.field("format", snapshot.format()).field("commit", snapshot.root().sequence);
+    json.key("contract").begin_object().field("core", contract.core);
+    json.field("kv", contract.kv).field("sampling", contract.sampling).end_object();
+    json.field("dtype", "bf16").field("page_positions", state.page_positions);
+    json.field("layers", state.layers).field("kv_heads", state.kv_heads);
+    json.field("head_dim", state.head_dim);
+    json.key("sections").begin_array();
+    for (const Section &section : snapshot.sections()) {
+        write_section(section, json);
     }
-    return {{"spans", spans}, {"pending_system", state.pending_system}};
+    json.end_array();
 }
 
-using ToJson = Json (*)(const Snapshot &snapshot);
+void prompt_meta(const Snapshot &snapshot, JsonWriter &json) {
+    const State &state = snapshot.state();
+    json.key("spans").begin_array();
+    for (const Span &span : log_spans(state.log)) {
+        json.begin_object().field("begin", span.begin).field("end", span.end);
+        json.field("source", source_name(span.source)).field("role", role_name(span.role));
+        json.field("turn_start", span.turn_start).key("sampling");
+        span.source == TokenSource::sampled ? json.value(span.sampling) : json.null();
+        json.field("tokens", span.end - span.begin);
+        json.field("text", log_text(state, span.begin, span.end)).end_object();
+    }
+    json.end_array();
+    json.field("pending_system", state.pending_system);
+}
 
-const ToJson kElements[12] = {kv_cache,       token_embeddings, positional_state, token_buffer,
-                              attention_mask, model_config,     layer_norm,       attention_weights,
-                              logits,         tokenizer,        kv_format,        prompt_meta};
+using Write = void (*)(const Snapshot &snapshot, JsonWriter &json);
+
+const Write kElements[12] = {kv_cache,       token_embeddings, positional_state, token_buffer,
+                             attention_mask, model_config,     layer_norm,       attention_weights,
+                             logits,         tokenizer,        kv_format,        prompt_meta};
 
 } // namespace
 
@@ -327,9 +341,11 @@ std::string element_json(const Snapshot &snapshot, uint32_t element) {
         fail(Status::invalid_argument, "element is %u, expected 1 to %zu", element,
              std::size(kElements));
     }
-    Json json = {{"element", element}, {"name", element_name(static_cast<Element>(element))}};
-    json.update(kElements[element - 1](snapshot));
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    JsonWriter json;
+    json.begin_object().field("element", element);
+    json.field("name", element_name(static_cast<Element>(element)));
+    kElements[element - 1](snapshot, json);
+    return json.end_object().take();
 }
 
 } // namespace stasis::format

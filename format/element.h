@@ -1,5 +1,4 @@
-// The elements of a session's state (elements.h) as JSON. Knows files only through Snapshot;
-// nlohmann-json stays behind it.
+// The elements of a session's state (elements.h) as JSON. Knows files only through Snapshot.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/checkpoint/json_file.h"
 #include "runtime/gguf/checkpoint.h"
 #include "runtime/gguf/config.h"
 #include "runtime/rope.h"
@@ -60,7 +61,7 @@ struct Origin {
 
     explicit Origin(const std::string &given) : path(given) {
         struct stat status {};
-        const bool exists = stat(path.c_str(), &status) == 0;
+        const bool exists = file_exists(path) && stat(path.c_str(), &status) == 0;
         if (exists ? S_ISREG(status.st_mode) : path.ends_with(".gguf")) {
             gguf = open_gguf(path);
         }

@@ -1,6 +1,4 @@
 // Files of a checkpoint (safetensors.h): which there are. Knows nothing of what is inside a file.
-#include <unistd.h>
-
 #include <climits>
 #include <set>
 
@@ -16,10 +14,6 @@ namespace {
 constexpr size_t kIndexLimitBytes = 100'000'000;
 constexpr char kSingle[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
-
-bool exists(const std::string &path) {
-    return access(path.c_str(), F_OK) == 0;
-}
 
 void open_file(const std::string &directory, const std::string &name, Checkpoint &checkpoint) {
     auto mapping = std::make_shared<Mapping>(directory + "/" + name);
@@ -40,30 +34,30 @@ void check_shard_name(const std::string &shard) {
 
 Checkpoint open_shards(const std::string &directory) {
     const std::string text = read_text(directory + "/" + kIndex, kIndexLimitBytes);
-    const nlohmann::json index = parse_json(text, kIndex);
-    const auto map = index.find("weight_map");
-    if (map == index.end() || !map->is_object()) {
+    const Json index = parse_json(text, kIndex);
+    const Json *map = index.find("weight_map");
+    if (map == nullptr || map->object() == nullptr) {
         fail(Status::corrupt, "%s: expected an object \"weight_map\"", kIndex);
     }
     std::set<std::string> shards;
-    for (const auto &[name, shard] : map->items()) {
-        if (!shard.is_string()) {
+    for (const auto &[name, shard] : *map->object()) {
+        if (shard.text() == nullptr) {
             fail(Status::corrupt, "%s: expected a file name for tensor %s, found %s", kIndex,
                  name.c_str(), shard.type_name());
         }
-        check_shard_name(shard.get_ref<const std::string &>());
-        shards.insert(shard.get_ref<const std::string &>());
+        check_shard_name(*shard.text());
+        shards.insert(*shard.text());
     }
     Checkpoint checkpoint;
     for (const std::string &shard : shards) {
         open_file(directory, shard, checkpoint);
     }
-    for (const auto &[name, shard] : map->items()) {
+    for (const auto &[name, shard] : *map->object()) {
         const auto found = checkpoint.tensors.find(name);
         if (found == checkpoint.tensors.end() ? checkpoint.refused.count(name) == 0
-                                              : found->second.file != shard) {
+                                              : found->second.file != *shard.text()) {
             fail(Status::corrupt, "%s places tensor %s in %s, which does not have it", kIndex,
-                 name.c_str(), shard.get_ref<const std::string &>().c_str());
+                 name.c_str(), shard.text()->c_str());
         }
     }
     return checkpoint;
@@ -78,12 +72,12 @@ void Checkpoint::check_unchanged() const {
 }
 
 Checkpoint open_checkpoint(const std::string &directory) {
-    if (exists(directory + "/" + kSingle)) {
+    if (file_exists(directory + "/" + kSingle)) {
         Checkpoint checkpoint;
         open_file(directory, kSingle, checkpoint);
         return checkpoint;
     }
-    if (!exists(directory + "/" + kIndex)) {
+    if (!file_exists(directory + "/" + kIndex)) {
         fail(Status::not_found, "expected %s or %s in %s, found neither", kSingle, kIndex,
              directory.c_str());
     }

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/config.h"
 
 #include <algorithm>
+#include <span>
 
 #include "format/error.h"
 #include "runtime/checkpoint/config_fields.h"
@@ -11,8 +12,6 @@
 namespace stasis {
 
 namespace {
-
-using nlohmann::json;
 
 constexpr size_t kFileLimitBytes = 16U << 20;
 constexpr char kConfig[] = "config.json";
@@ -42,12 +41,12 @@ constexpr Family kFamilies[] = {
 const Family &find_family(const Fields &fields) {
     const std::string type = fields.text("model_type", "");
     std::string architecture;
-    if (fields.has("architectures")) {
-        const json &names = fields.object.at("architectures");
-        if (!names.is_array() || names.size() != 1 || !names[0].is_string()) {
+    if (const Json *found = fields.object.find_value("architectures")) {
+        const Json::Array *names = found->array();
+        if (names == nullptr || names->size() != 1 || names->front().text() == nullptr) {
             fields.refuse("architectures", "an array with one name");
         }
-        architecture = names[0].get<std::string>();
+        architecture = *names->front().text();
     }
     for (const Family &family : kFamilies) {
         if (type == family.model_type &&
@@ -66,15 +65,18 @@ const Family &find_family(const Fields &fields) {
 
 // One id or a list of ids.
 std::vector<uint32_t> read_ids(const Fields &fields, const char *key, uint32_t vocabulary) {
-    const json &value = fields.object.at(key);
+    const Json *value = fields.object.find(key);
+    const std::span<const Json> given =
+        value->array() != nullptr ? std::span(*value->array()) : std::span(value, 1);
     std::vector<uint32_t> ids;
-    for (const json &id : value.is_array() ? value : json::array({value})) {
-        if (!id.is_number_unsigned() || id.get<uint64_t>() >= vocabulary) {
+    for (const Json &each : given) {
+        const uint64_t *id = each.count();
+        if (id == nullptr || *id >= vocabulary) {
             fields.refuse(key,
                           ("token ids below vocab_size, " + std::to_string(vocabulary)).c_str());
         }
-        if (std::find(ids.begin(), ids.end(), id.get<uint32_t>()) == ids.end()) {
-            ids.push_back(id.get<uint32_t>());
+        if (std::find(ids.begin(), ids.end(), *id) == ids.end()) {
+            ids.push_back(static_cast<uint32_t>(*id));
         }
     }
     return ids;
@@ -89,7 +91,7 @@ std::vector<uint32_t> find_ids(const std::vector<Fields> &files, const char *key
         if (fields.has(key)) {
             return read_ids(fields, key, vocabulary);
         }
-        named = named || fields.object.contains(key); // null: expressly none
+        named = named || fields.object.find(key) != nullptr; // null: expressly none
     }
     return named || fallback >= vocabulary ? std::vector<uint32_t>{}
                                            : std::vector<uint32_t>{fallback};
@@ -148,10 +150,10 @@ void refuse_unsupported(const Fields &fields) {
 Config parse_config(const std::string &config_text, const std::string &generation_text) {
     // Decimal numbers are rounded as they are read, so the host's rounding mode must not matter.
     const kernels::FloatEnvironment environment;
-    const json object = parse_json(config_text, kConfig);
+    const Json object = parse_json(config_text, kConfig);
     const Fields fields{object, std::string(kConfig) + ": "};
-    const json generation =
-        generation_text.empty() ? json::object() : parse_json(generation_text, kGeneration);
+    const Json generation =
+        generation_text.empty() ? Json() : parse_json(generation_text, kGeneration);
     refuse_unsupported(fields);
     const Family &family = find_family(fields);
     Config config = family.parse(fields);

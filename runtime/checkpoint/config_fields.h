@@ -3,12 +3,12 @@
 // no architecture's field names.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/checkpoint/config.h"
+#include "runtime/checkpoint/json.h"
 
 namespace stasis {
 
@@ -16,7 +16,7 @@ namespace stasis {
 // Error(corrupt) naming the field if it has another type, is out of range, or is absent and has no
 // fallback.
 struct Fields {
-    const nlohmann::json &object;
+    const Json &object;
     std::string name; // in front of a field's name in messages: "config.json: ", ...
 
     bool has(const char *key) const;

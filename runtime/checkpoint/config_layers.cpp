@@ -5,18 +5,19 @@
 namespace stasis {
 
 std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers) {
-    const nlohmann::json &types = fields.object.at("layer_types");
-    if (!types.is_array() || types.size() != layers) {
+    const Json::Array *types = fields.object.find("layer_types")->array();
+    if (types == nullptr || types->size() != layers) {
         fields.refuse("layer_types", "an array with one entry for each of num_hidden_layers");
     }
     std::vector<bool> local(layers);
     for (uint32_t i = 0; i < layers; ++i) {
-        local[i] = types[i] == "sliding_attention";
-        if (!local[i] && types[i] != "full_attention") {
+        const Json &type = (*types)[i];
+        local[i] = type.text() != nullptr && *type.text() == "sliding_attention";
+        if (!local[i] && (type.text() == nullptr || *type.text() != "full_attention")) {
             fail(Status::unsupported,
                  "%slayer_types[%u]: %s is not supported (full_attention and "
                  "sliding_attention are)",
-                 fields.name.c_str(), i, types[i].dump().c_str());
+                 fields.name.c_str(), i, shown(type).c_str());
         }
     }
     return local;

@@ -14,7 +14,8 @@ Config parse_decoder(const Fields &fields, const DecoderDefaults &defaults) {
     config.hidden = fields.count("hidden_size", kWidthMax);
     config.heads = fields.count("num_attention_heads", kWidthMax);
     // Absent is the family's default, but null as many as there are heads.
-    const bool grouped = defaults.kv_heads != 0 && !fields.object.contains("num_key_value_heads");
+    const bool grouped =
+        defaults.kv_heads != 0 && fields.object.find("num_key_value_heads") == nullptr;
     config.kv_heads =
         fields.count("num_key_value_heads", kWidthMax, grouped ? defaults.kv_heads : config.heads);
     uint32_t head_dim = defaults.head_dim;
@@ -49,7 +50,8 @@ Config parse_llama(const Fields &fields) {
 Config parse_mistral(const Fields &fields) {
     Config config = parse_decoder(fields, {"mistral", 8, 0, 131072, 1e-6});
     // Absent is the default, but null no window, as in all models after the first.
-    const bool local = fields.has("sliding_window") || !fields.object.contains("sliding_window");
+    const bool local =
+        fields.has("sliding_window") || fields.object.find("sliding_window") == nullptr;
     const uint32_t window = local ? fields.count("sliding_window", kContextMax, 4096) : 0;
     set_layers(fields, window, std::vector<bool>(config.layers, local), config);
     return config;

@@ -14,7 +14,8 @@ namespace {
 // layers from `max_window_layers` on have one, as long as `layer_types` does not name them.
 void read_layers(const Fields &fields, Config &config) {
     const bool windows = fields.flag("use_sliding_window", false);
-    if (windows && fields.object.contains("sliding_window") && !fields.has("sliding_window")) {
+    if (windows && fields.object.find("sliding_window") != nullptr &&
+        !fields.has("sliding_window")) {
         fields.refuse("sliding_window", "a number of positions, as use_sliding_window is true");
     }
     const uint32_t window = windows ? fields.count("sliding_window", kContextMax, 4096) : 0;

@@ -13,14 +13,15 @@ namespace {
 
 // The name of the object that describes ropes, null: none.
 const char *rope_key(const Fields &fields) {
-    const bool parameters = fields.has("rope_parameters");
-    const bool scaling = fields.has("rope_scaling");
-    if (parameters && scaling &&
-        fields.object.at("rope_parameters") != fields.object.at("rope_scaling")) {
+    const Json *parameters = fields.object.find_value("rope_parameters");
+    const Json *scaling = fields.object.find_value("rope_scaling");
+    if (parameters != nullptr && scaling != nullptr && *parameters != *scaling) {
         fail(Status::corrupt, "%srope_parameters and rope_scaling contradict each other",
              fields.name.c_str());
     }
-    return parameters ? "rope_parameters" : scaling ? "rope_scaling" : nullptr;
+    return parameters != nullptr ? "rope_parameters"
+           : scaling != nullptr  ? "rope_scaling"
+                                 : nullptr;
 }
 
 void read_scaling(const Fields &fields, Rope &rope) {

@@ -3,17 +3,22 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "runtime/checkpoint/json.h"
+
 namespace stasis {
+
+// Whether there is something at the path. Throws Error(io) where the system cannot tell: a file
+// that is there but was missed would make another model of a directory.
+bool file_exists(const std::string &path);
 
 // The bytes of a regular file. Throws Error: not_found, io, corrupt (longer than the limit).
 std::string read_text(const std::string &path, size_t size_limit_bytes);
 
 // Parses `text`, whose name for messages is `file`. Throws Error(corrupt): not JSON, not an object,
 // a key given twice (readers disagree about which one counts), nested deeper than 16.
-nlohmann::json parse_json(std::string_view text, const std::string &file);
+Json parse_json(std::string_view text, const std::string &file);
 
 } // namespace stasis

@@ -14,8 +14,6 @@ namespace stasis {
 
 namespace {
 
-using nlohmann::json;
-
 constexpr uint64_t kHeaderLimitBytes = 100'000'000; // the reference implementation's
 constexpr size_t kRankMax = 8;
 
@@ -36,33 +34,34 @@ struct Place {
     }
 };
 
-const json &member(const json &entry, const char *key, json::value_t type, const Place &place) {
-    const auto found = entry.find(key);
-    if (found == entry.end() || found->type() != type) {
-        fail(Status::corrupt, "tensor %s in %s: expected \"%s\" as %s, found %s",
-             place.name.c_str(), place.file.c_str(), key, json(type).type_name(),
-             found == entry.end() ? "nothing" : found->type_name());
-    }
-    return *found;
+[[noreturn]] void refuse_member(const char *key, const char *type, const Json *found,
+                                const Place &place) {
+    fail(Status::corrupt, "tensor %s in %s: expected \"%s\" as %s, found %s", place.name.c_str(),
+         place.file.c_str(), key, type, found == nullptr ? "nothing" : found->type_name());
 }
 
-std::vector<uint64_t> integers(const json &array, size_t count_max, const Place &place) {
+std::vector<uint64_t> integers(const Json &entry, const char *key, size_t count_max,
+                               const Place &place) {
+    const Json *found = entry.find(key);
+    const Json::Array *array = found != nullptr ? found->array() : nullptr;
+    if (array == nullptr) {
+        refuse_member(key, "array", found, place);
+    }
     std::vector<uint64_t> result;
-    if (array.size() > count_max) {
+    if (array->size() > count_max) {
         place.refuse("too many dimensions or offsets");
     }
-    for (const json &value : array) {
-        if (!value.is_number_unsigned()) {
+    for (const Json &value : *array) {
+        if (value.count() == nullptr) {
             place.refuse("expected non-negative integers as shape and offsets");
         }
-        result.push_back(value.get<uint64_t>());
+        result.push_back(*value.count());
     }
     return result;
 }
 
-Span claimed_span(const json &entry, uint64_t payload_bytes, const Place &place) {
-    const std::vector<uint64_t> offsets =
-        integers(member(entry, "data_offsets", json::value_t::array, place), 2, place);
+Span claimed_span(const Json &entry, uint64_t payload_bytes, const Place &place) {
+    const std::vector<uint64_t> offsets = integers(entry, "data_offsets", 2, place);
     if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > payload_bytes) {
         fail(Status::corrupt,
              "tensor %s in %s: expected data_offsets [begin, end] within the payload of %" PRIu64
@@ -85,15 +84,18 @@ uint64_t checked_size_bytes(const std::vector<uint64_t> &shape, uint64_t element
 }
 
 // Adds one entry of the header to the checkpoint.
-void add_tensor(const json &entry, const Span &span, const uint8_t *payload, const Place &place,
+void add_tensor(const Json &entry, const Span &span, const uint8_t *payload, const Place &place,
                 Checkpoint &checkpoint) {
     if (checkpoint.tensors.count(place.name) != 0 || checkpoint.refused.count(place.name) != 0) {
         place.refuse("another file of the checkpoint has a tensor of that name");
     }
-    const std::string &dtype =
-        member(entry, "dtype", json::value_t::string, place).get_ref<const std::string &>();
+    const Json *type = entry.find("dtype");
+    if (type == nullptr || type->text() == nullptr) {
+        refuse_member("dtype", "string", type, place);
+    }
+    const std::string &dtype = *type->text();
     Tensor tensor;
-    tensor.shape = integers(member(entry, "shape", json::value_t::array, place), kRankMax, place);
+    tensor.shape = integers(entry, "shape", kRankMax, place);
     if (dtype == "BF16") {
         tensor.type = DataType::bf16;
     } else if (dtype == "F16") {
@@ -176,17 +178,17 @@ void parse_safetensors(const uint8_t *data, size_t size_bytes, const std::string
              file.c_str(), header_bytes, kHeaderLimitBytes, size_bytes);
     }
     const char *header_text = reinterpret_cast<const char *>(data) + sizeof header_bytes;
-    const json header =
+    const Json header =
         parse_json({header_text, static_cast<size_t>(header_bytes)}, "the header of " + file);
     const uint8_t *payload = data + sizeof header_bytes + header_bytes;
     const uint64_t payload_bytes = rest_bytes - header_bytes;
     std::vector<Span> spans;
-    for (const auto &[name, entry] : header.items()) {
+    for (const auto &[name, entry] : *header.object()) {
         if (name == "__metadata__") {
             continue;
         }
         const Place place{name, file};
-        if (!entry.is_object()) {
+        if (entry.object() == nullptr) {
             place.refuse("expected an object with dtype, shape and data_offsets");
         }
         spans.push_back(claimed_span(entry, payload_bytes, place));

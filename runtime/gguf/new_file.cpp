@@ -95,7 +95,15 @@ bool NewFile::try_create() {
     }
     // The lock belongs to the open file: who is killed leaves none.
     if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+        const int number = errno;
+        if (created && number != EWOULDBLOCK) {
+            unlink(written_.c_str()); // nobody else has it
+        }
         close(descriptor);
+        errno = number;
+        if (number != EWOULDBLOCK) {
+            fail_errno("lock", written_);
+        }
         fail(Status::busy, "%s: another process is writing this file", written_.c_str());
     }
     if (created && is_file_of(descriptor, written_)) {

@@ -24,7 +24,13 @@ struct Budget {
     void spend(size_t units); // throws Error(unsupported) when used up
 };
 
-struct Undefined {};
+struct Undefined {
+    // Written out, so that this type is not trivially copyable. Of alternatives that all are, or
+    // are texts or shared pointers, libstdc++ (up to 12 at least) takes it that a variant always
+    // has a value; where the copy of a text runs out of memory, its copy constructor then destroys
+    // one that was never made.
+    ~Undefined() {}
+};
 struct None {};
 struct ListValue {
     List items;

@@ -2,7 +2,6 @@
 #include "runtime/text/describe_tokenizer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 
 #include "format/error.h"
@@ -199,13 +198,13 @@ void describe_ends(const Config &config, int64_t bos, const Tokenizer *tokenizer
 // Whether the tokenizer's own configuration asks for the bos token before a text.
 void describe_add_bos(const std::string &directory, GgufMetadata &metadata) {
     const std::string path = directory + "/tokenizer_config.json";
-    if (!std::filesystem::exists(path)) {
+    if (!file_exists(path)) {
         return;
     }
-    const nlohmann::json json = parse_json(read_text(path, kConfigMax), path);
-    const auto found = json.find("add_bos_token");
-    if (found != json.end() && found->is_boolean()) {
-        metadata.boolean("tokenizer.ggml.add_bos_token", found->get<bool>());
+    const Json json = parse_json(read_text(path, kConfigMax), path);
+    const Json *found = json.find("add_bos_token");
+    if (found != nullptr && found->boolean() != nullptr) {
+        metadata.boolean("tokenizer.ggml.add_bos_token", *found->boolean());
     }
 }
 
@@ -221,7 +220,7 @@ void describe_tokenizer(const std::string &directory, const Config &config,
         return;
     }
     const std::string sentencepiece = directory + "/tokenizer.model";
-    if (std::filesystem::exists(sentencepiece)) {
+    if (file_exists(sentencepiece)) {
         describe_sentencepiece(sentencepiece, *tokenizer, metadata);
     } else {
         describe_byte_bpe(directory + "/tokenizer.json", *tokenizer, metadata);

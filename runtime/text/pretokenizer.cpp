@@ -92,6 +92,9 @@ Pretokenizer::Pretokenizer(const std::vector<std::string> &patterns, const std::
                 pointer(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
                 &error, &offset, nullptr));
         }
+        if (error == PCRE2_ERROR_HEAP_FAILED) {
+            throw std::bad_alloc();
+        }
         if (pattern.size() > kPatternMax || patterns_.back().code == nullptr) {
             fail(Status::unsupported, "%s: the pattern '%.60s' cannot be used: %s", from.c_str(),
                  text.c_str(), error == 0 ? "it is too long" : message_of(error).c_str());
@@ -140,6 +143,9 @@ void Pretokenizer::split_piece(const Pattern &pattern, const Search &search, std
         if (result == PCRE2_ERROR_NOMATCH) {
             out.push_back(piece.substr(at));
             return;
+        }
+        if (result == PCRE2_ERROR_NOMEMORY) {
+            throw std::bad_alloc();
         }
         if (result < 0 || found[0] < at || found[1] <= found[0]) { // \K can turn a match round
             fail(Status::unsupported, "a pattern of the tokenizer fails on this text: %s",

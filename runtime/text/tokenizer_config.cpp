@@ -2,7 +2,6 @@
 #include "runtime/text/tokenizer_config.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "format/error.h"
 #include "runtime/checkpoint/json_file.h"
@@ -11,8 +10,6 @@ namespace stasis {
 
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t kConfigMax = 64 << 20; // Gemma's lists its whole vocabulary: 1 MB
 constexpr size_t kTemplateMax = 1 << 20;
 
@@ -20,37 +17,41 @@ constexpr size_t kTemplateMax = 1 << 20;
     fail(Status::corrupt, "%s: %s", path.c_str(), what.c_str());
 }
 
+// The text of a member that may be absent or of any type, else null.
+const std::string *text_of(const Json &json, const char *key) {
+    const Json *found = json.find(key);
+    return found != nullptr ? found->text() : nullptr;
+}
+
 // A special token's text is a string or an object with "content"; null and absence mean none.
 std::string token_text(const Json &config, const char *key, const std::string &path) {
-    const auto found = config.find(key);
-    if (found == config.end() || found->is_null()) {
+    const Json *found = config.find_value(key);
+    if (found == nullptr) {
         return "";
     }
-    if (found->is_string()) {
-        return found->get<std::string>();
+    const std::string *text = found->text() != nullptr ? found->text() : text_of(*found, "content");
+    if (text == nullptr) {
+        corrupt(path, std::string("'") + key + "' is neither a string nor has it a 'content'");
     }
-    if (found->is_object() && found->contains("content") && found->at("content").is_string()) {
-        return found->at("content").get<std::string>();
-    }
-    corrupt(path, std::string("'") + key + "' is neither a string nor has it a 'content'");
+    return *text;
 }
 
 // One template, or a list of named ones, of which "default" is the one for plain chats.
 std::string template_text(const Json &config, const std::string &path) {
-    const auto found = config.find("chat_template");
-    if (found == config.end() || found->is_null()) {
+    const Json *found = config.find_value("chat_template");
+    if (found == nullptr) {
         return "";
     }
-    if (found->is_string()) {
-        return found->get<std::string>();
+    if (found->text() != nullptr) {
+        return *found->text();
     }
-    if (!found->is_array()) {
+    if (found->array() == nullptr) {
         corrupt(path, "'chat_template' is neither a string nor a list");
     }
-    for (const Json &entry : *found) {
-        if (entry.is_object() && entry.value("name", Json()) == Json("default") &&
-            entry.contains("template") && entry.at("template").is_string()) {
-            return entry.at("template").get<std::string>();
+    for (const Json &entry : *found->array()) {
+        const std::string *name = text_of(entry, "name"), *text = text_of(entry, "template");
+        if (name != nullptr && *name == "default" && text != nullptr) {
+            return *text;
         }
     }
     return "";
@@ -58,25 +59,25 @@ std::string template_text(const Json &config, const std::string &path) {
 
 std::vector<AddedToken> added_tokens(const Json &config, const std::string &path) {
     std::vector<AddedToken> added;
-    const auto found = config.find("added_tokens_decoder");
-    if (found == config.end() || found->is_null()) {
+    const Json *found = config.find_value("added_tokens_decoder");
+    if (found == nullptr) {
         return added;
     }
-    if (!found->is_object()) {
+    if (found->object() == nullptr) {
         corrupt(path, "'added_tokens_decoder' is not an object");
     }
-    for (const auto &[key, entry] : found->items()) {
+    for (const auto &[key, entry] : *found->object()) {
         const bool number = !key.empty() && key.size() <= 9 &&
                             key.find_first_not_of("0123456789") == std::string::npos;
-        if (!number || !entry.is_object() || !entry.contains("content") ||
-            !entry.at("content").is_string()) {
+        const std::string *content = text_of(entry, "content");
+        if (!number || content == nullptr) {
             corrupt(path, "'added_tokens_decoder' has the entry '" + key.substr(0, 40) +
                               "', which is no token id with a 'content'");
         }
-        const Json special = entry.value("special", Json(false));
-        added.push_back({static_cast<uint32_t>(std::stoul(key)),
-                         entry.at("content").get<std::string>(),
-                         special.is_boolean() && special.get<bool>()});
+        const Json *special = entry.find("special");
+        const bool *is_special = special != nullptr ? special->boolean() : nullptr;
+        added.push_back({static_cast<uint32_t>(std::stoul(key)), *content,
+                         is_special != nullptr && *is_special});
     }
     std::sort(added.begin(), added.end(),
               [](const AddedToken &a, const AddedToken &b) { return a.token < b.token; });
@@ -88,7 +89,7 @@ std::vector<AddedToken> added_tokens(const Json &config, const std::string &path
 TokenizerConfig read_tokenizer_config(const std::string &directory) {
     TokenizerConfig out;
     const std::string path = directory + "/tokenizer_config.json";
-    if (std::filesystem::exists(path)) {
+    if (file_exists(path)) {
         const Json config = parse_json(read_text(path, kConfigMax), path);
         out.bos_text = token_text(config, "bos_token", path);
         out.eos_text = token_text(config, "eos_token", path);
@@ -96,7 +97,7 @@ TokenizerConfig read_tokenizer_config(const std::string &directory) {
         out.added = added_tokens(config, path);
     }
     const std::string jinja = directory + "/chat_template.jinja";
-    if (std::filesystem::exists(jinja)) {
+    if (file_exists(jinja)) {
         out.chat_template = read_text(jinja, kTemplateMax);
     }
     return out;

@@ -13,8 +13,6 @@ namespace stasis {
 
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t kFileMax = 256 << 20;
 
 // A part of the file and what it is called, for messages.
@@ -32,26 +30,37 @@ struct Part {
              what.c_str());
     }
     // A member that may be null or absent, which are the same.
-    const Json *find(const char *key) const {
-        const auto found = json.find(key);
-        return found == json.end() || found->is_null() ? nullptr : &*found;
+    const Json *find(const char *key) const { return json.find_value(key); }
+    [[noreturn]] void lacks(const char *key, const char *type) const {
+        corrupt(std::string("lacks \"") + key + "\" as " + type);
     }
-    Part member(const char *key, Json::value_t type) const {
+    Part object(const char *key) const {
         const Json *found = find(key);
-        if (found == nullptr || found->type() != type) {
-            corrupt(std::string("lacks \"") + key + "\" as " + Json(type).type_name());
+        if (found == nullptr || found->object() == nullptr) {
+            lacks(key, "object");
         }
-        return {*found, file, name.empty() ? key : name + "." + key};
+        return {*found, file, name_of(key)};
+    }
+    Part array(const char *key) const {
+        const Json *found = find(key);
+        if (found == nullptr || found->array() == nullptr) {
+            lacks(key, "array");
+        }
+        return {*found, file, name_of(key)};
     }
     const std::string &text(const char *key) const {
-        return member(key, Json::value_t::string).json.get_ref<const std::string &>();
+        const Json *found = find(key);
+        if (found == nullptr || found->text() == nullptr) {
+            lacks(key, "string");
+        }
+        return *found->text();
     }
     bool flag(const char *key, bool otherwise) const {
         const Json *found = find(key);
-        if (found != nullptr && !found->is_boolean()) {
+        if (found != nullptr && found->boolean() == nullptr) {
             corrupt(std::string("has a \"") + key + "\" that is no boolean");
         }
-        return found != nullptr ? found->get<bool>() : otherwise;
+        return found != nullptr ? *found->boolean() : otherwise;
     }
     void refuse_flag(const char *key, bool otherwise) const {
         if (flag(key, otherwise)) {
@@ -59,27 +68,31 @@ struct Part {
         }
     }
     uint32_t id(const Json &value, uint32_t vocabulary) const {
-        if (!value.is_number_unsigned() || value.get<uint64_t>() >= vocabulary) {
-            fail(Status::unsupported, "%s: %s gives a token the id %.40s; the model has %u tokens",
-                 file.c_str(), name.c_str(), value.dump(-1, ' ', true).c_str(), vocabulary);
+        const uint64_t *id = value.count();
+        if (id == nullptr || *id >= vocabulary) {
+            fail(Status::unsupported, "%s: %s gives a token the id %s; the model has %u tokens",
+                 file.c_str(), name.c_str(), shown(value).c_str(), vocabulary);
         }
-        return value.get<uint32_t>();
+        return static_cast<uint32_t>(*id);
     }
+
+  private:
+    std::string name_of(const char *key) const { return name.empty() ? key : name + "." + key; }
 };
 
 // One part, or the parts of a "Sequence" under `key`.
 std::vector<Part> parts_of(const Part &part, const char *key) {
-    if (!part.json.is_object()) {
+    if (part.json.object() == nullptr) {
         part.corrupt("is no object");
     }
     if (part.text("type") != "Sequence") {
         return {part};
     }
     std::vector<Part> out;
-    const Part list = part.member(key, Json::value_t::array);
-    for (const Json &entry : list.json) {
+    const Part list = part.array(key);
+    for (const Json &entry : *list.json.array()) {
         out.push_back({entry, part.file, list.name + "[" + std::to_string(out.size()) + "]"});
-        if (!entry.is_object()) {
+        if (entry.object() == nullptr) {
             out.back().corrupt("is no object");
         }
     }
@@ -109,7 +122,7 @@ std::string literal(const std::string &text) {
 }
 
 std::string split_pattern(const Part &split) {
-    const Part pattern = split.member("pattern", Json::value_t::object);
+    const Part pattern = split.object("pattern");
     if (split.text("behavior") != "Isolated") {
         split.unsupported("Split with behavior \"" + split.text("behavior") + "\"");
     }
@@ -121,7 +134,7 @@ std::string split_pattern(const Part &split) {
 // Ends with ByteLevel, which spells bytes and may cut once more.
 std::vector<std::string> read_patterns(const Part &root) {
     std::vector<std::string> patterns;
-    const Part whole = root.member("pre_tokenizer", Json::value_t::object);
+    const Part whole = root.object("pre_tokenizer");
     bool byte_level = false;
     for (const Part &part : parts_of(whole, "pretokenizers")) {
         const std::string &type = part.text("type");
@@ -149,16 +162,16 @@ std::vector<std::string> read_patterns(const Part &root) {
 }
 
 std::vector<Piece> read_vocabulary(const Part &model, uint32_t vocabulary) {
-    const Part vocab = model.member("vocab", Json::value_t::object);
+    const Part vocab = model.object("vocab");
     uint32_t size = 0;
-    for (const auto &[text, id] : vocab.json.items()) {
+    for (const auto &[text, id] : *vocab.json.object()) {
         size = std::max(size, vocab.id(id, vocabulary) + 1);
     }
     std::vector<Piece> pieces(size, Piece{"", PieceKind::unused});
-    for (const auto &[text, id] : vocab.json.items()) {
-        Piece &piece = pieces[id.get<uint32_t>()];
+    for (const auto &[text, id] : *vocab.json.object()) {
+        Piece &piece = pieces[*id.count()];
         if (text.empty() || !piece.text.empty()) {
-            vocab.corrupt("has an empty token, or two of the id " + id.dump());
+            vocab.corrupt("has an empty token, or two of the id " + shown(id));
         }
         piece = {text, PieceKind::normal};
     }
@@ -167,10 +180,12 @@ std::vector<Piece> read_vocabulary(const Part &model, uint32_t vocabulary) {
 
 // "left right", or since tokenizers 0.20 ["left", "right"].
 std::pair<std::string, std::string> read_merge(const Json &entry, const Part &merges) {
-    if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
-        return {entry[0].get<std::string>(), entry[1].get<std::string>()};
+    const Json::Array *two = entry.array();
+    if (two != nullptr && two->size() == 2 && (*two)[0].text() != nullptr &&
+        (*two)[1].text() != nullptr) {
+        return {*(*two)[0].text(), *(*two)[1].text()};
     }
-    const std::string text = entry.is_string() ? entry.get<std::string>() : "";
+    const std::string text = entry.text() != nullptr ? *entry.text() : "";
     const size_t space = text.find(' ');
     if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
         merges.corrupt("has an entry that is not two tokens");
@@ -179,7 +194,7 @@ std::pair<std::string, std::string> read_merge(const Json &entry, const Part &me
 }
 
 ByteBpeModel read_model(const Part &root, uint32_t vocabulary) {
-    const Part model = root.member("model", Json::value_t::object);
+    const Part model = root.object("model");
     // Old files (GPT-2's) give no type.
     const std::string type = model.find("type") == nullptr ? "BPE" : model.text("type");
     if (type != "BPE") {
@@ -187,7 +202,7 @@ ByteBpeModel read_model(const Part &root, uint32_t vocabulary) {
     }
     for (const char *key : {"continuing_subword_prefix", "end_of_word_suffix", "dropout"}) {
         const Json *found = model.find(key);
-        if (found != nullptr && *found != Json("") && *found != Json(0.0)) {
+        if (found != nullptr && *found != Json{std::string()} && *found != Json{0.0}) {
             model.unsupported(std::string("with \"") + key + "\"");
         }
     }
@@ -197,9 +212,9 @@ ByteBpeModel read_model(const Part &root, uint32_t vocabulary) {
     out.compose = read_normalizer(root);
     out.patterns = read_patterns(root);
     out.pieces = read_vocabulary(model, vocabulary);
-    const Part merges = model.member("merges", Json::value_t::array);
-    out.merges.reserve(merges.json.size());
-    for (const Json &entry : merges.json) {
+    const Part merges = model.array("merges");
+    out.merges.reserve(merges.json.array()->size());
+    for (const Json &entry : *merges.json.array()) {
         out.merges.push_back(read_merge(entry, merges));
     }
     return out;
@@ -210,17 +225,18 @@ std::vector<AddedToken> read_added(const Part &root, uint32_t vocabulary) {
     if (root.find("added_tokens") == nullptr) {
         return added;
     }
-    const Part list = root.member("added_tokens", Json::value_t::array);
-    for (const Json &entry : list.json) {
+    const Part list = root.array("added_tokens");
+    for (const Json &entry : *list.json.array()) {
         const Part token{entry, root.file, "added_tokens[" + std::to_string(added.size()) + "]"};
-        if (!entry.is_object() || !entry.contains("id") || token.text("content").empty()) {
+        const Json *id = entry.find("id");
+        if (id == nullptr || token.text("content").empty()) {
             token.corrupt("has no id or no content");
         }
         for (const char *key : {"single_word", "lstrip", "rstrip"}) {
             token.refuse_flag(key, false);
         }
-        added.push_back({token.id(entry.at("id"), vocabulary), token.text("content"),
-                         token.flag("special", false)});
+        added.push_back(
+            {token.id(*id, vocabulary), token.text("content"), token.flag("special", false)});
     }
     std::sort(added.begin(), added.end(),
               [](const AddedToken &a, const AddedToken &b) { return a.token < b.token; });

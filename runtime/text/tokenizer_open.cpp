@@ -1,7 +1,6 @@
 // Opening a tokenizer (tokenizer.h): the files that there are, which tokens are special, which ids
 // begin and end a text, and the digest of it all.
 #include <algorithm>
-#include <filesystem>
 
 #include "format/error.h"
 #include "runtime/checkpoint/json_file.h"
@@ -182,8 +181,8 @@ std::unique_ptr<Tokenizer> Tokenizer::open(const std::string &directory, uint32_
                                            std::span<const uint32_t> bos,
                                            std::span<const uint32_t> end_tokens) {
     const std::string model = directory + "/tokenizer.model", json = directory + "/tokenizer.json";
-    const bool sentencepiece = std::filesystem::exists(model);
-    if (!sentencepiece && !std::filesystem::exists(json)) {
+    const bool sentencepiece = file_exists(model);
+    if (!sentencepiece && !file_exists(json)) {
         return nullptr;
     }
     std::unique_ptr<Tokenizer> out(new Tokenizer());

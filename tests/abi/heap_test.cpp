@@ -1,16 +1,12 @@
-// Failing allocations of the C++ heap, one at a time: NO_MEMORY, nothing changed, nothing lost; and
-// none at all while tokens are decoded.
-// Not under the thread sanitizer, which has an operator new of its own. (Models are opened by JSON
-// documents of nlohmann-json, whose destructor allocates: allocator_test.cpp covers opening.)
+// No allocation of the C++ heap while tokens are decoded. (tests/failures makes those that there
+// are fail.) Not under the thread sanitizer, which has an operator new of its own.
 #include "tests/sanitizers.h"
 
 #ifndef STASIS_THREAD_SANITIZER
 
 #include <atomic>
 #include <cstdlib>
-#include <functional>
 #include <new>
-#include <utility>
 
 #include "tests/abi/fixture.h"
 
@@ -18,18 +14,11 @@ using namespace abi_test;
 
 namespace {
 
-// Allocations of this thread until one fails; negative: none fails.
-thread_local int64_t allocations_left = -1;
-
 std::atomic<int64_t> allocations{0}; // of all threads, those of the host's allocator included
 
-bool fails_now() {
-    ++allocations;
-    return allocations_left >= 0 && allocations_left-- == 0;
-}
-
 void *allocate(std::size_t size) {
-    void *memory = fails_now() ? nullptr : std::malloc(size == 0 ? 1 : size);
+    ++allocations;
+    void *memory = std::malloc(size == 0 ? 1 : size);
     if (memory == nullptr) {
         throw std::bad_alloc();
     }
@@ -38,7 +27,7 @@ void *allocate(std::size_t size) {
 
 } // namespace
 
-// The library's C++ heap is the program's, so that its failures can be staged here.
+// The library's C++ heap is the program's, so that it can be counted here.
 void *operator new(std::size_t size) {
     return allocate(size);
 }
@@ -46,7 +35,8 @@ void *operator new[](std::size_t size) {
     return allocate(size);
 }
 void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
-    return fails_now() ? nullptr : std::malloc(size == 0 ? 1 : size);
+    ++allocations;
+    return std::malloc(size == 0 ? 1 : size);
 }
 void operator delete(void *memory) noexcept {
     std::free(memory);
@@ -60,31 +50,6 @@ void operator delete(void *memory, std::size_t) noexcept {
 void operator delete[](void *memory, std::size_t) noexcept {
     std::free(memory);
 }
-
-namespace {
-
-// Calls with the first allocation failing, then the second, and so on until none does. `unharmed`
-// is checked after every failure. Returns how many failed.
-int64_t fail_each(const std::function<stasis_status(stasis_error *)> &call,
-                  const std::function<void()> &unharmed) {
-    for (int64_t n = 0;; ++n) {
-        stasis_error error;
-        allocations_left = n;
-        const stasis_status status = call(&error);
-        const bool failed = allocations_left < 0;
-        allocations_left = -1;
-        if (!failed) {
-            CHECK_MESSAGE(status == STASIS_OK, error.message);
-            return n;
-        }
-        if (status != STASIS_OK) { // some failures cost speed only
-            CHECK_MESSAGE(status == STASIS_NO_MEMORY, n, ": ", error.message);
-            unharmed();
-        }
-    }
-}
-
-} // namespace
 
 namespace {
 
@@ -111,160 +76,6 @@ void sample_widely(stasis_session *session) {
 }
 
 } // namespace
-
-TEST_CASE("every allocation of the C++ heap may fail") {
-    const Folder folder;
-    const Session own = session_of(gemma(), some_tokens(60));
-    stasis_session *session = own.get();
-    const Digest before = digest(session);
-    const std::string path = folder.file("a");
-    const auto unharmed = [&] { CHECK(digest(session) == before); };
-    const Tokens more = some_tokens(10, 2); // across the edge of a page
-
-    SUBCASE("create, fork, load") {
-        stasis_session *out = nullptr;
-        CHECK(fail_each(
-                  [&](stasis_error *error) {
-                      return stasis_session_create(gemma(), nullptr, &out, error);
-                  },
-                  [&] { CHECK(out == nullptr); }) > 0);
-        stasis_session_free(std::exchange(out, nullptr));
-        CHECK(fail_each(
-                  [&](stasis_error *error) { return stasis_session_fork(session, &out, error); },
-                  [&] { CHECK(out == nullptr); }) > 0);
-        stasis_session_free(std::exchange(out, nullptr));
-        REQUIRE(save(session, path) == STASIS_OK);
-        CHECK(fail_each(
-                  [&](stasis_error *error) {
-                      return stasis_session_load(gemma(), path.c_str(), nullptr, &out, error);
-                  },
-                  [&] { CHECK(out == nullptr); }) > 0);
-        CHECK(digest(out) == before);
-        stasis_session_free(out);
-    }
-    SUBCASE("append") {
-        CHECK(fail_each(
-                  [&](stasis_error *error) {
-                      return stasis_session_append(session, more.data(), more.size(), nullptr,
-                                                   error);
-                  },
-                  unharmed) > 0);
-        Tokens all = some_tokens(60);
-        all.insert(all.end(), more.begin(), more.end());
-        CHECK(digest(session) == digest(session_of(gemma(), all).get()));
-    }
-    SUBCASE("tracked attention") {
-        auto options = sized<stasis_session_options>();
-        options.track_attention = STASIS_TRACK_BY_HEAD;
-        stasis_session *created = nullptr;
-        REQUIRE(stasis_session_create(gemma(), &options, &created, nullptr) == STASIS_OK);
-        const Session tracked(created);
-        append(created, some_tokens(60));
-        std::vector<double> weights(10000), first(10000);
-        size_t count = 0;
-        const auto ask = [&](std::vector<double> &into, stasis_error *error) {
-            return stasis_session_attention(created, STASIS_ATTENTION_BY_HEAD, into.data(),
-                                            into.size(), &count, error);
-        };
-        REQUIRE(ask(first, nullptr) == STASIS_OK);
-        CHECK(fail_each(
-                  [&](stasis_error *error) {
-                      return stasis_session_append(created, more.data(), more.size(), nullptr,
-                                                   error);
-                  },
-                  [&] {
-                      REQUIRE(ask(weights, nullptr) == STASIS_OK);
-                      CHECK(weights == first);
-                  }) > 0);
-        REQUIRE(stasis_session_rewind(created, 60, STASIS_REWIND_RECOMPUTE, nullptr, nullptr) ==
-                STASIS_OK);
-        CHECK(fail_each([&](stasis_error *error) { return ask(weights, error); },
-                        [&] { CHECK(digest(created) == before); }) > 0);
-        CHECK(weights == first);
-    }
-    SUBCASE("append that makes pages known, and append that takes them") {
-        for (int i = 0; i < 2; ++i) {
-            const Session sharing = create(gemma(), 0, 0, 4711); // a domain that nobody else uses
-            append(sharing.get(), some_tokens(60));
-            CHECK(fail_each(
-                      [&](stasis_error *error) {
-                          return stasis_session_append(sharing.get(), more.data(), more.size(),
-                                                       nullptr, error);
-                      },
-                      [&] { CHECK(digest(sharing.get()) == before); }) > 0);
-            Tokens all = some_tokens(60);
-            all.insert(all.end(), more.begin(), more.end());
-            CHECK(digest(sharing.get()) == digest(session_of(gemma(), all).get()));
-        }
-    }
-    SUBCASE("rewind and what follows it") {
-        append(session, more);
-        const Digest longer = digest(session);
-        CHECK(fail_each(
-                  [&](stasis_error *error) {
-                      return stasis_session_rewind(session, 60, STASIS_REWIND_RECOMPUTE, nullptr,
-                                                   error);
-                  },
-                  [&] { CHECK(digest(session) == longer); }) > 0);
-        stasis_token token = 0;
-        fail_each(
-            [&](stasis_error *error) { return stasis_session_sample(session, &token, error); },
-            [] {});
-        unharmed();
-    }
-    SUBCASE("decode, score, top") {
-        stasis_token tokens[5];
-        double scores[10];
-        fail_each(
-            [&](stasis_error *error) {
-                return stasis_session_score(session, more.data(), more.size(), scores, nullptr,
-                                            error);
-            },
-            unharmed);
-        fail_each(
-            [&](stasis_error *error) {
-                return stasis_session_top(session, 5, tokens, nullptr, error);
-            },
-            unharmed);
-        fail_each(
-            [&](stasis_error *error) { return stasis_session_decode(session, tokens, error); },
-            unharmed);
-        CHECK(position(session) == 61);
-    }
-    SUBCASE("save, inspect, compare, verify") {
-        CHECK(fail_each(
-                  [&](stasis_error *error) {
-                      unlink(path.c_str());
-                      return save(session, path, 0, error);
-                  },
-                  [&] {
-                      unharmed();
-                      if (access(path.c_str(), F_OK) == 0) { // whole, if at all
-                          CHECK(digest(load(gemma(), path).get()) == before);
-                      }
-                  }) > 0);
-        stasis_snapshot *out = nullptr;
-        CHECK(fail_each(
-                  [&](stasis_error *error) {
-                      return stasis_snapshot_open(path.c_str(), &out, error);
-                  },
-                  [&] { CHECK(out == nullptr); }) > 0);
-        const Snapshot snapshot(out);
-        auto difference = sized<stasis_difference>();
-        auto report = sized<stasis_verify_report>();
-        fail_each(
-            [&](stasis_error *error) {
-                return stasis_snapshot_compare(out, out, &difference, error);
-            },
-            [] {});
-        CHECK(fail_each(
-                  [&](stasis_error *error) {
-                      return stasis_snapshot_verify(out, gemma(), nullptr, &report, error);
-                  },
-                  unharmed) > 0);
-        CHECK(report.verified == 1);
-    }
-}
 
 namespace {
 

@@ -1,0 +1,169 @@
+// Every allocation of every call of the library fails, one at a time: NO_MEMORY (or OK, where it
+// cost speed only), nothing changed, nothing lost, and the same call then succeeds with the same
+// outcome. Of all threads, of the C heap, the C++ heap and the host's allocator, and of the
+// libraries that the library uses.
+#include "tests/failures/memory.h"
+
+#include <cstdio>
+#include <regex>
+#include <set>
+
+#include "tests/failures/trial.h"
+
+#ifdef STASIS_ADDRESS_SANITIZER
+#include <sanitizer/lsan_interface.h>
+#endif
+
+using namespace abi_test;
+using namespace failures;
+
+namespace {
+
+// What cannot fail, or has no way to say so: tables, and releases.
+const std::set<std::string> kCannotFail = {
+    "stasis_version",
+    "stasis_status_name",
+    "stasis_cancel_request",
+    "stasis_cancel_reset",
+    "stasis_cancel_progress",
+    "stasis_cancel_release",
+    "stasis_model_close",
+    "stasis_session_free",
+    "stasis_snapshot_close",
+    "stasis_model_options_init",
+    "stasis_session_options_init",
+    "stasis_run_options_init",
+    "stasis_sampling_init",
+    "stasis_generate_options_init",
+    "stasis_draft_options_init",
+    "stasis_quantize_options_init",
+    "stasis_save_options_init",
+    "stasis_load_options_init",
+    "stasis_trace_options_init",
+    "stasis_verify_options_init",
+};
+
+Model fresh_model(const std::string &name) {
+    stasis_model *model = nullptr;
+    REQUIRE(open_hosted(path_of(name), &model, nullptr) == STASIS_OK);
+    return Model(model);
+}
+
+// Every allocation up to here fails, and behind it each so many: of the 20,000 that the trial of a
+// chat template makes, for one. Under the sanitizer all takes ten times as long.
+#ifdef STASIS_ADDRESS_SANITIZER
+constexpr int64_t kEvery = 60, kStep = 97;
+#else
+constexpr int64_t kEvery = 600, kStep = 29;
+#endif
+
+// How the calls of a row went.
+struct Counts {
+    int64_t failed = 0, went_on = 0, spared = 0; // allocations; the second are of the first
+    int64_t all = 0;                             // that the call makes, about
+};
+
+// Fails the n-th allocation of a row's call. Whether there was one.
+bool fail_one(const Row &row, stasis_model *model, int64_t n, Counts &counts,
+              std::string &expected) {
+    const std::string name = std::string(row.function) + ", " + row.detail;
+    CAPTURE(name);
+    CAPTURE(n);
+    const Trial trial = row.make(model);
+    stasis_error error{};
+    fail_allocation(n);
+    const stasis_status status = trial.call(&error);
+    const Allocation became = end_of_failing();
+    CHECK(error.status == status);
+    if (status != STASIS_OK) {
+        CHECK_MESSAGE(became == Allocation::failed, error.message);
+        CHECK_MESSAGE(status == STASIS_NO_MEMORY, error.status, ": ", error.message);
+        trial.unharmed();
+        const stasis_status again = trial.call(&error);
+        CHECK_MESSAGE(again == STASIS_OK, "again: ", error.message);
+    }
+    const std::string outcome = trial.outcome();
+    expected = expected.empty() ? outcome : expected;
+    CHECK((outcome == expected)); // too long to be shown
+    counts.all = became != Allocation::none ? std::max(counts.all, n + 1) : counts.all;
+    counts.failed += became == Allocation::failed ? 1 : 0;
+    counts.went_on += became == Allocation::failed && status == STASIS_OK ? 1 : 0;
+    counts.spared += became == Allocation::spared ? 1 : 0;
+    return became != Allocation::none;
+}
+
+// Without failures first: what the call gives, and what the process makes once, such as the tables
+// of libcrypto.
+void fail_each(const Row &row) {
+    const Model kept = row.needs == Needs::warm_model ? fresh_model(row.model) : nullptr;
+    std::string expected;
+    Counts counts;
+    bool more = true;
+    for (int64_t n = -1; more; n += n < kEvery ? 1 : kStep) {
+        const Model own = row.needs == Needs::fresh_model ? fresh_model(row.model) : nullptr;
+        more = fail_one(row, kept ? kept.get() : own.get(), n < 0 ? INT64_MAX / 4 : n, counts,
+                        expected) ||
+               n < 0;
+    }
+    std::printf("failures: %-28s %-30s %5lld of about %lld allocations failed, "
+                "%4lld of them without a loss\n",
+                row.function, row.detail, static_cast<long long>(counts.failed),
+                static_cast<long long>(counts.all), static_cast<long long>(counts.went_on));
+    std::fflush(stdout);
+    if (counts.spared != 0) {
+        std::printf("SKIPPED: failures: %s, %s: %lld allocations inside libsentencepiece, whose "
+                    "protobuf ends the process when one fails\n",
+                    row.function, row.detail, static_cast<long long>(counts.spared));
+    }
+#ifdef STASIS_ADDRESS_SANITIZER
+    CHECK_MESSAGE(__lsan_do_recoverable_leak_check() == 0, row.function, ", ", row.detail);
+#endif
+}
+
+std::vector<Row> all_rows() {
+    std::vector<Row> rows;
+    for (const auto &some : {model_rows(), session_rows(), generate_rows(), snapshot_rows()}) {
+        rows.insert(rows.end(), some.begin(), some.end());
+    }
+    return rows;
+}
+
+} // namespace
+
+TEST_CASE("failures: every function of the library is in the table, or cannot fail") {
+    std::set<std::string> known = kCannotFail;
+    for (const Row &row : all_rows()) {
+        known.insert(row.function);
+    }
+    const std::string map = read_file(STASIS_SOURCE_DIR "/abi/exports.map");
+    const std::regex name("(stasis_[a-z_]+);");
+    std::set<std::string> exported;
+    for (std::sregex_iterator at(map.begin(), map.end(), name), end; at != end; ++at) {
+        exported.insert((*at)[1]);
+    }
+    CHECK(known == exported);
+}
+
+TEST_CASE("failures: memory, models") {
+    for (const Row &row : model_rows()) {
+        fail_each(row);
+    }
+}
+
+TEST_CASE("failures: memory, sessions") {
+    for (const Row &row : session_rows()) {
+        fail_each(row);
+    }
+}
+
+TEST_CASE("failures: memory, drawing tokens") {
+    for (const Row &row : generate_rows()) {
+        fail_each(row);
+    }
+}
+
+TEST_CASE("failures: memory, snapshots") {
+    for (const Row &row : snapshot_rows()) {
+        fail_each(row);
+    }
+}

@@ -1,0 +1,160 @@
+// Failing calls on models: opening them, text, quantizing, and what needs no session.
+#include "tests/failures/trial.h"
+
+namespace failures {
+
+using namespace abi_test;
+
+namespace {
+
+constexpr char kChat[] = "chat";
+
+stasis_status quantize(const std::string &from, const std::string &to, stasis_error *error) {
+    auto options = sized<stasis_quantize_options>();
+    options.type = "Q4_0";
+    options.threads = 2;
+    options.flags = STASIS_QUANTIZE_REPLACE; // where a call has failed behind its rename
+    return stasis_model_quantize(from.c_str(), to.c_str(), &options, nullptr, error);
+}
+
+// A model's facts, and what a token is to it.
+std::string facts(stasis_model *model) {
+    auto info = sized<stasis_model_info>();
+    REQUIRE(stasis_model_get_info(model, &info, nullptr) == STASIS_OK);
+    return hex(info.model.bytes, 32) + hex(info.tokenizer.bytes, 32) + info.chat_template +
+           info.weight_types;
+}
+
+Row opening(const char *detail, const char *name) {
+    return {"stasis_model_open", detail, Needs::nothing, "", [=](stasis_model *) {
+                const auto out = std::make_shared<Model>();
+                const std::string given = path_of(name);
+                return Trial{[=](stasis_error *error) {
+                                 stasis_model *opened = nullptr;
+                                 const stasis_status status = open_hosted(given, &opened, error);
+                                 CHECK((status == STASIS_OK) == (opened != nullptr));
+                                 out->reset(opened);
+                                 return status;
+                             },
+                             [] {}, [=] { return facts(out->get()); }};
+            }};
+}
+
+Row quantizing(const char *detail, const char *name) {
+    return {"stasis_model_quantize", detail, Needs::nothing, "", [=](stasis_model *) {
+                const auto folder = std::make_shared<Folder>();
+                const std::string from = path_of(name), to = folder->file("a.gguf");
+                return Trial{[=](stasis_error *error) { return quantize(from, to, error); },
+                             [=] { // nothing, or all of it
+                                 for (const auto &file :
+                                      std::filesystem::directory_iterator(folder->file("."))) {
+                                     CHECK(file.path().filename() == "a.gguf");
+                                     CHECK(open_path(to) != nullptr);
+                                 }
+                             },
+                             [=] {
+                                 const std::string bytes = read_file(to);
+                                 return std::to_string(bytes.size()) + " " +
+                                        std::to_string(std::hash<std::string>()(bytes));
+                             }};
+            }};
+}
+
+// A call that puts what it has to say into `out`, whose memory is taken before.
+Row asking(const char *function, const char *detail,
+           std::function<stasis_status(stasis_model *, std::string &, stasis_error *)> call) {
+    return {function, detail, Needs::fresh_model, kChat, [=](stasis_model *model) {
+                const auto out = std::make_shared<std::string>();
+                out->reserve(100000);
+                return Trial{[=](stasis_error *error) { return call(model, *out, error); },
+                             [=] { CHECK(out->empty()); }, [=] { return *out; }};
+            }};
+}
+
+std::vector<Row> text_rows() {
+    const auto tokenize = [](stasis_model *model, std::string &out, stasis_error *error) {
+        static const std::string text = "what is it? <end_of_turn> \xC3\xA9t\xC3\xA9\n\n  x";
+        stasis_token tokens[100];
+        size_t count = 0;
+        const stasis_status status = stasis_model_tokenize(
+            model, text.data(), text.size(), STASIS_TOKENIZE_BOS | STASIS_TOKENIZE_SPECIAL, tokens,
+            100, &count, error);
+        if (status == STASIS_OK) {
+            out.assign(reinterpret_cast<const char *>(tokens), count * sizeof tokens[0]);
+        }
+        return status;
+    };
+    const auto detokenize = [](stasis_model *model, std::string &out, stasis_error *error) {
+        static const Tokens tokens = some_tokens(100);
+        char text[1000];
+        size_t length = 0;
+        const stasis_status status = stasis_model_detokenize(
+            model, tokens.data(), 100, STASIS_DETOKENIZE_SPECIAL, text, 1000, &length, error);
+        if (status == STASIS_OK) {
+            out.assign(text, length);
+        }
+        return status;
+    };
+    const auto render = [](stasis_model *model, std::string &out, stasis_error *error) {
+        stasis_message messages[3] = {sized<stasis_message>(), sized<stasis_message>(),
+                                      sized<stasis_message>()};
+        const char *roles[] = {"system", "user", "assistant"};
+        for (size_t i = 0; i < 3; ++i) {
+            messages[i].role = roles[i];
+            messages[i].text = "a text of some length, more than a string holds in itself";
+            messages[i].length = std::strlen(messages[i].text);
+        }
+        char text[1000];
+        size_t length = 0;
+        const stasis_status status = stasis_model_render(model, messages, sizeof messages[0], 3, 0,
+                                                         text, 1000, &length, error);
+        if (status == STASIS_OK) {
+            out.assign(text, length);
+        }
+        return status;
+    };
+    const auto info = [](stasis_model *model, std::string &out, stasis_error *error) {
+        auto told = sized<stasis_model_info>();
+        const stasis_status status = stasis_model_get_info(model, &told, error);
+        out = told.architecture;
+        return status;
+    };
+    const auto stats = [](stasis_model *model, std::string &, stasis_error *error) {
+        auto told = sized<stasis_model_stats>();
+        return stasis_model_get_stats(model, &told, error);
+    };
+    return {asking("stasis_model_tokenize", "", tokenize),
+            asking("stasis_model_detokenize", "", detokenize),
+            asking("stasis_model_render", "", render), asking("stasis_model_get_info", "", info),
+            asking("stasis_model_get_stats", "", stats)};
+}
+
+} // namespace
+
+std::vector<Row> model_rows() {
+    std::vector<Row> rows = {
+        opening("a directory, bf16", "gemma3-text"),
+        opening("shards of f16", "llama-mha-bias-f16-sharded"),
+        opening("SentencePiece, a template", kChat),
+        opening("byte-level BPE", "byte-bpe"),
+        opening("GGUF", "gguf"),
+        quantizing("SentencePiece", kChat),
+        quantizing("byte-level BPE", "byte-bpe"),
+        {"stasis_cancel_create", "", Needs::nothing, "", [](stasis_model *) {
+             const auto out = std::make_shared<Cancel>();
+             return Trial{[=](stasis_error *error) {
+                              stasis_cancel *created = nullptr;
+                              const stasis_status status = stasis_cancel_create(&created, error);
+                              CHECK((status == STASIS_OK) == (created != nullptr));
+                              out->reset(created);
+                              return status;
+                          },
+                          [] {}, [] { return std::string(); }};
+         }}};
+    for (const Row &row : text_rows()) {
+        rows.push_back(row);
+    }
+    return rows;
+}
+
+} // namespace failures
