@@ -101,11 +101,11 @@ void stasis_cancel_progress(const stasis_cancel *cancel, uint64_t *done, uint64_
 void stasis_cancel_release(stasis_cancel *cancel);
 
 /* ---- Models -------------------------------------------------------------------------------- */
-/* Where a model's bulk memory comes from: KV pages, copied weights, scratch. Bookkeeping uses
- * the C++ heap. `allocate` returns `size` bytes aligned to `alignment` (a power of two), or NULL,
- * which becomes NO_MEMORY. Both functions are called from any thread, several at once. The struct
- * is copied by a successful stasis_model_open; `release` (may be NULL) is then called once with
- * `user`, after the last memory came back: when the model and all its sessions are gone. */
+/* Where a model's bulk memory comes from: KV pages, copied weights, scratch; bookkeeping uses the
+ * C++ heap. `allocate` returns `size` bytes aligned to `alignment`, a power of two, or NULL: then
+ * NO_MEMORY (of the C++ heap too, but for what libsentencepiece asks for: that ends the process).
+ * Both run on any thread, several at once. A successful stasis_model_open copies the struct;
+ * `release` (may be NULL) is then called once with `user`, when the last memory has come back. */
 typedef struct stasis_allocator {
     uint32_t struct_size, reserved; /* 0, as every field of that name */
     void *user;
