@@ -30,7 +30,8 @@ std::vector<stasis_trace_event> take(const Session &session, size_t capacity,
 }
 
 bool same(const std::vector<stasis_trace_event> &a, const std::vector<stasis_trace_event> &b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * kEvent) == 0;
+    return a.size() == b.size() &&
+           (a.empty() || std::memcmp(a.data(), b.data(), a.size() * kEvent) == 0);
 }
 
 // Something of everything.
