@@ -4,14 +4,20 @@
 
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define STASIS_ANYWHERE __host__ __device__ inline
+#else
+#define STASIS_ANYWHERE [[gnu::always_inline]] inline
+#endif
+
 namespace stasis::kernels {
 
-[[gnu::always_inline]] inline float bf16_to_f32(uint16_t value) {
+STASIS_ANYWHERE float bf16_to_f32(uint16_t value) {
     return __builtin_bit_cast(float, static_cast<uint32_t>(value) << 16);
 }
 
 // Round to nearest even; denormal results and -0 become +0 (C2, C9); NaN stays a quiet NaN.
-[[gnu::always_inline]] inline uint16_t f32_to_bf16(float value) {
+STASIS_ANYWHERE uint16_t f32_to_bf16(float value) {
     uint32_t bits = __builtin_bit_cast(uint32_t, value);
     const uint32_t magnitude = bits & 0x7FFFFFFFU;
     if (magnitude > 0x7F800000U) {

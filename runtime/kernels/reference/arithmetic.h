@@ -7,7 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#ifndef STASIS_FUNCTION // how a function is declared that may also run on a device
+#define STASIS_FUNCTION inline
+#endif
+
 namespace stasis::kernels::STASIS_REFERENCE {
+
+#ifndef STASIS_DEVICE_TEXT // which has its own, in cuda/arithmetic.h
 
 // a * b + c with one rounding.
 inline float fma(float a, float b, float c) {
@@ -31,10 +37,12 @@ inline float fma(float a, float b, float c) {
 #endif
 }
 
+#endif
+
 inline constexpr size_t kSumLanes = 16;
 
 // The tree over the lanes of a sum (C4).
-inline float sum_lanes(float (&lanes)[kSumLanes]) {
+STASIS_FUNCTION float sum_lanes(float (&lanes)[kSumLanes]) {
     for (size_t half = kSumLanes / 2; half > 0; half /= 2) {
         for (size_t j = 0; j < half; ++j) {
             lanes[j] += lanes[j + half];

@@ -8,7 +8,7 @@
 namespace stasis::kernels::STASIS_REFERENCE {
 
 // c[0] + c[1] x + ... by Horner's rule, one fma a step.
-template <size_t n> inline float polynomial(const float (&c)[n], float x) {
+template <size_t n> STASIS_FUNCTION float polynomial(const float (&c)[n], float x) {
     float sum = c[n - 1];
     for (size_t i = n - 1; i-- > 0;) {
         sum = fma(sum, x, c[i]);
@@ -17,7 +17,7 @@ template <size_t n> inline float polynomial(const float (&c)[n], float x) {
 }
 
 // exp(x) = 2^n exp(r), n = x / ln 2 rounded to nearest even, |r| <= ln 2 / 2.
-inline float exp(float x) {
+STASIS_FUNCTION float exp(float x) {
     constexpr float kLargest = 0x1.62e42ep+6F; // the largest x whose exp is finite
     constexpr float kRound = 0x1.8p+23F;       // adding it rounds to an integer
     constexpr float kCoefficients[] = {1.0F,           1.0F,           0x1.fffffcp-2F,
@@ -39,7 +39,7 @@ inline float exp(float x) {
     return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, power) + exponent);
 }
 
-inline float tanh(float x) {
+STASIS_FUNCTION float tanh(float x) {
     constexpr float kCoefficients[] = {-0x1.555532p-2F, 0x1.110726p-3F, -0x1.b83c5ap-5F,
                                        0x1.522698p-6F, -0x1.75e1c2p-8F};
     const float magnitude = __builtin_fabsf(x);
@@ -51,7 +51,7 @@ inline float tanh(float x) {
     return __builtin_copysignf(y, x);
 }
 
-inline float sigmoid(float x) {
+STASIS_FUNCTION float sigmoid(float x) {
     const float e = exp(-__builtin_fabsf(x));
     return (x < 0.0F ? e : 1.0F) / (1.0F + e);
 }

@@ -1,0 +1,72 @@
+// What the text of a CUDA kernel needs, from the CUDA compiler or, where another one compiles it,
+// from a grid of threads that take turns on the host (host_grid.h): the same text runs there, so
+// that its indices, barriers and arithmetic are tested without a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+
+#include "runtime/kernels/device.h"
+
+#ifdef __CUDACC__
+
+#include <cuda_runtime.h>
+
+namespace stasis::kernels::device {
+
+// Shared memory whose size the launch says.
+template <typename T> __device__ inline T *dynamic_shared() {
+    extern __shared__ __align__(16) unsigned char stasis_dynamic_shared[];
+    return reinterpret_cast<T *>(stasis_dynamic_shared);
+}
+
+} // namespace stasis::kernels::device
+
+#else
+#include "runtime/kernels/cuda/host_grid.h"
+#endif
+
+namespace stasis::kernels::device {
+
+inline constexpr unsigned kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+
+// Shape of a launch: blocks, threads of each, and its dynamic shared memory in bytes.
+struct Launch {
+    dim3 blocks;
+    unsigned threads;
+    size_t shared_bytes = 0;
+};
+
+#ifdef __CUDACC__
+
+// Enqueues a kernel; `arguments` point to its parameters (module.cu).
+void launch(DeviceQueue *queue, const Launch &shape, const void *kernel, void **arguments);
+
+// Enqueues kernel(arguments...). The parameters' own types, so that what is passed fits them.
+template <typename... Parameters>
+void enqueue(DeviceQueue *queue, const Launch &shape, void (*kernel)(Parameters...),
+             std::type_identity_t<Parameters>... arguments) {
+    void *pointers[] = {static_cast<void *>(&arguments)...};
+    launch(queue, shape, reinterpret_cast<const void *>(kernel), pointers);
+}
+
+#else
+
+// Does the work when the queue comes to it (the module of the tests).
+void on_queue(DeviceQueue *queue, std::function<void()> work);
+
+template <typename... Parameters>
+void enqueue(DeviceQueue *queue, const Launch &shape, void (*kernel)(Parameters...),
+             std::type_identity_t<Parameters>... arguments) {
+    on_queue(queue, [=] {
+        host_grid::run(shape.blocks, shape.threads, shape.shared_bytes,
+                       [=] { kernel(arguments...); });
+    });
+}
+
+#endif
+
+} // namespace stasis::kernels::device

@@ -1,0 +1,293 @@
+// The fibers behind host_grid.h. For tests: an error of a kernel ends the program.
+#include "runtime/kernels/cuda/host_grid.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/kernels/environment.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define STASIS_FIBER_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define STASIS_FIBER_SANITIZER
+#endif
+#endif
+#ifdef STASIS_FIBER_SANITIZER
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace stasis::kernels::device::host_grid {
+
+Index thread = {}, block = {};
+dim3 block_size, grid_size;
+bool tiny_before_rounding = false;
+
+namespace {
+
+constexpr size_t kStackBytes = 128 * 1024;
+constexpr unsigned kWarpLanes = 32;
+
+enum class State : uint8_t { ready, at_warp, at_block, ended };
+
+// A stack and what its processor registers hold while another one runs.
+struct Fiber {
+    void *stack_pointer = nullptr;
+    std::unique_ptr<char[]> stack;
+    void *fake_stack = nullptr; // the address sanitizer's
+    State state = State::ended;
+    uint64_t given[2] = {}; // to the lanes of the warp, in turns
+    unsigned exchanges = 0;
+};
+
+struct Grid {
+    std::mutex one_at_a_time;
+    std::vector<Fiber> fibers;
+    Fiber scheduler;
+    const void *scheduler_stack = nullptr; // bounds, for the address sanitizer
+    size_t scheduler_bytes = 0;
+    unsigned threads = 0, current = 0;
+    const std::function<void()> *body = nullptr;
+    std::unique_ptr<char[]> shared;
+    bool said[2] = {}; // any_of_block, in turns
+    unsigned round = 0;
+};
+
+Grid &grid() {
+    static Grid instance;
+    return instance;
+}
+
+[[noreturn]] void stop(const char *what) {
+    std::fprintf(stderr, "host grid: block (%u, %u, %u), thread %u: %s\n", block.x, block.y,
+                 block.z, thread.x, what);
+    std::abort();
+}
+
+#if defined(__x86_64__)
+
+// Puts away what the ABI calls the callee's (System V x86-64, 3.2.1) and goes on with another stack.
+// MXCSR and the x87 word are the same in all fibers.
+extern "C" void stasis_change_fiber(void **save, void *load);
+asm(R"(
+.text
+.type stasis_change_fiber, @function
+stasis_change_fiber:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size stasis_change_fiber, . - stasis_change_fiber
+)");
+
+void begin_fiber();
+
+void prepare(Fiber &fiber) {
+    auto *top = reinterpret_cast<void **>(fiber.stack.get() + kStackBytes - 64);
+    *--top = nullptr; // as if called: the stack is 8 below a multiple of 16 at the first line
+    *--top = reinterpret_cast<void *>(&begin_fiber);
+    top -= 6;
+    std::fill_n(top, 6, nullptr);
+    fiber.stack_pointer = top;
+}
+
+void change(Fiber &from, Fiber &to) {
+    stasis_change_fiber(&from.stack_pointer, to.stack_pointer);
+}
+
+#else
+#error "the host grid changes stacks by hand: write stasis_change_fiber for this processor"
+#endif
+
+void to_fiber(Fiber &fiber) {
+    Grid &all = grid();
+#ifdef STASIS_FIBER_SANITIZER
+    __sanitizer_start_switch_fiber(&all.scheduler.fake_stack, fiber.stack.get(), kStackBytes);
+    change(all.scheduler, fiber);
+    __sanitizer_finish_switch_fiber(all.scheduler.fake_stack, nullptr, nullptr);
+#else
+    change(all.scheduler, fiber);
+#endif
+}
+
+void to_scheduler() {
+    Grid &all = grid();
+    Fiber &own = all.fibers[all.current];
+#ifdef STASIS_FIBER_SANITIZER
+    __sanitizer_start_switch_fiber(own.state == State::ended ? nullptr : &own.fake_stack,
+                                   all.scheduler_stack, all.scheduler_bytes);
+    change(own, all.scheduler);
+    __sanitizer_finish_switch_fiber(own.fake_stack, &all.scheduler_stack, &all.scheduler_bytes);
+#else
+    change(own, all.scheduler);
+#endif
+}
+
+void begin_fiber() {
+    Grid &all = grid();
+#ifdef STASIS_FIBER_SANITIZER
+    __sanitizer_finish_switch_fiber(nullptr, &all.scheduler_stack, &all.scheduler_bytes);
+#endif
+    (*all.body)();
+    all.fibers[all.current].state = State::ended;
+    to_scheduler();
+    std::abort(); // an ended fiber is not entered again
+}
+
+void wait(State state) {
+    Grid &all = grid();
+    const Index own = thread;
+    all.fibers[all.current].state = state;
+    to_scheduler();
+    thread = own;
+}
+
+// Lets the lanes of a warp go on until each has ended or waits for the block.
+void run_warp(unsigned first, unsigned end) {
+    Grid &all = grid();
+    for (bool again = true; again;) {
+        unsigned at_warp = 0, elsewhere = 0;
+        for (unsigned i = first; i < end; ++i) {
+            if (all.fibers[i].state == State::ready) {
+                all.current = i;
+                thread = {i, 0, 0};
+                to_fiber(all.fibers[i]);
+            }
+            ++(all.fibers[i].state == State::at_warp ? at_warp : elsewhere);
+        }
+        again = at_warp != 0;
+        if (at_warp != 0 && elsewhere != 0) {
+            stop("some lanes of a warp exchange values, others have gone past");
+        }
+        for (unsigned i = first; i < end && again; ++i) {
+            all.fibers[i].state = State::ready;
+        }
+    }
+}
+
+void run_block() {
+    Grid &all = grid();
+    for (unsigned i = 0; i < all.threads; ++i) {
+        prepare(all.fibers[i]);
+        all.fibers[i].state = State::ready;
+        all.fibers[i].exchanges = 0;
+    }
+    all.said[0] = all.said[1] = false;
+    all.round = 0;
+    for (;;) {
+        for (unsigned i = 0; i < all.threads; i += kWarpLanes) {
+            run_warp(i, std::min(i + kWarpLanes, all.threads));
+        }
+        unsigned waiting = 0;
+        for (unsigned i = 0; i < all.threads; ++i) {
+            waiting += all.fibers[i].state == State::at_block ? 1 : 0;
+        }
+        if (waiting == 0) {
+            return;
+        }
+        if (waiting != all.threads) {
+            stop("some threads of a block wait at a barrier, others have ended");
+        }
+        ++all.round;
+        all.said[all.round % 2] = false; // of the round before the last: everyone has read it
+        for (unsigned i = 0; i < all.threads; ++i) {
+            all.fibers[i].state = State::ready;
+        }
+    }
+}
+
+} // namespace
+
+void run(dim3 blocks, unsigned threads, size_t shared_bytes, const std::function<void()> &body) {
+    Grid &all = grid();
+    const std::lock_guard lock(all.one_at_a_time);
+    const FloatEnvironment environment;
+    if (threads == 0 || threads > 1024 || threads % kWarpLanes != 0 || shared_bytes > 227 * 1024) {
+        stop("a launch that no device would take");
+    }
+    while (all.fibers.size() < threads) {
+        all.fibers.emplace_back().stack = std::make_unique<char[]>(kStackBytes);
+    }
+    all.shared = std::make_unique<char[]>(shared_bytes);
+    all.threads = threads, all.body = &body;
+    block_size = dim3(threads), grid_size = blocks;
+    for (block.z = 0; block.z < blocks.z; ++block.z) {
+        for (block.y = 0; block.y < blocks.y; ++block.y) {
+            for (block.x = 0; block.x < blocks.x; ++block.x) {
+                std::memset(all.shared.get(), 0xFF, shared_bytes); // NaN: never what is left over
+                run_block();
+            }
+        }
+    }
+}
+
+void block_barrier() {
+    wait(State::at_block);
+}
+
+uint64_t exchange(uint64_t value, unsigned from) {
+    Grid &all = grid();
+    Fiber &own = all.fibers[all.current];
+    const unsigned turn = own.exchanges++ % 2, warp = all.current / kWarpLanes * kWarpLanes;
+    own.given[turn] = value;
+    wait(State::at_warp);
+    return all.fibers[warp + from].given[turn];
+}
+
+bool any_of_block(bool value) {
+    Grid &all = grid();
+    const unsigned turn = all.round % 2;
+    all.said[turn] = all.said[turn] || value;
+    wait(State::at_block);
+    return all.said[turn];
+}
+
+void *shared_memory() {
+    return grid().shared.get();
+}
+
+// The processor decides after rounding (C2). Where its answer is 2^-126 the exact result may have
+// been less: products of floats are exact in double, and so is the error of a sum.
+float fma(float a, float b, float c) {
+    const float result = std::fma(a, b, c);
+    if (tiny_before_rounding && std::fabs(result) == 0x1p-126F) {
+        const double product = double{a} * double{b}, addend = double{c};
+        const double sum = product + addend, back = sum - product;
+        const double error = (product - (sum - back)) + (addend - back);
+        const double beyond = sum < 0 ? -error : error;
+        if (std::fabs(sum) < 0x1p-126 || (std::fabs(sum) == 0x1p-126 && beyond < 0)) {
+            return std::copysign(0.0F, result);
+        }
+    }
+    return result;
+}
+
+float mul(float a, float b) {
+    const float result = a * b;
+    const bool tiny = std::fabs(double{a} * double{b}) < 0x1p-126;
+    return tiny_before_rounding && tiny ? std::copysign(0.0F, result) : result;
+}
+
+float div(float a, float b) {
+    const float result = a / b;
+    const bool tiny = std::fabs(double{a}) < std::fabs(double{b}) * 0x1p-126;
+    return tiny_before_rounding && tiny ? std::copysign(0.0F, result) : result;
+}
+
+} // namespace stasis::kernels::device::host_grid

@@ -1,0 +1,134 @@
+// A grid of threads on the host: what CUDA's compiler would give the kernels' text, for tests. The
+// threads of a block are fibers of one host thread that change at barriers and shuffles; blocks run
+// one after the other, one grid at a time in a process. Threads that come to different barriers, or
+// end where others wait, end the program with a message: a kernel must not do that. So does dynamic
+// shared memory beyond what was asked for, under a sanitizer.
+// Arithmetic is done in the floating-point environment of C2, which `run` enters.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+namespace stasis::kernels::device::host_grid {
+
+struct Index {
+    unsigned x, y, z;
+};
+
+// Of the thread that runs now.
+extern Index thread, block;
+extern dim3 block_size, grid_size;
+
+void run(dim3 blocks, unsigned threads, size_t shared_bytes, const std::function<void()> &body);
+
+// Whether this device calls a result tiny by the exact result (some do), not by the rounded one.
+extern bool tiny_before_rounding;
+
+float fma(float a, float b, float c);
+float mul(float a, float b);
+float div(float a, float b);
+
+void block_barrier();
+// Every lane gives a value; returns that of lane `from`, of the same warp. A lane that does not
+// exist gives the own one.
+uint64_t exchange(uint64_t value, unsigned from);
+// Of all the block's threads: whether any of them said true.
+bool any_of_block(bool value);
+void *shared_memory();
+
+template <typename T> uint64_t bits_of(T value) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+template <typename T> T value_of(uint64_t bits) {
+    T value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+} // namespace stasis::kernels::device::host_grid
+
+#define threadIdx (stasis::kernels::device::host_grid::thread)
+#define blockIdx (stasis::kernels::device::host_grid::block)
+#define blockDim (stasis::kernels::device::host_grid::block_size)
+#define gridDim (stasis::kernels::device::host_grid::grid_size)
+
+inline void __syncthreads() {
+    stasis::kernels::device::host_grid::block_barrier();
+}
+inline int __syncthreads_or(int value) {
+    return stasis::kernels::device::host_grid::any_of_block(value != 0) ? 1 : 0;
+}
+inline void __syncwarp(unsigned = 0xFFFFFFFFU) {
+    stasis::kernels::device::host_grid::exchange(0, 0);
+}
+template <typename T> T __shfl_sync(unsigned, T value, int from) {
+    namespace grid = stasis::kernels::device::host_grid;
+    return grid::value_of<T>(
+        grid::exchange(grid::bits_of(value), static_cast<unsigned>(from) % 32));
+}
+template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
+    namespace grid = stasis::kernels::device::host_grid;
+    return grid::value_of<T>(
+        grid::exchange(grid::bits_of(value), (threadIdx.x % 32) ^ static_cast<unsigned>(mask)));
+}
+template <typename T> T __shfl_down_sync(unsigned, T value, unsigned by) {
+    namespace grid = stasis::kernels::device::host_grid;
+    const unsigned lane = threadIdx.x % 32;
+    return grid::value_of<T>(
+        grid::exchange(grid::bits_of(value), lane + by < 32 ? lane + by : lane));
+}
+// One host thread runs all of them: plain operations are atomic.
+template <typename T> T atomicMin(T *place, T value) {
+    const T before = *place;
+    *place = value < before ? value : before;
+    return before;
+}
+template <typename T> T atomicMax(T *place, T value) {
+    const T before = *place;
+    *place = value > before ? value : before;
+    return before;
+}
+template <typename T> T atomicAdd(T *place, T value) {
+    const T before = *place;
+    *place = before + value;
+    return before;
+}
+
+namespace stasis::kernels::device {
+
+template <typename T> T *dynamic_shared() {
+    return static_cast<T *>(host_grid::shared_memory());
+}
+
+} // namespace stasis::kernels::device

@@ -1,0 +1,13 @@
+// The files of this folder that hold kernels: each enters its own into the module's table.
+#pragma once
+
+#include "runtime/kernels/device.h"
+
+namespace stasis::kernels::device {
+
+void add_rows(DeviceTable &table);      // rows.cu: embed, residual, softcap
+void add_heads(DeviceTable &table);     // heads.cu: heads
+void add_products(DeviceTable &table);  // product*.cu: measure, product, gated_product
+void add_attention(DeviceTable &table); // attention*.cu: attend_blocks, attend_tiles
+
+} // namespace stasis::kernels::device

@@ -1,0 +1,110 @@
+// Kernels that take a row at a time: embeddings, the residual stream and its norms (C4), the cap of
+// the logits. One block of threads for each row.
+#include "runtime/kernels/cuda/functions.h"
+#include "runtime/kernels/cuda/kernels.h"
+
+namespace stasis::kernels::device {
+
+namespace {
+
+constexpr unsigned kThreads = 256;
+
+// 1 / sqrt(mean(x^2) + eps) of a row in shared memory, for every thread of the block. `lanes` is
+// room for kSumLanes numbers.
+__device__ float norm_scale(const float *x, size_t n, float eps, float *lanes) {
+    if (threadIdx.x < kSumLanes) {
+        float lane = 0.0F;
+        for (size_t i = threadIdx.x; i < n; i += kSumLanes) {
+            lane = c2_fma(x[i], x[i], lane);
+        }
+        lanes[threadIdx.x] = lane;
+    }
+    __syncthreads();
+    float own[kSumLanes];
+    for (size_t j = 0; j < kSumLanes; ++j) {
+        own[j] = lanes[j];
+    }
+    __syncthreads(); // lanes may be written again
+    const float mean = c2_div(sum_lanes(own), static_cast<float>(n));
+    return div(1.0F, sqrt(add(mean, eps)));
+}
+
+__global__ void residual_kernel(DeviceResidual task) {
+    __shared__ float lanes[kSumLanes];
+    float *row = dynamic_shared<float>(); // [hidden]
+    const size_t at = blockIdx.x * task.hidden, n = task.hidden;
+    if (task.wide != nullptr) {
+        for (size_t i = threadIdx.x; i < n; i += kThreads) {
+            row[i] = task.wide[at + i];
+        }
+        __syncthreads();
+        float scale = 0.0F;
+        if (task.post_norm != nullptr) {
+            scale = norm_scale(row, n, task.eps, lanes);
+        }
+        for (size_t i = threadIdx.x; i < n; i += kThreads) {
+            const float term = task.post_norm == nullptr
+                                   ? row[i]
+                                   : c2_mul(c2_mul(row[i], scale), task.post_norm[i]);
+            row[i] = add(task.stream[at + i], term);
+            task.stream[at + i] = row[i];
+        }
+    } else {
+        for (size_t i = threadIdx.x; i < n; i += kThreads) {
+            row[i] = task.stream[at + i];
+        }
+    }
+    __syncthreads();
+    const float scale = norm_scale(row, n, task.eps, lanes);
+    bool finite = true;
+    for (size_t i = threadIdx.x; i < n; i += kThreads) {
+        const uint16_t rounded = f32_to_bf16(c2_mul(c2_mul(row[i], scale), task.norm[i]));
+        task.narrow[at + i] = rounded;
+        finite = finite && (rounded & 0x7F80U) != 0x7F80U;
+    }
+    if (task.failed != nullptr && !finite) {
+        atomicMin(&task.failed[blockIdx.x], task.layer);
+    }
+}
+
+__global__ void embed_kernel(DeviceEmbed task) {
+    const size_t from = task.pass.rows[blockIdx.x].token * task.hidden;
+    float *stream = task.stream + blockIdx.x * task.hidden;
+    for (size_t i = threadIdx.x; i < task.hidden; i += kThreads) {
+        const float value =
+            task.wide != nullptr ? task.wide[from + i] : bf16_to_f32(task.narrow[from + i]);
+        stream[i] = c2_mul(value, task.scale);
+    }
+}
+
+__global__ void softcap_kernel(float *x, size_t n, float cap) {
+    const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
+    if (i < n) {
+        x[i] = c2_mul(cap, tanh(c2_div(x[i], cap)));
+    }
+}
+
+void embed(DeviceQueue *queue, const DeviceEmbed &task) {
+    enqueue(queue, {static_cast<unsigned>(task.pass.row_count), kThreads}, embed_kernel, task);
+}
+
+void residual(DeviceQueue *queue, const DeviceResidual &task) {
+    enqueue(queue,
+            {static_cast<unsigned>(task.rows), kThreads, task.hidden * sizeof(float)},
+            residual_kernel, task);
+}
+
+void softcap(DeviceQueue *queue, float *x, size_t n, float cap) {
+    enqueue(queue, {static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads},
+            softcap_kernel, x, n, cap);
+}
+
+} // namespace
+
+void add_rows(DeviceTable &table) {
+    table.embed = embed;
+    table.residual = residual;
+    table.softcap = softcap;
+}
+
+} // namespace stasis::kernels::device

@@ -1,0 +1,257 @@
+// See host_module.h. Blocks of the device's memory come from one reserved range, so that a single
+// call opens or closes all of it.
+#include "tests/device/host_module.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "runtime/kernels/cuda/grid.h"
+#include "runtime/kernels/cuda/kernels.h"
+
+namespace stasis::kernels {
+
+struct Device {
+    char *range = nullptr;
+    uint64_t range_bytes = 0, end_bytes = 0; // of what was handed out at some time
+    std::map<void *, size_t> blocks;
+    std::multimap<size_t, void *> free;
+};
+
+struct DeviceGraph {
+    std::vector<std::function<void()>> work;
+};
+
+struct DeviceQueue {
+    Device *device = nullptr;
+    DeviceGraph *recording = nullptr;
+    DeviceError error;
+};
+
+} // namespace stasis::kernels
+
+namespace host_module {
+
+using stasis::kernels::Device;
+using stasis::kernels::DeviceError;
+using stasis::kernels::DeviceGraph;
+using stasis::kernels::DeviceInfo;
+using stasis::kernels::DeviceQueue;
+using stasis::kernels::DeviceTable;
+
+namespace {
+
+std::mutex mutex;
+Counts counted = {};
+
+void tell(DeviceError *error, DeviceError::Kind kind, const char *message) {
+    error->kind = kind;
+    std::snprintf(error->message, sizeof error->message, "%s", message);
+}
+
+// While one exists, the device's memory can be reached.
+class Access {
+  public:
+    explicit Access(Device *device) : device_(device), lock_(mutex) {
+        protect(PROT_READ | PROT_WRITE);
+    }
+    ~Access() { protect(PROT_NONE); }
+
+  private:
+    void protect(int how) {
+        if (settings().guarded && device_->end_bytes > 0) {
+            mprotect(device_->range, (device_->end_bytes + 4095) / 4096 * 4096, how);
+        }
+    }
+    Device *device_;
+    std::lock_guard<std::mutex> lock_;
+};
+
+// Does it, or records it.
+template <typename Work> void enqueue(DeviceQueue *queue, Work work) {
+    if (queue->recording != nullptr) {
+        queue->recording->work.emplace_back(work);
+        return;
+    }
+    if (settings().fail_enqueued >= 0 && settings().fail_enqueued-- == 0) {
+        tell(&queue->error, DeviceError::lost, "the device was lost, as a test asked");
+    }
+    if (queue->error.kind == DeviceError::none) {
+        const Access access(queue->device);
+        work();
+    }
+}
+
+Device *open(uint32_t index, DeviceInfo *info, DeviceError *error) {
+    if (index >= settings().devices) {
+        tell(error, DeviceError::unavailable, "no such device");
+        return nullptr;
+    }
+    auto *device = new Device;
+    device->range_bytes = settings().memory_bytes;
+    void *range = mmap(nullptr, device->range_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) {
+        std::abort();
+    }
+    device->range = static_cast<char *>(range);
+    *info = {"host grid", "0.0", "0.0", 0, 0, 1, device->range_bytes, device->range_bytes};
+    return device;
+}
+
+void close(Device *device) {
+    munmap(device->range, device->range_bytes);
+    delete device;
+}
+
+void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
+    const std::lock_guard lock(mutex);
+    const size_t bytes = (size_bytes + 255) / 256 * 256 + (size_bytes == 0 ? 256 : 0);
+    const bool fails = settings().fail_allocation >= 0 && settings().fail_allocation-- == 0;
+    void *memory = nullptr;
+    if (const auto found = device->free.find(bytes); found != device->free.end() && !fails) {
+        memory = found->second;
+        device->free.erase(found);
+    } else if (!fails && device->end_bytes + bytes <= device->range_bytes) {
+        memory = device->range + device->end_bytes;
+        device->end_bytes += bytes;
+    } else {
+        tell(error, DeviceError::no_memory, "out of the device's memory");
+        return nullptr;
+    }
+    device->blocks[memory] = bytes;
+    counted.allocated_bytes += bytes;
+    return memory;
+}
+
+void release(Device *device, void *memory) {
+    const std::lock_guard lock(mutex);
+    const auto found = device->blocks.find(memory);
+    if (found == device->blocks.end()) {
+        std::fprintf(stderr, "host module: release of what was not allocated\n");
+        std::abort();
+    }
+    counted.allocated_bytes -= found->second;
+    device->free.emplace(found->second, memory);
+    device->blocks.erase(found);
+}
+
+void *allocate_host(Device *, size_t size_bytes, DeviceError *error) {
+    void *memory = std::aligned_alloc(256, (size_bytes + 255) / 256 * 256);
+    if (memory == nullptr) {
+        tell(error, DeviceError::no_memory, "out of pinned memory");
+    }
+    return memory;
+}
+
+void release_host(Device *, void *memory) {
+    std::free(memory);
+}
+
+DeviceQueue *create_queue(Device *device, DeviceError *) {
+    return new DeviceQueue{device, nullptr, {}};
+}
+
+void destroy_queue(DeviceQueue *queue) {
+    delete queue;
+}
+
+void copy(DeviceQueue *queue, void *to, const void *from, size_t size_bytes) {
+    enqueue(queue, [=] {
+        ++counted.copies;
+        std::memmove(to, from, size_bytes);
+    });
+}
+
+void clear(DeviceQueue *queue, void *memory, size_t size_bytes) {
+    enqueue(queue, [=] { std::memset(memory, 0, size_bytes); });
+}
+
+bool finish(DeviceQueue *queue, DeviceError *error) {
+    if (queue->error.kind == DeviceError::none) {
+        return true;
+    }
+    *error = queue->error;
+    if (error->kind != DeviceError::lost) {
+        queue->error = {};
+    }
+    return false;
+}
+
+void begin_recording(DeviceQueue *queue) {
+    queue->recording = new DeviceGraph;
+}
+
+DeviceGraph *end_recording(DeviceQueue *queue, DeviceError *) {
+    return std::exchange(queue->recording, nullptr);
+}
+
+void play(DeviceQueue *queue, DeviceGraph *graph) {
+    enqueue(queue, [=] {
+        ++counted.plays;
+        for (const std::function<void()> &work : graph->work) {
+            work();
+        }
+    });
+}
+
+void destroy_graph(DeviceGraph *graph) {
+    delete graph;
+}
+
+DeviceTable make_table() {
+    DeviceTable table;
+    table.name = "host";
+    table.open = open;
+    table.close = close;
+    table.allocate = allocate;
+    table.release = release;
+    table.allocate_host = allocate_host;
+    table.release_host = release_host;
+    table.create_queue = create_queue;
+    table.destroy_queue = destroy_queue;
+    table.copy = copy;
+    table.clear = clear;
+    table.finish = finish;
+    table.begin_recording = begin_recording;
+    table.end_recording = end_recording;
+    table.play = play;
+    table.destroy_graph = destroy_graph;
+    stasis::kernels::device::add_rows(table);
+    return table;
+}
+
+} // namespace
+
+Settings &settings() {
+    static Settings instance;
+    return instance;
+}
+
+Counts counts() {
+    const std::lock_guard lock(mutex);
+    return counted;
+}
+
+const DeviceTable &table() {
+    static const DeviceTable instance = make_table();
+    return instance;
+}
+
+} // namespace host_module
+
+// What a kernel's enqueue comes to (grid.h).
+void stasis::kernels::device::on_queue(DeviceQueue *queue, std::function<void()> work) {
+    host_module::enqueue(queue, [work = std::move(work)] {
+        ++host_module::counted.launches;
+        work();
+    });
+}

@@ -1,0 +1,92 @@
+// Devices to test kernels on: the host grid, as either kind of device that C2 speaks of, and a real
+// one where there is one. Kernels are given what lies in memory of the device.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/kernels/cuda/host_grid.h"
+#include "runtime/kernels/device.h"
+#include "tests/device/host_module.h"
+
+namespace under_test {
+
+using stasis::kernels::Device;
+using stasis::kernels::DeviceError;
+using stasis::kernels::DeviceInfo;
+using stasis::kernels::DeviceQueue;
+using stasis::kernels::DeviceTable;
+
+// An opened device with a queue.
+struct Opened {
+    const DeviceTable &table;
+    Device *device = nullptr;
+    DeviceQueue *queue = nullptr;
+    DeviceInfo info = {};
+
+    explicit Opened(const DeviceTable &of) : table(of) {
+        DeviceError error;
+        device = table.open(0, &info, &error);
+        REQUIRE_MESSAGE(device != nullptr, std::string(error.message));
+        queue = table.create_queue(device, &error);
+        REQUIRE(queue != nullptr);
+    }
+    ~Opened() {
+        table.destroy_queue(queue);
+        table.close(device);
+    }
+    Opened(const Opened &) = delete;
+    Opened &operator=(const Opened &) = delete;
+
+    void finish() const {
+        DeviceError error;
+        REQUIRE_MESSAGE(table.finish(queue, &error), std::string(error.message));
+    }
+};
+
+// Numbers in a device's memory.
+template <typename T> class There {
+  public:
+    There(const Opened &on, size_t count) : on_(on), count_(count) {
+        DeviceError error;
+        data_ = static_cast<T *>(on.table.allocate(on.device, count * sizeof(T), &error));
+        REQUIRE_MESSAGE(data_ != nullptr, std::string(error.message));
+    }
+    There(const Opened &on, const std::vector<T> &values) : There(on, values.size()) {
+        on.table.copy(on.queue, data_, values.data(), count_ * sizeof(T));
+        on.finish();
+    }
+    ~There() { on_.table.release(on_.device, data_); }
+    There(const There &) = delete;
+    There &operator=(const There &) = delete;
+
+    T *get() const { return data_; }
+    std::vector<T> values() const {
+        std::vector<T> here(count_);
+        on_.table.copy(on_.queue, here.data(), data_, count_ * sizeof(T));
+        on_.finish();
+        return here;
+    }
+
+  private:
+    const Opened &on_;
+    size_t count_;
+    T *data_ = nullptr;
+};
+
+// Runs `check(opened)` on each device.
+template <typename Check> void for_each_device(const Check &check) {
+    for (const bool before : {false, true}) {
+        INFO("host grid, tiny before rounding: ", before);
+        stasis::kernels::device::host_grid::tiny_before_rounding = before;
+        const Opened opened(host_module::table());
+        check(opened);
+    }
+    stasis::kernels::device::host_grid::tiny_before_rounding = false;
+}
+
+} // namespace under_test
