@@ -186,7 +186,9 @@ struct DeviceTable {
 
     // --- Enqueued. ---
     void (*copy)(DeviceQueue *queue, void *to, const void *from, size_t size_bytes); // host or not
-    void (*clear)(DeviceQueue *queue, void *memory, size_t size_bytes);              // to zero
+    // To zero: of each of `rows` rows that follow each other, the bytes from `from_bytes` on.
+    void (*clear)(DeviceQueue *queue, void *memory, size_t rows, size_t row_bytes,
+                  size_t from_bytes);
     // Waits for all of it. False: something failed since the last time.
     bool (*finish)(DeviceQueue *queue, DeviceError *error);
 
