@@ -188,7 +188,9 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
         shapes.push_back({group.layers.size(), config.kv_heads, config.head_dim});
     }
     const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
-    model->pool = std::make_unique<PagePool>(model->memory, budget, std::move(shapes));
+    const PageMemory host = host_pages(model->memory);
+    model->pool = std::make_unique<PagePool>(
+        options.page_memory == nullptr ? host : *options.page_memory, budget, std::move(shapes));
     model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
     model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
     return model;
