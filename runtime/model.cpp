@@ -198,7 +198,12 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
         shapes.push_back({group.layers.size(), config.kv_heads, config.head_dim});
     }
     const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
-    model->pool = std::make_unique<PagePool>(model->memory, budget, std::move(shapes));
+    PageMemory pages = model->device != nullptr ? model->device->pages().memory()
+                                                : host_pages(model->memory);
+    if (options.page_memory != nullptr) {
+        pages = *options.page_memory;
+    }
+    model->pool = std::make_unique<PagePool>(pages, budget, std::move(shapes));
     model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
     model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
     return model;

@@ -280,7 +280,7 @@ class Session {
     }
 
     // session_pages.cpp
-    void copy_page(uint32_t group, PageRef &page);
+    void copy_page(PageRef &page);
     void make_writable(uint64_t begin, uint64_t end);
     void name_pages(Sequence &sequence) const;
     void digest_full_pages(uint64_t begin, uint64_t end);

@@ -83,7 +83,7 @@ void DeviceModel::copy_layer(const LayerWeights &from, const Config &config) {
 
 DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &config,
                          const Weights &weights, const Watch &watch)
-    : device_(std::move(device)), queue_(*device_) {
+    : device_(std::move(device)), queue_(*device_), pages_(*device_) {
     if (weights.groups.by_32 || weights.groups.by_256 || weights.embedding_blocks != nullptr) {
         fail(Status::unsupported,
              "device \"%s\": weights of integers (%s) are computed on \"cpu\" only",

@@ -10,6 +10,7 @@
 #include "runtime/checkpoint/config.h"
 #include "runtime/checkpoint/weights.h"
 #include "runtime/device/device.h"
+#include "runtime/device/pages.h"
 
 namespace stasis {
 
@@ -40,6 +41,7 @@ class DeviceModel {
     DeviceModel &operator=(const DeviceModel &) = delete;
 
     const OpenDevice &on() const { return *device_; }
+    DevicePages &pages() { return pages_; }
 
     kernels::DeviceMatrix embeddings; // of looking up rows: `w` alone, null where `wide` is
     const float *wide_embeddings = nullptr;
@@ -62,6 +64,7 @@ class DeviceModel {
     std::vector<void *> blocks_; // all of the memory taken
     std::map<const uint16_t *, kernels::DeviceMatrix> known_; // copied, by where they came from
     DeviceWorkQueue queue_;
+    DevicePages pages_;
 
     std::mutex mutex_; // of what follows
     std::vector<DeviceRope> ropes_;
