@@ -1,35 +1,12 @@
 // Whole models on a device whose kernels are the CUDA ones' text (tests/device): the same bits as on
 // the CPU, whichever way sessions come there.
-#include "tests/device/host_module.h"
-#include "tests/device/under_test.h"
-#include "tests/runtime/models.h"
+#include "runtime/kernels/cuda/host_grid.h"
+#include "tests/runtime/device_on.h"
 
 using namespace stasis;
 using namespace stasis::test;
 
 namespace {
-
-ModelOptions on_device() {
-    ModelOptions options;
-    options.threads = 2;
-    options.device = "cuda";
-    options.device_module = &host_module::table();
-    return options;
-}
-
-std::shared_ptr<Model> open_there(const std::string &name) {
-    return open_model(directory(name), on_device());
-}
-
-std::unique_ptr<Session> session_of(const std::shared_ptr<Model> &model) {
-    SessionOptions options;
-    options.capacity = 1024;
-    return std::make_unique<Session>(model, options);
-}
-
-std::span<const uint32_t> part(const std::vector<uint32_t> &tokens, size_t begin, size_t end) {
-    return std::span(tokens).subspan(begin, end - begin);
-}
 
 // Appends in pieces of odd sizes: one row, few, many.
 void append_in_pieces(Session &session, const std::vector<uint32_t> &tokens) {
