@@ -232,6 +232,7 @@ DeviceTable make_table() {
     table.destroy_graph = destroy_graph;
     stasis::kernels::device::add_rows(table);
     stasis::kernels::device::add_draw(table);
+    stasis::kernels::device::add_products(table);
     return table;
 }
 
