@@ -233,6 +233,7 @@ DeviceTable make_table() {
     stasis::kernels::device::add_rows(table);
     stasis::kernels::device::add_draw(table);
     stasis::kernels::device::add_products(table);
+    stasis::kernels::device::add_heads(table);
     return table;
 }
 
