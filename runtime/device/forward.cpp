@@ -141,23 +141,6 @@ struct Pass {
             layer(index);
         }
     }
-
-    // The same as recorded work, which depends on nothing but the shape of the pass.
-    void replay() const {
-        const DeviceWork::Key key{rows(), work.blocks, work.version};
-        kernels::DeviceGraph *&graph = work.recorded[key];
-        if (graph == nullptr) {
-            kernels::DeviceError error;
-            table.begin_recording(queue);
-            whole({}, 0, 0);
-            graph = table.end_recording(queue, &error);
-            if (graph == nullptr) {
-                work.recorded.erase(key);
-                work.model.on().fail_with(error, "recording a pass");
-            }
-        }
-        table.play(queue, graph);
-    }
 };
 
 // Marks the sequences whose rows met what is not finite, each where it first did.
@@ -176,17 +159,33 @@ void mark_failed(Workspace &work, const uint32_t *failed) {
 
 } // namespace
 
+void enqueue_pass(const Model &model, DeviceWork &work, const Watch &watch, uint64_t done,
+                  uint64_t total) {
+    Pass{model, work, work.queue.get(), work.queue.table()}.whole(watch, done, total);
+}
+
+void enqueue_logits(const Model &model, DeviceWork &work, const uint16_t *hidden, size_t rows,
+                    float *logits) {
+    const kernels::DeviceTable &table = work.queue.table();
+    table.product(work.queue.get(), {hidden, rows, 1, {work.model.head}, {logits}}); // [T][V]
+    if (model.config.final_softcap != 0.0F) {
+        table.softcap(work.queue.get(), logits, rows * model.config.vocabulary,
+                      model.config.final_softcap);
+    }
+}
+
 void forward_on_device(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
                        uint64_t total) {
     DeviceWork &on = *work.device;
     watch.look(done, total);
-    const Pass pass{model, on, on.queue.get(), on.queue.table()};
     try {
         on.describe(model, work);
         if (work.row_count == work.sequence_count && on.tile_count == 0) {
-            pass.replay();
+            // Nothing that is enqueued depends on more than the shape of the pass.
+            on.replay({DeviceWork::Key::whole, work.row_count, on.blocks},
+                      [&] { enqueue_pass(model, on, {}, 0, 0); });
         } else {
-            pass.whole(watch, done, total);
+            enqueue_pass(model, on, watch, done, total);
         }
         on.queue.copy(work.hidden, on.hidden,
                       work.row_count * model.config.hidden * sizeof(uint16_t));
@@ -204,14 +203,12 @@ void project_on_device(const Model &model, Workspace &work, const uint16_t *hidd
     DeviceWork &on = *work.device;
     const Config &config = model.config;
     const size_t count = rows * config.vocabulary;
-    on.logits.grow(count * sizeof(float));
-    auto *there = static_cast<float *>(on.logits.data());
-    const kernels::DeviceTable &table = on.queue.table();
-    on.queue.copy(on.narrow, hidden, rows * config.hidden * sizeof(uint16_t));
-    table.product(on.queue.get(), {on.narrow, rows, 1, {on.model.head}, {there}}); // [T][V]
-    if (config.final_softcap != 0.0F) {
-        table.softcap(on.queue.get(), there, count, config.final_softcap);
+    if (on.logits.grow(count * sizeof(float))) {
+        on.forget_recorded();
     }
+    auto *there = static_cast<float *>(on.logits.data());
+    on.queue.copy(on.narrow, hidden, rows * config.hidden * sizeof(uint16_t));
+    enqueue_logits(model, on, on.narrow, rows, there);
     on.queue.copy(logits, there, count * sizeof(float));
     on.queue.finish("computing logits");
 }

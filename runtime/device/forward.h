@@ -18,4 +18,11 @@ void forward_on_device(const Model &model, Workspace &work, const Watch &watch, 
 void project_on_device(const Model &model, Workspace &work, const uint16_t *hidden, size_t rows,
                        float *logits);
 
+// Enqueues the pass that `work` describes; its final hidden states come to work.hidden.
+void enqueue_pass(const Model &model, DeviceWork &work, const Watch &watch, uint64_t done,
+                  uint64_t total);
+// Enqueues logits [rows][vocabulary] of final hidden states; all of it on the device.
+void enqueue_logits(const Model &model, DeviceWork &work, const uint16_t *hidden, size_t rows,
+                    float *logits);
+
 } // namespace stasis

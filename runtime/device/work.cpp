@@ -75,7 +75,8 @@ struct DeviceWork::Layout {
 
 DeviceWork::DeviceWork(DeviceModel &model_)
     : model(model_), queue(model.on()), storage(model.on()), partials(model.on()),
-      described(model.on()), logits(model.on()), staged(model.on()), results(model.on()) {}
+      described(model.on()), logits(model.on()), run(model.on()), staged(model.on()),
+      results(model.on()), run_staged(model.on()) {}
 
 DeviceWork::~DeviceWork() {
     queue.finish_quietly();
@@ -87,12 +88,11 @@ void DeviceWork::forget_recorded() {
         queue.table().destroy_graph(entry.second);
     }
     recorded.clear();
-    ++version;
 }
 
 uint64_t DeviceWork::size_bytes() const {
     return storage.size_bytes() + partials.size_bytes() + described.size_bytes() +
-           logits.size_bytes();
+           logits.size_bytes() + run.size_bytes();
 }
 
 void DeviceWork::fit(const Config &config, size_t wanted) {

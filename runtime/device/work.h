@@ -53,23 +53,41 @@ struct DeviceWork {
     float *maximum = nullptr, *sum = nullptr, *partial = nullptr;
     uint32_t *failed_here = nullptr; // pinned, [rows]: where `pass.failed` is copied to
 
-    // Recorded passes of one row for each sequence, by rows, blocks and the version of the buffers.
+    // Recorded work, by what it depends on besides the places of the buffers.
     struct Key {
-        size_t rows, blocks, version;
+        enum Kind { whole, drawing } kind; // one row for each sequence; a row, the draw behind it
+        size_t rows, blocks;
         auto operator<=>(const Key &) const = default;
     };
     std::map<Key, kernels::DeviceGraph *> recorded;
-    size_t version = 0; // counts what has moved
+    // Plays what `enqueue` enqueues, recorded if it was not yet.
+    template <typename Enqueue> void replay(const Key &key, const Enqueue &enqueue);
+    void forget_recorded(); // when a buffer has moved
 
-    DeviceBuffer storage, partials, described, logits;
-    PinnedBuffer staged, results;
+    DeviceBuffer storage, partials, described, logits, run;
+    PinnedBuffer staged, results, run_staged;
 
   private:
     struct Layout;
     void fill(const Model &model, const Workspace &work, const Layout &layout);
     void fit_partials(const Config &config);
-    void forget_recorded();
     size_t pages_max_ = 0, evicted_max_ = 0; // room in the description
 };
+
+template <typename Enqueue> void DeviceWork::replay(const Key &wanted, const Enqueue &enqueue) {
+    const kernels::DeviceTable &table = queue.table();
+    kernels::DeviceGraph *&graph = recorded[wanted];
+    if (graph == nullptr) {
+        kernels::DeviceError error;
+        table.begin_recording(queue.get());
+        enqueue();
+        graph = table.end_recording(queue.get(), &error);
+        if (graph == nullptr) {
+            recorded.erase(wanted);
+            model.on().fail_with(error, "recording a pass");
+        }
+    }
+    table.play(queue.get(), graph);
+}
 
 } // namespace stasis

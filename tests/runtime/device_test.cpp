@@ -136,6 +136,60 @@ TEST_CASE("device: sessions cross to the CPU and back in the middle of a convers
     }
 }
 
+namespace {
+
+GenerateResult generate(Session &session, uint64_t count, std::vector<uint32_t> stops = {}) {
+    GenerateOptions options;
+    options.tokens_max = count;
+    options.ignore_end = true;
+    options.stop_tokens = std::move(stops);
+    GenerateResult result;
+    session.generate(options, result);
+    return result;
+}
+
+} // namespace
+
+TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
+    for (const char *name : {"recall-gemma3", "zoo/mistral-window", "zoo/llama-gqa-untied"}) {
+        INFO("model: ", name);
+        const std::shared_ptr<Model> device = open_there(name);
+        Pair pair(open(name), device);
+        pair.both([&](Session &session) { session.append(tokens_for(*device, 40), {}); });
+        Sampling settings[5] = {warm(1), warm(2), warm(3), {}, warm(4)};
+        settings[1].top_k = 5;
+        settings[2].top_p = 0.7F;
+        settings[2].min_p = 0.01F;
+        settings[4].repetition_penalty = 1.3F; // looks at the history: drawn on the host
+        for (const Sampling &sampling : settings) {
+            const uint64_t begin = pair.here->position();
+            pair.both([&](Session &session) { session.set_sampling(sampling); });
+            pair.both([&](Session &session) {
+                const GenerateResult result = generate(session, 29);
+                CHECK(result.count == 29);
+                CHECK(result.passes == 29);
+            });
+            // Ends in the middle of a run: what was computed beyond leaves no trace.
+            const uint32_t stop = pair.here->entry(begin + 3).token;
+            pair.both([&](Session &session) { session.rewind(begin, false, {}); });
+            pair.both([&](Session &session) { generate(session, 29, {stop}); });
+            pair.both([&](Session &session) { session.append(tokens_for(*device, 9, 5), {}); });
+        }
+    }
+}
+
+TEST_CASE("device: a run ends where a plain decode would fail") {
+    const std::string name = "zoo/llama-gqa-untied";
+    const std::shared_ptr<Model> device = open_there(name);
+    SessionOptions options;
+    options.capacity = 30;
+    Pair pair(std::make_unique<Session>(open(name), options),
+              std::make_unique<Session>(device, options));
+    pair.both([&](Session &session) { session.append(tokens_for(*device, 10), {}); });
+    pair.both([&](Session &session) { CHECK(generate(session, 100).count == 20); });
+    CHECK(pair.there->position() == 30);
+}
+
 TEST_CASE("device: a decode of one token a session is recorded once and played again") {
     const std::shared_ptr<Model> device = open_there("zoo/llama-gqa-untied");
     const std::unique_ptr<Session> session = session_of(device);
