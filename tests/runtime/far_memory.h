@@ -31,7 +31,8 @@ class FarMemory {
         REQUIRE(file >= 0);
         REQUIRE(ftruncate(file, kBytes) == 0);
         inside_ = map(file, PROT_READ | PROT_WRITE);
-        outside_ = reach == Reach::kernels ? inside_ : map(file, PROT_NONE);
+        outside_ = map(file, PROT_NONE);
+        allow(reach == Reach::kernels);
         close(file);
         for (std::atomic<int64_t> &each : until_) {
             each = -1;
@@ -42,14 +43,16 @@ class FarMemory {
         CHECK(taken_.empty());
         CHECK(wrong_ == 0);
         munmap(inside_, kBytes);
-        if (outside_ != inside_) {
-            munmap(outside_, kBytes);
-        }
+        munmap(outside_, kBytes);
     }
     FarMemory(const FarMemory &) = delete;
     FarMemory &operator=(const FarMemory &) = delete;
 
     const PageMemory *functions() const { return &functions_; }
+    // Lets kernels in, or nobody, from now on.
+    void allow(bool kernels) {
+        REQUIRE(mprotect(outside_, kBytes, kernels ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+    }
     // The n-th call of a kind from now on (from 0) fails, or from then on all of that kind.
     void fail(Call call, int64_t n, bool for_good = false) {
         failed_ = false;

@@ -52,7 +52,9 @@ inline std::vector<uint16_t> held_kv(Session &session) {
             try {
                 session.copy_kv(layer, begin, end, keys, keys + count);
             } catch (const Error &error) {
-                REQUIRE(error.status() == Status::not_found);
+                if (error.status() != Status::not_found) {
+                    throw;
+                }
             }
         }
     }

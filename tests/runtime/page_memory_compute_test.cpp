@@ -107,6 +107,50 @@ TEST_CASE("a session that grows in far memory is the host's, bit for bit") {
     }
 }
 
+TEST_CASE("only a pass is in far memory itself: its pages are digested, known and released outside") {
+    const kernels::FloatEnvironment environment;
+    for (const std::string &name : far_models()) {
+        CAPTURE(name);
+        FarMemory memory(FarMemory::Reach::kernels);
+        const auto model = open_on(&memory, name), near = open_on(nullptr, name);
+        SessionOptions options;
+        options.domain = 1;
+        Session far(model, options), host(near, options);
+        Life life;
+        const TraceListener listener{Life::hear, &life, true};
+        far.set_trace(&listener);
+        struct Pass {
+            FarMemory &memory;
+            size_t rows;
+        } pass{memory, 0};
+        RunOptions run;
+        run.chunk = 100;
+        run.watch.user = &pass;
+        run.watch.progress = [](void *user, uint64_t, uint64_t) {
+            static_cast<Pass *>(user)->memory.allow(true);
+            return true;
+        };
+        run.logits_user = &pass;
+        run.logits = [](void *user, uint64_t, const float *, size_t) {
+            static_cast<Pass *>(user)->memory.allow(false); // the pass is over
+            ++static_cast<Pass *>(user)->rows;
+            return true;
+        };
+        const std::vector<uint32_t> tokens = tokens_for(*model, 450);
+        far.append(tokens, run);
+        CHECK(pass.rows == 450);
+        memory.allow(false);
+        host.append(tokens, {});
+        check_bits(far, host);
+        far.evict(30, 400);
+        host.evict(30, 400);
+        check_bits(far, host);
+        const auto fork = far.fork();
+        check_bits(*fork, host);
+        CHECK(!life.events.empty());
+    }
+}
+
 TEST_CASE("sessions of one domain share what they compute in far memory") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
