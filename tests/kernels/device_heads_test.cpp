@@ -2,7 +2,7 @@
 // values in the slots of their pages and nowhere else.
 #include "runtime/kernels/environment.h"
 #include "tests/device/fenced.h"
-#include "tests/kernels/inputs.h"
+#include "tests/kernels/edges.h"
 
 using stasis::kernels::DeviceHeads;
 using stasis::kernels::DevicePages;
@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kGroups = 2, kLayers = 2; // of a group
 constexpr uint32_t kLayer = 7;             // of the model
 constexpr uint32_t kNever = 0xFFFFFFFFU;
+constexpr float kEps = 1e-5F;
 
 struct Shape {
     size_t heads, kv_heads, head_dim;
@@ -104,6 +105,40 @@ Case make_case(const Shape &shape, Kind kind, Numbers &numbers) {
     return x;
 }
 
+// Puts the same head everywhere.
+void fill(const Shape &shape, const std::vector<float> &head, std::vector<float> &all) {
+    const size_t n = shape.head_dim;
+    for (size_t i = 0; i < all.size(); ++i) {
+        const size_t at = i % n;
+        all[i] = head[shape.interleaved ? at / 2 + at % 2 * (n / 2) : at];
+    }
+}
+
+// Heads on the edges of flushing: in their norm, whose result is seen as it is, or in RoPE, where
+// one half of each pair is zero and the other lies on the edge with cosine and sine.
+void put_edges(Case &x, Numbers &numbers) {
+    const Shape &shape = x.shape;
+    const size_t n = shape.head_dim, half = n / 2;
+    std::vector<float> head(n);
+    for (size_t i = 0; i < half; ++i) {
+        const float edge = edge_factor(numbers, -30);
+        head[i % 2 == 0 ? i : i + half] = edge;
+        for (size_t at = i; at < x.cosine.size(); at += half) {
+            x.cosine[at] = x.sine[at] = partner(edge);
+        }
+    }
+    fill(shape, head, x.query);
+    fill(shape, head, x.key);
+    if ((shape.query_norm || shape.key_norm) && n >= 16) {
+        const EdgeNorm edges = edge_norm(numbers, n, kEps);
+        x.query_norm = x.key_norm = edges.weight;
+        fill(shape, edges.x, shape.query_norm ? x.query : x.key);
+        fill(shape, edges.x, shape.key_norm ? x.key : x.query);
+        x.cosine.assign(x.cosine.size(), 1.0F);
+        x.sine.assign(x.sine.size(), 0.0F);
+    }
+}
+
 // As runtime/forward.cpp has it: finish_head, and store_heads below.
 void finish_head(const Case &x, const float *from, const std::vector<float> *norm, uint64_t position,
                  uint16_t *rounded) {
@@ -117,7 +152,7 @@ void finish_head(const Case &x, const float *from, const std::vector<float> *nor
         }
     }
     if (norm != nullptr) {
-        reference.rms_norm(head.data(), norm->data(), n, 1e-5F, head.data());
+        reference.rms_norm(head.data(), norm->data(), n, kEps, head.data());
     }
     reference.rope(head.data(), &x.cosine[position * n / 2], &x.sine[position * n / 2], n);
     reference.round_bf16(head.data(), n, rounded);
@@ -176,7 +211,7 @@ size_t check_case(const Opened &on, Case x) {
     task.layer = kLayer, task.group = static_cast<uint32_t>(x.group);
     task.keys_at = x.offset(0, 0), task.values_at = x.offset(1, 0);
     task.heads = shape.heads, task.kv_heads = shape.kv_heads, task.head_dim = shape.head_dim;
-    task.interleaved = shape.interleaved, task.eps = 1e-5F;
+    task.interleaved = shape.interleaved, task.eps = kEps;
     task.query = query.get(), task.key = key.get(), task.value = value.get();
     task.query_norm = shape.query_norm ? query_norm.get() : nullptr;
     task.key_norm = shape.key_norm ? key_norm.get() : nullptr;
@@ -210,6 +245,9 @@ TEST_CASE("device: queries, keys and values equal the reference, in their slots 
                      static_cast<int>(kind));
                 marked += check_case(on, make_case(shape, kind, numbers));
             }
+            Case edges = make_case(shape, Kind::plain, numbers);
+            put_edges(edges, numbers);
+            marked += check_case(on, edges);
         }
     });
     CHECK(marked > 20);

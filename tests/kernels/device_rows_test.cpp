@@ -1,7 +1,7 @@
 // The device's kernels that take a row at a time, against the reference's.
 #include "runtime/kernels/environment.h"
 #include "tests/device/fenced.h"
-#include "tests/kernels/inputs.h"
+#include "tests/kernels/edges.h"
 
 using stasis::kernels::DeviceEmbed;
 using stasis::kernels::DeviceResidual;
@@ -52,6 +52,17 @@ void compute(Residual &x) {
     }
 }
 
+// Makes the norm that comes first one on the edges of flushing.
+void put_edges(Residual &x, const EdgeNorm &edges) {
+    (x.adds ? x.post_norm : x.norm) = edges.weight;
+    for (size_t i = 0; i < x.hidden; ++i) {
+        (x.adds ? x.wide : x.stream)[i] = edges.x[i];
+        if (x.adds) {
+            x.stream[i] = 0.0F;
+        }
+    }
+}
+
 void check_residual(const Opened &on, const Residual &x, bool marks) {
     const There<float> wide(on, x.wide), post_norm(on, x.post_norm), norm(on, x.norm);
     const Fenced<float> stream(on, x.stream);
@@ -88,6 +99,8 @@ TEST_CASE("device: the residual stream and its norms equal the reference") {
                     if (numbers.below(3) == 0) { // infinity, NaN
                         const uint32_t bits = 0x7F800000U + static_cast<uint32_t>(numbers.below(2));
                         x.stream[numbers.below(n)] = std::bit_cast<float>(bits);
+                    } else if (hidden >= 16 && x.adds == x.post) {
+                        put_edges(x, edge_norm(numbers, hidden, eps));
                     }
                     compute(x);
                     marked += x.failed_after != x.failed ? 1 : 0;
@@ -100,15 +113,31 @@ TEST_CASE("device: the residual stream and its norms equal the reference") {
     CHECK(marked > 20);
 }
 
+// A bf16 with a partner that is on the edge.
+static float edge_bf16(Numbers &numbers) {
+    for (;;) {
+        const float x = stasis::kernels::bf16_to_f32(numbers.bf16(1, Kind::wide)[0]);
+        if (std::fabs(x) < 1.0F && on_edge(x, partner(x))) {
+            return x;
+        }
+    }
+}
+
 TEST_CASE("device: embeddings of either width equal the reference") {
     constexpr size_t kVocabulary = 23;
     Numbers numbers(2);
     under_test::for_each_device([&](const Opened &on) {
         for (const size_t hidden : {1, 67, 256, 640}) {
             for (const Kind kind : kKinds) {
-                const float scale = numbers.below(2) == 0 ? 1.0F : numbers.next(kind);
-                const std::vector<uint16_t> narrow = numbers.bf16(kVocabulary * hidden, kind);
-                const std::vector<float> wide = numbers.floats(kVocabulary * hidden, kind);
+                const float edge = edge_bf16(numbers);
+                const float scales[] = {1.0F, numbers.next(kind), partner(edge)};
+                const float scale = scales[numbers.below(3)];
+                std::vector<uint16_t> narrow = numbers.bf16(kVocabulary * hidden, kind);
+                std::vector<float> wide = numbers.floats(kVocabulary * hidden, kind);
+                for (size_t i = 0; i < kVocabulary * hidden; i += 3) {
+                    wide[i] = i % 2 == 0 ? edge : -edge;
+                    narrow[i] = stasis::kernels::f32_to_bf16(wide[i]);
+                }
                 std::vector<DeviceRow> rows(kRows);
                 std::vector<float> expected[2];
                 for (DeviceRow &row : rows) {
@@ -145,10 +174,12 @@ TEST_CASE("device: capped logits equal the reference") {
     under_test::for_each_device([&](const Opened &on) {
         for (const size_t n : {1, 255, 256, 257, 1000}) {
             for (const Kind kind : kKinds) {
-                for (const float cap : {30.0F, 0x1.8p-3F, 0x1.000002p-40F}) {
+                for (const float cap : {30.0F, 0x1.8p-3F, std::fabs(edge_factor(numbers, -20)),
+                                        std::fabs(edge_factor(numbers, -5))}) {
                     std::vector<float> x = numbers.floats(n, kind);
                     std::copy_n(kSensitive, std::min(n, std::size(kSensitive)), x.begin());
                     x[numbers.below(n)] = -0.0F;
+                    x[0] = 0x1p-126F, x[n / 2] = -0x1p-126F; // of the cap's edge
                     if (numbers.below(3) == 0) {
                         x[numbers.below(n)] = -__builtin_inff();
                     }

@@ -23,12 +23,12 @@ __device__ void fetch(const float *from, size_t n, bool interleaved, float *x) {
 __device__ float norm_scale(const float *x, size_t n, float eps) {
     float sum = 0.0F;
     for (size_t i = threadIdx.x % kSumLanes; i < n; i += kSumLanes) {
-        sum = c2_fma(x[i], x[i], sum);
+        sum = fma(x[i], x[i], sum);
     }
     for (unsigned half = kSumLanes / 2; half > 0; half /= 2) {
         sum = add(sum, __shfl_xor_sync(kAllLanes, sum, static_cast<int>(half)));
     }
-    return div(1.0F, sqrt(add(c2_div(sum, static_cast<float>(n)), eps)));
+    return div(1.0F, sqrt(add(div(sum, static_cast<float>(n)), eps)));
 }
 
 __device__ bool is_finite(uint16_t value) {

@@ -321,10 +321,4 @@ float mul(float a, float b) {
     return tiny_before_rounding && tiny ? std::copysign(0.0F, result) : result;
 }
 
-float div(float a, float b) {
-    const float result = a / b;
-    const bool tiny = std::fabs(double{a}) < std::fabs(double{b}) * 0x1p-126;
-    return tiny_before_rounding && tiny ? std::copysign(0.0F, result) : result;
-}
-
 } // namespace stasis::kernels::device::host_grid

@@ -55,7 +55,6 @@ extern bool tiny_before_rounding;
 
 float fma(float a, float b, float c);
 float mul(float a, float b);
-float div(float a, float b);
 
 void block_barrier();
 // Every lane gives a value; returns that of lane `from`, of the same warp. A lane that does not
