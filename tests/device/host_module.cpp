@@ -226,6 +226,7 @@ DeviceTable make_table() {
     table.play = play;
     table.destroy_graph = destroy_graph;
     stasis::kernels::device::add_rows(table);
+    stasis::kernels::device::add_attention(table);
     return table;
 }
 
