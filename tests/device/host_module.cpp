@@ -234,6 +234,7 @@ DeviceTable make_table() {
     stasis::kernels::device::add_draw(table);
     stasis::kernels::device::add_products(table);
     stasis::kernels::device::add_heads(table);
+    stasis::kernels::device::add_attention(table);
     return table;
 }
 

@@ -130,6 +130,11 @@ template <typename T> T __shfl_down_sync(unsigned, T value, unsigned by) {
     return grid::value_of<T>(
         grid::exchange(grid::bits_of(value), lane + by < 32 ? lane + by : lane));
 }
+template <typename T> T __shfl_up_sync(unsigned, T value, unsigned by) {
+    namespace grid = stasis::kernels::device::host_grid;
+    const unsigned lane = threadIdx.x % 32;
+    return grid::value_of<T>(grid::exchange(grid::bits_of(value), lane >= by ? lane - by : lane));
+}
 // One host thread runs all of them: plain operations are atomic.
 template <typename T> T atomicMin(T *place, T value) {
     const T before = *place;

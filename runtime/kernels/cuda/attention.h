@@ -1,0 +1,167 @@
+// What both ways of computing attention (C5) share: what a row of a pass sees, how numbers of pages
+// come into registers, and how the scores of a query in a block become its weights. Knows no grid.
+#pragma once
+
+#include "runtime/kernels/cuda/functions.h"
+
+namespace stasis::kernels::device {
+
+void attend_blocks(DeviceQueue *queue, const DeviceAttention &task); // attention_blocks.cu
+void attend_tiles(DeviceQueue *queue, const DeviceAttention &task, const DeviceTile *tiles,
+                  size_t tile_count); // attention_tiles.cu
+
+inline constexpr unsigned kSlots = kPagePositions;
+inline constexpr unsigned kTerms = 32; // of a block of the rule (C1)
+// Neighbouring lanes of a warp that share a query's scores: lane i has the slots i, i + 8, ...
+inline constexpr unsigned kScoreLanes = 8;
+inline constexpr unsigned kScoresOfLane = kSlots / kScoreLanes;
+// Numbers between the scores of two queries in shared memory: four queries and eight slots of each
+// lie in different banks.
+inline constexpr unsigned kScoreStride = kSlots + 8;
+
+// --- What is seen. ---
+
+__device__ inline uint64_t first_visible(uint64_t position, uint32_t window) {
+    return window == 0 || position < window ? 0 : position - window + 1;
+}
+
+// The slots of a block that hold the positions low .. high, as a mask.
+__device__ inline uint64_t slots_of(uint64_t low, uint64_t high, uint64_t block) {
+    const uint64_t base = block * kSlots, end = base + kSlots - 1;
+    const uint64_t from = low > base ? low : base, to = high < end ? high : end;
+    return from > to ? 0 : (~uint64_t{0} >> (kSlots - 1 - (to - from))) << (from - base);
+}
+
+// The pages of a sequence in the task's group.
+struct Pages {
+    uint16_t *const *pages; // of `first` on
+    uint64_t first;
+    const uint64_t *evicted; // of block 0 on
+    uint64_t evicted_count;
+
+    __device__ const uint16_t *page(uint64_t block) const { return pages[block - first]; }
+    __device__ uint64_t held(uint64_t block) const {
+        return block < evicted_count ? ~evicted[block] : ~uint64_t{0};
+    }
+};
+
+__device__ inline Pages pages_of(const DeviceAttention &task, uint32_t sequence) {
+    const DevicePass &pass = task.pass;
+    const DevicePages there = pass.sequences[task.group * pass.sequence_count + sequence];
+    const DeviceEvicted evicted = pass.evictions[sequence];
+    return {pass.pages + there.at, there.first, pass.evicted + evicted.at, evicted.count};
+}
+
+// --- Numbers of bf16. ---
+
+// A pair as it lies in memory.
+__device__ inline float low_of(uint32_t pair) {
+    return __builtin_bit_cast(float, pair << 16);
+}
+__device__ inline float high_of(uint32_t pair) {
+    return __builtin_bit_cast(float, pair & 0xFFFF0000U);
+}
+__device__ inline uint32_t pair_at(const uint16_t *x) {
+    return *reinterpret_cast<const uint32_t *>(x);
+}
+
+// Eight neighbours, of which those from `left` on count as +0. `wide`: all eight are there, aligned.
+__device__ inline uint4 eight_at(const uint16_t *x, size_t left, bool wide) {
+    if (wide) {
+        return *reinterpret_cast<const uint4 *>(x);
+    }
+    return {left > 0 ? pair_at(x) : 0, left > 2 ? pair_at(x + 2) : 0, left > 4 ? pair_at(x + 4) : 0,
+            left > 6 ? pair_at(x + 6) : 0};
+}
+
+// The least exponent of the bf16 that were added and do not count as zero. Kept as twice the
+// number's bits, less what takes zeros and denormals past all others.
+struct Least {
+    uint32_t key = 0xFFFFFFFFU;
+
+    __device__ void add(float x) {
+        const uint32_t own = 2 * __builtin_bit_cast(uint32_t, x) - 0x01000000U;
+        key = own < key ? own : key;
+    }
+    __device__ uint32_t exponent() const { return (key >> 24) + 1; } // above 255: only zeros
+};
+
+// The least key of all lanes, added to one in shared memory by one of them.
+__device__ inline void add_of_warp(uint32_t *shared, Least least) {
+    for (int by = 1; by < static_cast<int>(kWarp); by *= 2) {
+        const uint32_t other = __shfl_xor_sync(kAllLanes, least.key, by);
+        least.key = other < least.key ? other : least.key;
+    }
+    if (threadIdx.x % kWarp == 0) {
+        atomicMin(shared, least.key);
+    }
+}
+
+// A step of a chain: whether plain arithmetic is enough is known from the exponents.
+template <bool kTiny> __device__ inline float chain(float a, float b, float c) {
+    return kTiny ? c2_fma(a, b, c) : fma(a, b, c);
+}
+
+// --- Weights. ---
+
+struct Weighed {
+    float maximum, sum; // m_b and l_b
+};
+
+// What a block's and the running partial are multiplied with when they merge. Where nothing has been
+// seen yet, (m, l, o) are (-infinity, 0, 0), and merging is exactly what initialising would be.
+struct Merged {
+    float maximum, alpha, beta;
+};
+__device__ inline Merged merge_maxima(float running, float of_block) {
+    const float maximum = of_block > running ? of_block : running;
+    return {maximum, exp(add(running, -maximum)), exp(add(of_block, -maximum))};
+}
+// Nothing here is tiny: sums are at least 1 (or no number), and exp is 0 or above 2^-126.
+__device__ inline float merge_sums(float running, float of_block, const Merged &by) {
+    return fma(of_block, by.beta, mul(running, by.alpha));
+}
+
+// Makes the products of a query with the 64 keys (shared memory) its weights p, +0 where a slot is
+// not visible. Called by the lanes of a warp together, each with its place among those that share
+// the query; only the lane's own slots are touched, and `least` gets the p of these.
+__device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint64_t visible,
+                                unsigned lane, Least &least) {
+    float own[kScoresOfLane];
+    float maximum = -__builtin_inff();
+#pragma unroll
+    for (unsigned j = 0; j < kScoresOfLane; ++j) {
+        const unsigned slot = lane + kScoreLanes * j;
+        own[j] = c2_mul(scores[slot], task.scale);
+        if (task.softcap != 0.0F) {
+            own[j] = c2_mul(task.softcap, tanh(c2_div(own[j], task.softcap)));
+        }
+        if ((visible >> slot & 1U) != 0) {
+            maximum = own[j] > maximum ? own[j] : maximum; // never a NaN
+        }
+    }
+    for (int by = 1; by < static_cast<int>(kScoreLanes); by *= 2) {
+        const float other = __shfl_xor_sync(kAllLanes, maximum, by);
+        maximum = other > maximum ? other : maximum;
+    }
+    maximum = add(maximum, 0.0F); // a zero is +0
+    float lanes[2] = {}; // of the sum (C4): this one and the one 8 further
+#pragma unroll
+    for (unsigned j = 0; j < kScoresOfLane; ++j) {
+        const unsigned slot = lane + kScoreLanes * j;
+        float p = 0.0F;
+        if ((visible >> slot & 1U) != 0) {
+            p = bf16_to_f32(f32_to_bf16(exp(add(own[j], -maximum))));
+        }
+        lanes[j % 2] = add(lanes[j % 2], p);
+        least.add(p);
+        scores[slot] = p;
+    }
+    float sum = add(lanes[0], lanes[1]);
+    for (int by = static_cast<int>(kScoreLanes) / 2; by > 0; by /= 2) {
+        sum = add(sum, __shfl_xor_sync(kAllLanes, sum, by));
+    }
+    return {maximum, sum};
+}
+
+} // namespace stasis::kernels::device

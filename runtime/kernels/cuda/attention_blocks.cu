@@ -1,0 +1,343 @@
+// Attention of few rows, perhaps over long contexts (C5). A block of threads takes a row, a KV head
+// and a page: keys and values go from memory into registers, once for all query heads that share
+// them. Then a warp merges 32 columns of a row and head in ascending order of pages.
+#include "runtime/kernels/cuda/attention.h"
+#include "runtime/kernels/cuda/kernels.h"
+
+namespace stasis::kernels::device {
+
+namespace {
+
+constexpr unsigned kThreads = 128;
+constexpr unsigned kHeadsMax = kThreads / kScoreLanes; // that share a KV head
+// Numbers between the parts of a query that belong to different blocks of the rule.
+constexpr unsigned kQueryStride = kTerms + 4;
+
+__host__ __device__ constexpr unsigned terms_blocks(size_t head_dim) {
+    return static_cast<unsigned>((head_dim + kTerms - 1) / kTerms);
+}
+
+size_t shared_bytes(size_t group_heads, size_t head_dim) {
+    const size_t parts = group_heads * terms_blocks(head_dim);
+    return (parts * (kQueryStride + kScoreStride) + kHeadsMax * kScoreStride) * sizeof(float);
+}
+
+// A block of the rule for two outputs: 32 terms of each against 32 numbers in shared memory.
+template <bool kTiny>
+__device__ float2 multiply(const float *a, const float (&b)[2][kTerms]) {
+    float even[2] = {}, odd[2] = {};
+#pragma unroll
+    for (unsigned k = 0; k < kTerms; k += 4) {
+        const float4 four = *reinterpret_cast<const float4 *>(a + k);
+#pragma unroll
+        for (unsigned i = 0; i < 2; ++i) {
+            even[i] = chain<kTiny>(four.x, b[i][k], even[i]);
+            odd[i] = chain<kTiny>(four.y, b[i][k + 1], odd[i]);
+            even[i] = chain<kTiny>(four.z, b[i][k + 2], even[i]);
+            odd[i] = chain<kTiny>(four.w, b[i][k + 3], odd[i]);
+        }
+    }
+    return {add(even[0], odd[0]), add(even[1], odd[1])};
+}
+
+// A row, its queries that share a KV head, and a page that it sees.
+struct Page {
+    const DeviceAttention &task;
+    const unsigned group_heads, parts; // blocks of the rule along a head
+    const size_t row, kv_head;
+    const uint64_t visible;
+    float *query;   // [group_heads][parts][kQueryStride]
+    float *sums;    // [group_heads][parts][kScoreStride] of the products with keys, later
+                    // [group_heads][2][head_dim] of those with values
+    float *weights; // [kHeadsMax][kScoreStride]
+    uint32_t *least_query, *least_weight; // keys of Least
+
+    // Of the partial results of a query head.
+    __device__ size_t head_at(unsigned head) const {
+        return row * task.heads + kv_head * group_heads + head;
+    }
+
+    __device__ void stage_query() const {
+        const uint16_t *from = task.query + head_at(0) * task.head_dim;
+        const unsigned terms = parts * kTerms;
+        Least least;
+        for (unsigned i = threadIdx.x; i < group_heads * terms; i += kThreads) {
+            const unsigned head = i / terms, term = i % terms;
+            float x = 0.0F;
+            if (term < task.head_dim) {
+                x = bf16_to_f32(from[head * task.head_dim + term]);
+                least.add(x);
+            }
+            query[(head * parts + term / kTerms) * kQueryStride + term % kTerms] = x;
+        }
+        add_of_warp(least_query, least);
+    }
+
+    // Each thread: 32 terms of two keys, against all queries.
+    __device__ void multiply_keys(const uint16_t *keys) const {
+        const bool wide = task.head_dim % 8 == 0;
+        for (unsigned item = threadIdx.x; item < parts * kSlots / 2; item += kThreads) {
+            const unsigned part = item % parts, slot = item / parts;
+            float key[2][kTerms];
+            Least least;
+#pragma unroll
+            for (unsigned i = 0; i < 2; ++i) {
+                const bool seen = (visible >> (slot + kSlots / 2 * i) & 1U) != 0;
+#pragma unroll
+                for (unsigned k = 0; k < kTerms; k += 8) {
+                    const size_t term = part * kTerms + k;
+                    uint4 eight = {0, 0, 0, 0};
+                    if (seen && term < task.head_dim) {
+                        eight = eight_at(keys + (slot + kSlots / 2 * i) * task.head_dim + term,
+                                         task.head_dim - term, wide);
+                    }
+                    const uint32_t pairs[] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+                    for (unsigned j = 0; j < 4; ++j) {
+                        least.add(key[i][k + 2 * j] = low_of(pairs[j]));
+                        least.add(key[i][k + 2 * j + 1] = high_of(pairs[j]));
+                    }
+                }
+            }
+            const bool tiny =
+                Least{*least_query}.exponent() + least.exponent() < kSafeExponents;
+#pragma unroll 1
+            for (unsigned head = 0; head < group_heads; ++head) {
+                const float *own = query + (head * parts + part) * kQueryStride;
+                const float2 sum = tiny ? multiply<true>(own, key) : multiply<false>(own, key);
+                float *to = sums + (head * parts + part) * kScoreStride + slot;
+                to[0] = sum.x, to[kSlots / 2] = sum.y;
+            }
+        }
+    }
+
+    // 8 lanes for each head; all threads take part in the exchanges.
+    __device__ void weigh_scores(size_t index) const {
+        const unsigned head = threadIdx.x / kScoreLanes, lane = threadIdx.x % kScoreLanes;
+        float *scores = weights + head * kScoreStride;
+        for (unsigned slot = lane; slot < kSlots; slot += kScoreLanes) {
+            float total = 0.0F;
+            for (unsigned part = 0; part < parts && head < group_heads; ++part) {
+                total = add(total, sums[(head * parts + part) * kScoreStride + slot]);
+            }
+            scores[slot] = total;
+        }
+        Least least;
+        const Weighed own = weigh(task, scores, head < group_heads ? visible : 0, lane, least);
+        if (lane == 0 && head < group_heads) {
+            task.maximum[head_at(head) * task.blocks + index] = own.maximum;
+            task.sum[head_at(head) * task.blocks + index] = own.sum;
+        }
+        add_of_warp(least_weight, least);
+    }
+
+    // Each thread: 32 slots of two columns, against the weights of all queries.
+    __device__ void multiply_values(const uint16_t *values) const {
+        const auto pairs = static_cast<unsigned>(task.head_dim / 2);
+        for (unsigned item = threadIdx.x; item < 2 * pairs; item += kThreads) {
+            const unsigned half = item / pairs, column = item % pairs * 2;
+            float value[2][kTerms];
+            Least least;
+#pragma unroll
+            for (unsigned k = 0; k < kTerms; ++k) {
+                const unsigned slot = half * kTerms + k;
+                const uint32_t pair = (visible >> slot & 1U) != 0
+                                          ? pair_at(values + slot * task.head_dim + column)
+                                          : 0;
+                least.add(value[0][k] = low_of(pair));
+                least.add(value[1][k] = high_of(pair));
+            }
+            const bool tiny =
+                Least{*least_weight}.exponent() + least.exponent() < kSafeExponents;
+#pragma unroll 1
+            for (unsigned head = 0; head < group_heads; ++head) {
+                const float *p = weights + head * kScoreStride + half * kTerms;
+                float *to = sums + (head * 2 + half) * task.head_dim + column;
+                *reinterpret_cast<float2 *>(to) =
+                    tiny ? multiply<true>(p, value) : multiply<false>(p, value);
+            }
+        }
+    }
+
+    __device__ void store(size_t index) const {
+        const auto columns = static_cast<unsigned>(task.head_dim);
+        for (unsigned i = threadIdx.x; i < group_heads * columns; i += kThreads) {
+            const unsigned head = i / columns, column = i % columns;
+            const float *of_head = sums + head * 2 * columns;
+            const float sum = add(of_head[column], of_head[columns + column]);
+            task.partial[(head_at(head) * task.blocks + index) * columns + column] =
+                add(sum, 0.0F); // a zero is +0
+        }
+    }
+};
+
+// The blocks that a row sees: `count` from `first` on.
+struct Range {
+    uint64_t first, count;
+};
+__device__ Range range_of(const DeviceAttention &task, uint64_t position) {
+    const uint64_t first = first_visible(position, task.window) / kSlots;
+    return {first, position / kSlots - first + 1};
+}
+
+__global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task) {
+    __shared__ uint32_t least[2];
+    const DeviceRow row = task.pass.rows[blockIdx.z];
+    const Range range = range_of(task, row.position);
+    const size_t index = blockIdx.x;
+    if (index >= range.count) {
+        return;
+    }
+    const uint64_t block = range.first + index;
+    const Pages pages = pages_of(task, row.sequence);
+    const uint16_t *page = pages.page(block);
+    const uint64_t visible =
+        slots_of(first_visible(row.position, task.window), row.position, block) &
+        pages.held(block);
+    const auto group_heads = static_cast<unsigned>(task.heads / task.kv_heads);
+    if (page == nullptr || visible == 0) {
+        if (threadIdx.x < group_heads) {
+            const size_t head = blockIdx.z * task.heads + blockIdx.y * group_heads + threadIdx.x;
+            task.sum[head * task.blocks + index] = 0.0F;
+        }
+        return;
+    }
+    const unsigned parts = terms_blocks(task.head_dim);
+    auto *query = dynamic_shared<float>();
+    float *sums = query + group_heads * parts * kQueryStride;
+    float *weights = sums + group_heads * parts * kScoreStride;
+    const Page work{task, group_heads, parts, blockIdx.z, blockIdx.y, visible,
+                    query, sums, weights, &least[0], &least[1]};
+    if (threadIdx.x < 2) {
+        least[threadIdx.x] = 0xFFFFFFFFU;
+    }
+    const size_t head = blockIdx.y * kSlots * task.head_dim;
+    __syncthreads();
+    work.stage_query();
+    __syncthreads();
+    work.multiply_keys(page + task.keys_at + head);
+    __syncthreads();
+    work.weigh_scores(index);
+    __syncthreads();
+    work.multiply_values(page + task.values_at + head);
+    __syncthreads();
+    work.store(index);
+}
+
+// --- Merging. ---
+
+// 32 blocks of a row and head: lane i has the maximum and the sum of block i, and of all of them a
+// column.
+struct Chunk {
+    float maximum, sum; // sum 0: nothing is visible there
+    float partial[kWarp];
+};
+
+__device__ Chunk load(const DeviceAttention &task, size_t head, uint64_t begin, uint64_t count,
+                      size_t column) {
+    const unsigned lane = threadIdx.x;
+    const size_t at = head * task.blocks + begin;
+    Chunk chunk;
+#pragma unroll
+    for (unsigned i = 0; i < kWarp; ++i) {
+        const bool there = begin + i < count && column < task.head_dim;
+        chunk.partial[i] = there ? task.partial[(at + i) * task.head_dim + column] : 0.0F;
+    }
+    const bool there = begin + lane < count;
+    chunk.sum = there ? task.sum[at + lane] : 0.0F;
+    chunk.maximum = chunk.sum != 0.0F ? task.maximum[at + lane] : -__builtin_inff();
+    return chunk;
+}
+
+// How a block merges with those before it, for all columns.
+struct alignas(16) Step {
+    float alpha, beta, sum, unused;
+};
+
+// The steps of a chunk's blocks, from the running maximum before them; becomes that behind them.
+__device__ Step step_of(const Chunk &chunk, float &running) {
+    const unsigned lane = threadIdx.x;
+    float largest = chunk.maximum; // of the blocks up to this lane's
+    for (unsigned by = 1; by < kWarp; by *= 2) {
+        const float other = __shfl_up_sync(kAllLanes, largest, by);
+        largest = lane >= by && other > largest ? other : largest;
+    }
+    largest = running > largest ? running : largest;
+    float before = __shfl_up_sync(kAllLanes, largest, 1);
+    before = lane == 0 ? running : before;
+    running = __shfl_sync(kAllLanes, largest, static_cast<int>(kWarp) - 1);
+    if (chunk.sum == 0.0F) {
+        return {1.0F, 0.0F, 0.0F, 0.0F};
+    }
+    const Merged by = merge_maxima(before, chunk.maximum);
+    return {by.alpha, by.beta, chunk.sum, 0.0F};
+}
+
+// o over a chunk's blocks. With plain arithmetic `tiny` says whether a result may not be C2's.
+template <bool kTiny>
+__device__ float merge(const Step *steps, const float (&partial)[kWarp], float o, bool &tiny) {
+#pragma unroll
+    for (unsigned i = 0; i < kWarp; ++i) {
+        const Step by = steps[i];
+        const float o_b = by.sum == 0.0F ? 0.0F : partial[i]; // not written where nothing is seen
+        if (kTiny) {
+            o = c2_fma(o_b, by.beta, c2_mul(o, by.alpha));
+            continue;
+        }
+        const float scaled = mul(o, by.alpha);
+        tiny = tiny || (scaled == 0.0F && o != 0.0F);
+        o = fma(o_b, by.beta, scaled);
+        tiny = tiny || (o == 0.0F && o_b != 0.0F);
+    }
+    return o;
+}
+
+__global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
+    __shared__ Step steps[kWarp];
+    const size_t head = size_t{blockIdx.y} * task.heads + blockIdx.x;
+    const size_t column = blockIdx.z * kWarp + threadIdx.x;
+    const uint64_t count = range_of(task, task.pass.rows[blockIdx.y].position).count;
+    float maximum = -__builtin_inff(), sum = 0.0F, o = 0.0F;
+    Chunk chunk = load(task, head, 0, count, column);
+#pragma unroll 1
+    for (uint64_t begin = 0; begin < count; begin += kWarp) {
+        const Step own = step_of(chunk, maximum);
+        __syncwarp(); // the steps before have been read
+        steps[threadIdx.x] = own;
+        __syncwarp();
+        const Chunk next = load(task, head, begin + kWarp, count, column); // on its way meanwhile
+        bool tiny = false, unused = false;
+        const float merged = merge<false>(steps, chunk.partial, o, tiny);
+        o = tiny ? merge<true>(steps, chunk.partial, o, unused) : merged;
+        for (unsigned i = 0; i < kWarp; ++i) {
+            const Step by = steps[i];
+            sum = by.sum == 0.0F ? sum : merge_sums(sum, by.sum, {0.0F, by.alpha, by.beta});
+        }
+        chunk = next;
+    }
+    if (column < task.head_dim) {
+        task.output[head * task.head_dim + column] = f32_to_bf16(c2_div(o, sum));
+    }
+}
+
+} // namespace
+
+void attend_blocks(DeviceQueue *queue, const DeviceAttention &task) {
+    const auto rows = static_cast<unsigned>(task.pass.row_count);
+    const auto columns = static_cast<unsigned>(task.head_dim);
+    const size_t group_heads = task.heads / task.kv_heads;
+    enqueue(queue,
+            {dim3(static_cast<unsigned>(task.blocks), static_cast<unsigned>(task.kv_heads), rows),
+             kThreads, shared_bytes(group_heads, task.head_dim)},
+            block_kernel, task);
+    enqueue(queue,
+            {dim3(static_cast<unsigned>(task.heads), rows, (columns + kWarp - 1) / kWarp), kWarp},
+            merge_kernel, task);
+}
+
+void add_attention(DeviceTable &table) {
+    table.attend_blocks = attend_blocks;
+    table.attend_tiles = attend_tiles;
+}
+
+} // namespace stasis::kernels::device
