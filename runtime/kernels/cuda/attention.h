@@ -134,7 +134,7 @@ __device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint
         const unsigned slot = lane + kScoreLanes * j;
         own[j] = c2_mul(scores[slot], task.scale);
         if (task.softcap != 0.0F) {
-            own[j] = c2_mul(task.softcap, tanh(c2_div(own[j], task.softcap)));
+            own[j] = c2_mul(task.softcap, tanh(div(own[j], task.softcap)));
         }
         if ((visible >> slot & 1U) != 0) {
             maximum = own[j] > maximum ? own[j] : maximum; // never a NaN
