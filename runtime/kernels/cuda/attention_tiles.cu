@@ -179,15 +179,15 @@ template <unsigned kRows> struct Queries {
 #pragma unroll
             for (unsigned t = 0; t < kStep; ++t) {
 #pragma unroll
-                for (unsigned begin = 0; begin < 8; begin += 4) {
-                    if (begin != 0 && !further) {
+                for (unsigned from = 0; from < 8; from += 4) {
+                    if (from != 0 && !further) {
                         continue;
                     }
                     float value[4];
-                    take(left + (s + t) * kColumns + 4 * lane + 8 * begin, value);
+                    take(left + (s + t) * kColumns + 4 * lane + 8 * from, value);
 #pragma unroll
                     for (unsigned j = 0; j < 4 * kRows; ++j) {
-                        float &sum = sums[t % 2][j / 4][begin + j % 4];
+                        float &sum = sums[t % 2][j / 4][from + j % 4];
                         sum = chain<kTiny>(p[j / 4][t], value[j % 4], sum);
                     }
                 }
