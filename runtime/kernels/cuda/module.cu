@@ -197,6 +197,9 @@ DeviceTable make_table() {
     add_queues(table);
     add_rows(table);
     add_heads(table);
+    add_products(table);
+    add_attention(table);
+    add_draw(table);
     return table;
 }
 
