@@ -49,9 +49,14 @@ void copy(DeviceQueue *queue, void *to, const void *from, size_t size_bytes) {
     }
 }
 
-void clear(DeviceQueue *queue, void *memory, size_t size_bytes) {
-    if (size_bytes > 0 && ready(queue)) {
-        note(queue, cudaMemsetAsync(memory, 0, size_bytes, queue->stream), "cudaMemsetAsync");
+void clear(DeviceQueue *queue, void *memory, size_t rows, size_t row_bytes, size_t from_bytes) {
+    const size_t width_bytes = row_bytes - from_bytes;
+    if (rows > 0 && width_bytes > 0 && ready(queue)) {
+        auto *begin = static_cast<unsigned char *>(memory) + from_bytes;
+        note(queue,
+             rows == 1 ? cudaMemsetAsync(begin, 0, width_bytes, queue->stream)
+                       : cudaMemset2DAsync(begin, row_bytes, 0, width_bytes, rows, queue->stream),
+             "clearing memory");
     }
 }
 
