@@ -4,9 +4,9 @@
 // every warp are on the way, without registers); the x of all rows waits there too, and the sums
 // of the rule blocks, which one thread of each output then merges in ascending order.
 //
-// A step of a warp, 2 KiB, takes some 200 instructions for one row: 32 fma, 64 unpacks, 8 wide
-// shared loads, the rest indices and copies. 3 TB/s over 132 multiprocessors are a step in 153
-// clocks at 1.7 GHz, so a third of what can be issued, and 40 % of shared memory's bandwidth. At a
+// A step of a warp, 2 KiB, takes some 250 instructions for one row (sm_90): 32 fma, 64 unpacks, 8
+// wide shared loads, the rest indices and copies. 3 TB/s over 132 multiprocessors are a step in 153
+// clocks at 1.7 GHz, so 40 % of what can be issued, and as much of shared memory's bandwidth. At a
 // depth of 2048 a block takes 38 KiB: 5 are resident with up to 160 KiB on the way, where 3 TB/s
 // times 0.8 us ask for 18. Reckoned, not measured.
 #include "runtime/kernels/cuda/kernels.h"
@@ -47,27 +47,31 @@ __device__ const uint16_t *line_of(const Run &run, unsigned line, size_t depth) 
                                   : run.second + (line - run.first_lines) * depth;
 }
 
-// Begins to copy the rule blocks 32 * step .. + 31 of the run.
+// Begins to copy the rule blocks 32 * step .. + 31 of the run: a lane 8 terms of every eighth.
 __device__ void begin_step(const Work &work, const Run &run, unsigned step, uint4 *slot) {
-    const size_t depth = work.depth;
-    const unsigned lane = threadIdx.x % kWarp;
+    constexpr unsigned kStep = kWarp / kPieces;
+    const unsigned lane = threadIdx.x % kWarp, piece = lane % kPieces;
+    const unsigned first = step * kWarp + lane / kPieces;
+    uint4 *to = slot + turned(lane / kPieces, piece);
+    if (work.depth % kTerms == 0) { // no gaps between rows
+        const unsigned gap = run.first_lines * work.rule_blocks;
 #pragma unroll
-    for (unsigned i = 0; i < kPieces; ++i) {
-        const unsigned block = i * (kWarp / kPieces) + lane / kPieces, piece = lane % kPieces;
-        const unsigned at = step * kWarp + block;
-        uint4 *to = slot + turned(block, piece);
-        if (at >= run.total) {
-            continue;
-        }
-        if (depth % kTerms == 0) { // no gaps between rows
-            const unsigned gap = run.first_lines * work.rule_blocks;
+        for (unsigned i = 0; i < kPieces; ++i) {
+            const unsigned at = first + i * kStep;
             const uint16_t *from = at < gap ? run.first + size_t{at} * kTerms
                                             : run.second + size_t{at - gap} * kTerms;
-            copy_async(to, from + piece * kPieceTerms);
-        } else {
-            const unsigned line = at / work.rule_blocks;
+            if (at < run.total) {
+                copy_async(to + i * kWarp, from + piece * kPieceTerms);
+            }
+        }
+    } else {
+#pragma unroll 1
+        for (unsigned i = 0; i < kPieces; ++i) {
+            const unsigned at = first + i * kStep, line = at / work.rule_blocks;
             const unsigned k = (at - line * work.rule_blocks) * kTerms + piece * kPieceTerms;
-            copy_piece(to, line_of(run, line, depth), k, depth);
+            if (at < run.total) {
+                copy_piece(to + i * kWarp, line_of(run, line, work.depth), k, work.depth);
+            }
         }
     }
     end_copies();
