@@ -1,5 +1,5 @@
-// The device's matrix products against the reference's: every kind of number, sizes on both sides of
-// each limit of the kernels, and the cases around 2^-126 where a device must take care (C2).
+// The device's matrix products against the reference's: every kind of number, sizes on both sides
+// of each limit of the kernels, and the cases around 2^-126 where a device must take care (C2).
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -7,6 +7,7 @@
 #include "runtime/kernels/cuda/arithmetic.h"
 #include "runtime/kernels/environment.h"
 #include "tests/device/under_test.h"
+#include "tests/kernels/guarded.h"
 #include "tests/kernels/inputs.h"
 
 using stasis::kernels::DeviceGatedProduct;
@@ -248,6 +249,34 @@ TEST_CASE("device: a row of a product does not depend on the rows beside it") {
     });
 }
 
+// The host grid reads any memory, so it can be given some that ends before a forbidden page.
+TEST_CASE("device: products touch nothing beyond their matrices") {
+    Numbers numbers(30);
+    const Opened on(host_module::table());
+    for (const Size &size : std::initializer_list<Size>{
+             {3, 5, 40}, {1, 9, 1056}, {5, 3, 33}, {11, 4, 8}, {9, 4050, 33}, {65, 1410, 40}}) {
+        for (const Edge edge : kEdges) {
+            INFO("rows ", size.rows, ", outputs ", size.outputs, ", depth ", size.depth);
+            const Weights w(on, size.outputs, size.depth,
+                            numbers.bf16(size.outputs * size.depth, Kind::plain),
+                            numbers.floats(size.outputs, Kind::plain));
+            const std::vector<uint16_t> x = numbers.bf16(size.rows * size.depth, Kind::plain);
+            const size_t aligned = size.depth % 8 == 0 ? 16 : 2;
+            const Guarded<uint16_t> own_x(x, edge, aligned), own_w(w.w, edge, aligned);
+            const Guarded<uint32_t> least(w.least.values(), edge);
+            const Guarded<float> bias(w.bias, edge);
+            const Guarded<float> y(std::vector<float>(size.rows * size.outputs), edge);
+            DeviceProduct task;
+            task.x = own_x.data(), task.rows = size.rows, task.count = 1;
+            task.w[0] = {own_w.data(), least.data(), bias.data(), size.outputs, size.depth};
+            task.y[0] = y.data();
+            on.table.product(on.queue, task);
+            on.finish();
+            CHECK(first_difference(y.values(), expected(x, size.rows, w)) == -1);
+        }
+    }
+}
+
 TEST_CASE("device: what is not finite stays in its row and its output") {
     Numbers numbers(27);
     const float bad[] = {std::numeric_limits<float>::infinity(),
@@ -284,7 +313,8 @@ TEST_CASE("device: sums that round up to the smallest normal number are kept") {
         for (const size_t rows : {1, 5, 8, 20, 1100}) {
             for (const int shift : {-30, 0, 30}) {
                 for (const int chain : {0, 1}) {
-                    const size_t depth = 80, outputs = 66, k = 32 + chain, n = rows % 2 == 0 ? 65 : 0;
+                    const size_t depth = 80, outputs = 66, k = 32 + chain;
+                    const size_t n = rows % 2 == 0 ? 65 : 0;
                     std::vector<uint16_t> x(rows * depth), w(outputs * depth);
                     const size_t at = (rows - 1) * depth + k, to = n * depth + k;
                     const int a = -75 + shift, b = -76 - shift;
@@ -297,6 +327,30 @@ TEST_CASE("device: sums that round up to the smallest normal number are kept") {
                     CHECK(y[(rows - 1) * outputs + n] == 0x1p-126F);
                     CHECK(first_difference(y, expected(x, rows, weights)) == -1);
                 }
+            }
+        }
+    });
+}
+
+// The same of `up` in a gated product (a gate as small as that vanishes anyway); and of the product
+// of the activation with `up`: with g = 2^-59 (1 + 2^-13), whose sigmoid is 1/2, and
+// up = 2^-66 (1 - 2^-13) it is 2^-126 (1 - 2^-26).
+TEST_CASE("device: gated products keep what rounds up to the smallest normal number") {
+    const auto scaled = [](float value, int exponent) { return bf16(std::ldexp(value, exponent)); };
+    under_test::for_each_device([&](const Opened &on) {
+        const std::vector<uint16_t> terms = {scaled(128, -75), 0, scaled(130, -75), 0,
+                                             scaled(129, -75), 0, bf16(1.0F),       0};
+        const Weights large(on, 1, 8, {0, 0, 0, 0, 0, 0, scaled(1, 20), 0});
+        const Weights small(on, 1, 8,
+                            {scaled(128, -65), 0, scaled(128, -76), 0, scaled(-129, -76), 0, 0, 0});
+        CHECK(gated(on, terms, 1, large, small, false)[0] == scaled(1, -106));
+        for (const bool gelu : {false, true}) {
+            for (const size_t rows : {1, 2100}) { // 2100: by tiles
+                std::vector<uint16_t> x(rows * 2);
+                x[rows * 2 - 2] = bf16(1.0F), x[rows * 2 - 1] = scaled(1, -13);
+                const Weights gate(on, 1, 2, {scaled(1, -59), scaled(1, -59)});
+                const Weights up(on, 1, 2, {scaled(1, -66), scaled(-1, -66)});
+                CHECK(gated(on, x, rows, gate, up, gelu)[rows - 1] == scaled(1, -126));
             }
         }
     });

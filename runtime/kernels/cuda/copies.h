@@ -1,6 +1,6 @@
-// Asynchronous copies from global to shared memory, 16 bytes each: they need no registers while they
-// are on the way, so that many can be. What a thread copied is its own to see after wait_copies, and
-// its warp's or block's after the barrier that follows.
+// Asynchronous copies from global to shared memory, 16 bytes each: they need no registers while on
+// the way, so that many can be. What a thread copied is its own to see after wait_copies, and its
+// warp's or block's after the barrier that follows.
 #pragma once
 
 #include "runtime/kernels/cuda/grid.h"

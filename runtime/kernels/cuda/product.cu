@@ -9,8 +9,9 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kWarps = kThreads / kWarp;
-// Fewer tiles leave more than half of a large device idle. Then streaming for each 8 rows is faster:
-// on 132 multiprocessors some 3 us for 8 rows of 2048 x 2048, where one tile takes some 28 us.
+// Fewer tiles leave more than half of a large device idle. Then streaming for each 8 rows should be
+// faster: on 132 multiprocessors some 3 us for 8 rows of 2048 x 2048, where a tile takes some 28
+// (reckoned, not measured).
 constexpr size_t kFewTiles = 64;
 
 // A warp for each row.

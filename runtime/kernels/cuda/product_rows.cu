@@ -1,13 +1,14 @@
-// Products of a few rows: decoding, where the weights' way from memory is all that counts.
-// A block of threads takes a few outputs, whose weights lie side by side as one run of rule blocks;
-// a lane takes a whole rule block of 64 bytes. The run streams through a ring in shared memory (8
-// KiB of every warp are on the way, without registers); the x of all rows waits there too, and the
-// sums of the rule blocks, which one thread of each output then merges in ascending order.
+// Products of a few rows: decoding, where the weights' way from memory is all that counts. A block
+// of threads takes a few outputs, whose weights lie side by side as one run of rule blocks; a lane
+// takes a whole rule block of 64 bytes. The run streams through a ring in shared memory (8 KiB of
+// every warp are on the way, without registers); the x of all rows waits there too, and the sums
+// of the rule blocks, which one thread of each output then merges in ascending order.
 //
-// For each weight, one row: 2 unpacks, 1 fma and 1/8 of 2 wide shared loads, some 3.7 instructions of
-// a thread with all else. 132 multiprocessors at 1.7 GHz need 13.4 bytes a clock each for 3 TB/s: 25 of
-// 128 lanes, and some 45 of shared memory's 128 bytes. With 38 KiB at a depth of 2048, 5 blocks are
-// resident and up to 160 KiB on the way, where 3 TB/s times 0.8 us ask for 18.
+// A step of a warp, 2 KiB, takes some 250 instructions for one row (sm_90): 32 fma, 64 unpacks, 8
+// wide shared loads, the rest indices and copies. 3 TB/s over 132 multiprocessors are a step in 153
+// clocks at 1.7 GHz, so 40 % of what can be issued, and as much of shared memory's bandwidth. At a
+// depth of 2048 a block takes 38 KiB: 5 are resident with up to 160 KiB on the way, where 3 TB/s
+// times 0.8 us ask for 18. Reckoned, not measured.
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
 
@@ -46,27 +47,31 @@ __device__ const uint16_t *line_of(const Run &run, unsigned line, size_t depth) 
                                   : run.second + (line - run.first_lines) * depth;
 }
 
-// Begins to copy the rule blocks 32 * step .. + 31 of the run.
+// Begins to copy the rule blocks 32 * step .. + 31 of the run: a lane 8 terms of every eighth.
 __device__ void begin_step(const Work &work, const Run &run, unsigned step, uint4 *slot) {
-    const size_t depth = work.depth;
-    const unsigned lane = threadIdx.x % kWarp;
+    constexpr unsigned kStep = kWarp / kPieces;
+    const unsigned lane = threadIdx.x % kWarp, piece = lane % kPieces;
+    const unsigned first = step * kWarp + lane / kPieces;
+    uint4 *to = slot + turned(lane / kPieces, piece);
+    if (work.depth % kTerms == 0) { // no gaps between rows
+        const unsigned gap = run.first_lines * work.rule_blocks;
 #pragma unroll
-    for (unsigned i = 0; i < kPieces; ++i) {
-        const unsigned block = i * (kWarp / kPieces) + lane / kPieces, piece = lane % kPieces;
-        const unsigned at = step * kWarp + block;
-        uint4 *to = slot + turned(block, piece);
-        if (at >= run.total) {
-            continue;
-        }
-        if (depth % kTerms == 0) { // no gaps between rows
-            const unsigned gap = run.first_lines * work.rule_blocks;
+        for (unsigned i = 0; i < kPieces; ++i) {
+            const unsigned at = first + i * kStep;
             const uint16_t *from = at < gap ? run.first + size_t{at} * kTerms
                                             : run.second + size_t{at - gap} * kTerms;
-            copy_async(to, from + piece * kPieceTerms);
-        } else {
-            const unsigned line = at / work.rule_blocks;
+            if (at < run.total) {
+                copy_async(to + i * kWarp, from + piece * kPieceTerms);
+            }
+        }
+    } else {
+#pragma unroll 1
+        for (unsigned i = 0; i < kPieces; ++i) {
+            const unsigned at = first + i * kStep, line = at / work.rule_blocks;
             const unsigned k = (at - line * work.rule_blocks) * kTerms + piece * kPieceTerms;
-            copy_piece(to, line_of(run, line, depth), k, depth);
+            if (at < run.total) {
+                copy_piece(to + i * kWarp, line_of(run, line, work.depth), k, work.depth);
+            }
         }
     }
     end_copies();
@@ -170,8 +175,8 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
                      lines * blocks};
 
     uint4 *ring = dynamic_shared<uint4>() + threadIdx.x / kWarp * (kSlots * kSlotPieces);
-    uint4 *x = dynamic_shared<uint4>() + kRingPieces;                        // [rows][4][blocks]
-    float *sums = reinterpret_cast<float *>(x + kRows * kPieces * blocks);   // [rows][lines][stride]
+    uint4 *x = dynamic_shared<uint4>() + kRingPieces; // [rows][4][blocks]
+    float *sums = reinterpret_cast<float *>(x + kRows * kPieces * blocks); // [rows][lines][stride]
     const unsigned stride = blocks | 1; // odd: threads that merge read from different banks
     const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
     for (unsigned s = 0; s < kSlots; ++s) { // the weights wait for nothing

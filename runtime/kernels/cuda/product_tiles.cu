@@ -1,14 +1,15 @@
-// Products of many rows: prefill, where arithmetic is all that counts.
-// A block of threads computes a tile of 32 rows and 64 outputs. Its 4 warps take rule blocks in
-// turns (they do not depend on each other), each the whole tile, 8 x 8 outputs a lane, from bf16
-// terms in shared memory that it copies itself, one rule block ahead. Then the 4 sums of a round are
-// merged in ascending order, a quarter of the tile by each warp. So the three accumulators of an
-// output never share a thread's registers, and even 128 rows of 2048 outputs make 128 blocks.
+// Products of many rows: prefill, where arithmetic is all that counts. A block of threads computes
+// a tile of 32 rows and 64 outputs. Its 4 warps take rule blocks in turns (they do not depend on
+// each other), each the whole tile, 8 x 8 outputs a lane, from terms in shared memory that it
+// copied itself one rule block ahead. Then the 4 sums of a round are merged in ascending order, a
+// quarter of the tile by each warp. So the three accumulators of an output never share a thread's
+// registers, and even 128 rows of 2048 outputs make 128 blocks.
 //
-// Instructions of a warp for a rule block of the tile: 2048 fma; 512 unpacks and 64 wide shared
-// loads; 68 for the test of x (C2); 64 adds, 16 wide stores; 16 wide loads and 64 adds to merge;
-// some 60 to copy: 72 % are fma, which is the bound, as a multiprocessor starts as many instructions
-// as it has fma units. Shared memory gives 0.5 bytes for each fma of a thread and has 1.
+// Instructions of a warp for a rule block of the tile (sm_90): 2048 fma; 256 unpacks of weights
+// and 96 wide shared loads; 128 adds; 64 zeros to begin with; 32 wide loads and stores of sums; 76
+// to unpack and test x; the rest copies and indices, some 3000. Two thirds are fma: the bound, as
+// a multiprocessor issues as many instructions as it has fma units. Shared memory gives at most
+// 0.75 bytes for each fma of a thread and has 1. Reckoned, not measured.
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
 
@@ -54,8 +55,8 @@ struct Tiles {
     unsigned across[3];
 };
 
-// Copies 8 terms of each line a lane, from term k on: lines lane / 4, + 8, ... Lines that do not exist
-// get what another one has, as nobody looks at their sums; terms beyond the depth are +0.
+// Copies 8 terms of each line a lane, from term k on: lines lane / 4, + 8, ... Lines that do not
+// exist get what another one has, as nobody looks at their sums; terms beyond the depth are +0.
 template <unsigned kLines>
 __device__ void copy_lines(const uint16_t *from, unsigned lines, size_t depth, size_t k,
                            uint4 *to) {
