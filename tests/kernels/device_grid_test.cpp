@@ -1,5 +1,5 @@
-// The grid of fibers that runs device kernels on the host: that its threads, barriers, exchanges and
-// shared memory are those of CUDA, and that what a kernel must not do ends the program.
+// The grid of fibers that runs device kernels on the host: that its threads, barriers, exchanges
+// and shared memory are those of CUDA, and that what a kernel must not do ends the program.
 #include <sys/wait.h>
 #include <unistd.h>
 

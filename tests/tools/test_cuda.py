@@ -1,6 +1,6 @@
-# The CUDA module without a device: what its kernels take, what their code may not hold (NUMERICS.md,
-# C2 and C3), what it links to, and what it says where there is no driver. The kernels are compiled
-# here with the build's own flags, and with wrong ones, which must be noticed.
+# The CUDA module without a device: what its kernels take, what their code may not hold
+# (NUMERICS.md, C2 and C3), what it links to, and what it says where there is no driver. The kernels
+# are compiled here with the build's own flags, and with wrong ones, which must be noticed.
 import ctypes
 import importlib.machinery
 import importlib.util
@@ -48,14 +48,15 @@ def ptx_problems(text):
 def ptx_kernels(text):
     """{kernel: its PTX}"""
     parts = re.split(r"\.entry (\w+)", text)
-    return {cuda_resources.short_name(symbol): body for symbol, body in zip(parts[1::2], parts[2::2])}
+    return {cuda_resources.short_name(symbol): body
+            for symbol, body in zip(parts[1::2], parts[2::2])}
 
 
 def sass_problems(text):
     """The same of the machine code, as nvdisasm lists it. Division and square root are sequences of
-    the compiler's: an approximation (MUFU.RCP, MUFU.RSQ), four or five FFMA that refine it (two for
-    the root) and must not flush, before them a test of the operands (FCHK, for division) and, where
-    it fails, a call of `$__internal_<n>_$__cuda_<sm>_<div|sqrt|rcp>_rn_ftz_f32_slowpath`, a function
+    the compiler's: an approximation (MUFU.RCP, MUFU.RSQ); FFMA that refine it and must not flush,
+    five for a quotient, two for a root; a test of the operands (FCHK, for division); and, where it
+    fails, a call of `$__internal_<n>_$__cuda_<sm>_<div|sqrt|rcp>_rn_ftz_f32_slowpath`, a function
     at the end of the same section. There alone may an FADD, FMUL or FFMA not flush."""
     problems, slow, plain, allowed = [], False, 0, 0
     for line in text.splitlines():
