@@ -21,9 +21,12 @@ function(compress FILE)
   execute_process(COMMAND gzip -9nf ${FILE} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-foreach(PART runtime=libstasis0 dev=libstasis-dev command=stasis)
+foreach(PART runtime=libstasis0 dev=libstasis-dev command=stasis cuda=libstasis-cuda0)
   string(REGEX MATCH "(.*)=(.*)" PART ${PART})
   set(FOLDER ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${CMAKE_MATCH_1}/usr)
+  if(NOT EXISTS ${FOLDER}) # not built here
+    continue()
+  endif()
   set(DOCUMENTS ${FOLDER}/share/doc/${CMAKE_MATCH_2})
   file(WRITE ${DOCUMENTS}/copyright "${COPYRIGHT}")
   file(WRITE ${DOCUMENTS}/changelog "${CHANGELOG}")

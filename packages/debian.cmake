@@ -49,4 +49,16 @@ set(CPACK_COMPONENT_COMMAND_DESCRIPTION "${SESSIONS} (command)\n${ABOUT}
 .
 This package holds the command stasis, which does everything that the library
 does, its manual page, and completion for bash.")
+
+if(TARGET stasis_cuda)
+  list(APPEND CPACK_COMPONENTS_ALL cuda)
+endif()
+set(CPACK_DEBIAN_CUDA_PACKAGE_NAME libstasis-cuda0)
+set(CPACK_DEBIAN_CUDA_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_CUDA_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "libstasis0 (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_CUDA_DESCRIPTION "${SESSIONS} (CUDA)\n${ABOUT}
+.
+This package holds the module with which the library computes on NVIDIA GPUs.
+It needs their driver, which it looks for when a model is opened there.")
 include(CPack)

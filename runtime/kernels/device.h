@@ -205,7 +205,7 @@ struct DeviceTable {
     Device *(*open)(uint32_t index, DeviceInfo *info, DeviceError *error);
     void (*close)(Device *device);
     void *(*allocate)(Device *device, size_t size_bytes, DeviceError *error); // 256-byte aligned
-    void (*release)(Device *device, void *memory);
+    void (*release)(Device *device, void *memory); // no work uses it any more
     void *(*allocate_host)(Device *device, size_t size_bytes, DeviceError *error); // pinned
     void (*release_host)(Device *device, void *memory);
     DeviceQueue *(*create_queue)(Device *device, DeviceError *error);

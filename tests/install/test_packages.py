@@ -21,11 +21,13 @@ CONTENTS = {
     "stasis": ["bin/stasis", "share/bash-completion/completions/stasis",
                "share/man/man1/stasis.1.gz"],
 }
+if (build_folder() / "abi/libstasis_cuda.so.0").exists():  # where there is nvcc
+    CONTENTS["libstasis-cuda0"] = ["lib/libstasis_cuda.so.0"]
 _packages = None
 
 
 def packages():
-    """The three, by their names."""
+    """All of them, by their names."""
     global _packages
     if _packages is None:
         done = run("cpack", "-G", "DEB", "--config", build_folder() / "CPackConfig.cmake", "-B",
@@ -74,6 +76,9 @@ class Packages(InstalledTest):
             self.assertRegex(depends["libstasis0"], rf"(^| ){re.escape(library)} \(>= ")
         self.assertEqual(depends["libstasis-dev"], f"libstasis0 (= {VERSION})")
         self.assertTrue(depends["stasis"].startswith(f"libstasis0 (= {VERSION}), "))
+        if "libstasis-cuda0" in CONTENTS:  # the driver is looked for when it is used
+            self.assertIn(f"libstasis0 (= {VERSION}), ", depends["libstasis-cuda0"])
+            self.assertNotRegex(depends["libstasis-cuda0"], "cuda|nvidia")
         for package in CONTENTS:
             self.assertEqual(self.field(package, "Version"), VERSION)
             self.assertRegex(self.field(package, "Maintainer"), r"^[\w ]+ <[\w.]+@[\w.]+>$")

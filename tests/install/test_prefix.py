@@ -23,6 +23,8 @@ FILES = ["bin/stasis", "include/stasis.h", "include/stasis_generate.h",
          "lib/libstasis.so.0", f"lib/libstasis.so.{VERSION}", "lib/pkgconfig/stasis-static.pc",
          "lib/pkgconfig/stasis.pc", "share/bash-completion/completions/stasis",
          "share/man/man1/stasis.1"]
+if (build_folder() / "abi/libstasis_cuda.so.0").exists():  # where there is nvcc
+    FILES.append("lib/libstasis_cuda.so.0")
 
 
 def needed(program):

@@ -140,8 +140,8 @@ void put_edges(Case &x, Numbers &numbers) {
 }
 
 // As runtime/forward.cpp has it: finish_head, and store_heads below.
-void finish_head(const Case &x, const float *from, const std::vector<float> *norm, uint64_t position,
-                 uint16_t *rounded) {
+void finish_head(const Case &x, const float *from, const std::vector<float> *norm,
+                 uint64_t position, uint16_t *rounded) {
     const Table &reference = reference_table();
     const size_t n = x.shape.head_dim;
     std::vector<float> head(from, from + n);

@@ -1,5 +1,5 @@
 // Single-precision operations of a kernel on the device. The plain ones flush (C2) but may decide
-// what is tiny before rounding; those named c2_ give the contract's result on either kind of device.
+// what is tiny before rounding; those named c2_ give the contract's result on either kind.
 //
 // Where the plain ones do, they are enough:
 // - Sums: the exact sum of two normal floats is a multiple of 2^-149, so one below 2^-126 is not

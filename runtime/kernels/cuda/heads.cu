@@ -1,5 +1,5 @@
-// Finishes queries, keys and values of one layer (C3, C4, C6): norm, RoPE, rounding; keys and values
-// into their pages. One warp for each head of each row: a head is small, and its chains are short.
+// Finishes queries, keys and values of one layer (C3, C4, C6): norm, RoPE, rounding; keys and
+// values into their pages. One warp for each head of each row: a head is small, its chains short.
 #include "runtime/kernels/cuda/functions.h"
 #include "runtime/kernels/cuda/kernels.h"
 

@@ -1,0 +1,254 @@
+# The CUDA module without a device: what its kernels take, what their code may not hold
+# (NUMERICS.md, C2 and C3), what it links to, and what it says where there is no driver. The kernels
+# are compiled here with the build's own flags, and with wrong ones, which must be noticed.
+import ctypes
+import importlib.machinery
+import importlib.util
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import stasis_process
+
+TOOL = stasis_process.ROOT / "tools/cuda_resources"
+LOADER = importlib.machinery.SourceFileLoader("cuda_resources", str(TOOL))
+cuda_resources = importlib.util.module_from_spec(
+    importlib.util.spec_from_loader("cuda_resources", LOADER))
+LOADER.exec_module(cuda_resources)
+
+ARCHITECTURES = {"sm_80", "sm_90", "sm_100"}
+ENTRIES = 15  # of DeviceTable that are no kernels
+WITHOUT_FMA = ("embed_kernel",)  # their text has none
+
+# Arithmetic as PTX names it. Exact forms: each rounds to nearest and flushes; `.rn` also keeps the
+# assembler from contracting.
+ARITHMETIC = re.compile(r"^(add|sub|mul|fma|mad|div|sqrt|rcp|rsqrt|ex2|lg2|sin|cos|tanh)\b.*"
+                        r"\.(f16|f16x2|bf16|bf16x2|f32|f32x2|f64)$")
+ALLOWED = re.compile(r"^(add|sub|mul|fma|div|sqrt|rcp)\.rn\.ftz\.f32$")
+MATRIX = re.compile(r"^(wmma|mma|wgmma|tcgen05)\b")
+COMPARING = re.compile(r"^(setp|set|min|max)\b.*\.f32$")  # that a denormal counts as zero
+
+
+def ptx_problems(text):
+    """What PTX holds that no kernel of the contract may."""
+    problems = []
+    for line in text.splitlines():
+        words = re.sub(r"^\s*(\{\s*)?(@!?%\w+\s+)?", "", line).split()
+        name = words[0].rstrip(";") if words else ""
+        wrong = (ARITHMETIC.match(name) and not ALLOWED.match(name)) or MATRIX.match(name)
+        if wrong or ".approx" in name or ".full" in name or (
+                COMPARING.match(name) and ".ftz" not in name):
+            problems.append(name)
+    return problems
+
+
+def ptx_kernels(text):
+    """{kernel: its PTX}"""
+    parts = re.split(r"\.entry (\w+)", text)
+    return {cuda_resources.short_name(symbol): body
+            for symbol, body in zip(parts[1::2], parts[2::2])}
+
+
+def sass_problems(text):
+    """The same of the machine code, as nvdisasm lists it. Division and square root are sequences of
+    the compiler's: an approximation (MUFU.RCP, MUFU.RSQ); FFMA that refine it and must not flush,
+    five for a quotient, two for a root; a test of the operands (FCHK, for division); and, where it
+    fails, a call of `$__internal_<n>_$__cuda_<sm>_<div|sqrt|rcp>_rn_ftz_f32_slowpath`, a function
+    at the end of the same section. There alone may an FADD, FMUL or FFMA not flush."""
+    problems, slow, plain, allowed = [], False, 0, 0
+    for line in text.splitlines():
+        label = re.match(r"\s*(\$\S+|\.text\.\S+):\s*$", line)
+        if label:
+            slow = re.search(r"_(div|sqrt|rcp)_rn_ftz_f32_slowpath$", label[1]) is not None
+            if label[1].startswith(".text."):
+                problems += [f"{plain} FFMA without .FTZ"] if plain > allowed else []
+                plain = allowed = 0
+            continue
+        found = re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*([^;]*)", line)
+        if not found:
+            continue
+        name, operands = found[1], found[2]
+        base = name.split(".")[0]
+        if base == "MUFU" and name not in ("MUFU.RCP", "MUFU.RSQ"):
+            problems.append(name)
+        elif base in ("DADD", "DMUL", "DFMA", "HADD2", "HMUL2", "HMMA", "DMMA", "QGMMA", "HGMMA",
+                      "UTCHMMA", "FADD2", "FMUL2", "FFMA2") and (
+                          not base.endswith("2") or ".FTZ" not in name or base[0] == "H"):
+            problems.append(name)
+        elif base == "HFMA2" and "-RZ, RZ" not in operands:  # so it only writes a constant
+            problems.append(f"{name} {operands}")
+        elif base in ("FADD", "FMUL") and ".FTZ" not in name and not slow:
+            problems.append(name)
+        elif base == "FFMA" and ".FTZ" not in name and not slow:
+            plain += 1
+        if not slow:
+            allowed += {"FCHK": 3, "MUFU.RCP": 2, "MUFU.RSQ": 2}.get(
+                base if base == "FCHK" else name, 0)
+    return problems + ([f"{plain} FFMA without .FTZ"] if plain > allowed else [])
+
+
+def nvdisasm(command):
+    """Where it is on this machine; null: nowhere."""
+    fetched = stasis_process.ROOT / "build/cuda-tools/nvdisasm"
+    beside = pathlib.Path(command[0]).parent / "nvdisasm"
+    return next((str(path) for path in (fetched, beside) if path.exists()),
+                shutil.which("nvdisasm"))
+
+
+class CudaTest(unittest.TestCase):
+    def setUp(self):
+        self.build = stasis_process.command().parent
+        self.commands = cuda_resources.commands(self.build)
+        if not self.commands:
+            self.skipTest("no nvcc: the CUDA kernels are not compiled")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def planted(self, name, text=None, replace=(), extra=()):
+        """Compiles a file, or other text, for one architecture with other flags. Returns what the
+        assembler said and the folder."""
+        command = [replace[1] if replace and word == replace[0] else word
+                   for word in self.commands[name] if "generate-code" not in word]
+        if text is not None:
+            path = self.folder / "planted.cu"
+            path.write_text(text, encoding="ascii")
+            command = [str(path) if word.endswith(name) else word for word in command]
+        folder = self.folder / f"planted{len(list(self.folder.iterdir()))}"
+        return cuda_resources.compile_kept([*command, "-arch=sm_90", *extra], folder), folder
+
+    def disassemble(self, folder):
+        tool = nvdisasm(next(iter(self.commands.values())))
+        if tool is None:
+            self.skipTest("no nvdisasm (tools/install fetches it): machine code is not looked at")
+        return {path.name: subprocess.run([tool, "-c", path], capture_output=True, text=True,
+                                          check=True).stdout
+                for path in sorted(folder.glob("*.cubin"))}
+
+
+class Kernels(CudaTest):
+    said = None  # {file: what the assembler said}; compiled once
+
+    def setUp(self):
+        super().setUp()
+        if Kernels.said is None:
+            kept = tempfile.TemporaryDirectory()
+            self.addClassCleanup(kept.cleanup)
+            Kernels.kept = pathlib.Path(kept.name)
+            Kernels.said = cuda_resources.compile_all(self.build, Kernels.kept)
+
+    def test_they_need_no_local_memory(self):
+        for file, text in self.said.items():
+            used = list(cuda_resources.resources(text))
+            self.assertEqual({each[1] for each in used}, ARCHITECTURES, file)
+            for kernel, architecture, numbers in used:
+                with self.subTest(f"{file}: {kernel} for {architecture}"):
+                    self.assertGreater(numbers["registers"], 0)
+                    self.assertEqual([numbers[each] for each in ("stack", "stored", "loaded")],
+                                     [0, 0, 0], "stack, spills")
+
+    def test_their_ptx_rounds_and_flushes_and_contracts_nothing(self):
+        seen = set()
+        for file in self.said:
+            ptx = sorted((self.kept / file).glob("*.ptx"))
+            self.assertEqual(len(ptx), len(ARCHITECTURES), file)
+            for path in ptx:
+                whole = path.read_text(encoding="utf-8")
+                self.assertEqual(ptx_problems(whole), [], path.name)
+                for kernel, body in ptx_kernels(whole).items():
+                    seen.add(kernel)
+                    if kernel in WITHOUT_FMA:
+                        self.assertNotRegex(body, r"\bfma\.", f"{path.name}: {kernel}")
+        self.assertLessEqual(set(WITHOUT_FMA), seen)
+
+    def test_their_machine_code_does_so_too(self):
+        for file in self.said:
+            listings = self.disassemble(self.kept / file)
+            self.assertEqual(len(listings), len(ARCHITECTURES), file)
+            for name, listing in listings.items():
+                self.assertRegex(listing, r"\bEXIT\b", name)
+                self.assertEqual(sass_problems(listing), [], name)
+
+
+class Planted(CudaTest):
+    CONTRACTS = "__global__ void k(float *x) { x[0] = x[0] * x[1] + x[2]; }\n"
+    FAST = "__global__ void k(float *x) { x[0] = __expf(x[1]) / x[2] + sqrtf(x[3]); }\n"
+
+    def ptx_of(self, planted):
+        return next(planted[1].glob("*.ptx")).read_text(encoding="utf-8")
+
+    def test_the_builds_flags_contract_nothing(self):
+        ptx = self.ptx_of(self.planted("rows.cu", self.CONTRACTS))
+        self.assertEqual(ptx_problems(ptx), [])
+        self.assertNotIn("fma.", ptx)
+
+    def test_contraction_is_noticed(self):
+        ptx = self.ptx_of(self.planted("rows.cu", self.CONTRACTS, ("-fmad=false", "-fmad=true")))
+        self.assertIn("fma.", ptx)
+        ptx = self.ptx_of(self.planted("rows.cu", None, ("-fmad=false", "-fmad=true")))
+        self.assertNotEqual(ptx_problems(ptx), [])
+
+    def test_fast_functions_are_noticed(self):
+        planted = self.planted("rows.cu", self.FAST)
+        self.assertIn("ex2.approx.ftz.f32", ptx_problems(self.ptx_of(planted)))
+        for listing in self.disassemble(planted[1]).values():
+            self.assertIn("MUFU.EX2", sass_problems(listing))
+
+    def test_rounding_otherwise_is_noticed(self):
+        for right, wrong in (("-prec-div=true", "-prec-div=false"),
+                             ("-prec-sqrt=true", "-prec-sqrt=false"), ("-ftz=true", "-ftz=false")):
+            with self.subTest(wrong):
+                ptx = self.ptx_of(self.planted("rows.cu", self.FAST.replace("__expf", ""),
+                                               (right, wrong)))
+                self.assertNotEqual(ptx_problems(ptx), [])
+
+    def test_denormals_are_noticed_in_machine_code(self):
+        planted = self.planted("rows.cu", None, ("-ftz=true", "-ftz=false"))
+        for listing in self.disassemble(planted[1]).values():
+            self.assertTrue({"FMUL", "FADD"} <= set(sass_problems(listing)))
+
+    def test_spills_are_noticed(self):
+        text = ("__global__ void k(float *x) {\n  float a[64];\n"
+                "  for (int i = 0; i < 64; ++i) a[i] = x[i * 32];\n  __syncthreads();\n"
+                "  for (int i = 0; i < 64; ++i) x[i * 7] = a[i] * a[(i + 1) % 64];\n}\n")
+        said, _ = self.planted("rows.cu", text, extra=("-maxrregcount=24",))
+        (_, _, used), = cuda_resources.resources(said)
+        self.assertGreater(used["stored"] + used["stack"], 0)
+
+
+class Module(CudaTest):
+    def setUp(self):
+        super().setUp()
+        self.path = self.build / "abi/libstasis_cuda.so.0"
+
+    def test_it_exports_one_name_and_needs_no_library_of_cuda(self):
+        names = subprocess.run(["nm", "-D", "--defined-only", self.path], capture_output=True,
+                               text=True, check=True).stdout.split("\n")
+        self.assertEqual([line.split()[-1] for line in names if line], ["stasis_device_table"])
+        dynamic = subprocess.run(["readelf", "-d", self.path], capture_output=True, text=True,
+                                 check=True).stdout
+        self.assertNotRegex(dynamic, "RPATH|RUNPATH")
+        needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
+        self.assertTrue(needed)
+        self.assertEqual([each for each in needed if "cuda" in each or "nv" in each], [])
+
+    def test_it_says_what_is_missing(self):
+        """device.h: uint32 version, size; char *name; then `open` and the other entries."""
+        module = ctypes.CDLL(str(self.path))
+        module.stasis_device_table.restype = ctypes.c_void_p
+        table = module.stasis_device_table()
+        self.assertEqual(ctypes.string_at(ctypes.c_char_p.from_address(table + 8).value), b"cuda")
+        for at in range(16, 16 + 8 * ENTRIES, 8):
+            entry = ctypes.c_void_p.from_address(table + at).value
+            self.assertTrue(entry, f"entry {(at - 16) // 8} is missing")
+        open_ = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p,
+                                 ctypes.c_void_p)(ctypes.c_void_p.from_address(table + 16).value)
+        info, error = ctypes.create_string_buffer(1024), ctypes.create_string_buffer(256)
+        self.assertFalse(open_(4096, info, error))  # more than any machine has
+        self.assertEqual(error.raw[0], 1)           # unavailable
+        self.assertRegex(error.raw[4:].split(b"\0")[0].decode(),
+                         "^there is no CUDA (driver|device)|^the CUDA driver is too old: "
+                         r"|^cuda:4096: there (is|are) \d+ devices?$|^CUDA cannot be used: ")
