@@ -95,8 +95,10 @@ stasis_model_info describe(const stasis_model &handle) {
     info.end_tokens = config.end_tokens.data();
     info.layer_windows = handle.layer_windows;
     info.bos = config.bos.empty() ? -1 : int64_t{config.bos.front()};
-    write_field(model.kernels->name, info.kernels, sizeof info.kernels);
-    write_field("cpu", info.device, sizeof info.device);
+    const OpenDevice *device = model.device != nullptr ? &model.device->on() : nullptr;
+    write_field(device != nullptr ? device->table->name : model.kernels->name, info.kernels,
+                sizeof info.kernels);
+    write_field(device != nullptr ? device->name.c_str() : "cpu", info.device, sizeof info.device);
     write_field(model.identity.chat_template, info.chat_template, sizeof info.chat_template);
     info.model = to_abi(model.identity.model);
     info.embeddings = to_abi(model.identity.embeddings);

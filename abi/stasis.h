@@ -117,9 +117,9 @@ typedef struct stasis_allocator {
 typedef struct stasis_model_options {
     uint32_t struct_size;
     uint32_t threads;          /* that compute, the caller's included; 0: one per core */
-    const char *device;        /* "cpu"; NULL: cpu */
+    const char *device;        /* "cpu", "cuda" or "cuda:<number>"; NULL: cpu */
     const char *kernels;       /* "amx", "avx512bf16", "avx512vnni", "avx512", "avx2" or
-                                  "reference"; NULL: best */
+                                  "reference"; NULL: best, and what a GPU calls for */
     uint64_t kv_budget_bytes;  /* of all sessions' KV pages together; 0: no limit */
     const char *chat_template; /* "gemma", "chatml", "zephyr", "llama2", "llama3", "mistral",
                                   "phi3"; NULL: recognised from the model's files */
@@ -180,6 +180,11 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * not be changed while the model or a session of it lives (size and time are checked again by
  * appends, by decoding every 64 tokens; a change that hides from both cannot be noticed, and a
  * file cut short under way raises SIGBUS).
+ * On "cuda" weights and KV pages lie in that GPU's memory, and results are the same, bit for bit:
+ * sessions go from one device to another by save and load. Weights of integers and tracking of
+ * attention are UNSUPPORTED there. The GPU's part is a library of its own, libstasis_cuda, opened
+ * when a model asks for it; DEVICE if it, a driver or that GPU is missing or fails. A session whose
+ * device has failed stays as it was before the call, and gives what can still be read.
  * Sessions keep a closed model alive. NOT_FOUND, IO, CORRUPT, UNSUPPORTED (architecture, rope,
  * tensor, type, activation, tokenizer, kernels: named), NONFINITE (a weight: named), DEVICE,
  * CANCELLED, STOPPED. */

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -113,11 +114,15 @@ struct LayerGroup {
 struct Page {
     uint32_t valid = 0; // used slots; only the last page of a group has fewer than page_positions
     Digest digest;      // page_digest; outlives the data
-    const uint16_t *data = nullptr; // null: released (fell out of the window), or not loaded
+    const uint16_t *data = nullptr; // null: far, or else released (fell out of the window) or not
+                                    // loaded
     // Its digest when it was shorter, as of the last save or load (0: none): a file that is known
     // to have it like that need not be read to see what both share.
     uint32_t earlier_valid = 0;
     Digest earlier = {};
+    bool far = false; // not in this memory: State::fetch brings the data
+
+    bool kept() const { return data != nullptr || far; }
 };
 
 // Positions [begin, end).
@@ -163,6 +168,9 @@ struct State {
 
     // Keeps `data` of the pages alive: the writer's caller pins live pages, the reader its buffers.
     std::vector<std::shared_ptr<const void>> storage;
+    // Writes all numbers of a far page to `data`, those of unused slots undefined. Called from
+    // several threads at a time. Throws Error(device). Null: no page is far.
+    std::function<void(size_t group, uint64_t index, uint16_t *data)> fetch;
 };
 
 // The state digest of what a state says, page digests included; its own one is not looked at.

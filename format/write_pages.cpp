@@ -31,7 +31,7 @@ template <typename T> struct Buffer {
 };
 
 struct Buffers {
-    Buffer<uint16_t> page;   // from a file
+    Buffer<uint16_t> page;   // unless it is in memory
     Buffer<uint16_t> packed; // unless the page is written as it is in memory
     Buffer<uint8_t> coded;
 };
@@ -50,6 +50,22 @@ struct Job {
     uint8_t *coded = nullptr;
     Frame frame = {};
 };
+
+// The numbers of a page that has data: as they are in memory, or brought into `buffer`.
+const uint16_t *page_numbers(const SaveInput &input, size_t group, uint64_t index,
+                             Buffer<uint16_t> &buffer) {
+    const Page &page = input.state.pages[group][index];
+    if (input.pages_in == nullptr && !page.far) {
+        return page.data;
+    }
+    uint16_t *numbers = buffer.at_least(page_elements(input.state, group));
+    if (input.pages_in != nullptr) {
+        input.pages_in->read_page(group, index, numbers);
+    } else {
+        input.state.fetch(group, index, numbers);
+    }
+    return numbers;
+}
 
 // How many of the first slots two pages in memory have in common, at most `limit`.
 uint32_t common_slots(const State &state, size_t group, uint32_t limit, const uint16_t *a,
@@ -129,8 +145,9 @@ struct Planner {
         } else {
             const auto data = allocate_page(page_elements(input.state, group));
             old->read_slots(group, index, data.get()); // what is shared is this state's own bytes
-            missing = common_slots(input.state, group, std::min(page.valid, there.valid), page.data,
-                                   data.get());
+            Buffer<uint16_t> buffer;
+            missing = common_slots(input.state, group, std::min(page.valid, there.valid),
+                                   page_numbers(input, group, index, buffer), data.get());
             entry.runs = first_runs(there.runs, missing);
         }
         return entry;
@@ -140,12 +157,7 @@ struct Planner {
 // Checks the page, and makes it a run with its checksum, or fingerprints.
 void prepare(Job &job, const SaveInput &input, uint64_t sequence) {
     const State &state = input.state;
-    const uint16_t *data = state.pages[job.group][job.index].data;
-    if (input.pages_in != nullptr) {
-        uint16_t *page = job.buffers->page.at_least(page_elements(state, job.group));
-        input.pages_in->read_page(job.group, job.index, page);
-        data = page;
-    }
+    const uint16_t *data = page_numbers(input, job.group, job.index, job.buffers->page);
     check_page_finite(state, job.group, job.index, data, Status::invalid_argument);
     if (job.slots == 0) {
         job.entry->fingerprints = page_fingerprints(state, job.group, job.entry->valid, data);
@@ -225,7 +237,7 @@ uint64_t job_bytes(const Job &job, const State &state) {
 
 bool SaveInput::has_data(size_t group, uint64_t index) const {
     return pages_in != nullptr ? pages_in->stored(group, index)
-                               : state.pages[group][index].data != nullptr;
+                               : state.pages[group][index].kept();
 }
 
 std::vector<std::vector<PageEntry>> write_pages(Output &output, const SaveInput &input) {

@@ -254,9 +254,11 @@ std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
 std::shared_ptr<const Contents> told(std::shared_ptr<Contents> written, State &&state) noexcept {
     written->state = std::move(state);
     written->state.storage.clear();
+    written->state.fetch = nullptr;
     for (std::vector<Page> &pages : written->state.pages) {
         for (Page &page : pages) {
             page.data = nullptr;
+            page.far = false;
         }
     }
     return written;

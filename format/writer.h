@@ -33,7 +33,8 @@ struct SaveOptions {
 
 // With Keep::full, pages with data are stored; those without must come first in their group, and
 // may hold no position that the window needs. With Keep::none, a page's data gives its
-// fingerprints.
+// fingerprints. Far pages are fetched when they are written, a batch of them at a time; what that
+// throws is thrown.
 //
 // If `path` is a snapshot of the same model whose log begins with the same token (or one of the
 // logs is empty), what it shares with the state stays and the rest is committed to it. Any other

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "runtime/device/forward.h"
 #include "runtime/rope.h"
 
 namespace stasis {
@@ -304,6 +305,10 @@ void embed_and_rope(const Model &model, Workspace &work) {
 
 void forward(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
              uint64_t total) {
+    if (model.device != nullptr) {
+        forward_on_device(model, work, watch, done, total);
+        return;
+    }
     const Config &config = model.config;
     plan_attention(model, work);
     embed_and_rope(model, work); // [T][H]
@@ -338,6 +343,10 @@ void fail_sequence(const Model &model, const Sequence &sequence) {
 
 void project_logits(const Model &model, Workspace &work, const uint16_t *hidden, size_t rows,
                     float *logits) {
+    if (model.device != nullptr) {
+        project_on_device(model, work, hidden, rows, logits);
+        return;
+    }
     pack(model, work, hidden, rows, {&model.weights.head});
     project(model, work, {{model.weights.head, logits}}, rows); // [T][V]
     if (model.config.final_softcap != 0.0F) {

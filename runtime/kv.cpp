@@ -1,8 +1,7 @@
 // The page pool: budget, free lists, reference counts; see kv.h. Its index of what pages hold is in
-// kv_prefixes.cpp.
+// kv_prefixes.cpp, the bytes themselves are kv_bytes.cpp's.
 #include "runtime/kv.h"
 
-#include <cstring>
 #include <memory>
 #include <new>
 
@@ -53,7 +52,7 @@ PageRef::~PageRef() {
     page_->pool->let_go(page_);
 }
 
-PagePool::PagePool(const Memory &memory, uint64_t budget_bytes, std::vector<PageShape> shapes)
+PagePool::PagePool(const PageMemory &memory, uint64_t budget_bytes, std::vector<PageShape> shapes)
     : memory_(memory), budget_bytes_(budget_bytes), shapes_(std::move(shapes)),
       free_(shapes_.size(), nullptr) {}
 
@@ -76,7 +75,7 @@ bool PagePool::drop_free_memory(uint64_t bytes) noexcept {
             KvPage *page = free_[group];
             free_[group] = page->next_free;
             free_bytes_ -= shapes_[group].bytes();
-            memory_.give_back(page->data, shapes_[group].bytes());
+            memory_.give_back(memory_.user, page->address, shapes_[group].bytes());
             delete page;
         }
     }
@@ -111,7 +110,7 @@ KvPage *PagePool::book(uint32_t group) {
 KvPage *PagePool::allocate(uint32_t group) {
     const size_t bytes = shapes_[group].bytes();
     auto page = std::make_unique<KvPage>();
-    page->data = static_cast<uint16_t *>(memory_.take(bytes));
+    page->address = memory_.take(memory_.user, bytes);
     page->group = group;
     page->pool = this;
     return page.release();
@@ -119,7 +118,7 @@ KvPage *PagePool::allocate(uint32_t group) {
 
 PageRef PagePool::take(uint32_t group) {
     PageRef page = take_unset(group);
-    std::memset(page.data(), 0, shapes_[group].bytes()); // slots not yet written: never old (C9)
+    clear_from(page, 0); // slots not yet written: never old (C9)
     return page;
 }
 
@@ -139,6 +138,7 @@ PageRef PagePool::take_unset(uint32_t group) {
         }
     }
     page->references.store(1, std::memory_order_relaxed);
+    page->unclean = false;
     return PageRef(page);
 }
 

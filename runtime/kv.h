@@ -2,7 +2,7 @@
 // of kPagePositions positions for all layers of a group, in the order of format/state.h (Page).
 // Tables are immutable trees shared between forks (tree.h); pages are copied when written while
 // shared. Full pages are known by their tokens (prefixes.h), those that nobody holds any more for a
-// while longer. Knows nothing of weights.
+// while longer. Where their bytes lie is page_memory.h's. Knows nothing of weights.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 #include "format/digest.h"
 #include "format/state.h"
 #include "runtime/kernels/table.h"
-#include "runtime/memory.h"
+#include "runtime/page_memory.h"
 #include "runtime/prefixes.h"
 #include "runtime/tree.h"
 
@@ -24,14 +24,17 @@ namespace stasis {
 
 class PagePool;
 
-// One page's memory, reference-counted across tables. Data follows the header.
+// One page's memory, reference-counted across tables.
 struct KvPage {
     std::atomic<uint32_t> references{1};
     uint32_t group = 0;
     PagePool *pool = nullptr;
     KvPage *next_free = nullptr;
-    uint16_t *data = nullptr;
+    PageAddress address = PageAddress::null;
     Prefix *prefix = nullptr; // that it is known by; changes only while one or nobody holds it
+    // Slots that hold no position may hold anything: they could not be cleared, and must be before
+    // the page is written. Changes only while one holds it.
+    bool unclean = false;
 };
 
 // Counted pointer to a page.
@@ -47,7 +50,8 @@ class PageRef {
     }
     ~PageRef();
     explicit operator bool() const { return page_ != nullptr; }
-    uint16_t *data() const { return page_->data; }
+    PageAddress address() const { return page_ ? page_->address : PageAddress::null; }
+    bool unclean() const { return page_->unclean; }
     bool unique() const { return page_->references.load(std::memory_order_acquire) == 1; }
     bool known() const { return page_->prefix != nullptr; }
     // Nobody else holds it, or can come to hold it.
@@ -134,15 +138,36 @@ class PagePool {
     // Without a budget no more than this is kept with its contents.
     static constexpr uint64_t kIdleBytesMax = 256U << 20;
 
-    PagePool(const Memory &memory, uint64_t budget_bytes, std::vector<PageShape> shapes);
+    PagePool(const PageMemory &memory, uint64_t budget_bytes, std::vector<PageShape> shapes);
     ~PagePool();
     PagePool(const PagePool &) = delete;
     PagePool &operator=(const PagePool &) = delete;
 
-    // A zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory).
+    // A zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory), Error(device).
     PageRef take(uint32_t group);
     // The same with any contents, for a caller who writes all of it.
     PageRef take_unset(uint32_t group);
+    // The same with what another page holds, for a caller who writes to it.
+    PageRef copy(const PageRef &page);
+
+    // The numbers of a page, where they lie; null: not on the host. The functions that follow throw
+    // Error(device) there.
+    const uint16_t *numbers(const PageRef &page) const;
+    // Those, or `count` of them from `begin` on: where they lie, or in `buffer`.
+    const uint16_t *read(const PageRef &page, std::vector<uint16_t> &buffer) const;
+    const uint16_t *read(const PageRef &page, size_t begin, size_t count,
+                         std::vector<uint16_t> &buffer) const;
+    void fetch(const PageRef &page, uint16_t *to) const; // of one whose numbers are far
+    // Where all numbers of a page that one caller holds are to be put, for `store` to take them to
+    // the page: where they belong, or `buffer`.
+    uint16_t *stage(const PageRef &page, std::vector<uint16_t> &buffer) const;
+    void store(const PageRef &page, const uint16_t *numbers) const;
+    // Whether the first slots of two pages of a group hold the same bits.
+    bool same(const PageRef &a, const PageRef &b, size_t slots) const;
+    // Zeroes the slots from `slot` on of a page that one caller holds. Should it throw, the page is
+    // unclean from then on.
+    void clear_from(const PageRef &page, size_t slot) const;
+
     const PageShape &shape(uint32_t group) const { return shapes_[group]; }
     size_t groups() const { return shapes_.size(); }
     uint64_t budget_bytes() const { return budget_bytes_; }
@@ -176,9 +201,10 @@ class PagePool {
     void to_free_list(KvPage *page) noexcept;
     KvPage *allocate(uint32_t group);
     void hold(KvPage *page) noexcept;
+    const PageShape &shape_of(const PageRef &page) const { return shapes_[page.page_->group]; }
     size_t usable(std::span<Prefix *const> path, const FirstNeeded &first_needed) const;
 
-    const Memory &memory_;
+    const PageMemory memory_;
     const uint64_t budget_bytes_;
     const std::vector<PageShape> shapes_;
     mutable std::mutex mutex_;

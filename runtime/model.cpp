@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/checkpoint/json_file.h"
+#include "runtime/device/weights.h"
 #include "runtime/gguf/checkpoint.h"
 #include "runtime/gguf/config.h"
 #include "runtime/rope.h"
@@ -19,7 +20,11 @@ namespace {
 
 constexpr size_t kIdleMax = 16; // work spaces, and buffers of steps, kept for reuse
 
-const kernels::Table *choose_kernels(const std::string &name) {
+const kernels::Table *choose_kernels(const std::string &name, const OpenDevice *device) {
+    if (device != nullptr && !name.empty()) {
+        fail(Status::unsupported, "kernels \"%s\": device \"%s\" has its own", name.c_str(),
+             device->name.c_str());
+    }
     if (name.empty()) {
         return &kernels::best_table();
     }
@@ -134,7 +139,8 @@ WorkspaceLease::WorkspaceLease(Model &model) : model_(model) {
             return;
         }
     }
-    workspace_ = std::make_unique<Workspace>(model.memory, *model.kernels, model.threads->count());
+    workspace_ = std::make_unique<Workspace>(model.memory, *model.kernels, model.threads->count(),
+                                             model.device.get());
 }
 
 WorkspaceLease::~WorkspaceLease() {
@@ -166,12 +172,12 @@ StepLease::~StepLease() {
 }
 
 std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
+    std::unique_ptr<OpenDevice> device;
     if (options.device != "cpu") {
-        fail(Status::device, "device \"%s\": this build computes on \"cpu\" only",
-             options.device.c_str());
+        device = open_device(options.device, options.device_module);
     }
     auto model = std::make_shared<Model>(options);
-    model->kernels = choose_kernels(options.kernels);
+    model->kernels = choose_kernels(options.kernels, device.get());
     const Origin origin(path);
     model->config = origin.config();
     const Config &config = model->config;
@@ -183,12 +189,21 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
         model->rope_frequencies.push_back(stasis::rope_frequencies(rope, config.head_dim));
     }
     group_layers(*model);
+    if (device != nullptr) {
+        model->device = std::make_unique<DeviceModel>(std::move(device), config, model->weights,
+                                                      options.watch);
+    }
     std::vector<PageShape> shapes;
     for (const LayerGroup &group : model->groups) {
         shapes.push_back({group.layers.size(), config.kv_heads, config.head_dim});
     }
     const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
-    model->pool = std::make_unique<PagePool>(model->memory, budget, std::move(shapes));
+    PageMemory pages = model->device != nullptr ? model->device->pages().memory()
+                                                : host_pages(model->memory);
+    if (options.page_memory != nullptr) {
+        pages = *options.page_memory;
+    }
+    model->pool = std::make_unique<PagePool>(pages, budget, std::move(shapes));
     model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
     model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
     return model;

@@ -13,6 +13,7 @@
 #include "format/watch.h"
 #include "runtime/checkpoint/config.h"
 #include "runtime/checkpoint/weights.h"
+#include "runtime/kernels/device.h"
 #include "runtime/kernels/table.h"
 #include "runtime/kv.h"
 #include "runtime/memory.h"
@@ -25,13 +26,17 @@ namespace stasis {
 struct ModelOptions {
     size_t threads = 0; // 0: one per available core
     std::string device = "cpu";
+    // In place of the device's installed module; null: that one.
+    const kernels::DeviceTable *device_module = nullptr;
     std::string kernels;          // "": best
     uint64_t kv_budget_bytes = 0; // 0: no limit
     std::string chat_template;    // "": recognised
     Memory memory;
+    const PageMemory *page_memory = nullptr; // of KV pages; null: `memory`
     Watch watch;
 };
 
+class DeviceModel;
 struct Workspace;
 struct StepBuffers;
 
@@ -52,6 +57,7 @@ struct Model {
     Weights weights;
     std::unique_ptr<Tokenizer> tokenizer;
     std::optional<ChatTemplate> chat;
+    std::unique_ptr<DeviceModel> device; // null: the CPU
     std::unique_ptr<PagePool> pool;
     std::unique_ptr<NodePool> log_nodes, table_nodes; // of TokenLog and PageTable
     std::atomic<uint64_t> held_bytes{0}; // KV bytes summed over sessions, shared ones repeatedly

@@ -85,8 +85,8 @@ void Session::require_hidden(Workspace &work) {
     }
     for (uint32_t group = 0; group < pages_.size(); ++group) {
         const size_t last = (position - 1) / kPage;
-        if (std::memcmp(pages_[group][last].page.data(), again.pages_[group][last].page.data(),
-                        model_->pool->shape(group).bytes()) != 0) {
+        if (!model_->pool->same(pages_[group][last].page, again.pages_[group][last].page,
+                                (position - 1) % kPage + 1)) {
             fail(Status::diverged, "position %llu gives other keys or values than the cache holds",
                  ull{position - 1});
         }

@@ -145,6 +145,7 @@ class StepLease {
     std::unique_ptr<StepBuffers> buffers_;
 };
 
+struct DeviceRun;
 struct Sequence;
 
 class Session {
@@ -241,6 +242,7 @@ class Session {
 
   private:
     friend class Speculation;
+    friend class TokenRun;
     friend class ModelDrafter;
 
     Session(const Session &parent);
@@ -260,7 +262,8 @@ class Session {
                            size_t done, size_t total);
     static void settle_complete(std::span<Growth> growths, const Workspace *work);
     void settle(Growth &growth, const uint16_t *hidden);
-    void compute_ahead(std::span<const TokenEntry> entries, Workspace &work);
+    void compute_ahead(std::span<const TokenEntry> entries, Workspace &work,
+                       DeviceRun *run = nullptr);
     void take_row(const TokenEntry &entry, const uint16_t *hidden);
     void report_logits(Workspace &work, const Sequence &sequence, const RunOptions &options);
 
@@ -280,7 +283,7 @@ class Session {
     }
 
     // session_pages.cpp
-    void copy_page(uint32_t group, PageRef &page);
+    void copy_page(PageRef &page);
     void make_writable(uint64_t begin, uint64_t end);
     void name_pages(Sequence &sequence) const;
     void digest_full_pages(uint64_t begin, uint64_t end);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/forward.h"
+#include "runtime/session_run.h"
 #include "runtime/session_speculate.h"
 #include "runtime/text/stop_strings.h"
 
@@ -207,6 +208,10 @@ void Session::generate(const GenerateOptions &options, GenerateResult &result) {
     if (Drafting *drafting = begin_drafting(result)) {
         ahead.emplace(*this, *drafting, options.watch, result);
     }
+    std::optional<TokenRun> run;
+    if (!ahead && TokenRun::possible(*this, options)) {
+        run.emplace(*this);
+    }
     uint32_t token = 0;
     uint64_t certain = 0;
     const uint64_t most = std::min(options.tokens_max == 0 ? UINT64_MAX : options.tokens_max,
@@ -217,6 +222,7 @@ void Session::generate(const GenerateOptions &options, GenerateResult &result) {
             break;
         }
         token = ahead ? ahead->decode(most - result.count, options.log_probabilities, stream.likely)
+                : run ? run->decode(most - result.count)
                       : decode_with(options.log_probabilities, stream.likely);
         ++result.count;
         result.passes += ahead ? 0 : 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/device/run.h"
 #include "runtime/forward.h"
 #include "runtime/session.h"
 
@@ -259,7 +260,9 @@ void Session::grow(Model &model, std::span<Growth> growths, const RunOptions &op
 // Computes rows for entries that may follow, none of which is in the log yet: keys and values into
 // pages, final hidden states into work.hidden. take_row takes the first of them, again and again;
 // roll_back forgets the others. A failure leaves nothing.
-void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work) {
+// With `run`, only the first token counts, and those behind it are drawn as the pass goes on; what
+// fails there is the run's to tell.
+void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work, DeviceRun *run) {
     Growth growth{this, entries};
     growth.start = log_.size();
     check_growth(growth);
@@ -269,6 +272,10 @@ void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work
     work.tokens.clear();
     try {
         enter_pass(growth, entries.size(), work);
+        if (run != nullptr) {
+            run_on_device(*model_, work, sampling_, *run);
+            return;
+        }
         forward(*model_, work);
         if (work.sequences[growth.sequence].failed) {
             fail_sequence(*model_, work.sequences[growth.sequence]);

@@ -1,8 +1,8 @@
 // A session's pages: whose they are, what is visible, what is digested, released, undone and told.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
+#include "runtime/first_error.h"
 #include "runtime/session.h"
 #include "runtime/workspace.h"
 
@@ -58,11 +58,9 @@ uint64_t Session::bytes_missing(uint64_t end) const {
 }
 
 // A page that others hold or may come to hold becomes one that this session holds alone.
-void Session::copy_page(uint32_t group, PageRef &page) {
+void Session::copy_page(PageRef &page) {
     try {
-        PageRef copy = model_->pool->take_unset(group);
-        std::memcpy(copy.data(), page.data(), model_->pool->shape(group).bytes());
-        page = std::move(copy);
+        page = model_->pool->copy(page);
     } catch (const Error &error) { // without memory for a copy nobody else will come to hold it
         if (error.status() != Status::pool_exhausted || !model_->pool->withdraw(page)) {
             throw;
@@ -71,7 +69,7 @@ void Session::copy_page(uint32_t group, PageRef &page) {
 }
 
 // Makes every page that holds a position of [begin, end) this session's own, taking new pages and
-// copying shared ones.
+// copying shared ones. What clear_beyond could not clear is cleared now.
 void Session::make_writable(uint64_t begin, uint64_t end) {
     for (uint32_t group = 0; group < pages_.size(); ++group) {
         PageTable &table = pages_[group];
@@ -82,13 +80,17 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
             }
             PageEntry &entry = table.mutate(index);
             if (!entry.page.writable()) {
-                copy_page(group, entry.page);
+                copy_page(entry.page);
+            }
+            if (entry.page.unclean()) { // which holds no position from `begin` on
+                model_->pool->clear_from(entry.page, begin % kPage);
             }
         }
     }
 }
 
-// Names for the forward pass all pages that the sequence's positions may see.
+// Names for the forward pass all pages that the sequence's positions may see, by addresses that mean
+// something where it runs.
 void Session::name_pages(Sequence &sequence) const {
     const uint64_t last = (sequence.begin + sequence.rows - 1) / kPage;
     sequence.evicted = evictions_.masks();
@@ -97,8 +99,8 @@ void Session::name_pages(Sequence &sequence) const {
         Sequence::Pages &pages = sequence.pages[group];
         pages.first = first_visible(sequence.begin, window) / kPage;
         for (size_t index = pages.first; index <= last; ++index) {
-            const PageRef &page = pages_[group][index].page;
-            pages.data.push_back(page ? page.data() : nullptr); // evicted
+            const PageAddress address = pages_[group][index].page.address(); // null: evicted
+            pages.data.push_back(reinterpret_cast<uint16_t *>(address));
         }
     }
 }
@@ -115,23 +117,21 @@ void Session::digest_full_pages(uint64_t begin, uint64_t end) {
             entries.push_back(&table.mutate(index));
         }
     }
-    std::atomic<bool> failed{false};
-    model_->threads->run(entries.size(), 1, [&](size_t from, size_t to) {
-        for (size_t i = from; i < to; ++i) {
-            const auto group = static_cast<uint32_t>(i / count);
-            const PageShape &shape = model_->pool->shape(group);
-            try {
-                entries[i]->digest = page_digest(group, first + i % count, entries[i]->page.data(),
-                                                 shape.rows(), kPage, kPage, shape.head_dim);
+    FirstError failed;
+    std::vector<std::vector<uint16_t>> buffers(model_->threads->count());
+    model_->threads->run(entries.size(), 1, [&](size_t from, size_t to, size_t thread) {
+        failed.guard([&] {
+            for (size_t i = from; i < to; ++i) {
+                const auto group = static_cast<uint32_t>(i / count);
+                const PageShape &shape = model_->pool->shape(group);
+                const uint16_t *numbers = model_->pool->read(entries[i]->page, buffers[thread]);
+                entries[i]->digest = page_digest(group, first + i % count, numbers, shape.rows(),
+                                                 kPage, kPage, shape.head_dim);
                 entries[i]->digested = kPage;
-            } catch (...) {
-                failed = true;
             }
-        }
+        });
     });
-    if (failed) {
-        fail(Status::no_memory, "out of memory while digesting KV pages");
-    }
+    failed.rethrow();
     tell_pages(PageOrigin::computed);
 }
 
@@ -169,7 +169,10 @@ void Session::roll_back(uint64_t position) noexcept {
     clear_beyond(position);
 }
 
-// Slots beyond the log may hold anything that a call wrote: they become zero again (C9).
+// Slots beyond the log may hold anything that a call wrote: they become zero again (C9). Where a far
+// memory fails to, nothing is lost: no digest, file or query looks there, and the page knows that it
+// is unclean, so that whoever writes to it next clears it first, and fails if that fails (a copy of
+// it is unclean, too).
 void Session::clear_beyond(uint64_t position) noexcept {
     if (position % kPage == 0) {
         return;
@@ -181,11 +184,9 @@ void Session::clear_beyond(uint64_t position) noexcept {
             !table[last].page.writable()) {
             continue; // never written by this call
         }
-        const PageShape &shape = model_->pool->shape(group);
-        for (size_t row = 0; row < shape.rows(); ++row) {
-            uint16_t *slots = table.mutate(last).page.data() + row * shape.head_elements();
-            std::fill(slots + (position % kPage) * shape.head_dim, slots + shape.head_elements(),
-                      uint16_t{0});
+        try {
+            model_->pool->clear_from(table[last].page, position % kPage);
+        } catch (...) {
         }
     }
 }
@@ -265,6 +266,9 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
                       uint16_t *values) {
     const LayerPlace place = model_->layer_places[layer];
     const PageShape &shape = model_->pool->shape(place.group);
+    const size_t size_bytes = shape.head_dim * sizeof(uint16_t);
+    const uint16_t *layer_numbers = nullptr; // of the position's page, [key, value][kv_head]
+    std::vector<uint16_t> buffer;
     for (uint64_t position = begin; position < end; ++position) {
         const PageEntry &entry = pages_[place.group][position / kPage];
         if (!entry.page) {
@@ -273,14 +277,17 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
                  ull{position}, evicted ? "evicted; window of " : "window of ",
                  model_->groups[place.group].window);
         }
+        if (position == begin || position % kPage == 0) {
+            layer_numbers =
+                model_->pool->read(entry.page, shape.offset(place.index, 0, 0),
+                                   2 * shape.kv_heads * shape.head_elements(), buffer);
+        }
         for (size_t head = 0; head < shape.kv_heads; ++head) {
-            const size_t slot = (position % kPage) * shape.head_dim;
+            const uint16_t *from = layer_numbers + shape.offset(0, 0, head) +
+                                   (position % kPage) * shape.head_dim;
             const size_t to = ((position - begin) * shape.kv_heads + head) * shape.head_dim;
-            const size_t size_bytes = shape.head_dim * sizeof(uint16_t);
-            std::memcpy(keys + to, entry.page.data() + shape.offset(place.index, 0, head) + slot,
-                        size_bytes);
-            std::memcpy(values + to, entry.page.data() + shape.offset(place.index, 1, head) + slot,
-                        size_bytes);
+            std::memcpy(keys + to, from, size_bytes);
+            std::memcpy(values + to, from + shape.offset(0, 1, 0), size_bytes);
         }
     }
 }

@@ -2,9 +2,8 @@
 // session is new, so whatever throws leaves nothing behind.
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <mutex>
 
+#include "runtime/first_error.h"
 #include "runtime/session.h"
 #include "runtime/verify.h"
 #include "runtime/workspace.h"
@@ -17,41 +16,30 @@ constexpr uint64_t kPage = kernels::kPagePositions;
 
 using ull = unsigned long long;
 
-// What threads throw while they work side by side: the first is kept.
-class FirstError {
-  public:
-    template <typename Work> void guard(const Work &work) noexcept {
-        try {
-            work();
-        } catch (...) {
-            const std::lock_guard lock(mutex_);
-            if (!error_) {
-                error_ = std::current_exception();
-            }
-        }
-    }
-    void rethrow() const {
-        if (error_) {
-            std::rethrow_exception(error_);
-        }
-    }
-
-  private:
-    std::mutex mutex_;
-    std::exception_ptr error_;
-};
-
 // A page to be read.
 struct Job {
     uint32_t group;
     uint64_t index;
-    uint16_t *data; // null: known, and read only to see that the file is whole
+    PageRef page; // none: it is known, and read only to see that the file is whole
 };
+
+void read_page(const PagePool &pool, const Job &job, const StoredPages &pages,
+               std::vector<uint16_t> &buffer) {
+    if (!job.page) {
+        buffer.resize(pool.shape(job.group).elements());
+        pages.read(job.group, job.index, buffer.data());
+        return;
+    }
+    uint16_t *numbers = pool.stage(job.page, buffer);
+    pages.read(job.group, job.index, numbers);
+    pool.store(job.page, numbers);
+}
 
 // On all threads; progress in bytes, `total` of them.
 void read_pages(const Model &model, std::span<const Job> jobs, const StoredPages &pages,
                 const Watch &watch, uint64_t total) {
     constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at the watch
+    std::vector<std::vector<uint16_t>> buffers(model.threads->count());
     uint64_t done = 0;
     watch.step(done, total);
     for (size_t begin = 0; begin < jobs.size();) {
@@ -60,15 +48,10 @@ void read_pages(const Model &model, std::span<const Job> jobs, const StoredPages
             done += model.pool->shape(jobs[end].group).bytes();
         }
         FirstError failed;
-        model.threads->run(end - begin, 1, [&](size_t from, size_t to) {
+        model.threads->run(end - begin, 1, [&](size_t from, size_t to, size_t thread) {
             failed.guard([&] {
-                std::vector<uint16_t> unused;
                 for (size_t i = begin + from; i < begin + to; ++i) {
-                    if (jobs[i].data == nullptr) {
-                        unused.resize(model.pool->shape(jobs[i].group).elements());
-                    }
-                    pages.read(jobs[i].group, jobs[i].index,
-                               jobs[i].data != nullptr ? jobs[i].data : unused.data());
+                    read_page(*model.pool, jobs[i], pages, buffers[thread]);
                 }
             });
         });
@@ -154,12 +137,10 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
             if (wanted) {
                 entry.page = std::move(known[index * pages_.size() + group]);
                 came_from[index] |= entry.page ? kKnown : kFile;
-                uint16_t *data = nullptr;
+                jobs.push_back({group, index, PageRef()});
                 if (!entry.page) {
-                    entry.page = model_->pool->take_unset(group);
-                    data = entry.page.data();
+                    entry.page = jobs.back().page = model_->pool->take_unset(group);
                 }
-                jobs.push_back({group, index, data});
                 total += model_->pool->shape(group).bytes();
             } else if (!stored && !evicted) {
                 first_page_[group] = index + 1; // pages are released from the beginning on
@@ -214,10 +195,19 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
                                           const SessionOptions *options) {
     const Model &shaped = *model;
     const StoredPages pages{
-        [&](size_t group, uint64_t index) { return state.pages[group][index].data != nullptr; },
+        [&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
         [&](size_t group, uint64_t index, uint16_t *data) {
-            std::memcpy(data, state.pages[group][index].data,
-                        shaped.pool->shape(static_cast<uint32_t>(group)).bytes());
+            const Page &page = state.pages[group][index];
+            const PageShape &shape = shaped.pool->shape(static_cast<uint32_t>(group));
+            if (page.far) {
+                state.fetch(group, index, data);
+            } else {
+                std::memcpy(data, page.data, shape.bytes());
+            }
+            for (size_t row = 0; row < shape.rows(); ++row) { // unused slots of a live page
+                std::fill(data + shape.head_elements() * row + page.valid * shape.head_dim,
+                          data + shape.head_elements() * (row + 1), uint16_t{0});
+            }
         },
         nullptr};
     return restore(model, state, options, pages, Watch());

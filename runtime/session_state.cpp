@@ -87,8 +87,10 @@ const Digest &Session::digest_of(size_t group, size_t page) {
     if (table[page].digested != valid) {
         const PageShape &shape = model_->pool->shape(static_cast<uint32_t>(group));
         PageEntry &entry = table.mutate(page);
-        entry.digest = page_digest(static_cast<uint32_t>(group), page, entry.page.data(),
-                                   shape.rows(), kPage, valid, shape.head_dim);
+        std::vector<uint16_t> buffer;
+        const uint16_t *numbers = model_->pool->read(entry.page, buffer);
+        entry.digest = page_digest(static_cast<uint32_t>(group), page, numbers, shape.rows(), kPage,
+                                   valid, shape.head_dim);
         entry.digested = valid;
     }
     return table[page].digest;
@@ -161,21 +163,31 @@ void Session::export_log(State &state) const {
 }
 
 void Session::export_pages(State &state) {
+    bool far = false;
     for (size_t group = 0; group < pages_.size(); ++group) {
         std::vector<Page> &pages = state.pages.emplace_back();
         for (size_t index = 0; index < pages_[group].size(); ++index) {
             const PageEntry &entry = pages_[group][index];
             const uint64_t valid = std::min<uint64_t>(kPage, log_.size() - index * kPage);
             pages.push_back({static_cast<uint32_t>(valid), digest_of(group, index),
-                             entry.page ? entry.page.data() : nullptr, entry.exported_slots,
-                             entry.exported});
+                             entry.page ? model_->pool->numbers(entry.page) : nullptr,
+                             entry.exported_slots, entry.exported});
+            pages.back().far = entry.page && pages.back().data == nullptr;
+            far |= pages.back().far;
         }
         if (!pages.empty() && pages.back().valid != pages.back().earlier_valid) {
             PageEntry &last = pages_[group].mutate(pages.size() - 1);
             last.exported = last.digest;
             last.exported_slots = last.digested;
         }
-        state.storage.push_back(std::make_shared<PageTable>(pages_[group])); // pins the pages
+    }
+    const auto held = std::make_shared<std::vector<PageTable>>(pages_); // pins the pages
+    state.storage.push_back(held);
+    if (far) {
+        const PagePool &pool = *model_->pool;
+        state.fetch = [&pool, held](size_t group, uint64_t index, uint16_t *data) {
+            pool.fetch((*held)[group][index].page, data);
+        };
     }
 }
 

@@ -42,10 +42,10 @@ void Trace::page(TraceKind kind, uint32_t group, uint64_t index) const {
 void Trace::compare_page(uint32_t group, uint64_t index, const PageEntry &entry,
                          PageOrigin origin) {
     Told &told = told_[group][index];
-    const uint16_t *const now = entry.page ? entry.page.data() : nullptr;
+    const PageAddress now = entry.page.address(), none = PageAddress::null;
     const bool full = entry.digested == kPage;
     if (told.page == now) {
-        const bool filled = now != nullptr && full && !told.full;
+        const bool filled = now != none && full && !told.full;
         told.full = full;
         told.digest = entry.digest;
         if (filled) {
@@ -53,16 +53,16 @@ void Trace::compare_page(uint32_t group, uint64_t index, const PageEntry &entry,
         }
         return;
     }
-    const bool replaces = told.page != nullptr && now != nullptr;
+    const bool replaces = told.page != none && now != none;
     const TraceKind kind =
-        now != nullptr ? kind_of(origin, replaces, entry.page) : TraceKind::released;
-    if (told.page != nullptr && kind != TraceKind::copied) {
+        now != none ? kind_of(origin, replaces, entry.page) : TraceKind::released;
+    if (told.page != none && kind != TraceKind::copied) {
         page(TraceKind::released, group, index);
     }
     told.page = now;
     told.full = full;
     told.digest = entry.digest;
-    if (now != nullptr) {
+    if (now != none) {
         page(kind, group, index);
     }
 }

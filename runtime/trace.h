@@ -69,8 +69,8 @@ class Trace {
 
   private:
     struct Told {
-        const uint16_t *page = nullptr; // that it is held
-        bool full = false;              // and its digest
+        PageAddress page = PageAddress::null; // that it is held
+        bool full = false;                    // and its digest
         Digest digest = {};
     };
 

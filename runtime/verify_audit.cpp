@@ -29,6 +29,7 @@ std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, con
             const auto data = std::make_shared<std::vector<uint16_t>>(elements);
             const bool kept = pages.stored(group, index);
             whole.pages[group][index].data = kept ? data->data() : nullptr;
+            whole.pages[group][index].far = false;
             if (kept) {
                 pages.read(group, index, data->data());
                 whole.storage.push_back(data);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/device/work.h"
+
 namespace stasis {
 
 namespace {
@@ -21,8 +23,42 @@ struct Carver {
 
 } // namespace
 
+Workspace::Workspace(const Memory &memory, const kernels::Table &kernels, size_t count,
+                     DeviceModel *model)
+    : table(kernels), threads(count), storage(memory), partial_storage(memory),
+      logit_storage(memory), device(model != nullptr ? std::make_unique<DeviceWork>(*model)
+                                                     : nullptr) {}
+
+Workspace::~Workspace() = default;
+
+uint64_t Workspace::size_bytes() const {
+    return storage.size_bytes() + partial_storage.size_bytes() + logit_storage.size_bytes() +
+           (device != nullptr ? device->size_bytes() : 0);
+}
+
+// What of a pass on a device is on the host: hidden states, those that logits are asked of, logits.
+void Workspace::fit_results(const Config &config, size_t wanted) {
+    auto carve = [&](uint8_t *base) {
+        Carver carver{base};
+        narrow = carver.take<uint16_t>(wanted * config.hidden);
+        hidden = carver.take<uint16_t>(wanted * config.hidden);
+        logits = carver.take<float>(config.vocabulary);
+        return carver.used;
+    };
+    const size_t size_bytes = carve(nullptr);
+    rows = 0; // stays so if growing fails
+    device->fit(config, wanted);
+    storage.grow(size_bytes);
+    carve(static_cast<uint8_t *>(storage.data()));
+    rows = wanted;
+}
+
 void Workspace::fit(const Config &config, const QuantGroups &groups, size_t wanted) {
     if (wanted <= rows) {
+        return;
+    }
+    if (device != nullptr) {
+        fit_results(config, wanted);
         return;
     }
     const size_t hidden_size = config.hidden;

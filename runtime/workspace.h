@@ -1,9 +1,10 @@
 // The buffers of one forward pass, sized for a number of rows (positions) and reused from call to
-// call. One caller at a time; the model keeps a free list of them.
+// call. Where the model computes on a device, most of them are there (device/work.h). One caller at a time; the model keeps a free list of them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,9 @@ namespace stasis {
 // Outputs of a matrix product that one thread computes at a time, at most: a multiple of what the
 // tables compute side by side.
 inline constexpr size_t kProductOutputs = 256;
+
+class DeviceModel;
+struct DeviceWork;
 
 // Positions of one session among the rows of a pass, and what they see.
 struct Sequence {
@@ -52,10 +56,10 @@ struct Sequence {
 };
 
 struct Workspace {
-    // `count`: threads that take part in a run.
-    Workspace(const Memory &memory, const kernels::Table &kernels, size_t count)
-        : table(kernels), threads(count), storage(memory), partial_storage(memory),
-          logit_storage(memory) {}
+    // `count`: threads that take part in a run; `model`: on a device, or null.
+    Workspace(const Memory &memory, const kernels::Table &kernels, size_t count,
+              DeviceModel *model);
+    ~Workspace();
 
     // Makes room for `rows` positions. Throws Error(no_memory).
     void fit(const Config &config, const QuantGroups &groups, size_t rows);
@@ -80,9 +84,7 @@ struct Workspace {
         const Sequence &sequence = sequences[of_row[row]];
         return sequence.begin + (row - sequence.row);
     }
-    uint64_t size_bytes() const {
-        return storage.size_bytes() + partial_storage.size_bytes() + logit_storage.size_bytes();
-    }
+    uint64_t size_bytes() const;
 
     // What `thread` may use while it computes an item.
     void *scratch_of(size_t thread) const { return scratch + thread * kernels::kScratchBytes; }
@@ -128,6 +130,10 @@ struct Workspace {
     SamplingScratch sampling;
 
     Buffer storage, partial_storage, logit_storage;
+    std::unique_ptr<DeviceWork> device; // null: the CPU
+
+  private:
+    void fit_results(const Config &config, size_t wanted);
 };
 
 } // namespace stasis

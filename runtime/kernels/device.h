@@ -169,6 +169,33 @@ struct DeviceTile {
 };
 inline constexpr size_t kDeviceTileRows = 16;
 
+// How a run of tokens is drawn (C7, steps 5 to 7, 9, 10 and 12), in device memory, so that recorded
+// work serves other settings.
+struct DeviceSampler {
+    float temperature;       // 0: the best token
+    uint32_t top_k;          // 0: off
+    uint64_t top_p;          // floor(top_p * 2^32); 2^32: off
+    uint64_t least_weight;   // floor(min_p * 2^40)
+};
+
+// Draws the token behind a row that was computed, and makes the row that of the token: a run of
+// tokens goes on without the host. `step` counts the draws; what is told of each has that index.
+struct DeviceDraw {
+    const float *logits = nullptr; // [vocabulary]
+    size_t vocabulary = 0;
+    float *scaled = nullptr;          // [vocabulary] room to work in
+    const uint16_t *hidden = nullptr; // [hidden_size], what the logits come from
+    size_t hidden_size = 0;
+    const DeviceSampler *sampler = nullptr;
+    const uint64_t *random = nullptr; // [steps] of the positions drawn
+    DeviceRow *row = nullptr;         // becomes the drawn token's
+    uint32_t *failed = nullptr;       // [1] of the pass; ready for the next one
+    uint32_t *step = nullptr;         // [1]
+    uint32_t *tokens = nullptr;       // [steps] drawn
+    uint32_t *failures = nullptr;     // [steps] `failed`, 0 also where a logit is not finite (C9)
+    uint16_t *hiddens = nullptr;      // [steps][hidden_size]
+};
+
 struct DeviceTable {
     uint32_t version = kDeviceVersion;
     uint32_t size_bytes = sizeof(DeviceTable);
@@ -186,7 +213,9 @@ struct DeviceTable {
 
     // --- Enqueued. ---
     void (*copy)(DeviceQueue *queue, void *to, const void *from, size_t size_bytes); // host or not
-    void (*clear)(DeviceQueue *queue, void *memory, size_t size_bytes);              // to zero
+    // To zero: of each of `rows` rows that follow each other, the bytes from `from_bytes` on.
+    void (*clear)(DeviceQueue *queue, void *memory, size_t rows, size_t row_bytes,
+                  size_t from_bytes);
     // Waits for all of it. False: something failed since the last time.
     bool (*finish)(DeviceQueue *queue, DeviceError *error);
 
@@ -210,6 +239,7 @@ struct DeviceTable {
     void (*attend_tiles)(DeviceQueue *queue, const DeviceAttention &task, const DeviceTile *tiles,
                          size_t tile_count);
     void (*softcap)(DeviceQueue *queue, float *x, size_t n, float cap);
+    void (*draw)(DeviceQueue *queue, const DeviceDraw &task);
 };
 
 // The one symbol of a module, extern "C": its table, which stays valid while it is loaded.

@@ -172,7 +172,7 @@ TEST_CASE("insight 23: appending keeps every bit that was there") {
 }
 
 TEST_CASE("insight 24: an unknown device is refused by name") {
-    for (const char *device : {"cuda", "cpu:1", "CPU", "metal"}) {
+    for (const char *device : {"cuda:9", "cuda:", "cuda:x", "cuda:1 ", "cpu:1", "CPU", "metal"}) {
         auto options = sized<stasis_model_options>();
         options.device = device;
         stasis_model *model = nullptr;

@@ -171,8 +171,13 @@ void copy(DeviceQueue *queue, void *to, const void *from, size_t size_bytes) {
     });
 }
 
-void clear(DeviceQueue *queue, void *memory, size_t size_bytes) {
-    enqueue(queue, [=] { std::memset(memory, 0, size_bytes); });
+void clear(DeviceQueue *queue, void *memory, size_t rows, size_t row_bytes, size_t from_bytes) {
+    enqueue(queue, [=] {
+        for (size_t row = 0; row < rows; ++row) {
+            std::memset(static_cast<char *>(memory) + row * row_bytes + from_bytes, 0,
+                        row_bytes - from_bytes);
+        }
+    });
 }
 
 bool finish(DeviceQueue *queue, DeviceError *error) {
@@ -226,6 +231,9 @@ DeviceTable make_table() {
     table.play = play;
     table.destroy_graph = destroy_graph;
     stasis::kernels::device::add_rows(table);
+    stasis::kernels::device::add_draw(table);
+    stasis::kernels::device::add_products(table);
+    stasis::kernels::device::add_heads(table);
     stasis::kernels::device::add_attention(table);
     return table;
 }

@@ -196,20 +196,21 @@ TEST_CASE("a request to cancel ends a pass before its next layer") {
     const auto model = open("zoo/llama-odd-sizes-f32");
     REQUIRE(model->groups.size() == 1);
     const PageRef page = model->pool->take(0);
+    auto *numbers = reinterpret_cast<uint16_t *>(page.address());
     WorkspaceLease work(*model);
     work->fit(model->config, model->weights.groups, 3);
     work->clear_sequences();
     work->tokens = {1, 2, 3};
-    work->add_sequence(0, 3, 1).pages[0] = {0, {page.data()}};
+    work->add_sequence(0, 3, 1).pages[0] = {0, {numbers}};
     std::atomic<bool> cancel{false};
     const Watch watch{&cancel};
     forward(*model, *work, watch, 5, 7);
-    const std::vector<uint16_t> written(page.data(), page.data() + 8);
+    const std::vector<uint16_t> written(numbers, numbers + 8);
     CHECK(written != std::vector<uint16_t>(8));
     cancel = true;
-    std::fill_n(page.data(), 8, uint16_t{0});
+    std::fill_n(numbers, 8, uint16_t{0});
     expect_error(Status::cancelled, {"5 of 7"}, [&] { forward(*model, *work, watch, 5, 7); });
-    CHECK(std::vector<uint16_t>(page.data(), page.data() + 8) == std::vector<uint16_t>(8));
+    CHECK(std::vector<uint16_t>(numbers, numbers + 8) == std::vector<uint16_t>(8));
 }
 
 TEST_CASE("what is not finite fails those of a step that it fails alone") {

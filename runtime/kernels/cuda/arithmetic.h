@@ -3,10 +3,15 @@
 //
 // Where the plain ones do, they are enough:
 // - Sums: the exact sum of two normal floats is a multiple of 2^-149, so one below 2^-126 is not
-//   rounded at all.
-// - fma(a, b, c) of bf16 factors, where the product is a multiple of 2^-149 too: with the biased
+//   rounded at all. (A multiple of 2^-150 would not be either: 24 bits hold it.)
+// - Quotients: with the divisor's exponent as a power of two apart, one below 2^-126 has a dividend
+//   that is a unit in its last place smaller than the divisor, or more, and so lies a unit below
+//   2^-126 itself: it is not rounded up to that.
+// - fma(x, x, c) where c is not negative: a square is below 2^-126 only for x of 2^-63 less a unit,
+//   or less, where it is twice as far below; a c that is not zero is 2^-126 or more.
+// - fma(a, b, c) of bf16 factors, where the product is a multiple of 2^-150: with the biased
 //   exponents A and B of the smallest factors that are not zero, that is A + B >= kSafeExponents (a
-//   bf16 has 7 bits below its leading one: A - 127 - 7 + B - 127 - 7 >= -149).
+//   bf16 has 7 bits below its leading one: A - 127 - 7 + B - 127 - 7 >= -150).
 // - Results that cannot come near 2^-126, or are added to what makes them vanish: all inside exp,
 //   tanh and sigmoid.
 // Knows no kernels.
@@ -33,18 +38,20 @@ __device__ inline float sqrt(float a) {
     return __fsqrt_rn(a);
 }
 #else
-using host_grid::div;
 using host_grid::fma;
 using host_grid::mul;
 inline float add(float a, float b) {
     return a + b;
+}
+inline float div(float a, float b) {
+    return a / b;
 }
 inline float sqrt(float a) {
     return __builtin_sqrtf(a);
 }
 #endif
 
-inline constexpr uint32_t kSafeExponents = 127 + 127 + 14 - 149;
+inline constexpr uint32_t kSafeExponents = 127 + 127 + 14 - 150;
 // Biased exponent that stands for "no number but zeros": safe with everything.
 inline constexpr uint32_t kNoExponent = 255;
 
@@ -81,14 +88,6 @@ __device__ inline float c2_fma(float a, float b, float c) {
     const float large = mul(c, 0x1p64F);
     return settle_tiny(result,
                        first ? fma(mul(a, 0x1p64F), b, large) : fma(a, mul(b, 0x1p64F), large));
-}
-
-__device__ inline float c2_div(float a, float b) {
-    const float result = div(a, b);
-    if (result != 0.0F || __builtin_fabsf(a) > 0x1p62F) { // infinite divisors leave zeros alone
-        return result;
-    }
-    return settle_tiny(result, div(mul(a, 0x1p64F), b));
 }
 
 } // namespace stasis::kernels::device

@@ -88,12 +88,9 @@ struct Least {
 
 // The least key of all lanes, added to one in shared memory by one of them.
 __device__ inline void add_of_warp(uint32_t *shared, Least least) {
-    for (int by = 1; by < static_cast<int>(kWarp); by *= 2) {
-        const uint32_t other = __shfl_xor_sync(kAllLanes, least.key, by);
-        least.key = other < least.key ? other : least.key;
-    }
+    const uint32_t key = __reduce_min_sync(kAllLanes, least.key);
     if (threadIdx.x % kWarp == 0) {
-        atomicMin(shared, least.key);
+        atomicMin(shared, key);
     }
 }
 
@@ -134,7 +131,7 @@ __device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint
         const unsigned slot = lane + kScoreLanes * j;
         own[j] = c2_mul(scores[slot], task.scale);
         if (task.softcap != 0.0F) {
-            own[j] = c2_mul(task.softcap, tanh(c2_div(own[j], task.softcap)));
+            own[j] = c2_mul(task.softcap, tanh(div(own[j], task.softcap)));
         }
         if ((visible >> slot & 1U) != 0) {
             maximum = own[j] > maximum ? own[j] : maximum; // never a NaN

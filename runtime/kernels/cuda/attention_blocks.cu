@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
         chunk = next;
     }
     if (column < task.head_dim) {
-        task.output[head * task.head_dim + column] = f32_to_bf16(c2_div(o, sum));
+        task.output[head * task.head_dim + column] = f32_to_bf16(div(o, sum));
     }
 }
 

@@ -179,15 +179,15 @@ template <unsigned kRows> struct Queries {
 #pragma unroll
             for (unsigned t = 0; t < kStep; ++t) {
 #pragma unroll
-                for (unsigned begin = 0; begin < 8; begin += 4) {
-                    if (begin != 0 && !further) {
+                for (unsigned four = 0; four < 8; four += 4) {
+                    if (four != 0 && !further) {
                         continue;
                     }
                     float value[4];
-                    take(left + (s + t) * kColumns + 4 * lane + 8 * begin, value);
+                    take(left + (s + t) * kColumns + 4 * lane + 8 * four, value);
 #pragma unroll
                     for (unsigned j = 0; j < 4 * kRows; ++j) {
-                        float &sum = sums[t % 2][j / 4][begin + j % 4];
+                        float &sum = sums[t % 2][j / 4][four + j % 4];
                         sum = chain<kTiny>(p[j / 4][t], value[j % 4], sum);
                     }
                 }
@@ -309,8 +309,8 @@ template <unsigned kRows> struct Queries {
             const unsigned query = i / pairs, column = i % pairs * 2;
             const float *o = output + query * padded(task.head_dim) + column;
             const float sum = state.sum[query];
-            const uint32_t low = f32_to_bf16(c2_div(o[0], sum));
-            const uint32_t high = f32_to_bf16(c2_div(o[1], sum));
+            const uint32_t low = f32_to_bf16(div(o[0], sum));
+            const uint32_t high = f32_to_bf16(div(o[1], sum));
             *reinterpret_cast<uint32_t *>(task.output + at(query) + column) = high << 16 | low;
         }
     }

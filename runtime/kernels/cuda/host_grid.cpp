@@ -35,6 +35,12 @@ constexpr unsigned kWarpLanes = 32;
 
 enum class State : uint8_t { ready, at_warp, at_block, ended };
 
+struct Copy {
+    void *to;
+    const void *from;
+    unsigned group;
+};
+
 // A stack and what its processor registers hold while another one runs.
 struct Fiber {
     void *stack_pointer = nullptr;
@@ -43,6 +49,8 @@ struct Fiber {
     State state = State::ended;
     uint64_t given[2] = {}; // to the lanes of the warp, in turns
     unsigned exchanges = 0;
+    std::vector<Copy> copies; // on the way
+    unsigned groups = 0;      // of copies, ended
 };
 
 struct Grid {
@@ -187,6 +195,8 @@ void run_block() {
         prepare(all.fibers[i]);
         all.fibers[i].state = State::ready;
         all.fibers[i].exchanges = 0;
+        all.fibers[i].copies.clear();
+        all.fibers[i].groups = 0;
     }
     all.said[0] = all.said[1] = false;
     all.round = 0;
@@ -262,6 +272,33 @@ void *shared_memory() {
     return grid().shared.get();
 }
 
+void copy_later(void *to, const void *from) {
+    const auto both = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
+    if (both % 16 != 0) {
+        stop("an asynchronous copy that is not aligned");
+    }
+    Fiber &own = grid().fibers[grid().current];
+    std::memset(to, 0xFF, 16);
+    own.copies.push_back({to, from, own.groups});
+}
+
+void end_group() {
+    ++grid().fibers[grid().current].groups;
+}
+
+void wait_groups(unsigned left) {
+    Fiber &own = grid().fibers[grid().current];
+    const auto on_the_way = [&](const Copy &copy) {
+        if (copy.group + left >= own.groups) {
+            return true;
+        }
+        std::memcpy(copy.to, copy.from, 16);
+        return false;
+    };
+    own.copies.erase(own.copies.begin(),
+                     std::find_if(own.copies.begin(), own.copies.end(), on_the_way));
+}
+
 // The processor decides after rounding (C2). Where its answer is 2^-126 the exact result may have
 // been less: products of floats are exact in double, and so is the error of a sum.
 float fma(float a, float b, float c) {
@@ -281,12 +318,6 @@ float fma(float a, float b, float c) {
 float mul(float a, float b) {
     const float result = a * b;
     const bool tiny = std::fabs(double{a} * double{b}) < 0x1p-126;
-    return tiny_before_rounding && tiny ? std::copysign(0.0F, result) : result;
-}
-
-float div(float a, float b) {
-    const float result = a / b;
-    const bool tiny = std::fabs(double{a}) < std::fabs(double{b}) * 0x1p-126;
     return tiny_before_rounding && tiny ? std::copysign(0.0F, result) : result;
 }
 

@@ -19,6 +19,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __shared__ static
+#define __grid_constant__
 
 struct dim3 {
     unsigned x = 1, y = 1, z = 1;
@@ -54,7 +55,6 @@ extern bool tiny_before_rounding;
 
 float fma(float a, float b, float c);
 float mul(float a, float b);
-float div(float a, float b);
 
 void block_barrier();
 // Every lane gives a value; returns that of lane `from`, of the same warp. A lane that does not
@@ -63,6 +63,12 @@ uint64_t exchange(uint64_t value, unsigned from);
 // Of all the block's threads: whether any of them said true.
 bool any_of_block(bool value);
 void *shared_memory();
+
+// A copy of 16 bytes that is done as late as it may be, when its group is waited for; until then
+// the place holds 0xFF.
+void copy_later(void *to, const void *from);
+void end_group();
+void wait_groups(unsigned left); // of the own thread: all but the `left` last groups
 
 template <typename T> uint64_t bits_of(T value) {
     static_assert(sizeof(T) <= sizeof(uint64_t));
@@ -91,6 +97,22 @@ inline int __syncthreads_or(int value) {
 }
 inline void __syncwarp(unsigned = 0xFFFFFFFFU) {
     stasis::kernels::device::host_grid::exchange(0, 0);
+}
+inline int __any_sync(unsigned, int value) {
+    namespace grid = stasis::kernels::device::host_grid;
+    uint64_t any = value != 0 ? 1 : 0;
+    for (unsigned mask = 1; mask < 32; mask *= 2) {
+        any |= grid::exchange(any, (threadIdx.x % 32) ^ mask);
+    }
+    return any != 0 ? 1 : 0;
+}
+inline unsigned __reduce_min_sync(unsigned, unsigned value) {
+    namespace grid = stasis::kernels::device::host_grid;
+    for (unsigned mask = 1; mask < 32; mask *= 2) {
+        const uint64_t other = grid::exchange(value, (threadIdx.x % 32) ^ mask);
+        value = other < value ? static_cast<unsigned>(other) : value;
+    }
+    return value;
 }
 template <typename T> T __shfl_sync(unsigned, T value, int from) {
     namespace grid = stasis::kernels::device::host_grid;

@@ -8,6 +8,7 @@ namespace stasis::kernels::device {
 void add_rows(DeviceTable &table);      // rows.cu: embed, residual, softcap
 void add_heads(DeviceTable &table);     // heads.cu: heads
 void add_products(DeviceTable &table);  // product*.cu: measure, product, gated_product
+void add_draw(DeviceTable &table);      // draw.cu: draw
 void add_attention(DeviceTable &table); // attention*.cu: attend_blocks, attend_tiles
 
 } // namespace stasis::kernels::device

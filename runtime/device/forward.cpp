@@ -1,0 +1,216 @@
+// One forward pass on a device; see forward.h. Shapes as in runtime/forward.cpp.
+#include "runtime/device/forward.h"
+
+#include "runtime/model.h"
+
+namespace stasis {
+
+namespace {
+
+// One pass: what its steps need.
+struct Pass {
+    const Model &model;
+    DeviceWork &work;
+    kernels::DeviceQueue *queue;
+    const kernels::DeviceTable &table;
+
+    size_t rows() const { return work.pass.row_count; }
+
+    void embed() const {
+        kernels::DeviceEmbed task;
+        task.pass = work.pass;
+        task.narrow = work.model.embeddings.w;
+        task.wide = work.model.wide_embeddings;
+        task.scale = model.config.embedding_scale;
+        task.hidden = model.config.hidden;
+        task.stream = work.stream;
+        table.embed(queue, task);
+    }
+
+    // stream += wide, through a further norm where there is one; then its own norm. `last`: the
+    // result is the final hidden state.
+    void residual(const float *wide, const float *post_norm, const float *norm, bool last) const {
+        kernels::DeviceResidual task;
+        task.rows = rows();
+        task.hidden = model.config.hidden;
+        task.eps = model.config.norm_eps;
+        task.wide = wide;
+        task.post_norm = post_norm;
+        task.stream = work.stream;
+        task.norm = norm;
+        task.narrow = last ? work.hidden : work.narrow;
+        task.failed = last ? work.pass.failed : nullptr;
+        task.layer = model.config.layers;
+        table.residual(queue, task);
+    }
+
+    void product(const uint16_t *x, const kernels::DeviceMatrix &w, float *y) const {
+        table.product(queue, {x, rows(), 1, {w}, {y}});
+    }
+
+    void heads(size_t layer) const {
+        const Config &config = model.config;
+        const DeviceLayer &weights = work.model.layers[layer];
+        const LayerPlace place = model.layer_places[layer];
+        const PageShape &shape = model.pool->shape(place.group);
+        kernels::DeviceHeads task;
+        task.pass = work.pass;
+        task.layer = static_cast<uint32_t>(layer);
+        task.group = place.group;
+        task.keys_at = shape.offset(place.index, 0, 0);
+        task.values_at = shape.offset(place.index, 1, 0);
+        task.heads = config.heads;
+        task.kv_heads = config.kv_heads;
+        task.head_dim = config.head_dim;
+        task.interleaved = config.interleaved_rope;
+        task.eps = config.norm_eps;
+        task.query = work.query;
+        task.key = work.key;
+        task.value = work.value;
+        task.query_norm = weights.query_norm;
+        task.key_norm = weights.key_norm;
+        task.cosine = work.ropes[config.layer[layer].rope].cosine;
+        task.sine = work.ropes[config.layer[layer].rope].sine;
+        task.rounded = work.rounded;
+        table.heads(queue, task);
+    }
+
+    void attend(size_t layer) const {
+        const Config &config = model.config;
+        const LayerPlace place = model.layer_places[layer];
+        const PageShape &shape = model.pool->shape(place.group);
+        kernels::DeviceAttention task;
+        task.pass = work.pass;
+        task.group = place.group;
+        task.keys_at = shape.offset(place.index, 0, 0);
+        task.values_at = shape.offset(place.index, 1, 0);
+        task.heads = config.heads;
+        task.kv_heads = config.kv_heads;
+        task.head_dim = config.head_dim;
+        task.window = config.layer[layer].window;
+        task.scale = config.attention_scale;
+        task.softcap = config.attention_softcap;
+        task.query = work.rounded;
+        task.output = work.attended;
+        task.blocks = work.blocks;
+        task.maximum = work.maximum;
+        task.sum = work.sum;
+        task.partial = work.partial;
+        if (work.tile_count == 0) {
+            table.attend_blocks(queue, task);
+        } else {
+            table.attend_tiles(queue, task, work.tiles, work.tile_count);
+        }
+    }
+
+    void gated_product(const DeviceLayer &weights) const {
+        kernels::DeviceGatedProduct task;
+        task.x = work.narrow;
+        task.rows = rows();
+        task.gate = weights.gate;
+        task.up = weights.up;
+        task.gelu = model.config.activation != Activation::silu;
+        task.gate_y = work.gate;
+        task.up_y = work.up;
+        task.y = work.inner;
+        table.gated_product(queue, task);
+    }
+
+    // From the normalised hidden state of the layer to that of the next.
+    void layer(size_t index) const {
+        const DeviceLayer &weights = work.model.layers[index];
+        const bool last = index + 1 == model.config.layers;
+        const float *next =
+            last ? work.model.final_norm : work.model.layers[index + 1].attention_norm;
+        table.product(queue, {work.narrow, rows(), 3, {weights.query, weights.key, weights.value},
+                              {work.query, work.key, work.value}}); // [T][Q], [T][K] twice
+        heads(index);
+        attend(index);                                       // [T][Q]
+        product(work.attended, weights.output, work.wide);   // [T][H]
+        residual(work.wide, weights.post_attention_norm, weights.mlp_norm, false);
+        gated_product(weights);                              // [T][I]
+        product(work.inner, weights.down, work.wide);        // [T][H]
+        residual(work.wide, weights.post_mlp_norm, next, last);
+    }
+
+    void whole(const Watch &watch, uint64_t done, uint64_t total) const {
+        embed(); // [T][H]
+        residual(nullptr, nullptr, work.model.layers[0].attention_norm, false);
+        for (size_t index = 0; index < model.config.layers; ++index) {
+            watch.look(done, total);
+            layer(index);
+        }
+    }
+};
+
+// Marks the sequences whose rows met what is not finite, each where it first did.
+void mark_failed(Workspace &work, const uint32_t *failed) {
+    for (Sequence &sequence : work.pass()) {
+        for (size_t row = 0; row < sequence.rows; ++row) {
+            const uint32_t layer = failed[sequence.row + row];
+            if (layer != UINT32_MAX && (!sequence.failed || layer < sequence.failed_layer)) {
+                sequence.failed = true;
+                sequence.failed_layer = layer;
+                sequence.failed_position = sequence.begin + row;
+            }
+        }
+    }
+}
+
+} // namespace
+
+void enqueue_pass(const Model &model, DeviceWork &work, const Watch &watch, uint64_t done,
+                  uint64_t total) {
+    Pass{model, work, work.queue.get(), work.queue.table()}.whole(watch, done, total);
+}
+
+void enqueue_logits(const Model &model, DeviceWork &work, const uint16_t *hidden, size_t rows,
+                    float *logits) {
+    const kernels::DeviceTable &table = work.queue.table();
+    table.product(work.queue.get(), {hidden, rows, 1, {work.model.head}, {logits}}); // [T][V]
+    if (model.config.final_softcap != 0.0F) {
+        table.softcap(work.queue.get(), logits, rows * model.config.vocabulary,
+                      model.config.final_softcap);
+    }
+}
+
+void forward_on_device(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
+                       uint64_t total) {
+    DeviceWork &on = *work.device;
+    watch.look(done, total);
+    try {
+        on.describe(model, work);
+        if (work.row_count == work.sequence_count && on.tile_count == 0) {
+            // Nothing that is enqueued depends on more than the shape of the pass.
+            on.replay({DeviceWork::Key::whole, work.row_count, on.blocks},
+                      [&] { enqueue_pass(model, on, {}, 0, 0); });
+        } else {
+            enqueue_pass(model, on, watch, done, total);
+        }
+        on.queue.copy(work.hidden, on.hidden,
+                      work.row_count * model.config.hidden * sizeof(uint16_t));
+        on.queue.copy(on.failed_here, on.pass.failed, work.row_count * sizeof(uint32_t));
+    } catch (...) {
+        on.queue.finish_quietly(); // the buffers are the next call's
+        throw;
+    }
+    on.queue.finish("computing");
+    mark_failed(work, on.failed_here);
+}
+
+void project_on_device(const Model &model, Workspace &work, const uint16_t *hidden, size_t rows,
+                       float *logits) {
+    DeviceWork &on = *work.device;
+    const Config &config = model.config;
+    const size_t count = rows * config.vocabulary;
+    if (on.logits.grow(count * sizeof(float))) {
+        on.forget_recorded();
+    }
+    auto *there = static_cast<float *>(on.logits.data());
+    on.queue.copy(on.narrow, hidden, rows * config.hidden * sizeof(uint16_t));
+    enqueue_logits(model, on, on.narrow, rows, there);
+    on.queue.copy(logits, there, count * sizeof(float));
+    on.queue.finish("computing logits");
+}
+
+} // namespace stasis

@@ -1,0 +1,157 @@
+// Copying a model to its device; see weights.h.
+#include "runtime/device/weights.h"
+
+#include <algorithm>
+
+#include "runtime/rope.h"
+
+namespace stasis {
+
+namespace {
+
+using ull = unsigned long long;
+
+// Bytes that the weights take there, roughly; refuses what the device has no kernels for.
+uint64_t weight_bytes(const Weights &weights) {
+    uint64_t bytes = 0;
+    const auto count = [&](const Matrix &matrix) {
+        bytes += uint64_t{matrix.rows} * matrix.columns * sizeof(uint16_t);
+    };
+    for (const LayerWeights &layer : weights.layers) {
+        for (const Matrix *matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
+                                     &layer.gate, &layer.up, &layer.down}) {
+            count(*matrix);
+        }
+    }
+    if (weights.wide_embeddings != nullptr) {
+        bytes += uint64_t{weights.embeddings.rows} * weights.embeddings.columns * sizeof(float);
+    } else if (weights.embeddings.data != weights.head.data) {
+        count(weights.embeddings);
+    }
+    count(weights.head);
+    return bytes;
+}
+
+} // namespace
+
+void *DeviceModel::take(size_t size_bytes) {
+    blocks_.reserve(blocks_.size() + 1);
+    blocks_.push_back(device_->take(size_bytes));
+    return blocks_.back();
+}
+
+template <typename T> const T *DeviceModel::copied(const T *from, size_t count) {
+    if (from == nullptr) {
+        return nullptr;
+    }
+    auto *to = static_cast<T *>(take(count * sizeof(T)));
+    queue_.copy(to, from, count * sizeof(T));
+    return to;
+}
+
+kernels::DeviceMatrix DeviceModel::copied(const Matrix &matrix) {
+    kernels::DeviceMatrix &there = known_[matrix.data]; // the head may be the embeddings
+    if (there.w == nullptr) {
+        there.outputs = matrix.rows;
+        there.depth = matrix.columns;
+        there.w = copied(matrix.data, matrix.rows * matrix.columns);
+        auto *least = static_cast<uint32_t *>(take(matrix.rows * sizeof(uint32_t)));
+        device_->table->measure(queue_.get(), there.w, matrix.rows, matrix.columns, least);
+        there.least = least;
+    }
+    kernels::DeviceMatrix result = there;
+    result.bias = copied(matrix.bias, matrix.rows);
+    return result;
+}
+
+void DeviceModel::copy_layer(const LayerWeights &from, const Config &config) {
+    DeviceLayer &to = layers.emplace_back();
+    to.query = copied(from.query);
+    to.key = copied(from.key);
+    to.value = copied(from.value);
+    to.output = copied(from.output);
+    to.gate = copied(from.gate);
+    to.up = copied(from.up);
+    to.down = copied(from.down);
+    to.attention_norm = copied(from.attention_norm, config.hidden);
+    to.post_attention_norm = copied(from.post_attention_norm, config.hidden);
+    to.mlp_norm = copied(from.mlp_norm, config.hidden);
+    to.post_mlp_norm = copied(from.post_mlp_norm, config.hidden);
+    to.query_norm = copied(from.query_norm, config.head_dim);
+    to.key_norm = copied(from.key_norm, config.head_dim);
+}
+
+DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &config,
+                         const Weights &weights, const Watch &watch)
+    : device_(std::move(device)), queue_(*device_), pages_(*device_) {
+    if (weights.groups.by_32 || weights.groups.by_256 || weights.embedding_blocks != nullptr) {
+        fail(Status::unsupported,
+             "device \"%s\": weights of integers (%s) are computed on \"cpu\" only",
+             device_->name.c_str(), weights.types.c_str());
+    }
+    const uint64_t bytes = weight_bytes(weights);
+    if (bytes > device_->info.free_bytes) {
+        fail(Status::no_memory,
+             "device \"%s\" (%s): the weights take %llu bytes, %llu of its %llu are free",
+             device_->name.c_str(), device_->info.name, ull{bytes}, ull{device_->info.free_bytes},
+             ull{device_->info.memory_bytes});
+    }
+    try {
+        for (const LayerWeights &layer : weights.layers) {
+            watch.look(0, 0);
+            copy_layer(layer, config);
+        }
+        if (weights.wide_embeddings != nullptr) {
+            wide_embeddings =
+                copied(weights.wide_embeddings, weights.embeddings.rows * weights.embeddings.columns);
+        } else {
+            embeddings = copied(weights.embeddings);
+        }
+        head = copied(weights.head);
+        final_norm = copied(weights.final_norm, config.hidden);
+        queue_.finish("copying the weights");
+    } catch (...) {
+        queue_.finish_quietly();
+        for (void *block : blocks_) {
+            device_->give_back(block);
+        }
+        throw;
+    }
+    known_.clear();
+}
+
+DeviceModel::~DeviceModel() {
+    for (void *block : blocks_) {
+        device_->give_back(block);
+    }
+}
+
+std::vector<DeviceRope> DeviceModel::ropes(const std::vector<std::vector<double>> &frequencies,
+                                           uint64_t end) {
+    constexpr uint64_t kFewest = 2048;
+    const std::lock_guard lock(mutex_);
+    if (end <= rope_positions_) {
+        return ropes_;
+    }
+    const uint64_t positions = std::max({end, 2 * rope_positions_, kFewest});
+    std::vector<DeviceRope> fresh;
+    for (const std::vector<double> &angles : frequencies) {
+        const size_t half = angles.size();
+        std::vector<float> cosine(positions * half), sine(positions * half);
+        for (uint64_t position = 0; position < positions; ++position) {
+            rope_row(angles, position, cosine.data() + position * half,
+                     sine.data() + position * half);
+        }
+        const size_t bytes = cosine.size() * sizeof(float);
+        void *there[] = {take(bytes), take(bytes)};
+        queue_.copy(there[0], cosine.data(), bytes);
+        queue_.copy(there[1], sine.data(), bytes);
+        queue_.finish("copying RoPE tables");
+        fresh.push_back({static_cast<float *>(there[0]), static_cast<float *>(there[1])});
+    }
+    ropes_ = std::move(fresh);
+    rope_positions_ = positions;
+    return ropes_;
+}
+
+} // namespace stasis

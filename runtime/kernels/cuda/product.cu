@@ -1,0 +1,68 @@
+// Matrix products in the module's table: which kernel takes which product, the measure of weights,
+// and the activation of gated products that were computed by tiles.
+#include "runtime/kernels/cuda/kernels.h"
+#include "runtime/kernels/cuda/product.h"
+
+namespace stasis::kernels::device {
+
+namespace {
+
+constexpr unsigned kThreads = 256;
+constexpr unsigned kWarps = kThreads / kWarp;
+
+// A warp for each row.
+__global__ void measure_kernel(const uint16_t *w, size_t outputs, size_t depth, uint32_t *least) {
+    const size_t output = size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+    if (output >= outputs) {
+        return;
+    }
+    uint32_t own = kNoExponent;
+    for (size_t k = threadIdx.x % kWarp; k < depth; k += kWarp) {
+        const uint32_t exponent = exponent_of(w[output * depth + k]);
+        own = exponent < own ? exponent : own;
+    }
+    own = __reduce_min_sync(kAllLanes, own);
+    if (threadIdx.x % kWarp == 0) {
+        least[output] = own;
+    }
+}
+
+__global__ void activate_kernel(const float *gate, const float *up, size_t n, bool gelu,
+                                uint16_t *y) {
+    const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
+    if (i < n) {
+        y[i] = activate(gate[i], up[i], gelu);
+    }
+}
+
+void measure(DeviceQueue *queue, const uint16_t *w, size_t outputs, size_t depth,
+             uint32_t *least) {
+    enqueue(queue, {static_cast<unsigned>(divide_up(outputs, kWarps)), kThreads}, measure_kernel,
+            w, outputs, depth, least);
+}
+
+void product(DeviceQueue *queue, const DeviceProduct &task) {
+    if (task.rows > kFewRows || !few_rows(queue, task)) {
+        tiles(queue, task);
+    }
+}
+
+void gated_product(DeviceQueue *queue, const DeviceGatedProduct &task) {
+    if (task.rows <= kFewRows && few_rows(queue, task)) {
+        return;
+    }
+    tiles(queue, {task.x, task.rows, 2, {task.gate, task.up}, {task.gate_y, task.up_y}});
+    const size_t n = task.rows * task.gate.outputs;
+    enqueue(queue, {static_cast<unsigned>(divide_up(n, kThreads)), kThreads}, activate_kernel,
+            task.gate_y, task.up_y, n, task.gelu, task.y);
+}
+
+} // namespace
+
+void add_products(DeviceTable &table) {
+    table.measure = measure;
+    table.product = product;
+    table.gated_product = gated_product;
+}
+
+} // namespace stasis::kernels::device

@@ -1,0 +1,282 @@
+// Products of a few rows: decoding, where the weights' way from memory is all that counts.
+// A block of threads takes a few outputs, whose weights lie side by side as one run of rule blocks;
+// a lane takes a whole rule block of 64 bytes. The run streams through a ring in shared memory (8
+// KiB of every warp are on the way, without registers); the x of all rows waits there too, and the
+// sums of the rule blocks, which one thread of each output then merges in ascending order.
+//
+// For each weight, one row: 2 unpacks, 1 fma and 1/8 of 2 wide shared loads, some 3.7 instructions of
+// a thread with all else. 132 multiprocessors at 1.7 GHz need 13.4 bytes a clock each for 3 TB/s: 25 of
+// 128 lanes, and some 45 of shared memory's 128 bytes. With 38 KiB at a depth of 2048, 5 blocks are
+// resident and up to 160 KiB on the way, where 3 TB/s times 0.8 us ask for 18.
+#include "runtime/kernels/cuda/kernels.h"
+#include "runtime/kernels/cuda/product.h"
+
+namespace stasis::kernels::device {
+
+namespace {
+
+constexpr unsigned kWarps = 4, kThreads = kWarps * kWarp;
+constexpr unsigned kSlots = 4; // of a warp's ring, each a rule block of every lane
+constexpr unsigned kSlotPieces = kWarp * kPieces;
+constexpr size_t kRingPieces = size_t{kWarps} * kSlots * kSlotPieces;
+constexpr size_t kSharedBytes = 96 * 1024; // less than any device leaves a block
+
+// Outputs side by side that a block of threads computes, of one matrix or of two.
+struct Work {
+    DeviceProduct task;
+    unsigned runs[3];     // blocks of threads that each matrix takes; gated: only the first counts
+    unsigned outputs;     // of a run, of each matrix
+    size_t depth;
+    unsigned rule_blocks; // of a row
+    uint16_t *gated;      // [rows][outputs] bf16
+    bool gelu;
+};
+
+// What one block of threads streams: `lines` rows of weights, those of `first`, then of `second`.
+struct Run {
+    const uint16_t *first, *second;
+    unsigned first_lines, lines;
+    unsigned total; // rule blocks
+};
+
+__device__ const uint16_t *line_of(const Run &run, unsigned line, size_t depth) {
+    return line < run.first_lines ? run.first + line * depth
+                                  : run.second + (line - run.first_lines) * depth;
+}
+
+// Begins to copy the rule blocks 32 * step .. + 31 of the run.
+__device__ void begin_step(const Work &work, const Run &run, unsigned step, uint4 *slot) {
+    const size_t depth = work.depth;
+    const unsigned lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (unsigned i = 0; i < kPieces; ++i) {
+        const unsigned block = i * (kWarp / kPieces) + lane / kPieces, piece = lane % kPieces;
+        const unsigned at = step * kWarp + block;
+        uint4 *to = slot + turned(block, piece);
+        if (at >= run.total) {
+            continue;
+        }
+        if (depth % kTerms == 0) { // no gaps between rows
+            const unsigned gap = run.first_lines * work.rule_blocks;
+            const uint16_t *from = at < gap ? run.first + size_t{at} * kTerms
+                                            : run.second + size_t{at - gap} * kTerms;
+            copy_async(to, from + piece * kPieceTerms);
+        } else {
+            const unsigned line = at / work.rule_blocks;
+            const unsigned k = (at - line * work.rule_blocks) * kTerms + piece * kPieceTerms;
+            copy_piece(to, line_of(run, line, depth), k, depth);
+        }
+    }
+    end_copies();
+}
+
+// The sums of one rule block for all rows. Piece c of row r is x[(r * 4 + c) * x_stride].
+template <unsigned kRows>
+__device__ void sum_block(const uint4 *x, unsigned x_stride, const uint4 *slot, unsigned lane,
+                          bool careful, float (&sum)[kRows]) {
+    if (careful) {
+#pragma unroll 1
+        for (unsigned r = 0; r < kRows; ++r) {
+            const float one = careful_sum(
+                [&](unsigned p) {
+                    const uint4 *piece = x + (r * kPieces + p / 4) * x_stride;
+                    return reinterpret_cast<const uint32_t *>(piece)[p % 4];
+                },
+                [&](unsigned p) {
+                    const uint4 *piece = slot + turned(lane, p / 4);
+                    return reinterpret_cast<const uint32_t *>(piece)[p % 4];
+                });
+#pragma unroll
+            for (unsigned i = 0; i < kRows; ++i) { // stays in registers
+                sum[i] = i == r ? one : sum[i];
+            }
+        }
+        return;
+    }
+    float even[kRows] = {}, odd[kRows] = {};
+#pragma unroll
+    for (unsigned c = 0; c < kPieces; ++c) {
+        const uint4 w = slot[turned(lane, c)];
+#pragma unroll
+        for (unsigned r = 0; r < kRows; ++r) {
+            const uint4 own = x[(r * kPieces + c) * x_stride];
+#pragma unroll
+            for (unsigned p = 0; p < 4; ++p) {
+                const uint32_t a = pair_of(own, p), b = pair_of(w, p);
+                even[r] = fma(first_of(a), first_of(b), even[r]);
+                odd[r] = fma(second_of(a), second_of(b), odd[r]);
+            }
+        }
+    }
+#pragma unroll
+    for (unsigned r = 0; r < kRows; ++r) {
+        sum[r] = add(even[r], odd[r]);
+    }
+}
+
+// x of rows first_row .. to shared memory. Whether a term of this thread's is unsafe.
+template <unsigned kRows>
+__device__ bool load_x(const Work &work, size_t first_row, uint32_t span, uint4 *x) {
+    const unsigned pieces = work.rule_blocks * kPieces;
+    uint32_t unsafe = 0;
+    for (unsigned r = 0; r < kRows; ++r) {
+        const bool there = first_row + r < work.task.rows;
+        const uint16_t *row = work.task.x + (first_row + r) * work.depth;
+        for (unsigned q = threadIdx.x; q < pieces; q += kThreads) {
+            const size_t k = size_t{q} * kPieceTerms;
+            const uint4 piece =
+                there ? load_piece(row, k, work.depth) : uint4{0, 0, 0, 0};
+            x[(r * kPieces + q % kPieces) * work.rule_blocks + q / kPieces] = piece;
+            unsafe |= unsafe_terms(piece, span);
+        }
+    }
+    return (unsafe & kUnsafe) != 0;
+}
+
+// Ascending, from +0; then the bias of the output.
+__device__ float merge(const float *sums, unsigned blocks, const DeviceMatrix &w, size_t output) {
+    float c = 0.0F;
+#pragma unroll 8
+    for (unsigned b = 0; b < blocks; ++b) {
+        c = add(c, sums[b]);
+    }
+    return w.bias != nullptr ? add(c, w.bias[output]) : c;
+}
+
+__device__ uint32_t least_of(const DeviceMatrix &w, size_t first, unsigned count, uint32_t least) {
+    for (unsigned n = 0; n < count; ++n) {
+        const uint32_t own = w.least[first + n];
+        least = own < least ? own : least;
+    }
+    return least;
+}
+
+template <unsigned kRows, bool kGated>
+__global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant__ Work work) {
+    const DeviceProduct &task = work.task;
+    unsigned i = 0, at = blockIdx.x;
+    while (!kGated && at >= work.runs[i]) {
+        at -= work.runs[i++];
+    }
+    const size_t first = size_t{at} * work.outputs, left = task.w[i].outputs - first;
+    const unsigned outputs = left < work.outputs ? static_cast<unsigned>(left) : work.outputs;
+    const size_t first_row = size_t{blockIdx.y} * kRows;
+    const unsigned blocks = work.rule_blocks, lines = kGated ? 2 * outputs : outputs;
+    const uint16_t *w = task.w[i].w + first * work.depth;
+    const Run run = {w, kGated ? task.w[1].w + first * work.depth : w, outputs, lines,
+                     lines * blocks};
+
+    uint4 *ring = dynamic_shared<uint4>() + threadIdx.x / kWarp * (kSlots * kSlotPieces);
+    uint4 *x = dynamic_shared<uint4>() + kRingPieces;                        // [rows][4][blocks]
+    float *sums = reinterpret_cast<float *>(x + kRows * kPieces * blocks);   // [rows][lines][stride]
+    const unsigned stride = blocks | 1; // odd: threads that merge read from different banks
+    const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    for (unsigned s = 0; s < kSlots; ++s) { // the weights wait for nothing
+        begin_step(work, run, warp + s * kWarps, ring + s * kSlotPieces);
+    }
+    uint32_t least = least_of(task.w[i], first, outputs, kNoExponent);
+    least = kGated ? least_of(task.w[1], first, outputs, least) : least;
+    const bool unsafe = load_x<kRows>(work, first_row, unsafe_span(least), x);
+    const bool careful = __syncthreads_or(unsafe ? 1 : 0) != 0;
+
+    unsigned turn = 0;
+    for (unsigned step = warp; step * kWarp < run.total; step += kWarps) {
+        uint4 *slot = ring + turn++ % kSlots * kSlotPieces;
+        wait_copies<kSlots - 1>();
+        __syncwarp();
+        const unsigned block = step * kWarp + lane;
+        if (block < run.total) {
+            const unsigned line = block / blocks, b = block - line * blocks;
+            float sum[kRows] = {};
+            sum_block<kRows>(x + b, blocks, slot, lane, careful, sum);
+#pragma unroll
+            for (unsigned r = 0; r < kRows; ++r) {
+                sums[(r * lines + line) * stride + b] = sum[r];
+            }
+        }
+        __syncwarp(); // the slot has been read
+        begin_step(work, run, step + kSlots * kWarps, slot);
+    }
+    wait_copies<0>();
+    __syncthreads();
+    const unsigned r = threadIdx.x / outputs, n = threadIdx.x % outputs;
+    if (r >= kRows || first_row + r >= task.rows) {
+        return;
+    }
+    const float *own = sums + (r * lines + n) * stride;
+    const size_t to = (first_row + r) * task.w[i].outputs + first + n;
+    const float value = merge(own, blocks, task.w[i], first + n);
+    if constexpr (kGated) {
+        const float up = merge(own + outputs * stride, blocks, task.w[1], first + n);
+        work.gated[to] = activate(value, up, work.gelu);
+    } else {
+        task.y[i][to] = value;
+    }
+}
+
+// How many rows, and rows of weights, a block of threads takes.
+struct Plan {
+    unsigned rows = 0, lines = 0;
+    size_t shared_bytes = 0;
+};
+
+// The fewest row groups, so that weights are read the fewest times. rows = 0: nothing fits.
+Plan plan(size_t rows, size_t rule_blocks) {
+    unsigned most = 1;
+    while (most < rows && most < kFewRows) {
+        most *= 2;
+    }
+    for (; most != 0; most /= 2) {
+        for (unsigned lines = 8; lines >= (most == 1 ? 2U : 4U); lines /= 2) {
+            const size_t bytes = kRingPieces * sizeof(uint4) +
+                                 most * rule_blocks * kTerms * sizeof(uint16_t) +
+                                 most * lines * (rule_blocks | 1) * sizeof(float);
+            if (bytes <= kSharedBytes) {
+                return {most, lines, bytes};
+            }
+        }
+    }
+    return {};
+}
+
+template <bool kGated> bool enqueue_rows(DeviceQueue *queue, Work work) {
+    const DeviceProduct &task = work.task;
+    const size_t rule_blocks = divide_up(work.depth, kTerms);
+    const Plan chosen = plan(task.rows, rule_blocks);
+    if (chosen.rows == 0) {
+        return false;
+    }
+    work.rule_blocks = static_cast<unsigned>(rule_blocks);
+    work.outputs = kGated ? chosen.lines / 2 : chosen.lines;
+    unsigned runs = 0;
+    for (size_t i = 0; i < (kGated ? 1 : task.count); ++i) {
+        work.runs[i] = static_cast<unsigned>(divide_up(task.w[i].outputs, work.outputs));
+        runs += work.runs[i];
+    }
+    const Launch shape = {dim3(runs, static_cast<unsigned>(divide_up(task.rows, chosen.rows))),
+                          kThreads, chosen.shared_bytes};
+    const auto kernel = chosen.rows == 1   ? rows_kernel<1, kGated>
+                        : chosen.rows == 2 ? rows_kernel<2, kGated>
+                        : chosen.rows == 4 ? rows_kernel<4, kGated>
+                                           : rows_kernel<8, kGated>;
+    enqueue(queue, shape, kernel, work);
+    return true;
+}
+
+} // namespace
+
+bool few_rows(DeviceQueue *queue, const DeviceProduct &task) {
+    Work work = {};
+    work.task = task, work.depth = task.w[0].depth;
+    return enqueue_rows<false>(queue, work);
+}
+
+bool few_rows(DeviceQueue *queue, const DeviceGatedProduct &task) {
+    Work work = {};
+    work.task.x = task.x, work.task.rows = task.rows, work.depth = task.gate.depth;
+    work.task.w[0] = task.gate, work.task.w[1] = task.up;
+    work.gated = task.y, work.gelu = task.gelu;
+    return enqueue_rows<true>(queue, work);
+}
+
+} // namespace stasis::kernels::device

@@ -1,0 +1,311 @@
+// The device's matrix products against the reference's: every kind of number, sizes on both sides of
+// each limit of the kernels, and the cases around 2^-126 where a device must take care (C2).
+#include <initializer_list>
+#include <limits>
+#include <memory>
+
+#include "runtime/kernels/cuda/arithmetic.h"
+#include "runtime/kernels/environment.h"
+#include "tests/device/under_test.h"
+#include "tests/kernels/inputs.h"
+
+using stasis::kernels::DeviceGatedProduct;
+using stasis::kernels::DeviceMatrix;
+using stasis::kernels::DeviceProduct;
+using stasis::kernels::FloatEnvironment;
+using stasis::kernels::Table;
+using under_test::Opened;
+using under_test::There;
+
+namespace {
+
+// A matrix here and there, measured.
+struct Weights {
+    size_t outputs, depth;
+    std::vector<uint16_t> w;
+    std::vector<float> bias; // empty: none
+    There<uint16_t> there_w;
+    There<float> there_bias;
+    There<uint32_t> least;
+
+    Weights(const Opened &on, size_t outputs_, size_t depth_, std::vector<uint16_t> w_,
+            std::vector<float> bias_ = {})
+        : outputs(outputs_), depth(depth_), w(std::move(w_)), bias(std::move(bias_)),
+          there_w(on, w), there_bias(on, bias.empty() ? std::vector<float>{0.0F} : bias),
+          least(on, outputs_) {
+        on.table.measure(on.queue, there_w.get(), outputs, depth, least.get());
+        on.finish();
+    }
+    DeviceMatrix matrix() const {
+        return {there_w.get(), least.get(), bias.empty() ? nullptr : there_bias.get(), outputs,
+                depth};
+    }
+};
+
+std::vector<float> expected(const std::vector<uint16_t> &x, size_t rows, const Weights &w) {
+    const Table &reference = stasis::kernels::reference_table();
+    std::vector<float> y(rows * w.outputs);
+    const FloatEnvironment environment;
+    multiply(reference, {x.data(), w.depth, w.w.data(), w.depth, y.data(), w.outputs, rows,
+                         w.outputs, w.depth});
+    for (size_t r = 0; r < rows && !w.bias.empty(); ++r) {
+        reference.add(w.bias.data(), w.outputs, y.data() + r * w.outputs);
+    }
+    return y;
+}
+
+// Products of x with all matrices in one task.
+std::vector<std::vector<float>> products(const Opened &on, const std::vector<uint16_t> &x,
+                                         size_t rows, const std::vector<const Weights *> &weights) {
+    const There<uint16_t> there_x(on, x);
+    std::vector<std::unique_ptr<There<float>>> y;
+    DeviceProduct task;
+    task.x = there_x.get(), task.rows = rows, task.count = weights.size();
+    for (size_t i = 0; i < weights.size(); ++i) {
+        const std::vector<float> before(rows * weights[i]->outputs, 3.0F); // not added to
+        y.push_back(std::make_unique<There<float>>(on, before));
+        task.w[i] = weights[i]->matrix(), task.y[i] = y[i]->get();
+    }
+    on.table.product(on.queue, task);
+    on.finish();
+    std::vector<std::vector<float>> results;
+    for (const auto &one : y) {
+        results.push_back(one->values());
+    }
+    return results;
+}
+
+std::vector<uint16_t> gated(const Opened &on, const std::vector<uint16_t> &x, size_t rows,
+                            const Weights &gate, const Weights &up, bool gelu) {
+    const There<uint16_t> there_x(on, x), y(on, rows * gate.outputs);
+    const There<float> gate_y(on, rows * gate.outputs), up_y(on, rows * gate.outputs);
+    DeviceGatedProduct task;
+    task.x = there_x.get(), task.rows = rows;
+    task.gate = gate.matrix(), task.up = up.matrix(), task.gelu = gelu;
+    task.gate_y = gate_y.get(), task.up_y = up_y.get(), task.y = y.get();
+    on.table.gated_product(on.queue, task);
+    on.finish();
+    return y.values();
+}
+
+uint16_t bf16(float value) {
+    return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+}
+
+struct Size {
+    size_t rows, outputs, depth;
+};
+
+// Rows on both sides of what is streamed and of a tile; outputs of a run (8) and a tile (64); depths
+// of a piece (8), a rule block (32), the ring of a warp, and odd ones whose rows begin anywhere.
+constexpr Size kSizes[] = {
+    {1, 1, 1},    {1, 8, 32},    {1, 9, 64},   {1, 67, 1056}, {1, 17, 40},   {1, 5, 2051},
+    {2, 13, 96},  {3, 7, 200},   {4, 8, 33},   {5, 19, 128},  {6, 10, 31},   {7, 3, 1024},
+    {8, 21, 300}, {8, 4, 1760},  {9, 65, 160}, {9, 3, 77},    {16, 64, 128}, {65, 70, 72},
+    {130, 1, 33}, {32, 130, 264}};
+
+} // namespace
+
+TEST_CASE("device: products equal the reference's") {
+    Numbers numbers(21);
+    under_test::for_each_device([&](const Opened &on) {
+        for (const Size &size : kSizes) {
+            for (const Kind kind : kKinds) {
+                INFO("rows ", size.rows, ", outputs ", size.outputs, ", depth ", size.depth,
+                     ", kind ", static_cast<int>(kind));
+                const Weights w(on, size.outputs, size.depth,
+                                numbers.bf16(size.outputs * size.depth, kind),
+                                numbers.below(2) == 0 ? numbers.floats(size.outputs, kind)
+                                                      : std::vector<float>());
+                const std::vector<uint16_t> x = numbers.bf16(size.rows * size.depth, kind);
+                const std::vector<float> y = products(on, x, size.rows, {&w})[0];
+                CHECK(first_difference(y, expected(x, size.rows, w)) == -1);
+            }
+        }
+    });
+}
+
+TEST_CASE("device: three products of one input, each with its outputs and bias") {
+    Numbers numbers(22);
+    under_test::for_each_device([&](const Opened &on) {
+        for (const size_t rows : {1, 3, 12, 40}) {
+            const size_t depth = 96;
+            const auto make = [&](size_t outputs, bool bias) {
+                return std::make_unique<Weights>(
+                    on, outputs, depth, numbers.bf16(outputs * depth, Kind::wide),
+                    bias ? numbers.floats(outputs, Kind::wide) : std::vector<float>());
+            };
+            const auto q = make(75, true), k = make(9, false), v = make(66, true);
+            const std::vector<uint16_t> x = numbers.bf16(rows * depth, Kind::wide);
+            const auto y = products(on, x, rows, {q.get(), k.get(), v.get()});
+            CHECK(first_difference(y[0], expected(x, rows, *q)) == -1);
+            CHECK(first_difference(y[1], expected(x, rows, *k)) == -1);
+            CHECK(first_difference(y[2], expected(x, rows, *v)) == -1);
+        }
+    });
+}
+
+TEST_CASE("device: gated products equal the reference's") {
+    Numbers numbers(23);
+    const Table &reference = stasis::kernels::reference_table();
+    under_test::for_each_device([&](const Opened &on) {
+        for (const Size &size : std::initializer_list<Size>{
+                 {1, 9, 96}, {1, 3, 41}, {3, 6, 72}, {8, 5, 520}, {9, 7, 33}, {33, 66, 64}}) {
+            for (const Kind kind : kKinds) {
+                const bool gelu = numbers.below(2) == 0;
+                INFO("rows ", size.rows, ", outputs ", size.outputs, ", depth ", size.depth,
+                     ", kind ", static_cast<int>(kind), ", gelu ", gelu);
+                const auto make = [&](bool bias) {
+                    return std::make_unique<Weights>(
+                        on, size.outputs, size.depth,
+                        numbers.bf16(size.outputs * size.depth, kind),
+                        bias ? numbers.floats(size.outputs, kind) : std::vector<float>());
+                };
+                const auto gate = make(true), up = make(false);
+                const std::vector<uint16_t> x = numbers.bf16(size.rows * size.depth, kind);
+                const std::vector<float> g = expected(x, size.rows, *gate);
+                const std::vector<float> u = expected(x, size.rows, *up);
+                std::vector<uint16_t> y(g.size());
+                {
+                    const FloatEnvironment environment;
+                    (gelu ? reference.gelu_gate : reference.silu_gate)(g.data(), u.data(),
+                                                                       g.size(), y.data());
+                }
+                CHECK(first_difference(gated(on, x, size.rows, *gate, *up, gelu), y) == -1);
+            }
+        }
+    });
+}
+
+TEST_CASE("device: depths that leave the streaming kernel fewer rows, or no room") {
+    Numbers numbers(24);
+    under_test::for_each_device([&](const Opened &on) {
+        for (const Size &size : std::initializer_list<Size>{
+                 {8, 3, 5632}, {3, 5, 9000}, {1, 5, 22016}, {1, 3, 28672}, {1, 2, 33000}}) {
+            INFO("rows ", size.rows, ", depth ", size.depth);
+            const Weights w(on, size.outputs, size.depth,
+                            numbers.bf16(size.outputs * size.depth, Kind::wide));
+            const std::vector<uint16_t> x = numbers.bf16(size.rows * size.depth, Kind::wide);
+            const std::vector<float> y = products(on, x, size.rows, {&w})[0];
+            CHECK(first_difference(y, expected(x, size.rows, w)) == -1);
+        }
+    });
+}
+
+TEST_CASE("device: the measure of weights is the exponent of the smallest that is not zero") {
+    Numbers numbers(25);
+    under_test::for_each_device([&](const Opened &on) {
+        for (const Kind kind : kKinds) {
+            for (const size_t depth : {1, 31, 200}) {
+                const Weights w(on, 19, depth, numbers.bf16(19 * depth, kind));
+                const std::vector<uint32_t> least = w.least.values();
+                for (size_t n = 0; n < w.outputs; ++n) {
+                    uint32_t smallest = stasis::kernels::device::kNoExponent;
+                    for (size_t k = 0; k < depth; ++k) {
+                        const uint32_t exponent = w.w[n * depth + k] >> 7 & 0xFFU;
+                        smallest = exponent != 0 ? std::min(smallest, exponent) : smallest;
+                    }
+                    CHECK(least[n] == smallest);
+                }
+            }
+        }
+    });
+}
+
+TEST_CASE("device: a row of a product does not depend on the rows beside it") {
+    Numbers numbers(26);
+    under_test::for_each_device([&](const Opened &on) {
+        const size_t rows = 11, depth = 130;
+        const Weights w(on, 9, depth, numbers.bf16(9 * depth, Kind::boundary));
+        const std::vector<uint16_t> x = numbers.bf16(rows * depth, Kind::boundary);
+        const std::vector<float> together = products(on, x, rows, {&w})[0];
+        for (const size_t count : {1, 2, 4, 8, 10}) {
+            const std::vector<uint16_t> part(x.begin() + depth, x.begin() + (1 + count) * depth);
+            const std::vector<float> alone = products(on, part, count, {&w})[0];
+            const std::vector<float> same(together.begin() + 9, together.begin() + 9 * (1 + count));
+            CHECK(first_difference(alone, same) == -1);
+        }
+    });
+}
+
+TEST_CASE("device: what is not finite stays in its row and its output") {
+    Numbers numbers(27);
+    const float bad[] = {std::numeric_limits<float>::infinity(),
+                         std::numeric_limits<float>::quiet_NaN()};
+    under_test::for_each_device([&](const Opened &on) {
+        for (const size_t rows : {4, 40}) {
+            const size_t outputs = 70, depth = 100, row = rows - 2, output = 66;
+            std::vector<uint16_t> x = numbers.bf16(rows * depth, Kind::plain);
+            std::vector<uint16_t> w = numbers.bf16(outputs * depth, Kind::plain);
+            const Weights before(on, outputs, depth, w);
+            const std::vector<float> clean = expected(x, rows, before);
+            x[row * depth + 37] = bf16(bad[numbers.below(2)]);
+            w[output * depth + 99] = bf16(bad[numbers.below(2)]);
+            const Weights weights(on, outputs, depth, w);
+            const std::vector<float> y = products(on, x, rows, {&weights})[0];
+            for (size_t r = 0; r < rows; ++r) {
+                for (size_t n = 0; n < outputs; ++n) {
+                    const bool reached = r == row || n == output;
+                    const size_t i = r * outputs + n;
+                    CHECK((reached ? !std::isfinite(y[i]) : y[i] == clean[i]));
+                }
+            }
+        }
+    });
+}
+
+// A sum that is 2^-126 - 2^-151 before its last rounding, which makes it 2^-126: on a device that
+// decides before rounding the plain fma gives 0. Its terms, in units of 2^-151:
+// 2^25 + 130 * 128 - 129 * 129 = 2^25 - 1. `shift` moves factors of 2 from w to x.
+TEST_CASE("device: sums that round up to the smallest normal number are kept") {
+    Numbers numbers(28);
+    const auto scaled = [](float value, int exponent) { return bf16(std::ldexp(value, exponent)); };
+    under_test::for_each_device([&](const Opened &on) {
+        for (const size_t rows : {1, 5, 8, 20}) {
+            for (const int shift : {-30, 0, 30}) {
+                for (const int chain : {0, 1}) {
+                    const size_t depth = 80, outputs = 66, k = 32 + chain, n = rows % 2 == 0 ? 65 : 0;
+                    std::vector<uint16_t> x(rows * depth), w(outputs * depth);
+                    const size_t at = (rows - 1) * depth + k, to = n * depth + k;
+                    const int a = -75 + shift, b = -76 - shift;
+                    x[at] = scaled(128, a), w[to] = scaled(128, b + 11);
+                    x[at + 2] = scaled(130, a), w[to + 2] = scaled(128, b);
+                    x[at + 4] = scaled(129, a), w[to + 4] = scaled(-129, b);
+                    const Weights weights(on, outputs, depth, w);
+                    const std::vector<float> y = products(on, x, rows, {&weights})[0];
+                    INFO("rows ", rows, ", shift ", shift, ", chain ", chain);
+                    CHECK(y[(rows - 1) * outputs + n] == 0x1p-126F);
+                    CHECK(first_difference(y, expected(x, rows, weights)) == -1);
+                }
+            }
+        }
+    });
+}
+
+// With exponents at the bound the plain fma is what computes; here every sum is near 2^-126.
+TEST_CASE("device: factors at the bound of what the plain fma may compute") {
+    Numbers numbers(29);
+    under_test::for_each_device([&](const Opened &on) {
+        for (const size_t rows : {1, 7, 33}) {
+            for (const uint32_t sum : {116U, 117U, 118U, 119U, 120U}) {
+                const size_t depth = 64, outputs = 40;
+                const uint32_t own = 40 + static_cast<uint32_t>(numbers.below(40));
+                const auto fill = [&](size_t count, uint32_t exponent) {
+                    std::vector<uint16_t> values(count);
+                    for (uint16_t &value : values) {
+                        const uint32_t above = numbers.below(8) == 0 ? 11 : 0;
+                        value = static_cast<uint16_t>((numbers.bits() & 0x807FU) |
+                                                      (exponent + above) << 7);
+                        value = numbers.below(4) == 0 ? uint16_t{0} : value;
+                    }
+                    return values;
+                };
+                const Weights w(on, outputs, depth, fill(outputs * depth, own));
+                const std::vector<uint16_t> x = fill(rows * depth, sum - own);
+                const std::vector<float> y = products(on, x, rows, {&w})[0];
+                INFO("rows ", rows, ", exponents ", sum);
+                CHECK(first_difference(y, expected(x, rows, w)) == -1);
+            }
+        }
+    });
+}

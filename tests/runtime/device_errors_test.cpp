@@ -1,0 +1,177 @@
+// What can go wrong on a device: said clearly, and nothing is lost.
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "tests/runtime/device_on.h"
+
+using namespace stasis;
+using namespace stasis::test;
+
+namespace {
+
+constexpr const char *kModel = "zoo/llama-gqa-untied";
+
+// Puts back how the device behaves.
+struct Behaviour {
+    ~Behaviour() { host_module::settings() = {}; }
+};
+
+// What a call fails with.
+struct Failure {
+    Status status = Status::ok;
+    std::string message;
+};
+
+Failure failure_of(const std::function<void()> &work) {
+    try {
+        work();
+    } catch (const Error &error) {
+        return {error.status(), error.what()};
+    }
+    return {};
+}
+
+bool contains(const std::string &text, const std::string &part_of_it) {
+    return text.find(part_of_it) != std::string::npos;
+}
+
+} // namespace
+
+TEST_CASE("device: what it cannot compute is refused by name") {
+    ModelOptions options = on_device();
+    Failure failure = failure_of([&] { open_model(directory("quantized/llama"), options); });
+    CHECK(failure.status == Status::unsupported);
+    CHECK(contains(failure.message, "weights of integers"));
+    options.kernels = "reference";
+    failure = failure_of([&] { open_model(directory(kModel), options); });
+    CHECK(failure.status == Status::unsupported);
+    CHECK(contains(failure.message, "kernels \"reference\""));
+    SessionOptions tracked;
+    tracked.tracking = Tracking::total;
+    failure = failure_of([&] { Session(open_there(kModel), tracked); });
+    CHECK(failure.status == Status::unsupported);
+    CHECK(contains(failure.message, "attention is not tracked on device"));
+}
+
+TEST_CASE("device: one that is not there, or of another version, is refused") {
+    ModelOptions options = on_device();
+    for (const char *name : {"cuda:1", "cuda:4294967296", "cuda:-1", "cuda:", "cudas", ""}) {
+        options.device = name;
+        const Failure failure = failure_of([&] { open_model(directory(kModel), options); });
+        CHECK(failure.status == Status::device);
+        CHECK(contains(failure.message, '"' + std::string(name) + '"'));
+    }
+    kernels::DeviceTable other = host_module::table();
+    ++other.version;
+    options.device = "cuda";
+    options.device_module = &other;
+    const Failure failure = failure_of([&] { open_model(directory(kModel), options); });
+    CHECK(failure.status == Status::device);
+    CHECK(contains(failure.message, "version 2, this library needs 1"));
+}
+
+TEST_CASE("device: two of them hold a model each") {
+    const Behaviour behaviour;
+    host_module::settings().devices = 2;
+    ModelOptions options = on_device();
+    options.device = "cuda:1";
+    const std::shared_ptr<Model> second = open_model(directory(kModel), options);
+    const std::unique_ptr<Session> a = session_of(open_there(kModel)), b = session_of(second);
+    const std::vector<uint32_t> tokens = tokens_for(*second, 20);
+    a->append(tokens, {});
+    b->append(tokens, {});
+    CHECK(a->digest() == b->digest());
+}
+
+TEST_CASE("device: a model that does not fit is refused with both sizes") {
+    const Behaviour behaviour;
+    host_module::settings().memory_bytes = 4096;
+    const Failure failure = failure_of([] { open_there(kModel); });
+    CHECK(failure.status == Status::no_memory);
+    CHECK(contains(failure.message, "of its 4096 are free"));
+}
+
+TEST_CASE("device: every allocation of opening fails once, and nothing leaks") {
+    const Behaviour behaviour;
+    const uint64_t before = host_module::counts().allocated_bytes;
+    int64_t failed = 0;
+    for (;; ++failed) {
+        host_module::settings().fail_allocation = failed;
+        const Failure failure = failure_of([] { open_there(kModel); });
+        CHECK(host_module::counts().allocated_bytes == before);
+        if (failure.status == Status::ok) {
+            break;
+        }
+        CHECK(failure.status == Status::no_memory);
+        CHECK(contains(failure.message, "cuda:0"));
+    }
+    CHECK(failed > 20);
+}
+
+TEST_CASE("device: out of its memory in an append, the session is as it was") {
+    const Behaviour behaviour;
+    const std::shared_ptr<Model> model = open_there(kModel);
+    const std::vector<uint32_t> tokens = tokens_for(*model, 300);
+    const std::unique_ptr<Session> session = session_of(model), plain = session_of(model);
+    session->append(part(tokens, 0, 30), {});
+    const Digest before = session->digest();
+    int64_t failed = 0;
+    for (;; ++failed) {
+        host_module::settings().fail_allocation = failed;
+        const Failure failure = failure_of([&] { session->append(part(tokens, 30, 300), {}); });
+        if (failure.status == Status::ok) {
+            break;
+        }
+        CHECK(failure.status == Status::no_memory);
+        CHECK(session->position() == 30);
+        CHECK(session->digest() == before);
+    }
+    CHECK(failed > 3);
+    host_module::settings().fail_allocation = -1;
+    plain->append(tokens, {});
+    CHECK(session->digest() == plain->digest());
+}
+
+TEST_CASE("device: lost in the middle, everything says so, and the log is kept") {
+    const Behaviour behaviour;
+    for (const int64_t at : {0, 3, 20, 60}) {
+        const std::shared_ptr<Model> model = open_there(kModel);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 100);
+        const std::unique_ptr<Session> session = session_of(model);
+        session->append(part(tokens, 0, 30), {});
+        const Digest before = session->digest();
+        host_module::settings().fail_enqueued = at;
+        const Failure failure = failure_of([&] { session->append(part(tokens, 30, 100), {}); });
+        host_module::settings().fail_enqueued = -1;
+        CHECK(failure.status == Status::device);
+        CHECK(contains(failure.message, "lost"));
+        CHECK(session->position() == 30);
+        for (uint64_t i = 0; i < 30; ++i) {
+            CHECK(session->entry(i).token == tokens[i]);
+        }
+        CHECK(session->digest() == before); // it had been computed, and its pages still stand
+    }
+}
+
+TEST_CASE("device: threads work with sessions of their own on one model") {
+    const std::shared_ptr<Model> model = open_there(kModel);
+    const std::vector<uint32_t> tokens = tokens_for(*model, 90);
+    const std::unique_ptr<Session> plain = session_of(open(kModel));
+    plain->append(tokens, {});
+    std::atomic<int> right{0};
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < 4; ++i) {
+        threads.emplace_back([&, i] {
+            const std::unique_ptr<Session> session = session_of(model);
+            for (size_t at = 0; at < tokens.size(); at += 30 - i) {
+                session->append(part(tokens, at, std::min(at + 30 - i, tokens.size())), {});
+            }
+            right += session->digest() == plain->digest() ? 1 : 0;
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    CHECK(right == 4);
+}

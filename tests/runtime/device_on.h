@@ -1,0 +1,32 @@
+// Models opened on the device of the tests (tests/device).
+#pragma once
+
+#include "tests/device/host_module.h"
+#include "tests/runtime/models.h"
+
+namespace stasis::test {
+
+inline ModelOptions on_device() {
+    ModelOptions options;
+    options.threads = 2;
+    options.device = "cuda";
+    options.device_module = &host_module::table();
+    return options;
+}
+
+inline std::shared_ptr<Model> open_there(const std::string &name) {
+    return open_model(directory(name), on_device());
+}
+
+inline std::unique_ptr<Session> session_of(const std::shared_ptr<Model> &model) {
+    SessionOptions options;
+    options.capacity = 1024;
+    return std::make_unique<Session>(model, options);
+}
+
+inline std::span<const uint32_t> part(const std::vector<uint32_t> &tokens, size_t begin,
+                                      size_t end) {
+    return std::span(tokens).subspan(begin, end - begin);
+}
+
+} // namespace stasis::test

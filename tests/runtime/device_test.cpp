@@ -1,0 +1,205 @@
+// Whole models on a device whose kernels are the CUDA ones' text (tests/device): the same bits as on
+// the CPU, whichever way sessions come there.
+#include "runtime/kernels/cuda/host_grid.h"
+#include "tests/runtime/device_on.h"
+
+using namespace stasis;
+using namespace stasis::test;
+
+namespace {
+
+// Appends in pieces of odd sizes: one row, few, many.
+void append_in_pieces(Session &session, const std::vector<uint32_t> &tokens) {
+    const size_t sizes[] = {1, 3, 40, 1, 5, 17, 70};
+    for (size_t at = 0, i = 0; at < tokens.size(); ++i) {
+        const size_t end = std::min(at + sizes[i % 7], tokens.size());
+        session.append(part(tokens, at, end), {});
+        at = end;
+    }
+}
+
+Sampling warm(uint64_t seed) {
+    Sampling sampling;
+    sampling.temperature = 0.8F;
+    sampling.seed = seed;
+    return sampling;
+}
+
+// Everything that changes a session, on two models at once; returns them for comparison.
+struct Pair {
+    std::unique_ptr<Session> here, there;
+
+    Pair(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device)
+        : here(session_of(cpu)), there(session_of(device)) {}
+    Pair(std::unique_ptr<Session> here_, std::unique_ptr<Session> there_)
+        : here(std::move(here_)), there(std::move(there_)) {}
+
+    template <typename Work> void both(const Work &work) {
+        work(*here);
+        work(*there);
+        same();
+    }
+    void same() {
+        CHECK(same_bits(here->logits(), there->logits()));
+        CHECK(to_hex(here->digest()) == to_hex(there->digest()));
+    }
+    void decode(size_t count) {
+        for (size_t i = 0; i < count; ++i) {
+            const uint32_t token = here->decode();
+            REQUIRE(there->decode() == token);
+        }
+        same();
+    }
+};
+
+} // namespace
+
+TEST_CASE("device: every bundled model gives the bits that the CPU gives") {
+    for (const std::string &name : bundled()) {
+        INFO("model: ", name);
+        const std::shared_ptr<Model> device = open_there(name);
+        const std::vector<uint32_t> tokens = tokens_for(*device, 150);
+        Pair pair(open(name), device);
+        pair.both([&](Session &session) { append_in_pieces(session, tokens); });
+        pair.both([&](Session &session) { session.set_sampling(warm(7)); });
+        pair.decode(5);
+        std::vector<uint16_t> keys[2], values[2];
+        const Config &config = device->config;
+        const size_t row = size_t{config.kv_heads} * config.head_dim;
+        const uint64_t end = pair.here->position();
+        for (Session *session : {pair.here.get(), pair.there.get()}) {
+            std::vector<uint16_t> &k = keys[session == pair.there.get()];
+            std::vector<uint16_t> &v = values[session == pair.there.get()];
+            k.resize(10 * row), v.resize(10 * row);
+            session->copy_kv(config.layers - 1, end - 10, end, k.data(), v.data());
+        }
+        CHECK(keys[0] == keys[1]);
+        CHECK(values[0] == values[1]);
+    }
+}
+
+TEST_CASE("device: a device that calls results tiny before rounding gives the same bits") {
+    kernels::device::host_grid::tiny_before_rounding = true;
+    const std::string name = "zoo/gemma3-softcap-linear-rope";
+    const std::shared_ptr<Model> device = open_there(name);
+    Pair pair(open(name), device);
+    pair.both([&](Session &session) { append_in_pieces(session, tokens_for(*device, 90)); });
+    kernels::device::host_grid::tiny_before_rounding = false;
+}
+
+TEST_CASE("device: forks, rewinds, evictions, steps of several") {
+    for (const char *name : {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32"}) {
+        INFO("model: ", name);
+        const std::shared_ptr<Model> device = open_there(name);
+        const std::vector<uint32_t> tokens = tokens_for(*device, 200);
+        Pair pair(open(name), device);
+        pair.both([&](Session &session) { session.append(part(tokens, 0, 100), {}); });
+        Pair child(pair.here->fork(), pair.there->fork());
+        child.both([&](Session &session) { session.append(part(tokens, 100, 130), {}); });
+        pair.both([&](Session &session) { session.append(part(tokens, 130, 150), {}); });
+        pair.both([&](Session &session) { session.rewind(110, true, {}); });
+        pair.both([&](Session &session) { session.evict(5, 80); });
+        pair.both([&](Session &session) { session.append(part(tokens, 150, 200), {}); });
+        const auto step = [&](Session &a, Session &b) {
+            StepItem items[] = {{&a, part(tokens, 0, 1), true}, {&b, part(tokens, 7, 30), true}};
+            Session::step(items, {});
+            CHECK(items[0].error == nullptr);
+            CHECK(items[1].error == nullptr);
+        };
+        for (int i = 0; i < 3; ++i) {
+            step(*pair.here, *child.here);
+            step(*pair.there, *child.there);
+            pair.same();
+            child.same();
+        }
+    }
+}
+
+TEST_CASE("device: sessions cross to the CPU and back in the middle of a conversation") {
+    for (const char *name : {"recall-gemma3", "zoo/llama-gqa-untied"}) {
+        INFO("model: ", name);
+        const std::shared_ptr<Model> device = open_there(name), cpu = open(name);
+        const std::vector<uint32_t> tokens = tokens_for(*device, 120);
+        Pair pair(cpu, device);
+        pair.both([&](Session &session) { session.append(tokens, {}); });
+        for (int turn = 0; turn < 3; ++turn) { // each goes on where the other one was
+            const State here = pair.here->export_state(), there = pair.there->export_state();
+            Pair crossed(Session::restore(cpu, there, nullptr),
+                         Session::restore(device, here, nullptr));
+            crossed.same();
+            crossed.both([&](Session &session) { session.set_sampling(warm(uint64_t(turn))); });
+            crossed.decode(20);
+            crossed.both([&](Session &session) { session.append(part(tokens, 3, 40), {}); });
+            std::swap(pair.here, crossed.here);
+            std::swap(pair.there, crossed.there);
+        }
+    }
+}
+
+namespace {
+
+GenerateResult generate(Session &session, uint64_t count, std::vector<uint32_t> stops = {}) {
+    GenerateOptions options;
+    options.tokens_max = count;
+    options.ignore_end = true;
+    options.stop_tokens = std::move(stops);
+    GenerateResult result;
+    session.generate(options, result);
+    return result;
+}
+
+} // namespace
+
+TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
+    for (const char *name : {"recall-gemma3", "zoo/mistral-window", "zoo/llama-gqa-untied"}) {
+        INFO("model: ", name);
+        const std::shared_ptr<Model> device = open_there(name);
+        Pair pair(open(name), device);
+        pair.both([&](Session &session) { session.append(tokens_for(*device, 40), {}); });
+        Sampling settings[5] = {warm(1), warm(2), warm(3), {}, warm(4)};
+        settings[1].top_k = 5;
+        settings[2].top_p = 0.7F;
+        settings[2].min_p = 0.01F;
+        settings[4].repetition_penalty = 1.3F; // looks at the history: drawn on the host
+        for (const Sampling &sampling : settings) {
+            const uint64_t begin = pair.here->position();
+            pair.both([&](Session &session) { session.set_sampling(sampling); });
+            pair.both([&](Session &session) {
+                const GenerateResult result = generate(session, 29);
+                CHECK(result.count == 29);
+                CHECK(result.passes == 29);
+            });
+            // Ends in the middle of a run: what was computed beyond leaves no trace.
+            const uint32_t stop = pair.here->entry(begin + 3).token;
+            pair.both([&](Session &session) { session.rewind(begin, false, {}); });
+            pair.both([&](Session &session) { generate(session, 29, {stop}); });
+            pair.both([&](Session &session) { session.append(tokens_for(*device, 9, 5), {}); });
+        }
+    }
+}
+
+TEST_CASE("device: a run ends where a plain decode would fail") {
+    const std::string name = "zoo/llama-gqa-untied";
+    const std::shared_ptr<Model> device = open_there(name);
+    SessionOptions options;
+    options.capacity = 30;
+    Pair pair(std::make_unique<Session>(open(name), options),
+              std::make_unique<Session>(device, options));
+    pair.both([&](Session &session) { session.append(tokens_for(*device, 10), {}); });
+    pair.both([&](Session &session) { CHECK(generate(session, 100).count == 20); });
+    CHECK(pair.there->position() == 30);
+}
+
+TEST_CASE("device: a decode of one token a session is recorded once and played again") {
+    const std::shared_ptr<Model> device = open_there("zoo/llama-gqa-untied");
+    const std::unique_ptr<Session> session = session_of(device);
+    session->append(tokens_for(*device, 10), {});
+    session->decode();
+    const uint64_t launches = host_module::counts().launches;
+    const uint64_t plays = host_module::counts().plays;
+    for (int i = 0; i < 20; ++i) {
+        session->decode();
+    }
+    CHECK(host_module::counts().plays == plays + 20);
+    CHECK(host_module::counts().launches > launches);
+}

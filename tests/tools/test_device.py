@@ -1,0 +1,72 @@
+# --device: a model on a GPU's place-holder (tests/device), opened as the CUDA module is, gives
+# what the CPU gives; sessions cross between the two; what is missing is said.
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+from stasis_process import CommandTest, DATA, GEMMA, WITHOUT_TOKENIZER, comma, command, turns_of
+
+MODULE = "libstasis_cuda.so.0"
+
+
+class Device(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.modules = command().parent / "tests/device"
+        self.assertTrue((self.modules / MODULE).exists(), "the build has no module for tests")
+
+    def run_with(self, modules, *arguments):
+        """Runs the command with a folder of modules before others on the loader's path."""
+        env = dict(os.environ, LD_LIBRARY_PATH=str(modules))
+        return subprocess.run([command(), *map(str, arguments)], env=env, capture_output=True,
+                              text=True, check=False, timeout=600)
+
+    def there(self, *arguments):
+        done = self.run_with(self.modules, *arguments, "--device", "cuda", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_same_tokens_and_digest(self):
+        prompt = ["run", GEMMA, "--tokens", comma(turns_of(GEMMA)[0]["prompt_ids"])]
+        here, there = self.json(*prompt), self.there(*prompt)
+        for key in "tokens", "text", "digest":
+            self.assertEqual(here[key], there[key])
+        sampled = [*prompt, "--temperature", 1, "--seed", 5, "-n", 12, "--ignore-eos"]
+        self.assertEqual(self.json(*sampled)["digest"], self.there(*sampled)["digest"])
+
+    def test_sessions_cross_and_are_verified_on_the_other_side(self):
+        file, tokens = self.path("s"), comma(range(3, 100))
+        here = self.json("run", WITHOUT_TOKENIZER, "--tokens", tokens, "-n", 5, "--ignore-eos",
+                         "--save", file)
+        more = ["run", WITHOUT_TOKENIZER, "--load", file, "-n", 30, "--ignore-eos", "--save", file]
+        there = self.there(*more)
+        self.assertEqual(there["position"], here["position"] + 30)
+        self.ok("verify", file, WITHOUT_TOKENIZER)
+        self.json(*more)
+        checked = self.run_with(self.modules, "verify", file, WITHOUT_TOKENIZER, "--device", "cuda")
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        plain = self.json("run", WITHOUT_TOKENIZER, "--tokens", tokens, "-n", 65, "--ignore-eos")
+        self.assertEqual(self.json("inspect", file)["digest"], plain["digest"])
+
+    def test_info_names_the_device(self):
+        info = self.there("info", GEMMA)
+        self.assertEqual((info["device"], info["kernels"]), ("cuda:0", "host"))
+
+    def test_what_is_missing_is_said(self):
+        prompt = ["run", GEMMA, "--tokens", "2,3", "--device", "cuda:7"]
+        done = self.run_with(self.modules, *prompt)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cuda:7", done.stderr)
+        kernels = self.run_with(self.modules, *prompt[:-1], "cuda", "--kernels", "reference")
+        self.assertEqual(kernels.returncode, 1)
+        self.assertIn('kernels "reference"', kernels.stderr)
+
+    def test_a_file_that_is_no_module_is_refused(self):
+        folder = pathlib.Path(self.path("modules"))
+        folder.mkdir()
+        shutil.copy(DATA / "digests.json", folder / MODULE)
+        done = self.run_with(folder, "run", GEMMA, "--tokens", "2,3", "--device", "cuda")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cuda", done.stderr)
