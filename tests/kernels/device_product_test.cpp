@@ -96,31 +96,49 @@ struct Size {
     size_t rows, outputs, depth;
 };
 
-// Rows on both sides of what is streamed and of a tile; outputs of a run (8) and a tile (64); depths
-// of a piece (8), a rule block (32), the ring of a warp, and odd ones whose rows begin anywhere.
-constexpr Size kSizes[] = {
-    {1, 1, 1},    {1, 8, 32},    {1, 9, 64},   {1, 67, 1056}, {1, 17, 40},   {1, 5, 2051},
-    {2, 13, 96},  {3, 7, 200},   {4, 8, 33},   {5, 19, 128},  {6, 10, 31},   {7, 3, 1024},
-    {8, 21, 300}, {8, 4, 1760},  {9, 65, 160}, {9, 3, 77},    {16, 64, 128}, {65, 70, 72},
-    {130, 1, 33}, {32, 130, 264}};
+// Streams: rows on both sides of a group (8), outputs of a run (8); depths of a piece (8), a rule
+// block (32), the ring of a warp, and odd ones whose rows begin anywhere.
+constexpr Size kStreams[] = {
+    {1, 1, 1},    {1, 8, 32},   {1, 9, 64},   {1, 67, 1056}, {1, 17, 40},  {1, 5, 2051},
+    {2, 13, 96},  {3, 7, 200},  {4, 8, 33},   {5, 19, 128},  {6, 10, 31},  {7, 3, 1024},
+    {8, 21, 300}, {8, 4, 1760}, {9, 65, 160}, {16, 3, 77},   {65, 70, 72}, {130, 1, 33}};
+
+// Tiles of 32 rows and 64 outputs; 64 of them or more, or they are not used.
+constexpr Size kTiles[] = {{9, 4050, 33},  {16, 4096, 64}, {2049, 3, 40},
+                           {65, 1400, 37}, {130, 770, 72}, {64, 2048, 8}};
+
+void check_products(const Opened &on, Numbers &numbers, const Size &size, Kind kind) {
+    INFO("rows ", size.rows, ", outputs ", size.outputs, ", depth ", size.depth, ", kind ",
+         static_cast<int>(kind));
+    const Weights w(on, size.outputs, size.depth, numbers.bf16(size.outputs * size.depth, kind),
+                    numbers.below(2) == 0 ? numbers.floats(size.outputs, kind)
+                                          : std::vector<float>());
+    const std::vector<uint16_t> x = numbers.bf16(size.rows * size.depth, kind);
+    const std::vector<float> y = products(on, x, size.rows, {&w})[0];
+    CHECK(first_difference(y, expected(x, size.rows, w)) == -1);
+}
 
 } // namespace
 
 TEST_CASE("device: products equal the reference's") {
     Numbers numbers(21);
     under_test::for_each_device([&](const Opened &on) {
-        for (const Size &size : kSizes) {
-            for (const Kind kind : kKinds) {
-                INFO("rows ", size.rows, ", outputs ", size.outputs, ", depth ", size.depth,
-                     ", kind ", static_cast<int>(kind));
-                const Weights w(on, size.outputs, size.depth,
-                                numbers.bf16(size.outputs * size.depth, kind),
-                                numbers.below(2) == 0 ? numbers.floats(size.outputs, kind)
-                                                      : std::vector<float>());
-                const std::vector<uint16_t> x = numbers.bf16(size.rows * size.depth, kind);
-                const std::vector<float> y = products(on, x, size.rows, {&w})[0];
-                CHECK(first_difference(y, expected(x, size.rows, w)) == -1);
+        for (const Kind kind : kKinds) {
+            for (const Size &size : kStreams) {
+                check_products(on, numbers, size, kind);
             }
+        }
+    });
+}
+
+TEST_CASE("device: products of many rows equal the reference's") {
+    Numbers numbers(20);
+    under_test::for_each_device([&](const Opened &on) {
+        for (const Size &size : kTiles) {
+            check_products(on, numbers, size, Kind::wide);
+        }
+        for (const Kind kind : kKinds) { // 4 rule blocks are a round of a tile
+            check_products(on, numbers, {40, 2000, 36 + numbers.below(250)}, kind);
         }
     });
 }
@@ -128,8 +146,8 @@ TEST_CASE("device: products equal the reference's") {
 TEST_CASE("device: three products of one input, each with its outputs and bias") {
     Numbers numbers(22);
     under_test::for_each_device([&](const Opened &on) {
-        for (const size_t rows : {1, 3, 12, 40}) {
-            const size_t depth = 96;
+        for (const size_t rows : {1, 3, 12, 700}) {
+            const size_t depth = rows == 700 ? 40 : 96;
             const auto make = [&](size_t outputs, bool bias) {
                 return std::make_unique<Weights>(
                     on, outputs, depth, numbers.bf16(outputs * depth, Kind::wide),
@@ -150,7 +168,7 @@ TEST_CASE("device: gated products equal the reference's") {
     const Table &reference = stasis::kernels::reference_table();
     under_test::for_each_device([&](const Opened &on) {
         for (const Size &size : std::initializer_list<Size>{
-                 {1, 9, 96}, {1, 3, 41}, {3, 6, 72}, {8, 5, 520}, {9, 7, 33}, {33, 66, 64}}) {
+                 {1, 9, 96}, {1, 3, 41}, {3, 6, 72}, {8, 5, 520}, {9, 7, 33}, {33, 1000, 64}}) {
             for (const Kind kind : kKinds) {
                 const bool gelu = numbers.below(2) == 0;
                 INFO("rows ", size.rows, ", outputs ", size.outputs, ", depth ", size.depth,
@@ -215,15 +233,17 @@ TEST_CASE("device: the measure of weights is the exponent of the smallest that i
 TEST_CASE("device: a row of a product does not depend on the rows beside it") {
     Numbers numbers(26);
     under_test::for_each_device([&](const Opened &on) {
-        const size_t rows = 11, depth = 130;
-        const Weights w(on, 9, depth, numbers.bf16(9 * depth, Kind::boundary));
-        const std::vector<uint16_t> x = numbers.bf16(rows * depth, Kind::boundary);
+        const size_t rows = 200, depth = 70, outputs = 600; // together they are tiles
+        const Weights w(on, outputs, depth, numbers.bf16(outputs * depth, Kind::cancel));
+        const std::vector<uint16_t> x = numbers.bf16(rows * depth, Kind::cancel);
         const std::vector<float> together = products(on, x, rows, {&w})[0];
         for (const size_t count : {1, 2, 4, 8, 10}) {
-            const std::vector<uint16_t> part(x.begin() + depth, x.begin() + (1 + count) * depth);
-            const std::vector<float> alone = products(on, part, count, {&w})[0];
-            const std::vector<float> same(together.begin() + 9, together.begin() + 9 * (1 + count));
-            CHECK(first_difference(alone, same) == -1);
+            const auto from = static_cast<long>(numbers.below(rows - count));
+            const auto end = from + static_cast<long>(count);
+            const std::vector<uint16_t> part(x.begin() + from * 70, x.begin() + end * 70);
+            const std::vector<float> same(together.begin() + from * 600,
+                                          together.begin() + end * 600);
+            CHECK(first_difference(products(on, part, count, {&w})[0], same) == -1);
         }
     });
 }
@@ -233,7 +253,7 @@ TEST_CASE("device: what is not finite stays in its row and its output") {
     const float bad[] = {std::numeric_limits<float>::infinity(),
                          std::numeric_limits<float>::quiet_NaN()};
     under_test::for_each_device([&](const Opened &on) {
-        for (const size_t rows : {4, 40}) {
+        for (const size_t rows : {4, 1000}) {
             const size_t outputs = 70, depth = 100, row = rows - 2, output = 66;
             std::vector<uint16_t> x = numbers.bf16(rows * depth, Kind::plain);
             std::vector<uint16_t> w = numbers.bf16(outputs * depth, Kind::plain);
@@ -261,7 +281,7 @@ TEST_CASE("device: sums that round up to the smallest normal number are kept") {
     Numbers numbers(28);
     const auto scaled = [](float value, int exponent) { return bf16(std::ldexp(value, exponent)); };
     under_test::for_each_device([&](const Opened &on) {
-        for (const size_t rows : {1, 5, 8, 20}) {
+        for (const size_t rows : {1, 5, 8, 20, 1100}) {
             for (const int shift : {-30, 0, 30}) {
                 for (const int chain : {0, 1}) {
                     const size_t depth = 80, outputs = 66, k = 32 + chain, n = rows % 2 == 0 ? 65 : 0;
@@ -277,34 +297,6 @@ TEST_CASE("device: sums that round up to the smallest normal number are kept") {
                     CHECK(y[(rows - 1) * outputs + n] == 0x1p-126F);
                     CHECK(first_difference(y, expected(x, rows, weights)) == -1);
                 }
-            }
-        }
-    });
-}
-
-// With exponents at the bound the plain fma is what computes; here every sum is near 2^-126.
-TEST_CASE("device: factors at the bound of what the plain fma may compute") {
-    Numbers numbers(29);
-    under_test::for_each_device([&](const Opened &on) {
-        for (const size_t rows : {1, 7, 33}) {
-            for (const uint32_t sum : {116U, 117U, 118U, 119U, 120U}) {
-                const size_t depth = 64, outputs = 40;
-                const uint32_t own = 40 + static_cast<uint32_t>(numbers.below(40));
-                const auto fill = [&](size_t count, uint32_t exponent) {
-                    std::vector<uint16_t> values(count);
-                    for (uint16_t &value : values) {
-                        const uint32_t above = numbers.below(8) == 0 ? 11 : 0;
-                        value = static_cast<uint16_t>((numbers.bits() & 0x807FU) |
-                                                      (exponent + above) << 7);
-                        value = numbers.below(4) == 0 ? uint16_t{0} : value;
-                    }
-                    return values;
-                };
-                const Weights w(on, outputs, depth, fill(outputs * depth, own));
-                const std::vector<uint16_t> x = fill(rows * depth, sum - own);
-                const std::vector<float> y = products(on, x, rows, {&w})[0];
-                INFO("rows ", rows, ", exponents ", sum);
-                CHECK(first_difference(y, expected(x, rows, w)) == -1);
             }
         }
     });

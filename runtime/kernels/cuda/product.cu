@@ -9,6 +9,9 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kWarps = kThreads / kWarp;
+// Fewer tiles leave more than half of a large device idle. Then streaming for each 8 rows is faster:
+// on 132 multiprocessors some 3 us for 8 rows of 2048 x 2048, where one tile takes some 28 us.
+constexpr size_t kFewTiles = 64;
 
 // A warp for each row.
 __global__ void measure_kernel(const uint16_t *w, size_t outputs, size_t depth, uint32_t *least) {
@@ -41,17 +44,23 @@ void measure(DeviceQueue *queue, const uint16_t *w, size_t outputs, size_t depth
             w, outputs, depth, least);
 }
 
+bool has_few_rows(const DeviceProduct &task) {
+    return task.rows <= 8 || count_tiles(task) < kFewTiles;
+}
+
 void product(DeviceQueue *queue, const DeviceProduct &task) {
-    if (task.rows > kFewRows || !few_rows(queue, task)) {
+    if (!has_few_rows(task) || !few_rows(queue, task)) {
         tiles(queue, task);
     }
 }
 
 void gated_product(DeviceQueue *queue, const DeviceGatedProduct &task) {
-    if (task.rows <= kFewRows && few_rows(queue, task)) {
+    const DeviceProduct both = {
+        task.x, task.rows, 2, {task.gate, task.up}, {task.gate_y, task.up_y}};
+    if (has_few_rows(both) && few_rows(queue, task)) {
         return;
     }
-    tiles(queue, {task.x, task.rows, 2, {task.gate, task.up}, {task.gate_y, task.up_y}});
+    tiles(queue, both);
     const size_t n = task.rows * task.gate.outputs;
     enqueue(queue, {static_cast<unsigned>(divide_up(n, kThreads)), kThreads}, activate_kernel,
             task.gate_y, task.up_y, n, task.gelu, task.y);

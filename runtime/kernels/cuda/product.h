@@ -12,13 +12,13 @@ inline constexpr unsigned kTerms = 32;      // of a block of the rule
 inline constexpr unsigned kPieceTerms = 8;  // of one load
 inline constexpr unsigned kPieces = kTerms / kPieceTerms;
 
-// Few rows: streams the weights once for each group of rows (product_rows.cu). False: this depth
-// leaves no room for that. As DeviceGatedProduct, y is written at once.
+// Few rows: streams the weights once for each 8 of them (product_rows.cu). False: this depth leaves
+// no room for that. The gated one writes y at once.
 bool few_rows(DeviceQueue *queue, const DeviceProduct &task);
 bool few_rows(DeviceQueue *queue, const DeviceGatedProduct &task);
-inline constexpr size_t kFewRows = 8; // beyond them tiles are faster
-// Any rows and depth, by tiles (product_tiles.cu).
+// Any rows and depth, by tiles (product_tiles.cu), and how many those are.
 void tiles(DeviceQueue *queue, const DeviceProduct &task);
+size_t count_tiles(const DeviceProduct &task);
 
 __host__ __device__ inline size_t divide_up(size_t a, size_t b) {
     return (a + b - 1) / b;

@@ -19,6 +19,7 @@ constexpr unsigned kWarps = 4, kThreads = kWarps * kWarp;
 constexpr unsigned kSlots = 4; // of a warp's ring, each a rule block of every lane
 constexpr unsigned kSlotPieces = kWarp * kPieces;
 constexpr size_t kRingPieces = size_t{kWarps} * kSlots * kSlotPieces;
+constexpr unsigned kMostRows = 8; // of a block
 constexpr size_t kSharedBytes = 96 * 1024; // less than any device leaves a block
 
 // Outputs side by side that a block of threads computes, of one matrix or of two.
@@ -27,6 +28,7 @@ struct Work {
     unsigned runs[3];     // blocks of threads that each matrix takes; gated: only the first counts
     unsigned outputs;     // of a run, of each matrix
     size_t depth;
+    unsigned groups;      // of rows
     unsigned rule_blocks; // of a row
     uint16_t *gated;      // [rows][outputs] bf16
     bool gelu;
@@ -154,13 +156,14 @@ __device__ uint32_t least_of(const DeviceMatrix &w, size_t first, unsigned count
 template <unsigned kRows, bool kGated>
 __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant__ Work work) {
     const DeviceProduct &task = work.task;
-    unsigned i = 0, at = blockIdx.x;
+    // Groups of rows that share weights follow each other: all but one find them in the cache.
+    unsigned i = 0, at = blockIdx.x / work.groups;
     while (!kGated && at >= work.runs[i]) {
         at -= work.runs[i++];
     }
     const size_t first = size_t{at} * work.outputs, left = task.w[i].outputs - first;
     const unsigned outputs = left < work.outputs ? static_cast<unsigned>(left) : work.outputs;
-    const size_t first_row = size_t{blockIdx.y} * kRows;
+    const size_t first_row = size_t{blockIdx.x % work.groups} * kRows;
     const unsigned blocks = work.rule_blocks, lines = kGated ? 2 * outputs : outputs;
     const uint16_t *w = task.w[i].w + first * work.depth;
     const Run run = {w, kGated ? task.w[1].w + first * work.depth : w, outputs, lines,
@@ -223,7 +226,7 @@ struct Plan {
 // The fewest row groups, so that weights are read the fewest times. rows = 0: nothing fits.
 Plan plan(size_t rows, size_t rule_blocks) {
     unsigned most = 1;
-    while (most < rows && most < kFewRows) {
+    while (most < rows && most < kMostRows) {
         most *= 2;
     }
     for (; most != 0; most /= 2) {
@@ -253,8 +256,8 @@ template <bool kGated> bool enqueue_rows(DeviceQueue *queue, Work work) {
         work.runs[i] = static_cast<unsigned>(divide_up(task.w[i].outputs, work.outputs));
         runs += work.runs[i];
     }
-    const Launch shape = {dim3(runs, static_cast<unsigned>(divide_up(task.rows, chosen.rows))),
-                          kThreads, chosen.shared_bytes};
+    work.groups = static_cast<unsigned>(divide_up(task.rows, chosen.rows));
+    const Launch shape = {dim3(runs * work.groups), kThreads, chosen.shared_bytes};
     const auto kernel = chosen.rows == 1   ? rows_kernel<1, kGated>
                         : chosen.rows == 2 ? rows_kernel<2, kGated>
                         : chosen.rows == 4 ? rows_kernel<4, kGated>

@@ -22,6 +22,12 @@ constexpr unsigned kRowLanes = 4, kColumnLanes = 8;    // of a warp
 constexpr unsigned kRows = kRowLanes * kEdge, kColumns = kColumnLanes * kEdge;
 constexpr unsigned kQuads = kEdge * kEdge / 4;         // of a lane's sums
 
+// Where piece `piece` of a row of x lies: turned so that 4 rows side by side, which a warp reads at
+// once, come from different banks, and rows of a lane are turned alike.
+__device__ unsigned turned_row(unsigned row, unsigned piece) {
+    return row * kPieces + (piece ^ (row & 3U));
+}
+
 // A rule block of the tile's rows and outputs; pieces are turned.
 struct Terms {
     uint4 x[kRows * kPieces];
@@ -30,6 +36,7 @@ struct Terms {
 
 struct Shared {
     Terms terms[kWarps][2];
+    float4 wide[kWarps][2 * kRows * kPieces]; // x of the block that is computed, pieces turned
     float4 sums[kWarps][kQuads][kWarp]; // lane's element (i, j) is component j % 4 of 2 i + j / 4
 };
 
@@ -47,61 +54,89 @@ struct Tiles {
     unsigned across[3];
 };
 
-__device__ void begin_block(const Tile &tile, size_t block, Terms &terms) {
-    const unsigned lane = threadIdx.x % kWarp, piece = lane % kPieces;
-    const size_t k = block * kTerms + piece * kPieceTerms;
+// Copies 8 terms of each line a lane, from term k on: lines lane / 4, + 8, ... Lines that do not exist
+// get what another one has, as nobody looks at their sums; terms beyond the depth are +0.
+template <unsigned kLines>
+__device__ void copy_lines(const uint16_t *from, unsigned lines, size_t depth, size_t k,
+                           uint4 *to) {
+    constexpr unsigned kStep = kWarp / kPieces;
+    const unsigned line = threadIdx.x % kWarp / kPieces;
+    const uint16_t *row = from + (line < lines ? line : lines - 1) * depth;
+    if (depth % kPieceTerms == 0 && k < depth) {
 #pragma unroll
-    for (unsigned i = lane / kPieces; i < kRows; i += kWarp / kPieces) {
-        const size_t own = i < tile.rows ? k : tile.depth; // +0 where there is no row
-        copy_piece(&terms.x[turned(i, piece)], tile.x + i * tile.depth, own, tile.depth);
-    }
-#pragma unroll
-    for (unsigned i = lane / kPieces; i < kColumns; i += kWarp / kPieces) {
-        const size_t own = i < tile.columns ? k : tile.depth;
-        copy_piece(&terms.w[turned(i, piece)], tile.w + i * tile.depth, own, tile.depth);
+        for (unsigned i = 0; i < kLines / kStep; ++i) {
+            copy_async(to + i * kWarp, row + k);
+            row += line + (i + 1) * kStep < lines ? kStep * depth : 0;
+        }
+    } else {
+#pragma unroll 1
+        for (unsigned i = 0; i < kLines / kStep; ++i) {
+            to[i * kWarp] = load_piece(row, k, depth);
+            row += line + (i + 1) * kStep < lines ? kStep * depth : 0;
+        }
     }
 }
 
-// Whether x has a term for which the plain fma is not enough.
-__device__ bool unsafe_block(const Terms &terms, uint32_t span) {
-    static_assert(kRows == kWarp);
-    const unsigned lane = threadIdx.x % kWarp;
+__device__ void begin_block(const Tile &tile, size_t block, Terms &terms) {
+    const unsigned line = threadIdx.x % kWarp / kPieces, piece = threadIdx.x % kPieces;
+    const size_t k = block * kTerms + piece * kPieceTerms;
+    copy_lines<kRows>(tile.x, tile.rows, tile.depth, k, &terms.x[turned_row(line, piece)]);
+    copy_lines<kColumns>(tile.w, tile.columns, tile.depth, k, &terms.w[turned(line, piece)]);
+}
+
+// Unpacks x, which every output needs: the pieces that this lane copied. Whether the plain fma is
+// not enough for it.
+__device__ bool widen(const Terms &terms, uint32_t span, float4 *wide) {
+    const unsigned line = threadIdx.x % kWarp / kPieces, piece = threadIdx.x % kPieces;
+    const unsigned own = turned_row(line, piece);
     uint32_t unsafe = 0;
 #pragma unroll
-    for (unsigned c = 0; c < kPieces; ++c) {
-        unsafe |= unsafe_terms(terms.x[turned(lane, c)], span);
+    for (unsigned i = 0; i < kRows * kPieces; i += kWarp) {
+        const uint4 x = terms.x[own + i];
+        unsafe |= unsafe_terms(x, span);
+        float4 *to = wide + size_t{2} * (own + i);
+        to[0] = {first_of(x.x), second_of(x.x), first_of(x.y), second_of(x.y)};
+        to[1] = {first_of(x.z), second_of(x.z), first_of(x.w), second_of(x.w)};
     }
     return __any_sync(kAllLanes, (unsafe & kUnsafe) != 0) != 0;
 }
 
+// 4 terms of 8 rows and 8 outputs.
+__device__ void multiply(const float4 (&x)[kEdge], const uint2 (&w)[kEdge],
+                         float (&even)[kEdge][kEdge], float (&odd)[kEdge][kEdge]) {
+#pragma unroll
+    for (unsigned p = 0; p < 2; ++p) {
+#pragma unroll
+        for (unsigned j = 0; j < kEdge; ++j) {
+            const uint32_t pair = p == 0 ? w[j].x : w[j].y;
+#pragma unroll
+            for (unsigned i = 0; i < kEdge; ++i) {
+                even[i][j] = fma(p == 0 ? x[i].x : x[i].z, first_of(pair), even[i][j]);
+                odd[i][j] = fma(p == 0 ? x[i].y : x[i].w, second_of(pair), odd[i][j]);
+            }
+        }
+    }
+}
+
 // A lane has rows lane / 8 + 4 i and outputs lane % 8 + 8 j.
-__device__ void sum_block(const Terms &terms, float4 (*sums)[kWarp]) {
+__device__ void sum_block(const float4 *wide, const Terms &terms, float4 (*sums)[kWarp]) {
     const unsigned lane = threadIdx.x % kWarp;
     const unsigned row = lane / kColumnLanes, column = lane % kColumnLanes;
     float even[kEdge][kEdge] = {}, odd[kEdge][kEdge] = {};
 #pragma unroll 1
-    for (unsigned half = 0; half < 2 * kPieces; ++half) { // 4 terms: 32 registers of pairs
-        uint2 x[kEdge], w[kEdge];
+    for (unsigned piece = 0; piece < kPieces; ++piece) {
+        const float4 *x = wide + size_t{2} * turned_row(row, piece);
+        const auto *w = reinterpret_cast<const uint2 *>(terms.w + turned(column, piece));
 #pragma unroll
-        for (unsigned i = 0; i < kEdge; ++i) {
-            const unsigned own = turned(row + kRowLanes * i, half / 2);
-            const unsigned other = turned(column + kColumnLanes * i, half / 2);
-            x[i] = reinterpret_cast<const uint2 *>(terms.x)[own * 2 + half % 2];
-            w[i] = reinterpret_cast<const uint2 *>(terms.w)[other * 2 + half % 2];
-        }
+        for (unsigned half = 0; half < 2; ++half) {
+            float4 a[kEdge];
+            uint2 b[kEdge];
 #pragma unroll
-        for (unsigned p = 0; p < 2; ++p) {
-#pragma unroll
-            for (unsigned j = 0; j < kEdge; ++j) {
-                const uint32_t b = p == 0 ? w[j].x : w[j].y;
-                const float first = first_of(b), second = second_of(b);
-#pragma unroll
-                for (unsigned i = 0; i < kEdge; ++i) {
-                    const uint32_t a = p == 0 ? x[i].x : x[i].y;
-                    even[i][j] = fma(first_of(a), first, even[i][j]);
-                    odd[i][j] = fma(second_of(a), second, odd[i][j]);
-                }
+            for (unsigned i = 0; i < kEdge; ++i) {
+                a[i] = x[i * (kRowLanes * kPieces * 2) + half];
+                b[i] = w[i * (kColumnLanes * kPieces * 2) + half];
             }
+            multiply(a, b, even, odd);
         }
     }
 #pragma unroll
@@ -121,7 +156,7 @@ __device__ void sum_block_carefully(const Terms &terms, float4 (*sums)[kWarp]) {
         const unsigned row = lane / kColumnLanes + kRowLanes * (element / kEdge);
         const unsigned column = lane % kColumnLanes + kColumnLanes * (element % kEdge);
         const float sum =
-            careful_sum([&](unsigned p) { return x[turned(row, p / 4) * 4 + p % 4]; },
+            careful_sum([&](unsigned p) { return x[turned_row(row, p / 4) * 4 + p % 4]; },
                         [&](unsigned p) { return w[turned(column, p / 4) * 4 + p % 4]; });
         reinterpret_cast<float *>(&sums[element / 4][lane])[element % 4] = sum;
     }
@@ -202,12 +237,13 @@ __global__ void __launch_bounds__(kThreads, 2) tiles_kernel(const __grid_constan
         }
         end_copies();
         wait_copies<1>();
-        __syncwarp();
         if (block < blocks) {
-            if (unsafe_block(terms, span)) {
+            const bool careful = widen(terms, span, shared.wide[warp]);
+            __syncwarp();
+            if (careful) {
                 sum_block_carefully(terms, shared.sums[warp]);
             } else {
-                sum_block(terms, shared.sums[warp]);
+                sum_block(shared.wide[warp], terms, shared.sums[warp]);
             }
         }
         __syncthreads();
@@ -219,16 +255,23 @@ __global__ void __launch_bounds__(kThreads, 2) tiles_kernel(const __grid_constan
 
 } // namespace
 
+size_t count_tiles(const DeviceProduct &task) {
+    size_t across = 0;
+    for (size_t i = 0; i < task.count; ++i) {
+        across += divide_up(task.w[i].outputs, kColumns);
+    }
+    return divide_up(task.rows, kRows) * across;
+}
+
 void tiles(DeviceQueue *queue, const DeviceProduct &task) {
     Tiles work = {};
     work.task = task;
     work.down = static_cast<unsigned>(divide_up(task.rows, kRows));
-    unsigned across = 0;
     for (size_t i = 0; i < task.count; ++i) {
         work.across[i] = static_cast<unsigned>(divide_up(task.w[i].outputs, kColumns));
-        across += work.across[i];
     }
-    enqueue(queue, {dim3(work.down * across), kThreads, sizeof(Shared)}, tiles_kernel, work);
+    enqueue(queue, {dim3(static_cast<unsigned>(count_tiles(task))), kThreads, sizeof(Shared)},
+            tiles_kernel, work);
 }
 
 } // namespace stasis::kernels::device
