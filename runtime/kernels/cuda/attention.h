@@ -65,7 +65,8 @@ __device__ inline uint32_t pair_at(const uint16_t *x) {
     return *reinterpret_cast<const uint32_t *>(x);
 }
 
-// Eight neighbours, of which those from `left` on count as +0. `wide`: all eight are there, aligned.
+// Eight neighbours, of which those from `left` on count as +0. `wide`: all eight are there,
+// aligned.
 __device__ inline uint4 eight_at(const uint16_t *x, size_t left, bool wide) {
     if (wide) {
         return *reinterpret_cast<const uint4 *>(x);
@@ -105,8 +106,9 @@ struct Weighed {
     float maximum, sum; // m_b and l_b
 };
 
-// What a block's and the running partial are multiplied with when they merge. Where nothing has been
-// seen yet, (m, l, o) are (-infinity, 0, 0), and merging is exactly what initialising would be.
+// What a block's and the running partial are multiplied with when they merge. Where nothing has
+// been seen yet, (m, l, o) are (-infinity, 0, 0), and merging is exactly what initialising would
+// be.
 struct Merged {
     float maximum, alpha, beta;
 };
