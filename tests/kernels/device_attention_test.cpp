@@ -1,7 +1,5 @@
 // The device's attention against the reference's kernels, put together block by block as
 // NUMERICS.md says (C5): both ways give the bits of that.
-#include <functional>
-
 #include "runtime/kernels/environment.h"
 #include "tests/device/under_test.h"
 #include "tests/kernels/attention_case.h"

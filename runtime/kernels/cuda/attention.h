@@ -65,7 +65,8 @@ __device__ inline uint32_t pair_at(const uint16_t *x) {
     return *reinterpret_cast<const uint32_t *>(x);
 }
 
-// Eight neighbours, of which those from `left` on count as +0. `wide`: all eight are there, aligned.
+// Eight neighbours, of which those from `left` on count as +0. `wide`: all eight are there,
+// aligned.
 __device__ inline uint4 eight_at(const uint16_t *x, size_t left, bool wide) {
     if (wide) {
         return *reinterpret_cast<const uint4 *>(x);
@@ -88,12 +89,9 @@ struct Least {
 
 // The least key of all lanes, added to one in shared memory by one of them.
 __device__ inline void add_of_warp(uint32_t *shared, Least least) {
-    for (int by = 1; by < static_cast<int>(kWarp); by *= 2) {
-        const uint32_t other = __shfl_xor_sync(kAllLanes, least.key, by);
-        least.key = other < least.key ? other : least.key;
-    }
+    const uint32_t key = __reduce_min_sync(kAllLanes, least.key);
     if (threadIdx.x % kWarp == 0) {
-        atomicMin(shared, least.key);
+        atomicMin(shared, key);
     }
 }
 
@@ -108,8 +106,9 @@ struct Weighed {
     float maximum, sum; // m_b and l_b
 };
 
-// What a block's and the running partial are multiplied with when they merge. Where nothing has been
-// seen yet, (m, l, o) are (-infinity, 0, 0), and merging is exactly what initialising would be.
+// What a block's and the running partial are multiplied with when they merge. Where nothing has
+// been seen yet, (m, l, o) are (-infinity, 0, 0), and merging is exactly what initialising would
+// be.
 struct Merged {
     float maximum, alpha, beta;
 };

@@ -23,7 +23,7 @@ __host__ __device__ constexpr unsigned padded(size_t head_dim) {
     return static_cast<unsigned>((head_dim + 3) / 4 * 4);
 }
 
-size_t shared_bytes(unsigned rows, size_t head_dim) {
+constexpr size_t shared_bytes(unsigned rows, size_t head_dim) {
     const size_t floats = kSlots * kStride + kTeams * rows * (kScoreStride + padded(head_dim));
     return floats * sizeof(float);
 }
@@ -40,8 +40,8 @@ __device__ void take(const float *x, float (&to)[2]) {
 // Terms that are taken from shared memory at once: careful arithmetic needs registers of its own.
 template <bool kTiny> constexpr unsigned kStepOf = kTiny ? 2 : 4;
 
-// Widens `rows` rows of `columns` numbers from `begin` on into shared memory. row_of(i): where row i
-// begins; null: it counts as +0, as does what lies beyond the end of a row.
+// Widens `rows` rows of `columns` numbers from `begin` on into shared memory. row_of(i): where row
+// i begins; null: it counts as +0, as does what lies beyond the end of a row.
 template <typename RowOf>
 __device__ void stage(float *to, unsigned stride, unsigned rows, unsigned columns, size_t begin,
                       size_t head_dim, Least &least, const RowOf &row_of) {
@@ -88,6 +88,12 @@ template <unsigned kRows> struct Queries {
     const unsigned team = threadIdx.x / kScoreLanes, lane = threadIdx.x % kScoreLanes;
 
     static constexpr unsigned kQueries = kTeams * kRows;
+    // Blocks of threads that a multiprocessor shall hold, which bounds a thread's registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000 // whose compiler loads further ahead
+    static constexpr unsigned kResident = 2;
+#else
+    static constexpr unsigned kResident = 3;
+#endif
     using Sums = float[kRows][8];
 
     __device__ size_t row(unsigned query) const { return tile.row + (begin + query) / group_heads; }
@@ -163,8 +169,8 @@ template <unsigned kRows> struct Queries {
         add_chains(sums, total);
     }
 
-    // One block of the rule along the slots, for the lane's columns: four from 4 * lane on, and four
-    // 32 further where there are so many.
+    // One block of the rule along the slots, for the lane's columns: four from 4 * lane on, and
+    // four 32 further where there are so many.
     template <bool kTiny>
     __device__ void multiply_values(unsigned slot, bool further, Sums &total) const {
         constexpr unsigned kStep = kStepOf<kTiny>;
@@ -179,15 +185,15 @@ template <unsigned kRows> struct Queries {
 #pragma unroll
             for (unsigned t = 0; t < kStep; ++t) {
 #pragma unroll
-                for (unsigned from = 0; from < 8; from += 4) {
-                    if (from != 0 && !further) {
+                for (unsigned four = 0; four < 8; four += 4) {
+                    if (four != 0 && !further) {
                         continue;
                     }
                     float value[4];
-                    take(left + (s + t) * kColumns + 4 * lane + 8 * from, value);
+                    take(left + (s + t) * kColumns + 4 * lane + 8 * four, value);
 #pragma unroll
                     for (unsigned j = 0; j < 4 * kRows; ++j) {
-                        float &sum = sums[t % 2][j / 4][from + j % 4];
+                        float &sum = sums[t % 2][j / 4][four + j % 4];
                         sum = chain<kTiny>(p[j / 4][t], value[j % 4], sum);
                     }
                 }
@@ -234,8 +240,8 @@ template <unsigned kRows> struct Queries {
         }
     }
 
-    // A barrier as well. Whether plain arithmetic may not be enough for products of numbers that all
-    // threads know and those that each has loaded.
+    // A barrier as well. Whether plain arithmetic may not be enough for products of numbers that
+    // all threads know and those that each has loaded.
     __device__ static bool any_tiny(const Least &known, const Least &own) {
         return __syncthreads_or(known.exponent() + own.exponent() < kSafeExponents ? 1 : 0) != 0;
     }
@@ -316,15 +322,11 @@ template <unsigned kRows> struct Queries {
     }
 };
 
-// Blocks of threads that a multiprocessor shall hold: registers of each are bounded by that.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000 // its compiler loads further ahead
-constexpr unsigned kResident = 2;
-#else
-constexpr unsigned kResident = 3;
-#endif
+// Every device that is supported gives a block of threads 99 KiB.
+static_assert(shared_bytes(4, 256) + sizeof(State) <= 99 * 1024);
 
 template <unsigned kRows>
-__global__ void __launch_bounds__(kThreads, kResident)
+__global__ void __launch_bounds__(kThreads, Queries<kRows>::kResident)
     tiles_kernel(DeviceAttention task, const DeviceTile *tiles) {
     __shared__ State state;
     const DeviceTile tile = tiles[gridDim.x - 1 - blockIdx.x]; // the longest begin first
