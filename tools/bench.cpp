@@ -27,12 +27,13 @@ int run_bench(const BenchChoice &choice) {
     const bench::Matrices matrices =
         bench::measure_matrices(choice.model.path, uint64_t{info.vocabulary} * info.hidden);
     const bool integers = std::string(info.weight_types).find('Q') != std::string::npos;
-    ceilings::Meter meter(info.kernels, integers, info.threads, folder);
+    const std::string kernels = std::string(info.device) == "cpu" ? info.kernels : "";
+    ceilings::Meter meter(kernels, integers, info.threads, folder);
     bench::Bench bench{choice.model,       model.get(),        info, matrices,
                        choice.repetitions, interrupt.handle(), meter};
     bench.draft = choice.draft;
     bench::run_tasks(bench, choice.only);
-    const bench::Report report{choice.model.path, info.kernels, bench::machine_text(),
+    const bench::Report report{choice.model.path, info.kernels, info.device, bench::machine_text(),
                                info.threads,      meter.best(), bench.results};
     if (choice.json) {
         print_json(to_json(report));
@@ -49,7 +50,8 @@ void add_bench(CLI::App &app, int &exit_code) {
     CLI::App *bench_app =
         app.add_subcommand("bench", "how fast a model runs here, beside what the machine can do");
     bench_app->footer("Figures, of which those that the model's context has no room for are left "
-                      "out, and those of\ndrafts (lookup_, draft_) unless --only names them:\n  " +
+                      "out, and those of\ndrafts (lookup_, draft_) and of large files (save@, "
+                      "load@) unless --only names them:\n  " +
                       bench::task_names() + "\ntools/BENCHMARKS.md says what each means.\n");
     add_model(*bench_app, choice->model);
     bench_app->add_option("--only", choice->only, "these figures, separated by commas")

@@ -39,6 +39,7 @@ Json describe(const stasis_model_info &info) {
             {"context", info.context},
             {"layer_types", layer_types},
             {"kernels", info.kernels},
+            {"device", info.device},
             {"contract", contract_text(info.contract)},
             {"template", chat_template.empty() ? Json() : Json(chat_template)},
             {"weights", info.weight_types},

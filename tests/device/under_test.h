@@ -1,5 +1,6 @@
-// Devices to test kernels on: the host grid, as either kind of device that C2 speaks of, and a real
-// one where there is one. Kernels are given what lies in memory of the device.
+// Devices to test kernels and models on: the host grid, as either kind of device that C2 speaks of,
+// and device 0 of the module that the environment variable STASIS_CUDA_MODULE names (a file), where
+// it does. Kernels are given what lies in memory of the device.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -78,6 +79,14 @@ template <typename T> class There {
     T *data_ = nullptr;
 };
 
+// The module that STASIS_CUDA_MODULE names; null where it is not set. It stays loaded. Where the
+// file is none, the test case that asks fails.
+const DeviceTable *cuda_module();
+
+// For the first line of a test case, which is then run once for each module: the host grid's, and
+// the one above.
+const DeviceTable &each_module();
+
 // Runs `check(opened)` on each device.
 template <typename Check> void for_each_device(const Check &check) {
     for (const bool before : {false, true}) {
@@ -87,6 +96,11 @@ template <typename Check> void for_each_device(const Check &check) {
         check(opened);
     }
     stasis::kernels::device::host_grid::tiny_before_rounding = false;
+    if (const DeviceTable *module = cuda_module()) {
+        const Opened opened(*module);
+        INFO("device: ", std::string(opened.info.name));
+        check(opened);
+    }
 }
 
 } // namespace under_test

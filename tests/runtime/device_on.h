@@ -6,16 +6,17 @@
 
 namespace stasis::test {
 
-inline ModelOptions on_device() {
+inline ModelOptions on_device(const kernels::DeviceTable &module = host_module::table()) {
     ModelOptions options;
     options.threads = 2;
     options.device = "cuda";
-    options.device_module = &host_module::table();
+    options.device_module = &module;
     return options;
 }
 
-inline std::shared_ptr<Model> open_there(const std::string &name) {
-    return open_model(directory(name), on_device());
+inline std::shared_ptr<Model>
+open_there(const std::string &name, const kernels::DeviceTable &module = host_module::table()) {
+    return open_model(directory(name), on_device(module));
 }
 
 inline std::unique_ptr<Session> session_of(const std::shared_ptr<Model> &model) {

@@ -1,6 +1,7 @@
-// Whole models on a device whose kernels are the CUDA ones' text (tests/device): the same bits as on
-// the CPU, whichever way sessions come there.
+// Whole models on a device whose kernels are the CUDA ones' text (tests/device), and on a GPU where
+// there is one: the same bits as on the CPU, whichever way sessions come there.
 #include "runtime/kernels/cuda/host_grid.h"
+#include "tests/device/under_test.h"
 #include "tests/runtime/device_on.h"
 
 using namespace stasis;
@@ -55,9 +56,10 @@ struct Pair {
 } // namespace
 
 TEST_CASE("device: every bundled model gives the bits that the CPU gives") {
+    const kernels::DeviceTable &module = under_test::each_module();
     for (const std::string &name : bundled()) {
         INFO("model: ", name);
-        const std::shared_ptr<Model> device = open_there(name);
+        const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 150);
         Pair pair(open(name), device);
         pair.both([&](Session &session) { append_in_pieces(session, tokens); });
@@ -88,9 +90,10 @@ TEST_CASE("device: a device that calls results tiny before rounding gives the sa
 }
 
 TEST_CASE("device: forks, rewinds, evictions, steps of several") {
+    const kernels::DeviceTable &module = under_test::each_module();
     for (const std::string name : {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32"}) {
         INFO("model: ", name);
-        const std::shared_ptr<Model> device = open_there(name);
+        const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 200);
         Pair pair(open(name), device);
         pair.both([&](Session &session) { session.append(part(tokens, 0, 100), {}); });
@@ -116,9 +119,10 @@ TEST_CASE("device: forks, rewinds, evictions, steps of several") {
 }
 
 TEST_CASE("device: sessions cross to the CPU and back in the middle of a conversation") {
+    const kernels::DeviceTable &module = under_test::each_module();
     for (const std::string name : {"recall-gemma3", "zoo/llama-gqa-untied"}) {
         INFO("model: ", name);
-        const std::shared_ptr<Model> device = open_there(name), cpu = open(name);
+        const std::shared_ptr<Model> device = open_there(name, module), cpu = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*device, 120);
         Pair pair(cpu, device);
         pair.both([&](Session &session) { session.append(tokens, {}); });

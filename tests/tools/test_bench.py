@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "tools/peer"))
 import compare  # the script's own, as it finds it
 import gguf
 
-KEYS = ["model", "kernels", "threads", "machine", "ceilings", "results"]
+KEYS = ["model", "kernels", "device", "threads", "machine", "ceilings", "results"]
 RATES = {"bytes_per_s", "flops"}
 BATCHES = ["batch1@512", "batch2@512", "batch4@512", "batch8@512", "batch16@512", "forks8@512"]
 SMALL_CONTEXT = DATA / "zoo/gemma3-text"
@@ -22,7 +22,8 @@ class Bench(CommandTest):
     def test_json(self):
         report = self.json("bench", GEMMA, "--repetitions", 2, "--threads", 2)
         self.assertEqual(list(report), KEYS)
-        self.assertEqual((report["model"], report["threads"]), (str(GEMMA), 2))
+        self.assertEqual((report["model"], report["device"], report["threads"]),
+                         (str(GEMMA), "cpu", 2))
         self.assertEqual(report["kernels"], self.json("info", GEMMA)["kernels"])
         self.assertTrue(report["machine"])
         ceilings = report["ceilings"]
@@ -75,7 +76,7 @@ class Bench(CommandTest):
     def test_text_and_forced_kernels(self):
         text = self.ok("bench", LLAMA, "--repetitions", 1, "--only", "fork@64,pp512", "--kernels",
                        "reference", "--threads", 1)
-        self.assertIn("reference kernels, 1 thread, ", text)
+        self.assertIn("reference kernels on cpu, 1 thread, ", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         rows = [line.split()[0] for line in text.splitlines() if line]
         self.assertIn("read", rows)

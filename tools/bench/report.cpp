@@ -80,6 +80,8 @@ Json to_json(const Report &report) {
                       {"unit", result.unit}};
         if (result.work != Work::none) {
             entry[result.work == Work::bytes ? "bytes_per_s" : "flops"] = result.rate;
+        }
+        if (!result.ceiling.empty()) {
             entry["ceiling"] = result.ceiling;
             entry["share"] = result.share;
         } else {
@@ -88,12 +90,14 @@ Json to_json(const Report &report) {
         }
         results.push_back(entry);
     }
-    return {{"model", report.model},     {"kernels", report.kernels}, {"threads", report.threads},
-            {"machine", report.machine}, {"ceilings", ceilings},      {"results", results}};
+    return {{"model", report.model},     {"kernels", report.kernels}, {"device", report.device},
+            {"threads", report.threads}, {"machine", report.machine}, {"ceilings", ceilings},
+            {"results", results}};
 }
 
 std::string to_text(const Report &report) {
-    std::string text = report.model + "\n" + report.kernels + " kernels, " +
+    std::string text = report.model + "\n" + report.kernels + " kernels on " + report.device +
+                       ", " +
                        std::to_string(report.threads) +
                        (report.threads == 1 ? " thread, " : " threads, ") + report.machine + "\n\n";
     text += line("%-16s %14s   %s\n", "ceiling", "best rate", "how");
@@ -108,8 +112,10 @@ std::string to_text(const Report &report) {
                      plain(result.minimum).c_str(), plain(result.maximum).c_str(), result.unit);
         if (result.work != Work::none) {
             const char *unit = result.work == Work::bytes ? "B/s" : "FLOP/s";
-            text += line(" %14s %5.1f %% of %s", (scaled(result.rate) + unit).c_str(),
-                         100 * result.share, result.ceiling.c_str());
+            text += line(" %14s", (scaled(result.rate) + unit).c_str());
+        }
+        if (!result.ceiling.empty()) {
+            text += line(" %5.1f %% of %s", 100 * result.share, result.ceiling.c_str());
         }
         text.erase(text.find_last_not_of(' ') + 1);
         text += "\n";

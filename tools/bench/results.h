@@ -18,12 +18,12 @@ struct Result {
     const char *unit;
     Work work = Work::none;
     double rate = 0;     // of bytes or flops per second, at the median
-    std::string ceiling; // name of the one that the rate comes up against
+    std::string ceiling; // name of the one that the rate comes up against; empty: none known
     double share = 0;    // of what the ceiling gave between the repetitions; their median
 };
 
 struct Report {
-    std::string model, kernels, machine;
+    std::string model, kernels, device, machine;
     unsigned threads;
     std::vector<ceilings::Ceiling> ceilings;
     std::vector<Result> results;

@@ -9,6 +9,9 @@
 namespace command::bench {
 
 Against of_meter(const Bench &bench, const std::string &ceiling) {
+    if (!bench.meter.knows(ceiling)) {
+        return {};
+    }
     return {ceiling, [&meter = bench.meter, ceiling] { return meter.now(ceiling); }};
 }
 
@@ -37,13 +40,13 @@ Result &add(Bench &bench, const std::string &name, const std::vector<double> &va
 void set_rate(Result &result, Work work, const Series &series,
               const std::function<double(double)> &rate) {
     std::vector<double> shares;
-    for (size_t i = 0; i < series.values.size(); ++i) {
+    for (size_t i = 0; i < series.values.size() && !series.ceiling.empty(); ++i) {
         shares.push_back(rate(series.values[i]) / series.ceilings[i]);
     }
     result.work = work;
     result.rate = rate(result.median);
     result.ceiling = series.ceiling;
-    result.share = median_of(shares);
+    result.share = shares.empty() ? 0 : median_of(shares);
 }
 
 Result &add_speed(Bench &bench, const std::string &name, const Series &series, Work work,

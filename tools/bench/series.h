@@ -18,7 +18,7 @@ struct Against {
     std::string ceiling; // "": nothing
     std::function<double()> now;
 };
-// One of the machine's ceilings.
+// One of the machine's ceilings; nothing where it was not measured, as for a device.
 Against of_meter(const Bench &bench, const std::string &ceiling);
 
 // What was measured, and what the ceiling gave at the same time.

@@ -36,8 +36,9 @@ struct TemporaryFolder {
     std::string file(const char *name) const { return path + "/" + name; }
 };
 
-uint64_t positions_of(const Bench &bench) {
-    return std::min(kPositions, bench.info.context);
+// `depth` 0: what is usual.
+uint64_t positions_of(const Bench &bench, uint64_t depth) {
+    return depth != 0 ? depth : std::min(kPositions, bench.info.context);
 }
 
 double bytes_of(const std::string &path) {
@@ -102,8 +103,8 @@ void know(const Session &session) {
 }
 
 struct Saved {
-    explicit Saved(Bench &bench, uint32_t codec)
-        : session(live_at(bench, positions_of(bench))), path(folder.file("session.stasis")) {
+    Saved(Bench &bench, uint32_t codec, uint64_t positions)
+        : session(live_at(bench, positions)), path(folder.file("session.stasis")) {
         save_session(session.get(), path, {true, codec, STASIS_KEEP_FULL});
     }
     TemporaryFolder folder;
@@ -113,8 +114,8 @@ struct Saved {
 
 } // namespace
 
-void snapshot_save(Bench &bench, const std::string &name, uint64_t) {
-    const Saved saved(bench, STASIS_CODEC_RAW);
+void snapshot_save(Bench &bench, const std::string &name, uint64_t depth) {
+    const Saved saved(bench, STASIS_CODEC_RAW, positions_of(bench, depth));
     const double bytes = bytes_of(saved.path);
     const Against against =
         plainly(bench, "file_new", "a file of the same size, written, synced, renamed", bytes, [&] {
@@ -126,8 +127,8 @@ void snapshot_save(Bench &bench, const std::string &name, uint64_t) {
                 bytes);
 }
 
-void snapshot_load(Bench &bench, const std::string &name, uint64_t) {
-    const Saved saved(bench, STASIS_CODEC_RAW);
+void snapshot_load(Bench &bench, const std::string &name, uint64_t depth) {
+    const Saved saved(bench, STASIS_CODEC_RAW, positions_of(bench, depth));
     const double bytes = bytes_of(saved.path);
     const Against against = plainly(bench, "file_sha256",
                                     "the same file, read into warm memory and hashed", bytes, [&] {
@@ -137,15 +138,15 @@ void snapshot_load(Bench &bench, const std::string &name, uint64_t) {
     add_seconds(bench, name, load_series(bench, name, against, saved.path), bytes);
 }
 
-void snapshot_save_zstd(Bench &bench, const std::string &name, uint64_t) {
-    const Saved saved(bench, STASIS_CODEC_ZSTD);
+void snapshot_save_zstd(Bench &bench, const std::string &name, uint64_t depth) {
+    const Saved saved(bench, STASIS_CODEC_ZSTD, positions_of(bench, depth));
     const Series series =
         save_series(bench, name, {}, saved.session, saved.path, STASIS_CODEC_ZSTD);
     add_kv_rate(bench, name, series, kv_bytes_of(saved.path));
 }
 
-void snapshot_load_zstd(Bench &bench, const std::string &name, uint64_t) {
-    const Saved saved(bench, STASIS_CODEC_ZSTD);
+void snapshot_load_zstd(Bench &bench, const std::string &name, uint64_t depth) {
+    const Saved saved(bench, STASIS_CODEC_ZSTD, positions_of(bench, depth));
     add_kv_rate(bench, name, load_series(bench, name, {}, saved.path), kv_bytes_of(saved.path));
 }
 
@@ -179,7 +180,7 @@ void snapshot_commit(Bench &bench, const std::string &name, uint64_t depth) {
 // What one more token takes: the difference between a session and one half as long.
 void snapshot_bytes(Bench &bench, const std::string &, uint64_t) {
     const TemporaryFolder folder;
-    const uint64_t long_one = positions_of(bench), short_one = long_one / 2;
+    const uint64_t long_one = positions_of(bench, 0), short_one = long_one / 2;
     const std::string path = folder.file("session.stasis");
     const struct {
         const char *name;

@@ -47,7 +47,7 @@ double decode_together(const Batch &batch, uint64_t count) {
     return static_cast<double>(count * items.size()) / watch.seconds();
 }
 
-std::vector<Batch> batches(const Bench &bench, uint64_t depth) {
+std::vector<Batch> batches(const Bench &bench, uint64_t depth, const std::string &ceiling) {
     std::vector<Session> sessions;
     while (sessions.size() < std::max(kForks, kTogether[std::size(kTogether) - 1])) {
         sessions.push_back(create_alone(bench.model));
@@ -56,13 +56,13 @@ std::vector<Batch> batches(const Bench &bench, uint64_t depth) {
     const std::string behind = "@" + std::to_string(depth);
     std::vector<Batch> all;
     for (const size_t count : kTogether) {
-        Batch batch{"batch" + std::to_string(count) + behind, {}, false, {"read", {}, {}}};
+        Batch batch{"batch" + std::to_string(count) + behind, {}, false, {ceiling, {}, {}}};
         for (size_t i = 0; i < count; ++i) {
             batch.starts.push_back(fork(sessions[i]));
         }
         all.push_back(std::move(batch));
     }
-    Batch forks{"forks" + std::to_string(kForks) + behind, {}, true, {"read", {}, {}}};
+    Batch forks{"forks" + std::to_string(kForks) + behind, {}, true, {ceiling, {}, {}}};
     while (forks.starts.size() < kForks) {
         forks.starts.push_back(fork(sessions[0]));
     }
@@ -87,7 +87,9 @@ double bytes_of_token(const Bench &bench, const Batch &batch, uint64_t depth) {
 } // namespace
 
 void steps(Bench &bench, const std::string &name, uint64_t depth) {
-    std::vector<Batch> all = batches(bench, depth);
+    const Against against = of_meter(bench, "read");
+    const auto now = [&] { return against.ceiling.empty() ? 0 : against.now(); };
+    std::vector<Batch> all = batches(bench, depth, against.ceiling);
     Progress progress(name);
     for (Batch &batch : all) {
         decode_together(batch, 2);
@@ -96,9 +98,9 @@ void steps(Bench &bench, const std::string &name, uint64_t depth) {
     for (unsigned repetition = 0; repetition < bench.repetitions; ++repetition) {
         Progress::report(&progress, repetition, bench.repetitions);
         for (Batch &batch : all) {
-            const double before = bench.meter.now("read");
+            const double before = now();
             batch.series.values.push_back(decode_together(batch, kStepTokens));
-            batch.series.ceilings.push_back((before + bench.meter.now("read")) / 2);
+            batch.series.ceilings.push_back((before + now()) / 2);
         }
     }
     for (const Batch &batch : all) {

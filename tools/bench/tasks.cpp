@@ -240,6 +240,8 @@ constexpr Task kTasks[] = {
     {"start@4096", 4096, 4096, start_shared},
     {"save", 1, 0, snapshot_save},
     {"load", 1, 0, snapshot_load},
+    {"save@16384", 16384, 16384, snapshot_save, true},
+    {"load@16384", 16384, 16384, snapshot_load, true},
     {"save_zstd", 1, 0, snapshot_save_zstd},
     {"load_zstd", 1, 0, snapshot_load_zstd},
     {"commit@1024", kTurns + 1024, 1024, snapshot_commit},

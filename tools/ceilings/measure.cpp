@@ -191,13 +191,8 @@ std::vector<double> matrix_rates(const Probe &probe, uint64_t rounds, unsigned t
 Meter::Meter(const std::string &kernels, bool integers, unsigned threads, const std::string &folder)
     : memory_(held_memory()) {
     auto *data = static_cast<char *>(memory_);
-    const ReadPass read = best_read(data, threads);
-    add({"read", 0, "B", describe(read)},
-        [=] { return read_rates(read, data, kHeldBytes, threads, 5); });
-    for (const Probe &probe : matrix_probes(kernels, integers)) {
-        const uint64_t rounds = rounds_of(probe, threads);
-        add({probe.name, 0, "FLOP", probe.how},
-            [=] { return matrix_rates(probe, rounds, threads); });
+    if (!kernels.empty()) {
+        add_kernels(kernels, integers, threads);
     }
     add({"memcpy", 0, "B", "bytes copied"}, [=] { return copy_rates(data, threads); });
     add({"file_write", 0, "B", "with fsync"},
@@ -208,6 +203,24 @@ Meter::Meter(const std::string &kernels, bool integers, unsigned threads, const 
 
 Meter::~Meter() {
     munmap(memory_, kHeldBytes);
+}
+
+void Meter::add_kernels(const std::string &kernels, bool integers, unsigned threads) {
+    auto *data = static_cast<char *>(memory_);
+    const ReadPass read = best_read(data, threads);
+    add({"read", 0, "B", describe(read)},
+        [=] { return read_rates(read, data, kHeldBytes, threads, 5); });
+    for (const Probe &probe : matrix_probes(kernels, integers)) {
+        const uint64_t rounds = rounds_of(probe, threads);
+        add({probe.name, 0, "FLOP", probe.how},
+            [=] { return matrix_rates(probe, rounds, threads); });
+    }
+    matrix_ = best_.at(1).name;
+}
+
+bool Meter::knows(const std::string &name) const {
+    return std::any_of(best_.begin(), best_.end(),
+                       [&](const Ceiling &ceiling) { return ceiling.name == name; });
 }
 
 void Meter::add(Ceiling ceiling, Passes passes) {

@@ -23,14 +23,17 @@ class Meter {
   public:
     // With `threads` threads: "read", the kernels' own for bf16 or, if asked, integer weights (the
     // first is what their products come up against), "memcpy", and with files of `folder`
-    // "file_write" and "file_read". Takes seconds. Throws Failure.
+    // "file_write" and "file_read". Without a name of kernels, for what a device computes: only the
+    // last three. Takes seconds. Throws Failure.
     Meter(const std::string &kernels, bool integers, unsigned threads, const std::string &folder);
     ~Meter();
     Meter(const Meter &) = delete;
     Meter &operator=(const Meter &) = delete;
 
     const std::vector<Ceiling> &best() const { return best_; }
-    const std::string &matrix() const { return best_.at(1).name; }
+    // What products come up against; empty where that was not measured.
+    const std::string &matrix() const { return matrix_; }
+    bool knows(const std::string &name) const;
 
     // A ceiling that was measured elsewhere.
     void saw(const Ceiling &ceiling);
@@ -46,7 +49,10 @@ class Meter {
     using Passes = std::function<std::vector<double>()>;
     void add(Ceiling ceiling, Passes passes);
 
+    void add_kernels(const std::string &kernels, bool integers, unsigned threads);
+
     void *memory_;
+    std::string matrix_;
     std::vector<Ceiling> best_;
     std::vector<Passes> passes_; // as best_
 };

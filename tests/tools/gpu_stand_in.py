@@ -1,0 +1,82 @@
+#!/usr/bin/env -S python3 -S
+# Stands in for each program that tools/gpu_check runs, by the name it is called by, with figures
+# that are easy to reckon with. STAND_IN_BROKEN names what fails, as "NAME WORD": the program and a
+# word of its arguments.
+import json
+import os
+import pathlib
+import sys
+
+GPU = "cuda" in sys.argv
+DIGEST = "ab" * 32
+BENCH = {  # name: unit, key of the rate, rate
+    "tg128": ("tokens/s", "bytes_per_s", 1.5e12), "tg128@1024": ("tokens/s", "bytes_per_s", 1e12),
+    "batch8@512": ("tokens/s", "bytes_per_s", 1e12), "pp512": ("tokens/s", "flops", 1e13),
+    "save": ("ms", "bytes_per_s", 1e9), "load": ("ms", "bytes_per_s", 1e9),
+    "save@16384": ("ms", "bytes_per_s", 4.5e10), "load@16384": ("ms", "bytes_per_s", 3e10),
+    "open": ("ms", "bytes_per_s", 1e9)}
+CEILINGS = {"copy": 2e12, "read": 1.8e12, "fma_fp32": 4e13, "to_device": 5e10, "to_host": 5e10,
+            "gemm_bf16_prefill": 5e14}
+TESTS = """[doctest] doctest version is "2.4.9"
+0.250000 s: device: norms equal the reference
+===============================================================================
+a_test.cpp(12):
+TEST CASE:  device: products equal the reference
+
+a_test.cpp(20): ERROR: CHECK( a == b ) is NOT correct!
+  values: CHECK( 1 == 2 )
+
+1.500000 s: device: products equal the reference
+SKIPPED: device: two at once: there is one
+0.000001 s: device: two at once
+[doctest] test cases:  3 |  2 passed | 1 failed | 9 skipped
+"""
+
+
+def broken(name):
+    program, _, word = os.environ.get("STAND_IN_BROKEN", "").partition(" ")
+    return program == name and (not word or any(word in text for text in sys.argv[1:]))
+
+
+def stasis(verb, *words):
+    if verb == "synth":
+        pathlib.Path(words[1]).mkdir(parents=True)
+    elif verb == "info":
+        print(json.dumps({"kernels": "cuda" if GPU else "avx2", "vocabulary": 32000}))
+    elif verb == "run":
+        other = GPU and os.environ.get("STAND_IN_DIFFERS") == "1"
+        pathlib.Path(words[words.index("--save") + 1]).write_text("a session")
+        print(json.dumps({"tokens": [1, 2], "digest": "cd" * 32 if other else DIGEST}))
+    elif verb == "bench":
+        name = words[words.index("--only") + 1].replace("batch@", "batch8@")
+        unit, key, rate = BENCH[name]
+        print(json.dumps({"results": [
+            {"name": "another"},
+            {"name": name, "median": 100.0, "min": 99.0, "max": 101.5, "unit": unit, key: rate,
+             "ceiling": None, "share": None}]}))
+
+
+def main():
+    name = pathlib.Path(sys.argv[0]).name
+    if broken(name):
+        print("it is broken", file=sys.stderr)
+        sys.exit(1)
+    if name == "nvidia-smi":
+        print("Some GPU, 999.1, 81559 MiB")
+    elif name == "gpu_ceilings":
+        device = {"name": "Some GPU", "compute_capability": "9.0", "multiprocessors": 132,
+                  "memory_bytes": 85 << 30, "l2_bytes": 1, "cuda_driver": "13.0",
+                  "cuda_runtime": "13.0"}
+        print(json.dumps({"device": device, "problems": {"gemm_bf16_8192": "status 15"},
+                          "ceilings": {key: {"value": value, "how": "so | so"}
+                                       for key, value in CEILINGS.items()}}))
+    elif name == "stasis":
+        stasis(*sys.argv[1:])
+    else:
+        assert os.environ["STASIS_CUDA_MODULE"].endswith("libstasis_cuda.so.0")
+        assert (pathlib.Path(os.environ["STASIS_SOURCE_DIR"]) / "tests/data").is_dir()
+        print(TESTS)
+        sys.exit(1)
+
+
+main()
