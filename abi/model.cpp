@@ -6,6 +6,7 @@
 #include "abi/cancel.h"
 #include "abi/handles.h"
 #include "abi/options.h"
+#include "runtime/device/weights.h"
 
 namespace stasis::abi {
 

@@ -236,8 +236,7 @@ uint64_t job_bytes(const Job &job, const State &state) {
 } // namespace
 
 bool SaveInput::has_data(size_t group, uint64_t index) const {
-    return pages_in != nullptr ? pages_in->stored(group, index)
-                               : state.pages[group][index].kept();
+    return pages_in != nullptr ? pages_in->stored(group, index) : state.pages[group][index].kept();
 }
 
 std::vector<std::vector<PageEntry>> write_pages(Output &output, const SaveInput &input) {

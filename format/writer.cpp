@@ -120,8 +120,8 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     layout.logits_row =
         output.put(SectionKind::logits_row, row.data(), row.size_bytes(), before.logits_row);
     const std::vector<uint8_t> evictions = build_evictions(state);
-    layout.evictions = output.put(SectionKind::evictions, evictions.data(), evictions.size(),
-                                  before.evictions);
+    layout.evictions =
+        output.put(SectionKind::evictions, evictions.data(), evictions.size(), before.evictions);
     const std::vector<uint8_t> manifest = build_manifest(state, layout);
     Root &root = written->root;
     root.sequence = output.sequence();

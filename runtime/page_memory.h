@@ -1,6 +1,6 @@
-// Where the bytes of KV pages lie, as functions: the host's memory, or one that the host cannot read,
-// such as a GPU's. The one way to a page's bytes outside a forward pass. Knows bytes only: neither
-// what they mean nor how pages are pooled.
+// Where the bytes of KV pages lie, as functions: the host's memory, or one that the host cannot
+// read, such as a GPU's. The one way to a page's bytes outside a forward pass. Knows bytes only:
+// neither what they mean nor how pages are pooled.
 #pragma once
 
 #include <cstddef>

@@ -82,15 +82,15 @@ void Session::make_writable(uint64_t begin, uint64_t end) {
             if (!entry.page.writable()) {
                 copy_page(entry.page);
             }
-            if (entry.page.unclean()) { // which holds no position from `begin` on
+            if (entry.page.unclean()) { // whatever lies from `begin` on is written anew
                 model_->pool->clear_from(entry.page, begin % kPage);
             }
         }
     }
 }
 
-// Names for the forward pass all pages that the sequence's positions may see, by addresses that mean
-// something where it runs.
+// Names for the forward pass all pages that the sequence's positions may see, by addresses that
+// mean something where it runs.
 void Session::name_pages(Sequence &sequence) const {
     const uint64_t last = (sequence.begin + sequence.rows - 1) / kPage;
     sequence.evicted = evictions_.masks();
@@ -169,10 +169,10 @@ void Session::roll_back(uint64_t position) noexcept {
     clear_beyond(position);
 }
 
-// Slots beyond the log may hold anything that a call wrote: they become zero again (C9). Where a far
-// memory fails to, nothing is lost: no digest, file or query looks there, and the page knows that it
-// is unclean, so that whoever writes to it next clears it first, and fails if that fails (a copy of
-// it is unclean, too).
+// Slots beyond the log may hold anything that a call wrote: they become zero again (C9). Where a
+// far memory fails to, nothing is lost: no digest, file or query looks there, and the page knows
+// that it is unclean, so that whoever writes to it next clears it first, and fails if that fails (a
+// copy of it is unclean, too).
 void Session::clear_beyond(uint64_t position) noexcept {
     if (position % kPage == 0) {
         return;
@@ -186,7 +186,7 @@ void Session::clear_beyond(uint64_t position) noexcept {
         }
         try {
             model_->pool->clear_from(table[last].page, position % kPage);
-        } catch (...) {
+        } catch (...) { // the page remembers
         }
     }
 }
@@ -278,13 +278,12 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
                  model_->groups[place.group].window);
         }
         if (position == begin || position % kPage == 0) {
-            layer_numbers =
-                model_->pool->read(entry.page, shape.offset(place.index, 0, 0),
-                                   2 * shape.kv_heads * shape.head_elements(), buffer);
+            layer_numbers = model_->pool->read(entry.page, shape.offset(place.index, 0, 0),
+                                               2 * shape.kv_heads * shape.head_elements(), buffer);
         }
         for (size_t head = 0; head < shape.kv_heads; ++head) {
-            const uint16_t *from = layer_numbers + shape.offset(0, 0, head) +
-                                   (position % kPage) * shape.head_dim;
+            const uint16_t *from =
+                layer_numbers + shape.offset(0, 0, head) + (position % kPage) * shape.head_dim;
             const size_t to = ((position - begin) * shape.kv_heads + head) * shape.head_dim;
             std::memcpy(keys + to, from, size_bytes);
             std::memcpy(values + to, from + shape.offset(0, 1, 0), size_bytes);

@@ -119,6 +119,7 @@ void add_info(CLI::App &app, int &exit_code) {
     auto choice = std::make_shared<InfoChoice>();
     CLI::App *info_app = app.add_subcommand("info", "what a model is, and its digests");
     add_model(*info_app, choice->model);
+    add_compute_options(*info_app, choice->model);
     info_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
     info_app->callback([=, &exit_code] { exit_code = run_info(*choice); });
 }

@@ -20,7 +20,7 @@ void add_model(CLI::App &app, ModelChoice &choice) {
 void add_compute_options(CLI::App &app, ModelChoice &choice) {
     add_count(app, "--threads", choice.threads, "threads that compute (default: one per core)");
     app.add_option("--kernels", choice.kernels, "kernel table (default: the best here)");
-    app.add_option("--device", choice.device, "where to compute (default: cpu)");
+    app.add_option("--device", choice.device, "cpu, cuda or cuda:N (default: cpu)");
 }
 
 void add_template_option(CLI::App &app, ModelChoice &choice) {

@@ -1,7 +1,9 @@
 // The numerics contract's table of equalities, at random: sessions of one model, opened with each
-// kernel table and several numbers of threads, go through all that can be done to a session, and
+// kernel table, on the tests' device too, and several numbers of threads, go through all that can be done to a session, and
 // each must stay what a plain run of its own log gives (plain_runs.h). STASIS_SEED repeats a walk,
 // STASIS_EQUALITY_STEPS says how many operations it has.
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -9,6 +11,23 @@
 #include "tests/stride.h"
 
 namespace abi_test {
+
+namespace {
+
+// The model on the device whose module is the tests' own (tests/device): once it is loaded, the
+// library finds it by its name. Null: its weights are not computed there.
+stasis_model *open_on_device(const std::string &path) {
+    REQUIRE(dlopen(STASIS_DEVICE_MODULE, RTLD_NOW | RTLD_LOCAL) != nullptr);
+    auto options = sized<stasis_model_options>();
+    options.device = "cuda";
+    stasis_model *model = nullptr;
+    stasis_error error;
+    const stasis_status status = stasis_model_open(path.c_str(), &options, &model, &error);
+    REQUIRE_MESSAGE((status == STASIS_OK || status == STASIS_UNSUPPORTED), error.message);
+    return model;
+}
+
+} // namespace
 
 std::vector<Model> open_all(const std::string &path) {
     std::vector<Model> models;
@@ -26,6 +45,9 @@ std::vector<Model> open_all(const std::string &path) {
             continue;
         }
         REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+        models.emplace_back(model);
+    }
+    if (stasis_model *model = open_on_device(path)) {
         models.emplace_back(model);
     }
     return models;

@@ -54,8 +54,8 @@ State far_state(State state, Fetched &fetched) {
 uint64_t kept_pages(const State &state) {
     uint64_t count = 0;
     for (const std::vector<Page> &pages : state.pages) {
-        count += static_cast<uint64_t>(std::count_if(
-            pages.begin(), pages.end(), [](const Page &page) { return page.kept(); }));
+        count += static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(),
+                                                     [](const Page &page) { return page.kept(); }));
     }
     return count;
 }

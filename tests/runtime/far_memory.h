@@ -1,7 +1,7 @@
-// Page memory that is far from the host, for tests: any access but through its own functions ends the
-// program, as its addresses lie in a mapping that nobody may touch and the functions use another one
-// of the same memory. It holds garbage (bf16 NaN) wherever nobody wrote, watches that nobody goes
-// beyond a page or gives one back twice, and fails on demand.
+// Page memory that is far from the host, for tests: any access but through its own functions ends
+// the program, as its addresses lie in a mapping that nobody may touch and the functions use
+// another one of the same memory. It holds garbage (bf16 NaN) wherever nobody wrote, watches that
+// nobody goes beyond a page or gives one back twice, and fails on demand.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -90,7 +90,8 @@ class FarMemory {
     // The bytes of a page; counts a request that does not lie in one.
     uint8_t *at(PageAddress address, size_t end_bytes) {
         const std::lock_guard lock(mutex_);
-        const size_t offset = static_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(outside_);
+        const size_t offset =
+            static_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(outside_);
         const auto found = taken_.find(offset);
         wrong_ += found == taken_.end() || end_bytes > found->second ? 1 : 0;
         return inside_ + offset;

@@ -30,22 +30,23 @@ inline std::shared_ptr<Model> open_on(const FarMemory *memory, const std::string
 }
 
 inline std::vector<uint64_t> numbers_of(const SessionInfo &info) {
-    return {info.position,      info.capacity,     info.rewind_floor, info.window_retain,
-            info.window_begin,  info.window,       info.pages_own,    info.pages_shared,
-            info.kv_bytes,      info.tokens_reused, info.evicted,     info.pending_bytes};
+    return {info.position,     info.capacity,      info.rewind_floor, info.window_retain,
+            info.window_begin, info.window,        info.pages_own,    info.pages_shared,
+            info.kv_bytes,     info.tokens_reused, info.evicted,      info.pending_bytes};
 }
 
 inline std::vector<uint64_t> numbers_of(const PagePool &pool) {
     return {pool.used_bytes(), pool.cached_bytes(), pool.idle_bytes(), pool.room_bytes()};
 }
 
-// Keys and values of every layer, page by page; of one that is released, only that.
+// Keys and values of every layer, from the beginning of each page into the next; of what is
+// released, only that.
 inline std::vector<uint16_t> held_kv(Session &session) {
     const Config &config = session.model()->config;
     std::vector<uint16_t> all;
     for (uint32_t layer = 0; layer < config.layers; ++layer) {
         for (uint64_t begin = 0; begin < session.position(); begin += kPage) {
-            const uint64_t end = std::min(begin + kPage, session.position());
+            const uint64_t end = std::min(begin + kPage + 40, session.position());
             const size_t count = (end - begin) * config.kv_heads * config.head_dim;
             all.resize(all.size() + 2 * count, 0xAAAA);
             uint16_t *keys = all.data() + all.size() - 2 * count;
@@ -62,8 +63,8 @@ inline std::vector<uint16_t> held_kv(Session &session) {
 }
 
 inline format::Parallel parallel_on(Threads &threads) {
-    return {&threads, [](void *context, size_t count, void (*work)(void *data, size_t i),
-                         void *data) {
+    return {&threads,
+            [](void *context, size_t count, void (*work)(void *data, size_t i), void *data) {
                 static_cast<Threads *>(context)->run(count, 1, [&](size_t begin, size_t end) {
                     for (size_t i = begin; i < end; ++i) {
                         work(data, i);

@@ -1,5 +1,5 @@
-// Sessions that grow in far memory, the CPU's kernels standing in for a device's: the whole life of a
-// session gives the bits that it gives on the host, and is told of in the same words.
+// Sessions that grow in far memory, the CPU's kernels standing in for a device's: the whole life of
+// a session gives the bits that it gives on the host, and is told of in the same words.
 #include "runtime/verify.h"
 #include "tests/runtime/far_sessions.h"
 
@@ -107,7 +107,8 @@ TEST_CASE("a session that grows in far memory is the host's, bit for bit") {
     }
 }
 
-TEST_CASE("only a pass is in far memory itself: its pages are digested, known and released outside") {
+TEST_CASE(
+    "only a pass is in far memory itself: its pages are digested, known and released outside") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
@@ -165,7 +166,7 @@ TEST_CASE("sessions of one domain share what they compute in far memory") {
             Session first(models[i], options);
             first.append(std::span(tokens).first(150), {});
             Session second(models[i], options);
-            second.append(tokens, {}); // two full pages are there
+            second.append(tokens, {});                        // two full pages are there
             first.append(std::span(tokens).subspan(150), {}); // the third is exchanged for its own
             lives[i].note(first);
             lives[i].note(second);
@@ -198,14 +199,12 @@ TEST_CASE("what is computed in far memory is verified on the host, and the other
                     }
                 }
             }
-            const StoredPages pages{[&](size_t group, uint64_t index) {
-                                        return state.pages[group][index].kept();
-                                    },
-                                    [&](size_t group, uint64_t index, uint16_t *to) {
-                                        std::copy(data[group][index].begin(),
-                                                  data[group][index].end(), to);
-                                    },
-                                    nullptr};
+            const StoredPages pages{
+                [&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
+                [&](size_t group, uint64_t index, uint16_t *to) {
+                    std::copy(data[group][index].begin(), data[group][index].end(), to);
+                },
+                nullptr};
             CHECK(!verify(verifier, state, pages, VerifyOptions()).first);
             CHECK(!audit(verifier, state, pages, AuditOptions()).first);
             const auto again = Session::recompute(verifier, state, nullptr, pages, Watch());
@@ -215,9 +214,9 @@ TEST_CASE("what is computed in far memory is verified on the host, and the other
             const size_t last = state.pages[0].size() - 1;
             const PageShape &shape = one->pool->shape(0);
             data[0][last][shape.offset(0, 1, 0)] ^= 1;
-            lie.pages[0][last].digest = page_digest(0, last, data[0][last].data(), shape.rows(),
-                                                    kPage, lie.pages[0][last].valid,
-                                                    shape.head_dim);
+            lie.pages[0][last].digest =
+                page_digest(0, last, data[0][last].data(), shape.rows(), kPage,
+                            lie.pages[0][last].valid, shape.head_dim);
             const auto found = verify(verifier, lie, pages, VerifyOptions()).first;
             REQUIRE(found);
             CHECK(found->position == last * kPage);

@@ -1,5 +1,6 @@
-// Far memory that fails, each of its functions at each call in turn, once or for good: the call says
-// so and the session is as it was; once the memory works again, everything is as if nothing had been.
+// Far memory that fails, each of its functions at each call in turn, once or for good: the call
+// says so and the session is as it was; once the memory works again, everything is as if nothing
+// had been.
 #include "format/reader.h"
 #include "tests/runtime/far_sessions.h"
 #include "tests/runtime/model_files.h"
@@ -9,15 +10,14 @@ using namespace stasis::test;
 
 namespace {
 
-// What a session holds, without computing anything. Which pages are its own is left out: a copy that
-// was made stays.
+// What a session holds, without computing anything. Which pages are its own is left out: a copy
+// that was made stays.
 struct Held {
     std::vector<uint64_t> numbers;
     std::vector<uint16_t> kv;
     std::vector<uint32_t> tokens;
 
-    explicit Held(Session &session)
-        : numbers(numbers_of(session.info())), kv(held_kv(session)) {
+    explicit Held(Session &session) : numbers(numbers_of(session.info())), kv(held_kv(session)) {
         CHECK(numbers[6] + numbers[7] > 0);
         numbers[6] += std::exchange(numbers[7], 0);
         for (uint64_t i = 0; i < session.position(); ++i) {
@@ -185,8 +185,8 @@ bool clean(Session &session) {
     for (size_t group = 0; group < pages.size(); ++group) {
         const PageShape &shape = session.model()->pool->shape(static_cast<uint32_t>(group));
         for (size_t i = 0; i < shape.elements(); ++i) {
-            const bool beyond = i % shape.head_elements() / shape.head_dim >=
-                                session.position() % kPage;
+            const bool beyond =
+                i % shape.head_elements() / shape.head_dim >= session.position() % kPage;
             zero &= !beyond || pages[group][i] == 0;
         }
     }

@@ -1,6 +1,6 @@
 // Page memory that the host cannot touch: sessions whose pages lie there hold, share, release, tell
-// and save what those of the host do, and nothing but its own functions goes to its bytes. No forward
-// pass runs on it here.
+// and save what those of the host do, and nothing but its own functions goes to its bytes. No
+// forward pass runs on it here.
 #include "format/reader.h"
 #include "tests/runtime/far_sessions.h"
 #include "tests/runtime/model_files.h"
@@ -180,8 +180,8 @@ TEST_CASE("far pages are shared, kept and counted as those of the host, and reus
             CHECK(told[2][0] < told[0][0] + told[0][0] / 2); // what two sessions use
             CHECK(told[3][9] == 256);                        // tokens reused
         }
-        const uint64_t taken = memory.count(FarMemory::kTake), written =
-                                                                  memory.count(FarMemory::kWrite);
+        const uint64_t taken = memory.count(FarMemory::kTake),
+                       written = memory.count(FarMemory::kWrite);
         const SessionOptions trusted = of_domain();
         const auto again = Session::restore(model, shorter, &trusted);
         check_bits(*again, *session);
@@ -195,7 +195,8 @@ TEST_CASE("a budget bounds far memory, and what is free gives way") {
     const std::string name = "zoo/gemma3-text";
     const auto host = conversation(open(name));
     const State state = host->export_state();
-    const uint64_t bytes = Session::restore(open_on(nullptr, name), state, nullptr)->info().kv_bytes;
+    const uint64_t bytes =
+        Session::restore(open_on(nullptr, name), state, nullptr)->info().kv_bytes;
     FarMemory memory(FarMemory::Reach::nobody);
     const auto model = open_on(&memory, name, 2 * bytes + bytes / 2);
     const SessionOptions trusted = of_domain();
@@ -239,8 +240,8 @@ TEST_CASE("files of far sessions are those of the host's, and their commits") {
         std::shared_ptr<const format::Contents> known[2];
         for (Session *stage : {begin.get(), session.get(), other.get(), begin.get()}) {
             for (const bool host : {false, true}) {
-                const auto saved = Session::restore(host ? open(name) : model,
-                                                    stage->export_state(), nullptr);
+                const auto saved =
+                    Session::restore(host ? open(name) : model, stage->export_state(), nullptr);
                 format::SaveOptions options;
                 options.known = known[host];
                 options.parallel = parallel_on(*model->threads);
@@ -255,8 +256,7 @@ TEST_CASE("files of far sessions are those of the host's, and their commits") {
                     snapshot->read_page(group, index, data);
                 },
                 nullptr};
-            const auto loaded =
-                Session::restore(model, snapshot->state(), nullptr, pages, Watch());
+            const auto loaded = Session::restore(model, snapshot->state(), nullptr, pages, Watch());
             check_bits(*loaded, *stage);
         }
         CHECK(memory.taken_bytes() == model->pool->cached_bytes());

@@ -6,6 +6,7 @@
 // Arithmetic is done in the floating-point environment of C2, which `run` enters.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -135,21 +136,26 @@ template <typename T> T __shfl_up_sync(unsigned, T value, unsigned by) {
     const unsigned lane = threadIdx.x % 32;
     return grid::value_of<T>(grid::exchange(grid::bits_of(value), lane >= by ? lane - by : lane));
 }
-// One host thread runs all of them: plain operations are atomic.
+template <typename T> T __ldg(const T *place) {
+    return *place;
+}
+// Atomic for the thread sanitizer, which takes the fibers for threads.
 template <typename T> T atomicMin(T *place, T value) {
-    const T before = *place;
-    *place = value < before ? value : before;
+    std::atomic_ref<T> there(*place);
+    T before = there.load(std::memory_order_relaxed);
+    while (value < before && !there.compare_exchange_weak(before, value)) {
+    }
     return before;
 }
 template <typename T> T atomicMax(T *place, T value) {
-    const T before = *place;
-    *place = value > before ? value : before;
+    std::atomic_ref<T> there(*place);
+    T before = there.load(std::memory_order_relaxed);
+    while (value > before && !there.compare_exchange_weak(before, value)) {
+    }
     return before;
 }
 template <typename T> T atomicAdd(T *place, T value) {
-    const T before = *place;
-    *place = before + value;
-    return before;
+    return std::atomic_ref<T>(*place).fetch_add(value, std::memory_order_relaxed);
 }
 
 namespace stasis::kernels::device {

@@ -10,17 +10,7 @@
 #include <vector>
 
 #include "runtime/kernels/environment.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define STASIS_FIBER_SANITIZER
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STASIS_FIBER_SANITIZER
-#endif
-#endif
-#ifdef STASIS_FIBER_SANITIZER
-#include <sanitizer/common_interface_defs.h>
-#endif
+#include "tests/device/fiber_sanitizers.h"
 
 namespace stasis::kernels::device::host_grid {
 
@@ -45,7 +35,7 @@ struct Copy {
 struct Fiber {
     void *stack_pointer = nullptr;
     std::unique_ptr<char[]> stack;
-    void *fake_stack = nullptr; // the address sanitizer's
+    fiber_sanitizers::Known known;
     State state = State::ended;
     uint64_t given[2] = {}; // to the lanes of the warp, in turns
     unsigned exchanges = 0;
@@ -53,8 +43,15 @@ struct Fiber {
     unsigned groups = 0;      // of copies, ended
 };
 
+// Places that sanitizers know the order by, two of each kind in turns: when one is used again,
+// everyone has come past it.
+struct Order {
+    char begin, end, block[2], warp[32][2];
+};
+
 struct Grid {
     std::mutex one_at_a_time;
+    Order order = {};
     std::vector<Fiber> fibers;
     Fiber scheduler;
     const void *scheduler_stack = nullptr; // bounds, for the address sanitizer
@@ -125,45 +122,41 @@ void change(Fiber &from, Fiber &to) {
 
 void to_fiber(Fiber &fiber) {
     Grid &all = grid();
-#ifdef STASIS_FIBER_SANITIZER
-    __sanitizer_start_switch_fiber(&all.scheduler.fake_stack, fiber.stack.get(), kStackBytes);
+    fiber_sanitizers::leave(all.scheduler.known, fiber.known, fiber.stack.get(), kStackBytes,
+                            false);
     change(all.scheduler, fiber);
-    __sanitizer_finish_switch_fiber(all.scheduler.fake_stack, nullptr, nullptr);
-#else
-    change(all.scheduler, fiber);
-#endif
+    fiber_sanitizers::arrive(&all.scheduler.known, nullptr, nullptr);
 }
 
 void to_scheduler() {
     Grid &all = grid();
     Fiber &own = all.fibers[all.current];
-#ifdef STASIS_FIBER_SANITIZER
-    __sanitizer_start_switch_fiber(own.state == State::ended ? nullptr : &own.fake_stack,
-                                   all.scheduler_stack, all.scheduler_bytes);
+    fiber_sanitizers::leave(own.known, all.scheduler.known, all.scheduler_stack,
+                            all.scheduler_bytes, own.state == State::ended);
     change(own, all.scheduler);
-    __sanitizer_finish_switch_fiber(own.fake_stack, &all.scheduler_stack, &all.scheduler_bytes);
-#else
-    change(own, all.scheduler);
-#endif
+    fiber_sanitizers::arrive(&own.known, &all.scheduler_stack, &all.scheduler_bytes);
 }
 
 void begin_fiber() {
     Grid &all = grid();
-#ifdef STASIS_FIBER_SANITIZER
-    __sanitizer_finish_switch_fiber(nullptr, &all.scheduler_stack, &all.scheduler_bytes);
-#endif
+    fiber_sanitizers::arrive(nullptr, &all.scheduler_stack, &all.scheduler_bytes);
+    fiber_sanitizers::acquire(&all.order.begin);
     (*all.body)();
+    fiber_sanitizers::release(&all.order.end);
     all.fibers[all.current].state = State::ended;
     to_scheduler();
     std::abort(); // an ended fiber is not entered again
 }
 
-void wait(State state) {
+// `place` tells sanitizers of this barrier apart from the next.
+void wait(State state, void *place) {
     Grid &all = grid();
     const Index own = thread;
     all.fibers[all.current].state = state;
+    fiber_sanitizers::release(place);
     to_scheduler();
     thread = own;
+    fiber_sanitizers::acquire(place);
 }
 
 // Lets the lanes of a warp go on until each has ended or waits for the block.
@@ -200,6 +193,7 @@ void run_block() {
     }
     all.said[0] = all.said[1] = false;
     all.round = 0;
+    fiber_sanitizers::release(&all.order.begin);
     for (;;) {
         for (unsigned i = 0; i < all.threads; i += kWarpLanes) {
             run_warp(i, std::min(i + kWarpLanes, all.threads));
@@ -209,6 +203,7 @@ void run_block() {
             waiting += all.fibers[i].state == State::at_block ? 1 : 0;
         }
         if (waiting == 0) {
+            fiber_sanitizers::acquire(&all.order.end);
             return;
         }
         if (waiting != all.threads) {
@@ -248,7 +243,8 @@ void run(dim3 blocks, unsigned threads, size_t shared_bytes, const std::function
 }
 
 void block_barrier() {
-    wait(State::at_block);
+    Grid &all = grid();
+    wait(State::at_block, &all.order.block[all.round % 2]);
 }
 
 uint64_t exchange(uint64_t value, unsigned from) {
@@ -256,7 +252,7 @@ uint64_t exchange(uint64_t value, unsigned from) {
     Fiber &own = all.fibers[all.current];
     const unsigned turn = own.exchanges++ % 2, warp = all.current / kWarpLanes * kWarpLanes;
     own.given[turn] = value;
-    wait(State::at_warp);
+    wait(State::at_warp, &all.order.warp[all.current / kWarpLanes][turn]);
     return all.fibers[warp + from].given[turn];
 }
 
@@ -264,7 +260,7 @@ bool any_of_block(bool value) {
     Grid &all = grid();
     const unsigned turn = all.round % 2;
     all.said[turn] = all.said[turn] || value;
-    wait(State::at_block);
+    wait(State::at_block, &all.order.block[turn]);
     return all.said[turn];
 }
 

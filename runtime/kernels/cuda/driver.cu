@@ -1,0 +1,70 @@
+// See driver.h: errors of the CUDA runtime, in words.
+#include "runtime/kernels/cuda/driver.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace stasis::kernels::device {
+
+namespace {
+
+// After these nothing works any more in the process on that device.
+bool loses_device(cudaError_t code) {
+    switch (code) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorDeviceUninitialized:
+    case cudaErrorCudartUnloading:
+    case cudaErrorExternalDevice:
+    case cudaErrorUnknown:
+        return true;
+    default:
+        return false;
+    }
+}
+
+} // namespace
+
+void tell(DeviceError *error, DeviceError::Kind kind, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    error->kind = kind;
+    std::vsnprintf(error->message, sizeof error->message, format, arguments);
+    va_end(arguments);
+}
+
+bool passed(Device *device, cudaError_t code, const char *call, DeviceError *error) {
+    if (code == cudaSuccess) {
+        return true;
+    }
+    cudaGetLastError();
+    DeviceError::Kind kind = code == cudaErrorMemoryAllocation ? DeviceError::no_memory
+                                                               : DeviceError::failed;
+    if (loses_device(code)) {
+        device->lost = true;
+        kind = DeviceError::lost;
+    }
+    tell(error, kind, "cuda:%d: %s: %s (%s)", device->index, call, cudaGetErrorString(code),
+         cudaGetErrorName(code));
+    return false;
+}
+
+bool enter(Device *device, DeviceError *error) {
+    if (device->lost) {
+        tell(error, DeviceError::lost, "cuda:%d was lost by an earlier error", device->index);
+        return false;
+    }
+    return passed(device, cudaSetDevice(device->index), "cudaSetDevice", error);
+}
+
+} // namespace stasis::kernels::device

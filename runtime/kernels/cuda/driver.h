@@ -1,0 +1,52 @@
+// What the parts of the module that call the CUDA runtime share: its devices and queues, and how a
+// call's outcome is told. Knows no kernels.
+// Every entry sets the calling thread's device, as host threads come and go. No entry throws or
+// prints; the thread's last error in the runtime is taken away, as it may be the host's as well.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "runtime/kernels/cuda/grid.h"
+
+namespace stasis::kernels {
+
+struct Device {
+    int index = 0;
+    cudaMemPool_t pool = nullptr;  // its own: the default one may be the host program's
+    cudaStream_t stream = nullptr; // that memory comes and goes on
+    std::atomic<bool> lost = false;
+    std::mutex mutex; // of what follows
+    // Kernels that may take more dynamic shared memory than they could before. Where there are more
+    // of them they are only told again.
+    const void *prepared[64] = {};
+    size_t prepared_count = 0;
+};
+
+struct DeviceQueue {
+    Device *device = nullptr;
+    cudaStream_t stream = nullptr;
+    DeviceError error; // the first since the last `finish`
+};
+
+struct DeviceGraph {
+    Device *device = nullptr;
+    cudaGraphExec_t executable = nullptr;
+};
+
+namespace device {
+
+[[gnu::format(printf, 3, 4)]] void tell(DeviceError *error, DeviceError::Kind kind,
+                                        const char *format, ...);
+
+// Says what a call came to. False: it failed, and the device may be lost by it.
+bool passed(Device *device, cudaError_t code, const char *call, DeviceError *error);
+
+// Makes the device the calling thread's. False: it cannot be used (any more).
+bool enter(Device *device, DeviceError *error);
+
+void add_queues(DeviceTable &table); // queue.cu: queues and recorded work
+
+} // namespace device
+
+} // namespace stasis::kernels
