@@ -190,16 +190,16 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     }
     group_layers(*model);
     if (device != nullptr) {
-        model->device = std::make_unique<DeviceModel>(std::move(device), config, model->weights,
-                                                      options.watch);
+        model->device =
+            std::make_unique<DeviceModel>(std::move(device), config, model->weights, options.watch);
     }
     std::vector<PageShape> shapes;
     for (const LayerGroup &group : model->groups) {
         shapes.push_back({group.layers.size(), config.kv_heads, config.head_dim});
     }
     const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
-    PageMemory pages = model->device != nullptr ? model->device->pages().memory()
-                                                : host_pages(model->memory);
+    PageMemory pages =
+        model->device != nullptr ? model->device->pages().memory() : host_pages(model->memory);
     if (options.page_memory != nullptr) {
         pages = *options.page_memory;
     }

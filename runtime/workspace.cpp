@@ -26,8 +26,8 @@ struct Carver {
 Workspace::Workspace(const Memory &memory, const kernels::Table &kernels, size_t count,
                      DeviceModel *model)
     : table(kernels), threads(count), storage(memory), partial_storage(memory),
-      logit_storage(memory), device(model != nullptr ? std::make_unique<DeviceWork>(*model)
-                                                     : nullptr) {}
+      logit_storage(memory),
+      device(model != nullptr ? std::make_unique<DeviceWork>(*model) : nullptr) {}
 
 Workspace::~Workspace() = default;
 

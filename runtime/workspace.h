@@ -1,5 +1,6 @@
 // The buffers of one forward pass, sized for a number of rows (positions) and reused from call to
-// call. Where the model computes on a device, most of them are there (device/work.h). One caller at a time; the model keeps a free list of them.
+// call. Where the model computes on a device, most of them are there (device/work.h). One caller at
+// a time; the model keeps a free list of them.
 #pragma once
 
 #include <cstddef>

@@ -59,8 +59,8 @@ void load_table(OpenDevice &opened, const std::string &name) {
              library.problem.c_str());
     }
     opened.library = library.handle;
-    auto *entry = reinterpret_cast<kernels::DeviceEntry *>(
-        dlsym(library.handle, kernels::kDeviceEntry));
+    auto *entry =
+        reinterpret_cast<kernels::DeviceEntry *>(dlsym(library.handle, kernels::kDeviceEntry));
     opened.table = entry != nullptr ? entry() : nullptr;
     if (opened.table == nullptr) {
         fail(Status::device, "device \"%s\": %s has no %s", name.c_str(), kModule,

@@ -122,14 +122,17 @@ struct Pass {
         const bool last = index + 1 == model.config.layers;
         const float *next =
             last ? work.model.final_norm : work.model.layers[index + 1].attention_norm;
-        table.product(queue, {work.narrow, rows(), 3, {weights.query, weights.key, weights.value},
+        table.product(queue, {work.narrow,
+                              rows(),
+                              3,
+                              {weights.query, weights.key, weights.value},
                               {work.query, work.key, work.value}}); // [T][Q], [T][K] twice
         heads(index);
-        attend(index);                                       // [T][Q]
-        product(work.attended, weights.output, work.wide);   // [T][H]
+        attend(index);                                     // [T][Q]
+        product(work.attended, weights.output, work.wide); // [T][H]
         residual(work.wide, weights.post_attention_norm, weights.mlp_norm, false);
-        gated_product(weights);                              // [T][I]
-        product(work.inner, weights.down, work.wide);        // [T][H]
+        gated_product(weights);                       // [T][I]
+        product(work.inner, weights.down, work.wide); // [T][H]
         residual(work.wide, weights.post_mlp_norm, next, last);
     }
 

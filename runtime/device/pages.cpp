@@ -1,5 +1,5 @@
-// Pages over there; see pages.h. What is enqueued is waited for, so that the queues of passes, which
-// are others, find it done.
+// Pages over there; see pages.h. What is enqueued is waited for, so that the queues of passes,
+// which are others, find it done.
 #include "runtime/device/pages.h"
 
 namespace stasis {

@@ -1,5 +1,5 @@
-// Runs of tokens on the device; see run.h. A step is recorded once: its pass, the logits of its row,
-// the draw, which makes the row that of the token drawn.
+// Runs of tokens on the device; see run.h. A step is recorded once: its pass, the logits of its
+// row, the draw, which makes the row that of the token drawn.
 #include "runtime/device/run.h"
 
 #include "runtime/device/forward.h"

@@ -24,8 +24,8 @@ struct DeviceRun {
     std::vector<uint32_t> tokens, failures;
 };
 
-// Computes the rows of the work space's one sequence, kRunMost at most, whose first token is set and
-// whose others are those drawn. Leaves the final hidden state of every row in work.hidden.
+// Computes the rows of the work space's one sequence, kRunMost at most, whose first token is set
+// and whose others are those drawn. Leaves the final hidden state of every row in work.hidden.
 void run_on_device(const Model &model, Workspace &work, const Sampling &sampling, DeviceRun &run);
 
 } // namespace stasis

@@ -102,8 +102,8 @@ DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &confi
             copy_layer(layer, config);
         }
         if (weights.wide_embeddings != nullptr) {
-            wide_embeddings =
-                copied(weights.wide_embeddings, weights.embeddings.rows * weights.embeddings.columns);
+            wide_embeddings = copied(weights.wide_embeddings,
+                                     weights.embeddings.rows * weights.embeddings.columns);
         } else {
             embeddings = copied(weights.embeddings);
         }

@@ -61,7 +61,7 @@ class DeviceModel {
     void copy_layer(const LayerWeights &from, const Config &config);
 
     std::unique_ptr<OpenDevice> device_;
-    std::vector<void *> blocks_; // all of the memory taken
+    std::vector<void *> blocks_;                              // all of the memory taken
     std::map<const uint16_t *, kernels::DeviceMatrix> known_; // copied, by where they came from
     DeviceWorkQueue queue_;
     DevicePages pages_;

@@ -149,9 +149,8 @@ void DeviceWork::fill(const Model &model_, const Workspace &work, const Layout &
     for (size_t i = 0; i < work.sequence_count; ++i) {
         const Sequence &sequence = work.sequences[i];
         for (size_t row = 0; row < sequence.rows; ++row) {
-            layout.rows[sequence.row + row] = {sequence.begin + row,
-                                               work.tokens[sequence.row + row],
-                                               static_cast<uint32_t>(i)};
+            layout.rows[sequence.row + row] = {
+                sequence.begin + row, work.tokens[sequence.row + row], static_cast<uint32_t>(i)};
             if (row % kernels::kDeviceTileRows == 0) {
                 const size_t left = sequence.rows - row;
                 layout.tiles[tile_count++] = {
@@ -161,8 +160,8 @@ void DeviceWork::fill(const Model &model_, const Workspace &work, const Layout &
         }
         for (size_t group = 0; group < groups; ++group) {
             const Sequence::Pages &pages = sequence.pages[group];
-            layout.sequences[group * work.sequence_count + i] = {
-                static_cast<uint32_t>(pages.first), static_cast<uint32_t>(page)};
+            layout.sequences[group * work.sequence_count + i] = {static_cast<uint32_t>(pages.first),
+                                                                 static_cast<uint32_t>(page)};
             std::copy(pages.data.begin(), pages.data.end(), layout.pages + page);
             page += pages.data.size();
         }
@@ -199,7 +198,7 @@ void DeviceWork::describe(const Model &model_, const Workspace &work) {
     }
     fill(model_, work, Layout(staged.data(), rows, groups, pages_max_, evicted_max_));
     const Layout there(described.data(), rows, groups, pages_max_, evicted_max_);
-    pass = {work.row_count,   work.sequence_count, there.rows,    there.sequences,
+    pass = {work.row_count,  work.sequence_count, there.rows,    there.sequences,
             there.evictions, there.pages,         there.evicted, there.failed};
     std::vector<DeviceRope> tables = model.ropes(model_.rope_frequencies, end);
     if (ropes.empty() || tables[0].cosine != ropes[0].cosine) {

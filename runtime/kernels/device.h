@@ -1,9 +1,9 @@
-// What a module for a device offers: its memory, queues of work, and the contract's kernels on both.
-// A module is a library of its own that is opened when a model asks for its device; it says what it
-// has in one table, as plain functions on plain data, and knows neither models nor sessions.
-// Nothing here throws. What is enqueued runs in order; what it meets is told by `finish`, after
-// which the queue, unless the device is lost, goes on. Every pointer in a task is to memory of the
-// device unless its comment says "host"; tasks themselves are read before the call returns.
+// What a module for a device offers: its memory, queues of work, and the contract's kernels on
+// both. A module is a library of its own that is opened when a model asks for its device; it says
+// what it has in one table, as plain functions on plain data, and knows neither models nor
+// sessions. Nothing here throws. What is enqueued runs in order; what it meets is told by `finish`,
+// after which the queue, unless the device is lost, goes on. Every pointer in a task is to memory
+// of the device unless its comment says "host"; tasks themselves are read before the call returns.
 // bf16 values are raw uint16_t bits; f32 values are float. Every result equals the reference
 // kernels' bit for bit.
 #pragma once
@@ -15,7 +15,8 @@
 
 namespace stasis::kernels {
 
-inline constexpr uint32_t kDeviceVersion = 1; // of this header; a module says which it was built for
+inline constexpr uint32_t kDeviceVersion =
+    1; // of this header; a module says which it was built for
 
 // What went wrong, in the driver's or the module's words.
 struct DeviceError {
@@ -50,9 +51,9 @@ struct DeviceMatrix {
 struct DeviceProduct {
     const uint16_t *x = nullptr; // [rows][depth] bf16, 16-byte aligned
     size_t rows = 0;
-    size_t count = 0;  // matrices, 1 to 3, all of one depth
+    size_t count = 0; // matrices, 1 to 3, all of one depth
     DeviceMatrix w[3];
-    float *y[3] = {};  // [rows][w[i].outputs] f32
+    float *y[3] = {}; // [rows][w[i].outputs] f32
 };
 
 // y = bf16(act(gate) * up) of the products of x with both matrices (C3, activations).
@@ -60,10 +61,10 @@ struct DeviceGatedProduct {
     const uint16_t *x = nullptr; // [rows][depth] bf16, 16-byte aligned
     size_t rows = 0;
     DeviceMatrix gate, up;
-    bool gelu = false;             // else silu
-    float *gate_y = nullptr;       // [rows][outputs] f32, room to work in
-    float *up_y = nullptr;         // the same
-    uint16_t *y = nullptr;         // [rows][outputs] bf16
+    bool gelu = false;       // else silu
+    float *gate_y = nullptr; // [rows][outputs] f32, room to work in
+    float *up_y = nullptr;   // the same
+    uint16_t *y = nullptr;   // [rows][outputs] bf16
 };
 
 // stream += wide, through a norm of its own if there is one; then narrow = bf16(norm(stream)).
@@ -81,8 +82,8 @@ struct DeviceResidual {
     uint32_t layer = 0;
 };
 
-// A row of a pass: one position of one sequence. Lies in device memory, so that recorded work can be
-// played again for other tokens.
+// A row of a pass: one position of one sequence. Lies in device memory, so that recorded work can
+// be played again for other tokens.
 struct DeviceRow {
     uint64_t position;
     uint32_t token;
@@ -105,10 +106,10 @@ struct DeviceEvicted {
 struct DevicePass {
     size_t row_count = 0;
     size_t sequence_count = 0;
-    const DeviceRow *rows = nullptr;        // [row_count], the rows of a sequence side by side
-    const DevicePages *sequences = nullptr; // [group][sequence_count]
+    const DeviceRow *rows = nullptr;          // [row_count], the rows of a sequence side by side
+    const DevicePages *sequences = nullptr;   // [group][sequence_count]
     const DeviceEvicted *evictions = nullptr; // [sequence_count]
-    uint16_t *const *pages = nullptr;       // null: evicted whole
+    uint16_t *const *pages = nullptr;         // null: evicted whole
     const uint64_t *evicted = nullptr;
     uint32_t *failed = nullptr; // [row_count] the first layer that gave a row what is not finite
 };
@@ -151,9 +152,9 @@ struct DeviceAttention {
     size_t heads = 0, kv_heads = 0, head_dim = 0;
     uint32_t window = 0; // positions that a query sees, itself included; 0: all
     float scale = 1.0F;
-    float softcap = 0.0F;              // 0: none
-    const uint16_t *query = nullptr;   // [rows][heads][head_dim] bf16
-    uint16_t *output = nullptr;        // [rows][heads * head_dim] bf16
+    float softcap = 0.0F;            // 0: none
+    const uint16_t *query = nullptr; // [rows][heads][head_dim] bf16
+    uint16_t *output = nullptr;      // [rows][heads * head_dim] bf16
     // Partials of attend_blocks, room for `blocks` of each row and head: as many as any row sees
     // blocks, from the one of its first visible position on.
     size_t blocks = 0;
@@ -172,10 +173,10 @@ inline constexpr size_t kDeviceTileRows = 16;
 // How a run of tokens is drawn (C7, steps 5 to 7, 9, 10 and 12), in device memory, so that recorded
 // work serves other settings.
 struct DeviceSampler {
-    float temperature;       // 0: the best token
-    uint32_t top_k;          // 0: off
-    uint64_t top_p;          // floor(top_p * 2^32); 2^32: off
-    uint64_t least_weight;   // floor(min_p * 2^40)
+    float temperature;     // 0: the best token
+    uint32_t top_k;        // 0: off
+    uint64_t top_p;        // floor(top_p * 2^32); 2^32: off
+    uint64_t least_weight; // floor(min_p * 2^40)
 };
 
 // Draws the token behind a row that was computed, and makes the row that of the token: a run of

@@ -1,7 +1,7 @@
 // The numerics contract's table of equalities, at random: sessions of one model, opened with each
-// kernel table, on the tests' device too, and several numbers of threads, go through all that can be done to a session, and
-// each must stay what a plain run of its own log gives (plain_runs.h). STASIS_SEED repeats a walk,
-// STASIS_EQUALITY_STEPS says how many operations it has.
+// kernel table, on the tests' device too, and several numbers of threads, go through all that can
+// be done to a session, and each must stay what a plain run of its own log gives (plain_runs.h).
+// STASIS_SEED repeats a walk, STASIS_EQUALITY_STEPS says how many operations it has.
 #include <dlfcn.h>
 
 #include <cstdio>

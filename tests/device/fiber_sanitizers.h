@@ -1,6 +1,7 @@
-// What sanitizers are told of the host grid's fibers. The thread sanitizer takes the fibers of a block
-// for threads that only barriers and exchanges bring into an order, though they take turns: so it
-// finds a kernel that lacks a barrier. (The grid itself, which knows the turns, is not instrumented.)
+// What sanitizers are told of the host grid's fibers. The thread sanitizer takes the fibers of a
+// block for threads that only barriers and exchanges bring into an order, though they take turns:
+// so it finds a kernel that lacks a barrier. (The grid itself, which knows the turns, is not
+// instrumented.)
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,8 @@ inline void arrive(const Known *own, const void **stack, size_t *size_bytes) {
     static_cast<void>(own), static_cast<void>(stack), static_cast<void>(size_bytes);
 }
 
-// What was done before `release` is in order with what is done after an `acquire` of the same place.
+// What was done before `release` is in order with what is done after an `acquire` of the same
+// place.
 inline void release(void *place) {
 #ifdef STASIS_THREAD_SANITIZER
     __tsan_release(place);

@@ -76,8 +76,8 @@ Grid &grid() {
 
 #if defined(__x86_64__)
 
-// Puts away what the ABI calls the callee's (System V x86-64, 3.2.1) and goes on with another stack.
-// MXCSR and the x87 word are the same in all fibers.
+// Puts away what the ABI calls the callee's (System V x86-64, 3.2.1) and goes on with another
+// stack. MXCSR and the x87 word are the same in all fibers.
 extern "C" void stasis_change_fiber(void **save, void *load);
 asm(R"(
 .text

@@ -62,7 +62,9 @@ const DeviceTable &each_module() {
     const DeviceTable *chosen = &host_module::table();
     SUBCASE("on the host grid") {}
     if (cuda != nullptr) {
-        SUBCASE("on the module's device") { chosen = cuda; }
+        SUBCASE("on the module's device") {
+            chosen = cuda;
+        }
     }
     return *chosen;
 }

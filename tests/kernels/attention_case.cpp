@@ -43,8 +43,8 @@ void Case::draw() {
             pages.push_back(numbers.bf16(page_elements(), keys));
             std::vector<float> wide = numbers.floats(page_elements() - values_at(), values);
             for (size_t i = 0; i < wide.size(); ++i) {
-                pages.back()[values_at() + i] = static_cast<uint16_t>(
-                    std::bit_cast<uint32_t>(wide[i] * values_times) >> 16);
+                pages.back()[values_at() + i] =
+                    static_cast<uint16_t>(std::bit_cast<uint32_t>(wide[i] * values_times) >> 16);
             }
         }
     }
@@ -179,12 +179,12 @@ Placed::Placed(const under_test::Opened &on, const Case &made, size_t blocks)
         sequences.push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(list.size())});
         for (size_t block = first; block < made_.page_of[s].size(); ++block) {
             const int page = made_.page_of[s][block];
-            list.push_back(page == -1 ? nullptr
-                                      : pages_.get() +
-                                            static_cast<size_t>(page) * made_.page_elements());
+            list.push_back(page == -1
+                               ? nullptr
+                               : pages_.get() + static_cast<size_t>(page) * made_.page_elements());
         }
-        evictions.push_back({static_cast<uint32_t>(evicted.size()),
-                             static_cast<uint32_t>(own.evicted.size())});
+        evictions.push_back(
+            {static_cast<uint32_t>(evicted.size()), static_cast<uint32_t>(own.evicted.size())});
         evicted.insert(evicted.end(), own.evicted.begin(), own.evicted.end());
         for (size_t row = 0; row < own.rows; ++row) {
             rows.push_back({own.begin + row, 0, s});

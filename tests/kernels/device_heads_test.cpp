@@ -41,9 +41,9 @@ struct Case {
     Shape shape;
     size_t group, layer; // the layer's place
     std::vector<DeviceRow> rows;
-    std::vector<DevicePages> sequences;  // [group][sequence]
-    std::vector<size_t> pages;           // index of each in `memory`; 0: there is none
-    std::vector<uint16_t> memory;        // all pages
+    std::vector<DevicePages> sequences; // [group][sequence]
+    std::vector<size_t> pages;          // index of each in `memory`; 0: there is none
+    std::vector<uint16_t> memory;       // all pages
     std::vector<float> query, key, value, query_norm, key_norm, cosine, sine;
     std::vector<uint32_t> failed;
     std::vector<uint16_t> rounded;
@@ -231,10 +231,10 @@ size_t check_case(const Opened &on, Case x) {
 
 TEST_CASE("device: queries, keys and values equal the reference, in their slots and no others") {
     const Shape shapes[] = {
-        {1, 1, 2, false, false, false},  {2, 1, 6, true, true, false},
-        {3, 3, 34, true, false, false},  {6, 2, 64, false, true, true},
-        {9, 3, 66, false, false, true},  {8, 2, 128, false, true, true},
-        {4, 1, 256, true, true, true},   {4, 4, 256, false, false, false},
+        {1, 1, 2, false, false, false}, {2, 1, 6, true, true, false},
+        {3, 3, 34, true, false, false}, {6, 2, 64, false, true, true},
+        {9, 3, 66, false, false, true}, {8, 2, 128, false, true, true},
+        {4, 1, 256, true, true, true},  {4, 4, 256, false, false, false},
     };
     Numbers numbers(4);
     size_t marked = 0;

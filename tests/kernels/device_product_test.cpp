@@ -99,10 +99,10 @@ struct Size {
 
 // Streams: rows on both sides of a group (8), outputs of a run (8); depths of a piece (8), a rule
 // block (32), the ring of a warp, and odd ones whose rows begin anywhere.
-constexpr Size kStreams[] = {
-    {1, 1, 1},    {1, 8, 32},   {1, 9, 64},   {1, 67, 1056}, {1, 17, 40},  {1, 5, 2051},
-    {2, 13, 96},  {3, 7, 200},  {4, 8, 33},   {5, 19, 128},  {6, 10, 31},  {7, 3, 1024},
-    {8, 21, 300}, {8, 4, 1760}, {9, 65, 160}, {16, 3, 77},   {65, 70, 72}, {130, 1, 33}};
+constexpr Size kStreams[] = {{1, 1, 1},    {1, 8, 32},   {1, 9, 64},   {1, 67, 1056}, {1, 17, 40},
+                             {1, 5, 2051}, {2, 13, 96},  {3, 7, 200},  {4, 8, 33},    {5, 19, 128},
+                             {6, 10, 31},  {7, 3, 1024}, {8, 21, 300}, {8, 4, 1760},  {9, 65, 160},
+                             {16, 3, 77},  {65, 70, 72}, {130, 1, 33}};
 
 // Tiles of 32 rows and 64 outputs; 64 of them or more, or they are not used.
 constexpr Size kTiles[] = {{9, 4050, 33},  {16, 4096, 64}, {2049, 3, 40},
@@ -176,8 +176,7 @@ TEST_CASE("device: gated products equal the reference's") {
                      ", kind ", static_cast<int>(kind), ", gelu ", gelu);
                 const auto make = [&](bool bias) {
                     return std::make_unique<Weights>(
-                        on, size.outputs, size.depth,
-                        numbers.bf16(size.outputs * size.depth, kind),
+                        on, size.outputs, size.depth, numbers.bf16(size.outputs * size.depth, kind),
                         bias ? numbers.floats(size.outputs, kind) : std::vector<float>());
                 };
                 const auto gate = make(true), up = make(false);
@@ -187,8 +186,8 @@ TEST_CASE("device: gated products equal the reference's") {
                 std::vector<uint16_t> y(g.size());
                 {
                     const FloatEnvironment environment;
-                    (gelu ? reference.gelu_gate : reference.silu_gate)(g.data(), u.data(),
-                                                                       g.size(), y.data());
+                    (gelu ? reference.gelu_gate : reference.silu_gate)(g.data(), u.data(), g.size(),
+                                                                       y.data());
                 }
                 CHECK(first_difference(gated(on, x, size.rows, *gate, *up, gelu), y) == -1);
             }

@@ -92,10 +92,18 @@ TEST_CASE("device: the residual stream and its norms equal the reference") {
                 for (const size_t way : {0, 1, 2, 3, 4, 5}) {
                     const size_t n = kRows * hidden;
                     const float eps = numbers.below(3) == 0 ? 0.0F : 1e-6F;
-                    Residual x{hidden, eps, way % 3 > 0, way % 3 == 2, numbers.floats(n, kind),
-                               numbers.floats(hidden, kind), numbers.floats(n, kind),
+                    Residual x{hidden,
+                               eps,
+                               way % 3 > 0,
+                               way % 3 == 2,
+                               numbers.floats(n, kind),
+                               numbers.floats(hidden, kind),
+                               numbers.floats(n, kind),
                                numbers.floats(hidden, kKinds[numbers.below(6)]),
-                               {kLayer - 1, kLayer + 1, 0xFFFFFFFFU}, {}, {}, {}};
+                               {kLayer - 1, kLayer + 1, 0xFFFFFFFFU},
+                               {},
+                               {},
+                               {}};
                     if (numbers.below(3) == 0) { // infinity, NaN
                         const uint32_t bits = 0x7F800000U + static_cast<uint32_t>(numbers.below(2));
                         x.stream[numbers.below(n)] = std::bit_cast<float>(bits);

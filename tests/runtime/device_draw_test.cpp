@@ -59,7 +59,8 @@ TEST_CASE("device: draws equal the host's, for every kind of row and settings") 
     SamplingScratch scratch;
     const under_test::Opened on(host_module::table());
     const There<uint32_t> step(on, 1), tokens(on, kSteps), failures(on, kSteps);
-    const There<uint16_t> hidden(on, std::vector<uint16_t>(kHidden, 7)), hiddens(on, kSteps * kHidden);
+    const There<uint16_t> hidden(on, std::vector<uint16_t>(kHidden, 7)),
+        hiddens(on, kSteps * kHidden);
     for (int i = 0; i < 300; ++i) {
         const size_t sizes[] = {1, 2, 31, 300, 1024, 2500};
         const size_t vocabulary = sizes[random() % 6];
@@ -113,9 +114,19 @@ TEST_CASE("device: a logit that is not finite, or a row that failed, is told of 
         const There<uint32_t> failed(on, std::vector<uint32_t>{kind == 0 ? UINT32_MAX : 3U});
         const There<uint32_t> step(on, std::vector<uint32_t>{0}), tokens(on, 1), failures(on, 1);
         const There<uint16_t> hidden(on, 1), hiddens(on, 1);
-        DeviceDraw task{logits.get(), 100,          scaled.get(), hidden.get(), 1,
-                        sampler.get(), bits.get(),  at.get(),     failed.get(), step.get(),
-                        tokens.get(), failures.get(), hiddens.get()};
+        DeviceDraw task{logits.get(),
+                        100,
+                        scaled.get(),
+                        hidden.get(),
+                        1,
+                        sampler.get(),
+                        bits.get(),
+                        at.get(),
+                        failed.get(),
+                        step.get(),
+                        tokens.get(),
+                        failures.get(),
+                        hiddens.get()};
         on.table.draw(on.queue, task);
         CHECK(failures.values()[0] == (kind == 0 ? 0 : 3));
         CHECK(failed.values()[0] == UINT32_MAX);

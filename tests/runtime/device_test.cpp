@@ -91,7 +91,8 @@ TEST_CASE("device: a device that calls results tiny before rounding gives the sa
 
 TEST_CASE("device: forks, rewinds, evictions, steps of several") {
     const kernels::DeviceTable &module = under_test::each_module();
-    for (const std::string name : {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32"}) {
+    for (const std::string name :
+         {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32"}) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 200);

@@ -45,7 +45,8 @@ class Device(CommandTest):
         self.assertEqual(there["position"], here["position"] + 30)
         self.ok("verify", file, WITHOUT_TOKENIZER)
         self.json(*more)
-        checked = self.run_with(self.modules, "verify", file, WITHOUT_TOKENIZER, "--device", "cuda")
+        checked = self.run_with(self.modules, "verify", file, WITHOUT_TOKENIZER, "--device",
+                                "cuda")
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
         plain = self.json("run", WITHOUT_TOKENIZER, "--tokens", tokens, "-n", 65, "--ignore-eos")
         self.assertEqual(self.json("inspect", file)["digest"], plain["digest"])

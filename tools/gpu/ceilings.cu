@@ -289,9 +289,9 @@ class Product {
     Product(const Lt &lt, const Shape &shape) : lt_(lt) {
         const cublasOperation_t transposed = CUBLAS_OP_T;
         Lt::good(lt.make_product(&product_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
-        Lt::good(lt.set_product(product_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                sizeof transposed),
-                 "a product");
+        Lt::good(
+            lt.set_product(product_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+            "a product");
         layout(w_, shape.depth, shape.outputs);
         layout(x_, shape.depth, shape.rows);
         layout(y_, shape.outputs, shape.rows);
@@ -411,8 +411,9 @@ Found measure_large_product() {
 std::string quoted(const std::string &text) {
     std::string out = "\"";
     for (const char c : text) {
-        out += c == '"' || c == '\\' ? std::string("\\") + c
-               : static_cast<unsigned char>(c) < 0x20 ? " " : std::string(1, c);
+        out += c == '"' || c == '\\'                  ? std::string("\\") + c
+               : static_cast<unsigned char>(c) < 0x20 ? " "
+                                                      : std::string(1, c);
     }
     return out + "\"";
 }
@@ -428,9 +429,9 @@ void print_device(const cudaDeviceProp &device) {
     std::printf("{\"device\": {\"name\": %s, \"compute_capability\": \"%d.%d\", "
                 "\"multiprocessors\": %d, \"memory_bytes\": %zu, \"l2_bytes\": %d, "
                 "\"cuda_driver\": \"%s\", \"cuda_runtime\": \"%s\"},\n \"ceilings\": {",
-                quoted(device.name).c_str(), device.major, device.minor,
-                device.multiProcessorCount, device.totalGlobalMem, device.l2CacheSize,
-                version_text(driver).c_str(), version_text(runtime).c_str());
+                quoted(device.name).c_str(), device.major, device.minor, device.multiProcessorCount,
+                device.totalGlobalMem, device.l2CacheSize, version_text(driver).c_str(),
+                version_text(runtime).c_str());
 }
 
 int measure(int index) {

@@ -146,7 +146,7 @@ __device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint
         maximum = other > maximum ? other : maximum;
     }
     maximum = add(maximum, 0.0F); // a zero is +0
-    float lanes[2] = {}; // of the sum (C4): this one and the one 8 further
+    float lanes[2] = {};          // of the sum (C4): this one and the one 8 further
 #pragma unroll
     for (unsigned j = 0; j < kScoresOfLane; ++j) {
         const unsigned slot = lane + kScoreLanes * j;

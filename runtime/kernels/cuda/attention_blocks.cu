@@ -23,8 +23,7 @@ size_t shared_bytes(size_t group_heads, size_t head_dim) {
 }
 
 // A block of the rule for two outputs: 32 terms of each against 32 numbers in shared memory.
-template <bool kTiny>
-__device__ float2 multiply(const float *a, const float (&b)[2][kTerms]) {
+template <bool kTiny> __device__ float2 multiply(const float *a, const float (&b)[2][kTerms]) {
     float even[2] = {}, odd[2] = {};
 #pragma unroll
     for (unsigned k = 0; k < kTerms; k += 4) {
@@ -99,8 +98,7 @@ struct Page {
                     }
                 }
             }
-            const bool tiny =
-                Least{*least_query}.exponent() + least.exponent() < kSafeExponents;
+            const bool tiny = Least{*least_query}.exponent() + least.exponent() < kSafeExponents;
 #pragma unroll 1
             for (unsigned head = 0; head < group_heads; ++head) {
                 const float *own = query + (head * parts + part) * kQueryStride;
@@ -147,8 +145,7 @@ struct Page {
                 least.add(value[0][k] = low_of(pair));
                 least.add(value[1][k] = high_of(pair));
             }
-            const bool tiny =
-                Least{*least_weight}.exponent() + least.exponent() < kSafeExponents;
+            const bool tiny = Least{*least_weight}.exponent() + least.exponent() < kSafeExponents;
 #pragma unroll 1
             for (unsigned head = 0; head < group_heads; ++head) {
                 const float *p = weights + head * kScoreStride + half * kTerms;
@@ -192,8 +189,7 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
     const Pages pages = pages_of(task, row.sequence);
     const uint16_t *page = pages.page(block);
     const uint64_t visible =
-        slots_of(first_visible(row.position, task.window), row.position, block) &
-        pages.held(block);
+        slots_of(first_visible(row.position, task.window), row.position, block) & pages.held(block);
     const auto group_heads = static_cast<unsigned>(task.heads / task.kv_heads);
     if (page == nullptr || visible == 0) {
         if (threadIdx.x < group_heads) {
@@ -206,8 +202,8 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
     auto *query = dynamic_shared<float>();
     float *sums = query + group_heads * parts * kQueryStride;
     float *weights = sums + group_heads * parts * kScoreStride;
-    const Page work{task, group_heads, parts, blockIdx.z, blockIdx.y, visible,
-                    query, sums, weights, &least[0], &least[1]};
+    const Page work{task,  group_heads, parts,   blockIdx.z, blockIdx.y, visible,
+                    query, sums,        weights, &least[0],  &least[1]};
     if (threadIdx.x < 2) {
         least[threadIdx.x] = 0xFFFFFFFFU;
     }

@@ -57,8 +57,8 @@ __device__ void stage(float *to, unsigned stride, unsigned rows, unsigned column
         const float4 first = {low_of(eight.x), high_of(eight.x), low_of(eight.y), high_of(eight.y)};
         const float4 second = {low_of(eight.z), high_of(eight.z), low_of(eight.w),
                                high_of(eight.w)};
-        for (const float x : {first.x, first.y, first.z, first.w, second.x, second.y, second.z,
-                              second.w}) {
+        for (const float x :
+             {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w}) {
             least.add(x);
         }
         auto *place = reinterpret_cast<float4 *>(to + row * stride + column);
@@ -96,7 +96,9 @@ template <unsigned kRows> struct Queries {
 #endif
     using Sums = float[kRows][8];
 
-    __device__ size_t row(unsigned query) const { return tile.row + (begin + query) / group_heads; }
+    __device__ size_t row(unsigned query) const {
+        return tile.row + (begin + query) / group_heads;
+    }
     __device__ size_t at(unsigned query) const {
         const size_t head = kv_head * group_heads + (begin + query) % group_heads;
         return (row(query) * task.heads + head) * task.head_dim;
@@ -114,9 +116,8 @@ template <unsigned kRows> struct Queries {
     }
 
     __device__ void stage_queries(size_t term, Least &least) const {
-        stage(right, kStride, kQueries, kTerms, term, task.head_dim, least, [&](unsigned i) {
-            return i < count ? task.query + at(i) : nullptr;
-        });
+        stage(right, kStride, kQueries, kTerms, term, task.head_dim, least,
+              [&](unsigned i) { return i < count ? task.query + at(i) : nullptr; });
     }
 
     __device__ void prepare() const {
@@ -338,10 +339,12 @@ __global__ void __launch_bounds__(kThreads, Queries<kRows>::kResident)
     const unsigned left = tile.count * group_heads - begin;
     auto *shared = dynamic_shared<float>();
     float *right = shared + kSlots * kStride;
-    const Queries<kRows> queries{task, tile, group_heads, blockIdx.y, begin,
-                                 left < Queries<kRows>::kQueries ? left : Queries<kRows>::kQueries,
-                                 state, shared, right,
-                                 right + Queries<kRows>::kQueries * kScoreStride};
+    const Queries<kRows> queries{
+        task,        tile,
+        group_heads, blockIdx.y,
+        begin,       left < Queries<kRows>::kQueries ? left : Queries<kRows>::kQueries,
+        state,       shared,
+        right,       right + Queries<kRows>::kQueries * kScoreStride};
     queries.prepare();
     for (uint64_t block = state.low / kSlots; block <= state.high / kSlots; ++block) {
         const uint64_t seen = slots_of(state.low, state.high, block) & state.pages.held(block);
@@ -368,9 +371,9 @@ void attend_tiles(DeviceQueue *queue, const DeviceAttention &task, const DeviceT
     const auto most = static_cast<unsigned>(kDeviceTileRows * task.heads / task.kv_heads);
     const unsigned blocks = (most + 4 * kTeams - 1) / (4 * kTeams);
     const unsigned rows = (most + blocks * kTeams - 1) / (blocks * kTeams);
-    const Launch shape = {dim3(static_cast<unsigned>(tile_count),
-                               static_cast<unsigned>(task.kv_heads), blocks),
-                          kThreads, shared_bytes(rows, task.head_dim)};
+    const Launch shape = {
+        dim3(static_cast<unsigned>(tile_count), static_cast<unsigned>(task.kv_heads), blocks),
+        kThreads, shared_bytes(rows, task.head_dim)};
     constexpr decltype(&tiles_kernel<1>) kKernels[] = {tiles_kernel<1>, tiles_kernel<2>,
                                                        tiles_kernel<3>, tiles_kernel<4>};
     enqueue(queue, shape, kKernels[rows - 1], task, tiles);

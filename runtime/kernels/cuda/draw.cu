@@ -1,8 +1,8 @@
 // Drawing a token on the device (C7): the first weights of a row of logits in their order, without
-// sorting them. Weights are integers, so their sums are the same in any order; a prefix of the order
-// (logit descending, token ascending) is told by its last candidate, which is found by the sums of
-// ever smaller ranges of logits: sixteenths below the best, then the digits of the logit's bits,
-// then, of equal logits, by counting tokens. One block of threads for a row.
+// sorting them. Weights are integers, so their sums are the same in any order; a prefix of the
+// order (logit descending, token ascending) is told by its last candidate, which is found by the
+// sums of ever smaller ranges of logits: sixteenths below the best, then the digits of the logit's
+// bits, then, of equal logits, by counting tokens. One block of threads for a row.
 #include "runtime/kernels/cuda/functions.h"
 #include "runtime/kernels/cuda/kernels.h"
 
@@ -12,9 +12,9 @@ namespace {
 
 constexpr unsigned kThreads = 1024;
 constexpr unsigned kWarps = kThreads / kWarp;
-constexpr float kExponentMin = -28.0F;     // below it a weight is 0
-constexpr float kWeightOne = 0x1p40F;      // of the best candidate
-constexpr unsigned kSteps = 28 * 16 + 1;   // sixteenths below the best
+constexpr float kExponentMin = -28.0F;   // below it a weight is 0
+constexpr float kWeightOne = 0x1p40F;    // of the best candidate
+constexpr unsigned kSteps = 28 * 16 + 1; // sixteenths below the best
 constexpr unsigned kDigits = 256;
 constexpr float kLargest = 0x1.fffffep+127F;
 
@@ -53,7 +53,7 @@ struct Shared {
 struct Left {
     const float *scaled; // logits over the temperature
     uint32_t vocabulary;
-    float best; // of them
+    float best;    // of them
     bool counting; // every candidate counts as one, also those that weigh nothing
     uint64_t least;
     uint32_t last_key, last_token;
@@ -222,8 +222,8 @@ __device__ uint32_t best_token(const DeviceDraw &task, Shared &shared, bool &fin
     }
     finite = __syncthreads_or(own_finite ? 0 : 1) == 0;
     for (unsigned by = kWarp / 2; by > 0; by /= 2) {
-        const uint64_t other = __shfl_xor_sync(kAllLanes, static_cast<unsigned long long>(best),
-                                               static_cast<int>(by));
+        const uint64_t other =
+            __shfl_xor_sync(kAllLanes, static_cast<unsigned long long>(best), static_cast<int>(by));
         best = other > best ? other : best;
     }
     if (threadIdx.x % kWarp == 0) {
@@ -252,8 +252,13 @@ __device__ uint32_t draw_token(const DeviceDraw &task, uint32_t best, uint64_t r
     for (size_t token = threadIdx.x; token < task.vocabulary; token += kThreads) {
         task.scaled[token] = scaled(task.logits[token], sampler.temperature);
     }
-    Left left{task.scaled, static_cast<uint32_t>(task.vocabulary),
-              scaled(task.logits[best], sampler.temperature), true, 0, 0, 0xFFFFFFFFU};
+    Left left{task.scaled,
+              static_cast<uint32_t>(task.vocabulary),
+              scaled(task.logits[best], sampler.temperature),
+              true,
+              0,
+              0,
+              0xFFFFFFFFU};
     __syncthreads();
     if (sampler.top_k > 0) {
         cut(left, prefix_end(left, shared, [&](uint64_t total) {
@@ -266,9 +271,8 @@ __device__ uint32_t draw_token(const DeviceDraw &task, uint32_t best, uint64_t r
         cut(left, prefix_end(left, shared,
                              [&](uint64_t total) { return share_of(total, sampler.top_p); }));
     }
-    return prefix_end(left, shared, [&](uint64_t total) {
-               return high_product(random, total) + 1;
-           }).token;
+    return prefix_end(left, shared, [&](uint64_t total) { return high_product(random, total) + 1; })
+        .token;
 }
 
 __global__ void __launch_bounds__(kThreads, 1) draw_kernel(DeviceDraw task) {

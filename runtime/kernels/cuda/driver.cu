@@ -48,8 +48,8 @@ bool passed(Device *device, cudaError_t code, const char *call, DeviceError *err
         return true;
     }
     cudaGetLastError();
-    DeviceError::Kind kind = code == cudaErrorMemoryAllocation ? DeviceError::no_memory
-                                                               : DeviceError::failed;
+    DeviceError::Kind kind =
+        code == cudaErrorMemoryAllocation ? DeviceError::no_memory : DeviceError::failed;
     if (loses_device(code)) {
         device->lost = true;
         kind = DeviceError::lost;

@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kWarps *kWarp) heads_kernel(DeviceHeads task) 
         return;
     }
     head -= task.heads;
-    const DevicePages own = task.pass.sequences[task.group * task.pass.sequence_count +
-                                                row.sequence];
+    const DevicePages own =
+        task.pass.sequences[task.group * task.pass.sequence_count + row.sequence];
     uint16_t *page = task.pass.pages[own.at + (row.position / kPagePositions - own.first)];
     const size_t slot = row.position % kPagePositions;
     bool finite = true;

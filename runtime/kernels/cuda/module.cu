@@ -96,10 +96,10 @@ bool make_pool(Device *device, DeviceError *error) {
                   "cudaStreamCreate", error) &&
            passed(device, cudaMemPoolCreate(&device->pool, &properties), "cudaMemPoolCreate",
                   error) &&
-           passed(device,
-                  cudaMemPoolSetAttribute(device->pool, cudaMemPoolAttrReleaseThreshold,
-                                          &keep_bytes),
-                  "cudaMemPoolSetAttribute", error);
+           passed(
+               device,
+               cudaMemPoolSetAttribute(device->pool, cudaMemPoolAttrReleaseThreshold, &keep_bytes),
+               "cudaMemPoolSetAttribute", error);
 }
 
 void close(Device *device) {
@@ -131,8 +131,8 @@ Device *open(uint32_t index, DeviceInfo *info, DeviceError *error) {
     }
     device->index = static_cast<int>(index);
     if (!fill(device, info, error) || !make_pool(device, error)) {
-        error->kind = error->kind == DeviceError::no_memory ? error->kind
-                                                            : DeviceError::unavailable;
+        error->kind =
+            error->kind == DeviceError::no_memory ? error->kind : DeviceError::unavailable;
         close(device);
         return nullptr;
     }

@@ -39,10 +39,9 @@ __global__ void activate_kernel(const float *gate, const float *up, size_t n, bo
     }
 }
 
-void measure(DeviceQueue *queue, const uint16_t *w, size_t outputs, size_t depth,
-             uint32_t *least) {
-    enqueue(queue, {static_cast<unsigned>(divide_up(outputs, kWarps)), kThreads}, measure_kernel,
-            w, outputs, depth, least);
+void measure(DeviceQueue *queue, const uint16_t *w, size_t outputs, size_t depth, uint32_t *least) {
+    enqueue(queue, {static_cast<unsigned>(divide_up(outputs, kWarps)), kThreads}, measure_kernel, w,
+            outputs, depth, least);
 }
 
 bool has_few_rows(const DeviceProduct &task) {

@@ -8,8 +8,8 @@
 
 namespace stasis::kernels::device {
 
-inline constexpr unsigned kTerms = 32;      // of a block of the rule
-inline constexpr unsigned kPieceTerms = 8;  // of one load
+inline constexpr unsigned kTerms = 32;     // of a block of the rule
+inline constexpr unsigned kPieceTerms = 8; // of one load
 inline constexpr unsigned kPieces = kTerms / kPieceTerms;
 
 // Few rows: streams the weights once for each 8 of them (product_rows.cu). False: this depth leaves
@@ -79,8 +79,8 @@ __device__ inline uint32_t unsafe_terms(uint32_t pair, uint32_t span) {
     return from_one & ~(from_one - span);
 }
 __device__ inline uint32_t unsafe_terms(const uint4 &piece, uint32_t span) {
-    return unsafe_terms(piece.x, span) | unsafe_terms(piece.y, span) |
-           unsafe_terms(piece.z, span) | unsafe_terms(piece.w, span);
+    return unsafe_terms(piece.x, span) | unsafe_terms(piece.y, span) | unsafe_terms(piece.z, span) |
+           unsafe_terms(piece.w, span);
 }
 inline constexpr uint32_t kUnsafe = 0x80008000U;
 

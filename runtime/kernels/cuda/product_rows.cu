@@ -20,14 +20,14 @@ constexpr unsigned kWarps = 4, kThreads = kWarps * kWarp;
 constexpr unsigned kSlots = 4; // of a warp's ring, each a rule block of every lane
 constexpr unsigned kSlotPieces = kWarp * kPieces;
 constexpr size_t kRingPieces = size_t{kWarps} * kSlots * kSlotPieces;
-constexpr unsigned kMostRows = 8; // of a block
+constexpr unsigned kMostRows = 8;          // of a block
 constexpr size_t kSharedBytes = 96 * 1024; // less than any device leaves a block
 
 // Outputs side by side that a block of threads computes, of one matrix or of two.
 struct Work {
     DeviceProduct task;
-    unsigned runs[3];     // blocks of threads that each matrix takes; gated: only the first counts
-    unsigned outputs;     // of a run, of each matrix
+    unsigned runs[3]; // blocks of threads that each matrix takes; gated: only the first counts
+    unsigned outputs; // of a run, of each matrix
     size_t depth;
     unsigned groups;      // of rows
     unsigned rule_blocks; // of a row
@@ -58,8 +58,8 @@ __device__ void begin_step(const Work &work, const Run &run, unsigned step, uint
 #pragma unroll
         for (unsigned i = 0; i < kPieces; ++i) {
             const unsigned at = first + i * kStep;
-            const uint16_t *from = at < gap ? run.first + size_t{at} * kTerms
-                                            : run.second + size_t{at - gap} * kTerms;
+            const uint16_t *from =
+                at < gap ? run.first + size_t{at} * kTerms : run.second + size_t{at - gap} * kTerms;
             if (at < run.total) {
                 copy_async(to + i * kWarp, from + piece * kPieceTerms);
             }
@@ -131,8 +131,7 @@ __device__ bool load_x(const Work &work, size_t first_row, uint32_t span, uint4 
         const uint16_t *row = work.task.x + (first_row + r) * work.depth;
         for (unsigned q = threadIdx.x; q < pieces; q += kThreads) {
             const size_t k = size_t{q} * kPieceTerms;
-            const uint4 piece =
-                there ? load_piece(row, k, work.depth) : uint4{0, 0, 0, 0};
+            const uint4 piece = there ? load_piece(row, k, work.depth) : uint4{0, 0, 0, 0};
             x[(r * kPieces + q % kPieces) * work.rule_blocks + q / kPieces] = piece;
             unsafe |= unsafe_terms(piece, span);
         }
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
                      lines * blocks};
 
     uint4 *ring = dynamic_shared<uint4>() + threadIdx.x / kWarp * (kSlots * kSlotPieces);
-    uint4 *x = dynamic_shared<uint4>() + kRingPieces; // [rows][4][blocks]
+    uint4 *x = dynamic_shared<uint4>() + kRingPieces;                      // [rows][4][blocks]
     float *sums = reinterpret_cast<float *>(x + kRows * kPieces * blocks); // [rows][lines][stride]
     const unsigned stride = blocks | 1; // odd: threads that merge read from different banks
     const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;

@@ -18,10 +18,10 @@ namespace stasis::kernels::device {
 namespace {
 
 constexpr unsigned kWarps = 4, kThreads = kWarps * kWarp;
-constexpr unsigned kEdge = 8;                          // of a lane's square of outputs
-constexpr unsigned kRowLanes = 4, kColumnLanes = 8;    // of a warp
+constexpr unsigned kEdge = 8;                       // of a lane's square of outputs
+constexpr unsigned kRowLanes = 4, kColumnLanes = 8; // of a warp
 constexpr unsigned kRows = kRowLanes * kEdge, kColumns = kColumnLanes * kEdge;
-constexpr unsigned kQuads = kEdge * kEdge / 4;         // of a lane's sums
+constexpr unsigned kQuads = kEdge * kEdge / 4; // of a lane's sums
 
 // Where piece `piece` of a row of x lies: turned so that 4 rows side by side, which a warp reads at
 // once, come from different banks, and rows of a lane are turned alike.

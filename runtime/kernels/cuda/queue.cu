@@ -152,10 +152,10 @@ bool prepare(DeviceQueue *queue, const void *kernel) {
         return false;
     }
     most_bytes -= static_cast<int>(attributes.sharedSizeBytes);
-    if (!passed(&device,
-                cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     most_bytes),
-                "cudaFuncSetAttribute", &queue->error)) {
+    if (!passed(
+            &device,
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes),
+            "cudaFuncSetAttribute", &queue->error)) {
         return false;
     }
     if (device.prepared_count < sizeof device.prepared / sizeof device.prepared[0]) {

@@ -89,14 +89,13 @@ void embed(DeviceQueue *queue, const DeviceEmbed &task) {
 }
 
 void residual(DeviceQueue *queue, const DeviceResidual &task) {
-    enqueue(queue,
-            {static_cast<unsigned>(task.rows), kThreads, task.hidden * sizeof(float)},
+    enqueue(queue, {static_cast<unsigned>(task.rows), kThreads, task.hidden * sizeof(float)},
             residual_kernel, task);
 }
 
 void softcap(DeviceQueue *queue, float *x, size_t n, float cap) {
-    enqueue(queue, {static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads},
-            softcap_kernel, x, n, cap);
+    enqueue(queue, {static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads}, softcap_kernel,
+            x, n, cap);
 }
 
 } // namespace
