@@ -89,7 +89,7 @@ class Programs:
         seconds = min(self.seconds_max, self.end - time.monotonic())
         if seconds < 1:
             raise Problem("not run: no time was left")
-        print("gpu_check:", program, *arguments, flush=True)
+        print("gpu_check:", program, *(str(each)[:60] for each in arguments), flush=True)
         self.count += 1
         start = time.monotonic()
         try:
