@@ -40,7 +40,8 @@ class Device(CommandTest):
         file, tokens = self.path("s"), comma(range(3, 100))
         here = self.json("run", WITHOUT_TOKENIZER, "--tokens", tokens, "-n", 5, "--ignore-eos",
                          "--save", file)
-        more = ["run", WITHOUT_TOKENIZER, "--resume", file, "-n", 30, "--ignore-eos", "--save", file]
+        more = ["run", WITHOUT_TOKENIZER, "--resume", file, "-n", 30, "--ignore-eos", "--save",
+                file]
         there = self.there(*more)
         self.assertEqual(there["position"], here["position"] + 30)
         self.ok("verify", file, WITHOUT_TOKENIZER)
