@@ -33,7 +33,44 @@ bool loses_device(cudaError_t code) {
     }
 }
 
+// The driver's own functions, where there is a driver: nothing links to it.
+struct Driver {
+    decltype(&cuCtxGetCurrent) get_current = nullptr;
+    decltype(&cuCtxSetCurrent) set_current = nullptr;
+
+    Driver() {
+        get_current = reinterpret_cast<decltype(get_current)>(find("cuCtxGetCurrent"));
+        set_current = reinterpret_cast<decltype(set_current)>(find("cuCtxSetCurrent"));
+    }
+    static void *find(const char *name) {
+        constexpr unsigned kVersion = 12000; // both are older
+        void *function = nullptr;
+        cudaDriverEntryPointQueryResult found = {};
+        const cudaError_t code =
+            cudaGetDriverEntryPointByVersion(name, &function, kVersion, cudaEnableDefault, &found);
+        cudaGetLastError();
+        return code == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : nullptr;
+    }
+};
+
+const Driver &driver() {
+    static const Driver functions;
+    return functions;
+}
+
 } // namespace
+
+CallersContext::CallersContext() {
+    if (driver().get_current == nullptr || driver().get_current(&before_) != CUDA_SUCCESS) {
+        before_ = nullptr;
+    }
+}
+
+CallersContext::~CallersContext() {
+    if (driver().set_current != nullptr) {
+        driver().set_current(before_);
+    }
+}
 
 void tell(DeviceError *error, DeviceError::Kind kind, const char *format, ...) {
     va_list arguments;

@@ -1,8 +1,11 @@
 // What the parts of the module that call the CUDA runtime share: its devices and queues, and how a
 // call's outcome is told. Knows no kernels.
-// Every entry sets the calling thread's device, as host threads come and go. No entry throws or
-// prints; the thread's last error in the runtime is taken away, as it may be the host's as well.
+// Every entry sets the calling thread's device, as host threads come and go, and leaves the thread
+// with the context that it came with: the host may use CUDA itself. No entry throws or prints; the
+// thread's last error in the runtime is taken away.
 #pragma once
+
+#include <cuda.h>
 
 #include <atomic>
 #include <mutex>
@@ -41,6 +44,19 @@ namespace device {
 
 // Says what a call came to. False: it failed, and the device may be lost by it.
 bool passed(Device *device, cudaError_t code, const char *call, DeviceError *error);
+
+// Puts back, at its end, the context that the calling thread had, or that it had none. Setting the
+// device anew would not do: that makes a context, which takes memory, on a device never asked for.
+class CallersContext {
+  public:
+    CallersContext();
+    ~CallersContext();
+    CallersContext(const CallersContext &) = delete;
+    CallersContext &operator=(const CallersContext &) = delete;
+
+  private:
+    CUcontext before_ = nullptr;
+};
 
 // Makes the device the calling thread's. False: it cannot be used (any more).
 bool enter(Device *device, DeviceError *error);

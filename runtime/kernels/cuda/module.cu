@@ -103,6 +103,7 @@ bool make_pool(Device *device, DeviceError *error) {
 }
 
 void close(Device *device) {
+    const CallersContext callers;
     cudaSetDevice(device->index);
     if (device->pool != nullptr) {
         cudaMemPoolDestroy(device->pool);
@@ -115,6 +116,7 @@ void close(Device *device) {
 }
 
 Device *open(uint32_t index, DeviceInfo *info, DeviceError *error) {
+    const CallersContext callers;
     const int count = count_devices(error);
     if (count < 0) {
         return nullptr;
@@ -140,6 +142,7 @@ Device *open(uint32_t index, DeviceInfo *info, DeviceError *error) {
 }
 
 void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
+    const CallersContext callers;
     if (!enter(device, error)) {
         return nullptr;
     }
@@ -162,6 +165,7 @@ void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
 }
 
 void release(Device *device, void *memory) {
+    const CallersContext callers;
     DeviceError error;
     if (memory != nullptr && enter(device, &error)) {
         passed(device, cudaFreeAsync(memory, device->stream), "cudaFreeAsync", &error);
@@ -169,6 +173,7 @@ void release(Device *device, void *memory) {
 }
 
 void *allocate_host(Device *device, size_t size_bytes, DeviceError *error) {
+    const CallersContext callers;
     void *memory = nullptr;
     const size_t bytes = size_bytes == 0 ? 1 : size_bytes;
     if (!enter(device, error) ||
@@ -180,6 +185,7 @@ void *allocate_host(Device *device, size_t size_bytes, DeviceError *error) {
 }
 
 void release_host(Device *device, void *memory) {
+    const CallersContext callers;
     cudaSetDevice(device->index); // also if lost: it is the host's memory
     cudaFreeHost(memory);
     cudaGetLastError();

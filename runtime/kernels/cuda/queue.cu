@@ -8,7 +8,7 @@ namespace stasis::kernels::device {
 
 namespace {
 
-constexpr size_t kSharedBytesUnasked = 48 * 1024; // more must be asked for
+constexpr size_t kSharedBytesFew = 16 * 1024; // whatever is resident finds room for these
 
 // Of a queue whose first error is kept: whether there was none and the device can be used.
 bool ready(DeviceQueue *queue) {
@@ -20,6 +20,7 @@ void note(DeviceQueue *queue, cudaError_t code, const char *call) {
 }
 
 DeviceQueue *create_queue(Device *device, DeviceError *error) {
+    const CallersContext callers;
     DeviceQueue *queue = new (std::nothrow) DeviceQueue;
     if (queue == nullptr) {
         tell(error, DeviceError::no_memory, "out of memory");
@@ -36,6 +37,7 @@ DeviceQueue *create_queue(Device *device, DeviceError *error) {
 }
 
 void destroy_queue(DeviceQueue *queue) {
+    const CallersContext callers;
     cudaSetDevice(queue->device->index);
     cudaStreamDestroy(queue->stream); // once its work is done
     cudaGetLastError();
@@ -43,6 +45,7 @@ void destroy_queue(DeviceQueue *queue) {
 }
 
 void copy(DeviceQueue *queue, void *to, const void *from, size_t size_bytes) {
+    const CallersContext callers;
     if (size_bytes > 0 && ready(queue)) {
         note(queue, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, queue->stream),
              "cudaMemcpyAsync");
@@ -50,6 +53,7 @@ void copy(DeviceQueue *queue, void *to, const void *from, size_t size_bytes) {
 }
 
 void clear(DeviceQueue *queue, void *memory, size_t rows, size_t row_bytes, size_t from_bytes) {
+    const CallersContext callers;
     const size_t width_bytes = row_bytes - from_bytes;
     if (rows > 0 && width_bytes > 0 && ready(queue)) {
         auto *begin = static_cast<unsigned char *>(memory) + from_bytes;
@@ -73,6 +77,7 @@ bool hand_over(DeviceQueue *queue, DeviceError *error) {
 }
 
 bool finish(DeviceQueue *queue, DeviceError *error) {
+    const CallersContext callers;
     DeviceError now; // waits in any case: what was enqueued before an error still runs
     if (enter(queue->device, &now)) {
         passed(queue->device, cudaStreamSynchronize(queue->stream), "cudaStreamSynchronize", &now);
@@ -84,6 +89,7 @@ bool finish(DeviceQueue *queue, DeviceError *error) {
 }
 
 void begin_recording(DeviceQueue *queue) {
+    const CallersContext callers;
     if (ready(queue)) { // relaxed: other threads, and this one, may allocate meanwhile
         note(queue, cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed),
              "cudaStreamBeginCapture");
@@ -91,6 +97,7 @@ void begin_recording(DeviceQueue *queue) {
 }
 
 DeviceGraph *end_recording(DeviceQueue *queue, DeviceError *error) {
+    const CallersContext callers;
     cudaGraph_t graph = nullptr;
     DeviceGraph *recorded = new (std::nothrow) DeviceGraph;
     DeviceError now;
@@ -119,20 +126,23 @@ DeviceGraph *end_recording(DeviceQueue *queue, DeviceError *error) {
 }
 
 void play(DeviceQueue *queue, DeviceGraph *graph) {
+    const CallersContext callers;
     if (ready(queue)) {
         note(queue, cudaGraphLaunch(graph->executable, queue->stream), "cudaGraphLaunch");
     }
 }
 
 void destroy_graph(DeviceGraph *graph) {
+    const CallersContext callers;
     cudaSetDevice(graph->device->index);
     cudaGraphExecDestroy(graph->executable);
     cudaGetLastError();
     delete graph;
 }
 
-// Lets a kernel have as much dynamic shared memory as the device has; without being asked it gives
-// less. Once for each kernel.
+// Lets a kernel have as much dynamic shared memory as the device has, and as many blocks of it be
+// resident as that allows: without being asked the device gives 48 KB, and may keep the rest as its
+// cache. Once for each kernel.
 bool prepare(DeviceQueue *queue, const void *kernel) {
     Device &device = *queue->device;
     const std::lock_guard lock(device.mutex);
@@ -155,7 +165,11 @@ bool prepare(DeviceQueue *queue, const void *kernel) {
     if (!passed(
             &device,
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes),
-            "cudaFuncSetAttribute", &queue->error)) {
+            "cudaFuncSetAttribute", &queue->error) ||
+        !passed(&device,
+                cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared),
+                "cudaFuncSetAttribute", &queue->error)) {
         return false;
     }
     if (device.prepared_count < sizeof device.prepared / sizeof device.prepared[0]) {
@@ -167,9 +181,10 @@ bool prepare(DeviceQueue *queue, const void *kernel) {
 } // namespace
 
 void launch(DeviceQueue *queue, const Launch &shape, const void *kernel, void **arguments) {
+    const CallersContext callers;
     const bool empty = shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0;
     if (empty || !ready(queue) ||
-        (shape.shared_bytes > kSharedBytesUnasked && !prepare(queue, kernel))) {
+        (shape.shared_bytes > kSharedBytesFew && !prepare(queue, kernel))) {
         return;
     }
     note(queue,
