@@ -81,6 +81,12 @@ TEST_CASE("device attention: a tiny product of score and scale is rounded before
     check(made, 0x3F80);
 }
 
+TEST_CASE("device attention: a maximum of zero is stored as +0") {
+    Case made = nothing(0, {0}, [](Case &own) { put(own.value_at(0, 0, 0), {1.0F}); });
+    made.scale = -1.0F; // the score is -0
+    check(made, 0x3F80);
+}
+
 TEST_CASE("device attention: a tiny product of cap and tanh is rounded before it is flushed") {
     Case made = nothing(0, {0}, [](Case &own) {
         put(own.query_at(0, 0), {0x1p-63F});
