@@ -112,7 +112,7 @@ class Completion(InstalledTest):
                           (ROOT / "runtime/kernels/table.cpp").read_text(), re.DOTALL)[1]
         self.assertEqual(sorted(self.bash.offered("stasis run --kernels ")),
                          sorted(re.findall(r'"(\w+)"', names)))
-        self.assertEqual(self.bash.offered("stasis run --device "), ["cpu"])
+        self.assertEqual(self.bash.offered("stasis run --device "), ["cpu", "cuda"])
 
     def test_a_command_that_is_not_there(self):
         self.assertEqual(self.bash.offered("stasis nothing --only "), ["model of mine",
