@@ -36,6 +36,8 @@ bool TokenRun::try_run(uint64_t most) {
     }
     rows_.resize(count);
     try {
+        const Model &model = *session_.model_; // once for all lengths
+        work_->fit(model.config, model.weights.groups, kRunMost);
         session_.compute_ahead(rows_, *work_, &run_);
     } catch (...) {
         run_.tokens.clear();

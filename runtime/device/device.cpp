@@ -18,7 +18,8 @@ struct Library {
 
 // As the loader finds libraries, else beside this one.
 Library load_module() {
-    constexpr int kHow = RTLD_NOW | RTLD_LOCAL;
+    // It stays: threads that called it may end later than the model is closed.
+    constexpr int kHow = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
     if (void *handle = dlopen(kModule, kHow)) {
         return {handle, ""};
     }
@@ -30,7 +31,10 @@ Library load_module() {
         const std::string own = here.dli_fname;
         const size_t folder = own.rfind('/');
         if (folder != std::string::npos) {
-            library.handle = dlopen((own.substr(0, folder + 1) + kModule).c_str(), kHow);
+            const std::string beside = own.substr(0, folder + 1) + kModule;
+            library.handle = dlopen(beside.c_str(), kHow);
+            const char *other = library.handle == nullptr ? dlerror() : nullptr;
+            library.problem += other != nullptr ? std::string("; ") + other : "";
         }
     }
     return library;

@@ -85,6 +85,9 @@ void run_on_device(const Model &model, Workspace &work, const Sampling &sampling
         here->random[i] = random_bits(sampling.seed, work.sequences[0].begin + i + 1);
     }
     try {
+        const uint64_t end = work.sequences[0].begin + rows;
+        on.model.ropes(model.rope_frequencies,
+                       end); // of every step: the description is the first's
         describe_first(model, work, on);
         on.queue.copy(there, here, offsetof(RunLayout, tokens));
         for (size_t i = 0; i < rows; ++i) {

@@ -89,6 +89,15 @@ DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &confi
              "device \"%s\": weights of integers (%s) are computed on \"cpu\" only",
              device_->name.c_str(), weights.types.c_str());
     }
+    const size_t group_heads = config.heads / config.kv_heads;
+    if (group_heads > kernels::kDeviceGroupHeadsMax ||
+        config.head_dim > kernels::kDeviceHeadDimMax) {
+        fail(Status::unsupported,
+             "device \"%s\": %zu query heads share a KV head of %u elements; it computes up to "
+             "%zu, of up to %zu",
+             device_->name.c_str(), group_heads, config.head_dim, kernels::kDeviceGroupHeadsMax,
+             kernels::kDeviceHeadDimMax);
+    }
     const uint64_t bytes = weight_bytes(weights);
     if (bytes > device_->info.free_bytes) {
         fail(Status::no_memory,
@@ -128,7 +137,7 @@ DeviceModel::~DeviceModel() {
 
 std::vector<DeviceRope> DeviceModel::ropes(const std::vector<std::vector<double>> &frequencies,
                                            uint64_t end) {
-    constexpr uint64_t kFewest = 2048;
+    constexpr uint64_t kFewest = 256;
     const std::lock_guard lock(mutex_);
     if (end <= rope_positions_) {
         return ropes_;

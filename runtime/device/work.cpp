@@ -127,8 +127,8 @@ void DeviceWork::fit(const Config &config, size_t wanted) {
     rows = wanted;
 }
 
-void DeviceWork::fit_partials(const Config &config) {
-    const size_t count = rows * config.heads * blocks;
+void DeviceWork::fit_partials(const Config &config, size_t row_count) {
+    const size_t count = row_count * config.heads * blocks;
     auto carve = [&](uint8_t *base) {
         Carver carver{base};
         maximum = carver.take<float>(count);
@@ -189,12 +189,13 @@ void DeviceWork::describe(const Model &model_, const Workspace &work) {
         end = std::max(end, sequence.begin + sequence.rows);
     }
     if (pages > pages_max_ || masks > evicted_max_) {
-        pages_max_ = std::bit_ceil(std::max({pages, pages_max_, size_t{64}}));
-        evicted_max_ = std::bit_ceil(std::max({masks, evicted_max_, size_t{64}}));
-        const size_t bytes = Layout(nullptr, rows, groups, pages_max_, evicted_max_).size_bytes;
+        const size_t pages_max = std::bit_ceil(std::max({pages, pages_max_, size_t{64}}));
+        const size_t evicted_max = std::bit_ceil(std::max({masks, evicted_max_, size_t{64}}));
+        const size_t bytes = Layout(nullptr, rows, groups, pages_max, evicted_max).size_bytes;
+        forget_recorded(); // the parts have other places
         staged.grow(bytes);
         described.grow(bytes);
-        forget_recorded(); // the parts have other places
+        pages_max_ = pages_max, evicted_max_ = evicted_max; // now that there is room for it
     }
     fill(model_, work, Layout(staged.data(), rows, groups, pages_max_, evicted_max_));
     const Layout there(described.data(), rows, groups, pages_max_, evicted_max_);
@@ -214,7 +215,7 @@ void DeviceWork::describe(const Model &model_, const Workspace &work) {
         return;
     }
     tile_count = 0;
-    fit_partials(config);
+    fit_partials(config, work.row_count);
 }
 
 } // namespace stasis

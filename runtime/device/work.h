@@ -60,6 +60,7 @@ struct DeviceWork {
         auto operator<=>(const Key &) const = default;
     };
     std::map<Key, kernels::DeviceGraph *> recorded;
+    static constexpr size_t kRecordedMost = 64; // beyond that all are made anew
     // Plays what `enqueue` enqueues, recorded if it was not yet.
     template <typename Enqueue> void replay(const Key &key, const Enqueue &enqueue);
     void forget_recorded(); // when a buffer has moved
@@ -70,12 +71,15 @@ struct DeviceWork {
   private:
     struct Layout;
     void fill(const Model &model, const Workspace &work, const Layout &layout);
-    void fit_partials(const Config &config);
+    void fit_partials(const Config &config, size_t row_count);
     size_t pages_max_ = 0, evicted_max_ = 0; // room in the description
 };
 
 template <typename Enqueue> void DeviceWork::replay(const Key &wanted, const Enqueue &enqueue) {
     const kernels::DeviceTable &table = queue.table();
+    if (recorded.size() == kRecordedMost && recorded.count(wanted) == 0) {
+        forget_recorded();
+    }
     kernels::DeviceGraph *&graph = recorded[wanted];
     if (graph == nullptr) {
         kernels::DeviceError error;

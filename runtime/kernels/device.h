@@ -34,6 +34,9 @@ struct DeviceInfo {
     uint64_t memory_bytes, free_bytes;
 };
 
+// What the attention kernels hold: query heads of one KV head, elements of a head.
+inline constexpr size_t kDeviceGroupHeadsMax = 16, kDeviceHeadDimMax = 256;
+
 struct Device;      // one opened device
 struct DeviceQueue; // work in order; one host thread at a time
 struct DeviceGraph; // recorded work

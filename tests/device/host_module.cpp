@@ -145,7 +145,9 @@ void release(Device *device, void *memory) {
 }
 
 void *allocate_host(Device *, size_t size_bytes, DeviceError *error) {
-    void *memory = std::aligned_alloc(256, (size_bytes + 255) / 256 * 256);
+    const std::lock_guard lock(mutex);
+    const bool fails = settings().fail_allocation >= 0 && settings().fail_allocation-- == 0;
+    void *memory = fails ? nullptr : std::aligned_alloc(256, (size_bytes + 255) / 256 * 256);
     if (memory == nullptr) {
         tell(error, DeviceError::no_memory, "out of pinned memory");
     }

@@ -183,6 +183,23 @@ TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
     }
 }
 
+TEST_CASE("device: runs go on past the end of the tables of angles") {
+    const std::string name = "zoo/llama-gqa-untied";
+    const std::shared_ptr<Model> device = open_there(name);
+    Pair pair(open(name), device); // the first tables hold 256 positions
+    pair.both([&](Session &session) { session.append(tokens_for(*device, 245), {}); });
+    pair.both([&](Session &session) { CHECK(generate(session, 40).count == 40); });
+}
+
+TEST_CASE("device: a decode takes no more memory for the rows of the prompt before it") {
+    const std::shared_ptr<Model> device = open_there("zoo/llama-gqa-untied");
+    const std::unique_ptr<Session> session = session_of(device);
+    session->append(tokens_for(*device, 300), {});
+    const uint64_t before = host_module::counts().allocated_bytes;
+    session->decode();
+    CHECK(host_module::counts().allocated_bytes - before < 64 * 1024); // of the prompt: 1 MB
+}
+
 TEST_CASE("device: a run ends where a plain decode would fail") {
     const std::string name = "zoo/llama-gqa-untied";
     const std::shared_ptr<Model> device = open_there(name);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr unsigned kThreads = 128;
 constexpr unsigned kHeadsMax = kThreads / kScoreLanes; // that share a KV head
+static_assert(kHeadsMax == kDeviceGroupHeadsMax);
 // Numbers between the parts of a query that belong to different blocks of the rule.
 constexpr unsigned kQueryStride = kTerms + 4;
 
