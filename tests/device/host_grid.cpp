@@ -231,6 +231,7 @@ void run(dim3 blocks, unsigned threads, size_t shared_bytes, const std::function
     }
     all.shared = std::make_unique<char[]>(shared_bytes);
     all.threads = threads, all.body = &body;
+    all.scheduler.known = {}; // of whichever thread this is
     block_size = dim3(threads), grid_size = blocks;
     for (block.z = 0; block.z < blocks.z; ++block.z) {
         for (block.y = 0; block.y < blocks.y; ++block.y) {
