@@ -56,8 +56,16 @@ struct DeviceProduct {
     size_t rows = 0;
     size_t count = 0; // matrices, 1 to 3, all of one depth
     DeviceMatrix w[3];
-    float *y[3] = {}; // [rows][w[i].outputs] f32
+    float *y[3] = {};    // [rows][w[i].outputs] f32
+    bool pinned = false; // computed by what `pin_products` chose instead
 };
+
+// A product whose algorithm is chosen ahead.
+struct DeviceShape {
+    size_t rows, outputs, depth;
+    bool bias;
+};
+inline constexpr size_t kDeviceIdBytes = 192; // of `pin_products`, the final NUL included
 
 // y = bf16(act(gate) * up) of the products of x with both matrices (C3, activations).
 struct DeviceGatedProduct {
@@ -68,6 +76,7 @@ struct DeviceGatedProduct {
     float *gate_y = nullptr; // [rows][outputs] f32, room to work in
     float *up_y = nullptr;   // the same
     uint16_t *y = nullptr;   // [rows][outputs] bf16
+    bool pinned = false;     // both products are computed by what `pin_products` chose instead
 };
 
 // stream += wide, through a norm of its own if there is one; then narrow = bf16(norm(stream)).
@@ -214,6 +223,14 @@ struct DeviceTable {
     void (*release_host)(Device *device, void *memory);
     DeviceQueue *(*create_queue)(Device *device, DeviceError *error);
     void (*destroy_queue)(DeviceQueue *queue);
+
+    // The device profile: has the vendor's library compute products outside the contract, on what
+    // the device has for that. Chooses an algorithm for each shape, for good; products marked
+    // `pinned` then have these shapes and no others. `id` (host) becomes what their bits depend on:
+    // the library and its version, the device's architecture, the algorithms. Where two ids are
+    // equal, equal rows of x in equal places give equal bits. False: it cannot be done.
+    bool (*pin_products)(Device *device, const DeviceShape *shapes, size_t count,
+                         char (&id)[kDeviceIdBytes], DeviceError *error);
 
     // --- Enqueued. ---
     void (*copy)(DeviceQueue *queue, void *to, const void *from, size_t size_bytes); // host or not

@@ -14,6 +14,7 @@ struct Settings {
     uint64_t memory_bytes = uint64_t{1} << 30;
     uint32_t devices = 1;         // how many there are
     int64_t fail_allocation = -1; // which of the allocations to come fails; -1: none
+    uint32_t vendor = 1;          // version of its pinned products; 0: there are none
     int64_t fail_enqueued = -1;   // which of the calls that enqueue loses the device
 };
 Settings &settings();

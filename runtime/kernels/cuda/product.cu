@@ -49,7 +49,9 @@ bool has_few_rows(const DeviceProduct &task) {
 }
 
 void product(DeviceQueue *queue, const DeviceProduct &task) {
-    if (!has_few_rows(task) || !few_rows(queue, task)) {
+    if (task.pinned) {
+        pinned_product(queue, task);
+    } else if (!has_few_rows(task) || !few_rows(queue, task)) {
         tiles(queue, task);
     }
 }
@@ -57,10 +59,13 @@ void product(DeviceQueue *queue, const DeviceProduct &task) {
 void gated_product(DeviceQueue *queue, const DeviceGatedProduct &task) {
     const DeviceProduct both = {
         task.x, task.rows, 2, {task.gate, task.up}, {task.gate_y, task.up_y}};
-    if (has_few_rows(both) && few_rows(queue, task)) {
+    if (task.pinned) {
+        pinned_product(queue, both);
+    } else if (has_few_rows(both) && few_rows(queue, task)) {
         return;
+    } else {
+        tiles(queue, both);
     }
-    tiles(queue, both);
     const size_t n = task.rows * task.gate.outputs;
     enqueue(queue, {static_cast<unsigned>(divide_up(n, kThreads)), kThreads}, activate_kernel,
             task.gate_y, task.up_y, n, task.gelu, task.y);
