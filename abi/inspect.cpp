@@ -107,6 +107,8 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
         to.flags = own.slot_damaged() ? STASIS_SNAPSHOT_DAMAGED_ROOT : 0;
         to.keep = own.keep() == stasis::format::Keep::none ? STASIS_KEEP_NONE : STASIS_KEEP_FULL;
         to.commits = own.root().sequence;
+        to.positions_foreign = state.profile.foreign;
+        write_field(state.profile.id, to.profile, sizeof to.profile);
         sum_up_runs(own, to);
         write_struct(to, info, "info");
     });

@@ -53,6 +53,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     ModelOptions options;
     options.threads = given.threads;
     options.device = text_or(given.device, "cpu");
+    options.profile = text_or(given.profile, "");
     options.kernels = text_or(given.kernels, "");
     options.kv_budget_bytes = given.kv_budget_bytes;
     options.chat_template = text_or(given.chat_template, "");
@@ -100,6 +101,7 @@ stasis_model_info describe(const stasis_model &handle) {
     write_field(device != nullptr ? device->table->name : model.kernels->name, info.kernels,
                 sizeof info.kernels);
     write_field(device != nullptr ? device->name.c_str() : "cpu", info.device, sizeof info.device);
+    write_field(model.profile, info.profile, sizeof info.profile);
     write_field(model.identity.chat_template, info.chat_template, sizeof info.chat_template);
     info.model = to_abi(model.identity.model);
     info.embeddings = to_abi(model.identity.embeddings);

@@ -112,7 +112,8 @@ template <typename Open>
 std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
                                      const stasis_load_options &given, const Watch &watch,
                                      const Open &open) {
-    require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED);
+    require_flags(given.flags,
+                  STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED | STASIS_LOAD_ANY_PROFILE);
     SessionOptions session = read_session_options(given.session, "options.session");
     const SharedSnapshot snapshot = open();
     check_identity(snapshot->state().model, model->identity); // before the bulk is read
@@ -121,6 +122,7 @@ std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
         session.window_retain = snapshot->state().window_retain;
         session.tracking = static_cast<Tracking>(snapshot->state().tracking);
     }
+    session.any_profile = (given.flags & STASIS_LOAD_ANY_PROFILE) != 0;
     session.trusted = (given.flags & STASIS_LOAD_TRUSTED) != 0;
     const StoredPages pages = pages_of(*snapshot);
     if (snapshot->keep() == format::Keep::full) {

@@ -128,6 +128,7 @@ typedef struct stasis_model_options {
     stasis_progress_fn progress; /* bytes of weights: read and digested,
                                      and those put into another order */
     void *progress_user;
+    const char *profile; /* "contract" or "device", see stasis_model_open; NULL: contract */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -153,6 +154,7 @@ typedef struct stasis_model_info {
     const char
         *weight_types;     /* as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors" */
     uint64_t weight_bytes; /* of all of them in the files */
+    char profile[192];     /* id of the device profile; "": the contract alone */
 } stasis_model_info;
 
 typedef struct stasis_model_stats {
@@ -188,6 +190,11 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * libstasis_cuda, opened when a model asks for it; DEVICE if it, a driver or that GPU is missing or
  * fails. A session whose device has failed stays as it was before the call, and gives what can
  * still be read.
+ * Profile "device" trades that for speed: appends of 64 tokens and more are computed by the GPU
+ * vendor's library on tensor cores (weights of bf16; UNSUPPORTED on "cpu"). Results then depend on
+ * that library, the GPU's kind and how tokens were divided among appends. Sessions keep record of
+ * it: they are resumed and verified bit for bit by a model of the same profile (stasis_model_info),
+ * and refused by others (VERSION). They share pages with their forks alone.
  * Sessions keep a closed model alive. NOT_FOUND, IO, CORRUPT, UNSUPPORTED (architecture, rope,
  * tensor, type, activation, tokenizer, kernels: named), NONFINITE (a weight: named), DEVICE,
  * CANCELLED, STOPPED. */
@@ -286,6 +293,9 @@ typedef struct stasis_session_info {
     uint64_t positions_evicted;
     uint64_t tokens_reused; /* positions that appends and loads took from pages of other sessions,
                                or of this one before a rewind; over its life, a fork's from 0 on */
+    uint64_t positions_foreign; /* some below this one were computed under another profile (see
+                                   STASIS_LOAD_ANY_PROFILE): they can neither be verified nor
+                                   computed again; 0: none */
 } stasis_session_info;
 
 #define STASIS_SOURCE_PROMPT 0u   /* of a token: given as tokens by the caller */

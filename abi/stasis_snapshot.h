@@ -42,6 +42,10 @@ typedef struct stasis_save_options {
           them: a file that lies must not lie to others. DIVERGED: pages of the same tokens are    \
           known, and differ */
 
+#define STASIS_LOAD_ANY_PROFILE                                                                    \
+    4u /* also what a model of another profile computed, which only such a model computes again:   \
+          the session goes on under this one's, marked (positions_foreign of stasis_session_info) */
+
 typedef struct stasis_load_options {
     uint32_t struct_size, flags;
     const stasis_session_options *session; /* NULL: all but reserve as saved */
@@ -124,6 +128,8 @@ typedef struct stasis_snapshot_info {
     uint64_t commits;         /* saves to this file, this state's included, since it was made */
     uint64_t kv_bytes;        /* keys and values that are kept, as numbers */
     uint64_t kv_stored_bytes; /* what they take in the file */
+    uint64_t positions_foreign; /* as of stasis_session_info */
+    char profile[192];          /* as of stasis_model_info */
 } stasis_snapshot_info;
 
 #define STASIS_NOWHERE UINT32_MAX /* no layer or head applies */

@@ -1,6 +1,7 @@
 // The conditions on a State, one function for each part; see check.h.
 #include "format/check.h"
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <utility>
@@ -160,6 +161,39 @@ void check_pages(const State &state, Status status) {
     }
 }
 
+void check_profile(const State &state, Status status) {
+    const Profile &profile = state.profile;
+    const bool readable = std::all_of(profile.id.begin(), profile.id.end(),
+                                      [](char c) { return c >= ' ' && c <= '~'; });
+    if (!readable || profile.id.size() > kProfileIdMax) {
+        fail(status, "device profile: its id, of %zu bytes, is none", profile.id.size());
+    }
+    if (profile.foreign > state.log.size() || (profile.id.empty() && !profile.chunks.empty())) {
+        fail(status, "device profile: %zu chunks without an id, or a mark at %llu of %zu positions",
+             profile.chunks.size(), static_cast<Number>(profile.foreign), state.log.size());
+    }
+    uint64_t end = profile.foreign;
+    for (const ProfileChunk &chunk : profile.chunks) {
+        if (chunk.begin < end || chunk.rows == 0 || chunk.rows > chunk.padded ||
+            chunk.padded > kProfilePaddedMax || chunk.begin > state.log.size() ||
+            chunk.rows > state.log.size() - chunk.begin) {
+            fail(status,
+                 "device profile: a chunk of %u rows of %u from position %llu on, in a log "
+                 "of %zu",
+                 chunk.rows, chunk.padded, static_cast<Number>(chunk.begin), state.log.size());
+        }
+        end = chunk.end();
+    }
+    for (const Eviction &eviction : state.evictions) {
+        const ProfileChunk *chunk = profile.chunk_of(eviction.position);
+        if (chunk != nullptr && chunk->begin != eviction.position) {
+            fail(status,
+                 "device profile: the chunk from position %llu on holds an eviction at %llu",
+                 static_cast<Number>(chunk->begin), static_cast<Number>(eviction.position));
+        }
+    }
+}
+
 void check_last(const State &state, Status status) {
     const bool empty = state.log.empty();
     if (state.hidden.size() != (empty ? 0 : state.hidden_size)) {
@@ -292,6 +326,7 @@ void check_state(const State &state, Status status) {
     check_samplings(state, status);
     check_log(state, status);
     check_evictions(state, status);
+    check_profile(state, status);
     check_pages(state, status);
     check_last(state, status);
     check_digest(state, status);

@@ -101,6 +101,7 @@ Found identity(const State &a, const State &b) {
         value(Element::kv_format, "core contract", a.contract.core, b.contract.core),
         value(Element::kv_format, "KV contract", a.contract.kv, b.contract.kv),
         value(Element::kv_format, "sampling contract", a.contract.sampling, b.contract.sampling),
+        value(Element::kv_format, "device profile", a.profile.id, b.profile.id),
         value(Element::model_config, "architecture", x.architecture, y.architecture),
         pairs(config_element, x.config, y.config),
         value(Element::model_config, "layers", a.layers, b.layers),
@@ -303,6 +304,9 @@ Found origins(const State &a, const State &b) {
 Found settings(const State &a, const State &b) {
     if (a.samplings != b.samplings || a.sampling != b.sampling) {
         return differs(Element::model_config, "sampling settings differ");
+    }
+    if (a.profile != b.profile) {
+        return differs(Element::kv_format, "positions computed under a device profile differ");
     }
     return first({value(Element::model_config, "capacity", a.capacity, b.capacity),
                   value(Element::model_config, "window_retain", a.window_retain, b.window_retain),

@@ -16,7 +16,8 @@ inline constexpr uint64_t kFeaturesReadKnown = kFeatureSamplingV2;
 
 // Features of a root for which a reader that does not know them must refuse the file.
 inline constexpr uint64_t kFeatureEvictions = 1; // some positions were evicted
-inline constexpr uint64_t kFeaturesKnown = kFeatureEvictions;
+inline constexpr uint64_t kFeatureProfile = 2;   // some of it was computed under a device profile
+inline constexpr uint64_t kFeaturesKnown = kFeatureEvictions | kFeatureProfile;
 
 // Header, root slot A, root slot B; each a block that a disk writes whole.
 inline constexpr size_t kBlockBytes = 4096;
@@ -44,7 +45,9 @@ inline constexpr uint32_t kPagePositionsStep = 32;
 inline constexpr uint32_t kPagePositionsMax = 256; // bounds what a short last page can allocate
 inline constexpr size_t kSamplingsMax = 1U << 16;
 inline constexpr size_t kTopMax = 64;
-inline constexpr size_t kTextBytesMax = 1U << 16; // of one token
+inline constexpr size_t kProfileIdMax = 191;            // characters
+inline constexpr uint32_t kProfilePaddedMax = 1U << 16; // rows
+inline constexpr size_t kTextBytesMax = 1U << 16;       // of one token
 // Raw bytes of a run are at most this many times its stored ones (else it is stored raw), so that a
 // small file cannot ask for much memory.
 inline constexpr uint64_t kCodecRatioMax = 16;

@@ -112,6 +112,9 @@ Digest state_digest(const StateParts &parts) {
         }
     }
     hash.u64(parts.hidden.size()).bytes(parts.hidden.data(), parts.hidden.size_bytes());
+    if (!parts.profile.empty()) { // what follows depends on it
+        hash.text("device profile").text(parts.profile);
+    }
     return hash.finish();
 }
 

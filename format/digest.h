@@ -53,6 +53,7 @@ struct EvictedRange {
 struct StateParts {
     uint32_t contract_core = 0;
     uint32_t contract_kv = 0;
+    std::string_view profile;               // id of the device profile; "": none
     Digest model;                           // results-determining identity (ModelIdentity)
     uint64_t position = 0;                  // tokens in the log
     Digest tokens;                          // SHA-256 of the ids, u32 little-endian, in order

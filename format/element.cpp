@@ -297,12 +297,29 @@ void write_section(const Section &section, JsonWriter &json) {
     json.end_object();
 }
 
+// null: all of it was computed by the contract.
+void write_profile(const Profile &profile, JsonWriter &json) {
+    json.key("profile");
+    if (profile == Profile()) {
+        json.null();
+        return;
+    }
+    json.begin_object().field("id", profile.id).field("foreign", profile.foreign);
+    json.key("chunks").begin_array();
+    for (const ProfileChunk &chunk : profile.chunks) {
+        json.begin_object().field("begin", chunk.begin).field("rows", chunk.rows);
+        json.field("padded", chunk.padded).end_object();
+    }
+    json.end_array().end_object();
+}
+
 void kv_format(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
     const ContractId &contract = state.contract;
     json.field("format", snapshot.format()).field("commit", snapshot.root().sequence);
     json.key("contract").begin_object().field("core", contract.core);
     json.field("kv", contract.kv).field("sampling", contract.sampling).end_object();
+    write_profile(state.profile, json);
     json.field("dtype", "bf16").field("page_positions", state.page_positions);
     json.field("layers", state.layers).field("kv_heads", state.kv_heads);
     json.field("head_dim", state.head_dim);

@@ -36,6 +36,8 @@ uint64_t size_bound(const State &state) {
         bytes += 2 * kTableBytes + sampling.bias.size() * sizeof(fb::TokenValue) +
                  sampling.v2.dry_breakers.size() * sizeof(uint32_t);
     }
+    bytes += kTableBytes + state.profile.id.size() +
+             state.profile.chunks.size() * sizeof(fb::ProfileChunk);
     return bytes + state.top.size() * sizeof(fb::TokenValue);
 }
 
@@ -138,6 +140,18 @@ auto pack_samplings(Builder &builder, const std::vector<Sampling> &samplings) {
     return builder.CreateVector(packed);
 }
 
+Offset<fb::Profile> pack(Builder &builder, const Profile &profile) {
+    if (profile == Profile()) {
+        return {}; // not written
+    }
+    const auto id = builder.CreateString(profile.id);
+    std::vector<fb::ProfileChunk> packed;
+    for (const ProfileChunk &chunk : profile.chunks) {
+        packed.emplace_back(chunk.begin, chunk.rows, chunk.padded);
+    }
+    return fb::CreateProfile(builder, id, builder.CreateVectorOfStructs(packed), profile.foreign);
+}
+
 std::vector<uint8_t> bytes_of(const Builder &builder) {
     return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
@@ -159,6 +173,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const auto samplings = pack_samplings(builder, state.samplings);
     const auto pending_system = builder.CreateString(state.pending_system);
     const auto top = pack(builder, state.top);
+    const auto profile = pack(builder, state.profile);
     const fb::Contract contract(state.contract.core, state.contract.kv, state.contract.sampling);
     const fb::SectionRef identity = pack(layout.identity);
     const fb::SectionRef hidden = pack(layout.hidden);
@@ -174,8 +189,8 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
                        layout.position, samplings, state.sampling, state.capacity,
                        state.window_retain, pending_system, &logits, top, &digest, &log, &texts,
                        layout.text_count, static_cast<uint32_t>(layout.keep), &hidden, &logits_row,
-                       layout.evictions == SectionRef{} ? nullptr : &evictions,
-                       state.tracking),
+                       layout.evictions == SectionRef{} ? nullptr : &evictions, state.tracking,
+                       profile),
                    fb::ManifestIdentifier());
     return bytes_of(builder);
 }

@@ -137,6 +137,20 @@ void unpack_samplings(const fb::Manifest *packed, State &state, Budget &budget) 
     }
 }
 
+Profile unpack(const fb::Profile *from, Budget &budget) {
+    Profile profile;
+    if (from != nullptr) {
+        profile.id = unpack(from->id(), budget);
+        budget.take(from->chunks()->size(), sizeof(fb::ProfileChunk));
+        profile.chunks.reserve(from->chunks()->size());
+        for (const fb::ProfileChunk *chunk : *from->chunks()) {
+            profile.chunks.push_back({chunk->begin(), chunk->rows(), chunk->padded()});
+        }
+        profile.foreign = from->foreign();
+    }
+    return profile;
+}
+
 SectionRef unpack(const fb::SectionRef *packed) {
     return {packed->offset(), packed->bytes(), unpack(&packed->digest())};
 }
@@ -192,6 +206,7 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     state.capacity = packed->capacity();
     state.window_retain = packed->window_retain();
     state.tracking = packed->tracking();
+    state.profile = unpack(packed->profile(), budget);
     state.pending_system = unpack(packed->pending_system(), budget);
     state.logits = unpack(packed->logits());
     state.top = unpack(packed->top(), budget);

@@ -70,6 +70,10 @@ void Snapshot::read_manifest(Contents &into) const {
         fail(Status::corrupt, "manifest: sampling settings of version 2 %s",
              told ? "are missing" : "are there, which the root does not tell");
     }
+    const bool outside = (root.features_refuse & kFeatureProfile) != 0;
+    if (outside != (into.state.profile != Profile())) {
+        fail(Status::corrupt, "device profile: the root's features and the manifest disagree");
+    }
     into.state.model =
         parse_identity(committed().read_section(into.layout.identity, SectionKind::identity));
     check_geometry(into.state, Status::corrupt);
@@ -115,8 +119,8 @@ void Snapshot::read_evictions(Contents &into) const {
         fail(Status::corrupt, "evictions: the root's features and the manifest disagree");
     }
     if (named) {
-        parse_evictions(
-            committed().read_section(into.layout.evictions, SectionKind::evictions), into.state);
+        parse_evictions(committed().read_section(into.layout.evictions, SectionKind::evictions),
+                        into.state);
         check_evictions(into.state, Status::corrupt);
     }
 }

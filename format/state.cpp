@@ -5,11 +5,41 @@
 
 namespace stasis {
 
+void Profile::cut(uint64_t position) noexcept {
+    while (!chunks.empty() && chunks.back().begin >= position) {
+        chunks.pop_back();
+    }
+    if (!chunks.empty() && chunks.back().end() > position) {
+        chunks.back().rows = static_cast<uint32_t>(position - chunks.back().begin);
+    }
+    foreign = std::min(foreign, position);
+}
+
+void Profile::go_on_under(const std::string &other) {
+    if (id == other) {
+        return;
+    }
+    id = other;
+    foreign = chunks.empty() ? foreign : chunks.back().end();
+    chunks.clear();
+}
+
+const ProfileChunk *Profile::chunk_of(uint64_t position) const {
+    const auto behind = std::upper_bound(
+        chunks.begin(), chunks.end(), position,
+        [](uint64_t value, const ProfileChunk &chunk) { return value < chunk.begin; });
+    if (behind == chunks.begin() || std::prev(behind)->end() <= position) {
+        return nullptr;
+    }
+    return &*std::prev(behind);
+}
+
 Digest state_digest(const State &state) {
     StateParts parts;
     parts.contract_core = state.contract.core;
     parts.contract_kv = state.contract.kv;
     parts.model = state.model.model;
+    parts.profile = state.profile.id;
     parts.position = state.log.size();
     std::vector<uint32_t> tokens;
     tokens.reserve(state.log.size());

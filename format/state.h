@@ -23,6 +23,31 @@ struct ContractId {
     bool operator==(const ContractId &) const = default;
 };
 
+// Positions [begin, begin + rows) of which the products with weights were computed together under a
+// device profile: as the first rows of `padded`.
+struct ProfileChunk {
+    uint64_t begin = 0;
+    uint32_t rows = 0, padded = 0;
+    uint64_t end() const { return begin + rows; }
+    bool operator==(const ProfileChunk &) const = default;
+};
+static_assert(sizeof(ProfileChunk) == 16); // as it is stored
+
+// What of a session was computed outside the contract (NUMERICS.md, "Device profiles").
+struct Profile {
+    std::string id;                   // under which it goes on; "": the contract alone
+    std::vector<ProfileChunk> chunks; // ascending, apart; what is in none is the contract's
+    uint64_t foreign = 0; // positions below were, some of them, computed under another id
+    bool operator==(const Profile &) const = default;
+
+    // Forgets what lies behind a position.
+    void cut(uint64_t position) noexcept;
+    // Goes on under another id: what came of chunks cannot be computed again from there on.
+    void go_on_under(const std::string &other);
+    // The chunk that holds a position; null: none.
+    const ProfileChunk *chunk_of(uint64_t position) const;
+};
+
 // Where a token of the log came from.
 enum class TokenSource : uint8_t {
     prompt = 0,    // appended as token ids by the caller
@@ -143,6 +168,7 @@ struct Eviction {
 
 struct State {
     ContractId contract; // +3
+    Profile profile;     // +3
     ModelIdentity model; // 2, 3, 5, 6, 7, 8, +2
     uint32_t layers = 0; // 1, +3: page geometry
     uint32_t kv_heads = 0;

@@ -125,7 +125,8 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const std::vector<uint8_t> manifest = build_manifest(state, layout);
     Root &root = written->root;
     root.sequence = output.sequence();
-    root.features_refuse = evictions.empty() ? 0 : kFeatureEvictions;
+    root.features_refuse = (evictions.empty() ? 0 : kFeatureEvictions) |
+                           (state.profile == Profile() ? 0 : kFeatureProfile);
     root.features_read = sampling_version(state.samplings) == 2 ? kFeatureSamplingV2 : 0;
     root.manifest_bytes = manifest.size();
     root.manifest_offset = output.append(SectionKind::manifest, manifest.data(), manifest.size());

@@ -10,6 +10,7 @@
 #include "runtime/device/weights.h"
 #include "runtime/gguf/checkpoint.h"
 #include "runtime/gguf/config.h"
+#include "runtime/profile.h"
 #include "runtime/rope.h"
 #include "runtime/session.h"
 #include "runtime/workspace.h"
@@ -193,6 +194,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
         model->device =
             std::make_unique<DeviceModel>(std::move(device), config, model->weights, options.watch);
     }
+    model->profile = open_profile(*model, options.profile);
     std::vector<PageShape> shapes;
     for (const LayerGroup &group : model->groups) {
         shapes.push_back({group.layers.size(), config.kv_heads, config.head_dim});

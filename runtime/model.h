@@ -28,6 +28,7 @@ struct ModelOptions {
     std::string device = "cpu";
     // In place of the device's installed module; null: that one.
     const kernels::DeviceTable *device_module = nullptr;
+    std::string profile;          // "": the contract; "device": the device's, where it has one
     std::string kernels;          // "": best
     uint64_t kv_budget_bytes = 0; // 0: no limit
     std::string chat_template;    // "": recognised
@@ -58,6 +59,7 @@ struct Model {
     std::unique_ptr<Tokenizer> tokenizer;
     std::optional<ChatTemplate> chat;
     std::unique_ptr<DeviceModel> device; // null: the CPU
+    std::string profile;                 // id of the device profile; "": the contract alone
     std::unique_ptr<PagePool> pool;
     std::unique_ptr<NodePool> log_nodes, table_nodes; // of TokenLog and PageTable
     std::atomic<uint64_t> held_bytes{0}; // KV bytes summed over sessions, shared ones repeatedly

@@ -30,7 +30,10 @@ Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
              ull{options.reserve}, ull{capacity_});
     }
     domain_ = options.domain;
-    shares_ = domain_ != SessionOptions::kPrivate && options.tracking == Tracking::off;
+    profile_.id = model_->profile;
+    // Under a profile the bits of a page are not those of its tokens alone.
+    shares_ = domain_ != SessionOptions::kPrivate && options.tracking == Tracking::off &&
+              profile_.id.empty();
     trusted_ = options.trusted;
     std::vector<PageRef> reserved; // goes back to the pool's free pages at the end
     const uint32_t window = model_->groups.back().window;
@@ -58,8 +61,37 @@ Session::~Session() {
     model_->held_bytes -= held_bytes_;
 }
 
-// Makes sure that the final hidden state is there: after a rewind the last token runs once more. It
-// runs on copies of its pages, and its keys and values must come out with the bits that they have.
+// Keys and values from a position on must be the same where they were computed again.
+void Session::check_again(const Session &again, uint64_t begin) const {
+    const uint64_t position = log_.size();
+    for (uint32_t group = 0; group < pages_.size(); ++group) {
+        for (uint64_t page = begin / kPage; page * kPage < position; ++page) {
+            const uint64_t valid = std::min(position - page * kPage, kPage);
+            if (!model_->pool->same(pages_[group][page].page, again.pages_[group][page].page,
+                                    valid)) {
+                fail(Status::diverged,
+                     "position %llu gives other keys or values than the cache holds",
+                     ull{page * kPage + valid - 1});
+            }
+        }
+    }
+}
+
+// The last token's keys and values become those that this model's profile gives.
+void Session::take_last(Session &again) {
+    const uint64_t last = log_.size() - 1;
+    for (PageTable &table : again.pages_) {
+        table.mutate(last / kPage).forget_beyond(static_cast<uint32_t>(last % kPage));
+    }
+    pages_ = std::move(again.pages_);
+    known_ = known_.cut(last / kPage);
+    profile_.foreign = last;
+    tell_pages(PageOrigin::computed);
+}
+
+// Makes sure that the final hidden state is there: after a rewind the last token runs once more,
+// together with those before it that it was computed with under a profile. They run on copies of
+// their pages, and keys and values must come out with the bits that they have.
 void Session::require_hidden(Workspace &work) {
     const uint64_t position = log_.size();
     if (position == 0) {
@@ -68,14 +100,20 @@ void Session::require_hidden(Workspace &work) {
     if (hidden_valid_) {
         return;
     }
-    const uint32_t token = log_[position - 1].token;
-    work.fit(model_->config, model_->weights.groups, 1);
+    const ProfileChunk *chunk = profile_.chunk_of(position - 1);
+    const uint64_t begin = chunk != nullptr ? chunk->begin : position - 1;
+    const size_t rows = position - begin, padded = chunk != nullptr ? chunk->padded : 0;
+    work.fit(model_->config, model_->weights.groups, std::max(rows, padded));
     Session again(*this);
     again.held_bytes_ = 0;
-    again.make_writable(position - 1, position);
+    again.make_writable(begin, position);
     work.clear_sequences();
-    work.tokens.assign(1, token);
-    again.name_pages(work.add_sequence(position - 1, 1, pages_.size()));
+    work.tokens.clear();
+    for (uint64_t i = begin; i < position; ++i) {
+        work.tokens.push_back(log_[i].token);
+    }
+    again.name_pages(work.add_sequence(begin, rows, pages_.size()));
+    work.padded = padded;
     if (trace_) {
         trace_->reads(work.sequences[0]);
     }
@@ -83,15 +121,13 @@ void Session::require_hidden(Workspace &work) {
     if (work.sequences[0].failed) {
         fail_sequence(*model_, work.sequences[0]);
     }
-    for (uint32_t group = 0; group < pages_.size(); ++group) {
-        const size_t last = (position - 1) / kPage;
-        if (!model_->pool->same(pages_[group][last].page, again.pages_[group][last].page,
-                                (position - 1) % kPage + 1)) {
-            fail(Status::diverged, "position %llu gives other keys or values than the cache holds",
-                 ull{position - 1});
-        }
+    if (position <= profile_.foreign) { // other bits than another profile's
+        take_last(again);
+    } else {
+        check_again(again, begin);
     }
-    std::memcpy(hidden_.data(), work.hidden, hidden_.size() * sizeof(uint16_t));
+    std::memcpy(hidden_.data(), work.hidden + (rows - 1) * hidden_.size(),
+                hidden_.size() * sizeof(uint16_t));
     hidden_valid_ = true;
 }
 
@@ -131,6 +167,7 @@ std::unique_ptr<Session> Session::fork() {
 
 void Session::swap_timeline(Session &other) {
     std::swap(log_, other.log_);
+    std::swap(profile_, other.profile_);
     std::swap(pages_, other.pages_);
     std::swap(first_page_, other.first_page_);
     std::swap(evictions_, other.evictions_);
@@ -198,6 +235,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
         }
         RunOptions run = options;
         run.logits = nullptr;
+        run.schedule = &profile_;
         again.replay(entries, evictions_, run);
         swap_timeline(again);
         tell_pages(PageOrigin::elsewhere); // fewer than before, so nothing can fail

@@ -32,6 +32,7 @@ struct SessionOptions {
     uint64_t reserve = 0;
     uint64_t window_retain = kDefaultRetain; // positions; one window by default
     uint64_t domain = kPrivate;              // sessions that share pages by their tokens
+    bool any_profile = false;                // of a restore: also of what another profile computed
     bool trusted = false; // of a restore: what the file holds is what its tokens give
     static constexpr uint64_t kDefaultRetain = UINT64_MAX;
     static constexpr uint64_t kPrivate = UINT64_MAX; // shares with its forks alone
@@ -43,8 +44,12 @@ using LogitsFunction = bool (*)(void *user, uint64_t position, const float *logi
 struct RunOptions {
     size_t chunk = 0; // 0: chosen
     Watch watch;
-    LogitsFunction logits = nullptr; // false: stop
+    LogitsFunction logits = nullptr;                                // false: stop
+    bool (*logits_wanted)(void *user, uint64_t position) = nullptr; // null: all of them
     void *logits_user = nullptr;
+    // Compute together what this says, as far as it is there, and all else by the contract; null:
+    // what the model's profile calls for.
+    const Profile *schedule = nullptr;
 };
 
 struct SessionInfo {
@@ -52,6 +57,7 @@ struct SessionInfo {
     uint32_t window;
     uint64_t pages_own, pages_shared, kv_bytes, pending_bytes, tokens_reused;
     uint64_t evicted; // positions
+    uint64_t foreign; // positions below were computed under another profile
 };
 
 enum class StopReason : uint32_t { length = 0, end_token, stop_string, callback, cancelled };
@@ -146,6 +152,7 @@ class StepLease {
 };
 
 struct DeviceRun;
+struct ProfilePart;
 struct Sequence;
 
 class Session {
@@ -251,11 +258,12 @@ class Session {
     // own; what ends the call, to all that are not settled.
     static void grow(Model &model, std::span<Growth> growths, const RunOptions &options);
     void extend(std::span<const TokenEntry> entries, const RunOptions &options);
-    static bool next_pass(std::span<Growth> growths, size_t rows_max, Workspace &work);
+    static bool next_pass(std::span<Growth> growths, size_t rows_max, const Profile *schedule,
+                          Workspace &work);
     static void give_up(Growth &growth) noexcept;
     void check_growth(const Growth &growth) const;
     uint64_t check_room(uint64_t end, uint64_t promised) const;
-    void enter_pass(Growth &growth, size_t rows_max, Workspace &work);
+    void enter_pass(Growth &growth, const ProfilePart &part, Workspace &work);
     void leave_pass(Growth &growth, Workspace &work, const RunOptions &options);
     static void begin_growth(Growth &growth, const RunOptions &options, uint64_t &promised);
     static void run_passes(Model &model, std::span<Growth> growths, const RunOptions &options,
@@ -273,6 +281,8 @@ class Session {
     // session.cpp
     void add_entries(std::span<const uint32_t> tokens, std::vector<TokenEntry> &entries) const;
     void require_hidden(Workspace &work);
+    void check_again(const Session &again, uint64_t begin) const;
+    void take_last(Session &again);
     void swap_timeline(Session &other);
 
     // What the trace has not been told of the pages yet.
@@ -354,6 +364,7 @@ class Session {
     uint64_t tokens_reused_ = 0;
     uint64_t unproven_ = 0; // positions below may be what an untrusted file says
     TokenLog log_;
+    Profile profile_;
     std::vector<PageTable> pages_;     // [group]
     std::vector<uint64_t> first_page_; // [group] first page still held
     Evictions evictions_;

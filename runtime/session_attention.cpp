@@ -63,7 +63,9 @@ void Session::recompute_sums() {
     for (uint64_t i = 0; i < entries.size(); ++i) {
         entries[i] = log_[i];
     }
-    again.replay(entries, evictions_, RunOptions());
+    RunOptions run;
+    run.schedule = &profile_;
+    again.replay(entries, evictions_, run);
     sums_ = std::move(again.sums_);
 }
 

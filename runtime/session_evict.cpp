@@ -2,6 +2,7 @@
 // places; see session.h.
 #include <algorithm>
 
+#include "runtime/profile.h"
 #include "runtime/session.h"
 #include "runtime/workspace.h"
 
@@ -55,6 +56,9 @@ void Session::release_evicted(std::span<const PositionRange> ranges) {
 
 void Session::replay(std::span<const TokenEntry> entries, const Evictions &evictions,
                      const RunOptions &options) {
+    if (options.schedule != nullptr) {
+        check_computable(*options.schedule);
+    }
     const auto extend_to = [&](uint64_t end) {
         WatchPart part{options.watch, log_.size(), entries.size()};
         RunOptions run = options;

@@ -5,6 +5,7 @@
 
 #include "runtime/device/run.h"
 #include "runtime/forward.h"
+#include "runtime/profile.h"
 #include "runtime/session.h"
 
 namespace stasis {
@@ -25,6 +26,10 @@ void Session::report_logits(Workspace &work, const Sequence &sequence, const Run
     for (size_t row = 0; row < sequence.rows; ++row) {
         const uint64_t position = sequence.begin + row;
         options.watch.look(row, sequence.rows);
+        if (options.logits_wanted != nullptr &&
+            !options.logits_wanted(options.logits_user, position)) {
+            continue;
+        }
         project_logits(*model_, work, work.hidden + (sequence.row + row) * model_->config.hidden, 1,
                        work.logits);
         check_logits(*model_, {work.logits, vocabulary});
@@ -78,14 +83,16 @@ void Session::give_up(Growth &growth) noexcept {
     session.tell(TraceKind::undone, growth.start, growth.start + growth.entries.size());
 }
 
-// Takes the growth's next rows, at most `rows_max`, into the pass.
-void Session::enter_pass(Growth &growth, size_t rows_max, Workspace &work) {
+// Takes the growth's next rows into the pass.
+void Session::enter_pass(Growth &growth, const ProfilePart &part, Workspace &work) {
     const uint64_t begin = log_.size();
     growth.sequence = work.sequence_count;
-    growth.rows = std::min(rows_max, growth.entries.size() - growth.done);
+    growth.rows = part.rows;
+    work.fit(model_->config, model_->weights.groups, part.padded);
     make_writable(begin, begin + growth.rows);
     tell_pages(PageOrigin::computed);
     Sequence &sequence = work.add_sequence(begin, growth.rows, pages_.size());
+    work.padded = part.padded;
     name_pages(sequence);
     if (trace_) {
         trace_->reads(sequence);
@@ -113,6 +120,10 @@ void Session::leave_pass(Growth &growth, Workspace &work, const RunOptions &opti
     }
     for (const TokenEntry &entry : growth.entries.subspan(growth.done, growth.rows)) {
         log_.push_back(entry);
+    }
+    if (work.padded != 0) {
+        profile_.chunks.push_back({sequence.begin, static_cast<uint32_t>(growth.rows),
+                                   static_cast<uint32_t>(work.padded)});
     }
     growth.done += growth.rows;
     const uint64_t end = log_.size(), first = growth.start / kPage;
@@ -150,17 +161,26 @@ void Session::settle(Growth &growth, const uint16_t *hidden) {
     tell(TraceKind::append, growth.start, log_.size());
 }
 
-// Fills a pass with what is left to do; false: nothing is.
-bool Session::next_pass(std::span<Growth> growths, size_t rows_max, Workspace &work) {
+// Fills a pass with what is left to do; false: nothing is. What a profile pads is a pass of its
+// own, in which it comes first.
+bool Session::next_pass(std::span<Growth> growths, size_t rows_max, const Profile *schedule,
+                        Workspace &work) {
     work.clear_sequences();
     work.tokens.clear();
     for (Growth &growth : growths) {
         growth.rows = 0;
-        if (growth.ended() || work.row_count == rows_max) {
+        if (growth.ended() || work.row_count == rows_max || work.padded != 0) {
+            continue;
+        }
+        const Session &session = *growth.session;
+        const ProfilePart part =
+            next_part(session.profile_.id, schedule, session.log_.size(),
+                      growth.entries.size() - growth.done, rows_max - work.row_count);
+        if (part.padded != 0 && work.row_count != 0) {
             continue;
         }
         try {
-            growth.session->enter_pass(growth, rows_max - work.row_count, work);
+            growth.session->enter_pass(growth, part, work);
         } catch (...) {
             work.drop_sequences(growth.sequence);
             give_up(growth);
@@ -211,7 +231,7 @@ void Session::run_passes(Model &model, std::span<Growth> growths, const RunOptio
     const size_t chunk = std::min(options.chunk == 0 ? kChunk : options.chunk, kChunkMax);
     WorkspaceLease work(model);
     work->fit(model.config, model.weights.groups, std::min(chunk, total - done));
-    while (next_pass(growths, chunk, *work)) {
+    while (next_pass(growths, chunk, options.schedule, *work)) {
         forward(model, *work, options.watch, done, total);
         for (Growth &growth : growths) {
             try {
@@ -271,7 +291,7 @@ void Session::compute_ahead(std::span<const TokenEntry> entries, Workspace &work
     work.clear_sequences();
     work.tokens.clear();
     try {
-        enter_pass(growth, entries.size(), work);
+        enter_pass(growth, {entries.size(), 0}, work);
         if (run != nullptr) {
             run_on_device(*model_, work, sampling_, *run);
             return;

@@ -194,6 +194,7 @@ void Session::clear_beyond(uint64_t position) noexcept {
 // Cuts the page tables to the pages that hold positions below `position`.
 void Session::cut(uint64_t position) {
     known_ = known_.cut(position / kPage);
+    profile_.cut(position);
     for (PageTable &table : pages_) {
         table.truncate((position + kPage - 1) / kPage);
         const auto slots = static_cast<uint32_t>(position % kPage);
@@ -216,15 +217,21 @@ void Session::shorten(uint64_t position) noexcept {
     }
 }
 
-// The lowest position that a rewind reaches without computing anything again, apart from 0.
+// The lowest position that a rewind reaches without computing anything again, apart from 0, and
+// from what require_hidden does: for that, what the first position of a chunk sees must still be
+// there.
 uint64_t Session::rewind_floor() const {
-    uint64_t floor = evictions_.last();
+    uint64_t floor = 0;
     for (size_t group = 0; group < pages_.size(); ++group) {
         if (first_page_[group] > 0) {
             floor = std::max(floor, first_page_[group] * kPage + model_->groups[group].window);
         }
     }
-    return floor;
+    const ProfileChunk *chunk = floor > 0 ? profile_.chunk_of(floor - 1) : nullptr;
+    if (chunk != nullptr && chunk->begin + 1 < floor) {
+        floor = std::min<uint64_t>(chunk->end() + 1, log_.size());
+    }
+    return std::max(floor, evictions_.last());
 }
 
 // The listener is told at once what the session holds. Strong guarantee.
@@ -245,6 +252,7 @@ SessionInfo Session::info() const {
     info.window_retain = window_retain_;
     info.pending_bytes = pending_system_.size();
     info.evicted = evictions_.count();
+    info.foreign = profile_.foreign;
     info.rewind_floor = rewind_floor();
     info.tokens_reused = tokens_reused_;
     for (size_t group = 0; group < pages_.size(); ++group) {

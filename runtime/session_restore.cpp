@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/first_error.h"
+#include "runtime/profile.h"
 #include "runtime/session.h"
 #include "runtime/verify.h"
 #include "runtime/workspace.h"
@@ -68,6 +69,7 @@ std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const St
                                           const SessionOptions *options) {
     check_identity(state.model, model->identity);
     check_geometry(state, *model);
+    check_profile(state, *model, options != nullptr && options->any_profile);
     SessionOptions chosen;
     chosen.capacity = std::min<uint64_t>(state.capacity, model->config.context);
     chosen.window_retain = state.window_retain;
@@ -94,6 +96,7 @@ std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const St
         }
     }
     session->adopt_settings(state);
+    session->profile_.id = state.profile.id; // until its digest was compared
     return session;
 }
 
@@ -178,6 +181,10 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
         session->log_.push_back(entry);
     }
     session->evictions_ = Evictions(state.evictions);
+    session->profile_ = state.profile;
+    Profile profile = state.profile;
+    profile.go_on_under(session->model_->profile);
+    session->trusted_ &= profile.foreign == 0; // no others may take it for what its tokens give
     session->unproven_ = session->trusted_ ? 0 : state.log.size();
     session->adopt_pages(state, pages, watch);
     if (!state.log.empty()) {
@@ -187,6 +194,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
     }
     session->account();
     session->check_digest(state);
+    session->profile_ = std::move(profile);
     session->offer_stored();
     return session;
 }
@@ -244,6 +252,7 @@ std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const 
     std::unique_ptr<Session> session = prepare(std::move(model), state, options);
     RunOptions run;
     run.watch = watch;
+    run.schedule = &state.profile;
     if (!state.log.empty()) {
         session->replay(state.log, Evictions(state.evictions), run);
     }
@@ -270,6 +279,7 @@ std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const 
         session->stored_logits_ = state.logits;
         session->logits();
     }
+    session->profile_.go_on_under(session->model_->profile);
     return session;
 }
 

@@ -104,6 +104,7 @@ Digest Session::digest() {
     StateParts parts;
     parts.contract_core = kernels::kContractCore;
     parts.contract_kv = kernels::kContractKv;
+    parts.profile = profile_.id;
     parts.model = model_->identity.model;
     parts.position = log_.size();
     Sha256 tokens;
@@ -203,6 +204,7 @@ State Session::export_state() {
     state.vocabulary = config.vocabulary;
     state.page_positions = kPage;
     state.groups = model_->groups;
+    state.profile = profile_;
     state.capacity = capacity_;
     state.window_retain = window_retain_;
     state.tracking = static_cast<uint32_t>(sums_.tracking());

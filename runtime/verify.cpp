@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/profile.h"
 #include "runtime/verify_steps.h"
 
 namespace stasis {
@@ -43,6 +44,7 @@ std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, c
     RunOptions run;
     run.chunk = options.chunk;
     run.watch.cancel = options.watch.cancel;
+    run.schedule = &stored.profile;
     const auto behind = std::find_if(stored.evictions.begin(), stored.evictions.end(),
                                      [&](const auto &each) { return each.position >= end; });
     session.replay(std::span(stored.log).first(end), Evictions({stored.evictions.begin(), behind}),
@@ -53,6 +55,7 @@ std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, c
 VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
                     const StoredPages &pages, const VerifyOptions &options) {
     check_comparable(stored, *model);
+    check_computable(stored.profile);
     const uint64_t positions = stored.log.size();
     if (positions == 0) {
         return {};

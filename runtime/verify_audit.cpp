@@ -45,13 +45,20 @@ std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, con
 }
 
 // Pages that can be computed again, by index: the first one from nothing, others as far as the
-// session could be rewound.
-std::map<uint64_t, Reach> reachable(uint64_t positions, uint64_t floor) {
+// session could be rewound. What was computed together under a profile is so again.
+std::map<uint64_t, Reach> reachable(const State &stored, uint64_t floor) {
+    const uint64_t positions = stored.log.size();
+    const Profile &profile = stored.profile;
     std::map<uint64_t, Reach> pages;
     for (uint64_t begin = 0; begin < positions; begin += kPage) {
         const uint64_t end = std::min(begin + kPage, positions);
-        if (begin == 0 || floor < end) {
-            pages[begin / kPage] = {begin == 0 ? 0 : std::max(begin, floor), end};
+        uint64_t from = begin == 0 && profile.foreign == 0 ? 0 : std::max(begin, floor);
+        if (const ProfileChunk *chunk = profile.chunk_of(from)) {
+            const bool whole = chunk->begin == 0 || chunk->begin >= floor;
+            from = whole ? chunk->begin : chunk->end();
+        }
+        if (from < end) {
+            pages[begin / kPage] = {from, end};
         }
     }
     return pages;
@@ -136,12 +143,14 @@ VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
         report.first = diverged(Element::logits, positions - 1, error.what());
         return report;
     }
-    const uint64_t floor = held != nullptr ? held->info().rewind_floor : positions;
-    if (floor > kPage) {
-        report.unreachable_begin = kPage;
+    const uint64_t foreign = stored.profile.foreign;
+    const uint64_t floor =
+        std::max(held != nullptr ? held->info().rewind_floor : positions, foreign);
+    if (floor > kPage || foreign != 0) {
+        report.unreachable_begin = foreign != 0 ? 0 : kPage;
         report.unreachable_end = floor;
     }
-    std::map<uint64_t, Reach> chosen = reachable(positions, floor);
+    std::map<uint64_t, Reach> chosen = reachable(stored, floor);
     draw_pages(chosen, (positions - 1) / kPage, options, report);
     compute_pages(model, stored, pages, options, held.get(), chosen, report);
     return report;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "format/decimal.h"
+#include "runtime/profile.h"
 
 namespace stasis {
 
@@ -122,6 +123,10 @@ bool Redraw::wants_logits(uint64_t position) const {
     return position + 1 < tokens_.size() && sampled(stored_, position + 1);
 }
 
+bool Redraw::on_wanted(void *user, uint64_t position) {
+    return static_cast<const Redraw *>(user)->wants_logits(position);
+}
+
 bool Redraw::on_logits(void *user, uint64_t position, const float *logits, size_t count) {
     static_cast<Redraw *>(user)->compare(position + 1, {logits, count});
     return true;
@@ -160,6 +165,7 @@ std::optional<Divergence> Redraw::first() const {
 void check_comparable(const State &stored, const Model &model) {
     check_identity(stored.model, model.identity);
     check_geometry(stored, model);
+    check_profile(stored, model, false);
     for (const Sampling &sampling : stored.samplings) {
         try {
             check_sampling(sampling, stored.vocabulary);
@@ -185,18 +191,15 @@ void recompute(Session &session, Redraw &redraw, uint64_t end, const VerifyOptio
     while (session.position() < end) {
         const uint64_t begin = session.position();
         evict_due(session, redraw.stored());
-        const uint64_t limit = std::min(end, next_eviction(redraw.stored(), begin));
-        const bool logits = redraw.wants_logits(begin);
-        uint64_t cut = begin + 1;
-        while (cut < limit && redraw.wants_logits(cut) == logits) {
-            ++cut;
-        }
+        const uint64_t cut = std::min(end, next_eviction(redraw.stored(), begin));
         WatchPart part{options.watch, done, total};
         RunOptions run;
         run.chunk = options.chunk;
         run.watch = part.watch();
-        run.logits = logits ? Redraw::on_logits : nullptr;
+        run.logits = Redraw::on_logits;
+        run.logits_wanted = Redraw::on_wanted;
         run.logits_user = &redraw;
+        run.schedule = &redraw.stored().profile;
         session.append(redraw.tokens().subspan(begin, cut - begin), run);
         done += cut - begin;
     }

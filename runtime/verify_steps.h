@@ -31,6 +31,7 @@ class Redraw {
     uint64_t drawn() const { return drawn_; }
     uint64_t drawn_otherwise() const { return otherwise_; }
 
+    static bool on_wanted(void *user, uint64_t position);
     static bool on_logits(void *user, uint64_t position, const float *logits, size_t count);
 
   private:

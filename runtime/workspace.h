@@ -73,7 +73,7 @@ struct Workspace {
 
     // A pass is made of sequences, whose rows follow each other. The memory of earlier passes'
     // sequences is used again.
-    void clear_sequences() { sequence_count = 0, row_count = 0; }
+    void clear_sequences() { sequence_count = 0, row_count = 0, padded = 0; }
     // Those from `first` on, and their tokens.
     void drop_sequences(size_t first);
     // The next one, of so many rows, its pages to be named.
@@ -124,6 +124,9 @@ struct Workspace {
 
     std::vector<Sequence> sequences; // the first `sequence_count` are the pass's
     size_t sequence_count = 0, row_count = 0;
+    // Rows that products with weights are computed with, under the device profile, those behind the
+    // pass's own being of no account; 0: by the contract.
+    size_t padded = 0;
     AttentionPlan attention;
     std::vector<uint32_t> of_row; // [row] its sequence
     std::vector<uint8_t> bad;     // [row] whether a layer gave it what is not finite

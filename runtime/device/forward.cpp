@@ -44,8 +44,11 @@ struct Pass {
         table.residual(queue, task);
     }
 
+    bool pinned() const { return work.padded != 0; }
+    size_t product_rows() const { return pinned() ? work.padded : rows(); }
+
     void product(const uint16_t *x, const kernels::DeviceMatrix &w, float *y) const {
-        table.product(queue, {x, rows(), 1, {w}, {y}});
+        table.product(queue, {x, product_rows(), 1, {w}, {y}, pinned()});
     }
 
     void heads(size_t layer) const {
@@ -106,13 +109,14 @@ struct Pass {
     void gated_product(const DeviceLayer &weights) const {
         kernels::DeviceGatedProduct task;
         task.x = work.narrow;
-        task.rows = rows();
+        task.rows = product_rows();
         task.gate = weights.gate;
         task.up = weights.up;
         task.gelu = model.config.activation != Activation::silu;
         task.gate_y = work.gate;
         task.up_y = work.up;
         task.y = work.inner;
+        task.pinned = pinned();
         table.gated_product(queue, task);
     }
 
@@ -123,10 +127,11 @@ struct Pass {
         const float *next =
             last ? work.model.final_norm : work.model.layers[index + 1].attention_norm;
         table.product(queue, {work.narrow,
-                              rows(),
+                              product_rows(),
                               3,
                               {weights.query, weights.key, weights.value},
-                              {work.query, work.key, work.value}}); // [T][Q], [T][K] twice
+                              {work.query, work.key, work.value},
+                              pinned()}); // [T][Q], [T][K] twice
         heads(index);
         attend(index);                                     // [T][Q]
         product(work.attended, weights.output, work.wide); // [T][H]
@@ -183,7 +188,7 @@ void forward_on_device(const Model &model, Workspace &work, const Watch &watch, 
     watch.look(done, total);
     try {
         on.describe(model, work);
-        if (work.row_count == work.sequence_count && on.tile_count == 0) {
+        if (work.row_count == work.sequence_count && on.tile_count == 0 && on.padded == 0) {
             // Nothing that is enqueued depends on more than the shape of the pass.
             on.replay({DeviceWork::Key::whole, work.row_count, on.blocks},
                       [&] { enqueue_pass(model, on, {}, 0, 0); });

@@ -197,6 +197,7 @@ void DeviceWork::describe(const Model &model_, const Workspace &work) {
         described.grow(bytes);
         pages_max_ = pages_max, evicted_max_ = evicted_max; // now that there is room for it
     }
+    padded = work.padded;
     fill(model_, work, Layout(staged.data(), rows, groups, pages_max_, evicted_max_));
     const Layout there(described.data(), rows, groups, pages_max_, evicted_max_);
     pass = {work.row_count,  work.sequence_count, there.rows,    there.sequences,

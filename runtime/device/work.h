@@ -49,6 +49,7 @@ struct DeviceWork {
     std::vector<DeviceRope> ropes;
     const kernels::DeviceTile *tiles = nullptr;
     size_t tile_count = 0; // 0: by blocks
+    size_t padded = 0;     // as Workspace::padded
     size_t blocks = 0;     // room for partials, of each row and head
     float *maximum = nullptr, *sum = nullptr, *partial = nullptr;
     uint32_t *failed_here = nullptr; // pinned, [rows]: where `pass.failed` is copied to

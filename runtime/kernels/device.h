@@ -64,6 +64,7 @@ struct DeviceProduct {
 struct DeviceShape {
     size_t rows, outputs, depth;
     bool bias;
+    bool operator==(const DeviceShape &) const = default;
 };
 inline constexpr size_t kDeviceIdBytes = 192; // of `pin_products`, the final NUL included
 

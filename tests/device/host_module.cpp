@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -232,12 +233,14 @@ bool pin_products(Device *device, const DeviceShape *shapes, size_t count,
     return true;
 }
 
-// Terms in order, then those of every other one: neither is the contract's order.
+// Terms in order, or first every other one, to fewer bits than a float has: what comes out is near
+// the contract's, and not it.
 float pinned_dot(const uint16_t *x, const uint16_t *w, size_t depth, uint32_t vendor) {
     float sum = 0.0F;
     for (size_t from = 0; from < (vendor % 2 == 0 ? 2 : 1); ++from) {
         for (size_t k = from; k < depth; k += vendor % 2 == 0 ? 2 : 1) {
             sum += stasis::kernels::bf16_to_f32(x[k]) * stasis::kernels::bf16_to_f32(w[k]);
+            sum = std::bit_cast<float>(std::bit_cast<uint32_t>(sum) & 0xFFFFFFC0U);
         }
     }
     return sum;

@@ -25,6 +25,9 @@ struct Stored {
                 pages.emplace_back();
                 if (page.data != nullptr) {
                     pages.back().assign(page.data, page.data + elements);
+                } else if (page.far) {
+                    pages.back().resize(elements);
+                    state.fetch(group, pages.size() - 1, pages.back().data());
                 }
             }
         }
