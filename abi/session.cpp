@@ -323,6 +323,7 @@ stasis_status stasis_session_get_info(const stasis_session *session, stasis_sess
         to.pending_bytes = from.pending_bytes;
         to.positions_evicted = from.evicted;
         to.tokens_reused = from.tokens_reused;
+        to.positions_foreign = from.foreign;
         write_struct(to, info, "info");
     });
 }

@@ -9,6 +9,7 @@
 #include "format/fingerprint.h"
 #include "format/reader.h"
 #include "format/writer.h"
+#include "runtime/profile.h"
 #include "runtime/session.h"
 #include "runtime/verify.h"
 
@@ -62,6 +63,9 @@ void save(Session &session, const stasis_save_options &given, const Watch &watch
     options.watch = watch;
     options.parallel = parallel_on(*session.model()->threads);
     State state = session.export_state();
+    if (options.keep == format::Keep::none) {
+        check_computable(state.profile);
+    }
     if ((given.flags & STASIS_SAVE_FULL_LOGITS) != 0 && session.position() != 0) {
         options.logits_row = session.logits();
     }

@@ -250,6 +250,12 @@ std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const 
                                             const SessionOptions *options, const StoredPages &pages,
                                             const Watch &watch) {
     std::unique_ptr<Session> session = prepare(std::move(model), state, options);
+    if (state.profile.id != session->model_->profile && !state.profile.chunks.empty()) {
+        fail(Status::version,
+             "the snapshot keeps no keys and values, and only a model of the profile %s computes "
+             "them again",
+             state.profile.id.c_str());
+    }
     RunOptions run;
     run.watch = watch;
     run.schedule = &state.profile;

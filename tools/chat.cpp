@@ -17,6 +17,7 @@ struct ChatChoice {
     ModelChoice model;
     GenerationChoice generation;
     SaveChoice saving;
+    LoadChoice loading;
     std::string session, system;
     bool json = false;
 };
@@ -97,7 +98,8 @@ int chat(const ChatChoice &choice) {
     check_chats(model.get(), choice.model.path);
     const bool resume = keep && !choice.saving.replace && std::filesystem::exists(choice.session);
     const Session session =
-        resume ? load_session(model.get(), choice.session, nullptr) : create_session(model.get());
+        resume ? load_session(model.get(), choice.session, nullptr, choice.loading)
+               : create_session(model.get());
     apply_sampling(session.get(), choice.generation);
     apply_draft(session.get(), choice.generation, choice.model, nullptr);
     if (!choice.system.empty()) {
@@ -152,6 +154,7 @@ void add_chat(CLI::App &app, int &exit_code) {
     choice->generation.tokens_max = 256;
     add_path(*chat_app, "--session", choice->session,
              "save here after every turn; resumed from if the file exists");
+    add_load_options(*chat_app, choice->loading);
     chat_app->add_option("--system", choice->system, "system text of a new conversation");
     add_generation_options(*chat_app, choice->generation);
     add_save_options(*chat_app, choice->saving);

@@ -9,6 +9,7 @@ _stasis_value() { # the subcommand's help, the option: completes the value that 
     case $2 in
         --chat-template) _stasis_words "gemma chatml zephyr llama2 llama3 mistral phi3" ;;
         --device) _stasis_words "cpu cuda" ;;
+        --profile) _stasis_words "contract device" ;;
         --kernels) _stasis_words "reference avx2 avx512 avx512vnni avx512bf16 amx" ;;
         --messages) compopt -o default ;;
         --type)

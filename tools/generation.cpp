@@ -261,8 +261,13 @@ Session create_session(stasis_model *model, uint64_t domain) {
     return Session(session);
 }
 
+void add_load_options(CLI::App &app, LoadChoice &choice) {
+    app.add_flag("--any-profile", choice.any_profile,
+                 "resume also what was computed under another profile; it cannot be verified then");
+}
+
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
-                     bool alone, const stasis_trace_options *trace) {
+                     const LoadChoice &choice) {
     stasis_session_options own;
     stasis_session_options_init(&own, sizeof own);
     own.domain = STASIS_DOMAIN_PRIVATE;
@@ -272,8 +277,9 @@ Session load_session(stasis_model *model, const std::string &path, stasis_cancel
     options.progress = Progress::report;
     options.progress_user = &progress;
     options.cancel = cancel;
-    options.session = alone ? &own : nullptr;
-    options.trace = trace;
+    options.flags = choice.any_profile ? STASIS_LOAD_ANY_PROFILE : 0;
+    options.session = choice.alone ? &own : nullptr;
+    options.trace = choice.trace;
     stasis_session *session = nullptr;
     stasis_error error{};
     if (is_stream(path)) {

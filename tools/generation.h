@@ -69,9 +69,17 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
                bool stream);
 
 Session create_session(stasis_model *model, uint64_t domain = STASIS_DOMAIN_COMMON);
-// "-" for standard input. `alone`: shares no page, and reads all of them. `trace`: may be null.
+// How a session is resumed.
+struct LoadChoice {
+    bool alone = false; // shares no page, and reads all of them
+    bool any_profile = false;
+    const stasis_trace_options *trace = nullptr;
+};
+// "-" for standard input.
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
-                     bool alone = false, const stasis_trace_options *trace = nullptr);
+                     const LoadChoice &choice);
+// --any-profile.
+void add_load_options(CLI::App &app, LoadChoice &choice);
 void save_session(stasis_session *session, const std::string &path, const SaveChoice &choice);
 // To standard output.
 void write_session(stasis_session *session, OutputForSnapshot &output, const SaveChoice &choice);

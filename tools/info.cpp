@@ -41,6 +41,7 @@ Json describe(const stasis_model_info &info) {
             {"kernels", info.kernels},
             {"device", info.device},
             {"contract", contract_text(info.contract)},
+            {"profile", info.profile[0] == '\0' ? Json() : Json(info.profile)},
             {"template", chat_template.empty() ? Json() : Json(chat_template)},
             {"weights", info.weight_types},
             {"weight_bytes", info.weight_bytes},
@@ -89,6 +90,9 @@ void print_table(const stasis_model_info &info) {
     row("kernels", std::string(info.kernels) + " on " + info.device + ", " +
                        std::to_string(info.threads) + " threads");
     row("contract", contract_text(info.contract));
+    if (info.profile[0] != '\0') {
+        row("profile", info.profile);
+    }
     print("digests\n");
     row("model", hex(info.model));
     row("embeddings", hex(info.embeddings));

@@ -70,6 +70,8 @@ Json describe(const Snapshot &snapshot, const stasis_snapshot_info &info) {
     const Json text = elements["input_token_buffer"].value("text", Json());
     return {{"format", info.format},
             {"contract", contract_text(info.contract)},
+            {"profile", info.profile[0] == '\0' ? Json() : Json(info.profile)},
+            {"positions_foreign", info.positions_foreign},
             {"position", info.position},
             {"digest", hex(info.digest)},
             {"root", hex(info.root)},
@@ -209,6 +211,14 @@ void print_snapshot(const InspectChoice &choice, const Json &all,
                     const stasis_snapshot_info &info) {
     print(choice.path + ": format " + std::to_string(info.format) + ", contract " +
           contract_text(info.contract) + ", " + std::to_string(info.position) + " positions\n");
+    if (info.profile[0] != '\0' || info.positions_foreign != 0) {
+        print("  profile " + (info.profile[0] != '\0' ? std::string(info.profile) : "contract") +
+              (info.positions_foreign == 0 ? ""
+                                           : "; some positions below " +
+                                                 std::to_string(info.positions_foreign) +
+                                                 " were computed under another") +
+              "\n");
+    }
     print(file_text(info));
     print("  digest  " + hex(info.digest) + "\n  root    " + hex(info.root) + "\n  model   " +
           hex(info.model) + "\n\nelements\n");

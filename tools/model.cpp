@@ -21,6 +21,7 @@ void add_compute_options(CLI::App &app, ModelChoice &choice) {
     add_count(app, "--threads", choice.threads, "threads that compute (default: one per core)");
     app.add_option("--kernels", choice.kernels, "kernel table (default: the best here)");
     app.add_option("--device", choice.device, "cpu, cuda or cuda:N (default: cpu)");
+    app.add_option("--profile", choice.profile, "contract or device (default: contract)");
 }
 
 void add_template_option(CLI::App &app, ModelChoice &choice) {
@@ -37,6 +38,7 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     options.threads = choice.threads;
     options.kernels = given(choice.kernels);
     options.device = given(choice.device);
+    options.profile = given(choice.profile);
     options.chat_template = given(choice.chat_template);
     options.cancel = cancel;
     Progress progress("loading " + choice.path);

@@ -15,12 +15,12 @@ namespace command {
 struct ModelChoice {
     std::string path;
     uint32_t threads = 0;
-    std::string kernels, device, chat_template;
+    std::string kernels, device, profile, chat_template;
 };
 
 // The positional MODEL.
 void add_model(CLI::App &app, ModelChoice &choice);
-// --threads, --kernels, --device.
+// --threads, --kernels, --device, --profile.
 void add_compute_options(CLI::App &app, ModelChoice &choice);
 // --chat-template.
 void add_template_option(CLI::App &app, ModelChoice &choice);

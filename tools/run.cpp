@@ -16,6 +16,7 @@ struct RunChoice {
     ModelChoice model;
     GenerationChoice generation;
     SaveChoice saving;
+    LoadChoice loading;
     std::string prompt, tokens, tokens_file, resume, save, trace;
     std::vector<std::string> evict; // "BEGIN:END"
     bool prompt_given = false, tokens_given = false;
@@ -141,8 +142,9 @@ Session open_session(stasis_model *model, const RunChoice &choice, stasis_cancel
         trace = recorder->options();
     }
     if (!choice.resume.empty()) {
-        return load_session(model, choice.resume, cancel, false,
-                            recorder != nullptr ? &trace : nullptr);
+        LoadChoice loading = choice.loading;
+        loading.trace = recorder != nullptr ? &trace : nullptr;
+        return load_session(model, choice.resume, cancel, loading);
     }
     Session session = create_session(model);
     if (recorder != nullptr) {
@@ -232,6 +234,7 @@ void add_run(CLI::App &app, int &exit_code) {
                         "BEGIN:END, positions that no later token sees, once the prompt is in");
     add_path(*run_app, "--resume", choice->resume,
              "go on with the session in this file; -: from standard input");
+    add_load_options(*run_app, choice->loading);
     add_path(*run_app, "--save", choice->save,
              "save the session to this file at the end; -: to standard output, all else then goes "
              "to standard error");

@@ -21,6 +21,8 @@ type SessionInfo struct {
 	PendingBytes     uint64 // system text that waits for the first user turn
 	PositionsEvicted uint64
 	TokensReused     uint64 // positions taken from pages that were there already
+	// Some below this one were computed under another profile, and cannot be verified; 0: none.
+	PositionsForeign uint64
 }
 
 // Info tells where the session stands.
@@ -37,6 +39,7 @@ func (s *Session) Info() (SessionInfo, error) {
 		PagesShared: uint64(own.pages_shared), KVBytes: uint64(own.kv_bytes),
 		PendingBytes:     uint64(own.pending_bytes),
 		PositionsEvicted: uint64(own.positions_evicted), TokensReused: uint64(own.tokens_reused),
+		PositionsForeign: uint64(own.positions_foreign),
 	}, err
 }
 

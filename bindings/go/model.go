@@ -33,6 +33,7 @@ type Token uint32
 type ModelOptions struct {
 	Threads      int    // that compute, the caller's included; 0: one per core
 	Device       string // "cpu"
+	Profile      string // "contract" or, faster and to bits of its own, "device"
 	Kernels      string // "amx", "avx2", "reference" and so on; "": the best there are
 	KVBudget     uint64 // bytes of all sessions' KV pages together; 0: no limit
 	ChatTemplate string // a name, where the model's files do not tell it
@@ -104,6 +105,7 @@ func (c *call) modelOptions(o *ModelOptions) *C.stasis_model_options {
 		given.threads = c.count("Threads", o.Threads)
 		given.device = c.text("Device", o.Device)
 		given.kernels = c.text("Kernels", o.Kernels)
+		given.profile = c.text("Profile", o.Profile)
 		given.kv_budget_bytes = C.uint64_t(o.KVBudget)
 		given.chat_template = c.text("ChatTemplate", o.ChatTemplate)
 		given.progress, given.progress_user = c.progress(o.Progress)
@@ -123,6 +125,7 @@ type ModelInfo struct {
 	LayerWindows                           []uint32 // positions a query of the layer sees, 0: all
 	BOS                                    int64    // the token; -1: none
 	Kernels, Device                        string
+	Profile                                string // id of the device profile; "": the contract
 	ChatTemplate                           string // "": none recognised
 	Model                                  Digest // identity of all that determines results
 	Embeddings, Norms, Head, TokenizerHash Digest
@@ -160,7 +163,8 @@ func modelInfoOf(own *C.stasis_model_info) ModelInfo {
 		EndTokens:    copied[Token](unsafe.Pointer(own.end_tokens), int(own.end_token_count)),
 		LayerWindows: copied[uint32](unsafe.Pointer(own.layer_windows), layers),
 		BOS:          int64(own.bos), Kernels: C.GoString(&own.kernels[0]),
-		Device: C.GoString(&own.device[0]), ChatTemplate: C.GoString(&own.chat_template[0]),
+		Profile: C.GoString(&own.profile[0]),
+		Device:  C.GoString(&own.device[0]), ChatTemplate: C.GoString(&own.chat_template[0]),
 		Model: digestOf(&own.model), Embeddings: digestOf(&own.embeddings),
 		Norms: digestOf(&own.norms), Head: digestOf(&own.head),
 		TokenizerHash: digestOf(&own.tokenizer),

@@ -86,6 +86,9 @@ type SnapshotInfo struct {
 	Commits       uint64 // saves to this file
 	KVBytes       uint64
 	KVStoredBytes uint64 // what they take in the file
+	Profile       string // as of ModelInfo
+	// As of SessionInfo.
+	PositionsForeign uint64
 }
 
 // Info describes the file's state.
@@ -102,7 +105,8 @@ func (s *Snapshot) Info() (SnapshotInfo, error) {
 		Root: digestOf(&own.root), Model: digestOf(&own.model),
 		DamagedRoot: own.flags&C.STASIS_SNAPSHOT_DAMAGED_ROOT != 0, Keep: Keep(own.keep),
 		Codec: Codec(own.codec), Commits: uint64(own.commits), KVBytes: uint64(own.kv_bytes),
-		KVStoredBytes: uint64(own.kv_stored_bytes),
+		KVStoredBytes: uint64(own.kv_stored_bytes), Profile: C.GoString(&own.profile[0]),
+		PositionsForeign: uint64(own.positions_foreign),
 	}, err
 }
 

@@ -43,6 +43,7 @@ type SaveOptions struct {
 type LoadOptions struct {
 	NoRecompute bool            // refuse a file without keys and values
 	Trusted     bool            // its pages may serve sessions that append the same tokens
+	AnyProfile  bool            // also what another profile computed: see SessionInfo.PositionsForeign
 	Session     *SessionOptions // nil: as saved
 
 	// Progress gets bytes, or positions where it recomputes; an error ends the call.
@@ -76,6 +77,9 @@ func (c *call) loadOptions(o *LoadOptions) *C.stasis_load_options {
 		}
 		if o.Trusted {
 			given.flags |= C.STASIS_LOAD_TRUSTED
+		}
+		if o.AnyProfile {
+			given.flags |= C.STASIS_LOAD_ANY_PROFILE
 		}
 		if session := sessionOptions(o.Session); session != nil {
 			given.session = first(array(c, []C.stasis_session_options{*session}))

@@ -26,7 +26,7 @@ FIELD(stasis_allocator, allocate, 16, 8);
 FIELD(stasis_allocator, deallocate, 24, 8);
 FIELD(stasis_allocator, release, 32, 8);
 
-STRUCT(stasis_model_options, 72);
+STRUCT(stasis_model_options, 80);
 FIELD(stasis_model_options, struct_size, 0, 4);
 FIELD(stasis_model_options, threads, 4, 4);
 FIELD(stasis_model_options, device, 8, 8);
@@ -37,8 +37,9 @@ FIELD(stasis_model_options, allocator, 40, 8);
 FIELD(stasis_model_options, cancel, 48, 8);
 FIELD(stasis_model_options, progress, 56, 8);
 FIELD(stasis_model_options, progress_user, 64, 8);
+FIELD(stasis_model_options, profile, 72, 8);
 
-STRUCT(stasis_model_info, 408);
+STRUCT(stasis_model_info, 600);
 FIELD(stasis_model_info, struct_size, 0, 4);
 FIELD(stasis_model_info, flags, 4, 4);
 FIELD(stasis_model_info, architecture, 8, 32);
@@ -68,6 +69,7 @@ FIELD(stasis_model_info, attention, 376, 8);
 FIELD(stasis_model_info, mlp, 384, 8);
 FIELD(stasis_model_info, weight_types, 392, 8);
 FIELD(stasis_model_info, weight_bytes, 400, 8);
+FIELD(stasis_model_info, profile, 408, 192);
 
 STRUCT(stasis_model_stats, 64);
 FIELD(stasis_model_stats, struct_size, 0, 4);
@@ -106,7 +108,7 @@ FIELD(stasis_run_options, progress_user, 24, 8);
 FIELD(stasis_run_options, logits, 32, 8);
 FIELD(stasis_run_options, logits_user, 40, 8);
 
-STRUCT(stasis_session_info, 96);
+STRUCT(stasis_session_info, 104);
 FIELD(stasis_session_info, struct_size, 0, 4);
 FIELD(stasis_session_info, window, 4, 4);
 FIELD(stasis_session_info, position, 8, 8);
@@ -120,6 +122,7 @@ FIELD(stasis_session_info, kv_bytes, 64, 8);
 FIELD(stasis_session_info, pending_bytes, 72, 8);
 FIELD(stasis_session_info, positions_evicted, 80, 8);
 FIELD(stasis_session_info, tokens_reused, 88, 8);
+FIELD(stasis_session_info, positions_foreign, 96, 8);
 
 STRUCT(stasis_sampling, 112);
 FIELD(stasis_sampling, struct_size, 0, 4);
@@ -230,7 +233,7 @@ FIELD(stasis_source, reserved, 4, 4);
 FIELD(stasis_source, read, 8, 8);
 FIELD(stasis_source, user, 16, 8);
 
-STRUCT(stasis_snapshot_info, 176);
+STRUCT(stasis_snapshot_info, 376);
 FIELD(stasis_snapshot_info, struct_size, 0, 4);
 FIELD(stasis_snapshot_info, format, 4, 4);
 FIELD(stasis_snapshot_info, contract, 8, 12);
@@ -247,6 +250,8 @@ FIELD(stasis_snapshot_info, reserved, 148, 4);
 FIELD(stasis_snapshot_info, commits, 152, 8);
 FIELD(stasis_snapshot_info, kv_bytes, 160, 8);
 FIELD(stasis_snapshot_info, kv_stored_bytes, 168, 8);
+FIELD(stasis_snapshot_info, positions_foreign, 176, 8);
+FIELD(stasis_snapshot_info, profile, 184, 192);
 
 STRUCT(stasis_difference, 288);
 FIELD(stasis_difference, struct_size, 0, 4);

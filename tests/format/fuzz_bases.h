@@ -20,6 +20,7 @@ struct Course {
     bool forked = false; // other tokens and numbers from position 32 on
     bool released = false;
     bool evicted = false; // the second page, and a part of the first
+    bool profiled = false; // some of it under a device profile
 };
 
 inline void add_small_pages(State &state, const Course &course) {
@@ -81,6 +82,9 @@ inline State small_state(const Course &course) {
     }
     if (course.evicted) { // position 66 and on
         state.evictions = {{65, {{3, 64}}, {5, 6, 7}}, {66, {{0, 1}, {64, 65}}, {8, 9, 10}}};
+    }
+    if (course.profiled) { // position 66 and on
+        state.profile = {"lib 1", {{2, 60, 128}, {65, 1, 128}}, 1};
     }
     add_small_pages(state, course);
     state.digest = state_digest(state);

@@ -170,7 +170,7 @@ const std::vector<Bytes> &bases() {
         made.push_back(small_file({{260}, {300, false, true}}, {.codec = Codec::zstd}));
         made.push_back(small_file({{0}}, {}));
         made.push_back(small_file({{70}, {40}, {66, true}}, {}));
-        made.push_back(small_file({{70, false, false, true}}, {}));
+        made.push_back(small_file({{70, false, false, true, true}}, {}));
         made.push_back(small_file({{40}, {70, false, false, true}, {80, false, false, true}},
                                   {.codec = Codec::zstd}));
         for (const size_t coded : {1, 3}) { // or the target would not test what it should

@@ -297,6 +297,7 @@ void check_same(const State &a, const State &b) {
         CHECK(a.groups[group].layers == b.groups[group].layers);
     }
     CHECK(a.log == b.log);
+    CHECK(a.profile == b.profile);
     CHECK(a.evictions == b.evictions);
     REQUIRE(a.samplings.size() == b.samplings.size());
     for (size_t i = 0; i < a.samplings.size(); ++i) {

@@ -105,7 +105,7 @@ def elements(state, proven, log):
                       "rules": pairs(identity["tokenizer_rules"]),
                       "chat_template": identity["chat_template"]},
         "kv_format_version": {
-            "format": VERSION, "contract": manifest["contract"],
+            "format": VERSION, "contract": manifest["contract"], "profile": manifest["profile"],
             **{name: manifest[name] for name in ("page_positions", "layers", "kv_heads",
                                                  "head_dim")}},
         "prompt_injection_meta": {"spans": spans(log),

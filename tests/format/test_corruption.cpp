@@ -173,7 +173,7 @@ TEST_CASE("files of other versions and with unknown features") {
     CHECK(with(16, 1, 0).find("byte 16 is unused") != std::string::npos);
     CHECK(with(kSlotA, 0, kSlotA).find("sequence 0") != std::string::npos);
     CHECK(with(kSlotA + 88, 9, kSlotA).find("byte 88 is unused") != std::string::npos);
-    CHECK(with(kSlotA + 24, 2, kSlotA).starts_with("7: memory: the file needs format features"));
+    CHECK(with(kSlotA + 24, 4, kSlotA).starts_with("7: memory: the file needs format features"));
     // Features are under the root digest.
     CHECK(with(kSlotA + 8, 1, kSlotA).find("root digest is") != std::string::npos);
     CHECK(with(kSlotA + 16, 1, kSlotA).find("root digest is") != std::string::npos);

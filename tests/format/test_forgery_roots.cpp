@@ -51,6 +51,8 @@ TEST_CASE("features of each class, in a slot and in a trailer, for each bit") {
             CHECK(refusal(with_root(file, root, slot))
                       .starts_with(bit == kFeatureEvictions
                                        ? "6: memory: evictions: the root's features"
+                                   : bit == kFeatureProfile
+                                       ? "6: memory: device profile: the root's features"
                                        : "7: memory: the file needs format features"));
         }
     }

@@ -113,6 +113,7 @@ class Completion(InstalledTest):
         self.assertEqual(sorted(self.bash.offered("stasis run --kernels ")),
                          sorted(re.findall(r'"(\w+)"', names)))
         self.assertEqual(self.bash.offered("stasis run --device "), ["cpu", "cuda"])
+        self.assertEqual(self.bash.offered("stasis run --profile "), ["contract", "device"])
 
     def test_a_command_that_is_not_there(self):
         self.assertEqual(self.bash.offered("stasis nothing --only "), ["model of mine",

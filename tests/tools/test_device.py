@@ -5,8 +5,9 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
-from stasis_process import CommandTest, DATA, GEMMA, WITHOUT_TOKENIZER, comma, command, turns_of
+from stasis_process import CommandTest, DATA, GEMMA, ROOT, WITHOUT_TOKENIZER, comma, command, turns_of
 
 MODULE = "libstasis_cuda.so.0"
 
@@ -51,6 +52,44 @@ class Device(CommandTest):
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
         plain = self.json("run", WITHOUT_TOKENIZER, "--tokens", tokens, "-n", 65, "--ignore-eos")
         self.assertEqual(self.json("inspect", file)["digest"], plain["digest"])
+
+    def test_the_device_profile_is_kept_apart(self):
+        file, other = self.path("s"), self.path("t")
+        prompt = ["run", WITHOUT_TOKENIZER, "--tokens", comma(range(3, 103)), "-n", 5,
+                  "--ignore-eos"]
+        fast = self.there(*prompt, "--profile", "device", "--save", file)
+        self.assertEqual(self.there(*prompt, "--profile", "device")["digest"], fast["digest"])
+        self.assertNotEqual(self.there(*prompt)["digest"], fast["digest"])
+        said = self.json("inspect", file)
+        self.assertEqual((said["profile"], said["positions_foreign"]), ("stand-in 1", 0))
+        record = {"id": "stand-in 1", "foreign": 0,
+                  "chunks": [{"begin": 0, "rows": 100, "padded": 128}]}
+        self.assertEqual(said["elements"]["kv_format_version"]["profile"], record)
+        self.assertIn("profile stand-in 1\n", self.ok("inspect", file))
+        info = self.run_with(self.modules, "info", GEMMA, "--device", "cuda", "--profile",
+                             "device")
+        self.assertRegex(info.stdout, "profile +stand-in 1")
+
+        verify = ["verify", file, WITHOUT_TOKENIZER]
+        checked = self.run_with(self.modules, *verify, "--device", "cuda", "--profile", "device")
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        self.refused(*verify, names=["stand-in 1", "the contract"])
+        more = ["run", WITHOUT_TOKENIZER, "--resume", file, "-n", 3, "--ignore-eos", "--save",
+                other]
+        self.refused(*more, names=["stand-in 1", "the contract"])
+        self.json(*more, "--any-profile")
+        self.assertIn("profile contract; some positions below 100 were computed under another",
+                      self.ok("inspect", other))
+        self.refused("verify", other, WITHOUT_TOKENIZER, names=["positions below 100"])
+        for path in file, other:
+            done = subprocess.run([sys.executable, ROOT / "tests/format/second_reader.py", path],
+                                  capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            read = json.loads(done.stdout)
+            ours = self.json("inspect", path)
+            self.assertEqual(read["digest"], ours["digest"])
+            self.assertEqual(read["elements"]["kv_format_version"]["profile"],
+                             ours["elements"]["kv_format_version"]["profile"])
 
     def test_info_names_the_device(self):
         done = self.run_with(self.modules, "info", GEMMA, "--device", "cuda")

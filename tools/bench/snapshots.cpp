@@ -72,7 +72,7 @@ Series load_series(const Bench &bench, const std::string &name, const Against &a
                    const std::string &path) {
     return repeat(bench, name, against, [&](bool) {
         const Stopwatch watch;
-        const Session session = load_session(bench.model, path, bench.cancel, true);
+        const Session session = load_session(bench.model, path, bench.cancel, {.alone = true});
         return watch.seconds();
     });
 }

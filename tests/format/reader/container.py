@@ -16,6 +16,7 @@ KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden",
          LOGITS: "logits_row", MANIFEST: "manifest", ROOT: "root",
          EVICTIONS: "evictions"}
 EVICTED = 1  # the feature: some positions were evicted
+PROFILED = 2  # the feature: some of it was computed under a device profile
 CODECS = ["raw", "zstd"]
 RAW, ZSTD = range(2)
 ROOT_BYTES = 88
@@ -138,7 +139,7 @@ class Container:
 
     def check_root(self):
         root = self.root
-        need(root.must_refuse & ~EVICTED == 0, f"root: unknown features {root.must_refuse:#x}")
+        need(root.must_refuse & ~(EVICTED | PROFILED) == 0, f"root: unknown features {root.must_refuse:#x}")
         need(root.sequence > 0, "root: sequence 0")
         for slot in self.slots:
             need(slot["root"] is not root or zero(slot["rest"]),

@@ -29,6 +29,8 @@ SAMPLING = {
     "repetition_penalty": F32, "frequency_penalty": F32, "presence_penalty": F32,
     "penalty_window": U32, "bias": Vector(TOKEN_VALUE), "v2": Optional(SAMPLING_V2),
 }
+PROFILE_CHUNK = Scalar("<QII", "begin", "rows", "padded", align=8)
+PROFILE = {"id": STRING, "chunks": Vector(PROFILE_CHUNK), "foreign": U64}
 MANIFEST = {
     "contract": CONTRACT, "identity": SECTION_REF, "layers": U32, "kv_heads": U32,
     "head_dim": U32, "hidden_size": U32, "vocabulary": U32, "page_positions": U32,
@@ -37,5 +39,5 @@ MANIFEST = {
     "top": Vector(TOKEN_VALUE), "digest": DIGEST, "log": NODE_REF, "texts": NODE_REF,
     "text_count": U64, "keep": U32, "hidden": SECTION_REF, "logits_row": SECTION_REF,
     "evictions": NO_REF,
-    "tracking": U32,
+    "tracking": U32, "profile": Optional(PROFILE),
 }

@@ -4,7 +4,8 @@ import hashlib
 import math
 import struct
 
-from reader.container import HIDDEN, IDENTITY, LOGITS, MANIFEST, VERSION, need, text, zero
+from reader.container import (HIDDEN, IDENTITY, LOGITS, MANIFEST, PROFILED, VERSION, need, text,
+                              zero)
 from reader.evictions import evicted_pages, read_evictions
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
@@ -19,6 +20,8 @@ OFF = {"typical_p": 1.0, "top_n_sigma": 0.0, "xtc_probability": 0.0,
        "xtc_threshold": struct.unpack("<f", struct.pack("<f", 0.1))[0], "dry_multiplier": 0.0,
        "dry_base": 1.75, "dry_allowed_length": 2, "dry_range": 0, "min_keep": 1,
        "dry_breakers": []}
+
+NO_PROFILE = {"id": "", "chunks": [], "foreign": 0}
 
 
 class State:
@@ -44,6 +47,8 @@ class State:
     def check_contents(self):
         check_log(self.manifest, self.log)
         check_settings(self.manifest)
+        check_profile(self.manifest["profile"], self.manifest["position"],
+                      [position for position, _ in self.evictions])
         need(state_digest(self) == self.manifest["digest"], "manifest: state digest")
 
     def check_pages(self):
@@ -68,6 +73,8 @@ def read_manifest(container):
     manifest = Buffer(content, "manifest").root(b"STSM", MANIFEST_FIELDS)
     need(manifest["keep"] in (0, 1), f"manifest: keep {manifest['keep']}")
     second = any(each["v2"] and each["v2"] != OFF for each in manifest["samplings"])
+    need(bool(root.must_refuse & PROFILED) == (manifest["profile"] not in (None, NO_PROFILE)),
+         "manifest: a device profile, or not")
     need(second == bool(root.may_read & SAMPLING_V2), "manifest: settings of version 2, or not")
     return manifest
 
@@ -149,6 +156,22 @@ def check_settings(manifest):
     need(all(token < manifest["vocabulary"] for _, token in order), "manifest: a token of top")
 
 
+def check_profile(profile, position, evictions):
+    if profile is None:
+        return
+    need(len(profile["id"]) <= 191 and all(32 <= byte <= 126 for byte in profile["id"].encode()),
+         "profile: id")
+    need(profile["foreign"] <= position, "profile: foreign")
+    need(profile["id"] or not profile["chunks"], "profile: chunks without an id")
+    end = profile["foreign"]
+    for each in profile["chunks"]:
+        need(end <= each["begin"] and 1 <= each["rows"] <= each["padded"] <= 65536,
+             "profile: a chunk")
+        begin, end = each["begin"], each["begin"] + each["rows"]
+        need(end <= position, "profile: a chunk behind the log")
+        need(not any(begin < at < end for at in evictions), "profile: a chunk holds an eviction")
+
+
 def check_settings_v2(manifest, added, where):
     for name, least, most in (("typical_p", NORMAL_MIN, 1), ("top_n_sigma", 0, math.inf),
                               ("xtc_probability", 0, 1), ("xtc_threshold", NORMAL_MIN, 0.5),
@@ -176,4 +199,7 @@ def state_digest(state):
         digest.update(struct.pack("<IQ", group["window"], len(pages)))
         digest.update(b"".join(page.digest for page in pages))
     digest.update(struct.pack("<Q", len(state.hidden) // 2) + state.hidden)
+    profile = manifest["profile"]
+    if profile and profile["id"]:
+        digest.update(text(b"device profile") + text(profile["id"].encode()))
     return digest.digest()

@@ -12,6 +12,7 @@ pub const STASIS_KEEP_FULL: u32 = 0;
 pub const STASIS_KEEP_NONE: u32 = 1;
 pub const STASIS_LOAD_NO_RECOMPUTE: u32 = 1;
 pub const STASIS_LOAD_TRUSTED: u32 = 2;
+pub const STASIS_LOAD_ANY_PROFILE: u32 = 4;
 pub const STASIS_SNAPSHOT_DAMAGED_ROOT: u32 = 1;
 pub const STASIS_NOWHERE: u32 = u32::MAX;
 pub const STASIS_KEYS: u32 = 0;
@@ -82,6 +83,8 @@ pub struct stasis_snapshot_info {
     pub commits: u64,
     pub kv_bytes: u64,
     pub kv_stored_bytes: u64,
+    pub positions_foreign: u64,
+    pub profile: [c_char; 192],
 }
 
 #[repr(C)]

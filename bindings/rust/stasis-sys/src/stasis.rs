@@ -101,6 +101,7 @@ pub struct stasis_model_options {
     pub cancel: *mut stasis_cancel,
     pub progress: stasis_progress_fn,
     pub progress_user: *mut c_void,
+    pub profile: *const c_char,
 }
 
 #[repr(C)]
@@ -135,6 +136,7 @@ pub struct stasis_model_info {
     pub mlp: *const stasis_digest,
     pub weight_types: *const c_char,
     pub weight_bytes: u64,
+    pub profile: [c_char; 192],
 }
 
 #[repr(C)]
@@ -206,6 +208,7 @@ pub struct stasis_session_info {
     pub pending_bytes: u64,
     pub positions_evicted: u64,
     pub tokens_reused: u64,
+    pub positions_foreign: u64,
 }
 
 extern "C" {

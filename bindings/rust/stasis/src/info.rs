@@ -33,6 +33,8 @@ pub struct ModelInfo {
     pub bos: Option<Token>,
     pub kernels: String,
     pub device: String,
+    /// Id of the device profile; empty: the contract alone.
+    pub profile: String,
     /// Empty: none was recognised.
     pub chat_template: String,
     /// Weights were stored wider than bf16 and rounded to it.
@@ -78,6 +80,7 @@ impl ModelInfo {
             bos: Token::try_from(raw.bos).ok(),
             kernels: text_in(&raw.kernels),
             device: text_in(&raw.device),
+            profile: text_in(&raw.profile),
             chat_template: text_in(&raw.chat_template),
             converted: raw.flags & sys::STASIS_MODEL_CONVERTED != 0,
             has_tokenizer: raw.flags & sys::STASIS_MODEL_TOKENIZER != 0,
@@ -157,6 +160,8 @@ pub struct SessionInfo {
     pub positions_evicted: u64,
     /// Positions taken from pages that were known already.
     pub tokens_reused: u64,
+    /// Some below this one were computed under another profile, and cannot be verified; 0: none.
+    pub positions_foreign: u64,
 }
 
 impl SessionInfo {
@@ -174,12 +179,13 @@ impl SessionInfo {
             pending_bytes: raw.pending_bytes,
             positions_evicted: raw.positions_evicted,
             tokens_reused: raw.tokens_reused,
+            positions_foreign: raw.positions_foreign,
         }
     }
 }
 
 /// What a snapshot file holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotInfo {
     /// Version of the file format.
@@ -210,6 +216,10 @@ pub struct SnapshotInfo {
     pub kv_bytes: u64,
     /// What they take in the file.
     pub kv_stored_bytes: u64,
+    /// Id of the device profile that it goes on under; empty: the contract alone.
+    pub profile: String,
+    /// As of [`SessionInfo`].
+    pub positions_foreign: u64,
 }
 
 impl SnapshotInfo {
@@ -229,6 +239,8 @@ impl SnapshotInfo {
             commits: raw.commits,
             kv_bytes: raw.kv_bytes,
             kv_stored_bytes: raw.kv_stored_bytes,
+            profile: text_in(&raw.profile),
+            positions_foreign: raw.positions_foreign,
         }
     }
 }

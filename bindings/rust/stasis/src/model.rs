@@ -62,6 +62,8 @@ pub struct ModelOptions<'a> {
     pub device: Option<&'a str>,
     /// None: the best that the machine runs; all give the same bits.
     pub kernels: Option<&'a str>,
+    /// "contract" or, faster and to bits of its own, "device"; none: the contract.
+    pub profile: Option<&'a str>,
     /// Of all sessions' KV pages together; 0: no limit.
     pub kv_budget_bytes: u64,
     /// None: recognised from the model's files.
@@ -142,6 +144,7 @@ impl Model {
         let text = |text: Option<&str>, name| text.map(|text| c_text(text, name)).transpose();
         let device = text(options.device, "device")?;
         let kernels = text(options.kernels, "kernels")?;
+        let profile = text(options.profile, "profile")?;
         let chat_template = text(options.chat_template, "chat_template")?;
         // Behind a pointer of its own, for it is two pointers wide.
         let user = options.allocator.map(|own| Box::into_raw(Box::new(own)).cast::<c_void>());
@@ -157,6 +160,7 @@ impl Model {
             threads: options.threads,
             device: pointer_to(&device),
             kernels: pointer_to(&kernels),
+            profile: pointer_to(&profile),
             kv_budget_bytes: options.kv_budget_bytes,
             chat_template: pointer_to(&chat_template),
             allocator: if user.is_some() { &allocator } else { ptr::null() },

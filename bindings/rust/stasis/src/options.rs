@@ -202,6 +202,9 @@ pub struct LoadOptions<'a> {
     /// The caller vouches that the file's keys and values are those its tokens give: sessions that
     /// append the same tokens may take its pages.
     pub trusted: bool,
+    /// Also what a model of another profile computed, which only such a model computes again: see
+    /// [`SessionInfo::positions_foreign`](crate::SessionInfo::positions_foreign).
+    pub any_profile: bool,
     /// None: all but the reserve as saved.
     pub session: Option<SessionOptions>,
     /// Ends the call.

@@ -135,7 +135,8 @@ fn load(
     let trace = listener.as_ref().map(Listener::raw);
     let raw_options = sys::stasis_load_options {
         flags: if options.no_recompute { sys::STASIS_LOAD_NO_RECOMPUTE } else { 0 }
-            | if options.trusted { sys::STASIS_LOAD_TRUSTED } else { 0 },
+            | if options.trusted { sys::STASIS_LOAD_TRUSTED } else { 0 }
+            | if options.any_profile { sys::STASIS_LOAD_ANY_PROFILE } else { 0 },
         session: session.as_ref().map_or(ptr::null(), |session| session as *const _),
         cancel: crate::cancel::raw_of(options.cancel),
         progress: guard.is_some().then_some(progress),
