@@ -175,8 +175,8 @@ void check_profile(const State &state, Status status) {
     uint64_t end = profile.foreign;
     for (const ProfileChunk &chunk : profile.chunks) {
         if (chunk.begin < end || chunk.rows == 0 || chunk.rows > chunk.padded ||
-            chunk.padded > kProfilePaddedMax || chunk.begin > state.log.size() ||
-            chunk.rows > state.log.size() - chunk.begin) {
+            chunk.padded > kProfilePaddedMax || chunk.begin - end > UINT32_MAX ||
+            chunk.begin > state.log.size() || chunk.rows > state.log.size() - chunk.begin) {
             fail(status,
                  "device profile: a chunk of %u rows of %u from position %llu on, in a log "
                  "of %zu",

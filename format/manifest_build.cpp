@@ -146,8 +146,10 @@ Offset<fb::Profile> pack(Builder &builder, const Profile &profile) {
     }
     const auto id = builder.CreateString(profile.id);
     std::vector<fb::ProfileChunk> packed;
+    uint64_t end = 0;
     for (const ProfileChunk &chunk : profile.chunks) {
-        packed.emplace_back(chunk.begin, chunk.rows, chunk.padded);
+        packed.emplace_back(static_cast<uint32_t>(chunk.begin - end), chunk.rows, chunk.padded);
+        end = chunk.end();
     }
     return fb::CreateProfile(builder, id, builder.CreateVectorOfStructs(packed), profile.foreign);
 }

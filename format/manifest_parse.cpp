@@ -143,8 +143,10 @@ Profile unpack(const fb::Profile *from, Budget &budget) {
         profile.id = unpack(from->id(), budget);
         budget.take(from->chunks()->size(), sizeof(fb::ProfileChunk));
         profile.chunks.reserve(from->chunks()->size());
+        uint64_t end = 0;
         for (const fb::ProfileChunk *chunk : *from->chunks()) {
-            profile.chunks.push_back({chunk->begin(), chunk->rows(), chunk->padded()});
+            profile.chunks.push_back({end + chunk->skip(), chunk->rows(), chunk->padded()});
+            end = profile.chunks.back().end();
         }
         profile.foreign = from->foreign();
     }

@@ -31,7 +31,6 @@ struct ProfileChunk {
     uint64_t end() const { return begin + rows; }
     bool operator==(const ProfileChunk &) const = default;
 };
-static_assert(sizeof(ProfileChunk) == 16); // as it is stored
 
 // What of a session was computed outside the contract (NUMERICS.md, "Device profiles").
 struct Profile {

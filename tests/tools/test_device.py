@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 
-from stasis_process import CommandTest, DATA, GEMMA, ROOT, WITHOUT_TOKENIZER, comma, command, turns_of
+from stasis_process import (CommandTest, DATA, GEMMA, ROOT, WITHOUT_TOKENIZER, comma, command,
+                            turns_of)
 
 MODULE = "libstasis_cuda.so.0"
 

@@ -139,7 +139,8 @@ class Container:
 
     def check_root(self):
         root = self.root
-        need(root.must_refuse & ~(EVICTED | PROFILED) == 0, f"root: unknown features {root.must_refuse:#x}")
+        need(root.must_refuse & ~(EVICTED | PROFILED) == 0,
+             f"root: unknown features {root.must_refuse:#x}")
         need(root.sequence > 0, "root: sequence 0")
         for slot in self.slots:
             need(slot["root"] is not root or zero(slot["rest"]),

@@ -29,7 +29,7 @@ SAMPLING = {
     "repetition_penalty": F32, "frequency_penalty": F32, "presence_penalty": F32,
     "penalty_window": U32, "bias": Vector(TOKEN_VALUE), "v2": Optional(SAMPLING_V2),
 }
-PROFILE_CHUNK = Scalar("<QII", "begin", "rows", "padded", align=8)
+PROFILE_CHUNK = Scalar("<III", "skip", "rows", "padded")
 PROFILE = {"id": STRING, "chunks": Vector(PROFILE_CHUNK), "foreign": U64}
 MANIFEST = {
     "contract": CONTRACT, "identity": SECTION_REF, "layers": U32, "kv_heads": U32,

@@ -163,12 +163,12 @@ def check_profile(profile, position, evictions):
          "profile: id")
     need(profile["foreign"] <= position, "profile: foreign")
     need(profile["id"] or not profile["chunks"], "profile: chunks without an id")
-    end = profile["foreign"]
+    end = 0
     for each in profile["chunks"]:
-        need(end <= each["begin"] and 1 <= each["rows"] <= each["padded"] <= 65536,
-             "profile: a chunk")
-        begin, end = each["begin"], each["begin"] + each["rows"]
-        need(end <= position, "profile: a chunk behind the log")
+        begin = each["begin"] = end + each.pop("skip")
+        end = begin + each["rows"]
+        need(begin >= profile["foreign"] and end <= position and
+             1 <= each["rows"] <= each["padded"] <= 65536, "profile: a chunk")
         need(not any(begin < at < end for at in evictions), "profile: a chunk holds an eviction")
 
 
