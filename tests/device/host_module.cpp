@@ -233,17 +233,21 @@ bool pin_products(Device *device, const DeviceShape *shapes, size_t count,
     return true;
 }
 
-// Terms in order, or first every other one, to fewer bits than a float has: what comes out is near
-// the contract's, and not it.
-float pinned_dot(const uint16_t *x, const uint16_t *w, size_t depth, uint32_t vendor) {
-    float sum = 0.0F;
-    for (size_t from = 0; from < (vendor % 2 == 0 ? 2 : 1); ++from) {
-        for (size_t k = from; k < depth; k += vendor % 2 == 0 ? 2 : 1) {
-            sum += stasis::kernels::bf16_to_f32(x[k]) * stasis::kernels::bf16_to_f32(w[k]);
-            sum = std::bit_cast<float>(std::bit_cast<uint32_t>(sum) & 0xFFFFFFC0U);
+// Added up in lanes, to fewer bits than a float has: what comes out is near the contract's, and not
+// it.
+float pinned_dot(const uint16_t *x, const uint16_t *w, size_t depth, uint32_t kept_bits) {
+    constexpr size_t kLanes = 8;
+    float lanes[kLanes] = {}, sum = 0.0F;
+    for (size_t k = 0; k < depth; k += kLanes) {
+        for (size_t lane = 0; lane < std::min(kLanes, depth - k); ++lane) {
+            lanes[lane] += stasis::kernels::bf16_to_f32(x[k + lane]) *
+                           stasis::kernels::bf16_to_f32(w[k + lane]);
         }
     }
-    return sum;
+    for (const float lane : lanes) {
+        sum += lane;
+    }
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(sum) & kept_bits);
 }
 
 void compute_pinned(const Device &device, const DeviceProduct &task) {
@@ -259,9 +263,11 @@ void compute_pinned(const Device &device, const DeviceProduct &task) {
         }
         for (size_t at = 0; at < task.rows * matrix.outputs; ++at) {
             const size_t row = at / matrix.outputs, output = at % matrix.outputs;
+            // It depends on all that a real one's order may: version, shape, the row's place.
+            const bool few = (device.vendor + task.rows / 128 + row) % 2 == 0;
             const float sum =
                 pinned_dot(task.x + row * matrix.depth, matrix.w + output * matrix.depth,
-                           matrix.depth, device.vendor);
+                           matrix.depth, few ? 0xFFFFFF00U : 0xFFFFFFC0U);
             task.y[i][at] = matrix.bias == nullptr ? sum : sum + matrix.bias[output];
         }
     }
