@@ -276,6 +276,7 @@ __device__ uint32_t draw_token(const DeviceDraw &task, uint32_t best, uint64_t r
 }
 
 __global__ void __launch_bounds__(kThreads, 1) draw_kernel(DeviceDraw task) {
+    wait_for_previous();
     __shared__ Shared shared;
     const uint32_t step = *task.step;
     bool finite = false;
