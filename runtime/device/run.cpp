@@ -19,6 +19,11 @@ struct RunLayout {
     uint32_t tokens[kRunMost], failures[kRunMost];
 };
 
+// Of a row of logits, so that what comes behind it is aligned.
+size_t row_bytes(const Config &config) {
+    return (config.vocabulary * sizeof(float) + 255) / 256 * 256;
+}
+
 // Enqueues a step.
 void enqueue_step(const Model &model, DeviceWork &work, RunLayout *there, uint16_t *hiddens) {
     auto *logits = static_cast<float *>(work.logits.data());
@@ -27,7 +32,7 @@ void enqueue_step(const Model &model, DeviceWork &work, RunLayout *there, uint16
     kernels::DeviceDraw task;
     task.logits = logits;
     task.vocabulary = model.config.vocabulary;
-    task.scaled = logits + model.config.vocabulary;
+    task.room = static_cast<uint8_t *>(work.logits.data()) + row_bytes(model.config);
     task.hidden = work.hidden;
     task.hidden_size = model.config.hidden;
     task.sampler = &there->sampler;
@@ -69,7 +74,9 @@ void run_on_device(const Model &model, Workspace &work, const Sampling &sampling
     const size_t rows = work.row_count, hidden = model.config.hidden;
     const size_t hidden_at = (sizeof(RunLayout) + 255) / 256 * 256;
     bool moved = on.run.grow(hidden_at + kRunMost * hidden * sizeof(uint16_t));
-    moved = on.logits.grow(2 * size_t{model.config.vocabulary} * sizeof(float)) || moved;
+    moved = on.logits.grow(row_bytes(model.config) +
+                           kernels::draw_room_bytes(model.config.vocabulary)) ||
+            moved;
     if (moved) {
         on.forget_recorded();
     }

@@ -192,12 +192,17 @@ struct DeviceSampler {
     uint64_t least_weight; // floor(min_p * 2^40)
 };
 
+// Of DeviceDraw::room, for a row of so many logits.
+constexpr size_t draw_room_bytes(size_t vocabulary) {
+    return (size_t{256} << 10) + vocabulary * 8;
+}
+
 // Draws the token behind a row that was computed, and makes the row that of the token: a run of
 // tokens goes on without the host. `step` counts the draws; what is told of each has that index.
 struct DeviceDraw {
     const float *logits = nullptr; // [vocabulary]
     size_t vocabulary = 0;
-    float *scaled = nullptr;          // [vocabulary] room to work in
+    void *room = nullptr; // draw_room_bytes(vocabulary) to work in, 16-byte aligned
     const uint16_t *hidden = nullptr; // [hidden_size], what the logits come from
     size_t hidden_size = 0;
     const DeviceSampler *sampler = nullptr;

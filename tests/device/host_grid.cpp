@@ -37,6 +37,7 @@ struct Fiber {
     std::unique_ptr<char[]> stack;
     fiber_sanitizers::Known known;
     State state = State::ended;
+    bool waited = false; // for the work before the kernel
     uint64_t given[2] = {}; // to the lanes of the warp, in turns
     unsigned exchanges = 0;
     std::vector<Copy> copies; // on the way
@@ -187,6 +188,7 @@ void run_block() {
     for (unsigned i = 0; i < all.threads; ++i) {
         prepare(all.fibers[i]);
         all.fibers[i].state = State::ready;
+        all.fibers[i].waited = false;
         all.fibers[i].exchanges = 0;
         all.fibers[i].copies.clear();
         all.fibers[i].groups = 0;
@@ -267,6 +269,16 @@ bool any_of_block(bool value) {
 
 void *shared_memory() {
     return grid().shared.get();
+}
+
+void waited() {
+    grid().fibers[grid().current].waited = true;
+}
+
+void end_of_kernel() {
+    if (!grid().fibers[grid().current].waited) {
+        stop("a kernel ends without having waited for the work before it");
+    }
 }
 
 void copy_later(void *to, const void *from) {

@@ -21,6 +21,9 @@ LOADER.exec_module(cuda_resources)
 
 ARCHITECTURES = {"sm_80", "sm_90", "sm_100"}
 WITHOUT_FMA = ("embed_kernel",)  # their text has none
+# Kernels that read weights, from pointers other than their task's first, before they wait for the
+# work before them (runtime/kernels/cuda/queue.cu); all others wait first.
+READING_EARLY = ("rows_kernel",)
 
 # Arithmetic as PTX names it. Exact forms: each rounds to nearest and flushes; `.rn` also keeps the
 # assembler from contracting.
@@ -49,6 +52,47 @@ def ptx_kernels(text):
     parts = re.split(r"\.entry (\w+)", text)
     return {cuda_resources.short_name(symbol): body
             for symbol, body in zip(parts[1::2], parts[2::2])}
+
+
+def order_problems(kernel, body):
+    """How a kernel's PTX breaks the rule of kernels that overlap: each lets the next one begin and
+    waits for the one before, in every thread, before it touches the device's memory. What comes
+    before the wait can only run before it, and leads to nothing else: it has no end and no branch
+    beyond."""
+    parts = re.split(r"griddepcontrol\.wait;", body)
+    if len(parts) != 2:
+        return [f"{len(parts) - 1} waits"]
+    before, problems = parts[0], []
+    if "griddepcontrol.launch_dependents;" not in before:
+        problems.append("the next kernel is kept back")
+    labels = set(re.findall(r"^\s*(\$\w+):", before, re.M))
+    bases, tainted = set(), set()  # registers: the task's place, what comes of its first pointer
+    # Twice: a loop brings what is found further down.
+    for line in before.splitlines() * 2:
+        found = re.match(r"\s*(@!?%\w+\s+)?([a-z][\w.]*)\s+([^;]*);", line)
+        if not found:
+            problems += ["an end"] if re.search(r"\b(ret|exit);", line) else []
+            continue
+        name, (first, *others) = found[2], re.split(r",\s*(?![^{]*\})", found[3])
+        sources = set(re.findall(r"%\w+", " ".join(others)))
+        to, place = set(re.findall(r"%\w+", first)), re.search(r"\[(.*)\]", found[3])
+        if name == "mov.b64" and others[0].endswith("_param_0"):
+            bases |= to
+        elif name.startswith("ld.param") and "64" in name:
+            at = place[1].removesuffix("+0")
+            tainted |= to if at.endswith("_param_0") or at in bases else set()
+        elif name.startswith("bra") and first not in labels:
+            problems.append(f"a branch to {first}")
+        elif re.match(r"(red|atom|call|brx)\b", name) or re.match(r"st\.(?!shared)", name):
+            problems.append(name)
+        elif re.match(r"ld\.(?!param|shared)|cp\.async\.c", name):
+            reads = to if name.startswith("ld") else set()
+            address = set(re.findall(r"%\w+", others[-1] if reads else others[0]))
+            if kernel.split("<")[0] not in READING_EARLY or address & tainted:
+                problems.append(f"{name} of {', '.join(sorted(address))}")
+        elif sources & tainted and not name.startswith("st"):
+            tainted |= to
+    return sorted(set(problems))
 
 
 def sass_problems(text):
@@ -163,6 +207,23 @@ class Kernels(CudaTest):
                         self.assertNotRegex(body, r"\bfma\.", f"{path.name}: {kernel}")
         self.assertLessEqual(set(WITHOUT_FMA), seen)
 
+    def test_they_wait_for_the_kernel_before(self):
+        streaming = 0
+        for file in self.said:
+            for path in (self.kept / file).glob("*.ptx"):
+                whole = path.read_text(encoding="utf-8")
+                if ".target sm_80" in whole:
+                    self.assertNotIn("griddepcontrol", whole, path.name)
+                    continue
+                for kernel, body in ptx_kernels(whole).items():
+                    with self.subTest(f"{path.name}: {kernel}"):
+                        self.assertEqual(order_problems(kernel, body), [])
+                        if kernel.startswith("rows_kernel"):  # weights are on their way by then
+                            before = body.split("griddepcontrol.wait")[0]
+                            self.assertGreaterEqual(before.count("cp.async.cg.shared.global"), 4)
+                            streaming += 1
+        self.assertEqual(streaming, 2 * 8)  # two architectures, eight kernels
+
     def test_their_machine_code_does_so_too(self):
         for file in self.said:
             listings = self.disassemble(self.kept / file)
@@ -208,6 +269,31 @@ class Planted(CudaTest):
         planted = self.planted("rows.cu", None, ("-ftz=true", "-ftz=false"))
         for listing in self.disassemble(planted[1]).values():
             self.assertTrue({"FMUL", "FADD"} <= set(sass_problems(listing)))
+
+    def test_what_comes_before_the_wait_is_noticed(self):
+        wait = ('asm volatile("griddepcontrol.launch_dependents;" ::: "memory");'
+                'asm volatile("griddepcontrol.wait;" ::: "memory");')
+        for name, text, problem in (
+                ("k", "WAIT x[0] = 1;", None),
+                ("k", "x[0] = 1;", "0 waits"),
+                ("k", "x[0] = 1; WAIT", "st.global"),
+                ("k", "int a = x[1]; WAIT x[0] = a;", "ld.global"),
+                ("k", "atomicAdd(x, 1); WAIT", "(red|atom).global"),
+                ("k", "if (threadIdx.x > n) { return; } WAIT x[0] = 1;", "an end|a branch"),
+                ("k", "if (threadIdx.x > n) { WAIT } x[0] = 1;", "a branch"),
+                ("rows_kernel", "int a = w[threadIdx.x]; WAIT x[0] = a;", None),
+                ("rows_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global"),
+                ("rows_kernel", "int a = w[0]; w[1] = a; WAIT", "st.global")):
+            with self.subTest(text):
+                body = text.replace("WAIT", wait)
+                ptx = self.ptx_of(self.planted(
+                    "rows.cu", f"__global__ void {name}(int *x, int *w, int n) {{ {body} }}\n"))
+                (kernel, code), = ptx_kernels(ptx).items()
+                found = " ".join(order_problems(kernel, code))
+                if problem is None:
+                    self.assertEqual(found, "")
+                else:
+                    self.assertRegex(found, problem)
 
     def test_spills_are_noticed(self):
         text = ("__global__ void k(float *x) {\n  float a[64];\n"

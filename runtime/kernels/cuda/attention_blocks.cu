@@ -179,6 +179,7 @@ __device__ Range range_of(const DeviceAttention &task, uint64_t position) {
 }
 
 __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task) {
+    wait_for_previous();
     __shared__ uint32_t least[2];
     const DeviceRow row = task.pass.rows[blockIdx.z];
     const Range range = range_of(task, row.position);
@@ -290,6 +291,7 @@ __device__ float merge(const Step *steps, const float (&partial)[kWarp], float o
 }
 
 __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
+    wait_for_previous();
     __shared__ Step steps[kWarp];
     const size_t head = size_t{blockIdx.y} * task.heads + blockIdx.x;
     const size_t column = blockIdx.z * kWarp + threadIdx.x;

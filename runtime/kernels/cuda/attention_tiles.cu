@@ -329,6 +329,7 @@ static_assert(shared_bytes(4, 256) + sizeof(State) <= 99 * 1024);
 template <unsigned kRows>
 __global__ void __launch_bounds__(kThreads, Queries<kRows>::kResident)
     tiles_kernel(DeviceAttention task, const DeviceTile *tiles) {
+    wait_for_previous();
     __shared__ State state;
     const DeviceTile tile = tiles[gridDim.x - 1 - blockIdx.x]; // the longest begin first
     const auto group_heads = static_cast<unsigned>(task.heads / task.kv_heads);

@@ -1,8 +1,16 @@
 // Drawing a token on the device (C7): the first weights of a row of logits in their order, without
 // sorting them. Weights are integers, so their sums are the same in any order; a prefix of the
 // order (logit descending, token ascending) is told by its last candidate, which is found by the
-// sums of ever smaller ranges of logits: sixteenths below the best, then the digits of the logit's
-// bits, then, of equal logits, by counting tokens. One block of threads for a row.
+// sums of ever smaller ranges of candidates: sixteenths below the best logit, then the digits of
+// what ranks them. Many blocks of threads find the best, add up every sixteenth, and bring the
+// candidates of each to lie side by side; then one block looks at those few sixteenths in which a
+// prefix ends.
+//
+// At 262144 tokens (1 MiB) each of the first three reads a row over 128 multiprocessors, some 3 us;
+// the last one passes, 9 times for each of top-k, top-p and the draw, over what a sixteenth holds: a
+// few thousand candidates in shared memory, 0.5 us, unless the row is flat. Some 20 us in all, where
+// one block of threads would need 22 passes over the whole row, 23 MB at some 80 GB/s. Reckoned, not
+// measured.
 #include "runtime/kernels/cuda/functions.h"
 #include "runtime/kernels/cuda/kernels.h"
 
@@ -10,12 +18,15 @@ namespace stasis::kernels::device {
 
 namespace {
 
-constexpr unsigned kThreads = 1024;
+constexpr unsigned kThreads = 512;
 constexpr unsigned kWarps = kThreads / kWarp;
 constexpr float kExponentMin = -28.0F;   // below it a weight is 0
 constexpr float kWeightOne = 0x1p40F;    // of the best candidate
 constexpr unsigned kSteps = 28 * 16 + 1; // sixteenths below the best
 constexpr unsigned kDigits = 256;
+constexpr uint32_t kStretch = 2048;      // tokens of a block, if kBlocksMost take all
+constexpr unsigned kBlocksMost = 128;
+constexpr uint32_t kFew = 4096; // candidates that shared memory has room for
 constexpr float kLargest = 0x1.fffffep+127F;
 
 __device__ inline uint64_t high_product(uint64_t a, uint64_t b) {
@@ -41,37 +52,247 @@ __device__ inline uint32_t ordered(float x) {
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
 }
 
-// What a block's threads work with together.
-struct Shared {
-    unsigned long long sums[kSteps > kDigits ? kSteps : kDigits];
-    unsigned long long of_warp[kWarps];
-    unsigned long long answer;
-    uint32_t found;
+// Of a logit, as the host divides and bounds it.
+__device__ float scaled(float logit, float temperature) {
+    const float l = div(logit, temperature);
+    const float above = l > kLargest ? kLargest : l;
+    return above < -kLargest ? -kLargest : above;
+}
+
+// A token that may be drawn; `logit` is over the temperature. Those of higher rank come first.
+struct alignas(8) Candidate {
+    float logit;
+    uint32_t token;
 };
+__device__ inline uint64_t rank_of(float logit, uint32_t token) {
+    return uint64_t{ordered(logit)} << 32 | (0xFFFFFFFFU - token);
+}
+__device__ inline uint32_t token_of(uint64_t rank) {
+    return 0xFFFFFFFFU - static_cast<uint32_t>(rank);
+}
 
-// The candidates that are left: those not behind `last`, whose weight is not below `least`.
-struct Left {
-    const float *scaled; // logits over the temperature
-    uint32_t vocabulary;
-    float best;    // of them
-    bool counting; // every candidate counts as one, also those that weigh nothing
-    uint64_t least;
-    uint32_t last_key, last_token;
+// DeviceDraw::room; behind it the candidates, [vocabulary], those of a step side by side.
+struct Room {
+    unsigned long long best[kBlocksMost]; // rank of the best of each block's tokens, not scaled
+    uint32_t finite[kBlocksMost];         // whether each of these is, once rounded (C9)
+    unsigned long long weights[kSteps];   // of each step's candidates, those too light left out
+    uint32_t counts[kSteps];              // of them all
+    uint32_t before[kBlocksMost][kSteps]; // of these, how many come to lie before a block's own
+};
+constexpr size_t kRoomBytes = draw_room_bytes(0);
+static_assert(sizeof(Room) <= kRoomBytes);
 
-    __device__ bool has(float l, uint32_t token) const {
-        const uint32_t key = ordered(l);
-        const bool behind = key < last_key || (key == last_key && token > last_token);
-        return !behind && add(l, -best) >= kExponentMin;
-    }
-    // Of a candidate with that logit.
-    __device__ uint64_t amount(float l) const {
-        const auto w = static_cast<uint64_t>(mul(exp(add(l, -best)), kWeightOne));
-        return counting ? 1 : w < least ? 0 : w;
-    }
+__device__ Room &room_of(const DeviceDraw &task) {
+    return *static_cast<Room *>(task.room);
+}
+__device__ Candidate *candidates_of(const DeviceDraw &task) {
+    return reinterpret_cast<Candidate *>(static_cast<char *>(task.room) + kRoomBytes);
+}
+
+// The row as the best logit and the temperature make it.
+struct Row {
+    float temperature, best;
+
+    __device__ bool has(float l) const { return add(l, -best) >= kExponentMin; }
     __device__ unsigned step(float l) const {
         return static_cast<unsigned>(mul(add(best, -l), 16.0F));
     }
+    __device__ uint64_t weight(float l, uint64_t least) const {
+        const auto w = static_cast<uint64_t>(mul(exp(add(l, -best)), kWeightOne));
+        return w < least ? 0 : w;
+    }
 };
+
+__device__ uint64_t larger_of_warp(uint64_t rank) {
+    for (unsigned by = kWarp / 2; by > 0; by /= 2) {
+        const uint64_t other =
+            __shfl_xor_sync(kAllLanes, static_cast<unsigned long long>(rank), static_cast<int>(by));
+        rank = other > rank ? other : rank;
+    }
+    return rank;
+}
+
+// The best rank of a row whose tokens `blocks` blocks have seen, for every thread.
+__device__ uint64_t best_rank(const Room &room, unsigned blocks) {
+    uint64_t best = 0;
+    for (unsigned i = threadIdx.x % kWarp; i < blocks; i += kWarp) {
+        best = room.best[i] > best ? room.best[i] : best;
+    }
+    return larger_of_warp(best);
+}
+
+__device__ Row row_of(const DeviceDraw &task, uint64_t best) {
+    const float temperature = task.sampler->temperature;
+    return {temperature, scaled(task.logits[token_of(best)], temperature)};
+}
+
+// The tokens of this block: `stretch` of them, or what is left.
+struct Tokens {
+    uint32_t begin, end;
+};
+__device__ Tokens tokens_of(const DeviceDraw &task, uint32_t stretch) {
+    const auto vocabulary = static_cast<uint32_t>(task.vocabulary);
+    const uint32_t begin = blockIdx.x * stretch;
+    return {begin, vocabulary - begin < stretch ? vocabulary : begin + stretch};
+}
+
+__global__ void __launch_bounds__(kThreads, 1) best_kernel(DeviceDraw task, uint32_t stretch) {
+    wait_for_previous();
+    __shared__ unsigned long long of_warp[kWarps];
+    Room &room = room_of(task);
+    for (unsigned i = threadIdx.x; blockIdx.x == 0 && i < kSteps; i += kThreads) {
+        room.weights[i] = 0, room.counts[i] = 0; // for weigh_kernel
+    }
+    const Tokens own = tokens_of(task, stretch);
+    uint64_t best = 0;
+    bool finite = true;
+    for (uint32_t token = own.begin + threadIdx.x; token < own.end; token += kThreads) {
+        const float logit = task.logits[token];
+        finite = finite && (f32_to_bf16(logit) & 0x7F80U) != 0x7F80U;
+        const uint64_t rank = rank_of(logit, token);
+        best = rank > best ? rank : best;
+    }
+    best = larger_of_warp(best);
+    if (threadIdx.x % kWarp == 0) {
+        of_warp[threadIdx.x / kWarp] = best;
+    }
+    finite = __syncthreads_or(finite ? 0 : 1) == 0;
+    if (threadIdx.x < kWarp) {
+        best = larger_of_warp(threadIdx.x < kWarps ? of_warp[threadIdx.x] : 0);
+        if (threadIdx.x == 0) {
+            room.best[blockIdx.x] = best, room.finite[blockIdx.x] = finite ? 1 : 0;
+        }
+    }
+}
+
+__global__ void __launch_bounds__(kThreads, 1) weigh_kernel(DeviceDraw task, uint32_t stretch) {
+    wait_for_previous();
+    __shared__ unsigned long long weights[kSteps];
+    __shared__ uint32_t counts[kSteps];
+    if (task.sampler->temperature == 0.0F) {
+        return;
+    }
+    for (unsigned i = threadIdx.x; i < kSteps; i += kThreads) {
+        weights[i] = 0, counts[i] = 0;
+    }
+    Room &room = room_of(task);
+    const Row row = row_of(task, best_rank(room, gridDim.x));
+    const uint64_t least = task.sampler->least_weight;
+    const Tokens own = tokens_of(task, stretch);
+    __syncthreads();
+    for (uint32_t token = own.begin + threadIdx.x; token < own.end; token += kThreads) {
+        const float l = scaled(task.logits[token], row.temperature);
+        if (row.has(l)) {
+            const uint64_t weight = row.weight(l, least);
+            atomicAdd(&counts[row.step(l)], 1U);
+            if (weight != 0) {
+                atomicAdd(&weights[row.step(l)], static_cast<unsigned long long>(weight));
+            }
+        }
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < kSteps; i += kThreads) {
+        room.before[blockIdx.x][i] = counts[i] == 0 ? 0 : atomicAdd(&room.counts[i], counts[i]);
+        if (weights[i] != 0) {
+            atomicAdd(&room.weights[i], weights[i]);
+        }
+    }
+}
+
+// Where the candidates of each step begin. A barrier follows.
+__device__ void find_starts(const uint32_t *counts, uint32_t *starts) {
+    constexpr unsigned kOwn = (kSteps + kWarp - 1) / kWarp;
+    if (threadIdx.x < kWarp) {
+        uint32_t own = 0;
+        for (unsigned i = threadIdx.x * kOwn; i < (threadIdx.x + 1) * kOwn && i < kSteps; ++i) {
+            own += counts[i];
+        }
+        uint32_t before = own; // of the lanes up to this one
+        for (unsigned by = 1; by < kWarp; by *= 2) {
+            const uint32_t other = __shfl_up_sync(kAllLanes, before, by);
+            before += threadIdx.x >= by ? other : 0;
+        }
+        before -= own;
+        for (unsigned i = threadIdx.x * kOwn; i < (threadIdx.x + 1) * kOwn && i < kSteps; ++i) {
+            starts[i] = before;
+            before += counts[i];
+        }
+    }
+    __syncthreads();
+}
+
+__global__ void __launch_bounds__(kThreads, 1) place_kernel(DeviceDraw task, uint32_t stretch) {
+    wait_for_previous();
+    __shared__ uint32_t next[kSteps]; // place of each step's next candidate
+    if (task.sampler->temperature == 0.0F) {
+        return;
+    }
+    const Room &room = room_of(task);
+    find_starts(room.counts, next);
+    for (unsigned i = threadIdx.x; i < kSteps; i += kThreads) {
+        next[i] += room.before[blockIdx.x][i];
+    }
+    const Row row = row_of(task, best_rank(room, gridDim.x));
+    const Tokens own = tokens_of(task, stretch);
+    Candidate *candidates = candidates_of(task);
+    __syncthreads();
+    for (uint32_t token = own.begin + threadIdx.x; token < own.end; token += kThreads) {
+        const float l = scaled(task.logits[token], row.temperature);
+        if (row.has(l)) {
+            candidates[atomicAdd(&next[row.step(l)], 1U)] = {l, token};
+        }
+    }
+}
+
+// --- The last kernel: one block. ---
+
+struct Shared {
+    uint32_t counts[kSteps], starts[kSteps]; // of each step's candidates
+    unsigned long long sums[kSteps];         // of the ranges that are looked at
+    Candidate few[kFew];                     // of a step that is looked at often
+    unsigned long long answer;
+    uint32_t found;
+};
+static_assert(kDigits <= kSteps);
+
+// A prefix of the order: its last candidate, and the step of that.
+struct Prefix {
+    unsigned step;
+    uint64_t rank;
+};
+
+// The candidates that are left: a prefix of all.
+struct Left {
+    const Room &room;
+    const Candidate *candidates;
+    Row row;
+    bool counting;  // every candidate counts as one, also those that weigh nothing
+    uint64_t least; // less than that weighs nothing
+    Prefix prefix;
+
+    __device__ uint64_t amount(float l) const { return counting ? 1 : row.weight(l, least); }
+};
+
+// Adds up, in `sums`, the amounts of candidates by range(rank), which is below `ranges` or
+// kElsewhere.
+constexpr unsigned kElsewhere = 0xFFFFFFFFU;
+template <typename Range>
+__device__ void add_up(const Left &left, const Candidate *candidates, uint32_t count,
+                       unsigned ranges, Shared &shared, const Range &range) {
+    for (unsigned i = threadIdx.x; i < ranges; i += kThreads) {
+        shared.sums[i] = 0;
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
+        const Candidate own = candidates[i];
+        const uint64_t rank = rank_of(own.logit, own.token);
+        const unsigned at = rank < left.prefix.rank ? kElsewhere : range(rank);
+        if (at != kElsewhere) {
+            atomicAdd(&shared.sums[at], static_cast<unsigned long long>(left.amount(own.logit)));
+        }
+    }
+    __syncthreads();
+}
 
 // In `sums` up to `ranges`, from the first (`rising`) or the last on: the range in which the sum
 // reaches `wanted`; what is wanted of it alone is left in `wanted`.
@@ -87,8 +308,7 @@ __device__ unsigned find_range(unsigned ranges, bool rising, uint64_t &wanted, S
         }
         unsigned long long before = own; // of the lanes up to this one
         for (unsigned by = 1; by < kWarp; by *= 2) {
-            const unsigned long long other =
-                __shfl_sync(kAllLanes, before, static_cast<int>((threadIdx.x - by) % kWarp));
+            const unsigned long long other = __shfl_up_sync(kAllLanes, before, by);
             before += threadIdx.x >= by ? other : 0;
         }
         before -= own;
@@ -109,183 +329,95 @@ __device__ unsigned find_range(unsigned ranges, bool rising, uint64_t &wanted, S
     return found;
 }
 
-// Adds up the amounts by range(l), which is below `ranges` or kElsewhere, in `sums`.
-constexpr unsigned kElsewhere = 0xFFFFFFFFU;
-template <typename Range>
-__device__ void add_up(const Left &left, unsigned ranges, Shared &shared, const Range &range) {
-    for (unsigned i = threadIdx.x; i < ranges; i += kThreads) {
-        shared.sums[i] = 0;
+// The amounts of all steps, in `sums`. Returns their total.
+__device__ uint64_t sum_steps(const Left &left, Shared &shared) {
+    const unsigned last = left.prefix.step; // of which not all need be left
+    add_up(left, left.candidates + shared.starts[last], shared.counts[last], 1, shared,
+           [](uint64_t) { return 0U; });
+    const unsigned long long of_last = shared.sums[0];
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < kSteps; i += kThreads) {
+        const unsigned long long all = left.counting ? shared.counts[i] : left.room.weights[i];
+        shared.sums[i] = i < last ? all : i == last ? of_last : 0;
     }
     __syncthreads();
-    for (uint32_t token = threadIdx.x; token < left.vocabulary; token += kThreads) {
-        const float l = left.scaled[token];
-        const unsigned at = left.has(l, token) ? range(l) : kElsewhere;
-        if (at != kElsewhere) {
-            atomicAdd(&shared.sums[at], static_cast<unsigned long long>(left.amount(l)));
-        }
-    }
-    __syncthreads();
-}
-
-// Of the tokens with that logit, which all weigh the same, the one that is number `index`.
-__device__ uint32_t find_token(const Left &left, uint32_t key, uint64_t index, Shared &shared) {
-    // Each thread has a stretch of tokens, so that the counts are in their order.
-    const uint32_t stretch = (left.vocabulary + kThreads - 1) / kThreads;
-    const uint32_t begin = threadIdx.x * stretch;
-    const uint32_t end = begin + stretch < left.vocabulary ? begin + stretch : left.vocabulary;
-    const auto is_one = [&](uint32_t token) {
-        const float l = left.scaled[token];
-        return ordered(l) == key && left.has(l, token);
-    };
-    unsigned own = 0;
-    for (uint32_t token = begin; token < end; ++token) {
-        own += is_one(token) ? 1 : 0;
-    }
-    unsigned before = own; // of the warp's threads, this one included
-    for (unsigned by = 1; by < kWarp; by *= 2) {
-        const unsigned lane = threadIdx.x % kWarp;
-        const unsigned other =
-            __shfl_sync(kAllLanes, before, static_cast<int>((lane - by) % kWarp));
-        before += lane >= by ? other : 0;
-    }
-    if (threadIdx.x % kWarp == kWarp - 1) {
-        shared.of_warp[threadIdx.x / kWarp] = before;
-    }
-    __syncthreads();
-    uint64_t first = before - own;
-    for (unsigned i = 0; i < threadIdx.x / kWarp; ++i) {
-        first += shared.of_warp[i];
-    }
-    if (index >= first && index < first + own) {
-        uint64_t skip = index - first;
-        for (uint32_t token = begin; token < end; ++token) {
-            if (is_one(token) && skip-- == 0) {
-                shared.found = token;
-                break;
-            }
-        }
-    }
-    __syncthreads();
-    const uint32_t found = shared.found;
-    __syncthreads();
-    return found;
-}
-
-struct End {
-    uint32_t key, token;
-};
-
-// The last candidate of the shortest prefix whose amounts reach wanted_of(their total), which is at
-// least 1 and at most that.
-template <typename Wanted>
-__device__ End prefix_end(const Left &left, Shared &shared, const Wanted &wanted_of) {
-    add_up(left, kSteps, shared, [&](float l) { return left.step(l); });
-    uint64_t total = 0;
+    unsigned long long total = 0;
     for (unsigned i = threadIdx.x % kWarp; i < kSteps; i += kWarp) {
         total += shared.sums[i];
     }
     for (unsigned by = kWarp / 2; by > 0; by /= 2) {
-        total += __shfl_xor_sync(kAllLanes, static_cast<unsigned long long>(total),
-                                 static_cast<int>(by));
+        total += __shfl_xor_sync(kAllLanes, total, static_cast<int>(by));
     }
-    uint64_t wanted = wanted_of(total);
+    return total;
+}
+
+// The shortest prefix whose amounts reach wanted_of(their total), which is at least 1 and at most
+// that.
+template <typename Wanted>
+__device__ Prefix find_prefix(const Left &left, Shared &shared, const Wanted &wanted_of) {
+    uint64_t wanted = wanted_of(sum_steps(left, shared));
     const unsigned step = find_range(kSteps, true, wanted, shared);
-    uint32_t key = 0;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        add_up(left, kDigits, shared, [&](float l) {
-            const uint32_t bits = ordered(l);
-            const bool same = shift == 24 || bits >> (shift + 8) == key >> (shift + 8);
-            return same && left.step(l) == step ? bits >> shift & 0xFFU : kElsewhere;
+    const uint32_t count = shared.counts[step];
+    const Candidate *candidates = left.candidates + shared.starts[step];
+    if (count <= kFew) {
+        for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
+            shared.few[i] = candidates[i]; // a barrier follows
+        }
+        candidates = shared.few;
+    }
+    uint64_t rank = 0;
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        add_up(left, candidates, count, kDigits, shared, [&](uint64_t of_one) {
+            const bool same = shift == 56 || of_one >> (shift + 8) == rank >> (shift + 8);
+            return same ? static_cast<unsigned>(of_one >> shift & 0xFFU) : kElsewhere;
         });
-        key |= find_range(kDigits, false, wanted, shared) << shift;
+        rank |= uint64_t{find_range(kDigits, false, wanted, shared)} << shift;
     }
-    // The logit that the key stands for, for what one of its tokens amounts to.
-    const float l = __builtin_bit_cast(float, (key >> 31) != 0 ? key & 0x7FFFFFFFU : ~key);
-    return {key, find_token(left, key, (wanted - 1) / left.amount(l), shared)};
+    return {step, rank};
 }
 
-// Leaves no more than that prefix.
-__device__ void cut(Left &left, const End &end) {
-    left.last_key = end.key;
-    left.last_token = end.token;
-}
-
-// The best token, and whether every logit is finite once rounded (C9).
-__device__ uint32_t best_token(const DeviceDraw &task, Shared &shared, bool &finite) {
-    uint64_t best = 0; // key, then the token counted down: the first of equal ones is the largest
-    bool own_finite = true;
-    for (uint32_t token = threadIdx.x; token < task.vocabulary; token += kThreads) {
-        const float l = task.logits[token];
-        own_finite = own_finite && (f32_to_bf16(l) & 0x7F80U) != 0x7F80U;
-        const uint64_t here = uint64_t{ordered(l)} << 32 | (0xFFFFFFFFU - token);
-        best = here > best ? here : best;
-    }
-    finite = __syncthreads_or(own_finite ? 0 : 1) == 0;
-    for (unsigned by = kWarp / 2; by > 0; by /= 2) {
-        const uint64_t other =
-            __shfl_xor_sync(kAllLanes, static_cast<unsigned long long>(best), static_cast<int>(by));
-        best = other > best ? other : best;
-    }
-    if (threadIdx.x % kWarp == 0) {
-        shared.of_warp[threadIdx.x / kWarp] = best;
-    }
-    __syncthreads();
-    for (unsigned i = 0; i < kWarps; ++i) {
-        best = shared.of_warp[i] > best ? shared.of_warp[i] : best;
-    }
-    return 0xFFFFFFFFU - static_cast<uint32_t>(best);
-}
-
-// Of a logit, as the host divides and bounds it.
-__device__ float scaled(float logit, float temperature) {
-    const float l = div(logit, temperature);
-    const float above = l > kLargest ? kLargest : l;
-    return above < -kLargest ? -kLargest : above;
-}
-
-__device__ uint32_t draw_token(const DeviceDraw &task, uint32_t best, uint64_t random,
+__device__ uint32_t draw_token(const DeviceDraw &task, uint64_t best, uint64_t random,
                                Shared &shared) {
     const DeviceSampler sampler = *task.sampler;
     if (sampler.temperature == 0.0F) {
-        return best;
+        return token_of(best);
     }
-    for (size_t token = threadIdx.x; token < task.vocabulary; token += kThreads) {
-        task.scaled[token] = scaled(task.logits[token], sampler.temperature);
+    const Room &room = room_of(task);
+    for (unsigned i = threadIdx.x; i < kSteps; i += kThreads) {
+        shared.counts[i] = room.counts[i];
     }
-    Left left{task.scaled,
-              static_cast<uint32_t>(task.vocabulary),
-              scaled(task.logits[best], sampler.temperature),
-              true,
-              0,
-              0,
-              0xFFFFFFFFU};
     __syncthreads();
+    find_starts(shared.counts, shared.starts);
+    Left left{room, candidates_of(task), row_of(task, best), true, 0, {kSteps - 1, 0}};
     if (sampler.top_k > 0) {
-        cut(left, prefix_end(left, shared, [&](uint64_t total) {
-                return total < sampler.top_k ? total : sampler.top_k;
-            }));
+        left.prefix = find_prefix(left, shared, [&](uint64_t total) {
+            return total < sampler.top_k ? total : sampler.top_k;
+        });
     }
     left.counting = false;
     left.least = sampler.least_weight;
     if (sampler.top_p < uint64_t{1} << 32) {
-        cut(left, prefix_end(left, shared,
-                             [&](uint64_t total) { return share_of(total, sampler.top_p); }));
+        left.prefix = find_prefix(
+            left, shared, [&](uint64_t total) { return share_of(total, sampler.top_p); });
     }
-    return prefix_end(left, shared, [&](uint64_t total) { return high_product(random, total) + 1; })
-        .token;
+    return token_of(find_prefix(left, shared, [&](uint64_t total) {
+                        return high_product(random, total) + 1;
+                    }).rank);
 }
 
-__global__ void __launch_bounds__(kThreads, 1) draw_kernel(DeviceDraw task) {
+__global__ void __launch_bounds__(kThreads, 1) draw_kernel(DeviceDraw task, unsigned blocks) {
+    wait_for_previous();
     __shared__ Shared shared;
-    const uint32_t step = *task.step;
-    bool finite = false;
-    const uint32_t best = best_token(task, shared, finite);
-    const uint32_t failed = *task.failed;
+    const Room &room = room_of(task);
+    const uint32_t step = *task.step, failed = *task.failed;
+    const bool own_finite = threadIdx.x >= blocks || room.finite[threadIdx.x] != 0;
+    const bool finite = __syncthreads_or(own_finite ? 0 : 1) == 0;
     for (size_t i = threadIdx.x; i < task.hidden_size; i += kThreads) {
         task.hiddens[step * task.hidden_size + i] = task.hidden[i];
     }
     // What is not finite draws the first token: the host looks no further than that.
     const bool good = finite && failed == 0xFFFFFFFFU;
+    const uint64_t best = best_rank(room, blocks);
     const uint32_t token = good ? draw_token(task, best, task.random[step], shared) : 0;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -299,7 +431,14 @@ __global__ void __launch_bounds__(kThreads, 1) draw_kernel(DeviceDraw task) {
 }
 
 void draw(DeviceQueue *queue, const DeviceDraw &task) {
-    enqueue(queue, {1, kThreads}, draw_kernel, task);
+    const auto vocabulary = static_cast<uint32_t>(task.vocabulary);
+    const uint32_t all = (vocabulary + kBlocksMost - 1) / kBlocksMost;
+    const uint32_t stretch = all < kStretch ? kStretch : all;
+    const unsigned blocks = (vocabulary + stretch - 1) / stretch;
+    enqueue(queue, {blocks, kThreads}, best_kernel, task, stretch);
+    enqueue(queue, {blocks, kThreads}, weigh_kernel, task, stretch);
+    enqueue(queue, {blocks, kThreads}, place_kernel, task, stretch);
+    enqueue(queue, {1, kThreads}, draw_kernel, task, blocks);
 }
 
 } // namespace

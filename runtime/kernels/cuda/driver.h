@@ -18,6 +18,7 @@ struct Device {
     int index = 0;
     cudaMemPool_t pool = nullptr;  // its own: the default one may be the host program's
     cudaStream_t stream = nullptr; // that memory comes and goes on
+    bool overlaps = false; // kernels of a queue may (compute capability 9.0 and later; queue.cu)
     std::atomic<bool> lost = false;
     std::mutex mutex; // of what follows
     // Kernels that may take more dynamic shared memory than they could before. Where there are more
@@ -30,6 +31,9 @@ struct DeviceQueue {
     Device *device = nullptr;
     cudaStream_t stream = nullptr;
     DeviceError error; // the first since the last `finish`
+    // The next kernel may begin before what was enqueued last has ended: that is a kernel of this
+    // module which writes no weights. Whoever enqueues anything else on the stream says false.
+    bool next_overlaps = false;
 };
 
 struct DeviceGraph {

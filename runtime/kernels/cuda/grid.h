@@ -22,6 +22,17 @@ template <typename T> __device__ inline T *dynamic_shared() {
     return reinterpret_cast<T *>(stasis_dynamic_shared);
 }
 
+// A kernel of a queue may begin once all blocks of the one before have begun (queue.cu): this lets
+// the next one begin, and waits until all that was enqueued before is done and seen. Every thread
+// of every kernel calls it, before it reads or writes device memory. Only products read before it
+// what no work beside them writes: weights and their measures.
+__device__ inline void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 } // namespace stasis::kernels::device
 
 #else
@@ -38,6 +49,7 @@ struct Launch {
     dim3 blocks;
     unsigned threads;
     size_t shared_bytes = 0;
+    bool makes_weights = false; // writes what others read before they wait
 };
 
 #ifdef __CUDACC__
@@ -63,7 +75,10 @@ void enqueue(DeviceQueue *queue, const Launch &shape, void (*kernel)(Parameters.
              std::type_identity_t<Parameters>... arguments) {
     on_queue(queue, [=] {
         host_grid::run(shape.blocks, shape.threads, shape.shared_bytes,
-                       [=] { kernel(arguments...); });
+                       [=] {
+                           kernel(arguments...);
+                           host_grid::end_of_kernel();
+                       });
     });
 }
 

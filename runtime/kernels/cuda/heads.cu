@@ -60,6 +60,7 @@ __device__ bool finish(const float *x, size_t n, float eps, const float *norm, c
 
 // Blocks (row, four heads): those of the queries, then of the keys, then of the values.
 __global__ void __launch_bounds__(kWarps *kWarp) heads_kernel(DeviceHeads task) {
+    wait_for_previous();
     const size_t n = task.head_dim, index = blockIdx.x;
     const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
     size_t head = size_t{blockIdx.y} * kWarps + warp;

@@ -65,6 +65,10 @@ uint64_t exchange(uint64_t value, unsigned from);
 bool any_of_block(bool value);
 void *shared_memory();
 
+// A thread has waited for the work before its kernel. Each must have when it comes to its end.
+void waited();
+void end_of_kernel();
+
 // A copy of 16 bytes that is done as late as it may be, when its group is waited for; until then
 // the place holds 0xFF.
 void copy_later(void *to, const void *from);
@@ -162,6 +166,10 @@ namespace stasis::kernels::device {
 
 template <typename T> T *dynamic_shared() {
     return static_cast<T *>(host_grid::shared_memory());
+}
+
+inline void wait_for_previous() {
+    host_grid::waited();
 }
 
 } // namespace stasis::kernels::device

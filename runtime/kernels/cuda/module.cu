@@ -80,6 +80,7 @@ bool fill(Device *device, DeviceInfo *info, DeviceError *error) {
     write_version(info->driver, driver);
     write_version(info->runtime, runtime);
     info->major = static_cast<uint32_t>(major), info->minor = static_cast<uint32_t>(minor);
+    device->overlaps = major >= 9;
     info->multiprocessors = static_cast<uint32_t>(processors);
     info->memory_bytes = all_bytes, info->free_bytes = free_bytes;
     return true;

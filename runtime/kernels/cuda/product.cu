@@ -16,6 +16,7 @@ constexpr size_t kFewTiles = 64;
 
 // A warp for each row.
 __global__ void measure_kernel(const uint16_t *w, size_t outputs, size_t depth, uint32_t *least) {
+    wait_for_previous();
     const size_t output = size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
     if (output >= outputs) {
         return;
@@ -33,6 +34,7 @@ __global__ void measure_kernel(const uint16_t *w, size_t outputs, size_t depth, 
 
 __global__ void activate_kernel(const float *gate, const float *up, size_t n, bool gelu,
                                 uint16_t *y) {
+    wait_for_previous();
     const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
     if (i < n) {
         y[i] = activate(gate[i], up[i], gelu);
@@ -40,8 +42,8 @@ __global__ void activate_kernel(const float *gate, const float *up, size_t n, bo
 }
 
 void measure(DeviceQueue *queue, const uint16_t *w, size_t outputs, size_t depth, uint32_t *least) {
-    enqueue(queue, {static_cast<unsigned>(divide_up(outputs, kWarps)), kThreads}, measure_kernel, w,
-            outputs, depth, least);
+    const auto blocks = static_cast<unsigned>(divide_up(outputs, kWarps));
+    enqueue(queue, {blocks, kThreads, 0, true}, measure_kernel, w, outputs, depth, least);
 }
 
 bool has_few_rows(const DeviceProduct &task) {

@@ -178,11 +178,12 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
     float *sums = reinterpret_cast<float *>(x + kRows * kPieces * blocks); // [rows][lines][stride]
     const unsigned stride = blocks | 1; // odd: threads that merge read from different banks
     const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    for (unsigned s = 0; s < kSlots; ++s) { // the weights wait for nothing
+    for (unsigned s = 0; s < kSlots; ++s) { // nothing that is enqueued with this writes weights
         begin_step(work, run, warp + s * kWarps, ring + s * kSlotPieces);
     }
     uint32_t least = least_of(task.w[i], first, outputs, kNoExponent);
     least = kGated ? least_of(task.w[1], first, outputs, least) : least;
+    wait_for_previous();
     const bool unsafe = load_x<kRows>(work, first_row, unsafe_span(least), x);
     const bool careful = __syncthreads_or(unsafe ? 1 : 0) != 0;
 

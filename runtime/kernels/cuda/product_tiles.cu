@@ -207,6 +207,7 @@ __device__ void store(const float (&c)[kQuads], const Tile &tile, const DeviceMa
 }
 
 __global__ void __launch_bounds__(kThreads, 2) tiles_kernel(const __grid_constant__ Tiles tiles) {
+    wait_for_previous();
     // Tiles of the same outputs follow each other: their weights come from the second-level cache.
     unsigned i = 0, across = blockIdx.x / tiles.down;
     while (across >= tiles.across[i]) {

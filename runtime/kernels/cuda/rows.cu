@@ -30,6 +30,7 @@ __device__ float norm_scale(const float *x, size_t n, float eps, float *lanes) {
 }
 
 __global__ void residual_kernel(DeviceResidual task) {
+    wait_for_previous();
     __shared__ float lanes[kSumLanes];
     float *row = dynamic_shared<float>(); // [hidden]
     const size_t at = blockIdx.x * task.hidden, n = task.hidden;
@@ -68,6 +69,7 @@ __global__ void residual_kernel(DeviceResidual task) {
 }
 
 __global__ void embed_kernel(DeviceEmbed task) {
+    wait_for_previous();
     const size_t from = task.pass.rows[blockIdx.x].token * task.hidden;
     float *stream = task.stream + blockIdx.x * task.hidden;
     for (size_t i = threadIdx.x; i < task.hidden; i += kThreads) {
@@ -78,6 +80,7 @@ __global__ void embed_kernel(DeviceEmbed task) {
 }
 
 __global__ void softcap_kernel(float *x, size_t n, float cap) {
+    wait_for_previous();
     const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
     if (i < n) {
         x[i] = c2_mul(cap, tanh(div(x[i], cap)));
