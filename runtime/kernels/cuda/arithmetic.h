@@ -97,11 +97,13 @@ __device__ inline float c2_fma(float a, float b, float c) {
 }
 
 // Of quotients one alone below 2^-126 is rounded up to it, as a denormal: 2^-126 - 2^-150, of a
-// divisor that is a power of two. Of others a unit of the dividend is more of the quotient.
+// divisor that is a power of two. With others a unit of the dividend is more of the quotient. So
+// 2^-126 is right where the exact quotient is that or more; the products are exact.
 __device__ inline float c2_div(float a, float b) {
     const float result = div(a, b);
-    return __builtin_fabsf(result) == 0x1p-126F ? settle_tiny(result, div(mul(a, 0x1p64F), b))
-                                                : result;
+    const bool below = __builtin_fabsf(result) == 0x1p-126F &&
+                       mul(__builtin_fabsf(a), 0x1p64F) < mul(__builtin_fabsf(b), 0x1p-62F);
+    return below ? __builtin_copysignf(0.0F, result) : result;
 }
 
 } // namespace stasis::kernels::device
