@@ -17,8 +17,8 @@ struct Library {
 };
 
 // As the loader finds libraries, else beside this one. The loader's path comes first, as for every
-// library: whoever sets it means it (so modules are exchanged for a run, those of tests among them),
-// and where packages put both, the two ways end in the same folder. One that was built for another
+// library: whoever sets it means it (so modules are exchanged for a run, in tests as well), and
+// where packages put both, the two ways end in the same folder. One that was built for another
 // version is refused, not passed over: open_device says which version it has.
 Library load_module() {
     // It stays: threads that called it may end later than the model is closed.

@@ -59,7 +59,8 @@ TEST_CASE("device attention received: heads of all sizes, every kind of number")
         uint64_t seed = 0;
         for (const size_t head_dim : {2, 16, 20, 34, 64, 80, 256}) {
             for (const size_t group_heads : {1, 3, 4, 16}) {
-                Case made = ordinary(++seed, 1 + seed % 2, group_heads, head_dim);
+                ++seed;
+                Case made = ordinary(seed, 1 + seed % 2, group_heads, head_dim);
                 const Kind kind = kKinds[seed % 6];
                 made.query = kind == Kind::huge ? Kind::boundary : kind; // scores stay finite
                 made.keys = kind;

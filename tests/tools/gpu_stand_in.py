@@ -62,7 +62,8 @@ def main():
         print("it is broken", file=sys.stderr)
         sys.exit(1)
     if name == "nvidia-smi":
-        print("Some GPU" if "--id=0" in sys.argv else "Another GPU", "999.1", "81559 MiB", sep=", ")
+        name = "Some GPU" if "--id=0" in sys.argv else "Another GPU"
+        print(f"{name}, 999.1, 81559 MiB")
     elif name == "gpu_ceilings":
         device = {"name": "Some GPU", "compute_capability": "9." + sys.argv[1], "multiprocessors": 132,
                   "memory_bytes": 85 << 30, "l2_bytes": 1, "cuda_driver": "13.0",
