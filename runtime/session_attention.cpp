@@ -1,6 +1,5 @@
 // The attention that a session's positions have received, told, and computed again where the log
 // was cut or loaded; see session.h.
-#include "runtime/device/weights.h"
 #include "runtime/forward.h"
 #include "runtime/kernels/received.h"
 #include "runtime/session.h"
@@ -9,10 +8,6 @@ namespace stasis {
 
 AttentionSums tracked_sums(const Model &model, const SessionOptions &options, uint64_t capacity) {
     const uint64_t heads = uint64_t{model.config.layers} * model.config.heads;
-    if (options.tracking != Tracking::off && model.device != nullptr) {
-        fail(Status::unsupported, "attention is not tracked on device \"%s\", only on \"cpu\"",
-             model.device->on().name.c_str());
-    }
     if (options.tracking != Tracking::off && capacity * heads >= kernels::kReceivedLimit) {
         fail(Status::unsupported,
              "attention of %llu positions by %llu heads of all layers cannot be added up: the sums "

@@ -11,7 +11,8 @@ namespace stasis {
 
 bool TokenRun::possible(const Session &session, const GenerateOptions &options) {
     return session.model_->device != nullptr && options.log_probabilities == 0 &&
-           drawn_on_device(session.sampling_);
+           drawn_on_device(session.sampling_) &&
+           !session.tracks_attention(); // rows that are not kept would be in the sums
 }
 
 TokenRun::TokenRun(Session &session) : session_(session), work_(*session.model_) {}

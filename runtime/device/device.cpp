@@ -16,7 +16,10 @@ struct Library {
     std::string problem;
 };
 
-// As the loader finds libraries, else beside this one.
+// As the loader finds libraries, else beside this one. The loader's path comes first, as for every
+// library: whoever sets it means it (so modules are exchanged for a run, in tests as well), and
+// where packages put both, the two ways end in the same folder. One that was built for another
+// version is refused, not passed over: open_device says which version it has.
 Library load_module() {
     // It stays: threads that called it may end later than the model is closed.
     constexpr int kHow = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;

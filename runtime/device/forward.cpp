@@ -104,6 +104,7 @@ struct Pass {
         } else {
             table.attend_tiles(queue, task, work.tiles, work.tile_count);
         }
+        work.received.add(work.queue, task, layer);
     }
 
     void gated_product(const DeviceLayer &weights) const {
@@ -188,7 +189,8 @@ void forward_on_device(const Model &model, Workspace &work, const Watch &watch, 
     watch.look(done, total);
     try {
         on.describe(model, work);
-        if (work.row_count == work.sequence_count && on.tile_count == 0 && on.padded == 0) {
+        if (work.row_count == work.sequence_count && on.tile_count == 0 && on.padded == 0 &&
+            !on.received.any()) {
             // Nothing that is enqueued depends on more than the shape of the pass.
             on.replay({DeviceWork::Key::whole, work.row_count, on.blocks},
                       [&] { enqueue_pass(model, on, {}, 0, 0); });
@@ -197,6 +199,7 @@ void forward_on_device(const Model &model, Workspace &work, const Watch &watch, 
         }
         on.queue.copy(work.hidden, on.hidden,
                       work.row_count * model.config.hidden * sizeof(uint16_t));
+        on.received.end(on.queue);
         on.queue.copy(on.failed_here, on.pass.failed, work.row_count * sizeof(uint32_t));
     } catch (...) {
         on.queue.finish_quietly(); // the buffers are the next call's

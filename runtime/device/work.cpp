@@ -74,9 +74,9 @@ struct DeviceWork::Layout {
 };
 
 DeviceWork::DeviceWork(DeviceModel &model_)
-    : model(model_), queue(model.on()), storage(model.on()), partials(model.on()),
-      described(model.on()), logits(model.on()), run(model.on()), staged(model.on()),
-      results(model.on()), run_staged(model.on()) {}
+    : model(model_), queue(model.on()), received(model.on()), storage(model.on()),
+      partials(model.on()), described(model.on()), logits(model.on()), run(model.on()),
+      staged(model.on()), results(model.on()), run_staged(model.on()) {}
 
 DeviceWork::~DeviceWork() {
     queue.finish_quietly();
@@ -92,7 +92,7 @@ void DeviceWork::forget_recorded() {
 
 uint64_t DeviceWork::size_bytes() const {
     return storage.size_bytes() + partials.size_bytes() + described.size_bytes() +
-           logits.size_bytes() + run.size_bytes();
+           logits.size_bytes() + run.size_bytes() + received.size_bytes();
 }
 
 void DeviceWork::fit(const Config &config, size_t wanted) {
@@ -209,6 +209,7 @@ void DeviceWork::describe(const Model &model_, const Workspace &work) {
     }
     tiles = there.tiles;
     const Config &config = model_.config;
+    received.begin(config, work, queue);
     blocks = std::bit_ceil(most_blocks(work));
     const size_t partial_bytes =
         work.row_count * config.heads * blocks * (config.head_dim + 2) * sizeof(float);

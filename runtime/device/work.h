@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 
+#include "runtime/device/received.h"
 #include "runtime/device/weights.h"
 
 namespace stasis {
@@ -53,6 +54,8 @@ struct DeviceWork {
     size_t blocks = 0;     // room for partials, of each row and head
     float *maximum = nullptr, *sum = nullptr, *partial = nullptr;
     uint32_t *failed_here = nullptr; // pinned, [rows]: where `pass.failed` is copied to
+
+    DeviceReceived received; // of its sequences that track attention
 
     // Recorded work, by what it depends on besides the places of the buffers.
     struct Key {

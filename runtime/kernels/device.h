@@ -183,6 +183,22 @@ struct DeviceTile {
 };
 inline constexpr size_t kDeviceTileRows = 16;
 
+// Adds the attention that rows of a sequence give (C10) to its sums. Computes their weights once
+// more, from queries and keys, so that attention itself knows nothing of it.
+struct DeviceReceive {
+    // What was computed; `maximum` and `sum`, of the rows here alone, are room to work in, and so
+    // are not needed from attend_blocks. Of values, output and `partial` nothing is looked at.
+    DeviceAttention attention;
+    size_t row = 0; // the first, of the pass
+    size_t rows = 0;
+    uint16_t *weights = nullptr; // [rows][heads][blocks][64] room to work in
+    // [block][sum_rows][64], from block 0 on. A head adds to its own row, head 0 to `sum_row`; if
+    // there is one row alone, all do to that.
+    unsigned long long *sums = nullptr; // as CUDA's atomics have it
+    size_t sum_rows = 1, sum_row = 0;
+};
+static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
+
 // How a run of tokens is drawn (C7, steps 5 to 7, 9, 10 and 12), in device memory, so that recorded
 // work serves other settings.
 struct DeviceSampler {
@@ -265,6 +281,7 @@ struct DeviceTable {
     void (*attend_blocks)(DeviceQueue *queue, const DeviceAttention &task);
     void (*attend_tiles)(DeviceQueue *queue, const DeviceAttention &task, const DeviceTile *tiles,
                          size_t tile_count);
+    void (*receive)(DeviceQueue *queue, const DeviceReceive &task);
     void (*softcap)(DeviceQueue *queue, float *x, size_t n, float cap);
     void (*draw)(DeviceQueue *queue, const DeviceDraw &task);
 };

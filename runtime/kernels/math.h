@@ -11,7 +11,8 @@ float tanh_f32(float x);
 float sigmoid_f32(float x);
 inline constexpr float kExpFloor = -87.0F;
 
-// Double precision: rope tables, log-probabilities, attention received; on the host only.
+// Double precision: rope tables, log-probabilities, attention received; on the host (devices have
+// the text of exp_f64.h).
 double exp_f64(double x);
 double log_f64(double x);           // x > 0
 double pow_f64(double x, double y); // x > 0

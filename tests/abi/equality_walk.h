@@ -64,7 +64,6 @@ class EqualityWalk {
     stasis_save_options save_options();
     void take_loaded(size_t i, size_t model, stasis_session *session, const Line &line);
 
-    size_t place_for(bool tracked, size_t wanted) const;
     void renew(size_t i);
     void append_some(size_t i);
     void append_stopped(size_t i);

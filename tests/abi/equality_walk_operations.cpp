@@ -62,13 +62,6 @@ void EqualityWalk::given(size_t i, const Tokens &tokens) {
     }
 }
 
-// Attention is tracked on the CPU alone.
-size_t EqualityWalk::place_for(bool tracked, size_t wanted) const {
-    auto info = sized<stasis_model_info>();
-    REQUIRE(stasis_model_get_info(models_[wanted].get(), &info, nullptr) == STASIS_OK);
-    return tracked && std::string(info.device) != "cpu" ? 0 : wanted;
-}
-
 void EqualityWalk::renew(size_t i) {
     auto options = sized<stasis_session_options>();
     const uint64_t retains[] = {0, 0, 40, STASIS_WINDOW_RETAIN_NONE};
@@ -79,7 +72,7 @@ void EqualityWalk::renew(size_t i) {
     options.domain = domains[roll(4)];
     options.track_attention = one_in(4) ? STASIS_TRACK_TOTAL : 0;
     Seat seat;
-    seat.model = place_for(options.track_attention != 0, one_in(4) ? roll(models_.size()) : home_);
+    seat.model = one_in(4) ? roll(models_.size()) : home_;
     stasis_session *session = nullptr;
     REQUIRE(stasis_session_create(models_[seat.model].get(), &options, &session, nullptr) ==
             STASIS_OK);
@@ -337,11 +330,10 @@ void EqualityWalk::take_loaded(size_t i, size_t model, stasis_session *session, 
 }
 
 void EqualityWalk::load(size_t i) {
-    const size_t file = roll(kFiles), wanted = one_in(3) ? roll(models_.size()) : home_;
+    const size_t file = roll(kFiles), model = one_in(3) ? roll(models_.size()) : home_;
     if (!files_[file]) {
         return;
     }
-    const size_t model = place_for(files_[file]->tracked, wanted);
     check(i);
     auto options = sized<stasis_load_options>();
     options.flags = one_in(2) ? STASIS_LOAD_TRUSTED : 0;
@@ -368,8 +360,7 @@ void EqualityWalk::move(size_t i) {
     source.read = read_memory;
     auto options = sized<stasis_load_options>();
     options.flags = one_in(2) ? STASIS_LOAD_TRUSTED : 0;
-    const size_t model =
-        place_for(seats_[i].line.tracked, one_in(3) ? roll(models_.size()) : home_);
+    const size_t model = one_in(3) ? roll(models_.size()) : home_;
     stasis_session *session = nullptr;
     stasis_error error;
     const stasis_status status =

@@ -16,7 +16,7 @@ namespace stasis::kernels::device::host_grid {
 
 Index thread = {}, block = {};
 dim3 block_size, grid_size;
-bool tiny_before_rounding = false;
+Tiny tiny = Tiny::rounded;
 
 namespace {
 
@@ -308,26 +308,38 @@ void wait_groups(unsigned left) {
                      std::find_if(own.copies.begin(), own.copies.end(), on_the_way));
 }
 
-// The processor decides after rounding (C2). Where its answer is 2^-126 the exact result may have
-// been less: products of floats are exact in double, and so is the error of a sum.
+namespace {
+
+// What the device makes of a result that the processor, which looks at what is rounded, made 2^-126
+// or zero. below(x): whether the exact result is below x in magnitude.
+template <typename Below> float decided(float result, const Below &below) {
+    if (tiny == Tiny::rounded || !(std::fabs(result) <= 0x1p-126F) || !below(0x1p-126)) {
+        return result;
+    }
+    const bool kept = tiny == Tiny::denormal && !below(0x1p-126 - 0x1p-150);
+    return std::copysign(kept ? 0x1p-126F : 0.0F, result);
+}
+
+} // namespace
+
+// Products of floats are exact in double, and so is the error of a sum.
 float fma(float a, float b, float c) {
-    const float result = std::fma(a, b, c);
-    if (tiny_before_rounding && std::fabs(result) == 0x1p-126F) {
+    return decided(std::fma(a, b, c), [=](double x) {
         const double product = double{a} * double{b}, addend = double{c};
         const double sum = product + addend, back = sum - product;
         const double error = (product - (sum - back)) + (addend - back);
         const double beyond = sum < 0 ? -error : error;
-        if (std::fabs(sum) < 0x1p-126 || (std::fabs(sum) == 0x1p-126 && beyond < 0)) {
-            return std::copysign(0.0F, result);
-        }
-    }
-    return result;
+        return std::fabs(sum) < x || (std::fabs(sum) == x && beyond < 0);
+    });
 }
 
 float mul(float a, float b) {
-    const float result = a * b;
-    const bool tiny = std::fabs(double{a} * double{b}) < 0x1p-126;
-    return tiny_before_rounding && tiny ? std::copysign(0.0F, result) : result;
+    return decided(a * b, [=](double x) { return std::fabs(double{a} * double{b}) < x; });
+}
+
+float div(float a, float b) {
+    return decided(a / b,
+                   [=](double x) { return std::fabs(double{a}) < std::fabs(double{b}) * x; });
 }
 
 } // namespace stasis::kernels::device::host_grid

@@ -1,4 +1,4 @@
-// Devices to test kernels and models on: the host grid, as either kind of device that C2 speaks of,
+// Devices to test kernels and models on: the host grid, as each kind of device that C2 speaks of,
 // and device 0 of the module that the environment variable STASIS_CUDA_MODULE names (a file), where
 // it does. Kernels are given what lies in memory of the device.
 #pragma once
@@ -89,13 +89,14 @@ const DeviceTable &each_module();
 
 // Runs `check(opened)` on each device.
 template <typename Check> void for_each_device(const Check &check) {
-    for (const bool before : {false, true}) {
-        INFO("host grid, tiny before rounding: ", before);
-        stasis::kernels::device::host_grid::tiny_before_rounding = before;
+    namespace grid = stasis::kernels::device::host_grid;
+    for (const grid::Tiny tiny : grid::kEveryTiny) {
+        INFO("host grid, kind of tiny results: ", static_cast<int>(tiny));
+        grid::tiny = tiny;
         const Opened opened(host_module::table());
         check(opened);
     }
-    stasis::kernels::device::host_grid::tiny_before_rounding = false;
+    grid::tiny = grid::Tiny::rounded;
     if (const DeviceTable *module = cuda_module()) {
         const Opened opened(*module);
         INFO("device: ", std::string(opened.info.name));

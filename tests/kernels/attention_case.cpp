@@ -1,6 +1,11 @@
 // See attention_case.h. What a row sees is said slot by slot here, apart from the kernels' masks.
 #include "tests/kernels/attention_case.h"
 
+#include <map>
+
+#include "runtime/kernels/received.h"
+#include "tests/device/fenced.h"
+
 namespace attention_case {
 
 size_t Case::row_count() const {
@@ -86,6 +91,7 @@ void compute(Case &made, size_t sequence, size_t row, size_t at, size_t head, Ex
         kPagePositions;
     float m = 0.0F, l = 0.0F;
     std::vector<float> o;
+    std::map<uint64_t, std::vector<uint16_t>> weights; // of blocks that are seen
     for (uint64_t block = first; block <= position / kPagePositions; ++block) {
         uint64_t visible = 0;
         for (size_t s = 0; s < kPagePositions; ++s) {
@@ -104,6 +110,7 @@ void compute(Case &made, size_t sequence, size_t row, size_t at, size_t head, Ex
         task.scale = made.scale, task.softcap = made.softcap;
         task.maximum = &expected.maximum[index], task.sum = &expected.sum[index];
         task.output = &expected.partial[index * head_dim];
+        task.weights = weights.try_emplace(block, kPagePositions).first->second.data();
         table.attention_block(task);
         if (o.empty()) {
             m = *task.maximum, l = *task.sum;
@@ -112,6 +119,11 @@ void compute(Case &made, size_t sequence, size_t row, size_t at, size_t head, Ex
             table.attention_merge(&m, &l, o.data(), *task.maximum, *task.sum, task.output,
                                   head_dim);
         }
+    }
+    for (const auto &[block, p] : weights) {
+        const size_t index = (at * made.heads() + head) * expected.blocks + (block - first);
+        add_received(p.data(), expected.maximum[index], m, l,
+                     &expected.received[sequence][(block * made.heads() + head) * kPagePositions]);
     }
     table.attention_finish(o.data(), l, head_dim,
                            expected.output.data() + (at * made.heads() + head) * head_dim);
@@ -143,6 +155,9 @@ Expected expected_of(const Case &given) {
             expected.counts.push_back(position / kPagePositions - first / kPagePositions + 1);
             expected.blocks = std::max<size_t>(expected.blocks, expected.counts.back());
         }
+        const uint64_t end = sequence.begin + sequence.rows;
+        expected.received.emplace_back((end + kPagePositions - 1) / kPagePositions * made.heads() *
+                                       kPagePositions);
     }
     const size_t partials = made.row_count() * made.heads() * expected.blocks;
     expected.maximum.resize(partials), expected.sum.resize(partials);
@@ -229,6 +244,39 @@ void Placed::attend_tiles(size_t tile_rows) const {
     const There<DeviceTile> there(on_, tiles);
     on_.table.attend_tiles(on_.queue, task_, there.get(), tiles.size());
     on_.finish();
+}
+
+std::vector<uint64_t> Placed::received(size_t sequence, size_t together, bool in_total) const {
+    const SequenceCase &own = made_.sequences[sequence];
+    const size_t blocks = (own.begin + own.rows + kPagePositions - 1) / kPagePositions;
+    const size_t sum_rows = in_total ? 1 : 2 * made_.heads(); // of two layers, this the second
+    // What is there already stays, and grows.
+    const std::vector<unsigned long long> before(blocks * sum_rows * kPagePositions, 1);
+    const under_test::Fenced<unsigned long long> sums(on_, before);
+    const std::vector<float> room(together * made_.heads() * blocks_, NAN);
+    const under_test::Fenced<float> maximum(on_, room), sum(on_, room);
+    const under_test::Fenced<uint16_t> weights(
+        on_, std::vector<uint16_t>(room.size() * kPagePositions, 0x3F80));
+    DeviceReceive task;
+    task.attention = task_;
+    task.attention.output = nullptr, task.attention.partial = nullptr;
+    task.attention.maximum = maximum.get(), task.attention.sum = sum.get();
+    task.weights = weights.get(), task.sums = sums.get();
+    task.sum_rows = sum_rows, task.sum_row = made_.heads();
+    for (size_t s = 0; s < sequence; ++s) {
+        task.row += made_.sequences[s].rows;
+    }
+    for (size_t done = 0; done < own.rows; done += together, task.row += together) {
+        task.rows = std::min(together, own.rows - done);
+        on_.table.receive(on_.queue, task);
+    }
+    on_.finish();
+    maximum.values(), sum.values(), weights.values();
+    std::vector<uint64_t> result;
+    for (const unsigned long long each : sums.values()) {
+        result.push_back(each - 1);
+    }
+    return result;
 }
 
 std::vector<uint16_t> Placed::output() const {

@@ -58,10 +58,11 @@ struct Case {
 };
 
 struct Expected {
-    std::vector<uint16_t> output;             // [row][heads][head_dim]
-    size_t blocks = 0;                        // most that a row sees
-    std::vector<uint64_t> counts;             // [row] blocks seen
-    std::vector<float> maximum, sum, partial; // [row][heads][blocks] ...; sum 0: nothing seen
+    std::vector<uint16_t> output;                // [row][heads][head_dim]
+    size_t blocks = 0;                           // most that a row sees
+    std::vector<uint64_t> counts;                // [row] blocks seen
+    std::vector<float> maximum, sum, partial;    // [row][heads][blocks] ...; sum 0: nothing seen
+    std::vector<std::vector<uint64_t>> received; // [sequence]: [block][heads][64] (C10)
 };
 
 // Draws the case, and computes it with the reference.
@@ -73,6 +74,9 @@ class Placed {
     Placed(const under_test::Opened &on, const Case &made, size_t blocks);
     void attend_blocks() const;
     void attend_tiles(size_t tile_rows) const;
+    // Adds what rows `row` .. of a sequence give, so many at once, to sums of a row for each head
+    // or, if `in_total`, of one, which it gives back.
+    std::vector<uint64_t> received(size_t sequence, size_t together, bool in_total) const;
     std::vector<uint16_t> output() const;
     void clear_output() const;
     bool outside_is_untouched() const; // behind the output

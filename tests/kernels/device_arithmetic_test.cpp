@@ -1,4 +1,4 @@
-// The arithmetic that device kernels are written in, on both kinds of device that C2 speaks of,
+// The arithmetic that device kernels are written in, on each kind of device that C2 speaks of,
 // against multiple precision and the reference's functions.
 #include <array>
 
@@ -8,6 +8,7 @@
 #include "tests/kernels/soft_float.h"
 
 namespace device = stasis::kernels::device;
+using device::host_grid::Tiny;
 using stasis::kernels::FloatEnvironment;
 
 namespace {
@@ -15,10 +16,8 @@ namespace {
 // A device that decides what is tiny so, in the contract's environment.
 class Deciding {
   public:
-    explicit Deciding(bool before_rounding) {
-        device::host_grid::tiny_before_rounding = before_rounding;
-    }
-    ~Deciding() { device::host_grid::tiny_before_rounding = false; }
+    explicit Deciding(Tiny tiny) { device::host_grid::tiny = tiny; }
+    ~Deciding() { device::host_grid::tiny = Tiny::rounded; }
 
   private:
     FloatEnvironment environment_;
@@ -91,14 +90,19 @@ Operands near_sum(Numbers &numbers) {
     return x;
 }
 
-// Compares a device's operation with the exact one, in both modes. Returns how often the operation
-// that the device has itself, `plain`, differs where it decides before rounding.
+// How often the operation that a device has itself differs, where it decides by the exact result,
+// and by the denormal.
+struct Differences {
+    size_t exact, denormal;
+};
+
+// Compares a device's operation with the exact one, on each kind.
 template <typename Make, typename Plain, typename Whole, typename Exact>
-size_t compare(size_t cases, const Make &make, const Plain &plain, const Whole &whole,
-               const Exact &exact) {
+Differences compare(size_t cases, const Make &make, const Plain &plain, const Whole &whole,
+                    const Exact &exact) {
     constexpr size_t kBatch = 4096;
     Numbers numbers(cases);
-    size_t differ[2] = {}, wrong = 0;
+    size_t differ[3] = {}, wrong = 0;
     for (size_t done = 0; done < cases; done += kBatch) {
         std::vector<Operands> x(kBatch);
         std::vector<float> expected(kBatch);
@@ -106,50 +110,64 @@ size_t compare(size_t cases, const Make &make, const Plain &plain, const Whole &
             x[i] = make(numbers);
             expected[i] = exact(x[i]);
         }
-        for (const bool before : {false, true}) {
-            const Deciding deciding(before);
+        for (const Tiny tiny : device::host_grid::kEveryTiny) {
+            const Deciding deciding(tiny);
             for (size_t i = 0; i < kBatch; ++i) {
-                differ[before ? 1 : 0] += same(plain(x[i]), expected[i]) ? 0 : 1;
+                differ[static_cast<size_t>(tiny)] += same(plain(x[i]), expected[i]) ? 0 : 1;
                 wrong += same(whole(x[i]), expected[i]) ? 0 : 1;
             }
         }
     }
     CHECK(wrong == 0);
     CHECK(differ[0] == 0);
-    return differ[1];
+    return {differ[1], differ[2]};
 }
 
 } // namespace
 
-TEST_CASE("device arithmetic: products around 2^-126 are the contract's on either kind of device") {
-    const size_t differ = compare(
+TEST_CASE("device arithmetic: products around 2^-126 are the contract's on every kind of device") {
+    const Differences differ = compare(
         2'000'000, near_product, [](const Operands &x) { return device::mul(x.a, x.b); },
         [](const Operands &x) { return device::c2_mul(x.a, x.b); },
         [](const Operands &x) { return soft::mul(x.a, x.b); });
-    CHECK(differ > 10'000); // the cases are where they should be
+    CHECK(differ.exact > 10'000); // the cases are where they should be
+    CHECK(differ.denormal > 10'000);
 }
 
-TEST_CASE("device arithmetic: fma around 2^-126 is the contract's on either kind of device") {
-    const size_t differ = compare(
+TEST_CASE("device arithmetic: fma around 2^-126 is the contract's on every kind of device") {
+    const Differences differ = compare(
         2'000'000, near_sum, [](const Operands &x) { return device::fma(x.a, x.b, x.c); },
         [](const Operands &x) { return device::c2_fma(x.a, x.b, x.c); },
         [](const Operands &x) { return soft::fma(x.a, x.b, x.c); });
-    CHECK(differ > 10'000);
+    CHECK(differ.exact > 10'000);
+    CHECK(differ.denormal > 10'000);
 }
 
-TEST_CASE("device arithmetic: quotients below 2^-126 are never rounded up to it") {
-    Numbers numbers(5);
-    size_t tiny = 0, wrong = 0;
-    for (size_t i = 0; i < 1'000'000; ++i) {
-        const float b = of_exponent(numbers, -126, 120);
+TEST_CASE("device arithmetic: quotients around 2^-126 are the contract's on every kind of device") {
+    const auto make = [](Numbers &numbers) {
+        const bool power = numbers.below(4) == 0; // of two: the divisor
+        const float b = power ? std::ldexp(1.0F, static_cast<int>(numbers.below(253)) - 126)
+                              : of_exponent(numbers, -126, 120);
         const float a = moved(std::fabs(b) * 0x1p-126F, few(numbers)); // 0 or near the edge
-        const double edge = std::fabs(double{b}) * 0x1p-126;           // exact
-        const bool below = std::fabs(double{a}) < edge && std::fabs(a) >= 0x1p-126F;
-        tiny += below ? 1 : 0;
-        wrong += below && soft::div(a, b) != 0.0F ? 1 : 0;
-    }
-    CHECK(wrong == 0);
-    CHECK(tiny > 100'000);
+        return Operands{numbers.below(2) == 0 ? a : -a, b, 0.0F};
+    };
+    const Differences differ = compare(
+        1'000'000, make, [](const Operands &x) { return device::div(x.a, x.b); },
+        [](const Operands &x) { return device::c2_div(x.a, x.b); },
+        [](const Operands &x) { return soft::div(x.a, x.b); });
+    CHECK(differ.exact == 0); // none of them is between 2^-126 - 2^-151 and 2^-126
+    CHECK(differ.denormal > 1000);
+    // Of other divisors none is between 2^-126 - 2^-150 and 2^-126 - 2^-151 either.
+    const auto odd = [&](Numbers &numbers) {
+        Operands x = make(numbers);
+        for (; (std::bit_cast<uint32_t>(x.b) & 0x007FFFFFU) == 0;) {
+            x = make(numbers);
+        }
+        return x;
+    };
+    const auto plain = [](const Operands &x) { return device::div(x.a, x.b); };
+    const auto exact = [](const Operands &x) { return soft::div(x.a, x.b); };
+    CHECK(compare(500'000, odd, plain, plain, exact).denormal == 0);
 }
 
 TEST_CASE("device arithmetic: sums of squares need no care around 2^-126") {
@@ -163,14 +181,16 @@ TEST_CASE("device arithmetic: sums of squares need no care around 2^-126") {
     };
     const auto plain = [](const Operands &x) { return device::fma(x.a, x.b, x.c); };
     const auto exact = [](const Operands &x) { return soft::fma(x.a, x.b, x.c); };
-    CHECK(compare(500'000, make, plain, plain, exact) == 0);
+    const Differences differ = compare(500'000, make, plain, plain, exact);
+    CHECK(differ.exact == 0);
+    CHECK(differ.denormal == 0);
 }
 
 namespace {
 
-// fma(a, b, c) of bf16 factors whose biased exponents have this sum: how often the kinds of device
-// differ.
-size_t differences_of_factors(uint32_t exponents, size_t cases) {
+// fma(a, b, c) of bf16 factors whose biased exponents have this sum: how often a kind of device
+// differs from the contract.
+size_t differences_of_factors(Tiny tiny, uint32_t exponents, size_t cases) {
     Numbers numbers(exponents);
     size_t differ = 0;
     for (size_t i = 0; i < cases; ++i) {
@@ -189,9 +209,9 @@ size_t differences_of_factors(uint32_t exponents, size_t cases) {
         float c = numbers.below(4) == 0 ? of_exponent(numbers, -126, -120)
                                         : moved(static_cast<float>(near), few(numbers));
         c = std::fabs(c) < 0x1p-126F ? 0.0F : c;
-        const Deciding deciding(true);
+        const Deciding deciding(tiny);
         const float one = device::fma(factor[0], factor[1], c);
-        device::host_grid::tiny_before_rounding = false;
+        device::host_grid::tiny = Tiny::rounded;
         differ += same(one, device::fma(factor[0], factor[1], c)) ? 0 : 1;
     }
     return differ;
@@ -202,20 +222,29 @@ size_t differences_of_factors(uint32_t exponents, size_t cases) {
 TEST_CASE("device arithmetic: bf16 factors of kSafeExponents need no care, smaller ones do") {
     CHECK(device::exponent_of(0x8000) == device::kNoExponent);
     CHECK(device::exponent_of(0x007F) == device::kNoExponent);
-    for (const uint32_t more : {0, 1, 2, 8}) {
-        CHECK(differences_of_factors(device::kSafeExponents + more, 200'000) == 0);
+    for (const Tiny tiny : {Tiny::exact, Tiny::denormal}) {
+        for (const uint32_t more : {0, 1, 2, 8}) {
+            CHECK(differences_of_factors(tiny, device::kSafeExponents + more, 200'000) == 0);
+        }
+        for (const uint32_t less : {2, 3, 8}) {
+            CHECK(differences_of_factors(tiny, device::kSafeExponents - less, 200'000) > 0);
+        }
     }
-    for (const uint32_t less : {1, 2, 8}) {
-        CHECK(differences_of_factors(device::kSafeExponents - less, 200'000) > 0);
-    }
-    // The bound is sharp: one below it, what is left is 2^-126 - 2^-151.
-    const Deciding deciding(true);
-    const float a = 129.0F * 0x1p-75F, b = 129.0F * 0x1p-76F;
-    const float c = moved(0x1p-126F, 129 * 129 / 4); // units of 2^-149
-    CHECK((device::exponent_of(stasis::kernels::f32_to_bf16(a)) +
-           device::exponent_of(stasis::kernels::f32_to_bf16(b))) == device::kSafeExponents - 1);
-    CHECK(device::fma(-a, b, c) == 0.0F);
-    CHECK(device::c2_fma(-a, b, c) == 0x1p-126F);
+    CHECK(differences_of_factors(Tiny::exact, device::kSafeExponents - 1, 200'000) == 0);
+    CHECK(differences_of_factors(Tiny::denormal, device::kSafeExponents - 1, 200'000) > 0);
+    // The bound is sharp: one below it, what is left is 2^-126 - 2^-150; two, 2^-126 - 2^-151.
+    const auto left = [](float power, int units, Tiny tiny, float plain, float whole) {
+        const Deciding deciding(tiny);
+        const float a = 129.0F * power, b = 129.0F * 0x1p-75F;
+        const float c = moved(0x1p-126F, units); // of 2^-149
+        const uint32_t exponents = device::exponent_of(stasis::kernels::f32_to_bf16(a)) +
+                                   device::exponent_of(stasis::kernels::f32_to_bf16(b));
+        CHECK(device::fma(-a, b, c) == plain);
+        CHECK(device::c2_fma(-a, b, c) == whole);
+        return device::kSafeExponents - exponents;
+    };
+    CHECK(left(0x1p-75F, 129 * 129 / 2, Tiny::denormal, 0x1p-126F, 0.0F) == 1);
+    CHECK(left(0x1p-76F, 129 * 129 / 4, Tiny::exact, 0.0F, 0x1p-126F) == 2);
 }
 
 TEST_CASE("device arithmetic: exp, tanh and sigmoid are the reference's over the whole range") {
@@ -234,8 +263,8 @@ TEST_CASE("device arithmetic: exp, tanh and sigmoid are the reference's over the
     for (const float sensitive : kSensitive) {
         inputs.push_back(std::bit_cast<uint32_t>(sensitive));
     }
-    for (const bool before : {false, true}) {
-        const Deciding deciding(before);
+    for (const Tiny tiny : device::host_grid::kEveryTiny) {
+        const Deciding deciding(tiny);
         size_t wrong = 0;
         for (const uint32_t bits : inputs) {
             const float x = std::bit_cast<float>(bits);

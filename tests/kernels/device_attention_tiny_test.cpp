@@ -1,7 +1,9 @@
 // C2 in the device's attention: for each operation whose exact result can lie below 2^-126 and be
-// rounded up to it, inputs that do so. A device that decides before rounding has 0 there, unless
-// the kernels ask again. (Quotients cannot; see cuda/arithmetic.h.)
+// rounded up to it, inputs that do so, and inputs that round up only as denormals. One kind of
+// device or the other has it wrong, unless the kernels ask again (cuda/arithmetic.h).
 #include "tests/kernels/attention_case.h"
+
+#include "runtime/kernels/math.h"
 
 using namespace attention_case;
 
@@ -34,7 +36,7 @@ void put(uint16_t *x, const std::vector<float> &values) {
     }
 }
 
-// Both ways on both kinds of device.
+// Both ways on every kind of device.
 void check(const Case &made, uint16_t output) {
     const Expected expected = expected_of(made);
     REQUIRE(expected.output[0] == output);
@@ -49,12 +51,12 @@ void check(const Case &made, uint16_t output) {
     });
 }
 
-constexpr uint16_t kLeast = 0x0080; // 2^-126
+constexpr uint16_t kLeast = 0x0080, kZero = 0; // 2^-126, +0
 
 } // namespace
 
 // 2^-126 + (1 + 2^-6) 2^-137 - (1 + 2^-7)^2 2^-137 = 2^-126 - 2^-151: the least exponents, 64 and
-// 53, are one below those for which the plain fma is enough.
+// 53, are two below those for which the plain fma is enough.
 TEST_CASE("device attention: a tiny sum of query and key is rounded before it is flushed") {
     for (const size_t at : {0, 1}) { // either chain
         Case made = nothing(1, {0, 1}, [=](Case &own) {
@@ -68,6 +70,18 @@ TEST_CASE("device attention: a tiny sum of query and key is rounded before it is
         made.scale = 0x1p126F;
         check(made, 0x3F3B); // 1 / (1 + exp(-1)), not a half
     }
+}
+
+// The same, less 2^-150: one below.
+TEST_CASE("device attention: a sum of query and key that is near 2^-126 as a denormal is flushed") {
+    Case made = nothing(1, {0, 1}, [=](Case &own) {
+        const float odd = 1.0F + 0x1p-7F;
+        put(own.query_at(0, 0), {0x1p-63F, 0, 0x1p-63F, 0, odd * 0x1p-63F, 0});
+        put(own.key_at(0, 0, 0), {0x1p-63F, 0, (1.0F + 0x1p-6F) * 0x1p-73F, 0, -odd * 0x1p-73F, 0});
+        put(own.value_at(0, 0, 0), {1.0F});
+    });
+    made.scale = 0x1p126F;
+    check(made, 0x3F00); // a half
 }
 
 TEST_CASE("device attention: a tiny product of score and scale is rounded before it is flushed") {
@@ -121,6 +135,57 @@ TEST_CASE("device attention: a tiny sum of partials is rounded before it is flus
                       put(own.value_at(0, 0, 64), {-0x1p-91F});
                   }),
           kLeast);
+}
+
+// Less 2^-150.6.
+TEST_CASE("device attention: a sum of partials that is 2^-126 only as a denormal is flushed") {
+    check(nothing(64, {0, 64},
+                  [](Case &own) {
+                      put(own.query_at(0, 0), {1.0F});
+                      put(own.key_at(0, 0, 64), {-42.0F});
+                      put(own.value_at(0, 0, 0), {0x1p-126F});
+                      put(own.value_at(0, 0, 64), {-0x1p-90F});
+                  }),
+          kZero);
+}
+
+// The sum of weighted values is 2^-125 - 2^-149, that of weights 2.
+TEST_CASE("device attention: a quotient that is 2^-126 only as a denormal is flushed") {
+    check(nothing(4, {0, 2, 4},
+                  [](Case &own) {
+                      put(own.query_at(0, 0), {1.0F});
+                      put(own.key_at(0, 0, 4), {-42.0F});
+                      put(own.value_at(0, 0, 0), {0x1p-126F});
+                      put(own.value_at(0, 0, 2), {0x1p-126F});
+                      put(own.value_at(0, 0, 4), {-0x1p-89F});
+                  }),
+          kZero);
+}
+
+// A value, and a scale whose exp(-scale) takes it to between 2^-126 - 2^-150 and 2^-126 - 2^-151.
+TEST_CASE("device attention: a share that is 2^-126 only as a denormal is flushed") {
+    const FloatEnvironment environment;
+    float value = 0.0F, scale = 0.0F;
+    for (uint32_t bits = 0x1C00; bits < 0x2400 && value == 0.0F; ++bits) {
+        const float tried = bf16_to_f32(static_cast<uint16_t>(bits));
+        for (int units = -2; units <= 2 && value == 0.0F; ++units) {
+            const auto least = static_cast<float>(std::log(double{tried} * 0x1p126));
+            const float by =
+                std::bit_cast<float>(std::bit_cast<uint32_t>(least) + static_cast<uint32_t>(units));
+            const double product = double{tried} * double{exp_f32(-by)};
+            if (product >= 0x1p-126 - 0x1p-150 && product < 0x1p-126 - 0x1p-151) {
+                value = tried, scale = by;
+            }
+        }
+    }
+    REQUIRE(value != 0.0F);
+    Case made = nothing(64, {0, 64}, [=](Case &own) {
+        put(own.query_at(0, 0), {1.0F});
+        put(own.key_at(0, 0, 64), {1.0F});
+        put(own.value_at(0, 0, 0), {value});
+    });
+    made.scale = scale;
+    check(made, kZero);
 }
 
 // exp of minus the scale, times the value, is less than 2^-126 by less than 2^-151 (found by

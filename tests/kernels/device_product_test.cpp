@@ -304,26 +304,29 @@ TEST_CASE("device: what is not finite stays in its row and its output") {
 
 // A sum that is 2^-126 - 2^-151 before its last rounding, which makes it 2^-126: on a device that
 // decides before rounding the plain fma gives 0. Its terms, in units of 2^-151:
-// 2^25 + 130 * 128 - 129 * 129 = 2^25 - 1. `shift` moves factors of 2 from w to x.
-TEST_CASE("device: sums that round up to the smallest normal number are kept") {
+// 2^25 + 130 * 128 - 129 * 129 = 2^25 - 1. And, all but the first twice as large, one that is
+// 2^-126 - 2^-150, which is tiny, but for a device that looks at the denormal. `shift` moves
+// factors of 2 from w to x.
+TEST_CASE("device: sums that round up to the smallest normal number are kept, no others") {
     Numbers numbers(28);
     const auto scaled = [](float value, int exponent) { return bf16(std::ldexp(value, exponent)); };
     under_test::for_each_device([&](const Opened &on) {
         for (const size_t rows : {1, 5, 8, 20, 1100}) {
             for (const int shift : {-30, 0, 30}) {
-                for (const int chain : {0, 1}) {
+                for (const int twice_chain : {0, 1, 2, 3}) {
+                    const int chain = twice_chain % 2, twice = twice_chain / 2;
                     const size_t depth = 80, outputs = 66, k = 32 + chain;
                     const size_t n = rows % 2 == 0 ? 65 : 0;
                     std::vector<uint16_t> x(rows * depth), w(outputs * depth);
                     const size_t at = (rows - 1) * depth + k, to = n * depth + k;
-                    const int a = -75 + shift, b = -76 - shift;
-                    x[at] = scaled(128, a), w[to] = scaled(128, b + 11);
+                    const int a = -75 + shift, b = -76 - shift + twice;
+                    x[at] = scaled(128, a), w[to] = scaled(128, b + 11 - twice);
                     x[at + 2] = scaled(130, a), w[to + 2] = scaled(128, b);
                     x[at + 4] = scaled(129, a), w[to + 4] = scaled(-129, b);
                     const Weights weights(on, outputs, depth, w);
                     const std::vector<float> y = products(on, x, rows, {&weights})[0];
-                    INFO("rows ", rows, ", shift ", shift, ", chain ", chain);
-                    CHECK(y[(rows - 1) * outputs + n] == 0x1p-126F);
+                    INFO("rows ", rows, ", shift ", shift, ", chain ", chain, ", twice ", twice);
+                    CHECK(y[(rows - 1) * outputs + n] == (twice == 0 ? 0x1p-126F : 0.0F));
                     CHECK(first_difference(y, expected(x, rows, weights)) == -1);
                 }
             }

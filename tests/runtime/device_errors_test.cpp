@@ -58,11 +58,6 @@ TEST_CASE("device: what it cannot compute is refused by name") {
         CHECK(refused.status == Status::unsupported);
         CHECK(contains(refused.message, "query heads share a KV head"));
     }
-    SessionOptions tracked;
-    tracked.tracking = Tracking::total;
-    failure = failure_of([&] { Session(open_there(kModel), tracked); });
-    CHECK(failure.status == Status::unsupported);
-    CHECK(contains(failure.message, "attention is not tracked on device"));
 }
 
 TEST_CASE("device: one that is not there, or of another version, is refused") {

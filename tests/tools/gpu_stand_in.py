@@ -7,7 +7,7 @@ import os
 import pathlib
 import sys
 
-GPU = "cuda" in sys.argv
+GPU = "cuda" in sys.argv or "cuda:1" in sys.argv
 DIGEST = "ab" * 32
 BENCH = {  # name: unit, key of the rate, rate
     "tg128": ("tokens/s", "bytes_per_s", 1.5e12), "tg128@1024": ("tokens/s", "bytes_per_s", 1e12),
@@ -62,9 +62,10 @@ def main():
         print("it is broken", file=sys.stderr)
         sys.exit(1)
     if name == "nvidia-smi":
-        print("Some GPU, 999.1, 81559 MiB")
+        name = "Some GPU" if "--id=0" in sys.argv else "Another GPU"
+        print(f"{name}, 999.1, 81559 MiB")
     elif name == "gpu_ceilings":
-        device = {"name": "Some GPU", "compute_capability": "9.0", "multiprocessors": 132,
+        device = {"name": "Some GPU", "compute_capability": "9." + sys.argv[1], "multiprocessors": 132,
                   "memory_bytes": 85 << 30, "l2_bytes": 1, "cuda_driver": "13.0",
                   "cuda_runtime": "13.0"}
         print(json.dumps({"device": device, "problems": {"gemm_bf16_8192": "status 15"},

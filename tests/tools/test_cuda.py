@@ -24,23 +24,28 @@ WITHOUT_FMA = ("embed_kernel",)  # their text has none
 # Kernels that read weights, from pointers other than their task's first, before they wait for the
 # work before them (runtime/kernels/cuda/queue.cu); all others wait first.
 READING_EARLY = ("rows_kernel",)
+WITH_DOUBLE = ("receive_kernel",)  # whose clause is in double precision (C10)
 
 # Arithmetic as PTX names it. Exact forms: each rounds to nearest and flushes; `.rn` also keeps the
 # assembler from contracting.
 ARITHMETIC = re.compile(r"^(add|sub|mul|fma|mad|div|sqrt|rcp|rsqrt|ex2|lg2|sin|cos|tanh)\b.*"
                         r"\.(f16|f16x2|bf16|bf16x2|f32|f32x2|f64)$")
 ALLOWED = re.compile(r"^(add|sub|mul|fma|div|sqrt|rcp)\.rn\.ftz\.f32$")
+ALLOWED_DOUBLE = re.compile(r"^(add|sub|mul|div)\.rn\.f64$")
 MATRIX = re.compile(r"^(wmma|mma|wgmma|tcgen05)\b")
 COMPARING = re.compile(r"^(setp|set|min|max)\b.*\.f32$")  # that a denormal counts as zero
 
 
 def ptx_problems(text):
     """What PTX holds that no kernel of the contract may."""
-    problems = []
+    problems, double = [], False
     for line in text.splitlines():
+        if ".entry " in line:
+            double = any(kernel in line for kernel in WITH_DOUBLE)
         words = re.sub(r"^\s*(\{\s*)?(@!?%\w+\s+)?", "", line).split()
         name = words[0].rstrip(";") if words else ""
-        wrong = (ARITHMETIC.match(name) and not ALLOWED.match(name)) or MATRIX.match(name)
+        wrong = (ARITHMETIC.match(name) and not ALLOWED.match(name)
+                 and not (double and ALLOWED_DOUBLE.match(name))) or MATRIX.match(name)
         if wrong or ".approx" in name or ".full" in name or (
                 COMPARING.match(name) and ".ftz" not in name):
             problems.append(name)
@@ -100,13 +105,18 @@ def sass_problems(text):
     the compiler's: an approximation (MUFU.RCP, MUFU.RSQ); FFMA that refine it and must not flush,
     five for a quotient, two for a root; a test of the operands (FCHK, for division); and, where it
     fails, a call of `$__internal_<n>_$__cuda_<sm>_<div|sqrt|rcp>_rn_ftz_f32_slowpath`, a function
-    at the end of the same section. There alone may an FADD, FMUL or FFMA not flush."""
-    problems, slow, plain, allowed = [], False, 0, 0
+    at the end of the same section. There alone may an FADD, FMUL or FFMA not flush. A quotient in
+    double precision is MUFU.RCP64H, seven DFMA, and an FFMA that takes one of its halves for a
+    float to test it; its function is `..._div_rn_f64_full`."""
+    problems, slow, plain, allowed, double, fused = [], False, 0, 0, False, 0
     for line in text.splitlines():
         label = re.match(r"\s*(\$\S+|\.text\.\S+):\s*$", line)
         if label:
-            slow = re.search(r"_(div|sqrt|rcp)_rn_ftz_f32_slowpath$", label[1]) is not None
+            slow = re.search(r"_((div|sqrt|rcp)_rn_ftz_f32_slowpath|div_rn_f64_full)$",
+                             label[1]) is not None
             if label[1].startswith(".text."):
+                double = any(kernel in label[1] for kernel in WITH_DOUBLE)
+                fused = 0
                 problems += [f"{plain} FFMA without .FTZ"] if plain > allowed else []
                 plain = allowed = 0
             continue
@@ -115,7 +125,13 @@ def sass_problems(text):
             continue
         name, operands = found[1], found[2]
         base = name.split(".")[0]
-        if base == "MUFU" and name not in ("MUFU.RCP", "MUFU.RSQ"):
+        if double and (name in ("DADD", "DMUL", "MUFU.RCP64H") or (slow and base[0] in "DM")):
+            if name == "MUFU.RCP64H" and not slow:
+                fused, allowed = fused - 7, allowed + 1
+        elif double and name == "DFMA":
+            fused += 1
+            problems += ["DFMA"] if fused > 0 else []
+        elif base == "MUFU" and name not in ("MUFU.RCP", "MUFU.RSQ"):
             problems.append(name)
         elif base in ("DADD", "DMUL", "DFMA", "HADD2", "HMUL2", "HMMA", "DMMA", "QGMMA", "HGMMA",
                       "UTCHMMA", "FADD2", "FMUL2", "FFMA2") and (
@@ -250,6 +266,16 @@ class Planted(CudaTest):
         self.assertIn("fma.", ptx)
         ptx = self.ptx_of(self.planted("rows.cu", None, ("-fmad=false", "-fmad=true")))
         self.assertNotEqual(ptx_problems(ptx), [])
+        planted = self.planted("attention_received.cu", None, ("-fmad=false", "-fmad=true"))
+        self.assertEqual(set(ptx_problems(self.ptx_of(planted))), {"fma.rn.f64"})
+        for listing in self.disassemble(planted[1]).values():
+            self.assertIn("DFMA", sass_problems(listing))
+
+    def test_double_precision_is_noticed_where_it_is_not_meant(self):
+        planted = self.planted("rows.cu", "__global__ void k(double *x) { x[0] = x[1] * x[2]; }\n")
+        self.assertEqual(ptx_problems(self.ptx_of(planted)), ["mul.rn.f64"])
+        for listing in self.disassemble(planted[1]).values():
+            self.assertIn("DMUL", sass_problems(listing))
 
     def test_fast_functions_are_noticed(self):
         planted = self.planted("rows.cu", self.FAST)

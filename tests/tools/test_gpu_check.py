@@ -106,6 +106,12 @@ class StandIns(Folder):
             self.assertIn(f"| `{program}` | device: two at once | skipped | 0.00 |", text)
         self.assertEqual(list(self.folder.glob("stasis-gpu-check*")), [])
 
+    def test_another_device_is_the_one_that_is_measured(self):
+        rows = self.run_all("--device", "cuda:1")
+        self.assertEqual(rows["device"], ["Another GPU"])
+        self.assertEqual(rows["compute capability"], ["9.1, 132 multiprocessors"])
+        self.assertEqual(self.out.read_text().count("| equal, abababab"), 6)
+
     def test_one_failure_leaves_the_other_lines(self):
         whole = self.run_all()
         for what, changed in (

@@ -78,7 +78,8 @@ class Programs:
                           str(build / "abi"), *cublas_folders()]
         loader = [*self.libraries, os.environ.get("LD_LIBRARY_PATH", "")]
         self.env = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, loader)),
-                        STASIS_SOURCE_DIR=str(root))
+                        STASIS_SOURCE_DIR=str(root),
+                        CUDA_DEVICE_ORDER="PCI_BUS_ID")  # nvidia-smi's
         if module:
             self.env["STASIS_CUDA_MODULE"] = str(module)
         self.count = 0

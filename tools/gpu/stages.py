@@ -19,6 +19,7 @@ class Check:
         """`models`: directories by name, in place of those that `stasis synth` writes."""
         self.programs, self.root, self.models = programs, root, dict(models)
         self.there, self.repetitions = ["--device", device], repetitions
+        self.index = device.partition(":")[2] or "0"
         self.temporary = None
         self.results = report.blank()
 
@@ -57,8 +58,8 @@ class Check:
         fields = "name,driver_version,memory.total"
         try:
             done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}",
-                                   "--format=csv,noheader", "--id=0"], capture_output=True,
-                                  text=True, check=False, timeout=60)
+                                   "--format=csv,noheader", f"--id={self.index}"],
+                                  capture_output=True, text=True, check=False, timeout=60)
         except (OSError, subprocess.TimeoutExpired) as problem:
             raise Problem(f"nvidia-smi: {getattr(problem, 'strerror', None) or 'it hangs'}") \
                 from None
@@ -83,7 +84,7 @@ class Check:
             self.results["problems"][name] = problem
 
     def measure_ceilings(self):
-        found = self.programs.json("gpu_ceilings")
+        found = self.programs.json("gpu_ceilings", self.index)
         facts = self.results["run"]
         device = found["device"]
         facts.setdefault("device", device["name"])
@@ -101,7 +102,7 @@ class Check:
             self.attempt(program, lambda program=program: self.test(program))
 
     def test(self, program):
-        code, out, err = self.programs.ends(program, "--test-case=device:*", "--duration=true")
+        code, out, err = self.programs.ends(program, "--test-case=device*", "--duration=true")
         found, problem = parse_doctest(out, code)
         if found["cases"]:
             self.results["tests"][program] = found

@@ -1,17 +1,19 @@
 // Single-precision operations of a kernel on the device. The plain ones flush (C2) but may decide
-// what is tiny before rounding; those named c2_ give the contract's result on either kind.
+// otherwise what is tiny; those named c2_ give the contract's result on each of three kinds. Of an
+// exact result x below 2^-126, all give 2^-126 or zero: 2^-126
+// - from 2^-126 - 2^-151 on, where x is rounded to 24 bits first (the contract, x86);
+// - never, where x itself is looked at;
+// - from 2^-126 - 2^-150 on, where x becomes a denormal, a multiple of 2^-149, that is then
+// flushed. Ties go to 2^-126, which is even. So zero may stand for 2^-126, and 2^-126 for zero.
 //
 // Where the plain ones do, they are enough:
 // - Sums: the exact sum of two normal floats is a multiple of 2^-149, so one below 2^-126 is not
-//   rounded at all. (A multiple of 2^-150 would not be either: 24 bits hold it.)
-// - Quotients: with the divisor's exponent as a power of two apart, one below 2^-126 has a dividend
-//   that is a unit in its last place smaller than the divisor, or more, and so lies a unit below
-//   2^-126 itself: it is not rounded up to that.
-// - fma(x, x, c) where c is not negative: a square is below 2^-126 only for x of 2^-63 less a unit,
-//   or less, where it is twice as far below; a c that is not zero is 2^-126 or more.
-// - fma(a, b, c) of bf16 factors, where the product is a multiple of 2^-150: with the biased
-//   exponents A and B of the smallest factors that are not zero, that is A + B >= kSafeExponents (a
-//   bf16 has 7 bits below its leading one: A - 127 - 7 + B - 127 - 7 >= -150).
+//   rounded at all, as 24 bits or as a denormal.
+// - fma(x, x, c) where c is not negative: a square is below 2^-126 only for x of 2^-63 - 2^-87 or
+//   less, where it is 2^-126 - 2^-149 + 2^-174 or less; a c that is not zero is 2^-126 or more.
+// - fma(a, b, c) of bf16 factors, where the product is a multiple of 2^-149, and so the sum: with
+//   the biased exponents A and B of the smallest factors that are not zero, that is A + B >=
+//   kSafeExponents (a bf16 has 7 bits below its leading one: A - 127 - 7 + B - 127 - 7 >= -149).
 // - Results that cannot come near 2^-126, or are added to what makes them vanish: all inside exp,
 //   tanh and sigmoid.
 // Knows no kernels.
@@ -38,20 +40,18 @@ __device__ inline float sqrt(float a) {
     return __fsqrt_rn(a);
 }
 #else
+using host_grid::div;
 using host_grid::fma;
 using host_grid::mul;
 inline float add(float a, float b) {
     return a + b;
-}
-inline float div(float a, float b) {
-    return a / b;
 }
 inline float sqrt(float a) {
     return __builtin_sqrtf(a);
 }
 #endif
 
-inline constexpr uint32_t kSafeExponents = 127 + 127 + 14 - 150;
+inline constexpr uint32_t kSafeExponents = 127 + 127 + 14 - 149;
 // Biased exponent that stands for "no number but zeros": safe with everything.
 inline constexpr uint32_t kNoExponent = 255;
 
@@ -61,33 +61,49 @@ __device__ inline uint32_t exponent_of(uint16_t value) {
     return exponent == 0 ? kNoExponent : exponent;
 }
 
-// Computes a result that came out as zero again, 2^64 times as large, where nothing is tiny that is
-// not zero; then it is what C2 says of the rounded result. `large` is that.
-__device__ inline float settle_tiny(float zero, float large) {
-    const float magnitude = __builtin_fabsf(large);
-    return magnitude == 0x1p-62F ? __builtin_copysignf(0x1p-126F, large) : zero;
+// Whether a result may not be the contract's: it is zero, or 2^-126.
+__device__ inline bool unsettled(float result) {
+    return __builtin_fabsf(result) <= 0x1p-126F;
+}
+
+// Of an unsettled result, the contract's. `large` is the same computed 2^64 times as large, where
+// nothing near 2^-126 * 2^64 is tiny: it is what 24 bits make of the exact result.
+__device__ inline float settle_tiny(float result, float large) {
+    const bool kept = __builtin_fabsf(large) >= 0x1p-62F;
+    return __builtin_copysignf(kept ? 0x1p-126F : 0.0F, result);
 }
 
 __device__ inline float c2_mul(float a, float b) {
     const float result = mul(a, b);
-    if (result != 0.0F) {
+    if (!unsettled(result)) {
         return result;
     }
-    // The smaller factor is below 1, or the product would not be tiny.
+    // The smaller factor is below 1, or the product would be larger.
     const bool first = __builtin_fabsf(a) < __builtin_fabsf(b);
     return settle_tiny(result, first ? mul(mul(a, 0x1p64F), b) : mul(a, mul(b, 0x1p64F)));
 }
 
 __device__ inline float c2_fma(float a, float b, float c) {
     const float result = fma(a, b, c);
-    // A large c that cancels leaves an exact zero: tiny sums have tiny terms.
-    if (result != 0.0F || __builtin_fabsf(c) > 0x1p-60F) {
+    // A large c that cancels leaves an exact zero: with the product above 2^-61 too, the sum is a
+    // multiple of 2^-108.
+    if (!unsettled(result) || __builtin_fabsf(c) > 0x1p-60F) {
         return result;
     }
     const bool first = __builtin_fabsf(a) < __builtin_fabsf(b);
     const float large = mul(c, 0x1p64F);
     return settle_tiny(result,
                        first ? fma(mul(a, 0x1p64F), b, large) : fma(a, mul(b, 0x1p64F), large));
+}
+
+// Of quotients one alone below 2^-126 is rounded up to it, as a denormal: 2^-126 - 2^-150, of a
+// divisor that is a power of two. With others a unit of the dividend is more of the quotient. So
+// 2^-126 is right where the exact quotient is that or more; the products are exact.
+__device__ inline float c2_div(float a, float b) {
+    const float result = div(a, b);
+    const bool below = __builtin_fabsf(result) == 0x1p-126F &&
+                       mul(__builtin_fabsf(a), 0x1p64F) < mul(__builtin_fabsf(b), 0x1p-62F);
+    return below ? __builtin_copysignf(0.0F, result) : result;
 }
 
 } // namespace stasis::kernels::device

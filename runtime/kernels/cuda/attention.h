@@ -8,7 +8,8 @@ namespace stasis::kernels::device {
 
 void attend_blocks(DeviceQueue *queue, const DeviceAttention &task); // attention_blocks.cu
 void attend_tiles(DeviceQueue *queue, const DeviceAttention &task, const DeviceTile *tiles,
-                  size_t tile_count); // attention_tiles.cu
+                  size_t tile_count);                        // attention_tiles.cu
+void receive(DeviceQueue *queue, const DeviceReceive &task); // attention_received.cu
 
 inline constexpr unsigned kSlots = kPagePositions;
 inline constexpr unsigned kTerms = 32; // of a block of the rule (C1)
@@ -30,6 +31,15 @@ __device__ inline uint64_t slots_of(uint64_t low, uint64_t high, uint64_t block)
     const uint64_t base = block * kSlots, end = base + kSlots - 1;
     const uint64_t from = low > base ? low : base, to = high < end ? high : end;
     return from > to ? 0 : (~uint64_t{0} >> (kSlots - 1 - (to - from))) << (from - base);
+}
+
+// The blocks that a row sees: `count` from `first` on.
+struct Blocks {
+    uint64_t first, count;
+};
+__device__ inline Blocks blocks_of(uint64_t position, uint32_t window) {
+    const uint64_t first = first_visible(position, window) / kSlots;
+    return {first, position / kSlots - first + 1};
 }
 
 // The pages of a sequence in the task's group.
@@ -123,6 +133,41 @@ __device__ inline float merge_sums(float running, float of_block, const Merged &
     return fma(of_block, by.beta, mul(running, by.alpha));
 }
 
+// How a block merges with those before it, for all columns.
+struct alignas(16) Step {
+    float alpha, beta, sum, unused;
+};
+
+// The steps of 32 blocks of a row and head, lane i having the maximum and the sum of block i (sum
+// 0: nothing is visible there, and the maximum is -infinity); `running`, the maximum before them,
+// becomes that behind them.
+__device__ inline Step step_of(float maximum, float sum, float &running) {
+    const unsigned lane = threadIdx.x;
+    float largest = maximum; // of the blocks up to this lane's
+    for (unsigned by = 1; by < kWarp; by *= 2) {
+        const float other = __shfl_up_sync(kAllLanes, largest, by);
+        largest = lane >= by && other > largest ? other : largest;
+    }
+    largest = running > largest ? running : largest;
+    float before = __shfl_up_sync(kAllLanes, largest, 1);
+    before = lane == 0 ? running : before;
+    running = __shfl_sync(kAllLanes, largest, static_cast<int>(kWarp) - 1);
+    if (sum == 0.0F) {
+        return {1.0F, 0.0F, 0.0F, 0.0F};
+    }
+    const Merged by = merge_maxima(before, maximum);
+    return {by.alpha, by.beta, sum, 0.0F};
+}
+
+// The sum behind 32 blocks of which each has its step.
+__device__ inline float merge_steps(const Step *steps, float sum) {
+    for (unsigned i = 0; i < kWarp; ++i) {
+        const Step by = steps[i];
+        sum = by.sum == 0.0F ? sum : merge_sums(sum, by.sum, {0.0F, by.alpha, by.beta});
+    }
+    return sum;
+}
+
 // Makes the products of a query with the 64 keys (shared memory) its weights p, +0 where a slot is
 // not visible. Called by the lanes of a warp together, each with its place among those that share
 // the query; only the lane's own slots are touched, and `least` gets the p of these.
@@ -135,7 +180,7 @@ __device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint
         const unsigned slot = lane + kScoreLanes * j;
         own[j] = c2_mul(scores[slot], task.scale);
         if (task.softcap != 0.0F) {
-            own[j] = c2_mul(task.softcap, tanh(div(own[j], task.softcap)));
+            own[j] = c2_mul(task.softcap, tanh(c2_div(own[j], task.softcap)));
         }
         if ((visible >> slot & 1U) != 0) {
             maximum = own[j] > maximum ? own[j] : maximum; // never a NaN

@@ -169,20 +169,11 @@ struct Page {
     }
 };
 
-// The blocks that a row sees: `count` from `first` on.
-struct Range {
-    uint64_t first, count;
-};
-__device__ Range range_of(const DeviceAttention &task, uint64_t position) {
-    const uint64_t first = first_visible(position, task.window) / kSlots;
-    return {first, position / kSlots - first + 1};
-}
-
 __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task) {
     wait_for_previous();
     __shared__ uint32_t least[2];
     const DeviceRow row = task.pass.rows[blockIdx.z];
-    const Range range = range_of(task, row.position);
+    const Blocks range = blocks_of(row.position, task.window);
     const size_t index = blockIdx.x;
     if (index >= range.count) {
         return;
@@ -247,30 +238,6 @@ __device__ Chunk load(const DeviceAttention &task, size_t head, uint64_t begin, 
     return chunk;
 }
 
-// How a block merges with those before it, for all columns.
-struct alignas(16) Step {
-    float alpha, beta, sum, unused;
-};
-
-// The steps of a chunk's blocks, from the running maximum before them; becomes that behind them.
-__device__ Step step_of(const Chunk &chunk, float &running) {
-    const unsigned lane = threadIdx.x;
-    float largest = chunk.maximum; // of the blocks up to this lane's
-    for (unsigned by = 1; by < kWarp; by *= 2) {
-        const float other = __shfl_up_sync(kAllLanes, largest, by);
-        largest = lane >= by && other > largest ? other : largest;
-    }
-    largest = running > largest ? running : largest;
-    float before = __shfl_up_sync(kAllLanes, largest, 1);
-    before = lane == 0 ? running : before;
-    running = __shfl_sync(kAllLanes, largest, static_cast<int>(kWarp) - 1);
-    if (chunk.sum == 0.0F) {
-        return {1.0F, 0.0F, 0.0F, 0.0F};
-    }
-    const Merged by = merge_maxima(before, chunk.maximum);
-    return {by.alpha, by.beta, chunk.sum, 0.0F};
-}
-
 // o over a chunk's blocks. With plain arithmetic `tiny` says whether a result may not be C2's.
 template <bool kTiny>
 __device__ float merge(const Step *steps, const float (&partial)[kWarp], float o, bool &tiny) {
@@ -283,9 +250,9 @@ __device__ float merge(const Step *steps, const float (&partial)[kWarp], float o
             continue;
         }
         const float scaled = mul(o, by.alpha);
-        tiny = tiny || (scaled == 0.0F && o != 0.0F);
+        tiny = tiny || (unsettled(scaled) && o != 0.0F);
         o = fma(o_b, by.beta, scaled);
-        tiny = tiny || (o == 0.0F && o_b != 0.0F);
+        tiny = tiny || (unsettled(o) && o_b != 0.0F);
     }
     return o;
 }
@@ -295,12 +262,12 @@ __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
     __shared__ Step steps[kWarp];
     const size_t head = size_t{blockIdx.y} * task.heads + blockIdx.x;
     const size_t column = blockIdx.z * kWarp + threadIdx.x;
-    const uint64_t count = range_of(task, task.pass.rows[blockIdx.y].position).count;
+    const uint64_t count = blocks_of(task.pass.rows[blockIdx.y].position, task.window).count;
     float maximum = -__builtin_inff(), sum = 0.0F, o = 0.0F;
     Chunk chunk = load(task, head, 0, count, column);
 #pragma unroll 1
     for (uint64_t begin = 0; begin < count; begin += kWarp) {
-        const Step own = step_of(chunk, maximum);
+        const Step own = step_of(chunk.maximum, chunk.sum, maximum);
         __syncwarp(); // the steps before have been read
         steps[threadIdx.x] = own;
         __syncwarp();
@@ -308,14 +275,11 @@ __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
         bool tiny = false, unused = false;
         const float merged = merge<false>(steps, chunk.partial, o, tiny);
         o = tiny ? merge<true>(steps, chunk.partial, o, unused) : merged;
-        for (unsigned i = 0; i < kWarp; ++i) {
-            const Step by = steps[i];
-            sum = by.sum == 0.0F ? sum : merge_sums(sum, by.sum, {0.0F, by.alpha, by.beta});
-        }
+        sum = merge_steps(steps, sum);
         chunk = next;
     }
     if (column < task.head_dim) {
-        task.output[head * task.head_dim + column] = f32_to_bf16(div(o, sum));
+        task.output[head * task.head_dim + column] = f32_to_bf16(c2_div(o, sum));
     }
 }
 
@@ -337,6 +301,7 @@ void attend_blocks(DeviceQueue *queue, const DeviceAttention &task) {
 void add_attention(DeviceTable &table) {
     table.attend_blocks = attend_blocks;
     table.attend_tiles = attend_tiles;
+    table.receive = receive;
 }
 
 } // namespace stasis::kernels::device

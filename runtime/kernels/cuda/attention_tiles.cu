@@ -316,8 +316,8 @@ template <unsigned kRows> struct Queries {
             const unsigned query = i / pairs, column = i % pairs * 2;
             const float *o = output + query * padded(task.head_dim) + column;
             const float sum = state.sum[query];
-            const uint32_t low = f32_to_bf16(div(o[0], sum));
-            const uint32_t high = f32_to_bf16(div(o[1], sum));
+            const uint32_t low = f32_to_bf16(c2_div(o[0], sum));
+            const uint32_t high = f32_to_bf16(c2_div(o[1], sum));
             *reinterpret_cast<uint32_t *>(task.output + at(query) + column) = high << 16 | low;
         }
     }

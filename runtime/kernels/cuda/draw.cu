@@ -54,7 +54,7 @@ __device__ inline uint32_t ordered(float x) {
 
 // Of a logit, as the host divides and bounds it.
 __device__ float scaled(float logit, float temperature) {
-    const float l = div(logit, temperature);
+    const float l = c2_div(logit, temperature);
     const float above = l > kLargest ? kLargest : l;
     return above < -kLargest ? -kLargest : above;
 }

@@ -28,7 +28,7 @@ __device__ float norm_scale(const float *x, size_t n, float eps) {
     for (unsigned half = kSumLanes / 2; half > 0; half /= 2) {
         sum = add(sum, __shfl_xor_sync(kAllLanes, sum, static_cast<int>(half)));
     }
-    return div(1.0F, sqrt(add(div(sum, static_cast<float>(n)), eps)));
+    return div(1.0F, sqrt(add(c2_div(sum, static_cast<float>(n)), eps)));
 }
 
 __device__ bool is_finite(uint16_t value) {

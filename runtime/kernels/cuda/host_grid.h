@@ -51,11 +51,15 @@ extern dim3 block_size, grid_size;
 
 void run(dim3 blocks, unsigned threads, size_t shared_bytes, const std::function<void()> &body);
 
-// Whether this device calls a result tiny by the exact result (some do), not by the rounded one.
-extern bool tiny_before_rounding;
+// What this device looks at to call a result tiny: what 24 bits make of it, as the contract does;
+// the exact result; or the denormal that it would be. See arithmetic.h.
+enum class Tiny { rounded, exact, denormal };
+inline constexpr Tiny kEveryTiny[] = {Tiny::rounded, Tiny::exact, Tiny::denormal};
+extern Tiny tiny;
 
 float fma(float a, float b, float c);
 float mul(float a, float b);
+float div(float a, float b);
 
 void block_barrier();
 // Every lane gives a value; returns that of lane `from`, of the same warp. A lane that does not

@@ -9,7 +9,7 @@ void add_rows(DeviceTable &table);      // rows.cu: embed, residual, softcap
 void add_heads(DeviceTable &table);     // heads.cu: heads
 void add_products(DeviceTable &table);  // product*.cu: measure, product, gated_product
 void add_draw(DeviceTable &table);      // draw.cu: draw
-void add_attention(DeviceTable &table); // attention*.cu: attend_blocks, attend_tiles
+void add_attention(DeviceTable &table); // attention*.cu: attend_blocks, attend_tiles, receive
 void add_pinned(DeviceTable &table);    // cublaslt.cu: pin_products
 
 } // namespace stasis::kernels::device

@@ -25,7 +25,7 @@ __device__ float norm_scale(const float *x, size_t n, float eps, float *lanes) {
         own[j] = lanes[j];
     }
     __syncthreads(); // lanes may be written again
-    const float mean = div(sum_lanes(own), static_cast<float>(n));
+    const float mean = c2_div(sum_lanes(own), static_cast<float>(n));
     return div(1.0F, sqrt(add(mean, eps)));
 }
 
@@ -83,7 +83,7 @@ __global__ void softcap_kernel(float *x, size_t n, float cap) {
     wait_for_previous();
     const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
     if (i < n) {
-        x[i] = c2_mul(cap, tanh(div(x[i], cap)));
+        x[i] = c2_mul(cap, tanh(c2_div(x[i], cap)));
     }
 }
 

@@ -1,0 +1,184 @@
+// Sessions on a device that track attention: the numbers of the CPU, however they came about, and
+// none of it where nobody tracks.
+#include "tests/device/under_test.h"
+#include "tests/runtime/device_on.h"
+
+using namespace stasis;
+using namespace stasis::test;
+
+namespace {
+
+using Sums = std::vector<uint64_t>;
+
+SessionOptions tracking(Tracking mode = Tracking::by_head) {
+    SessionOptions options;
+    options.tracking = mode;
+    return options;
+}
+
+Sums sums_by_head(Session &session) {
+    Sums sums;
+    session.received(true, sums);
+    return sums;
+}
+
+// Sessions on both sides, which always have the same numbers.
+struct Both {
+    std::unique_ptr<Session> here, there;
+
+    Both(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device,
+         const SessionOptions &options = tracking())
+        : here(std::make_unique<Session>(cpu, options)),
+          there(std::make_unique<Session>(device, options)) {}
+    Both(std::unique_ptr<Session> here_, std::unique_ptr<Session> there_)
+        : here(std::move(here_)), there(std::move(there_)) {}
+
+    template <typename Work> void both(const Work &work) {
+        work(*here);
+        work(*there);
+        same();
+    }
+    void same() {
+        CHECK(sums_by_head(*here) == sums_by_head(*there));
+        CHECK(to_hex(here->digest()) == to_hex(there->digest()));
+    }
+};
+
+GenerateResult generate(Session &session, uint64_t count) {
+    GenerateOptions options;
+    options.tokens_max = count;
+    options.ignore_end = true;
+    GenerateResult result;
+    session.generate(options, result);
+    return result;
+}
+
+} // namespace
+
+TEST_CASE("device attention received: every bundled model gives the sums that the CPU gives") {
+    const kernels::DeviceTable &module = under_test::each_module();
+    for (const std::string &name : bundled()) {
+        INFO("model: ", name);
+        const std::shared_ptr<Model> device = open_there(name, module);
+        const std::vector<uint32_t> tokens = tokens_for(*device, 70);
+        Both pair(open(name), device);
+        pair.both([&](Session &session) {
+            const size_t ends[] = {1, 4, 44, 45, 50, 67, 70}; // one row, few, many
+            for (size_t i = 0, begin = 0; i < 7; begin = ends[i++]) {
+                session.append(part(tokens, begin, ends[i]), {});
+            }
+        });
+        pair.both([](Session &session) { session.decode(); });
+        Both totals(pair.here->model(), device, tracking(Tracking::total));
+        Sums sums[2];
+        for (Session *session : {totals.here.get(), totals.there.get()}) {
+            session->append(part(tokens, 0, 20), {});
+            session->append(part(tokens, 20, 21), {});
+            session->received(false, sums[session == totals.there.get()]);
+        }
+        CHECK(sums[0] == sums[1]);
+        CHECK(sums[0][0] > 0);
+    }
+}
+
+TEST_CASE("device attention received: forks, rewinds, evictions, windows that are outrun") {
+    const kernels::DeviceTable &module = under_test::each_module();
+    for (const std::string name :
+         {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32"}) {
+        INFO("model: ", name);
+        const std::shared_ptr<Model> device = open_there(name, module);
+        const std::vector<uint32_t> tokens = tokens_for(*device, 250);
+        SessionOptions options = tracking();
+        options.window_retain = 0;
+        Both pair(open(name), device, options);
+        pair.both([&](Session &session) { session.append(part(tokens, 0, 100), {}); });
+        Both child(pair.here->fork(), pair.there->fork());
+        child.both([&](Session &session) { session.append(part(tokens, 100, 130), {}); });
+        pair.same(); // its own numbers are not the child's
+        pair.both([&](Session &session) { session.append(part(tokens, 130, 150), {}); });
+        pair.both([&](Session &session) { session.rewind(110, true, {}); });
+        pair.both([&](Session &session) { session.append(part(tokens, 150, 152), {}); });
+        pair.both([&](Session &session) { session.evict(5, 80); });
+        pair.both([&](Session &session) { session.append(part(tokens, 152, 250), {}); });
+        pair.both([&](Session &session) { session.append(part(tokens, 0, 1), {}); });
+        child.same();
+    }
+}
+
+TEST_CASE("device attention received: steps of several sessions, of which some track it") {
+    const kernels::DeviceTable &module = under_test::each_module();
+    const std::string name = "zoo/gemma3-text";
+    const std::shared_ptr<Model> device = open_there(name, module);
+    const std::vector<uint32_t> tokens = tokens_for(*device, 120);
+    Both by_head(open(name), device), other(by_head.here->model(), device);
+    Both plain(by_head.here->model(), device, SessionOptions());
+    const auto rounds = [&](Session &a, Session &b, Session &c) {
+        for (const size_t rows : {70, 1, 1, 30}) { // in tiles, and by blocks
+            StepItem items[] = {{&a, part(tokens, 0, rows), true},
+                                {&b, part(tokens, 7, 8), true},
+                                {&c, part(tokens, 20, 20 + rows / 2), true}};
+            Session::step(items, {});
+            for (const StepItem &item : items) {
+                CHECK(item.error == nullptr);
+            }
+        }
+    };
+    rounds(*plain.here, *by_head.here, *other.here);
+    rounds(*plain.there, *by_head.there, *other.there);
+    by_head.same();
+    other.same();
+    CHECK(plain.here->digest() == plain.there->digest());
+}
+
+TEST_CASE("device attention received: generated tokens, and those of a session that crossed") {
+    const std::string name = "zoo/mistral-window";
+    const std::shared_ptr<Model> device = open_there(name), cpu = open(name);
+    Both pair(cpu, device);
+    pair.both([&](Session &session) { session.append(tokens_for(*device, 60), {}); });
+    pair.both([&](Session &session) { CHECK(generate(session, 20).count == 20); });
+    const State here = pair.here->export_state(), there = pair.there->export_state();
+    Both crossed(Session::restore(cpu, there, nullptr), Session::restore(device, here, nullptr));
+    CHECK(crossed.there->tracks_attention());
+    crossed.same(); // computed again from the log
+    CHECK(sums_by_head(*crossed.there) == sums_by_head(*pair.here));
+    crossed.both([&](Session &session) { CHECK(generate(session, 10).count == 10); });
+}
+
+TEST_CASE("device attention received: a pass that fails leaves the sums as they were") {
+    const std::string name = "zoo/llama-gqa-untied";
+    const std::shared_ptr<Model> device = open_there(name);
+    const std::vector<uint32_t> tokens = tokens_for(*device, 90);
+    Session session(device, tracking()), plain(open(name), tracking());
+    session.append(part(tokens, 0, 30), {});
+    plain.append(part(tokens, 0, 30), {});
+    const Sums before = sums_by_head(plain);
+    CHECK(sums_by_head(session) == before);
+    RunOptions options;
+    options.chunk = 20; // so that a pass of it succeeds
+    int calls = 0;
+    options.watch.progress = [](void *user, uint64_t, uint64_t) {
+        return ++*static_cast<int *>(user) < 2;
+    };
+    options.watch.user = &calls;
+    CHECK_THROWS_AS(session.append(part(tokens, 30, 90), options), Error);
+    CHECK(session.position() == 30);
+    CHECK(sums_by_head(session) == before);
+    session.append(part(tokens, 30, 60), {});
+    plain.append(part(tokens, 30, 60), {});
+    CHECK(sums_by_head(session) == sums_by_head(plain));
+}
+
+TEST_CASE("device attention received: sessions that do not track it launch and copy no more") {
+    const std::shared_ptr<Model> device = open_there("zoo/llama-gqa-untied");
+    const std::vector<uint32_t> tokens = tokens_for(*device, 60);
+    const auto launches = [&](const SessionOptions &options) {
+        Session session(device, options);
+        session.append(part(tokens, 0, 50), {});
+        const uint64_t before = host_module::counts().launches;
+        session.append(part(tokens, 50, 60), {});
+        return host_module::counts().launches - before;
+    };
+    const uint64_t plain = launches({}), tracked = launches(tracking());
+    CHECK(tracked == plain + 2 * device->config.layers);
+    CHECK(launches({}) == plain); // also behind one that does
+}
