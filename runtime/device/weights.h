@@ -33,7 +33,7 @@ struct DeviceRope {
 class DeviceModel {
   public:
     // Copies the weights. Throws Error(no_memory) where they do not fit, Error(unsupported) for
-    // weights that the device has no kernels for, Error(device).
+    // heads that the device has no kernels for, Error(device).
     DeviceModel(std::unique_ptr<OpenDevice> device, const Config &config, const Weights &weights,
                 const Watch &watch);
     ~DeviceModel();

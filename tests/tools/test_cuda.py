@@ -20,7 +20,7 @@ cuda_resources = importlib.util.module_from_spec(
 LOADER.exec_module(cuda_resources)
 
 ARCHITECTURES = {"sm_80", "sm_90", "sm_100"}
-WITHOUT_FMA = ("embed_kernel",)  # their text has none
+WITHOUT_FMA = ("embed_kernel", "embed_strips_kernel")  # their text has none
 
 # Arithmetic as PTX names it. Exact forms: each rounds to nearest and flushes; `.rn` also keeps the
 # assembler from contracting.

@@ -4,10 +4,10 @@
 // memory, 16 bytes a copy; a thread computes one unit of 4 outputs for all rows from there, as
 // integers, and one thread of each row and output then adds the chunk's blocks in their order.
 //
-// Of a warp's instructions for a step of its 8 units and one row (Q4_K): 32 dp4a, which go at half
-// rate, 32 to unpack, 8 to scale, 6 wide loads. Streaming 3 TB/s over 132 multiprocessors at 1.7
-// GHz takes some two thirds of what those can issue; with 8 rows, unpacked once, two thirds of the
-// time are dp4a. Reckoned, not measured.
+// Of Q4_K, 8 units of a warp are 1152 bytes. Unpacking them takes some 125 logic operations and one
+// row 64 dp4a, each in its own pipe and at half rate: 250 clocks of a scheduler, or 18 bytes a
+// clock of a multiprocessor, where 3 TB/s over 132 of them at 1.7 GHz are 13. With 8 rows, unpacked
+// once, 1024 of some 1600 clocks are dp4a. Reckoned, not measured.
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
 #include "runtime/kernels/cuda/quant.h"
@@ -29,18 +29,28 @@ struct Work {
     float *y[3];
     unsigned strips[3];
     unsigned groups;     // of rows
+    unsigned group_rows; // of a group, the last one may have fewer
     unsigned slot_bytes; // of the ring
     uint16_t *gated;     // [rows][outputs] bf16: of w[0] and w[1]; null: not gated
     bool gelu;
 };
 
-// What the units of a chunk come to: units are [part][block].
-template <unsigned kRows> struct Numbers {
-    int sums[kRows][kUnits][kOutputs];   // I
-    int minima[kRows][kUnits][kOutputs]; // M, where that depends on the weights
-    float d[kUnits][kOutputs];           // of each block
-    float m[kUnits][kOutputs];           // with its sign
+// What the units of a chunk come to; units are [part][block]. In shared memory, followed by as many
+// rows as the block of threads takes, and the ring.
+struct Floats {
+    float d[kUnits][kOutputs]; // of each block
+    float m[kUnits][kOutputs]; // with its sign
 };
+struct Integers {                 // of a row
+    int sums[kUnits][kOutputs];   // I
+    int minima[kUnits][kOutputs]; // M, where that depends on the weights
+};
+__device__ Floats &floats() {
+    return *dynamic_shared<Floats>();
+}
+__device__ Integers *integers() {
+    return reinterpret_cast<Integers *>(dynamic_shared<Floats>() + 1);
+}
 
 template <Quant kType> struct Chunk {
     using Type = QuantType<kType>;
@@ -60,116 +70,93 @@ template <Quant kType> struct Chunk {
     }
 };
 
-// The 4 outputs of a unit.
-struct FourInts {
-    int of[4];
-};
-
-// Scales of a unit's runs: sc and mn, and -kOffset for the sums of its integers.
-struct UnitScales {
-    FourInts a, b; // shifted so that both runs count alike
-    uint32_t mn[4];
-};
-
-template <Quant kType>
-__device__ void read_scales(const uint4 *block, unsigned part, UnitScales &scales) {
+// The weights of a unit, for 4 outputs. Scales are shifted so that both runs count alike.
+template <Quant kType> struct Unit {
     using Type = QuantType<kType>;
-    if constexpr (Type::kSixBits) {
-        const uint4 w1 = block[4], w2 = block[8], w3 = block[12];
+    uint32_t a[Type::kSteps * 4][4], b[Type::kSteps * 4][4]; // [word][output]
+    int scale_a[Type::kSteps][4], scale_b[Type::kSteps][4];
+    uint32_t mn[4]; // of a, of b, in the low two bytes
+
+    __device__ Unit(const uint4 *block, unsigned part) {
 #pragma unroll
-        for (unsigned o = 0; o < 4; ++o) {
-            uint32_t sc;
-            Type::six_bits(pair_of(w1, o), pair_of(w2, o), pair_of(w3, o), part, sc, scales.mn[o]);
-            scales.a.of[o] = static_cast<int>((sc & 0xFFU) << Type::kShift);
-            scales.b.of[o] = static_cast<int>(sc >> 8 & 0xFFU);
+        for (unsigned j = 0; j < Type::kSteps * 4; ++j) {
+            const uint4 first = block[Type::word(part, j) * 4];
+            const uint4 second = block[Type::second_word(part, j) * 4];
+#pragma unroll
+            for (unsigned o = 0; o < 4; ++o) {
+                Type::unpack(pair_of(first, o), pair_of(second, o), part, j, a[j][o], b[j][o]);
+            }
         }
-    } else {
+        read_scales(block, part);
+    }
+
+    __device__ void read_scales(const uint4 *block, unsigned part) {
+        uint4 words[3] = {};
+        if constexpr (Type::kSixBits) {
+            words[0] = block[4], words[1] = block[8], words[2] = block[12];
+        } else if constexpr (kType == Quant::q6_k) {
+            words[0] = block[Type::scales_word(part, false) * 4];
+            words[1] = block[Type::scales_word(part, true) * 4];
+        }
 #pragma unroll
         for (unsigned o = 0; o < 4; ++o) {
-            scales.a.of[o] = 1 << Type::kShift;
-            scales.b.of[o] = 1;
+            const uint32_t w[3] = {pair_of(words[0], o), pair_of(words[1], o),
+                                   pair_of(words[2], o)};
+            uint32_t sc = 0x0101U;
+            if constexpr (Type::kSixBits) {
+                Type::six_bits(w[0], w[1], w[2], part, sc, mn[o]);
+            }
+#pragma unroll
+            for (unsigned step = 0; step < Type::kSteps; ++step) {
+                const unsigned bit = Type::scales_bit(part) + 8 * step; // of Q6_K
+                scale_a[step][o] = kType == Quant::q6_k
+                                       ? signed_byte(w[0], bit)
+                                       : static_cast<int>((sc & 0xFFU) << Type::kShift);
+                scale_b[step][o] = kType == Quant::q6_k ? signed_byte(w[1], bit)
+                                                        : static_cast<int>(sc >> 8 & 0xFFU);
+            }
         }
     }
-}
-
-// Q6_K: other scales for each step.
-template <Quant kType>
-__device__ void read_step_scales(const uint4 *block, unsigned part, unsigned step,
-                                 UnitScales &scales) {
-    using Type = QuantType<kType>;
-    if constexpr (kType == Quant::q6_k) {
-        const uint4 a = block[Type::scales_word(part, false) * 4];
-        const uint4 b = block[Type::scales_word(part, true) * 4];
-        const unsigned bit = Type::scales_bit(part) + 8 * step;
-#pragma unroll
-        for (unsigned o = 0; o < 4; ++o) {
-            scales.a.of[o] = signed_byte(pair_of(a, o), bit);
-            scales.b.of[o] = signed_byte(pair_of(b, o), bit);
-        }
-    }
-}
+};
 
 template <Quant kType> __device__ int dot(uint32_t w, uint32_t x, int c) {
     return QuantType<kType>::kSigned ? dot_signed(w, x, c) : dot_unsigned(w, x, c);
 }
 
-// Where a unit's activations lie: of row r, `row_pieces` and `row_sums` apart.
-struct UnitRows {
-    const uint4 *integers; // piece 0 of the group
-    const uint32_t *sums;  // of the group
-    unsigned row_pieces, row_sums;
-    unsigned last; // row: rows that do not exist get what it has, as nobody looks at their sums
-
-    __device__ const uint4 *pieces(unsigned r) const {
-        return integers + (r < last ? r : last) * row_pieces;
-    }
-    __device__ uint32_t sum(unsigned r, unsigned element) const {
-        return sums[(r < last ? r : last) * row_sums + element / 32];
-    }
-};
-
-// Adds a step, 16 elements of either run, to the sums of 4 outputs and all rows.
-template <Quant kType, unsigned kRows>
-__device__ void add_step(const uint4 *block, unsigned part, unsigned step, const UnitRows &x,
-                         const UnitScales &scales, FourInts (&sums)[kRows]) {
+// Adds a step of a row, 16 elements of either run, to the sums of 4 outputs. `pieces` and `pairs`
+// are those of the row's group.
+template <Quant kType>
+__device__ void add_step(const Unit<kType> &unit, unsigned part, unsigned step, const uint4 *pieces,
+                         const uint32_t *pairs, int (&sums)[4]) {
     using Type = QuantType<kType>;
-    uint32_t a[4][4], b[4][4]; // [word][output]
-#pragma unroll
-    for (unsigned i = 0; i < 4; ++i) {
-        const unsigned j = 4 * step + i;
-        const uint4 first = block[Type::word(part, j) * 4];
-        const uint4 second = block[Type::second_word(part, j) * 4];
-#pragma unroll
-        for (unsigned o = 0; o < 4; ++o) {
-            Type::unpack(pair_of(first, o), pair_of(second, o), part, j, a[i][o], b[i][o]);
-        }
-    }
     const unsigned at_a = Type::first_element(part, false), at_b = Type::first_element(part, true);
-#pragma unroll
-    for (unsigned r = 0; r < kRows; ++r) {
-        const uint4 *pieces = x.pieces(r);
-        const uint4 xa = pieces[(at_a / 16 + step) * kBundle];
-        const uint4 xb = pieces[(at_b / 16 + step) * kBundle];
-        int begin_a = 0, begin_b = 0;
-        if constexpr (Type::kOffset != 0) {
-            const uint32_t pair_a = x.sum(r, at_a), pair_b = x.sum(r, at_b);
-            // Of blocks of 32, b is the other half of one pair.
-            begin_a = step == 0 ? first_sum(pair_a) : second_sum(pair_a);
-            begin_b = step == 0 && Type::kElements != 32 ? first_sum(pair_b) : second_sum(pair_b);
-            begin_a *= -Type::kOffset;
-            begin_b *= -(Type::kOffset << Type::kShift);
-        }
-#pragma unroll
-        for (unsigned o = 0; o < 4; ++o) {
-            int dot_a = begin_a, dot_b = begin_b;
-#pragma unroll
-            for (unsigned i = 0; i < 4; ++i) {
-                dot_a = dot<kType>(a[i][o], pair_of(xa, i), dot_a);
-                dot_b = dot<kType>(b[i][o], pair_of(xb, i), dot_b);
-            }
-            sums[r].of[o] += scales.a.of[o] * dot_a + scales.b.of[o] * dot_b;
-        }
+    const uint4 xa = pieces[(at_a / 16 + step) * kBundle];
+    const uint4 xb = pieces[(at_b / 16 + step) * kBundle];
+    int begin_a = 0, begin_b = 0;
+    if constexpr (Type::kOffset != 0) {
+        const uint32_t pair_a = pairs[at_a / 32], pair_b = pairs[at_b / 32];
+        // Of blocks of 32, b is the other half of one pair.
+        begin_a = step == 0 ? first_sum(pair_a) : second_sum(pair_a);
+        begin_b = step == 0 && Type::kElements != 32 ? first_sum(pair_b) : second_sum(pair_b);
+        begin_a *= -Type::kOffset;
+        begin_b *= -(Type::kOffset << Type::kShift);
     }
+#pragma unroll
+    for (unsigned o = 0; o < 4; ++o) {
+        int dot_a = begin_a, dot_b = begin_b;
+#pragma unroll
+        for (unsigned i = 0; i < 4; ++i) {
+            dot_a = dot<kType>(unit.a[4 * step + i][o], pair_of(xa, i), dot_a);
+            dot_b = dot<kType>(unit.b[4 * step + i][o], pair_of(xb, i), dot_b);
+        }
+        sums[o] += unit.scale_a[step][o] * dot_a + unit.scale_b[step][o] * dot_b;
+    }
+}
+
+__device__ void store(int *to, const int (&four)[4]) {
+    *reinterpret_cast<uint4 *>(to) = {
+        static_cast<uint32_t>(four[0]), static_cast<uint32_t>(four[1]),
+        static_cast<uint32_t>(four[2]), static_cast<uint32_t>(four[3])};
 }
 
 // d and m of 4 outputs.
@@ -192,9 +179,9 @@ __device__ void read_floats(const uint4 *block, unsigned quad, float4 *d, float4
 }
 
 // This thread's unit of a chunk whose first block is `first`.
-template <Quant kType, unsigned kRows>
-__device__ void sum_unit(const Quantized &x, size_t first_row, size_t first, const uint4 *slot,
-                         Numbers<kRows> &numbers) {
+template <Quant kType>
+__device__ void sum_unit(const Quantized &x, size_t first_row, unsigned rows, size_t first,
+                         const uint4 *slot) {
     using Type = QuantType<kType>;
     const unsigned warp = threadIdx.x / kWarp, own = threadIdx.x % kWarp / 4;
     const unsigned quad = threadIdx.x % 4;
@@ -204,44 +191,41 @@ __device__ void sum_unit(const Quantized &x, size_t first_row, size_t first, con
     if (first + at >= x.groups) {
         return;
     }
-    const size_t group = first + at, left = x.rows - first_row;
-    const UnitRows rows = {x.integers + x.piece(first_row, group, 0),
-                           x.sums + first_row * x.row_sums() + group * (Type::kElements / 32),
-                           static_cast<unsigned>(x.row_pieces()),
-                           static_cast<unsigned>(x.row_sums()),
-                           left < kRows ? static_cast<unsigned>(left) - 1 : kRows - 1};
     const uint4 *block = slot + at * (Type::kShape.bytes / 16) + quad;
-    UnitScales scales = {};
-    read_scales<kType>(block, part, scales);
-    FourInts sums[kRows] = {};
-#pragma unroll 1
-    for (unsigned step = 0; step < Type::kSteps; ++step) {
-        read_step_scales<kType>(block, part, step, scales);
-        add_step<kType, kRows>(block, part, step, rows, scales, sums);
+    if (part == 0) {
+        read_floats<kType>(block, quad, reinterpret_cast<float4 *>(&floats().d[at][quad * 4]),
+                           reinterpret_cast<float4 *>(&floats().m[at][quad * 4]));
     }
-    const unsigned unit = part * Chunk<kType>::kBlocks + at;
+    const Unit<kType> unit(block, part);
+    const uint4 *pieces = x.integers + x.piece(first_row, first + at, 0);
+    const uint32_t *pairs =
+        x.sums + first_row * x.row_sums() + (first + at) * (Type::kElements / 32);
+    Integers *to = integers();
+#pragma unroll 1
+    for (unsigned r = 0; r < rows; ++r) {
+        int four[4] = {};
 #pragma unroll
-    for (unsigned r = 0; r < kRows; ++r) {
-        *reinterpret_cast<uint4 *>(&numbers.sums[r][unit][quad * 4]) = {
-            static_cast<uint32_t>(sums[r].of[0] >> Type::kShift),
-            static_cast<uint32_t>(sums[r].of[1] >> Type::kShift),
-            static_cast<uint32_t>(sums[r].of[2] >> Type::kShift),
-            static_cast<uint32_t>(sums[r].of[3] >> Type::kShift)};
+        for (unsigned step = 0; step < Type::kSteps; ++step) {
+            add_step(unit, part, step, pieces, pairs, four);
+        }
+#pragma unroll
+        for (unsigned o = 0; o < 4; ++o) {
+            four[o] >>= Type::kShift;
+        }
+        store(&to[r].sums[part * Chunk<kType>::kBlocks + at][quad * 4], four);
         if constexpr (Type::kSixBits) {
-            const uint32_t pair_a = rows.sum(r, part * 64), pair_b = rows.sum(r, part * 64 + 32);
+            const uint32_t pair_a = pairs[part * 2], pair_b = pairs[part * 2 + 1];
             const int a = first_sum(pair_a) + second_sum(pair_a);
             const int b = first_sum(pair_b) + second_sum(pair_b);
 #pragma unroll
             for (unsigned o = 0; o < 4; ++o) {
-                numbers.minima[r][unit][quad * 4 + o] =
-                    static_cast<int>(scales.mn[o] & 0xFFU) * a +
-                    static_cast<int>(scales.mn[o] >> 8 & 0xFFU) * b;
+                four[o] = static_cast<int>(unit.mn[o] & 0xFFU) * a +
+                          static_cast<int>(unit.mn[o] >> 8 & 0xFFU) * b;
             }
+            store(&to[r].minima[part * Chunk<kType>::kBlocks + at][quad * 4], four);
         }
-    }
-    if (part == 0) {
-        read_floats<kType>(block, quad, reinterpret_cast<float4 *>(&numbers.d[at][quad * 4]),
-                           reinterpret_cast<float4 *>(&numbers.m[at][quad * 4]));
+        pieces += x.row_pieces();
+        pairs += x.row_sums();
     }
 }
 
@@ -253,12 +237,12 @@ __device__ void sum_unit(const Quantized &x, size_t first_row, size_t first, con
 // unless it is a power of two and nothing is rounded, lies at least 1 / (32 * 256) away from one,
 // relatively: too far to be rounded to 2^-126. The sums: d * scale is a multiple of 2^-149 then,
 // and so is its product with an integer, and acc.
-template <Quant kType, unsigned kRows>
-__device__ float merge(const Quantized &x, size_t row, size_t first, const Numbers<kRows> &numbers,
-                       float acc) {
+template <Quant kType>
+__device__ float merge(const Quantized &x, size_t row, size_t first, float acc) {
     using Type = QuantType<kType>;
     constexpr unsigned kBlocks = Chunk<kType>::kBlocks;
-    const unsigned r = threadIdx.x / kOutputs, n = threadIdx.x % kOutputs;
+    const unsigned n = threadIdx.x % kOutputs;
+    const Integers &own = integers()[threadIdx.x / kOutputs];
     const float *scales = x.scales + row * x.groups + first;
     const uint32_t *sums = x.sums + row * x.row_sums() + first;
     const size_t left = x.groups - first;
@@ -268,34 +252,31 @@ __device__ float merge(const Quantized &x, size_t row, size_t first, const Numbe
         int sum = 0, minimum = 0;
 #pragma unroll
         for (unsigned part = 0; part < Type::kParts; ++part) {
-            sum += numbers.sums[r][part * kBlocks + b][n];
-            minimum += Type::kSixBits ? numbers.minima[r][part * kBlocks + b][n] : 0;
+            sum += own.sums[part * kBlocks + b][n];
+            minimum += Type::kSixBits ? own.minima[part * kBlocks + b][n] : 0;
         }
         const float scale = scales[b];
-        acc = fma(static_cast<float>(sum), mul(numbers.d[b][n], scale), acc);
+        acc = fma(static_cast<float>(sum), mul(floats().d[b][n], scale), acc);
         if constexpr (Type::kHasMinimum) {
             minimum = Type::kSixBits ? minimum : first_sum(sums[b]) + second_sum(sums[b]);
-            acc = fma(static_cast<float>(minimum), mul(numbers.m[b][n], scale), acc);
+            acc = fma(static_cast<float>(minimum), mul(floats().m[b][n], scale), acc);
         }
     }
     return acc;
 }
 
-// The product of the rows from first_row on and one strip: of row threadIdx.x / 16 and output
+// The product of `rows` rows from first_row on and one strip: of row threadIdx.x / 16 and output
 // threadIdx.x % 16 of them, where there is such a row.
-template <Quant kType, unsigned kRows>
+template <Quant kType>
 __device__ float stream_strip(const Work &work, const DeviceMatrix &w, size_t strip_index,
-                              size_t first_row) {
+                              size_t first_row, unsigned rows) {
     using Type = QuantType<kType>;
     constexpr unsigned kBlocks = Chunk<kType>::kBlocks;
     const Quantized x(const_cast<void *>(work.quantized[Type::kElements == 32 ? 0 : 1]), work.rows,
                       w.depth, Type::kElements);
     const uint8_t *strip = w.strips + strip_index * x.groups * Type::kShape.bytes;
-    auto &numbers = *dynamic_shared<Numbers<kRows>>();
-    uint4 *ring = dynamic_shared<uint4>() + sizeof(Numbers<kRows>) / sizeof(uint4);
+    uint4 *ring = reinterpret_cast<uint4 *>(integers() + work.group_rows);
     const unsigned slot_pieces = work.slot_bytes / sizeof(uint4);
-    const size_t row = first_row + threadIdx.x / kOutputs;
-    const bool merges = threadIdx.x / kOutputs < kRows && row < work.rows;
     for (unsigned s = 0; s < kSlots; ++s) {
         Chunk<kType>::begin(strip, s * kBlocks, x.groups, ring + s * slot_pieces);
     }
@@ -306,69 +287,57 @@ __device__ float stream_strip(const Work &work, const DeviceMatrix &w, size_t st
         uint4 *slot = ring + turn++ % kSlots * slot_pieces;
         wait_copies<kSlots - 1>();
         __syncthreads(); // the slot is there, and what the last chunk came to has been read
-        sum_unit<kType, kRows>(x, first_row, first, slot, numbers);
+        sum_unit<kType>(x, first_row, rows, first, slot);
         __syncthreads();
         Chunk<kType>::begin(strip, first + kSlots * kBlocks, x.groups, slot);
-        if (merges) {
-            acc = merge<kType, kRows>(x, row, first, numbers, acc);
+        if (threadIdx.x / kOutputs < rows) {
+            acc = merge<kType>(x, first_row + threadIdx.x / kOutputs, first, acc);
         }
     }
     wait_copies<0>();
     return acc;
 }
 
-// Blocks of threads that a multiprocessor holds, so that registers are enough for the rows.
-constexpr unsigned resident(unsigned rows) {
-    return rows == 1 ? 5 : rows == 2 ? 4 : rows == 4 ? 3 : 2;
-}
-
-template <unsigned kRows>
-__global__ void __launch_bounds__(kThreads, resident(kRows))
-    strips_kernel(const __grid_constant__ Work work) {
+__global__ void __launch_bounds__(kThreads, 3) strips_kernel(const __grid_constant__ Work work) {
     // Groups of rows that share weights follow each other: all but one find them in the cache.
     unsigned i = 0, at = blockIdx.x / work.groups;
     while (work.gated == nullptr && at >= work.strips[i]) {
         at -= work.strips[i++];
     }
-    const size_t first_row = size_t{blockIdx.x % work.groups} * kRows;
-    const size_t row = first_row + threadIdx.x / kOutputs;
+    const size_t first_row = size_t{blockIdx.x % work.groups} * work.group_rows;
+    const size_t left = work.rows - first_row;
+    const unsigned rows = left < work.group_rows ? static_cast<unsigned>(left) : work.group_rows;
     const size_t output = size_t{at} * kOutputs + threadIdx.x % kOutputs;
-    const bool stored =
-        threadIdx.x / kOutputs < kRows && row < work.rows && output < work.w[i].outputs;
-    float values[2] = {}; // the last one first
+    const bool stored = threadIdx.x / kOutputs < rows && output < work.w[i].outputs;
+    float value = 0.0F, gate = 0.0F;
 #pragma unroll 1
-    for (unsigned last = work.gated != nullptr ? i + 1 : i; i <= last; ++i) {
+    for (const unsigned last = work.gated != nullptr ? 1 : i;; ++i) {
         const DeviceMatrix &w = work.w[i];
-        values[1] = values[0];
         with_type(w.quant, [&]<Quant kType>() {
-            values[0] = stream_strip<kType, kRows>(work, w, at, first_row);
+            value = stream_strip<kType>(work, w, at, first_row, rows);
         });
         if (stored && w.bias != nullptr) {
-            values[0] = add(values[0], w.bias[output]);
+            value = add(value, w.bias[output]);
         }
+        if (i == last) {
+            break;
+        }
+        gate = value;
     }
     if (!stored) {
         return;
     }
-    const size_t to = row * work.w[i - 1].outputs + output;
+    const size_t to = (first_row + threadIdx.x / kOutputs) * work.w[i].outputs + output;
     if (work.gated != nullptr) {
-        work.gated[to] = activate(values[1], values[0], work.gelu);
+        work.gated[to] = activate(gate, value, work.gelu);
     } else {
-        work.y[i - 1][to] = values[0];
+        work.y[i][to] = value;
     }
 }
 
 size_t chunk_bytes(Quant type) {
     const size_t parts = quant_block(type).elements == 32 ? 1 : 4;
     return kUnits / parts * strip_block(type).bytes;
-}
-
-template <unsigned kRows> void enqueue_rows(DeviceQueue *queue, Work work, unsigned strips) {
-    work.groups = static_cast<unsigned>(divide_up(work.rows, kRows));
-    enqueue(
-        queue,
-        {dim3(strips * work.groups), kThreads, sizeof(Numbers<kRows>) + kSlots * work.slot_bytes},
-        strips_kernel<kRows>, work);
 }
 
 void enqueue_strips(DeviceQueue *queue, Work work, size_t count) {
@@ -380,15 +349,12 @@ void enqueue_strips(DeviceQueue *queue, Work work, size_t count) {
         work.slot_bytes = bytes > work.slot_bytes ? static_cast<unsigned>(bytes) : work.slot_bytes;
     }
     strips = work.gated != nullptr ? work.strips[0] : strips;
-    if (work.rows == 1) {
-        enqueue_rows<1>(queue, work, strips);
-    } else if (work.rows == 2) {
-        enqueue_rows<2>(queue, work, strips);
-    } else if (work.rows <= 4) {
-        enqueue_rows<4>(queue, work, strips);
-    } else {
-        enqueue_rows<kMostRows>(queue, work, strips);
-    }
+    work.group_rows = work.rows < kMostRows ? static_cast<unsigned>(work.rows) : kMostRows;
+    work.groups = static_cast<unsigned>(divide_up(work.rows, work.group_rows));
+    enqueue(queue,
+            {dim3(strips * work.groups), kThreads,
+             sizeof(Floats) + work.group_rows * sizeof(Integers) + kSlots * work.slot_bytes},
+            strips_kernel, work);
 }
 
 } // namespace
