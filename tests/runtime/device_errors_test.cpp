@@ -42,7 +42,7 @@ bool contains(const std::string &text, const std::string &part_of_it) {
 TEST_CASE("device: what it cannot compute is refused by name") {
     ModelOptions options = on_device();
     options.kernels = "reference";
-    const Failure failure = failure_of([&] { open_model(directory(kModel), options); });
+    Failure failure = failure_of([&] { open_model(directory(kModel), options); });
     CHECK(failure.status == Status::unsupported);
     CHECK(contains(failure.message, "kernels \"reference\""));
     const auto shape = [](uint32_t heads, uint32_t kv_heads, uint32_t head_dim) {
