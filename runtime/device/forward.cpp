@@ -1,11 +1,32 @@
 // One forward pass on a device; see forward.h. Shapes as in runtime/forward.cpp.
 #include "runtime/device/forward.h"
 
+#include <initializer_list>
+
 #include "runtime/model.h"
 
 namespace stasis {
 
 namespace {
+
+// x of the task [rows][depth] as integers too, as far as its matrices call for them (C8).
+template <typename Task>
+void quantize(DeviceWork &work, std::initializer_list<const kernels::DeviceMatrix *> matrices,
+              Task &task) {
+    for (const kernels::DeviceMatrix *w : matrices) {
+        const size_t group = kernels::quant_block(w->quant).elements, i = group == 32 ? 0 : 1;
+        if (w->strips != nullptr && task.quantized[i] == nullptr) {
+            work.queue.table().quantize(work.queue.get(),
+                                        {task.x, task.rows, w->depth, group, work.quantized[i]});
+            task.quantized[i] = work.quantized[i];
+        }
+    }
+}
+
+void product(DeviceWork &work, kernels::DeviceProduct task) {
+    quantize(work, {&task.w[0], &task.w[1], &task.w[2]}, task);
+    work.queue.table().product(work.queue.get(), task);
+}
 
 // One pass: what its steps need.
 struct Pass {
@@ -21,6 +42,8 @@ struct Pass {
         task.pass = work.pass;
         task.narrow = work.model.embeddings.w;
         task.wide = work.model.wide_embeddings;
+        task.strips = work.model.embeddings.strips;
+        task.quant = work.model.embeddings.quant;
         task.scale = model.config.embedding_scale;
         task.hidden = model.config.hidden;
         task.stream = work.stream;
@@ -46,10 +69,6 @@ struct Pass {
 
     bool pinned() const { return work.padded != 0; }
     size_t product_rows() const { return pinned() ? work.padded : rows(); }
-
-    void product(const uint16_t *x, const kernels::DeviceMatrix &w, float *y) const {
-        table.product(queue, {x, product_rows(), 1, {w}, {y}, pinned()});
-    }
 
     void heads(size_t layer) const {
         const Config &config = model.config;
@@ -118,6 +137,7 @@ struct Pass {
         task.up_y = work.up;
         task.y = work.inner;
         task.pinned = pinned();
+        quantize(work, {&task.gate, &task.up}, task);
         table.gated_product(queue, task);
     }
 
@@ -127,18 +147,18 @@ struct Pass {
         const bool last = index + 1 == model.config.layers;
         const float *next =
             last ? work.model.final_norm : work.model.layers[index + 1].attention_norm;
-        table.product(queue, {work.narrow,
-                              product_rows(),
-                              3,
-                              {weights.query, weights.key, weights.value},
-                              {work.query, work.key, work.value},
-                              pinned()}); // [T][Q], [T][K] twice
+        product(work, {work.narrow,
+                       product_rows(),
+                       3,
+                       {weights.query, weights.key, weights.value},
+                       {work.query, work.key, work.value},
+                       pinned()}); // [T][Q], [T][K] twice
         heads(index);
-        attend(index);                                     // [T][Q]
-        product(work.attended, weights.output, work.wide); // [T][H]
+        attend(index); // [T][Q]
+        product(work, {work.attended, product_rows(), 1, {weights.output}, {work.wide}, pinned()});
         residual(work.wide, weights.post_attention_norm, weights.mlp_norm, false);
-        gated_product(weights);                       // [T][I]
-        product(work.inner, weights.down, work.wide); // [T][H]
+        gated_product(weights); // [T][I]
+        product(work, {work.inner, product_rows(), 1, {weights.down}, {work.wide}, pinned()});
         residual(work.wide, weights.post_mlp_norm, next, last);
     }
 
@@ -175,11 +195,10 @@ void enqueue_pass(const Model &model, DeviceWork &work, const Watch &watch, uint
 
 void enqueue_logits(const Model &model, DeviceWork &work, const uint16_t *hidden, size_t rows,
                     float *logits) {
-    const kernels::DeviceTable &table = work.queue.table();
-    table.product(work.queue.get(), {hidden, rows, 1, {work.model.head}, {logits}}); // [T][V]
+    product(work, {hidden, rows, 1, {work.model.head}, {logits}}); // [T][V]
     if (model.config.final_softcap != 0.0F) {
-        table.softcap(work.queue.get(), logits, rows * model.config.vocabulary,
-                      model.config.final_softcap);
+        work.queue.table().softcap(work.queue.get(), logits, rows * model.config.vocabulary,
+                                   model.config.final_softcap);
     }
 }
 

@@ -11,11 +11,13 @@ namespace {
 
 using ull = unsigned long long;
 
-// Bytes that the weights take there, roughly; refuses what the device has no kernels for.
+// Bytes that the weights take there, but for vectors.
 uint64_t weight_bytes(const Weights &weights) {
     uint64_t bytes = 0;
     const auto count = [&](const Matrix &matrix) {
-        bytes += uint64_t{matrix.rows} * matrix.columns * sizeof(uint16_t);
+        bytes += matrix.data != nullptr
+                     ? uint64_t{matrix.rows} * matrix.columns * sizeof(uint16_t)
+                     : kernels::strips_bytes(matrix.quant, matrix.rows, matrix.columns);
     };
     for (const LayerWeights &layer : weights.layers) {
         for (const Matrix *matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
@@ -25,7 +27,8 @@ uint64_t weight_bytes(const Weights &weights) {
     }
     if (weights.wide_embeddings != nullptr) {
         bytes += uint64_t{weights.embeddings.rows} * weights.embeddings.columns * sizeof(float);
-    } else if (weights.embeddings.data != weights.head.data) {
+    } else if (weights.embeddings.data != weights.head.data ||
+               weights.embeddings.strips != weights.head.strips) {
         count(weights.embeddings);
     }
     count(weights.head);
@@ -50,8 +53,17 @@ template <typename T> const T *DeviceModel::copied(const T *from, size_t count) 
 }
 
 kernels::DeviceMatrix DeviceModel::copied(const Matrix &matrix) {
-    kernels::DeviceMatrix &there = known_[matrix.data]; // the head may be the embeddings
-    if (there.w == nullptr) {
+    const void *from = matrix.strips != nullptr ? static_cast<const void *>(matrix.strips)
+                                                : static_cast<const void *>(matrix.data);
+    kernels::DeviceMatrix &there = known_[from]; // the head may be the embeddings
+    if (there.w != nullptr || there.strips != nullptr) {
+    } else if (matrix.strips != nullptr) {
+        there.outputs = matrix.rows;
+        there.depth = matrix.columns;
+        there.quant = matrix.quant;
+        there.strips =
+            copied(matrix.strips, kernels::strips_bytes(matrix.quant, matrix.rows, matrix.columns));
+    } else {
         there.outputs = matrix.rows;
         there.depth = matrix.columns;
         there.w = copied(matrix.data, matrix.rows * matrix.columns);
@@ -62,6 +74,44 @@ kernels::DeviceMatrix DeviceModel::copied(const Matrix &matrix) {
     kernels::DeviceMatrix result = there;
     result.bias = copied(matrix.bias, matrix.rows);
     return result;
+}
+
+kernels::DeviceMatrix DeviceModel::copied_rows(const Matrix &matrix, const uint8_t *rows) {
+    constexpr size_t kStrip = kernels::kStripOutputs, kPieceBytes = size_t{4} << 20;
+    const size_t row_bytes = kernels::quant_row_bytes(matrix.quant, matrix.columns);
+    const size_t strip_bytes = kernels::strip_bytes(matrix.quant, matrix.columns);
+    const size_t strips = (matrix.rows + kStrip - 1) / kStrip;
+    const size_t most = std::max<size_t>(kPieceBytes / strip_bytes, 1);
+    auto *to = static_cast<uint8_t *>(take(strips * strip_bytes));
+    std::vector<uint8_t> piece(std::min(most, strips) * strip_bytes);
+    for (size_t begin = 0; begin < strips; begin += most) {
+        const size_t end = std::min(begin + most, strips);
+        for (size_t strip = begin; strip < end; ++strip) {
+            const size_t row = strip * kStrip;
+            kernels::make_strip(matrix.quant, rows + row * row_bytes, row_bytes,
+                                std::min(kStrip, matrix.rows - row), matrix.columns,
+                                piece.data() + (strip - begin) * strip_bytes);
+        }
+        queue_.copy(to + begin * strip_bytes, piece.data(), (end - begin) * strip_bytes);
+        queue_.finish("copying the embeddings"); // the next piece takes the same place
+    }
+    kernels::DeviceMatrix there;
+    there.outputs = matrix.rows;
+    there.depth = matrix.columns;
+    there.strips = to;
+    there.quant = matrix.quant;
+    return there;
+}
+
+void DeviceModel::copy_embeddings(const Weights &weights) {
+    const Matrix &from = weights.embeddings;
+    if (weights.wide_embeddings != nullptr) {
+        wide_embeddings = copied(weights.wide_embeddings, from.rows * from.columns);
+    } else if (weights.embedding_blocks != nullptr && from.strips == nullptr) {
+        embeddings = copied_rows(from, weights.embedding_blocks);
+    } else {
+        embeddings = copied(from);
+    }
 }
 
 void DeviceModel::copy_layer(const LayerWeights &from, const Config &config) {
@@ -83,12 +133,7 @@ void DeviceModel::copy_layer(const LayerWeights &from, const Config &config) {
 
 DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &config,
                          const Weights &weights, const Watch &watch)
-    : device_(std::move(device)), queue_(*device_), pages_(*device_) {
-    if (weights.groups.by_32 || weights.groups.by_256 || weights.embedding_blocks != nullptr) {
-        fail(Status::unsupported,
-             "device \"%s\": weights of integers (%s) are computed on \"cpu\" only",
-             device_->name.c_str(), weights.types.c_str());
-    }
+    : groups(weights.groups), device_(std::move(device)), queue_(*device_), pages_(*device_) {
     const size_t group_heads = config.heads / config.kv_heads;
     if (group_heads > kernels::kDeviceGroupHeadsMax ||
         config.head_dim > kernels::kDeviceHeadDimMax) {
@@ -110,12 +155,7 @@ DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &confi
             watch.look(0, 0);
             copy_layer(layer, config);
         }
-        if (weights.wide_embeddings != nullptr) {
-            wide_embeddings = copied(weights.wide_embeddings,
-                                     weights.embeddings.rows * weights.embeddings.columns);
-        } else {
-            embeddings = copied(weights.embeddings);
-        }
+        copy_embeddings(weights);
         head = copied(weights.head);
         final_norm = copied(weights.final_norm, config.hidden);
         queue_.finish("copying the weights");

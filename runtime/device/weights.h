@@ -33,7 +33,7 @@ struct DeviceRope {
 class DeviceModel {
   public:
     // Copies the weights. Throws Error(no_memory) where they do not fit, Error(unsupported) for
-    // weights that the device has no kernels for, Error(device).
+    // heads that the device has no kernels for, Error(device).
     DeviceModel(std::unique_ptr<OpenDevice> device, const Config &config, const Weights &weights,
                 const Watch &watch);
     ~DeviceModel();
@@ -43,7 +43,8 @@ class DeviceModel {
     const OpenDevice &on() const { return *device_; }
     DevicePages &pages() { return pages_; }
 
-    kernels::DeviceMatrix embeddings; // of looking up rows: `w` alone, null where `wide` is
+    QuantGroups groups;               // of all matrices
+    kernels::DeviceMatrix embeddings; // of looking up rows; none where they are wide
     const float *wide_embeddings = nullptr;
     kernels::DeviceMatrix head;
     const float *final_norm = nullptr;
@@ -58,11 +59,14 @@ class DeviceModel {
     void *take(size_t size_bytes);
     template <typename T> const T *copied(const T *from, size_t count);
     kernels::DeviceMatrix copied(const Matrix &matrix);
+    // Rows of blocks as stored, which are only looked up, in strips.
+    kernels::DeviceMatrix copied_rows(const Matrix &matrix, const uint8_t *rows);
+    void copy_embeddings(const Weights &weights);
     void copy_layer(const LayerWeights &from, const Config &config);
 
     std::unique_ptr<OpenDevice> device_;
-    std::vector<void *> blocks_;                              // all of the memory taken
-    std::map<const uint16_t *, kernels::DeviceMatrix> known_; // copied, by where they came from
+    std::vector<void *> blocks_;                          // all of the memory taken
+    std::map<const void *, kernels::DeviceMatrix> known_; // copied, by where they came from
     DeviceWorkQueue queue_;
     DevicePages pages_;
 

@@ -101,6 +101,10 @@ void DeviceWork::fit(const Config &config, size_t wanted) {
     }
     const size_t query_size = size_t{config.heads} * config.head_dim;
     const size_t kv_size = size_t{config.kv_heads} * config.head_dim;
+    const size_t widest =
+        std::max({size_t{config.hidden}, query_size, size_t{config.intermediate}});
+    const size_t whole = (widest + 255) / 256 * 256; // groups of either size
+    const kernels::DeviceTable &table = queue.table();
     auto carve = [&](uint8_t *base) {
         Carver carver{base};
         stream = carver.take<float>(wanted * config.hidden);
@@ -115,6 +119,12 @@ void DeviceWork::fit(const Config &config, size_t wanted) {
         gate = carver.take<float>(wanted * config.intermediate);
         up = carver.take<float>(wanted * config.intermediate);
         hidden = carver.take<uint16_t>(wanted * config.hidden);
+        if (model.groups.by_32) {
+            quantized[0] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 32));
+        }
+        if (model.groups.by_256) {
+            quantized[1] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 256));
+        }
         return carver.used;
     };
     rows = 0; // stays so if growing fails

@@ -44,6 +44,9 @@ struct DeviceWork {
     float *gate = nullptr;       // [rows][intermediate]
     float *up = nullptr;
     uint16_t *hidden = nullptr; // [rows][hidden] final
+    // What the next product multiplies, by groups of 32 and of 256; null: no matrix has such
+    // blocks.
+    void *quantized[2] = {};
 
     // Of the pass.
     kernels::DevicePass pass;

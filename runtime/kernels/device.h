@@ -41,16 +41,29 @@ struct Device;      // one opened device
 struct DeviceQueue; // work in order; one host thread at a time
 struct DeviceGraph; // recorded work
 
-// A weight matrix. `least` helps with C2: see cuda/arithmetic.h.
+// A weight matrix, of bf16 values or in blocks of integers (C8). `least` helps with C2: see
+// cuda/arithmetic.h.
 struct DeviceMatrix {
     const uint16_t *w = nullptr;     // [outputs][depth] bf16, row-major, 16-byte aligned
     const uint32_t *least = nullptr; // [outputs] by `measure`
     const float *bias = nullptr;     // [outputs] f32; null: none
     size_t outputs = 0;
     size_t depth = 0;
+    const uint8_t *strips = nullptr; // in place of w and least: as in strips.h, 16-byte aligned
+    Quant quant = Quant::q8_0;       // of the integers
 };
 
-// y[i][r][n] = sum over k of x[r][k] * w[i][n][k] by the block rule (C1), plus the bias.
+// Rows as 8-bit integers in groups (C8), in the order that this module's products read them in.
+struct DeviceQuantize {
+    const uint16_t *x = nullptr; // [rows][depth] bf16, 16-byte aligned
+    size_t rows = 0;
+    size_t depth = 0;          // a multiple of group
+    size_t group = 0;          // 32 or 256: elements of the weights' block
+    void *quantized = nullptr; // quantized_bytes(rows, depth, group), 16-byte aligned
+};
+
+// y[i][r][n] = sum over k of x[r][k] * w[i][n][k] by the block rule (C1), for matrices in blocks of
+// integers as C8 says, plus the bias.
 struct DeviceProduct {
     const uint16_t *x = nullptr; // [rows][depth] bf16, 16-byte aligned
     size_t rows = 0;
@@ -58,6 +71,8 @@ struct DeviceProduct {
     DeviceMatrix w[3];
     float *y[3] = {};    // [rows][w[i].outputs] f32
     bool pinned = false; // computed by what `pin_products` chose instead
+    // x by `quantize`, in groups of 32 and of 256; null where no matrix has such blocks.
+    const void *quantized[2] = {};
 };
 
 // A product whose algorithm is chosen ahead.
@@ -78,6 +93,7 @@ struct DeviceGatedProduct {
     float *up_y = nullptr;   // the same
     uint16_t *y = nullptr;   // [rows][outputs] bf16
     bool pinned = false;     // both products are computed by what `pin_products` chose instead
+    const void *quantized[2] = {}; // as in DeviceProduct
 };
 
 // stream += wide, through a norm of its own if there is one; then narrow = bf16(norm(stream)).
@@ -131,7 +147,9 @@ struct DevicePass {
 struct DeviceEmbed {
     DevicePass pass;
     const uint16_t *narrow = nullptr; // [vocabulary][hidden] bf16, or
-    const float *wide = nullptr;      // the same in f32; the other one is null
+    const float *wide = nullptr;      // the same in f32, or
+    const uint8_t *strips = nullptr;  // the same as in DeviceMatrix; the others are null
+    Quant quant = Quant::q8_0;
     float scale = 1.0F;
     size_t hidden = 0;
     float *stream = nullptr; // [rows][hidden] f32
@@ -273,6 +291,8 @@ struct DeviceTable {
     void (*measure)(DeviceQueue *queue, const uint16_t *w, size_t outputs, size_t depth,
                     uint32_t *least);
     void (*embed)(DeviceQueue *queue, const DeviceEmbed &task);
+    void (*quantize)(DeviceQueue *queue, const DeviceQuantize &task);
+    size_t (*quantized_bytes)(size_t rows, size_t depth, size_t group);
     void (*residual)(DeviceQueue *queue, const DeviceResidual &task);
     void (*product)(DeviceQueue *queue, const DeviceProduct &task);
     void (*gated_product)(DeviceQueue *queue, const DeviceGatedProduct &task);

@@ -293,6 +293,7 @@ DeviceTable make_table() {
     table.play = play;
     table.destroy_graph = destroy_graph;
     stasis::kernels::device::add_rows(table);
+    stasis::kernels::device::add_quant(table);
     stasis::kernels::device::add_draw(table);
     stasis::kernels::device::add_products(table);
     stasis::kernels::device::add_heads(table);

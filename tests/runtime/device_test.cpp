@@ -57,7 +57,9 @@ struct Pair {
 
 TEST_CASE("device: every bundled model gives the bits that the CPU gives") {
     const kernels::DeviceTable &module = under_test::each_module();
-    for (const std::string &name : bundled()) {
+    std::vector<std::string> names = bundled();
+    names.insert(names.end(), {"quantized/llama", "quantized/gemma3-tied"});
+    for (const std::string &name : names) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 150);
@@ -84,18 +86,21 @@ TEST_CASE("device: one that decides otherwise what is tiny gives the same bits")
     namespace grid = kernels::device::host_grid;
     for (const grid::Tiny tiny : {grid::Tiny::exact, grid::Tiny::denormal}) {
         grid::tiny = tiny;
-        const std::string name = "zoo/gemma3-softcap-linear-rope";
-        const std::shared_ptr<Model> device = open_there(name);
-        Pair pair(open(name), device);
-        pair.both([&](Session &session) { append_in_pieces(session, tokens_for(*device, 90)); });
+        for (const std::string name : {"zoo/gemma3-softcap-linear-rope", "quantized/llama"}) {
+            INFO("model: ", name);
+            const std::shared_ptr<Model> device = open_there(name);
+            Pair pair(open(name), device);
+            pair.both(
+                [&](Session &session) { append_in_pieces(session, tokens_for(*device, 90)); });
+        }
     }
     grid::tiny = grid::Tiny::rounded;
 }
 
 TEST_CASE("device: forks, rewinds, evictions, steps of several") {
     const kernels::DeviceTable &module = under_test::each_module();
-    for (const std::string name :
-         {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32"}) {
+    for (const std::string name : {"zoo/gemma3-text", "zoo/mistral-window",
+                                   "zoo/llama-odd-sizes-f32", "quantized/gemma3-tied"}) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 200);
@@ -124,7 +129,7 @@ TEST_CASE("device: forks, rewinds, evictions, steps of several") {
 
 TEST_CASE("device: sessions cross to the CPU and back in the middle of a conversation") {
     const kernels::DeviceTable &module = under_test::each_module();
-    for (const std::string name : {"recall-gemma3", "zoo/llama-gqa-untied"}) {
+    for (const std::string name : {"recall-gemma3", "zoo/llama-gqa-untied", "quantized/llama"}) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module), cpu = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*device, 120);
@@ -159,7 +164,8 @@ GenerateResult generate(Session &session, uint64_t count, std::vector<uint32_t> 
 } // namespace
 
 TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
-    for (const std::string name : {"recall-gemma3", "zoo/mistral-window", "zoo/llama-gqa-untied"}) {
+    for (const std::string name :
+         {"recall-gemma3", "zoo/mistral-window", "zoo/llama-gqa-untied", "quantized/llama"}) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name);
         Pair pair(open(name), device);

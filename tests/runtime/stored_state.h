@@ -22,8 +22,12 @@ struct Stored {
             const size_t elements = model.pool->shape(static_cast<uint32_t>(group)).elements();
             std::vector<std::vector<uint16_t>> &pages = data.emplace_back();
             for (const Page &page : state.pages[group]) {
+                const uint64_t index = pages.size();
                 pages.emplace_back();
-                if (page.data != nullptr) {
+                if (page.far) {
+                    pages.back().resize(elements);
+                    state.fetch(group, index, pages.back().data());
+                } else if (page.data != nullptr) {
                     pages.back().assign(page.data, page.data + elements);
                 } else if (page.far) {
                     pages.back().resize(elements);

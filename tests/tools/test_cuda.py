@@ -20,7 +20,7 @@ cuda_resources = importlib.util.module_from_spec(
 LOADER.exec_module(cuda_resources)
 
 ARCHITECTURES = {"sm_80", "sm_90", "sm_100"}
-WITHOUT_FMA = ("embed_kernel",)  # their text has none
+WITHOUT_FMA = ("embed_kernel", "embed_strips_kernel")  # their text has none
 # Kernels that read weights, from pointers other than their task's first, before they wait for the
 # work before them (runtime/kernels/cuda/queue.cu); all others wait first.
 READING_EARLY = ("rows_kernel",)

@@ -43,6 +43,7 @@ __device__ float product_of(const uint16_t *query, const uint16_t *key, size_t h
 // Of a row, a KV head and a block: the weights, the maximum and the sum for each query head. Blocks
 // of threads: [block][KV head][row].
 __global__ void __launch_bounds__(kThreads) weights_kernel(DeviceReceive task) {
+    wait_for_previous();
     __shared__ float scores[kDeviceGroupHeadsMax * kScoreStride];
     const DeviceAttention &attention = task.attention;
     const size_t row = task.row + blockIdx.z;
@@ -103,6 +104,7 @@ __device__ Partial partial_at(const DeviceAttention &attention, size_t at, uint6
 
 // What 32 blocks of a row receive from a query head. Blocks of threads: [head][row][32 blocks].
 __global__ void __launch_bounds__(kWarp) receive_kernel(DeviceReceive task) {
+    wait_for_previous();
     __shared__ Step steps[kWarp];
     const DeviceAttention &attention = task.attention;
     const Blocks range =

@@ -61,6 +61,20 @@ float fma(float a, float b, float c);
 float mul(float a, float b);
 float div(float a, float b);
 
+// c + the sum of 4 products of bytes: those of x have a sign, those of w may.
+inline int dot_signed(uint32_t w, uint32_t x, int c) {
+    for (unsigned bit = 0; bit < 32; bit += 8) {
+        c += static_cast<int8_t>(w >> bit) * static_cast<int8_t>(x >> bit);
+    }
+    return c;
+}
+inline int dot_unsigned(uint32_t w, uint32_t x, int c) {
+    for (unsigned bit = 0; bit < 32; bit += 8) {
+        c += static_cast<uint8_t>(w >> bit) * static_cast<int8_t>(x >> bit);
+    }
+    return c;
+}
+
 void block_barrier();
 // Every lane gives a value; returns that of lane `from`, of the same warp. A lane that does not
 // exist gives the own one.

@@ -6,6 +6,7 @@
 namespace stasis::kernels::device {
 
 void add_rows(DeviceTable &table);      // rows.cu: embed, residual, softcap
+void add_quant(DeviceTable &table);     // quant_rows.cu: quantize, quantized_bytes
 void add_heads(DeviceTable &table);     // heads.cu: heads
 void add_products(DeviceTable &table);  // product*.cu: measure, product, gated_product
 void add_draw(DeviceTable &table);      // draw.cu: draw

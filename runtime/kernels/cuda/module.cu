@@ -206,6 +206,7 @@ DeviceTable make_table() {
     add_heads(table);
     add_products(table);
     add_attention(table);
+    add_quant(table);
     add_draw(table);
     add_pinned(table);
     return table;

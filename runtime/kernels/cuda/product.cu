@@ -2,6 +2,7 @@
 // and the activation of gated products that were computed by tiles.
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
+#include "runtime/kernels/cuda/quant.h"
 
 namespace stasis::kernels::device {
 
@@ -50,7 +51,7 @@ bool has_few_rows(const DeviceProduct &task) {
     return task.rows <= 8 || count_tiles(task) < kFewTiles;
 }
 
-void product(DeviceQueue *queue, const DeviceProduct &task) {
+void bf16_product(DeviceQueue *queue, const DeviceProduct &task) {
     if (task.pinned) {
         pinned_product(queue, task);
     } else if (!has_few_rows(task) || !few_rows(queue, task)) {
@@ -58,10 +59,35 @@ void product(DeviceQueue *queue, const DeviceProduct &task) {
     }
 }
 
+// Matrices of values and matrices of integers have kernels of their own.
+void product(DeviceQueue *queue, const DeviceProduct &task) {
+    DeviceProduct values = task, integers = task;
+    values.count = integers.count = 0;
+    for (size_t i = 0; i < task.count; ++i) {
+        DeviceProduct &to = task.w[i].strips != nullptr ? integers : values;
+        to.w[to.count] = task.w[i];
+        to.y[to.count++] = task.y[i];
+    }
+    if (integers.count != 0) {
+        integer_products(queue, integers);
+    }
+    if (values.count != 0) {
+        bf16_product(queue, values);
+    }
+}
+
 void gated_product(DeviceQueue *queue, const DeviceGatedProduct &task) {
-    const DeviceProduct both = {
-        task.x, task.rows, 2, {task.gate, task.up}, {task.gate_y, task.up_y}};
-    if (task.pinned) {
+    DeviceProduct both = {task.x, task.rows, 2, {task.gate, task.up}, {task.gate_y, task.up_y}};
+    const bool gate = task.gate.strips != nullptr, up = task.up.strips != nullptr;
+    if (gate && up) {
+        integer_products(queue, task);
+        return;
+    }
+    if (gate || up) {
+        both.pinned = task.pinned;
+        both.quantized[0] = task.quantized[0], both.quantized[1] = task.quantized[1];
+        product(queue, both);
+    } else if (task.pinned) {
         pinned_product(queue, both);
     } else if (has_few_rows(both) && few_rows(queue, task)) {
         return;

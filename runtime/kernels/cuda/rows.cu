@@ -2,6 +2,7 @@
 // the logits. One block of threads for each row.
 #include "runtime/kernels/cuda/functions.h"
 #include "runtime/kernels/cuda/kernels.h"
+#include "runtime/kernels/cuda/quant.h"
 
 namespace stasis::kernels::device {
 
@@ -88,6 +89,10 @@ __global__ void softcap_kernel(float *x, size_t n, float cap) {
 }
 
 void embed(DeviceQueue *queue, const DeviceEmbed &task) {
+    if (task.strips != nullptr) {
+        embed_strips(queue, task);
+        return;
+    }
     enqueue(queue, {static_cast<unsigned>(task.pass.row_count), kThreads}, embed_kernel, task);
 }
 

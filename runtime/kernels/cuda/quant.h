@@ -1,0 +1,196 @@
+// What the kernels of integer weights share (C8): the order of quantized activations, and blocks of
+// a strip (strips.h) word by word. Integers are exact, so that sums of them may take any order.
+//
+// A product's unit of work is a part of a block, for 4 outputs: two runs of its elements, a and b,
+// that lie in the same words of the block or in words as far apart. Of blocks of 32 the part is the
+// whole, and the runs its halves; blocks of 256 have 4 parts with two runs of 32. A step of a unit
+// takes 4 words, 16 elements, of either run.
+#pragma once
+
+#include "runtime/kernels/cuda/functions.h"
+
+namespace stasis::kernels::device {
+
+#ifdef __CUDACC__
+// c + the sum of 4 products of bytes; those of x have a sign.
+__device__ inline int dot_signed(uint32_t w, uint32_t x, int c) {
+    return __dp4a(static_cast<int>(w), static_cast<int>(x), c);
+}
+__device__ inline int dot_unsigned(uint32_t w, uint32_t x, int c) {
+    int sum;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(w), "r"(x), "r"(c));
+    return sum;
+}
+#else
+using host_grid::dot_signed;
+using host_grid::dot_unsigned;
+#endif
+
+// A bundle is 8 groups of activations that follow each other: their pieces of 16 integers lie in
+// turns, so that 8 units that each read their own group read 128 bytes in one piece.
+inline constexpr unsigned kBundle = 8;
+
+// Quantized rows: integers, then scales, then sums.
+struct Quantized {
+    size_t rows, groups, elements; // groups of a row, elements of a group
+    uint4 *integers;               // [row][bundle][piece of a group][group of the bundle]
+    float *scales;                 // [row][group]
+    uint32_t *sums; // [row][32 elements]: of the first 16 integers and of the others, two int16
+
+    __host__ __device__ Quantized(void *where, size_t rows_, size_t depth, size_t elements_)
+        : rows(rows_), groups(depth / elements_), elements(elements_),
+          integers(static_cast<uint4 *>(where)),
+          scales(reinterpret_cast<float *>(integers + rows * row_pieces())),
+          sums(reinterpret_cast<uint32_t *>(scales + rows * groups)) {}
+
+    __host__ __device__ size_t row_pieces() const {
+        return (groups + kBundle - 1) / kBundle * kBundle * (elements / 16);
+    }
+    __host__ __device__ size_t piece(size_t row, size_t group, size_t at) const {
+        const size_t bundle = group / kBundle * kBundle * (elements / 16);
+        return row * row_pieces() + bundle + at * kBundle + group % kBundle;
+    }
+    __host__ __device__ size_t row_sums() const { return groups * (elements / 32); }
+    size_t bytes() const {
+        return rows * (row_pieces() * 16 + groups * sizeof(float) + row_sums() * sizeof(uint32_t));
+    }
+};
+
+__device__ inline int first_sum(uint32_t pair) {
+    return static_cast<int16_t>(pair & 0xFFFFU);
+}
+__device__ inline int second_sum(uint32_t pair) {
+    return static_cast<int32_t>(pair) >> 16;
+}
+
+// Every f16 is a normal f32 or zero; those that are not finite were refused when the model was
+// opened.
+__device__ inline float f16_to_f32(uint32_t bits) {
+    const uint32_t magnitude = bits & 0x7FFFU;
+    const float value = magnitude < 0x0400U
+                            ? mul(static_cast<float>(magnitude), 0x1p-24F)
+                            : __builtin_bit_cast(float, (magnitude << 13) + (112U << 23));
+    return (bits & 0x8000U) != 0 ? -value : value;
+}
+
+// What a type of blocks is made of.
+template <Quant kType> struct QuantType {
+    static constexpr StripBlock kShape = strip_block(kType);
+    static constexpr unsigned kElements = static_cast<unsigned>(quant_block(kType).elements);
+    static constexpr bool kHasHalf = kShape.has_half();   // d lies apart
+    static constexpr bool kSigned = kType == Quant::q8_0; // n is an int8
+    static constexpr bool kHasMinimum = kType == Quant::q4_1 || kType == Quant::q5_1 ||
+                                        kType == Quant::q4_k || kType == Quant::q5_k;
+    static constexpr bool kNibbles = kType == Quant::q4_0 || kType == Quant::q4_1 ||
+                                     kType == Quant::q4_k; // four bits and no more
+    // n = u - kOffset, u as stored.
+    static constexpr int kOffset = kType == Quant::q4_0   ? 8
+                                   : kType == Quant::q5_0 ? 16
+                                   : kType == Quant::q6_k ? 32
+                                                          : 0;
+    static constexpr bool kSixBits = kType == Quant::q4_k || kType == Quant::q5_k; // its scales
+    static constexpr unsigned kParts = kElements / 64 == 0 ? 1 : kElements / 64;
+    static constexpr unsigned kSteps = kElements == 32 ? 1 : 2;
+    // Words of run b are 16 times u: no shift for each word, one for the sum.
+    static constexpr unsigned kShift = kNibbles ? 4 : 0;
+
+    // The word of element 4 j of run a of a part; run b's where they are not the same.
+    __device__ static unsigned word(unsigned part, unsigned j) {
+        if constexpr (kType == Quant::q6_k) {
+            return part / 2 * 16 + part % 2 * 8 + j;
+        } else {
+            constexpr unsigned kFirst = kType == Quant::q4_1 || kType == Quant::q5_0 ? 1
+                                        : kType == Quant::q5_1                       ? 2
+                                        : kType == Quant::q4_k                       ? 4
+                                        : kType == Quant::q5_k                       ? 12
+                                                                                     : 0;
+            return kFirst + part * 8 + j;
+        }
+    }
+    // The word that has the rest of u: upper bits, or run b. 0: none needed.
+    __device__ static unsigned second_word(unsigned part, unsigned j) {
+        return kType == Quant::q8_0   ? 4 + j
+               : kType == Quant::q5_1 ? 1
+               : kType == Quant::q5_k ? 4 + j
+               : kType == Quant::q6_k ? 32 + part / 2 * 8 + j
+                                      : 0;
+    }
+    // The first element of either run.
+    __device__ static unsigned first_element(unsigned part, bool b) {
+        if constexpr (kType == Quant::q6_k) {
+            return part / 2 * 128 + part % 2 * 32 + (b ? 64 : 0);
+        }
+        return kElements == 32 ? (b ? 16 : 0) : part * 64 + (b ? 32 : 0);
+    }
+
+    // Four u of either run, of one output, from both words.
+    __device__ static void unpack(uint32_t first, uint32_t second, unsigned part, unsigned j,
+                                  uint32_t &a, uint32_t &b) {
+        if constexpr (kType == Quant::q8_0) {
+            a = first, b = second;
+            return;
+        }
+        a = first & 0x0F0F0F0FU;
+        b = kNibbles ? first & 0xF0F0F0F0U : first >> 4 & 0x0F0F0F0FU;
+        if constexpr (kType == Quant::q5_0 || kType == Quant::q5_1) { // bit j, bit 4 + j
+            a |= second << (4 - j) & 0x10101010U;
+            b |= second >> j & 0x10101010U;
+        } else if constexpr (kType == Quant::q5_k) { // bits 2 part, 2 part + 1
+            const uint32_t bits = second >> 2 * part;
+            a |= bits << 4 & 0x10101010U;
+            b |= bits << 3 & 0x10101010U;
+        } else if constexpr (kType == Quant::q6_k) { // two bits of each 32 elements of the half
+            const uint32_t bits = second >> part % 2 * 2;
+            a |= bits << 4 & 0x30303030U;
+            b |= bits & 0x30303030U;
+        }
+    }
+
+    // Words 1 to 3 of Q4_K and Q5_K: sc, and mn, of the part's runs in the low two bytes.
+    __device__ static void six_bits(uint32_t w1, uint32_t w2, uint32_t w3, unsigned part,
+                                    uint32_t &sc, uint32_t &mn) {
+        sc = part < 2 ? w1 & 0x3F3F3F3FU : (w3 & 0x0F0F0F0FU) | (w1 >> 2 & 0x30303030U);
+        mn = part < 2 ? w2 & 0x3F3F3F3FU : (w3 >> 4 & 0x0F0F0F0FU) | (w2 >> 2 & 0x30303030U);
+        sc >>= part % 2 * 16;
+        mn >>= part % 2 * 16;
+    }
+    // Words of Q6_K that hold sc of the runs of a part, a byte for each step from this bit on.
+    __device__ static unsigned scales_word(unsigned part, bool b) {
+        return 48 + part / 2 * 2 + (b ? 1 : 0);
+    }
+    __device__ static unsigned scales_bit(unsigned part) { return part % 2 * 16; }
+};
+
+__device__ inline int signed_byte(uint32_t word, unsigned bit) {
+    return static_cast<int8_t>(word >> bit & 0xFFU);
+}
+
+// Calls `call`.operator()<type>() for a type that is known when a kernel runs.
+template <typename Call> __device__ inline void with_type(Quant type, const Call &call) {
+    switch (type) {
+    case Quant::q8_0:
+        return call.template operator()<Quant::q8_0>();
+    case Quant::q4_0:
+        return call.template operator()<Quant::q4_0>();
+    case Quant::q4_1:
+        return call.template operator()<Quant::q4_1>();
+    case Quant::q5_0:
+        return call.template operator()<Quant::q5_0>();
+    case Quant::q5_1:
+        return call.template operator()<Quant::q5_1>();
+    case Quant::q4_k:
+        return call.template operator()<Quant::q4_k>();
+    case Quant::q5_k:
+        return call.template operator()<Quant::q5_k>();
+    case Quant::q6_k:
+        return call.template operator()<Quant::q6_k>();
+    }
+}
+
+// Products with matrices in strips (quant_product.cu); the gated one writes y at once.
+void integer_products(DeviceQueue *queue, const DeviceProduct &task);
+void integer_products(DeviceQueue *queue, const DeviceGatedProduct &task);
+// Rows of embeddings in strips (quant_rows.cu).
+void embed_strips(DeviceQueue *queue, const DeviceEmbed &task);
+
+} // namespace stasis::kernels::device
