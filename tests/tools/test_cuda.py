@@ -344,7 +344,9 @@ class Module(CudaTest):
         self.assertNotRegex(dynamic, "RPATH|RUNPATH")
         needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
         self.assertTrue(needed)
-        self.assertEqual([each for each in needed if "cuda" in each or "nv" in each], [])
+        self.assertEqual([each for each in needed if re.search("cuda|cublas|nv", each)], [])
+        self.assertRegex(self.path.read_bytes(),  # opened where a model asks for it
+                         rb"libcublasLt\.so\.\d+\0|cublasLt\.h was not there")
 
     def test_it_says_what_is_missing(self):
         """device.h: uint32 version, size; char *name; then `open` and the other entries."""

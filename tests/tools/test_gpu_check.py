@@ -49,8 +49,7 @@ class Blank(Folder):
         rows = rows_of(out.read_text())
         for line in [*report.FACTS, *report.CEILINGS, *(each.name for each in report.FIGURES)]:
             where = 0 if line in report.FACTS else 1
-            said = report.NOT_BUILT if line == "profile" else report.NOT_RUN
-            self.assertEqual(rows[line][where], said, line)
+            self.assertEqual(rows[line][where], report.NOT_RUN, line)
         for line in [line for line in rows if line.split("`")[0].startswith(("test_", "recall-"))]:
             self.assertEqual(rows[line], [report.NOT_RUN])
 
@@ -93,12 +92,13 @@ class StandIns(Folder):
         self.assertEqual(rows["batch8@512"][4:], ["50.0 %", "none", ""])
         self.assertEqual(rows["save@16384"][4:], ["90.0 %", "80 %", "yes"])
         self.assertEqual(rows["load@16384"][4:], ["60.0 %", "80 %", "NO"])
-        self.assertEqual(rows["profile"][1], report.NOT_BUILT)
+        self.assertEqual(rows["profile"][2:], ["300 TFLOP/s", "`gemm_bf16_prefill`, 500 TFLOP/s",
+                                               "60.0 %", "50 %", "yes"])
         text = self.out.read_text()
         self.assertNotIn(f"| {report.NOT_RUN} |", text)
         self.assertNotIn("DIFFERENT", text)
-        self.assertEqual(text.count("| equal, abababab"), 6)
-        self.assertEqual(text.count("| verified |"), 6)
+        self.assertEqual(text.count("| equal, abababab"), 6 + 6)
+        self.assertEqual(text.count("| verified |"), 6 + 3)
         self.assertIn("| 1 passed, 1 failed, 1 skipped: exit code 1 |", text)
         for program in report.TESTS:
             self.assertIn(f"| `{program}` | device: products equal the reference | FAILED | 1.50 |",
@@ -119,7 +119,7 @@ class StandIns(Folder):
                 ("gpu_ceilings", {*report.CEILINGS, "compute capability", "CUDA"}),
                 ("stasis tg128@1024", {"tg128@1024"}),
                 ("stasis llama3.2-1b", {"save@16384", "load@16384"}),
-                ("stasis bench", {each.name for each in report.FIGURES} - {"profile"})):
+                ("stasis bench", {each.name for each in report.FIGURES})):
             with self.subTest(what):
                 rows = self.run_all(STAND_IN_BROKEN=what)
                 figures = {each.name for each in report.FIGURES}
@@ -130,16 +130,27 @@ class StandIns(Folder):
 
     def test_a_model_that_cannot_be_had_costs_its_own_lines_alone(self):
         text = "\n".join(map(str, self.run_all(STAND_IN_BROKEN="stasis synth").values()))
-        self.assertEqual(text.count("equal, abab"), 4)
-        self.assertEqual(text.count("stasis synth: exit code 1: it is broken"), 3 + 9)
+        self.assertEqual(text.count("equal, abab"), 4 + 4)
+        figures = len(report.FIGURES)
+        self.assertEqual(text.count("stasis synth: exit code 1: it is broken"), 3 + 3 + figures)
 
     def test_other_digests_are_said_and_fail(self):
-        self.run_all(STAND_IN_DIFFERS="1")
-        self.assertEqual(self.out.read_text().count("| DIFFERENT |"), 6)
+        for what, count in (("gpu", 6), ("profile", 6), ("resumed", 3)):
+            with self.subTest(what):
+                self.run_all(STAND_IN_DIFFERS=what)
+                self.assertEqual(self.out.read_text().count("| DIFFERENT |"), count)
 
     def test_a_verification_that_fails_is_said(self):
         self.run_all(STAND_IN_BROKEN="stasis verify")
-        self.assertEqual(self.out.read_text().count("| verify: exit code 1: it is broken |"), 6)
+        self.assertEqual(self.out.read_text().count("| verify: exit code 1: it is broken |"), 9)
+
+    def test_without_the_profile_only_its_own_lines_are_missing(self):
+        rows = self.run_all(STAND_IN_BROKEN="stasis --profile")
+        self.assertIn("it is broken", rows["profile"][1])
+        self.assertEqual(rows["pp512"][4], "25.0 %")
+        text = self.out.read_text()
+        self.assertEqual(text.count("equal, abab"), 6)
+        self.assertEqual(text.count("| verified |"), 6)
 
     def test_a_program_that_hangs_is_left(self):
         (self.build / "test_runtime").write_text("#!/bin/sh\nexec sleep 100\n")

@@ -6,7 +6,6 @@
 import collections
 
 NOT_RUN = "not run yet"
-NOT_BUILT = "not built"
 
 Figure = collections.namedtuple("Figure", "name what ceiling target model")
 LARGE, LONG = "tinyllama-1.1b", "llama3.2-1b"  # shapes of `stasis synth`
@@ -32,6 +31,11 @@ MODEL_LINES = {
     "to_cpu": "saved on the GPU, continued on the CPU, verified on the GPU",
     "joined": "digests of the two continued",
 }
+PROFILE_LINES = {  # under the device profile, all on the GPU
+    "profile_same": "device profile: tokens and digest of a prompt and a reply, in two processes",
+    "profile_kept": "device profile: saved and continued in another process, or never saved",
+    "profile_verified": "device profile: the continued one, verified under the same profile",
+}
 
 FIGURES = [
     Figure("tg128", "decode, batch 1: weights read for each token", "copy", 0.7, LARGE),
@@ -56,7 +60,7 @@ there.
 
 def blank():
     return {"run": {}, "ceilings": {}, "tests": {}, "models": {}, "figures": {},
-            "problems": {"profile": NOT_BUILT}}
+            "problems": {}}
 
 
 def cell(text):
@@ -137,7 +141,7 @@ def equality(results):
         if found and program in results["problems"]:
             rows[-1][1] += ": " + results["problems"][program]
     for model in MODELS:
-        for key, what in MODEL_LINES.items():
+        for key, what in [*MODEL_LINES.items(), *PROFILE_LINES.items()]:
             line = f"{model} {key}"
             rows.append([f"`{model}`: {what}",
                          results["models"].get(line, missing(results, line))])
@@ -152,8 +156,7 @@ def cases(results):
 
 
 def render(results):
-    other = "".join(f"- {line}: {cell(reason)}\n" for line, reason in results["problems"].items()
-                    if reason != NOT_BUILT)
+    other = "".join(f"- {line}: {cell(reason)}\n" for line, reason in results["problems"].items())
     return "\n".join([
         HEAD, facts(results),
         "## Equality\n", equality(results),

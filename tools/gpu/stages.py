@@ -17,7 +17,9 @@ PROMPT, REPLY = 300, 64
 class Check:
     def __init__(self, programs, root, models, device, repetitions):
         """`models`: directories by name, in place of those that `stasis synth` writes."""
-        self.programs, self.root, self.models = programs, root, dict(models)
+        self.programs, self.root = programs, root
+        self.models = {name: root / "tests/data" / name for name in report.MODELS
+                       if name != report.LARGE} | models
         self.there, self.repetitions = ["--device", device], repetitions
         self.index = device.partition(":")[2] or "0"
         self.temporary = None
@@ -37,12 +39,11 @@ class Check:
         self.machine()
         self.ceilings()
         self.tests()
-        for model in report.MODELS[:2]:
-            self.whole_model(model, lambda model=model: self.root / "tests/data" / model)
-        self.whole_model(report.LARGE, lambda: self.model(report.LARGE))
+        for model in report.MODELS:
+            self.whole_model(model)
+            self.profile(model)
         for figure in report.FIGURES:
-            if figure.name != "profile":
-                self.attempt(figure.name, lambda figure=figure: self.figure(figure))
+            self.attempt(figure.name, lambda figure=figure: self.figure(figure))
         return self.results
 
     # --- the machine ---
@@ -134,26 +135,21 @@ class Check:
         self.programs.env["TMPDIR"] = str(self.temporary)
         return self.temporary
 
-    def whole_model(self, name, place):
+    def whole_model(self, name):
         """Each session begins on one side and goes on on the other."""
         lines = {key: f"{name} {key}" for key in report.MODEL_LINES}
         ends = {}
 
         def same():
-            model, files = place(), self.folder_for(FREE_BYTES)
+            model, files = self.model(name), self.folder_for(FREE_BYTES)
             here = self.begin(model, files / f"{name}-cpu", [])
             there = self.begin(model, files / f"{name}-gpu", self.there)
             self.judge(lines["same"], here, there)
 
         def cross(key, side, there, back):
-            model, file = place(), self.folder_for(FREE_BYTES) / f"{name}-{side}"
-            ends[key] = self.programs.json(
-                "stasis", "run", model, "--resume", file, "-n", REPLY, "--ignore-eos",
-                "--save", file, *there, "--json")["digest"]
-            code, out, err = self.programs.ends("stasis", "verify", file, model, *back)
-            if code != 0:
-                raise Problem(f"verify: {ending(code)}: {last_line(err or out)}")
-            self.results["models"][lines[key]] = "verified"
+            model, file = self.model(name), self.folder_for(FREE_BYTES) / f"{name}-{side}"
+            ends[key] = self.resume(model, file, there)
+            self.verify(lines[key], model, file, back)
 
         def joined():
             if len(ends) < 2:
@@ -165,34 +161,69 @@ class Check:
         self.attempt(lines["to_cpu"], lambda: cross("to_cpu", "gpu", [], self.there))
         self.attempt(lines["joined"], joined)
 
-    def begin(self, model, file, device):
+    def profile(self, name):
+        """The same under the device profile: promised from one run to another, not to the CPU."""
+        lines = {key: f"{name} {key}" for key in report.PROFILE_LINES}
+        there = [*self.there, "--profile", "device"]
+        file = self.folder_for(FREE_BYTES) / f"{name}-profile"
+
+        def same():
+            again = self.begin(self.model(name), file.with_suffix(".again"), there)
+            self.judge(lines["profile_same"], again, self.begin(self.model(name), file, there),
+                       ("once", "once more"))
+
+        def kept():
+            _, whole = self.begin(self.model(name), file.with_suffix(".whole"), there, 2 * REPLY)
+            self.judge(lines["profile_kept"], whole, self.resume(self.model(name), file, there),
+                       ("never saved", "saved and continued"))
+
+        self.attempt(lines["profile_same"], same)
+        self.attempt(lines["profile_kept"], kept)
+        self.attempt(lines["profile_verified"],
+                     lambda: self.verify(lines["profile_verified"], self.model(name), file, there))
+
+    def begin(self, model, file, device, reply=REPLY):
         """A prompt and a drawn reply, saved: its tokens and digest."""
         words = self.programs.json("stasis", "info", model, "--json")["vocabulary"]
         tokens = ",".join(str(5 + 7919 * i % (words - 10)) for i in range(PROMPT))
         done = self.programs.json(
-            "stasis", "run", model, "--tokens", tokens, "-n", REPLY, "--ignore-eos",
+            "stasis", "run", model, "--tokens", tokens, "-n", reply, "--ignore-eos",
             "--temperature", 1, "--seed", 5, "--save", file, *device, "--json")
         return done["tokens"], done["digest"]
 
-    def judge(self, line, here, there):
+    def resume(self, model, file, device):
+        """The digest after as many tokens more; the file is replaced."""
+        return self.programs.json("stasis", "run", model, "--resume", file, "-n", REPLY,
+                                  "--ignore-eos", "--save", file, *device, "--json")["digest"]
+
+    def verify(self, line, model, file, device):
+        code, out, err = self.programs.ends("stasis", "verify", file, model, *device)
+        if code != 0:
+            raise Problem(f"verify: {ending(code)}: {last_line(err or out)}")
+        self.results["models"][line] = "verified"
+
+    def judge(self, line, here, there, sides=("on the CPU", "on the GPU")):
         if here != there:
             self.results["models"][line] = "DIFFERENT"
-            raise Problem(f"DIFFERENT: {here} on the CPU, {there} on the GPU")
+            raise Problem(f"DIFFERENT: {here} {sides[0]}, {there} {sides[1]}")
         digest = here if isinstance(here, str) else here[1]
         self.results["models"][line] = f"equal, {digest[:16]}"
 
     # --- figures ---
 
     def figure(self, figure):
-        task = "batch@512" if figure.name.startswith("batch") else figure.name
+        name, there = figure.name, self.there
+        if name == "profile":
+            name, there = "pp512", [*there, "--profile", "device"]
+        task = "batch@512" if name.startswith("batch") else name
         model = self.model(figure.model)
         self.folder_for(FREE_BYTES)
-        found = self.programs.json("stasis", "bench", model, *self.there, "--only", task,
+        found = self.programs.json("stasis", "bench", model, *there, "--only", task,
                                    "--repetitions", self.repetitions, "--json")
         for result in found["results"]:
-            if result["name"] == figure.name:
+            if result["name"] == name:
                 rate = result.get("bytes_per_s", result.get("flops"))
                 self.results["figures"][figure.name] = {
                     **{key: result[key] for key in ("median", "min", "max", "unit")}, "rate": rate}
                 return
-        raise Problem(f"stasis bench has no {figure.name} of this model")
+        raise Problem(f"stasis bench has no {name} of this model")

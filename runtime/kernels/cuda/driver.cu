@@ -1,9 +1,6 @@
 // See driver.h: errors of the CUDA runtime, in words.
 #include "runtime/kernels/cuda/driver.h"
 
-#include <cstdarg>
-#include <cstdio>
-
 namespace stasis::kernels::device {
 
 namespace {
@@ -70,14 +67,6 @@ CallersContext::~CallersContext() {
     if (driver().set_current != nullptr) {
         driver().set_current(before_);
     }
-}
-
-void tell(DeviceError *error, DeviceError::Kind kind, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    error->kind = kind;
-    std::vsnprintf(error->message, sizeof error->message, format, arguments);
-    va_end(arguments);
 }
 
 bool passed(Device *device, cudaError_t code, const char *call, DeviceError *error) {

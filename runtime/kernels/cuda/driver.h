@@ -10,9 +10,14 @@
 #include <atomic>
 #include <mutex>
 
+#include "runtime/kernels/cuda/error.h"
 #include "runtime/kernels/cuda/grid.h"
 
 namespace stasis::kernels {
+
+namespace device {
+class LtPlans;
+}
 
 struct Device {
     int index = 0;
@@ -20,7 +25,8 @@ struct Device {
     cudaStream_t stream = nullptr; // that memory comes and goes on
     bool overlaps = false; // kernels of a queue may (compute capability 9.0 and later; queue.cu)
     std::atomic<bool> lost = false;
-    std::mutex mutex; // of what follows
+    device::LtPlans *plans = nullptr; // set once, before products that are pinned; null: none are
+    std::mutex mutex;                 // of what follows
     // Kernels that may take more dynamic shared memory than they could before. Where there are more
     // of them they are only told again.
     const void *prepared[64] = {};
@@ -30,7 +36,8 @@ struct Device {
 struct DeviceQueue {
     Device *device = nullptr;
     cudaStream_t stream = nullptr;
-    DeviceError error; // the first since the last `finish`
+    void *workspace = nullptr; // of products that are pinned, taken for the first of them
+    DeviceError error;         // the first since the last `finish`
     // The next kernel may begin before what was enqueued last has ended: that is a kernel of this
     // module which writes no weights. Whoever enqueues anything else on the stream says false.
     bool next_overlaps = false;
@@ -42,9 +49,6 @@ struct DeviceGraph {
 };
 
 namespace device {
-
-[[gnu::format(printf, 3, 4)]] void tell(DeviceError *error, DeviceError::Kind kind,
-                                        const char *format, ...);
 
 // Says what a call came to. False: it failed, and the device may be lost by it.
 bool passed(Device *device, cudaError_t code, const char *call, DeviceError *error);
@@ -64,6 +68,15 @@ class CallersContext {
 
 // Makes the device the calling thread's. False: it cannot be used (any more).
 bool enter(Device *device, DeviceError *error);
+
+// Of a queue whose first error is kept: whether there was none and the device can be used.
+bool ready(DeviceQueue *queue);
+
+// The table's.
+void *allocate(Device *device, size_t size_bytes, DeviceError *error);
+void release(Device *device, void *memory);
+
+void unpin_products(Device *device); // cublaslt.cu; the device is the calling thread's
 
 void add_queues(DeviceTable &table); // queue.cu: queues and recorded work
 

@@ -106,6 +106,7 @@ bool make_pool(Device *device, DeviceError *error) {
 void close(Device *device) {
     const CallersContext callers;
     cudaSetDevice(device->index);
+    unpin_products(device);
     if (device->pool != nullptr) {
         cudaMemPoolDestroy(device->pool);
     }
@@ -140,37 +141,6 @@ Device *open(uint32_t index, DeviceInfo *info, DeviceError *error) {
         return nullptr;
     }
     return device;
-}
-
-void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
-    const CallersContext callers;
-    if (!enter(device, error)) {
-        return nullptr;
-    }
-    void *memory = nullptr;
-    const size_t bytes = size_bytes == 0 ? 1 : size_bytes;
-    cudaError_t code = cudaMallocFromPoolAsync(&memory, bytes, device->pool, device->stream);
-    if (code == cudaSuccess) { // from then on it may be used on every stream
-        code = cudaStreamSynchronize(device->stream);
-    }
-    if (code == cudaErrorMemoryAllocation) {
-        size_t free_bytes = 0, all_bytes = 0;
-        cudaMemGetInfo(&free_bytes, &all_bytes);
-        cudaGetLastError();
-        tell(error, DeviceError::no_memory,
-             "cuda:%d: out of memory: %zu bytes asked for, %zu of %zu are free", device->index,
-             size_bytes, free_bytes, all_bytes);
-        return nullptr;
-    }
-    return passed(device, code, "cudaMallocFromPoolAsync", error) ? memory : nullptr;
-}
-
-void release(Device *device, void *memory) {
-    const CallersContext callers;
-    DeviceError error;
-    if (memory != nullptr && enter(device, &error)) {
-        passed(device, cudaFreeAsync(memory, device->stream), "cudaFreeAsync", &error);
-    }
 }
 
 void *allocate_host(Device *device, size_t size_bytes, DeviceError *error) {
@@ -213,6 +183,37 @@ DeviceTable make_table() {
 }
 
 } // namespace
+
+void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
+    const CallersContext callers;
+    if (!enter(device, error)) {
+        return nullptr;
+    }
+    void *memory = nullptr;
+    const size_t bytes = size_bytes == 0 ? 1 : size_bytes;
+    cudaError_t code = cudaMallocFromPoolAsync(&memory, bytes, device->pool, device->stream);
+    if (code == cudaSuccess) { // from then on it may be used on every stream
+        code = cudaStreamSynchronize(device->stream);
+    }
+    if (code == cudaErrorMemoryAllocation) {
+        size_t free_bytes = 0, all_bytes = 0;
+        cudaMemGetInfo(&free_bytes, &all_bytes);
+        cudaGetLastError();
+        tell(error, DeviceError::no_memory,
+             "cuda:%d: out of memory: %zu bytes asked for, %zu of %zu are free", device->index,
+             size_bytes, free_bytes, all_bytes);
+        return nullptr;
+    }
+    return passed(device, code, "cudaMallocFromPoolAsync", error) ? memory : nullptr;
+}
+
+void release(Device *device, void *memory) {
+    const CallersContext callers;
+    DeviceError error;
+    if (memory != nullptr && enter(device, &error)) {
+        passed(device, cudaFreeAsync(memory, device->stream), "cudaFreeAsync", &error);
+    }
+}
 
 } // namespace stasis::kernels::device
 

@@ -38,11 +38,6 @@ namespace stasis::kernels::device {
 
 namespace {
 
-// Of a queue whose first error is kept: whether there was none and the device can be used.
-bool ready(DeviceQueue *queue) {
-    return queue->error.kind == DeviceError::none && enter(queue->device, &queue->error);
-}
-
 void note(DeviceQueue *queue, cudaError_t code, const char *call) {
     passed(queue->device, code, call, &queue->error);
 }
@@ -67,6 +62,10 @@ DeviceQueue *create_queue(Device *device, DeviceError *error) {
 void destroy_queue(DeviceQueue *queue) {
     const CallersContext callers;
     cudaSetDevice(queue->device->index);
+    if (queue->workspace != nullptr) { // which its work uses
+        cudaStreamSynchronize(queue->stream);
+        release(queue->device, queue->workspace);
+    }
     cudaStreamDestroy(queue->stream); // once its work is done
     cudaGetLastError();
     delete queue;
@@ -214,6 +213,10 @@ bool prepare(DeviceQueue *queue, const void *kernel) {
 }
 
 } // namespace
+
+bool ready(DeviceQueue *queue) {
+    return queue->error.kind == DeviceError::none && enter(queue->device, &queue->error);
+}
 
 void launch(DeviceQueue *queue, const Launch &shape, const void *kernel, void **arguments) {
     const CallersContext callers;
