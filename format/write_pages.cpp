@@ -55,8 +55,7 @@ struct Job {
 // The numbers of a page that has data: as they are in memory, or read into `buffer`.
 const uint16_t *page_numbers(const SaveInput &input, const Job &job) {
     if (input.pages_in == nullptr) {
-        return job.fetched != nullptr ? job.fetched
-                                      : input.state.pages[job.group][job.index].data;
+        return job.fetched != nullptr ? job.fetched : input.state.pages[job.group][job.index].data;
     }
     uint16_t *numbers = job.buffers->page.at_least(page_elements(input.state, job.group));
     input.pages_in->read_page(job.group, job.index, numbers);

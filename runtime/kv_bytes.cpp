@@ -1,5 +1,5 @@
-// The bytes of KV pages, wherever they lie: compared, copied, cleared; see kv.h. Nothing else touches
-// them but page_staging.cpp, and a forward pass, which is given their addresses.
+// The bytes of KV pages, wherever they lie: compared, copied, cleared; see kv.h. Nothing else
+// touches them but page_staging.cpp, and a forward pass, which is given their addresses.
 #include <cstring>
 
 #include "runtime/kv.h"

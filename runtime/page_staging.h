@@ -1,7 +1,7 @@
-// The way of pages' numbers between a far memory and the host: a stage (page_memory.h) of their own,
-// copies that are enqueued together, and a batch that is on its way while another is worked on.
-// Pages of the host are used where they lie: for them nothing is taken, copied or waited for. Knows
-// bytes only.
+// The way of pages' numbers between a far memory and the host: a stage (page_memory.h) of their
+// own, copies that are enqueued together, and a batch that is on its way while another is worked
+// on. Pages of the host are used where they lie: for them nothing is taken, copied or waited for.
+// Knows bytes only.
 #pragma once
 
 #include <cstddef>

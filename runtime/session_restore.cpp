@@ -21,7 +21,7 @@ using ull = unsigned long long;
 struct Job {
     uint32_t group;
     uint64_t index;
-    PageRef page;            // none: it is known, and read only to see that the file is whole
+    PageRef page;                // none: it is known, and read only to see that the file is whole
     uint16_t *numbers = nullptr; // while its batch is read: where to; null: anywhere
 };
 

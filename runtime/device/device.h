@@ -78,8 +78,8 @@ class PinnedBuffer {
     size_t size_bytes_ = 0;
 };
 
-// Work in order on a device. One thread at a time. The host's memory that is copied from or to, pinned
-// or not, is left alone until `finish`.
+// Work in order on a device. One thread at a time. The host's memory that is copied from or to,
+// pinned or not, is left alone until `finish`.
 class DeviceWorkQueue {
   public:
     explicit DeviceWorkQueue(const OpenDevice &on);

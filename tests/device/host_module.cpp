@@ -25,7 +25,7 @@ namespace stasis::kernels {
 struct Device {
     char *range = nullptr;
     uint64_t range_bytes = 0, end_bytes = 0; // of what was handed out at some time
-    std::map<char *, size_t> blocks, free; // by where they begin; no two free ones touch
+    std::map<char *, size_t> blocks, free;   // by where they begin; no two free ones touch
     std::vector<stasis::kernels::DeviceShape> pinned;
     uint32_t vendor = 0;
 };
@@ -85,7 +85,9 @@ class Access {
 
 void perform(DeviceQueue *queue, const std::function<void()> &work) {
     if (settings().fail_enqueued >= 0 && settings().fail_enqueued-- == 0) {
-        tell(&queue->error, settings().failure, "it failed, as a test asked");
+        const bool lost = settings().failure == DeviceError::lost;
+        tell(&queue->error, settings().failure,
+             lost ? "the device was lost, as a test asked" : "it failed, as a test asked");
     }
     if (queue->error.kind == DeviceError::none) {
         const Access access(queue->device);

@@ -1,5 +1,5 @@
-// Pages that do not lie in memory: fetched while the batch before theirs is written, no more than two
-// batches of them held at a time, the files those of pages in memory.
+// Pages that do not lie in memory: fetched while the batch before theirs is written, no more than
+// two batches of them held at a time, the files those of pages in memory.
 #include <doctest/doctest.h>
 
 #include <algorithm>

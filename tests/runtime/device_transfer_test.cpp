@@ -143,8 +143,7 @@ TEST_CASE("device: many pages go there and back in batches") {
             all.push_back(&page);
         }
         for_each_page(pool, threads, all, [&](size_t i, const uint16_t *numbers) {
-            const std::vector<uint16_t> expected =
-                pattern(i, pool.shape_of(pages[i]).elements());
+            const std::vector<uint16_t> expected = pattern(i, pool.shape_of(pages[i]).elements());
             right += std::memcmp(numbers, expected.data(), expected.size() * 2) == 0 ? 1 : 0;
         });
         CHECK(right == pages.size());
@@ -285,7 +284,7 @@ TEST_CASE("device: memory of free pages gives way to what needs it") {
         options.capacity = 1024;
         std::vector<std::unique_ptr<Session>> sessions; // as many as there is memory for
         const auto load_one = [&] {
-            options.domain = known ? sessions.size() + 1 : 0; // none shares with another
+            options.domain = known ? sessions.size() : SessionOptions::kPrivate;
             options.trusted = known;
             return failure_of(
                 [&] { sessions.push_back(Session::restore(model, state, &options)); });

@@ -206,7 +206,7 @@ class FarMemory {
         }
     }
 
-    static constexpr size_t kBatchBytes = 40000; // a page or two
+    static constexpr size_t kBatchBytes = 10000; // a page, of small models two
 
     const PageMemory functions_ = {this, false,      kBatchBytes,     take, give_back, clear,
                                    copy, take_stage, give_back_stage, read, write,     finish};
