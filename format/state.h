@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,6 +150,19 @@ struct Page {
     bool kept() const { return data != nullptr || far; }
 };
 
+struct PageName {
+    size_t group = 0;
+    uint64_t index = 0;
+};
+
+// Far pages on their way here.
+struct FetchedPages {
+    // [page asked for] where all its numbers lie once they are waited for, for as long as this
+    // lives; those of unused slots are undefined.
+    std::vector<const uint16_t *> numbers;
+    std::function<void()> wait; // throws Error(device)
+};
+
 // Positions [begin, end).
 struct PositionRange {
     uint64_t begin = 0, end = 0;
@@ -193,9 +207,9 @@ struct State {
 
     // Keeps `data` of the pages alive: the writer's caller pins live pages, the reader its buffers.
     std::vector<std::shared_ptr<const void>> storage;
-    // Writes all numbers of a far page to `data`, those of unused slots undefined. Called from
-    // several threads at a time. Throws Error(device). Null: no page is far.
-    std::function<void(size_t group, uint64_t index, uint16_t *data)> fetch;
+    // Begins to bring far pages here. Called from several threads at a time. Throws Error(device),
+    // Error(no_memory). Null: no page is far.
+    std::function<FetchedPages(std::span<const PageName> pages)> fetch;
 };
 
 // The state digest of what a state says, page digests included; its own one is not looked at.

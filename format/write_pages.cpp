@@ -44,6 +44,7 @@ struct Job {
     uint32_t begin = 0; // first slot
     uint32_t slots = 0; // 0: fingerprints
 
+    const uint16_t *fetched = nullptr; // all numbers of a far page, which are here by now
     // While it is worked on.
     Buffers *buffers = nullptr;
     const uint16_t *numbers = nullptr; // of the run
@@ -51,20 +52,39 @@ struct Job {
     Frame frame = {};
 };
 
-// The numbers of a page that has data: as they are in memory, or brought into `buffer`.
-const uint16_t *page_numbers(const SaveInput &input, size_t group, uint64_t index,
-                             Buffer<uint16_t> &buffer) {
-    const Page &page = input.state.pages[group][index];
-    if (input.pages_in == nullptr && !page.far) {
-        return page.data;
+// The numbers of a page that has data: as they are in memory, or read into `buffer`.
+const uint16_t *page_numbers(const SaveInput &input, const Job &job) {
+    if (input.pages_in == nullptr) {
+        return job.fetched != nullptr ? job.fetched : input.state.pages[job.group][job.index].data;
     }
-    uint16_t *numbers = buffer.at_least(page_elements(input.state, group));
-    if (input.pages_in != nullptr) {
-        input.pages_in->read_page(group, index, numbers);
-    } else {
-        input.state.fetch(group, index, numbers);
-    }
+    uint16_t *numbers = job.buffers->page.at_least(page_elements(input.state, job.group));
+    input.pages_in->read_page(job.group, job.index, numbers);
     return numbers;
+}
+
+// Begins to bring the far pages of a batch.
+FetchedPages fetch(std::span<const Job> jobs, const SaveInput &input) {
+    std::vector<PageName> far;
+    for (const Job &job : jobs) {
+        if (input.pages_in == nullptr && input.state.pages[job.group][job.index].far) {
+            far.push_back({job.group, job.index});
+        }
+    }
+    return far.empty() ? FetchedPages() : input.state.fetch(far);
+}
+
+// Waits for them, and says where they are.
+void receive(std::span<Job> jobs, const SaveInput &input, const FetchedPages &fetched) {
+    if (fetched.wait == nullptr) {
+        return;
+    }
+    fetched.wait();
+    size_t next = 0;
+    for (Job &job : jobs) {
+        if (input.state.pages[job.group][job.index].far) {
+            job.fetched = fetched.numbers[next++];
+        }
+    }
 }
 
 // How many of the first slots two pages in memory have in common, at most `limit`.
@@ -145,9 +165,13 @@ struct Planner {
         } else {
             const auto data = allocate_page(page_elements(input.state, group));
             old->read_slots(group, index, data.get()); // what is shared is this state's own bytes
-            Buffer<uint16_t> buffer;
+            Buffers buffers;
+            Job whole{group, index};
+            whole.buffers = &buffers;
+            const FetchedPages fetched = fetch({&whole, 1}, input);
+            receive({&whole, 1}, input, fetched);
             missing = common_slots(input.state, group, std::min(page.valid, there.valid),
-                                   page_numbers(input, group, index, buffer), data.get());
+                                   page_numbers(input, whole), data.get());
             entry.runs = first_runs(there.runs, missing);
         }
         return entry;
@@ -157,7 +181,7 @@ struct Planner {
 // Checks the page, and makes it a run with its checksum, or fingerprints.
 void prepare(Job &job, const SaveInput &input, uint64_t sequence) {
     const State &state = input.state;
-    const uint16_t *data = page_numbers(input, job.group, job.index, job.buffers->page);
+    const uint16_t *data = page_numbers(input, job);
     check_page_finite(state, job.group, job.index, data, Status::invalid_argument);
     if (job.slots == 0) {
         job.entry->fingerprints = page_fingerprints(state, job.group, job.entry->valid, data);
@@ -233,6 +257,38 @@ uint64_t job_bytes(const Job &job, const State &state) {
     return page_stored_bytes(state, job.group, job.slots == 0 ? job.entry->valid : job.slots);
 }
 
+// The jobs from `begin` on that make a batch.
+std::span<Job> batch_from(std::vector<Job> &jobs, size_t begin, const State &state) {
+    uint64_t bytes = 0;
+    size_t end = begin;
+    while (end < jobs.size() && bytes < kBatchBytes) {
+        bytes += job_bytes(jobs[end++], state);
+    }
+    return std::span(jobs).subspan(begin, end - begin);
+}
+
+// Batch by batch; far pages of the next one are on their way while one is worked on.
+void write_jobs(Output &output, std::vector<Job> &jobs, const SaveInput &input) {
+    FrameCoder coder;
+    std::vector<Buffers> buffers;
+    std::span<Job> batch = batch_from(jobs, 0, input.state);
+    FetchedPages fetched = fetch(batch, input);
+    for (size_t end = batch.size(); !batch.empty();) {
+        const std::span<Job> next = batch_from(jobs, end, input.state);
+        FetchedPages ahead = fetch(next, input);
+        receive(batch, input, fetched);
+        buffers.resize(std::max(buffers.size(), batch.size()));
+        for (size_t i = 0; i < batch.size(); ++i) {
+            batch[i].buffers = &buffers[i];
+        }
+        run_batch(output, batch, input, coder);
+        output.report();
+        end += next.size();
+        batch = next;
+        fetched = std::move(ahead);
+    }
+}
+
 } // namespace
 
 bool SaveInput::has_data(size_t group, uint64_t index) const {
@@ -262,22 +318,7 @@ std::vector<std::vector<PageEntry>> write_pages(Output &output, const SaveInput 
     }
     output.expect(total);
     output.report();
-    FrameCoder coder;
-    std::vector<Buffers> buffers;
-    for (size_t begin = 0; begin < jobs.size();) {
-        uint64_t bytes = 0;
-        size_t end = begin;
-        while (end < jobs.size() && bytes < kBatchBytes) {
-            bytes += job_bytes(jobs[end++], state);
-        }
-        buffers.resize(std::max(buffers.size(), end - begin));
-        for (size_t i = begin; i < end; ++i) {
-            jobs[i].buffers = &buffers[i - begin];
-        }
-        run_batch(output, std::span(jobs).subspan(begin, end - begin), input, coder);
-        output.report();
-        begin = end;
-    }
+    write_jobs(output, jobs, input);
     return table;
 }
 

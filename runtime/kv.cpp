@@ -63,6 +63,31 @@ PagePool::~PagePool() {
     drop_free_memory(UINT64_MAX);
 }
 
+// Gives a free page's memory back to the system. Called with the lock held.
+void PagePool::drop_free_page(uint32_t group) noexcept {
+    KvPage *page = free_[group];
+    free_[group] = page->next_free;
+    free_bytes_ -= shapes_[group].bytes();
+    memory_.give_back(memory_.user, page->address, shapes_[group].bytes());
+    delete page;
+}
+
+bool PagePool::make_room(uint64_t bytes) noexcept {
+    std::lock_guard lock(mutex_);
+    uint64_t made = 0;
+    for (;;) {
+        for (uint32_t group = 0; group < free_.size(); ++group) {
+            for (; made < bytes && free_[group] != nullptr; made += shapes_[group].bytes()) {
+                drop_free_page(group);
+            }
+        }
+        if (made >= bytes || prefixes_.oldest() == nullptr) {
+            return made > 0;
+        }
+        forget_oldest();
+    }
+}
+
 // Gives free pages' memory back to the system until `bytes` more fit into the budget. Called, as
 // all that follows, with the lock held.
 bool PagePool::drop_free_memory(uint64_t bytes) noexcept {
@@ -72,11 +97,7 @@ bool PagePool::drop_free_memory(uint64_t bytes) noexcept {
     };
     for (uint32_t group = 0; group < free_.size(); ++group) {
         while (!fits() && free_[group] != nullptr) {
-            KvPage *page = free_[group];
-            free_[group] = page->next_free;
-            free_bytes_ -= shapes_[group].bytes();
-            memory_.give_back(memory_.user, page->address, shapes_[group].bytes());
-            delete page;
+            drop_free_page(group);
         }
     }
     return fits();

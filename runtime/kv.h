@@ -150,18 +150,9 @@ class PagePool {
     // The same with what another page holds, for a caller who writes to it.
     PageRef copy(const PageRef &page);
 
-    // The numbers of a page, where they lie; null: not on the host. The functions that follow throw
-    // Error(device) there.
+    // The numbers of a page, where they lie; null: not on the host, and page_staging.h brings them.
+    // The functions that follow throw Error(device) there.
     const uint16_t *numbers(const PageRef &page) const;
-    // Those, or `count` of them from `begin` on: where they lie, or in `buffer`.
-    const uint16_t *read(const PageRef &page, std::vector<uint16_t> &buffer) const;
-    const uint16_t *read(const PageRef &page, size_t begin, size_t count,
-                         std::vector<uint16_t> &buffer) const;
-    void fetch(const PageRef &page, uint16_t *to) const; // of one whose numbers are far
-    // Where all numbers of a page that one caller holds are to be put, for `store` to take them to
-    // the page: where they belong, or `buffer`.
-    uint16_t *stage(const PageRef &page, std::vector<uint16_t> &buffer) const;
-    void store(const PageRef &page, const uint16_t *numbers) const;
     // Whether the first slots of two pages of a group hold the same bits.
     bool same(const PageRef &a, const PageRef &b, size_t slots) const;
     // Zeroes the slots from `slot` on of a page that one caller holds. Should it throw, the page is
@@ -169,6 +160,8 @@ class PagePool {
     void clear_from(const PageRef &page, size_t slot) const;
 
     const PageShape &shape(uint32_t group) const { return shapes_[group]; }
+    const PageShape &shape_of(const PageRef &page) const { return shapes_[page.page_->group]; }
+    const PageMemory &memory() const { return memory_; }
     size_t groups() const { return shapes_.size(); }
     uint64_t budget_bytes() const { return budget_bytes_; }
     uint64_t used_bytes() const;
@@ -176,6 +169,9 @@ class PagePool {
     uint64_t room_bytes() const;
     uint64_t cached_bytes() const; // of free pages, those of known contents included
     uint64_t idle_bytes() const;   // of free pages of known contents
+    // Gives back memory of free pages until it comes to so many bytes, those of known contents last
+    // and the oldest of them first. False: there is none.
+    bool make_room(uint64_t bytes) noexcept;
 
     // As much of a path behind `from` as is known and computed, its needed pages held.
     KnownPath match(const PrefixRef &from, const PrefixRealm &realm,
@@ -197,11 +193,11 @@ class PagePool {
     void let_go(KvPage *page) noexcept;
     KvPage *book(uint32_t group);
     bool drop_free_memory(uint64_t bytes) noexcept;
+    void drop_free_page(uint32_t group) noexcept;
     void forget_oldest() noexcept;
     void to_free_list(KvPage *page) noexcept;
     KvPage *allocate(uint32_t group);
     void hold(KvPage *page) noexcept;
-    const PageShape &shape_of(const PageRef &page) const { return shapes_[page.page_->group]; }
     size_t usable(std::span<Prefix *const> path, const FirstNeeded &first_needed) const;
 
     const PageMemory memory_;

@@ -206,6 +206,10 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
         pages = *options.page_memory;
     }
     model->pool = std::make_unique<PagePool>(pages, budget, std::move(shapes));
+    if (model->device != nullptr) {
+        model->device->ask_for_room(
+            [&pool = *model->pool](size_t size_bytes) { return pool.make_room(size_bytes); });
+    }
     model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
     model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
     return model;

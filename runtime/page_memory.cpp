@@ -36,9 +36,16 @@ void copy(void *, PageAddress to, PageAddress from, size_t size_bytes) {
 
 } // namespace
 
-PageMemory host_pages(const Memory &memory) {
-    // Taking and giving back change nothing of it.
-    return {const_cast<Memory *>(&memory), true, take, give_back, clear, copy, nullptr, nullptr};
+PageMemory host_pages(const Memory &given) {
+    PageMemory memory;
+    memory.user = const_cast<Memory *>(&given); // taking and giving back change nothing of it
+    memory.on_host = true;
+    memory.batch_bytes = size_t{64} << 20; // nothing but how often a load looks at its watch
+    memory.take = take;
+    memory.give_back = give_back;
+    memory.clear = clear;
+    memory.copy = copy;
+    return memory;
 }
 
 } // namespace stasis

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/first_error.h"
+#include "runtime/page_staging.h"
 #include "runtime/session.h"
 #include "runtime/workspace.h"
 
@@ -112,26 +112,20 @@ void Session::digest_full_pages(uint64_t begin, uint64_t end) {
         return;
     }
     std::vector<PageEntry *> entries;
+    std::vector<const PageRef *> full;
     for (PageTable &table : pages_) {
         for (uint64_t index = first; index < first + count; ++index) {
             entries.push_back(&table.mutate(index));
+            full.push_back(&entries.back()->page);
         }
     }
-    FirstError failed;
-    std::vector<std::vector<uint16_t>> buffers(model_->threads->count());
-    model_->threads->run(entries.size(), 1, [&](size_t from, size_t to, size_t thread) {
-        failed.guard([&] {
-            for (size_t i = from; i < to; ++i) {
-                const auto group = static_cast<uint32_t>(i / count);
-                const PageShape &shape = model_->pool->shape(group);
-                const uint16_t *numbers = model_->pool->read(entries[i]->page, buffers[thread]);
-                entries[i]->digest = page_digest(group, first + i % count, numbers, shape.rows(),
-                                                 kPage, kPage, shape.head_dim);
-                entries[i]->digested = kPage;
-            }
-        });
+    for_each_page(*model_->pool, *model_->threads, full, [&](size_t i, const uint16_t *numbers) {
+        const auto group = static_cast<uint32_t>(i / count);
+        const PageShape &shape = model_->pool->shape(group);
+        entries[i]->digest = page_digest(group, first + i % count, numbers, shape.rows(), kPage,
+                                         kPage, shape.head_dim);
+        entries[i]->digested = kPage;
     });
-    failed.rethrow();
     tell_pages(PageOrigin::computed);
 }
 
@@ -276,7 +270,7 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
     const PageShape &shape = model_->pool->shape(place.group);
     const size_t size_bytes = shape.head_dim * sizeof(uint16_t);
     const uint16_t *layer_numbers = nullptr; // of the position's page, [key, value][kv_head]
-    std::vector<uint16_t> buffer;
+    PageStaging staging(*model_->pool);
     for (uint64_t position = begin; position < end; ++position) {
         const PageEntry &entry = pages_[place.group][position / kPage];
         if (!entry.page) {
@@ -286,8 +280,8 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
                  model_->groups[place.group].window);
         }
         if (position == begin || position % kPage == 0) {
-            layer_numbers = model_->pool->read(entry.page, shape.offset(place.index, 0, 0),
-                                               2 * shape.kv_heads * shape.head_elements(), buffer);
+            layer_numbers = staging.read_now(entry.page, shape.offset(place.index, 0, 0),
+                                             2 * shape.kv_heads * shape.head_elements());
         }
         for (size_t head = 0; head < shape.kv_heads; ++head) {
             const uint16_t *from =

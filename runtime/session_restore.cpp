@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/first_error.h"
+#include "runtime/page_staging.h"
 #include "runtime/profile.h"
 #include "runtime/session.h"
 #include "runtime/verify.h"
@@ -21,44 +22,60 @@ using ull = unsigned long long;
 struct Job {
     uint32_t group;
     uint64_t index;
-    PageRef page; // none: it is known, and read only to see that the file is whole
+    PageRef page;                // none: it is known, and read only to see that the file is whole
+    uint16_t *numbers = nullptr; // while its batch is read: where to; null: anywhere
 };
 
-void read_page(const PagePool &pool, const Job &job, const StoredPages &pages,
-               std::vector<uint16_t> &buffer) {
-    if (!job.page) {
-        buffer.resize(pool.shape(job.group).elements());
-        pages.read(job.group, job.index, buffer.data());
-        return;
-    }
-    uint16_t *numbers = pool.stage(job.page, buffer);
-    pages.read(job.group, job.index, numbers);
-    pool.store(job.page, numbers);
+// The pages of a batch, on all threads.
+void read_batch(const Model &model, std::span<const Job> batch, const StoredPages &pages,
+                std::vector<std::vector<uint16_t>> &buffers) {
+    FirstError failed;
+    model.threads->run(batch.size(), 1, [&](size_t from, size_t to, size_t thread) {
+        failed.guard([&] {
+            for (const Job &job : batch.subspan(from, to - from)) {
+                if (job.numbers == nullptr) {
+                    buffers[thread].resize(model.pool->shape(job.group).elements());
+                }
+                pages.read(job.group, job.index,
+                           job.numbers != nullptr ? job.numbers : buffers[thread].data());
+            }
+        });
+    });
+    failed.rethrow();
 }
 
-// On all threads; progress in bytes, `total` of them.
-void read_pages(const Model &model, std::span<const Job> jobs, const StoredPages &pages,
+// Batch by batch: while far pages of one go to where they belong, the next one is read. Progress in
+// bytes, `total` of them.
+void read_pages(const Model &model, std::span<Job> jobs, const StoredPages &pages,
                 const Watch &watch, uint64_t total) {
-    constexpr uint64_t kBatchBytes = 64U << 20; // between two looks at the watch
+    const PagePool &pool = *model.pool;
+    PageStaging stagings[2] = {PageStaging(pool), PageStaging(pool)};
     std::vector<std::vector<uint16_t>> buffers(model.threads->count());
     uint64_t done = 0;
     watch.step(done, total);
-    for (size_t begin = 0; begin < jobs.size();) {
+    for (size_t begin = 0, turn = 0; begin < jobs.size(); ++turn) {
         size_t end = begin;
-        for (const uint64_t limit = done + kBatchBytes; end < jobs.size() && done < limit; ++end) {
-            done += model.pool->shape(jobs[end].group).bytes();
+        const uint64_t before = done;
+        while (end < jobs.size() && done - before < pool.memory().batch_bytes) {
+            done += pool.shape(jobs[end++].group).bytes();
         }
-        FirstError failed;
-        model.threads->run(end - begin, 1, [&](size_t from, size_t to, size_t thread) {
-            failed.guard([&] {
-                for (size_t i = begin + from; i < begin + to; ++i) {
-                    read_page(*model.pool, jobs[i], pages, buffers[thread]);
-                }
-            });
-        });
-        failed.rethrow();
+        const std::span<Job> batch = jobs.subspan(begin, end - begin);
+        PageStaging &staging = stagings[turn % 2];
+        staging.fit(done - before);
+        for (Job &job : batch) {
+            job.numbers = job.page ? staging.place(job.page) : nullptr;
+        }
+        read_batch(model, batch, pages, buffers);
+        for (const Job &job : batch) {
+            if (job.page) {
+                staging.write(job.page, job.numbers);
+            }
+        }
         watch.step(done, total);
         begin = end;
+    }
+    for (PageStaging &staging : stagings) {
+        staging.finish();
     }
 }
 
@@ -140,7 +157,7 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
             if (wanted) {
                 entry.page = std::move(known[index * pages_.size() + group]);
                 came_from[index] |= entry.page ? kKnown : kFile;
-                jobs.push_back({group, index, PageRef()});
+                jobs.push_back({group, index, PageRef(), nullptr});
                 if (!entry.page) {
                     entry.page = jobs.back().page = model_->pool->take_unset(group);
                 }
@@ -208,7 +225,10 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
             const Page &page = state.pages[group][index];
             const PageShape &shape = shaped.pool->shape(static_cast<uint32_t>(group));
             if (page.far) {
-                state.fetch(group, index, data);
+                const PageName name{group, index};
+                const FetchedPages fetched = state.fetch({&name, 1});
+                fetched.wait();
+                std::memcpy(data, fetched.numbers[0], shape.bytes());
             } else {
                 std::memcpy(data, page.data, shape.bytes());
             }

@@ -4,6 +4,7 @@
 
 #include "format/elements.h"
 #include "runtime/forward.h"
+#include "runtime/page_staging.h"
 #include "runtime/session.h"
 
 namespace stasis {
@@ -87,8 +88,8 @@ const Digest &Session::digest_of(size_t group, size_t page) {
     if (table[page].digested != valid) {
         const PageShape &shape = model_->pool->shape(static_cast<uint32_t>(group));
         PageEntry &entry = table.mutate(page);
-        std::vector<uint16_t> buffer;
-        const uint16_t *numbers = model_->pool->read(entry.page, buffer);
+        PageStaging staging(*model_->pool);
+        const uint16_t *numbers = staging.read_now(entry.page);
         entry.digest = page_digest(static_cast<uint32_t>(group), page, numbers, shape.rows(), kPage,
                                    valid, shape.head_dim);
         entry.digested = valid;
@@ -163,6 +164,35 @@ void Session::export_log(State &state) const {
     state.contract = contract(state.samplings);
 }
 
+namespace {
+
+// `held` keeps the pages.
+FetchedPages fetch_pages(const PagePool &pool, const std::shared_ptr<std::vector<PageTable>> &held,
+                         std::span<const PageName> names) {
+    struct Way {
+        std::shared_ptr<std::vector<PageTable>> held;
+        PageStaging staging; // gone before them
+
+        Way(const PagePool &from, std::shared_ptr<std::vector<PageTable>> pages)
+            : held(std::move(pages)), staging(from) {}
+    };
+    size_t bytes = 0;
+    for (const PageName &name : names) {
+        bytes += pool.shape(static_cast<uint32_t>(name.group)).bytes();
+    }
+    const auto way = std::make_shared<Way>(pool, held);
+    way->staging.fit(bytes);
+    FetchedPages fetched;
+    fetched.numbers.reserve(names.size());
+    for (const PageName &name : names) {
+        fetched.numbers.push_back(way->staging.read((*held)[name.group][name.index].page));
+    }
+    fetched.wait = [way] { way->staging.finish(); };
+    return fetched;
+}
+
+} // namespace
+
 void Session::export_pages(State &state) {
     bool far = false;
     for (size_t group = 0; group < pages_.size(); ++group) {
@@ -186,8 +216,8 @@ void Session::export_pages(State &state) {
     state.storage.push_back(held);
     if (far) {
         const PagePool &pool = *model_->pool;
-        state.fetch = [&pool, held](size_t group, uint64_t index, uint16_t *data) {
-            pool.fetch((*held)[group][index].page, data);
+        state.fetch = [&pool, held](std::span<const PageName> names) {
+            return fetch_pages(pool, held, names);
         };
     }
 }

@@ -93,13 +93,17 @@ void OpenDevice::fail_with(const kernels::DeviceError &error, const char *doing)
 }
 
 void *OpenDevice::take(size_t size_bytes) const {
-    kernels::DeviceError error;
-    void *memory = table->allocate(device, size_bytes, &error);
-    if (memory == nullptr) {
-        const std::string doing = "taking " + std::to_string(size_bytes) + " bytes";
-        fail_with(error, doing.c_str());
+    for (;;) {
+        kernels::DeviceError error;
+        if (void *memory = table->allocate(device, size_bytes, &error)) {
+            return memory;
+        }
+        const bool full = error.kind == kernels::DeviceError::no_memory;
+        if (!full || make_room == nullptr || !make_room(size_bytes)) {
+            const std::string doing = "taking " + std::to_string(size_bytes) + " bytes";
+            fail_with(error, doing.c_str());
+        }
     }
-    return memory;
 }
 
 void OpenDevice::give_back(void *memory) const noexcept {

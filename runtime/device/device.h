@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,13 +13,17 @@
 
 namespace stasis {
 
-// An opened device. Memory may be taken and given back by several threads at once.
+// An opened device. Memory may be taken and given back by several threads at once, by nobody who
+// holds what `make_room` locks.
 struct OpenDevice {
     std::string name; // "cuda:0"
     const kernels::DeviceTable *table = nullptr;
     kernels::Device *device = nullptr;
     kernels::DeviceInfo info = {};
     void *library = nullptr; // of the module; null: not loaded for this
+    // Gives back memory that is only kept for reuse, so many bytes if it can; false: there is none.
+    // Asked where the device has no memory left. Set before threads share the device.
+    std::function<bool(size_t size_bytes)> make_room;
 
     OpenDevice() = default;
     ~OpenDevice();
@@ -73,7 +78,8 @@ class PinnedBuffer {
     size_t size_bytes_ = 0;
 };
 
-// Work in order on a device. One thread at a time.
+// Work in order on a device. One thread at a time. The host's memory that is copied from or to,
+// pinned or not, is left alone until `finish`.
 class DeviceWorkQueue {
   public:
     explicit DeviceWorkQueue(const OpenDevice &on);

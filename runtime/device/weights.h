@@ -42,6 +42,10 @@ class DeviceModel {
 
     const OpenDevice &on() const { return *device_; }
     DevicePages &pages() { return pages_; }
+    // Who is asked for memory (OpenDevice::make_room) while the model computes.
+    void ask_for_room(std::function<bool(size_t)> make_room) {
+        device_->make_room = std::move(make_room);
+    }
 
     QuantGroups groups;               // of all matrices
     kernels::DeviceMatrix embeddings; // of looking up rows; none where they are wide

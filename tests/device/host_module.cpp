@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
@@ -25,8 +26,7 @@ namespace stasis::kernels {
 struct Device {
     char *range = nullptr;
     uint64_t range_bytes = 0, end_bytes = 0; // of what was handed out at some time
-    std::map<void *, size_t> blocks;
-    std::multimap<size_t, void *> free;
+    std::map<char *, size_t> blocks, free;   // by where they begin; no two free ones touch
     std::vector<stasis::kernels::DeviceShape> pinned;
     uint32_t vendor = 0;
 };
@@ -37,6 +37,8 @@ struct DeviceGraph {
 
 struct DeviceQueue {
     Device *device = nullptr;
+    bool late = false; // work waits in `under_way` until it is waited for
+    std::vector<std::function<void()>> under_way;
     DeviceGraph *recording = nullptr;
     DeviceError error;
 };
@@ -82,18 +84,32 @@ class Access {
     std::lock_guard<std::mutex> lock_;
 };
 
-// Does it, or records it.
-template <typename Work> void enqueue(DeviceQueue *queue, Work work) {
-    if (queue->recording != nullptr) {
-        queue->recording->work.emplace_back(work);
-        return;
-    }
+void perform(DeviceQueue *queue, const std::function<void()> &work) {
     if (settings().fail_enqueued >= 0 && settings().fail_enqueued-- == 0) {
-        tell(&queue->error, DeviceError::lost, "the device was lost, as a test asked");
+        const bool lost = settings().failure == DeviceError::lost;
+        tell(&queue->error, settings().failure,
+             lost ? "the device was lost, as a test asked" : "it failed, as a test asked");
     }
     if (queue->error.kind == DeviceError::none) {
         const Access access(queue->device);
         work();
+    }
+}
+
+// Does it, at once or late, or records it.
+void enqueue(DeviceQueue *queue, std::function<void()> work) {
+    if (queue->recording != nullptr) {
+        queue->recording->work.push_back(std::move(work));
+    } else if (queue->late) {
+        queue->under_way.push_back(std::move(work));
+    } else {
+        perform(queue, work);
+    }
+}
+
+void catch_up(DeviceQueue *queue) {
+    for (const std::function<void()> &work : std::exchange(queue->under_way, {})) {
+        perform(queue, work);
     }
 }
 
@@ -110,6 +126,7 @@ Device *open(uint32_t index, DeviceInfo *info, DeviceError *error) {
         std::abort();
     }
     device->range = static_cast<char *>(range);
+    device->free[device->range] = device->range_bytes;
     *info = {"host grid", "0.0", "0.0", 0, 0, 1, device->range_bytes, device->range_bytes};
     return device;
 }
@@ -119,21 +136,26 @@ void close(Device *device) {
     delete device;
 }
 
+// From the first free piece that is large enough.
 void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
     const std::lock_guard lock(mutex);
     const size_t bytes = (size_bytes + 255) / 256 * 256 + (size_bytes == 0 ? 256 : 0);
     const bool fails = settings().fail_allocation >= 0 && settings().fail_allocation-- == 0;
-    void *memory = nullptr;
-    if (const auto found = device->free.find(bytes); found != device->free.end() && !fails) {
-        memory = found->second;
-        device->free.erase(found);
-    } else if (!fails && device->end_bytes + bytes <= device->range_bytes) {
-        memory = device->range + device->end_bytes;
-        device->end_bytes += bytes;
-    } else {
+    auto piece = device->free.begin();
+    while (piece != device->free.end() && piece->second < bytes) {
+        ++piece;
+    }
+    if (fails || piece == device->free.end()) {
         tell(error, DeviceError::no_memory, "out of the device's memory");
         return nullptr;
     }
+    const auto [memory, piece_bytes] = *piece;
+    device->free.erase(piece);
+    if (piece_bytes > bytes) {
+        device->free[memory + bytes] = piece_bytes - bytes;
+    }
+    const auto end_bytes = static_cast<uint64_t>(memory + bytes - device->range);
+    device->end_bytes = std::max(device->end_bytes, end_bytes);
     device->blocks[memory] = bytes;
     counted.allocated_bytes += bytes;
     return memory;
@@ -141,14 +163,26 @@ void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
 
 void release(Device *device, void *memory) {
     const std::lock_guard lock(mutex);
-    const auto found = device->blocks.find(memory);
+    const auto found = device->blocks.find(static_cast<char *>(memory));
     if (found == device->blocks.end()) {
         std::fprintf(stderr, "host module: release of what was not allocated\n");
         std::abort();
     }
     counted.allocated_bytes -= found->second;
-    device->free.emplace(found->second, memory);
+    auto piece = device->free.insert(*found).first;
     device->blocks.erase(found);
+    if (const auto next = std::next(piece);
+        next != device->free.end() && piece->first + piece->second == next->first) {
+        piece->second += next->second;
+        device->free.erase(next);
+    }
+    if (piece != device->free.begin()) {
+        const auto before = std::prev(piece);
+        if (before->first + before->second == piece->first) {
+            before->second += piece->second;
+            device->free.erase(piece);
+        }
+    }
 }
 
 void *allocate_host(Device *, size_t size_bytes, DeviceError *error) {
@@ -165,11 +199,12 @@ void release_host(Device *, void *memory) {
     std::free(memory);
 }
 
-DeviceQueue *create_queue(Device *device, DeviceError *) {
-    return new DeviceQueue{device, nullptr, {}};
+template <bool kLate> DeviceQueue *create_queue(Device *device, DeviceError *) {
+    return new DeviceQueue{device, kLate, {}, nullptr, {}};
 }
 
 void destroy_queue(DeviceQueue *queue) {
+    catch_up(queue);
     delete queue;
 }
 
@@ -190,6 +225,7 @@ void clear(DeviceQueue *queue, void *memory, size_t rows, size_t row_bytes, size
 }
 
 bool finish(DeviceQueue *queue, DeviceError *error) {
+    catch_up(queue);
     if (queue->error.kind == DeviceError::none) {
         return true;
     }
@@ -273,7 +309,7 @@ void compute_pinned(const Device &device, const DeviceProduct &task) {
     }
 }
 
-DeviceTable make_table() {
+DeviceTable make_table(bool late) {
     DeviceTable table;
     table.name = "host";
     table.open = open;
@@ -282,7 +318,7 @@ DeviceTable make_table() {
     table.release = release;
     table.allocate_host = allocate_host;
     table.release_host = release_host;
-    table.create_queue = create_queue;
+    table.create_queue = late ? create_queue<true> : create_queue<false>;
     table.destroy_queue = destroy_queue;
     table.pin_products = pin_products;
     table.copy = copy;
@@ -314,7 +350,12 @@ Counts counts() {
 }
 
 const DeviceTable &table() {
-    static const DeviceTable instance = make_table();
+    static const DeviceTable instance = make_table(false);
+    return instance;
+}
+
+const DeviceTable &late_table() {
+    static const DeviceTable instance = make_table(true);
     return instance;
 }
 

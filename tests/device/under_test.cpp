@@ -61,6 +61,9 @@ const DeviceTable &each_module() {
     const DeviceTable *cuda = cuda_module();
     const DeviceTable *chosen = &host_module::table();
     SUBCASE("on the host grid") {}
+    SUBCASE("on the host grid, as late as can be") {
+        chosen = &host_module::late_table();
+    }
     if (cuda != nullptr) {
         SUBCASE("on the module's device") {
             chosen = cuda;

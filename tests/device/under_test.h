@@ -83,8 +83,8 @@ template <typename T> class There {
 // file is none, the test case that asks fails.
 const DeviceTable *cuda_module();
 
-// For the first line of a test case, which is then run once for each module: the host grid's, and
-// the one above.
+// For the first line of a test case, which is then run once for each module: the host grid's, in
+// either way (host_module.h), and the one above.
 const DeviceTable &each_module();
 
 // Runs `check(opened)` on each device.

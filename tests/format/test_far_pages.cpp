@@ -1,11 +1,12 @@
-// Pages that do not lie in memory: fetched when they are written, no more than a batch of them held
-// at a time, the files those of pages in memory.
+// Pages that do not lie in memory: fetched while the batch before theirs is written, no more than
+// two batches of them held at a time, the files those of pages in memory.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <set>
+#include <span>
+#include <vector>
 
 #include "format/constants.h"
 #include "format/pages.h"
@@ -21,9 +22,46 @@ namespace {
 // What became of the pages of a state that were fetched.
 struct Fetched {
     uint64_t pages = 0;
-    std::set<const uint16_t *> buffers; // that they were fetched to
-    uint64_t fail_at = UINT64_MAX;      // the one that cannot be
+    uint64_t held = 0, held_most = 0;     // at a time
+    uint64_t waiting = 0, ahead_most = 0; // asked for and not waited for
+    uint64_t fail_at = UINT64_MAX;        // the one that cannot be
 };
+
+// Nothing is there before it is waited for.
+FetchedPages begin(const std::shared_ptr<State> &source, Fetched &fetched,
+                   const std::vector<PageName> &names) {
+    const auto numbers = std::shared_ptr<std::vector<std::vector<uint16_t>>>(
+        new std::vector<std::vector<uint16_t>>, [&fetched](auto *all) {
+            fetched.held -= all->size();
+            delete all;
+        });
+    FetchedPages pages;
+    for (const PageName &name : names) {
+        numbers->emplace_back(page_elements(*source, name.group), uint16_t{0x5A5A});
+        pages.numbers.push_back(numbers->back().data());
+    }
+    fetched.held += names.size();
+    fetched.held_most = std::max(fetched.held_most, fetched.held);
+    fetched.waiting += names.size();
+    fetched.ahead_most = std::max(fetched.ahead_most, fetched.waiting);
+    pages.wait = [source, &fetched, numbers, names] {
+        for (size_t at = 0; at < names.size(); ++at) {
+            const auto [group, index] = names[at];
+            if (fetched.pages++ == fetched.fail_at) {
+                fail(Status::device, "page %llu of group %zu is lost",
+                     static_cast<unsigned long long>(index), group);
+            }
+            const Page &page = source->pages[group][index];
+            const size_t row = size_t{source->page_positions} * source->head_dim;
+            for (size_t i = 0; i < page_elements(*source, group); ++i) {
+                const bool used = i % row / source->head_dim < page.valid;
+                (*numbers)[at][i] = used ? page.data[i] : uint16_t{0xFFFF};
+            }
+        }
+        fetched.waiting -= names.size();
+    };
+    return pages;
+}
 
 // The same state with its pages elsewhere, what their unused slots hold being nobody's business.
 State far_state(State state, Fetched &fetched) {
@@ -35,18 +73,8 @@ State far_state(State state, Fetched &fetched) {
         }
     }
     state.storage.clear();
-    state.fetch = [source, &fetched](size_t group, uint64_t index, uint16_t *data) {
-        if (fetched.pages == fetched.fail_at) {
-            fail(Status::device, "page %llu of group %zu is lost",
-                 static_cast<unsigned long long>(index), group);
-        }
-        ++fetched.pages;
-        fetched.buffers.insert(data);
-        const Page &page = source->pages[group][index];
-        const size_t row = size_t{source->page_positions} * source->head_dim;
-        for (size_t i = 0; i < page_elements(*source, group); ++i) {
-            data[i] = i % row / source->head_dim < page.valid ? page.data[i] : 0xFFFF;
-        }
+    state.fetch = [source, &fetched](std::span<const PageName> names) {
+        return begin(source, fetched, {names.begin(), names.end()});
     };
     return state;
 }
@@ -101,7 +129,7 @@ TEST_CASE("of far pages a commit fetches what the file lacks, and where the logs
     }
 }
 
-TEST_CASE("of far pages one batch is in memory at a time") {
+TEST_CASE("of far pages one batch is worked on and the next one on its way") {
     const State state =
         sample_state({.position = 2500, .kv_heads = 8, .head_dim = 128, .page_positions = 64});
     uint64_t page_bytes = UINT64_MAX;
@@ -115,8 +143,11 @@ TEST_CASE("of far pages one batch is in memory at a time") {
         const State far = far_state(state, fetched);
         const ScratchFolder folder;
         save(far, folder.path("s"), options);
-        CHECK(fetched.pages * page_bytes > 2 * kBatchBytes);
-        CHECK(fetched.buffers.size() <= kBatchBytes / page_bytes + 1);
+        const uint64_t batch_pages = kBatchBytes / page_bytes + 1;
+        CHECK(fetched.pages > 3 * batch_pages);
+        CHECK(fetched.held_most <= 2 * batch_pages);
+        CHECK(fetched.ahead_most > batch_pages); // the next one was asked for before
+        CHECK(fetched.held == 0);
         check_same(state, load(folder.path("s"), {}));
     }
 }

@@ -12,8 +12,10 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "runtime/page_memory.h"
@@ -41,6 +43,7 @@ class FarMemory {
     // After the model that used it.
     ~FarMemory() {
         CHECK(taken_.empty());
+        CHECK(stages_ == 0);
         CHECK(wrong_ == 0);
         munmap(inside_, kBytes);
         munmap(outside_, kBytes);
@@ -154,24 +157,65 @@ class FarMemory {
         self(user).enter(kCopy, written, 1, size_bytes, 0);
         std::memcpy(written, self(user).at(from, size_bytes), size_bytes);
     }
-    static void read(void *user, void *to, PageAddress from, size_t offset_bytes,
-                     size_t size_bytes) {
-        self(user).enter(kRead, to, 1, size_bytes, 0);
-        std::memcpy(to, self(user).at(from, offset_bytes + size_bytes) + offset_bytes, size_bytes);
+    // A stage, and what is to be done when it is waited for: not before, so that what is used too
+    // early, or used again too early, has the wrong bytes.
+    struct Stage : PageStage {
+        std::vector<uint8_t> bytes;
+        std::vector<std::function<void()>> under_way;
+    };
+    static Stage &of(PageStage *stage) { return *static_cast<Stage *>(stage); }
+    static PageStage *take_stage(void *user, size_t size_bytes) {
+        auto *stage = new Stage;
+        stage->bytes.assign(size_bytes, kGarbage);
+        stage->data = stage->bytes.data();
+        stage->size_bytes = size_bytes;
+        ++self(user).stages_;
+        return stage;
     }
-    static void write(void *user, PageAddress to, const void *from, size_t size_bytes) {
-        uint8_t *written = self(user).at(to, size_bytes);
-        self(user).enter(kWrite, written, 1, size_bytes, 0);
-        std::memcpy(written, from, size_bytes);
+    static void give_back_stage(void *user, PageStage *stage) noexcept {
+        --self(user).stages_;
+        delete &of(stage); // what is under way never came to be
+    }
+    static void read(void *user, PageStage *stage, size_t at_bytes, PageAddress from,
+                     size_t offset_bytes, size_t size_bytes) {
+        FarMemory &own = self(user);
+        own.wrong_ += at_bytes + size_bytes > stage->size_bytes ? 1 : 0;
+        own.at(from, offset_bytes + size_bytes);
+        std::memset(stage->data + at_bytes, kGarbage, size_bytes);
+        of(stage).under_way.push_back([=, &own] {
+            uint8_t *to = stage->data + at_bytes;
+            own.enter(kRead, to, 1, size_bytes, 0);
+            std::memcpy(to, own.at(from, offset_bytes + size_bytes) + offset_bytes, size_bytes);
+        });
+    }
+    static void write(void *user, PageStage *stage, size_t at_bytes, PageAddress to,
+                      size_t size_bytes) {
+        FarMemory &own = self(user);
+        own.wrong_ += at_bytes + size_bytes > stage->size_bytes ? 1 : 0;
+        own.at(to, size_bytes);
+        of(stage).under_way.push_back([=, &own] {
+            uint8_t *written = own.at(to, size_bytes);
+            own.enter(kWrite, written, 1, size_bytes, 0);
+            std::memcpy(written, stage->data + at_bytes, size_bytes);
+        });
+    }
+    static void finish(void *, PageStage *stage) {
+        const auto under_way = std::exchange(of(stage).under_way, {});
+        for (const std::function<void()> &each : under_way) {
+            each();
+        }
     }
 
-    const PageMemory functions_ = {this, false, take, give_back, clear, copy, read, write};
+    static constexpr size_t kBatchBytes = 10000; // a page, of small models two
+
+    const PageMemory functions_ = {this, false,      kBatchBytes,     take, give_back, clear,
+                                   copy, take_stage, give_back_stage, read, write,     finish};
     uint8_t *inside_ = nullptr, *outside_ = nullptr;
     std::mutex mutex_;
     size_t end_ = 0;
     std::map<size_t, size_t> taken_;             // offset to size
     std::map<size_t, std::vector<size_t>> free_; // size to offsets
-    std::atomic<uint64_t> wrong_{0};
+    std::atomic<uint64_t> wrong_{0}, stages_{0};
     std::array<std::atomic<uint64_t>, kCalls> counts_ = {};
     std::array<std::atomic<int64_t>, kCalls> until_ = {};
     std::atomic<bool> failed_{false};

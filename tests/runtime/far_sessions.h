@@ -29,6 +29,15 @@ inline std::shared_ptr<Model> open_on(const FarMemory *memory, const std::string
     return open_model(directory(name), options);
 }
 
+// All numbers of a far page.
+inline std::vector<uint16_t> fetched(const State &state, const PageShape &shape, size_t group,
+                                     uint64_t index) {
+    const PageName name{group, index};
+    const FetchedPages pages = state.fetch({&name, 1});
+    pages.wait();
+    return {pages.numbers[0], pages.numbers[0] + shape.elements()};
+}
+
 inline std::vector<uint64_t> numbers_of(const SessionInfo &info) {
     return {info.position,     info.capacity,      info.rewind_floor, info.window_retain,
             info.window_begin, info.window,        info.pages_own,    info.pages_shared,

@@ -193,7 +193,7 @@ TEST_CASE("what is computed in far memory is verified on the host, and the other
                     std::vector<uint16_t> &page = data[group].emplace_back(shape.elements());
                     const Page &given = state.pages[group][index];
                     if (given.far) {
-                        state.fetch(group, index, page.data());
+                        page = fetched(state, shape, group, index);
                     } else if (given.data != nullptr) {
                         std::copy_n(given.data, page.size(), page.begin());
                     }

@@ -172,8 +172,7 @@ std::vector<std::vector<uint16_t>> last_pages(Session &session) {
     for (size_t group = 0; group < state.pages.size(); ++group) {
         const PageShape &shape = session.model()->pool->shape(static_cast<uint32_t>(group));
         const size_t last = state.pages[group].size() - 1;
-        std::vector<uint16_t> &page = all.emplace_back(shape.elements());
-        state.fetch(group, last, page.data());
+        all.push_back(fetched(state, shape, group, last));
     }
     return all;
 }

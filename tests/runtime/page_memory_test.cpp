@@ -117,13 +117,14 @@ TEST_CASE("states go from far memory to the host, to far memory and to files") {
               host->export_state().pages.back().front().kept());
         check_same(*Session::restore(open(name), state, nullptr), *host);
         check_same(*Session::restore(elsewhere, state, nullptr), *host);
-        CHECK(!verify(open(name), host->export_state(),
-                      StoredPages{[&](size_t group, uint64_t index) {
-                                      return state.pages[group][index].kept();
-                                  },
-                                  state.fetch, nullptr},
-                      VerifyOptions())
-                   .first);
+        const StoredPages pages{
+            [&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
+            [&](size_t group, uint64_t index, uint16_t *to) {
+                const PageShape &shape = model->pool->shape(static_cast<uint32_t>(group));
+                std::ranges::copy(fetched(state, shape, group, index), to);
+            },
+            nullptr};
+        CHECK(!verify(open(name), host->export_state(), pages, VerifyOptions()).first);
     }
 }
 

@@ -162,6 +162,12 @@ void release_host(Device *device, void *memory) {
     cudaGetLastError();
 }
 
+cudaError_t take(Device *device, size_t bytes, void **memory) {
+    const cudaError_t code = cudaMallocFromPoolAsync(memory, bytes, device->pool, device->stream);
+    // From then on it may be used on every stream.
+    return code == cudaSuccess ? cudaStreamSynchronize(device->stream) : code;
+}
+
 DeviceTable make_table() {
     DeviceTable table;
     table.name = "cuda";
@@ -191,9 +197,14 @@ void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
     }
     void *memory = nullptr;
     const size_t bytes = size_bytes == 0 ? 1 : size_bytes;
-    cudaError_t code = cudaMallocFromPoolAsync(&memory, bytes, device->pool, device->stream);
-    if (code == cudaSuccess) { // from then on it may be used on every stream
-        code = cudaStreamSynchronize(device->stream);
+    cudaError_t code = take(device, bytes, &memory);
+    if (code == cudaErrorMemoryAllocation) {
+        // What was given back may be on its way, or kept in pieces that are all too small: as the
+        // device's again they can become a larger one.
+        cudaGetLastError();
+        cudaStreamSynchronize(device->stream);
+        cudaMemPoolTrimTo(device->pool, 0);
+        code = take(device, bytes, &memory);
     }
     if (code == cudaErrorMemoryAllocation) {
         size_t free_bytes = 0, all_bytes = 0;
