@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/kernels/bf16.h"
 #include "runtime/kernels/cuda/grid.h"
 #include "runtime/kernels/cuda/kernels.h"
-#include "runtime/kernels/cuda/product.h"
 
 namespace stasis::kernels {
 

@@ -25,13 +25,12 @@ struct Stored {
                 const uint64_t index = pages.size();
                 pages.emplace_back();
                 if (page.far) {
-                    pages.back().resize(elements);
-                    state.fetch(group, index, pages.back().data());
+                    const PageName name{group, index};
+                    const FetchedPages fetched = state.fetch({&name, 1});
+                    fetched.wait();
+                    pages.back().assign(fetched.numbers[0], fetched.numbers[0] + elements);
                 } else if (page.data != nullptr) {
                     pages.back().assign(page.data, page.data + elements);
-                } else if (page.far) {
-                    pages.back().resize(elements);
-                    state.fetch(group, pages.size() - 1, pages.back().data());
                 }
             }
         }

@@ -5,7 +5,6 @@
 #include "runtime/kernels/cuda/cublaslt_plans.h"
 #include "runtime/kernels/cuda/driver.h"
 #include "runtime/kernels/cuda/kernels.h"
-#include "runtime/kernels/cuda/product.h"
 
 namespace stasis::kernels::device {
 

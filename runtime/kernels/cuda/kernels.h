@@ -13,4 +13,8 @@ void add_draw(DeviceTable &table);      // draw.cu: draw
 void add_attention(DeviceTable &table); // attention*.cu: attend_blocks, attend_tiles, receive
 void add_pinned(DeviceTable &table);    // cublaslt.cu: pin_products
 
+// Enqueues a product by the algorithm that `pin_products` chose for its shape: what the module is
+// built around provides it, as it does the grid.
+void pinned_product(DeviceQueue *queue, const DeviceProduct &task);
+
 } // namespace stasis::kernels::device

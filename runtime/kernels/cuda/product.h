@@ -97,10 +97,6 @@ template <typename X, typename W> __device__ float careful_sum(const X &x, const
     return add(even, odd);
 }
 
-// Enqueues a product by the algorithm that `pin_products` chose for its shape: what the module is
-// built around provides it, as it does the grid.
-void pinned_product(DeviceQueue *queue, const DeviceProduct &task);
-
 // y = bf16(act(gate) * up) of C3.
 __device__ inline uint16_t activate(float gate, float up, bool gelu) {
     float at = gate;
