@@ -70,7 +70,7 @@ struct DeviceProduct {
     size_t count = 0; // matrices, 1 to 3, all of one depth
     DeviceMatrix w[3];
     float *y[3] = {};    // [rows][w[i].outputs] f32
-    bool pinned = false; // computed by what `pin_products` chose instead
+    bool pinned = false; // by what `pin_products` chose; y and biases are 16-byte aligned then
     // x by `quantize`, in groups of 32 and of 256; null where no matrix has such blocks.
     const void *quantized[2] = {};
 };
@@ -268,7 +268,9 @@ struct DeviceTable {
     // the device has for that. Chooses an algorithm for each shape, for good; products marked
     // `pinned` then have these shapes and no others. `id` (host) becomes what their bits depend on:
     // the library and its version, the device's architecture, the algorithms. Where two ids are
-    // equal, equal rows of x in equal places give equal bits. False: it cannot be done.
+    // equal, equal rows of x in equal places give equal bits. Once for a device, before queues are
+    // given such products, for the first of which a queue takes workspace (32 MiB). False: it
+    // cannot be done; nothing is pinned.
     bool (*pin_products)(Device *device, const DeviceShape *shapes, size_t count,
                          char (&id)[kDeviceIdBytes], DeviceError *error);
 
