@@ -168,6 +168,22 @@ TEST_CASE("device attention received: a pass that fails leaves the sums as they 
     CHECK(sums_by_head(session) == sums_by_head(plain));
 }
 
+// What others recorded adds nothing, and what is not recorded adds to nobody else's.
+TEST_CASE("device attention received: one token at a time, between sessions that do not track it") {
+    const std::string name = "zoo/llama-gqa-untied";
+    const std::shared_ptr<Model> device = open_there(name);
+    const std::vector<uint32_t> tokens = tokens_for(*device, 20);
+    Both tracked(open(name), device), plain(tracked.here->model(), device, SessionOptions());
+    for (size_t i = 0; i < 16; i += i == 0 ? 10 : 1) {
+        for (Session *session :
+             {plain.here.get(), plain.there.get(), tracked.here.get(), tracked.there.get()}) {
+            session->append(part(tokens, i, i == 0 ? 10 : i + 1), {});
+        }
+    }
+    tracked.same();
+    CHECK(plain.here->digest() == plain.there->digest());
+}
+
 TEST_CASE("device attention received: sessions that do not track it launch and copy no more") {
     const std::shared_ptr<Model> device = open_there("zoo/llama-gqa-untied");
     const std::vector<uint32_t> tokens = tokens_for(*device, 60);

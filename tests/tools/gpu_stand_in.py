@@ -68,9 +68,9 @@ def main():
         name = "Some GPU" if "--id=0" in sys.argv else "Another GPU"
         print(f"{name}, 999.1, 81559 MiB")
     elif name == "gpu_ceilings":
-        device = {"name": "Some GPU", "compute_capability": "9." + sys.argv[1], "multiprocessors": 132,
-                  "memory_bytes": 85 << 30, "l2_bytes": 1, "cuda_driver": "13.0",
-                  "cuda_runtime": "13.0"}
+        device = {"name": "Some GPU", "compute_capability": "9." + sys.argv[1],
+                  "multiprocessors": 132, "memory_bytes": 85 << 30, "l2_bytes": 1,
+                  "cuda_driver": "13.0", "cuda_runtime": "13.0"}
         print(json.dumps({"device": device, "problems": {"gemm_bf16_8192": "status 15"},
                           "ceilings": {key: {"value": value, "how": "so | so"}
                                        for key, value in CEILINGS.items()}}))
