@@ -17,6 +17,7 @@ namespace stasis::kernels::device::host_grid {
 Index thread = {}, block = {};
 dim3 block_size, grid_size;
 Tiny tiny = Tiny::rounded;
+std::function<void(bool)> on_thread;
 
 namespace {
 
@@ -142,6 +143,9 @@ void begin_fiber() {
     Grid &all = grid();
     fiber_sanitizers::arrive(nullptr, &all.scheduler_stack, &all.scheduler_bytes);
     fiber_sanitizers::acquire(&all.order.begin);
+    if (on_thread) {
+        on_thread(false);
+    }
     (*all.body)();
     fiber_sanitizers::release(&all.order.end);
     all.fibers[all.current].state = State::ended;
@@ -273,6 +277,9 @@ void *shared_memory() {
 
 void waited() {
     grid().fibers[grid().current].waited = true;
+    if (on_thread) {
+        on_thread(true);
+    }
 }
 
 void end_of_kernel() {

@@ -175,3 +175,25 @@ TEST_CASE("device grid: what a kernel must not do ends the program and says wher
     CHECK(has(last_words(32, 227 * 1024 + 1, nothing), "no device would take"));
     CHECK(last_words(1024, 227 * 1024, nothing).empty()); // the most
 }
+
+TEST_CASE("device grid: a kernel of which a thread does not wait for the work before ends it too") {
+    const auto waits = [](unsigned left_out) {
+        return [left_out] {
+            if (threadIdx.x != left_out) {
+                device::wait_for_previous();
+            }
+            host_grid::end_of_kernel(); // as behind every kernel that is enqueued
+        };
+    };
+    CHECK(has(last_words(64, 0, waits(63)), "thread 63: a kernel ends without having waited"));
+    CHECK(last_words(64, 0, waits(64)).empty());
+}
+
+TEST_CASE("device grid: a thread is told of as it waits, once it has begun") {
+    std::vector<int> began(64), waited(64);
+    host_grid::on_thread = [&](bool at_wait) { ++(at_wait ? waited : began)[threadIdx.x]; };
+    host_grid::run(dim3(3), 64, 0, [] { device::wait_for_previous(); });
+    host_grid::on_thread = nullptr;
+    CHECK(began == std::vector<int>(64, 3));
+    CHECK(waited == std::vector<int>(64, 3));
+}

@@ -17,6 +17,7 @@ using stasis::kernels::FloatEnvironment;
 using stasis::kernels::Table;
 using under_test::Opened;
 using under_test::There;
+namespace host_grid = stasis::kernels::device::host_grid;
 
 namespace {
 
@@ -120,6 +121,43 @@ void check_products(const Opened &on, Numbers &numbers, const Size &size, Kind k
 }
 
 } // namespace
+
+namespace {
+
+// Puts numbers there; NaN, if there are none. Not for the thread sanitizer, which takes the grid's
+// threads for ones that run at a time; volatile: not by a function that it knows.
+__attribute__((no_sanitize("thread"))) void appear(const uint16_t *from, size_t count,
+                                                   volatile uint16_t *there) {
+    for (size_t i = 0; i < count; ++i) {
+        there[i] = from != nullptr ? from[i] : uint16_t{0x7FC0};
+    }
+}
+
+} // namespace
+
+// The kernel before may still run while a product's threads begin to load weights: here x is only
+// there as each thread has waited.
+TEST_CASE("device: few rows wait for x, not for weights") {
+    Numbers numbers(25);
+    const Opened on(host_module::table());
+    constexpr Size kSizes[] = {{1, 67, 1056}, {3, 7, 200}, {8, 21, 300}, {1, 5, 77}};
+    for (const Size &size : kSizes) {
+        const Weights w(on, size.outputs, size.depth,
+                        numbers.bf16(size.outputs * size.depth, Kind::wide));
+        const std::vector<uint16_t> x = numbers.bf16(size.rows * size.depth, Kind::wide);
+        std::vector<uint16_t> there(x.size(), 0x7FC0);
+        std::vector<float> y(size.rows * size.outputs);
+        host_grid::on_thread = [&](bool waited) {
+            appear(waited ? x.data() : nullptr, x.size(), there.data());
+        };
+        DeviceProduct task;
+        task.x = there.data(), task.rows = size.rows, task.count = 1;
+        task.w[0] = w.matrix(), task.y[0] = y.data();
+        on.table.product(on.queue, task);
+        host_grid::on_thread = nullptr;
+        CHECK(first_difference(y, expected(x, size.rows, w)) == -1);
+    }
+}
 
 TEST_CASE("device: products equal the reference's") {
     Numbers numbers(21);

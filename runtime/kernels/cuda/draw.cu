@@ -7,10 +7,10 @@
 // prefix ends.
 //
 // At 262144 tokens (1 MiB) each of the first three reads a row over 128 multiprocessors, some 3 us;
-// the last one passes, 9 times for each of top-k, top-p and the draw, over what a sixteenth holds: a
-// few thousand candidates in shared memory, 0.5 us, unless the row is flat. Some 20 us in all, where
-// one block of threads would need 22 passes over the whole row, 23 MB at some 80 GB/s. Reckoned, not
-// measured.
+// the last one passes, 9 times for each of top-k, top-p and the draw, over what a sixteenth holds:
+// a few thousand candidates in shared memory, 0.5 us, unless the row is flat. Some 20 us in all,
+// where one block of threads would need 22 passes over the whole row, 23 MB at some 80 GB/s.
+// Reckoned, not measured.
 #include "runtime/kernels/cuda/functions.h"
 #include "runtime/kernels/cuda/kernels.h"
 

@@ -86,6 +86,8 @@ void *shared_memory();
 // A thread has waited for the work before its kernel. Each must have when it comes to its end.
 void waited();
 void end_of_kernel();
+// Called, where it is set, as each thread begins (false) and as it has waited (true).
+extern std::function<void(bool)> on_thread;
 
 // A copy of 16 bytes that is done as late as it may be, when its group is waited for; until then
 // the place holds 0xFF.

@@ -1,10 +1,11 @@
 // Queues of a CUDA device, which are streams that keep their first error, and recorded work, which
 // is a graph.
 //
-// Kernels of a queue overlap where the device can (programmatic dependent launch, CUDA's programming
-// guide; compute capability 9.0). A kernel that is launched so may begin once every block of the
-// kernel before it has begun or ended (they say so at their start, `wait_for_previous` in grid.h),
-// and its threads then wait until that kernel has ended and its writes are seen. Why this is right:
+// Kernels of a queue overlap where the device can (programmatic dependent launch, CUDA's
+// programming guide; compute capability 9.0). A kernel that is launched so may begin once every
+// block of the kernel before it has begun or ended (they say so at their start, `wait_for_previous`
+// in grid.h), and its threads then wait until that kernel has ended and its writes are seen. Why
+// this is right:
 //
 // - Order. By induction, "kernel N has ended" implies that all that was enqueued before N has. A
 //   kernel launched without the attribute starts after all of that. One launched with it follows a
@@ -19,9 +20,9 @@
 // - No lock. Blocks that wait take room on the device, but a kernel's blocks only begin when all of
 //   the kernel before have: none of these is kept out, and the first kernel waits for nothing.
 // - Recorded work keeps this: capture makes the edge between two such kernels a programmatic one
-//   (CUDA 12.3; this is built by 12.8 or later, for its architectures). The first kernel of a graph,
-//   and what follows one that is played, is launched without the attribute. So the row that a draw
-//   writes is there when the next graph's first kernel begins.
+//   (CUDA 12.3; this is built by 12.8 or later, for its architectures). The first kernel of a
+//   graph, and what follows one that is played, is launched without the attribute. So the row that
+//   a draw writes is there when the next graph's first kernel begins.
 // - `finish` waits for the last thing enqueued, hence for everything, and memory is given back
 //   after it.
 //
