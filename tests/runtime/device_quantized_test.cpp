@@ -90,5 +90,15 @@ TEST_CASE("device: integer weights take their own size there, tied embeddings on
         const uint64_t taken = host_module::counts().allocated_bytes - before;
         CHECK(taken >= bytes);
         CHECK(taken < bytes + 64 * 1024); // vectors; the pages come with a session
+        host_module::settings().memory_bytes = bytes - 1;
+        std::string said;
+        try {
+            open_there(name);
+        } catch (const Error &error) {
+            said = error.what();
+        }
+        host_module::settings() = {};
+        CHECK(said.find("the weights take " + std::to_string(bytes) + " bytes") !=
+              std::string::npos);
     }
 }
