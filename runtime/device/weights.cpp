@@ -56,16 +56,14 @@ kernels::DeviceMatrix DeviceModel::copied(const Matrix &matrix) {
     const void *from = matrix.strips != nullptr ? static_cast<const void *>(matrix.strips)
                                                 : static_cast<const void *>(matrix.data);
     kernels::DeviceMatrix &there = known_[from]; // the head may be the embeddings
-    if (there.w != nullptr || there.strips != nullptr) {
-    } else if (matrix.strips != nullptr) {
-        there.outputs = matrix.rows;
-        there.depth = matrix.columns;
-        there.quant = matrix.quant;
+    const bool known = there.outputs != 0;
+    there.outputs = matrix.rows;
+    there.depth = matrix.columns;
+    there.quant = matrix.quant;
+    if (!known && matrix.strips != nullptr) {
         there.strips =
             copied(matrix.strips, kernels::strips_bytes(matrix.quant, matrix.rows, matrix.columns));
-    } else {
-        there.outputs = matrix.rows;
-        there.depth = matrix.columns;
+    } else if (!known) {
         there.w = copied(matrix.data, matrix.rows * matrix.columns);
         auto *least = static_cast<uint32_t *>(take(matrix.rows * sizeof(uint32_t)));
         device_->table->measure(queue_.get(), there.w, matrix.rows, matrix.columns, least);

@@ -339,3 +339,23 @@ TEST_CASE("device: embeddings from blocks equal the restatement's") {
         }
     });
 }
+
+// 127 * 2^-10 times 2113665 * 2^-144 is 2^-126 less 2^-154: not tiny once it is rounded (C2).
+TEST_CASE("device: an embedding that rounds up to 2^-126 is kept") {
+    Numbers numbers(39);
+    Product p = random_product(numbers, Quant::q8_0, 1, 1, 1);
+    std::fill(p.w.begin(), p.w.end(), uint8_t{127});
+    set_scales(p, 0, 0x1400);
+    under_test::for_each_device([&](const Opened &on) {
+        const Matrix table(on, p);
+        const There<DeviceRow> row(on, std::vector<DeviceRow>{{0, 0, 0}});
+        const There<float> stream(on, p.depth());
+        DeviceEmbed task;
+        task.pass.row_count = 1, task.pass.rows = row.get();
+        task.strips = table.strips.get(), task.quant = p.type;
+        task.scale = 0x1.020408p-123F, task.hidden = p.depth(), task.stream = stream.get();
+        on.table.embed(on.queue, task);
+        on.finish();
+        CHECK(first_difference(stream.values(), std::vector<float>(p.depth(), 0x1p-126F)) == -1);
+    });
+}
