@@ -23,13 +23,12 @@ void PageStaging::fit(size_t size_bytes) {
     if (memory_.on_host) {
         return;
     }
+    finish(); // also before the stage goes: what went wrong must be told
     if (stage_ != nullptr && stage_->size_bytes < size_bytes) {
         memory_.give_back_stage(memory_.user, std::exchange(stage_, nullptr));
     }
     if (stage_ == nullptr) {
         stage_ = memory_.take_stage(memory_.user, size_bytes);
-    } else {
-        finish();
     }
     used_bytes_ = 0;
 }

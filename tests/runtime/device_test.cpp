@@ -164,10 +164,11 @@ GenerateResult generate(Session &session, uint64_t count, std::vector<uint32_t> 
 } // namespace
 
 TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
+    const kernels::DeviceTable &module = under_test::each_module();
     for (const std::string name :
          {"recall-gemma3", "zoo/mistral-window", "zoo/llama-gqa-untied", "quantized/llama"}) {
         INFO("model: ", name);
-        const std::shared_ptr<Model> device = open_there(name);
+        const std::shared_ptr<Model> device = open_there(name, module);
         Pair pair(open(name), device);
         pair.both([&](Session &session) { session.append(tokens_for(*device, 40), {}); });
         Sampling settings[5] = {warm(1), warm(2), warm(3), {}, warm(4)};
@@ -193,8 +194,9 @@ TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
 }
 
 TEST_CASE("device: runs go on past the end of the tables of angles") {
+    const kernels::DeviceTable &module = under_test::each_module();
     const std::string name = "zoo/llama-gqa-untied";
-    const std::shared_ptr<Model> device = open_there(name);
+    const std::shared_ptr<Model> device = open_there(name, module);
     Pair pair(open(name), device); // the first tables hold 256 positions
     pair.both([&](Session &session) { session.append(tokens_for(*device, 245), {}); });
     pair.both([&](Session &session) { CHECK(generate(session, 40).count == 40); });
