@@ -184,11 +184,11 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * file cut short under way raises SIGBUS).
  * On "cuda" weights and KV pages lie in that GPU's memory, and results are the same, bit for bit:
  * sessions go from one device to another by save and load. UNSUPPORTED are more than 16 query heads
- * for a KV head, and heads of more than 256; `allocator` is not asked for what lies there; a request
- * to cancel is looked for before a pass, or a run of up to 16 generated tokens, not in it. The GPU's
- * part is a library of its own, libstasis_cuda, opened when a model asks for it; DEVICE if it, a
- * driver or that GPU is missing or fails. A session whose device has failed stays as it was before
- * the call, and gives what can still be read.
+ * for a KV head, and heads of more than 256; `allocator` is not asked for what lies there; a
+ * request to cancel is looked for before a pass, or a run of up to 16 generated tokens, not in it.
+ * The GPU's part is a library of its own, libstasis_cuda, opened when a model asks for it; DEVICE
+ * if it, a driver or that GPU is missing or fails. A session whose device has failed stays as it
+ * was before the call, and gives what can still be read.
  * Profile "device" trades that for speed: appends of 64 tokens and more are computed by the GPU
  * vendor's library on tensor cores (weights of bf16; UNSUPPORTED on "cpu"). Results then depend on
  * that library, the GPU's kind and how tokens were divided among appends. Sessions keep record of
