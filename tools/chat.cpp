@@ -97,9 +97,9 @@ int chat(const ChatChoice &choice) {
     const Model model = open_model(choice.model, nullptr);
     check_chats(model.get(), choice.model.path);
     const bool resume = keep && !choice.saving.replace && std::filesystem::exists(choice.session);
-    const Session session =
-        resume ? load_session(model.get(), choice.session, nullptr, choice.loading)
-               : create_session(model.get());
+    const Session session = resume
+                                ? load_session(model.get(), choice.session, nullptr, choice.loading)
+                                : create_session(model.get());
     apply_sampling(session.get(), choice.generation);
     apply_draft(session.get(), choice.generation, choice.model, nullptr);
     if (!choice.system.empty()) {

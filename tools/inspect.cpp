@@ -213,10 +213,10 @@ void print_snapshot(const InspectChoice &choice, const Json &all,
           contract_text(info.contract) + ", " + std::to_string(info.position) + " positions\n");
     if (info.profile[0] != '\0' || info.positions_foreign != 0) {
         print("  profile " + (info.profile[0] != '\0' ? std::string(info.profile) : "contract") +
-              (info.positions_foreign == 0 ? ""
-                                           : "; some positions below " +
-                                                 std::to_string(info.positions_foreign) +
-                                                 " were computed under another") +
+              (info.positions_foreign == 0
+                   ? ""
+                   : "; some positions below " + std::to_string(info.positions_foreign) +
+                         " were computed under another") +
               "\n");
     }
     print(file_text(info));

@@ -236,7 +236,7 @@ constexpr size_t draw_room_bytes(size_t vocabulary) {
 struct DeviceDraw {
     const float *logits = nullptr; // [vocabulary]
     size_t vocabulary = 0;
-    void *room = nullptr; // draw_room_bytes(vocabulary) to work in, 16-byte aligned
+    void *room = nullptr;             // draw_room_bytes(vocabulary) to work in, 16-byte aligned
     const uint16_t *hidden = nullptr; // [hidden_size], what the logits come from
     size_t hidden_size = 0;
     const DeviceSampler *sampler = nullptr;

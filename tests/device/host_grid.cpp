@@ -38,7 +38,7 @@ struct Fiber {
     std::unique_ptr<char[]> stack;
     fiber_sanitizers::Known known;
     State state = State::ended;
-    bool waited = false; // for the work before the kernel
+    bool waited = false;    // for the work before the kernel
     uint64_t given[2] = {}; // to the lanes of the warp, in turns
     unsigned exchanges = 0;
     std::vector<Copy> copies; // on the way

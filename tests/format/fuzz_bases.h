@@ -19,7 +19,7 @@ struct Course {
     uint64_t position = 0;
     bool forked = false; // other tokens and numbers from position 32 on
     bool released = false;
-    bool evicted = false; // the second page, and a part of the first
+    bool evicted = false;  // the second page, and a part of the first
     bool profiled = false; // some of it under a device profile
 };
 

@@ -97,8 +97,7 @@ Json to_json(const Report &report) {
 
 std::string to_text(const Report &report) {
     std::string text = report.model + "\n" + report.kernels + " kernels on " + report.device +
-                       ", " +
-                       std::to_string(report.threads) +
+                       ", " + std::to_string(report.threads) +
                        (report.threads == 1 ? " thread, " : " threads, ") + report.machine + "\n\n";
     text += line("%-16s %14s   %s\n", "ceiling", "best rate", "how");
     for (const ceilings::Ceiling &ceiling : report.ceilings) {

@@ -74,11 +74,10 @@ template <typename... Parameters>
 void enqueue(DeviceQueue *queue, const Launch &shape, void (*kernel)(Parameters...),
              std::type_identity_t<Parameters>... arguments) {
     on_queue(queue, [=] {
-        host_grid::run(shape.blocks, shape.threads, shape.shared_bytes,
-                       [=] {
-                           kernel(arguments...);
-                           host_grid::end_of_kernel();
-                       });
+        host_grid::run(shape.blocks, shape.threads, shape.shared_bytes, [=] {
+            kernel(arguments...);
+            host_grid::end_of_kernel();
+        });
     });
 }
 
