@@ -270,7 +270,8 @@ typedef int32_t (*stasis_logits_fn)(void *user, uint64_t position, const float *
 
 typedef struct stasis_run_options {
     uint32_t struct_size;
-    uint32_t chunk; /* positions computed together; 0: chosen; no influence on results */
+    uint32_t chunk; /* positions computed together; 0: chosen; no influence on results, under a
+                       device profile not looked at */
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* positions of this call */
     void *progress_user;

@@ -82,7 +82,8 @@ void stasis_load_options_init(stasis_load_options *options, size_t size);
  * refused (INVALID_ARGUMENT) unless STASIS_SAVE_REPLACE puts a new one in its place. What the
  * session itself saved or loaded last is not read again while the file's identity, size and times
  * are as it left them: damage that hides from these is found by the next load. BUSY: another save
- * of this file is running. IO (full disk included), CANCELLED, STOPPED; statuses of logits. */
+ * of this file is running. IO (full disk included), UNSUPPORTED (STASIS_KEEP_NONE of a session with
+ * positions_foreign: they cannot be computed again), CANCELLED, STOPPED; statuses of logits. */
 stasis_status stasis_session_save(stasis_session *session, const char *path,
                                   const stasis_save_options *options, stasis_error *error);
 /* The same as a stream, always whole; STASIS_SAVE_REPLACE means nothing here. What the sink was
@@ -205,8 +206,9 @@ void stasis_verify_options_init(stasis_verify_options *options, size_t size);
  * those drawn always the last one, with hidden state and logits; the first one needs nothing before
  * it. It cannot reach what local layers would need released pages for, nor anything but the first
  * page of a file without keys and values; with window_retain = capacity none is released. OK
- * (verified) or DIVERGED with the report filled; MODEL_MISMATCH if it is another model's; VERSION;
- * statuses of append. */
+ * (verified) or DIVERGED with the report filled; MODEL_MISMATCH if it is another model's; VERSION
+ * (another profile's too); UNSUPPORTED (all of a state with positions_foreign; an audit begins
+ * there); statuses of append. */
 stasis_status stasis_snapshot_verify(const stasis_snapshot *snapshot, stasis_model *model,
                                      const stasis_verify_options *options,
                                      stasis_verify_report *report, stasis_error *error);

@@ -5,8 +5,8 @@ import shutil
 
 from stasis_process import CommandTest, GEMMA, LLAMA, all_tokens, comma, turns_of
 
-INSPECT_KEYS = ["format", "contract", "position", "digest", "root", "elements", "spans", "sections",
-                "text", "file"]
+INSPECT_KEYS = ["format", "contract", "profile", "positions_foreign", "position", "digest", "root",
+                "elements", "spans", "sections", "text", "file"]
 FILE_KEYS = ["bytes", "commits", "keep", "codec", "kv_bytes", "kv_stored_bytes", "kv_ratio",
              "root_damaged"]
 ELEMENTS = ["kv_cache", "token_embeddings", "positional_state", "input_token_buffer",

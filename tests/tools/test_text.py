@@ -4,8 +4,8 @@ import json
 from stasis_process import CommandTest, DATA, GEMMA, LLAMA, WITHOUT_TOKENIZER, comma, turns_of
 
 INFO_KEYS = ["architecture", "layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary",
-             "context", "layer_types", "kernels", "device", "contract", "template", "weights",
-             "weight_bytes", "converted", "digests"]
+             "context", "layer_types", "kernels", "device", "contract", "profile", "template",
+             "weights", "weight_bytes", "converted", "digests"]
 
 
 class Text(CommandTest):
