@@ -77,18 +77,6 @@ void Session::check_again(const Session &again, uint64_t begin) const {
     }
 }
 
-// The last token's keys and values become those that this model's profile gives.
-void Session::take_last(Session &again) {
-    const uint64_t last = log_.size() - 1;
-    for (PageTable &table : again.pages_) {
-        table.mutate(last / kPage).forget_beyond(static_cast<uint32_t>(last % kPage));
-    }
-    pages_ = std::move(again.pages_);
-    known_ = known_.cut(last / kPage);
-    profile_.foreign = last;
-    tell_pages(PageOrigin::computed);
-}
-
 // Makes sure that the final hidden state is there: after a rewind the last token runs once more,
 // together with those before it that it was computed with under a profile. They run on copies of
 // their pages, and keys and values must come out with the bits that they have.
@@ -121,9 +109,7 @@ void Session::require_hidden(Workspace &work) {
     if (work.sequences[0].failed) {
         fail_sequence(*model_, work.sequences[0]);
     }
-    if (position <= profile_.foreign) { // other bits than another profile's
-        take_last(again);
-    } else {
+    if (position > profile_.foreign) { // else another profile's bits, which stay
         check_again(again, begin);
     }
     std::memcpy(hidden_.data(), work.hidden + (rows - 1) * hidden_.size(),
@@ -182,6 +168,36 @@ void Session::swap_timeline(Session &other) {
     std::swap(held_bytes_, other.held_bytes_);
 }
 
+// The timeline ends at a position that the floors allow.
+void Session::go_back(uint64_t position) {
+    Session shorter(*this); // all that can fail happens to the copy
+    shorter.held_bytes_ = 0;
+    shorter.log_.truncate(position);
+    shorter.cut(position);
+    shorter.hidden_valid_ = false;
+    shorter.row_valid_ = false;
+    shorter.stored_logits_.reset();
+    shorter.sums_.forget();
+    if (position == 0) {
+        std::fill(shorter.first_page_.begin(), shorter.first_page_.end(), 0);
+        shorter.evictions_ = Evictions();
+        shorter.unproven_ = 0;
+    } else if (position == evictions_.last()) {
+        shorter.hidden_ = evictions_.events().back()->hidden;
+        shorter.hidden_valid_ = true;
+    }
+    shorter.account();
+    swap_timeline(shorter);
+    tell_pages(PageOrigin::elsewhere); // fewer than before, so nothing can fail
+}
+
+void Session::rewind_to_append(uint64_t position) {
+    if (position != 0 && position < append_floor()) {
+        fail(Status::unsupported, "what position %llu sees is not there any more", ull{position});
+    }
+    go_back(position);
+}
+
 void Session::rewind(uint64_t position, bool recompute, const RunOptions &options) {
     if (position > log_.size()) {
         fail(Status::invalid_argument, "rewind to %llu lies beyond the position %llu",
@@ -195,25 +211,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
     }
     const uint64_t end = log_.size(), floor = rewind_floor();
     if (position == 0 || position >= floor) {
-        Session shorter(*this); // all that can fail happens to the copy
-        shorter.held_bytes_ = 0;
-        shorter.log_.truncate(position);
-        shorter.cut(position);
-        shorter.hidden_valid_ = false;
-        shorter.row_valid_ = false;
-        shorter.stored_logits_.reset();
-        shorter.sums_.forget();
-        if (position == 0) {
-            std::fill(shorter.first_page_.begin(), shorter.first_page_.end(), 0);
-            shorter.evictions_ = Evictions();
-            shorter.unproven_ = 0;
-        } else if (position == evictions_.last()) {
-            shorter.hidden_ = evictions_.events().back()->hidden;
-            shorter.hidden_valid_ = true;
-        }
-        shorter.account();
-        swap_timeline(shorter);
-        tell_pages(PageOrigin::elsewhere); // fewer than before, so nothing can fail
+        go_back(position);
     } else {
         if (!recompute) {
             fail(Status::unsupported,

@@ -200,6 +200,10 @@ class Session {
 
     std::unique_ptr<Session> fork();
     void rewind(uint64_t position, bool recompute, const RunOptions &options);
+    // For who appends next: a rewind to 0, or to no less than append_floor, behind which nothing
+    // may be asked that needs the hidden state there. Throws Error(unsupported) below.
+    void rewind_to_append(uint64_t position);
+    uint64_t append_floor() const;
 
     // From here on no token sees positions [begin, end); pages of which nothing is visible any more
     // are released. What was evicted before stays so, and a range of nothing else changes nothing.
@@ -281,8 +285,8 @@ class Session {
     // session.cpp
     void add_entries(std::span<const uint32_t> tokens, std::vector<TokenEntry> &entries) const;
     void require_hidden(Workspace &work);
+    void go_back(uint64_t position);
     void check_again(const Session &again, uint64_t begin) const;
-    void take_last(Session &again);
     void swap_timeline(Session &other);
 
     // What the trace has not been told of the pages yet.

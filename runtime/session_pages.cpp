@@ -211,21 +211,27 @@ void Session::shorten(uint64_t position) noexcept {
     }
 }
 
-// The lowest position that a rewind reaches without computing anything again, apart from 0, and
-// from what require_hidden does: for that, what the first position of a chunk sees must still be
-// there.
-uint64_t Session::rewind_floor() const {
-    uint64_t floor = 0;
+// The lowest position whose windows are there, and behind which nothing was evicted.
+uint64_t Session::append_floor() const {
+    uint64_t floor = evictions_.last();
     for (size_t group = 0; group < pages_.size(); ++group) {
         if (first_page_[group] > 0) {
             floor = std::max(floor, first_page_[group] * kPage + model_->groups[group].window);
         }
     }
+    return floor;
+}
+
+// The lowest position that a rewind reaches without computing anything again, apart from 0, and
+// from what require_hidden does: for that, what the first position of a chunk sees must still be
+// there.
+uint64_t Session::rewind_floor() const {
+    const uint64_t floor = append_floor();
     const ProfileChunk *chunk = floor > 0 ? profile_.chunk_of(floor - 1) : nullptr;
-    if (chunk != nullptr && chunk->begin + 1 < floor) {
-        floor = std::min<uint64_t>(chunk->end() + 1, log_.size());
+    if (chunk == nullptr || chunk->begin + 1 >= floor || floor == evictions_.last()) {
+        return floor;
     }
-    return std::max(floor, evictions_.last());
+    return std::min<uint64_t>(chunk->end() + 1, log_.size());
 }
 
 // The listener is told at once what the session holds. Strong guarantee.

@@ -5,6 +5,7 @@
 
 #include "format/decimal.h"
 
+#include "runtime/profile.h"
 #include "runtime/verify_steps.h"
 
 namespace stasis {
@@ -64,6 +65,21 @@ std::map<uint64_t, Reach> reachable(const State &stored, uint64_t floor) {
     return pages;
 }
 
+// The positions between the first page, if that can be computed again, and the others that can.
+void note_unreachable(const std::map<uint64_t, Reach> &pages, uint64_t positions,
+                      VerifyReport &report) {
+    const bool first =
+        !pages.empty() && pages.begin()->first == 0 && pages.begin()->second.from == 0;
+    const uint64_t begin = first ? std::min(kPage, positions) : 0;
+    const auto next = first ? std::next(pages.begin()) : pages.begin();
+    const uint64_t end =
+        next == pages.end() ? positions : std::max(next->first * kPage, next->second.from);
+    if (begin < end) {
+        report.unreachable_begin = begin;
+        report.unreachable_end = end;
+    }
+}
+
 // Drops the pages that are not drawn: those that stay have the lowest random numbers under the
 // seed, so that each set of that size is equally likely.
 void draw_pages(std::map<uint64_t, Reach> &pages, uint64_t last, const AuditOptions &options,
@@ -90,7 +106,7 @@ std::unique_ptr<Session> start_at(const std::shared_ptr<Model> &model, Session *
         return std::make_unique<Session>(model, SessionOptions());
     }
     std::unique_ptr<Session> session = held->fork();
-    session->rewind(position, false, RunOptions());
+    session->rewind_to_append(position);
     return session;
 }
 
@@ -143,14 +159,12 @@ VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
         report.first = diverged(Element::logits, positions - 1, error.what());
         return report;
     }
-    const uint64_t foreign = stored.profile.foreign;
-    const uint64_t floor =
-        std::max(held != nullptr ? held->info().rewind_floor : positions, foreign);
-    if (floor > kPage || foreign != 0) {
-        report.unreachable_begin = foreign != 0 ? 0 : kPage;
-        report.unreachable_end = floor;
+    const uint64_t floor = held != nullptr ? held->append_floor() : positions;
+    std::map<uint64_t, Reach> chosen = reachable(stored, std::max(floor, stored.profile.foreign));
+    if (chosen.empty()) {
+        check_computable(stored.profile);
     }
-    std::map<uint64_t, Reach> chosen = reachable(stored, floor);
+    note_unreachable(chosen, positions, report);
     draw_pages(chosen, (positions - 1) / kPage, options, report);
     compute_pages(model, stored, pages, options, held.get(), chosen, report);
     return report;

@@ -133,6 +133,7 @@ void Workspace::drop_sequences(size_t first) {
         sequence_count = first;
         tokens.resize(row_count);
     }
+    padded = row_count == 0 ? 0 : padded; // of a pass that has but one
 }
 
 void Workspace::fit_partials(size_t query_rows, size_t blocks, size_t head_dim,

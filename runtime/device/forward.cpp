@@ -202,8 +202,8 @@ void enqueue_logits(const Model &model, DeviceWork &work, const uint16_t *hidden
     }
 }
 
-void forward_on_device(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
-                       uint64_t total) {
+static void try_forward(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
+                        uint64_t total) {
     DeviceWork &on = *work.device;
     watch.look(done, total);
     try {
@@ -226,6 +226,23 @@ void forward_on_device(const Model &model, Workspace &work, const Watch &watch, 
     }
     on.queue.finish("computing");
     mark_failed(work, on.failed_here);
+}
+
+void forward_on_device(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
+                       uint64_t total) {
+    constexpr size_t kOwnBytes = size_t{32} << 20; // what a module may take for itself (a library's
+                                                   // work space), which is told at the end
+    const OpenDevice &device = work.device->model.on();
+    for (;;) {
+        try {
+            return try_forward(model, work, watch, done, total);
+        } catch (const Error &error) {
+            if (error.status() != Status::no_memory || device.make_room == nullptr ||
+                !device.make_room(kOwnBytes)) {
+                throw;
+            }
+        }
+    }
 }
 
 void project_on_device(const Model &model, Workspace &work, const uint16_t *hidden, size_t rows,

@@ -41,6 +41,7 @@ struct DeviceQueue {
     std::vector<std::function<void()>> under_way;
     DeviceGraph *recording = nullptr;
     DeviceError error;
+    void *workspace = nullptr; // of pinned products, taken for the first of them
 };
 
 } // namespace stasis::kernels
@@ -200,11 +201,14 @@ void release_host(Device *, void *memory) {
 }
 
 template <bool kLate> DeviceQueue *create_queue(Device *device, DeviceError *) {
-    return new DeviceQueue{device, kLate, {}, nullptr, {}};
+    return new DeviceQueue{device, kLate, {}, nullptr, {}, nullptr};
 }
 
 void destroy_queue(DeviceQueue *queue) {
     catch_up(queue);
+    if (queue->workspace != nullptr) {
+        release(queue->device, queue->workspace);
+    }
     delete queue;
 }
 
@@ -370,5 +374,8 @@ void stasis::kernels::device::on_queue(DeviceQueue *queue, std::function<void()>
 }
 
 void stasis::kernels::device::pinned_product(DeviceQueue *queue, const DeviceProduct &task) {
+    if (queue->workspace == nullptr && queue->error.kind == DeviceError::none) {
+        queue->workspace = host_module::allocate(queue->device, 4096, &queue->error);
+    }
     host_module::enqueue(queue, [=] { host_module::compute_pinned(*queue->device, task); });
 }

@@ -334,9 +334,16 @@ TEST_CASE("profile: refused under another id, or taken over and marked") {
             for (const uint64_t position : {129, 128, 10}) { // the last token runs once more
                 taken->rewind(position, false, {});
                 CHECK(taken->info().foreign == position);
+                const std::unique_ptr<Session> asked = taken->fork(), silent = taken->fork();
+                asked->logits(); // which changes nothing of what follows
+                for (Session *each : {asked.get(), silent.get()}) {
+                    each->append(part(tokens_for(*model, 10), 0, 10), {});
+                    each->decode();
+                }
+                check_same(*asked, *silent);
+                check_same(*asked, *reloaded(model, *asked));
                 taken->logits();
-                CHECK(taken->info().foreign == position - 1);
-                check_same(*taken, *reloaded(model, *taken));
+                CHECK(taken->info().foreign == position);
             }
         }
         const std::unique_ptr<Session> back = Session::restore(
@@ -407,6 +414,88 @@ TEST_CASE("profile: a failure in the middle of an append leaves the session and 
     session->append(part(tokens, 0, 70), {});
     same->append(part(tokens, 0, 70), {});
     check_same(*session, *same);
+}
+
+TEST_CASE("profile: free pages give way to all that a padded pass takes, the library's share too") {
+    int64_t met = 0;
+    for (bool all = false; !all; ++met) {
+        const std::shared_ptr<Model> model = open_profiled(kModels[0]);
+        const std::vector<uint32_t> tokens = tokens_for(*model, 130);
+        std::unique_ptr<Session> before = of(model);
+        for (int i = 0; i < 3; ++i) {
+            before->append(part(tokens, 0, 63), {});
+        }
+        before.reset(); // leaves free pages
+        const std::unique_ptr<Session> session = of(model);
+        host_module::settings().fail_allocation = met;
+        try {
+            session->append(part(tokens, 0, 64), {});
+        } catch (const Error &error) { // of the host there is no more
+            INFO("message: ", std::string(error.what()));
+            CHECK(std::string(error.what()).find("pinned memory") != std::string::npos);
+        }
+        all = host_module::settings().fail_allocation >= 0; // none was left to fail
+        host_module::settings().fail_allocation = -1;
+    }
+    CHECK(met > 3);
+}
+
+TEST_CASE("profile: an audit of windows says what it could not reach, and reaches the last page") {
+    const std::shared_ptr<Model> model = open_profiled(kModels[1]);
+    const std::vector<uint32_t> tokens = tokens_for(*model, 610);
+    const std::unique_ptr<Session> session = of(model, 200);
+    session->append(part(tokens, 0, 10), {});
+    session->append(part(tokens, 10, 610), {});
+    Stored stored(*model, *session);
+    const VerifyReport report = audit(model, stored.state, stored.pages(), {});
+    CHECK(report.first == std::nullopt);
+    CHECK(report.unreachable_begin == 64);
+    CHECK(report.unreachable_end == 522); // where the second chunk begins
+    CHECK(report.positions >= 64 + 88);
+    stored.change_end(0);
+    const VerifyReport forged = audit(model, stored.state, stored.pages(), {});
+    REQUIRE(forged.first.has_value());
+    CHECK(forged.first->element == 9);
+
+    const std::unique_ptr<Session> released = of(model, 64); // less than the chunk is there
+    released->append(part(tokens, 0, 10), {});
+    released->append(part(tokens, 10, 610), {});
+    const Stored less(*model, *released);
+    const VerifyReport beginning = audit(model, less.state, less.pages(), {});
+    CHECK(beginning.first == std::nullopt);
+    CHECK(beginning.unreachable_begin == 64);
+    CHECK(beginning.unreachable_end == 610);
+    SessionOptions any;
+    any.any_profile = true;
+    const std::unique_ptr<Session> taken =
+        Session::restore(open(kModels[1]), session->export_state(), &any);
+    const Stored marked(*taken->model(), *taken);
+    CHECK(refusal([&] { audit(open(kModels[1]), marked.state, marked.pages(), {}); },
+                  Status::unsupported) != "");
+}
+
+TEST_CASE("profile: marked sessions that share pages go back and on like any") {
+    const std::shared_ptr<Model> model = open_profiled(kModels[0]), plain = open_there(kModels[0]);
+    const std::vector<uint32_t> tokens = tokens_for(*model, 400);
+    SessionOptions any;
+    any.any_profile = any.trusted = true;
+    any.domain = 0;
+    const std::unique_ptr<Session> own = of(model);
+    own->append(part(tokens, 0, 150), {});
+    const std::unique_ptr<Session> taken = Session::restore(plain, own->export_state(), &any);
+    const auto go_back_and_on = [&](bool ask, size_t from) {
+        taken->rewind(128, false, {});
+        if (ask) {
+            taken->digest();
+        }
+        taken->append(part(tokens, from, from + 64), {});
+        return taken->digest();
+    };
+    const Digest plainly = go_back_and_on(false, 300);
+    CHECK(go_back_and_on(true, 200) != plainly);
+    taken->append(part(tokens, 300, 364), {});
+    CHECK(go_back_and_on(false, 300) == plainly);
+    CHECK(go_back_and_on(true, 300) == plainly);
 }
 
 TEST_CASE("profile: asked for where there is none") {

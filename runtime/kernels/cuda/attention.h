@@ -71,17 +71,18 @@ __device__ inline float low_of(uint32_t pair) {
 __device__ inline float high_of(uint32_t pair) {
     return __builtin_bit_cast(float, pair & 0xFFFF0000U);
 }
-// What points to a page is read from memory: __ldg tells the compiler that the page lies in the
-// device's memory, and that nobody writes it meanwhile.
+// What points to a page is read from memory: __ldcg tells the compiler that the page lies in the
+// device's memory. Past the first cache: the kernel before may have written there after this one
+// began (queue.cu), and what is read is used once or goes to shared memory.
 __device__ inline uint32_t pair_at(const uint16_t *x) {
-    return __ldg(reinterpret_cast<const uint32_t *>(x));
+    return __ldcg(reinterpret_cast<const uint32_t *>(x));
 }
 
 // Eight neighbours, of which those from `left` on count as +0. `wide`: all eight are there,
 // aligned.
 __device__ inline uint4 eight_at(const uint16_t *x, size_t left, bool wide) {
     if (wide) {
-        return __ldg(reinterpret_cast<const uint4 *>(x));
+        return __ldcg(reinterpret_cast<const uint4 *>(x));
     }
     return {left > 0 ? pair_at(x) : 0, left > 2 ? pair_at(x + 2) : 0, left > 4 ? pair_at(x + 4) : 0,
             left > 6 ? pair_at(x + 6) : 0};

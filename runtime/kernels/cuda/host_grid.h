@@ -160,7 +160,7 @@ template <typename T> T __shfl_up_sync(unsigned, T value, unsigned by) {
     const unsigned lane = threadIdx.x % 32;
     return grid::value_of<T>(grid::exchange(grid::bits_of(value), lane >= by ? lane - by : lane));
 }
-template <typename T> T __ldg(const T *place) {
+template <typename T> T __ldcg(const T *place) {
     return *place;
 }
 // Atomic for the thread sanitizer, which takes the fibers for threads.
