@@ -40,8 +40,9 @@ struct Quantized {
     __host__ __device__ Quantized(void *where, size_t rows_, size_t depth, size_t elements_)
         : rows(rows_), groups(depth / elements_), elements(elements_),
           integers(static_cast<uint4 *>(where)),
-          scales(reinterpret_cast<float *>(integers + rows * row_pieces())),
-          sums(reinterpret_cast<uint32_t *>(scales + rows * groups)) {}
+          scales(where == nullptr ? nullptr
+                                  : reinterpret_cast<float *>(integers + rows * row_pieces())),
+          sums(where == nullptr ? nullptr : reinterpret_cast<uint32_t *>(scales + rows * groups)) {}
 
     __host__ __device__ size_t row_pieces() const {
         return (groups + kBundle - 1) / kBundle * kBundle * (elements / 16);

@@ -1,0 +1,80 @@
+// Models under the device profile of the tests' stand-in for a vendor's library, and what tests of
+// them share.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/profile.h"
+#include "runtime/verify.h"
+#include "tests/device/under_test.h"
+#include "tests/runtime/device_on.h"
+#include "tests/runtime/stored_state.h"
+
+namespace stasis::test::profiled {
+
+// Global layers alone; and two groups, of which one sees 16 positions.
+inline const std::vector<std::string> kModels = {"zoo/llama-gqa-untied", "zoo/gemma3-text"};
+
+inline std::shared_ptr<Model> open_profiled(const std::string &name, uint32_t version = 1) {
+    host_module::settings().vendor = version;
+    ModelOptions options = on_device();
+    options.profile = "device";
+    const std::shared_ptr<Model> model = open_model(directory(name), options);
+    host_module::settings().vendor = 1;
+    return model;
+}
+
+inline std::unique_ptr<Session> of(const std::shared_ptr<Model> &model, uint64_t retain = 0) {
+    SessionOptions options;
+    options.window_retain = retain;
+    return std::make_unique<Session>(model, options);
+}
+
+// Two chunks with tokens between and behind them that the contract computes.
+inline std::unique_ptr<Session> talk(const std::shared_ptr<Model> &model, uint64_t retain = 0) {
+    std::unique_ptr<Session> session = of(model, retain);
+    const std::vector<uint32_t> tokens = tokens_for(*model, 250);
+    session->append(part(tokens, 0, 140), {});
+    session->append(part(tokens, 140, 150), {});
+    Sampling sampling;
+    sampling.temperature = 0.9F;
+    session->set_sampling(sampling);
+    session->decode();
+    session->decode();
+    session->append(part(tokens, 150, 230), {});
+    session->decode();
+    return session;
+}
+inline const std::vector<ProfileChunk> kTalked = {{0, 140, 512}, {152, 80, 128}};
+
+inline std::string refusal(const std::function<void()> &work, Status status) {
+    try {
+        work();
+    } catch (const Error &error) {
+        CHECK(error.status() == status);
+        return error.what();
+    }
+    return "";
+}
+
+// The same state in a new process, as far as a test can tell.
+inline std::unique_ptr<Session> reloaded(const std::shared_ptr<Model> &model, Session &session) {
+    return Session::restore(model, session.export_state(), nullptr);
+}
+
+// From tokens and record alone.
+inline std::unique_ptr<Session> recomputed(const std::shared_ptr<Model> &model, Session &session) {
+    const Stored stored(*session.model(), session);
+    return Session::recompute(model, stored.state, nullptr, stored.pages(), Watch());
+}
+
+inline void check_same(Session &a, Session &b) {
+    CHECK(to_hex(a.digest()) == to_hex(b.digest()));
+    CHECK(same_bits(a.logits(), b.logits()));
+    CHECK(a.export_state().profile == b.export_state().profile);
+}
+
+} // namespace stasis::test::profiled
