@@ -1,6 +1,7 @@
 // The bundled models for tests, opened once for each thread count, and their golden values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -66,6 +67,15 @@ inline const std::vector<std::string> &bundled() {
                                                    "zoo/qwen2-bias-tied",
                                                    "zoo/qwen3-qknorm"};
     return names;
+}
+
+// Of these names all, or a sample where a sanitizer makes them slow.
+inline std::vector<std::string> sampled(const std::vector<std::string> &names) {
+    std::vector<std::string> some;
+    for (size_t i = names.size(); i > 0; i -= std::min<size_t>(i, kStride == 1 ? 1 : 5)) {
+        some.insert(some.begin(), names[i - 1]);
+    }
+    return some;
 }
 
 inline nlohmann::json read_json(const std::string &path) {
