@@ -6,6 +6,7 @@
 #include "abi/stream.h"
 #include "abi/tokens.h"
 #include "format/compare.h"
+#include "format/constants.h"
 #include "format/element.h"
 #include "format/pages.h"
 #include "format/reader.h"
@@ -108,6 +109,8 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
         to.keep = own.keep() == stasis::format::Keep::none ? STASIS_KEEP_NONE : STASIS_KEEP_FULL;
         to.commits = own.root().sequence;
         to.positions_foreign = state.profile.foreign;
+        static_assert(sizeof to.profile == stasis::format::kProfileIdMax + 1 &&
+                      sizeof to.profile == sizeof(stasis_model_info::profile));
         write_field(state.profile.id, to.profile, sizeof to.profile);
         sum_up_runs(own, to);
         write_struct(to, info, "info");

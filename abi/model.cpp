@@ -101,6 +101,7 @@ stasis_model_info describe(const stasis_model &handle) {
     write_field(device != nullptr ? device->table->name : model.kernels->name, info.kernels,
                 sizeof info.kernels);
     write_field(device != nullptr ? device->name.c_str() : "cpu", info.device, sizeof info.device);
+    static_assert(sizeof info.profile == kernels::kDeviceIdBytes);
     write_field(model.profile, info.profile, sizeof info.profile);
     write_field(model.identity.chat_template, info.chat_template, sizeof info.chat_template);
     info.model = to_abi(model.identity.model);

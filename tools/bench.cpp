@@ -33,8 +33,8 @@ int run_bench(const BenchChoice &choice) {
                        choice.repetitions, interrupt.handle(), meter};
     bench.draft = choice.draft;
     bench::run_tasks(bench, choice.only);
-    const bench::Report report{choice.model.path, info.kernels, info.device,  bench::machine_text(),
-                               info.threads,      meter.best(), bench.results};
+    const bench::Report report{choice.model.path,     info.kernels, info.device,  info.profile,
+                               bench::machine_text(), info.threads, meter.best(), bench.results};
     if (choice.json) {
         print_json(to_json(report));
     } else {

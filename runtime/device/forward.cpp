@@ -186,24 +186,8 @@ void mark_failed(Workspace &work, const uint32_t *failed) {
     }
 }
 
-} // namespace
-
-void enqueue_pass(const Model &model, DeviceWork &work, const Watch &watch, uint64_t done,
-                  uint64_t total) {
-    Pass{model, work, work.queue.get(), work.queue.table()}.whole(watch, done, total);
-}
-
-void enqueue_logits(const Model &model, DeviceWork &work, const uint16_t *hidden, size_t rows,
-                    float *logits) {
-    product(work, {hidden, rows, 1, {work.model.head}, {logits}}); // [T][V]
-    if (model.config.final_softcap != 0.0F) {
-        work.queue.table().softcap(work.queue.get(), logits, rows * model.config.vocabulary,
-                                   model.config.final_softcap);
-    }
-}
-
-static void try_forward(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
-                        uint64_t total) {
+void try_forward(const Model &model, Workspace &work, const Watch &watch, uint64_t done,
+                 uint64_t total) {
     DeviceWork &on = *work.device;
     watch.look(done, total);
     try {
@@ -226,6 +210,22 @@ static void try_forward(const Model &model, Workspace &work, const Watch &watch,
     }
     on.queue.finish("computing");
     mark_failed(work, on.failed_here);
+}
+
+} // namespace
+
+void enqueue_pass(const Model &model, DeviceWork &work, const Watch &watch, uint64_t done,
+                  uint64_t total) {
+    Pass{model, work, work.queue.get(), work.queue.table()}.whole(watch, done, total);
+}
+
+void enqueue_logits(const Model &model, DeviceWork &work, const uint16_t *hidden, size_t rows,
+                    float *logits) {
+    product(work, {hidden, rows, 1, {work.model.head}, {logits}}); // [T][V]
+    if (model.config.final_softcap != 0.0F) {
+        work.queue.table().softcap(work.queue.get(), logits, rows * model.config.vocabulary,
+                                   model.config.final_softcap);
+    }
 }
 
 void forward_on_device(const Model &model, Workspace &work, const Watch &watch, uint64_t done,

@@ -49,17 +49,19 @@ struct Opened {
     }
 };
 
-// Numbers in a device's memory.
+// Numbers in a device's memory, carried there and back by a queue: the opened one where none is
+// named. A queue is for one thread at a time.
 template <typename T> class There {
   public:
-    There(const Opened &on, size_t count) : on_(on), count_(count) {
+    There(const Opened &on, size_t count, DeviceQueue *queue = nullptr)
+        : on_(on), queue_(queue == nullptr ? on.queue : queue), count_(count) {
         DeviceError error;
         data_ = static_cast<T *>(on.table.allocate(on.device, count * sizeof(T), &error));
         REQUIRE_MESSAGE(data_ != nullptr, std::string(error.message));
     }
-    There(const Opened &on, const std::vector<T> &values) : There(on, values.size()) {
-        on.table.copy(on.queue, data_, values.data(), count_ * sizeof(T));
-        on.finish();
+    There(const Opened &on, const std::vector<T> &values, DeviceQueue *queue = nullptr)
+        : There(on, values.size(), queue) {
+        carry(data_, values.data());
     }
     ~There() { on_.table.release(on_.device, data_); }
     There(const There &) = delete;
@@ -68,13 +70,19 @@ template <typename T> class There {
     T *get() const { return data_; }
     std::vector<T> values() const {
         std::vector<T> here(count_);
-        on_.table.copy(on_.queue, here.data(), data_, count_ * sizeof(T));
-        on_.finish();
+        carry(here.data(), data_);
         return here;
     }
 
   private:
+    void carry(T *to, const T *from) const {
+        on_.table.copy(queue_, to, from, count_ * sizeof(T));
+        DeviceError error;
+        REQUIRE_MESSAGE(on_.table.finish(queue_, &error), std::string(error.message));
+    }
+
     const Opened &on_;
+    DeviceQueue *queue_;
     size_t count_;
     T *data_ = nullptr;
 };

@@ -1,12 +1,21 @@
 // See attention_case.h. What a row sees is said slot by slot here, apart from the kernels' masks.
 #include "tests/kernels/attention_case.h"
 
+#include <cmath>
 #include <map>
 
 #include "runtime/kernels/received.h"
 #include "tests/device/fenced.h"
 
 namespace attention_case {
+
+Case ordinary(uint64_t seed, size_t kv_heads, size_t group_heads, size_t head_dim) {
+    Case made;
+    made.kv_heads = kv_heads, made.group_heads = group_heads, made.head_dim = head_dim;
+    made.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+    made.seed = seed;
+    return made;
+}
 
 size_t Case::row_count() const {
     size_t count = 0;

@@ -57,6 +57,9 @@ struct Case {
     void draw();
 };
 
+// Of ordinary numbers and scale, its sequences to be added.
+Case ordinary(uint64_t seed, size_t kv_heads, size_t group_heads, size_t head_dim);
+
 struct Expected {
     std::vector<uint16_t> output;                // [row][heads][head_dim]
     size_t blocks = 0;                           // most that a row sees

@@ -21,14 +21,6 @@ void check_both(const under_test::Opened &on, const Case &made, size_t tile_rows
     CHECK(placed.outside_is_untouched());
 }
 
-Case ordinary(uint64_t seed, size_t kv_heads, size_t group_heads, size_t head_dim) {
-    Case made;
-    made.kv_heads = kv_heads, made.group_heads = group_heads, made.head_dim = head_dim;
-    made.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-    made.seed = seed;
-    return made;
-}
-
 } // namespace
 
 TEST_CASE("device attention: heads of all sizes and numbers equal the reference") {

@@ -87,13 +87,13 @@ class Model {
     }
 
     Results products(const std::vector<uint16_t> &x, DeviceQueue *queue) const {
-        const There<uint16_t> there_x(on_, x);
+        const There<uint16_t> there_x(on_, x, queue);
         DeviceProduct task;
         task.x = there_x.get(), task.rows = x.size() / kDepth, task.count = 3, task.pinned = true;
         std::unique_ptr<There<float>> y[3];
         for (size_t i = 0; i < 3; ++i) {
             const std::vector<float> before(task.rows * kOutputs[i], 3.0F); // not added to
-            y[i] = std::make_unique<There<float>>(on_, before);
+            y[i] = std::make_unique<There<float>>(on_, before, queue);
             task.w[i] = matrix(i), task.y[i] = y[i]->get();
         }
         on_.table.product(queue, task);
@@ -155,23 +155,30 @@ struct Queue {
     Queue &operator=(const Queue &) = delete;
 };
 
+// Runs check(model, x) for numbers of that kind, of each number of rows, on each device that can.
+template <typename Check>
+void for_each_shape(const Host &host, Numbers &numbers, Kind kind, const Check &check) {
+    under_test::for_each_device([&](const Opened &on) {
+        if (pin(on)) {
+            const Model model(on, host);
+            for (const size_t rows : kRows) {
+                INFO("rows: ", rows);
+                check(model, numbers.bf16(rows * kDepth, kind));
+            }
+        }
+    });
+}
+
 } // namespace
 
 TEST_CASE("device: pinned products are near the exact ones") {
     Numbers numbers(51);
     const Host host(numbers);
-    under_test::for_each_device([&](const Opened &on) {
-        if (!pin(on)) {
-            return;
-        }
-        const Model model(on, host);
-        for (const size_t rows : kRows) {
-            const std::vector<uint16_t> x = numbers.bf16(rows * kDepth, Kind::plain);
-            const Results y = model.products(x);
-            for (size_t i = 0; i < 3; ++i) {
-                INFO("rows ", rows, ", outputs ", kOutputs[i]);
-                CHECK(count_far(x, host, i, y[i]) == 0);
-            }
+    for_each_shape(host, numbers, Kind::plain, [&](const Model &model, const auto &x) {
+        const Results y = model.products(x);
+        for (size_t i = 0; i < 3; ++i) {
+            INFO("outputs: ", kOutputs[i]);
+            CHECK(count_far(x, host, i, y[i]) == 0);
         }
     });
 }
@@ -229,25 +236,18 @@ TEST_CASE("device: pinned products of two threads at once have the bits that eac
 TEST_CASE("device: a row of a pinned product does not depend on what the others hold") {
     Numbers numbers(54);
     const Host host(numbers);
-    under_test::for_each_device([&](const Opened &on) {
-        if (!pin(on)) {
-            return;
-        }
-        const Model model(on, host);
-        for (const size_t rows : kRows) {
-            const std::vector<uint16_t> x = numbers.bf16(rows * kDepth, Kind::cancel);
-            const Results before = model.products(x);
-            for (const uint16_t others : {0x0000, 0x7FC0, 0x7F80, 0x3F80}) { // 0, NaN, inf, 1
-                const size_t row = numbers.below(static_cast<uint32_t>(rows));
-                std::vector<uint16_t> changed(x.size(), others);
-                const auto *from = x.data() + row * kDepth;
-                std::copy(from, from + kDepth, changed.begin() + static_cast<long>(row * kDepth));
-                const Results after = model.products(changed);
-                INFO("row ", row, " of ", rows, " beside ", others);
-                for (size_t i = 0; i < 3; ++i) {
-                    CHECK(std::memcmp(&after[i][row * kOutputs[i]], &before[i][row * kOutputs[i]],
-                                      kOutputs[i] * sizeof(float)) == 0);
-                }
+    for_each_shape(host, numbers, Kind::cancel, [&](const Model &model, const auto &x) {
+        const Results before = model.products(x);
+        for (const uint16_t others : {0x0000, 0x7FC0, 0x7F80, 0x3F80}) { // 0, NaN, inf, 1
+            const size_t row = numbers.below(static_cast<uint32_t>(x.size() / kDepth));
+            std::vector<uint16_t> changed(x.size(), others);
+            const auto *from = x.data() + row * kDepth;
+            std::copy(from, from + kDepth, changed.begin() + static_cast<long>(row * kDepth));
+            const Results after = model.products(changed);
+            INFO("row ", row, " beside ", others);
+            for (size_t i = 0; i < 3; ++i) {
+                CHECK(std::memcmp(&after[i][row * kOutputs[i]], &before[i][row * kOutputs[i]],
+                                  kOutputs[i] * sizeof(float)) == 0);
             }
         }
     });

@@ -44,14 +44,6 @@ uint64_t check(const under_test::Opened &on, const Case &made, size_t together) 
     return all;
 }
 
-Case ordinary(uint64_t seed, size_t kv_heads, size_t group_heads, size_t head_dim) {
-    Case made;
-    made.kv_heads = kv_heads, made.group_heads = group_heads, made.head_dim = head_dim;
-    made.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-    made.seed = seed;
-    return made;
-}
-
 } // namespace
 
 TEST_CASE("device attention received: heads of all sizes, every kind of number") {

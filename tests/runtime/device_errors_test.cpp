@@ -13,26 +13,6 @@ namespace {
 
 constexpr const char *kModel = "zoo/llama-gqa-untied";
 
-// Puts back how the device behaves.
-struct Behaviour {
-    ~Behaviour() { host_module::settings() = {}; }
-};
-
-// What a call fails with.
-struct Failure {
-    Status status = Status::ok;
-    std::string message;
-};
-
-Failure failure_of(const std::function<void()> &work) {
-    try {
-        work();
-    } catch (const Error &error) {
-        return {error.status(), error.what()};
-    }
-    return {};
-}
-
 bool contains(const std::string &text, const std::string &part_of_it) {
     return text.find(part_of_it) != std::string::npos;
 }

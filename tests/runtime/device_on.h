@@ -1,6 +1,8 @@
 // Models opened on the device of the tests (tests/device).
 #pragma once
 
+#include <functional>
+
 #include "tests/device/host_module.h"
 #include "tests/runtime/models.h"
 
@@ -12,6 +14,26 @@ inline ModelOptions on_device(const kernels::DeviceTable &module = host_module::
     options.device = "cuda";
     options.device_module = &module;
     return options;
+}
+
+// Puts back how the device behaves.
+struct Behaviour {
+    ~Behaviour() { host_module::settings() = {}; }
+};
+
+// What a call fails with; of ok: it does not.
+struct Failure {
+    Status status = Status::ok;
+    std::string message;
+};
+
+inline Failure failure_of(const std::function<void()> &work) {
+    try {
+        work();
+    } catch (const Error &error) {
+        return {error.status(), error.what()};
+    }
+    return {};
 }
 
 inline std::shared_ptr<Model>

@@ -1,7 +1,7 @@
 // Sessions on a device that track attention: the numbers of the CPU, however they came about, and
 // none of it where nobody tracks.
 #include "tests/device/under_test.h"
-#include "tests/runtime/device_on.h"
+#include "tests/runtime/device_pair.h"
 
 using namespace stasis;
 using namespace stasis::test;
@@ -16,43 +16,6 @@ SessionOptions tracking(Tracking mode = Tracking::by_head) {
     return options;
 }
 
-Sums sums_by_head(Session &session) {
-    Sums sums;
-    session.received(true, sums);
-    return sums;
-}
-
-// Sessions on both sides, which always have the same numbers.
-struct Both {
-    std::unique_ptr<Session> here, there;
-
-    Both(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device,
-         const SessionOptions &options = tracking())
-        : here(std::make_unique<Session>(cpu, options)),
-          there(std::make_unique<Session>(device, options)) {}
-    Both(std::unique_ptr<Session> here_, std::unique_ptr<Session> there_)
-        : here(std::move(here_)), there(std::move(there_)) {}
-
-    template <typename Work> void both(const Work &work) {
-        work(*here);
-        work(*there);
-        same();
-    }
-    void same() {
-        CHECK(sums_by_head(*here) == sums_by_head(*there));
-        CHECK(to_hex(here->digest()) == to_hex(there->digest()));
-    }
-};
-
-GenerateResult generate(Session &session, uint64_t count) {
-    GenerateOptions options;
-    options.tokens_max = count;
-    options.ignore_end = true;
-    GenerateResult result;
-    session.generate(options, result);
-    return result;
-}
-
 } // namespace
 
 TEST_CASE("device attention received: every bundled model gives the sums that the CPU gives") {
@@ -61,7 +24,7 @@ TEST_CASE("device attention received: every bundled model gives the sums that th
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 70);
-        Both pair(open(name), device);
+        Pair pair(open(name), device, tracking());
         pair.both([&](Session &session) {
             const size_t ends[] = {1, 4, 44, 45, 50, 67, 70}; // one row, few, many
             for (size_t i = 0, begin = 0; i < 7; begin = ends[i++]) {
@@ -69,7 +32,7 @@ TEST_CASE("device attention received: every bundled model gives the sums that th
             }
         });
         pair.both([](Session &session) { session.decode(); });
-        Both totals(pair.here->model(), device, tracking(Tracking::total));
+        Pair totals(pair.here->model(), device, tracking(Tracking::total));
         Sums sums[2];
         for (Session *session : {totals.here.get(), totals.there.get()}) {
             session->append(part(tokens, 0, 20), {});
@@ -90,9 +53,9 @@ TEST_CASE("device attention received: forks, rewinds, evictions, windows that ar
         const std::vector<uint32_t> tokens = tokens_for(*device, 250);
         SessionOptions options = tracking();
         options.window_retain = 0;
-        Both pair(open(name), device, options);
+        Pair pair(open(name), device, options);
         pair.both([&](Session &session) { session.append(part(tokens, 0, 100), {}); });
-        Both child(pair.here->fork(), pair.there->fork());
+        Pair child(pair.here->fork(), pair.there->fork());
         child.both([&](Session &session) { session.append(part(tokens, 100, 130), {}); });
         pair.same(); // its own numbers are not the child's
         pair.both([&](Session &session) { session.append(part(tokens, 130, 150), {}); });
@@ -110,8 +73,8 @@ TEST_CASE("device attention received: steps of several sessions, of which some t
     const std::string name = "zoo/gemma3-text";
     const std::shared_ptr<Model> device = open_there(name, module);
     const std::vector<uint32_t> tokens = tokens_for(*device, 120);
-    Both by_head(open(name), device), other(by_head.here->model(), device);
-    Both plain(by_head.here->model(), device, SessionOptions());
+    Pair by_head(open(name), device, tracking()), other(by_head.here->model(), device, tracking());
+    Pair plain(by_head.here->model(), device, SessionOptions());
     const auto rounds = [&](Session &a, Session &b, Session &c) {
         for (const size_t rows : {70, 1, 1, 30}) { // in tiles, and by blocks
             StepItem items[] = {{&a, part(tokens, 0, rows), true},
@@ -133,11 +96,11 @@ TEST_CASE("device attention received: steps of several sessions, of which some t
 TEST_CASE("device attention received: generated tokens, and those of a session that crossed") {
     const std::string name = "zoo/mistral-window";
     const std::shared_ptr<Model> device = open_there(name), cpu = open(name);
-    Both pair(cpu, device);
+    Pair pair(cpu, device, tracking());
     pair.both([&](Session &session) { session.append(tokens_for(*device, 60), {}); });
     pair.both([&](Session &session) { CHECK(generate(session, 20).count == 20); });
     const State here = pair.here->export_state(), there = pair.there->export_state();
-    Both crossed(Session::restore(cpu, there, nullptr), Session::restore(device, here, nullptr));
+    Pair crossed(Session::restore(cpu, there, nullptr), Session::restore(device, here, nullptr));
     CHECK(crossed.there->tracks_attention());
     crossed.same(); // computed again from the log
     CHECK(sums_by_head(*crossed.there) == sums_by_head(*pair.here));
@@ -173,7 +136,8 @@ TEST_CASE("device attention received: one token at a time, between sessions that
     const std::string name = "zoo/llama-gqa-untied";
     const std::shared_ptr<Model> device = open_there(name);
     const std::vector<uint32_t> tokens = tokens_for(*device, 20);
-    Both tracked(open(name), device), plain(tracked.here->model(), device, SessionOptions());
+    Pair tracked(open(name), device, tracking()),
+        plain(tracked.here->model(), device, SessionOptions());
     for (size_t i = 0; i < 16; i += i == 0 ? 10 : 1) {
         for (Session *session :
              {plain.here.get(), plain.there.get(), tracked.here.get(), tracked.there.get()}) {
@@ -187,14 +151,20 @@ TEST_CASE("device attention received: one token at a time, between sessions that
 TEST_CASE("device attention received: sessions that do not track it launch and copy no more") {
     const std::shared_ptr<Model> device = open_there("zoo/llama-gqa-untied");
     const std::vector<uint32_t> tokens = tokens_for(*device, 60);
-    const auto launches = [&](const SessionOptions &options) {
+    struct Work {
+        uint64_t launches, copies;
+        bool operator==(const Work &) const = default;
+    };
+    const auto work = [&](const SessionOptions &options) {
         Session session(device, options);
         session.append(part(tokens, 0, 50), {});
-        const uint64_t before = host_module::counts().launches;
+        const host_module::Counts before = host_module::counts();
         session.append(part(tokens, 50, 60), {});
-        return host_module::counts().launches - before;
+        const host_module::Counts after = host_module::counts();
+        return Work{after.launches - before.launches, after.copies - before.copies};
     };
-    const uint64_t plain = launches({}), tracked = launches(tracking());
-    CHECK(tracked == plain + 2 * device->config.layers);
-    CHECK(launches({}) == plain); // also behind one that does
+    const Work plain = work({}), tracked = work(tracking());
+    // Two kernels for each layer; the sums go there and come back.
+    CHECK(tracked == Work{plain.launches + 2 * device->config.layers, plain.copies + 2});
+    CHECK(work({}) == plain); // also behind one that does
 }

@@ -2,7 +2,7 @@
 // there is one: the same bits as on the CPU, whichever way sessions come there.
 #include "runtime/kernels/cuda/host_grid.h"
 #include "tests/device/under_test.h"
-#include "tests/runtime/device_on.h"
+#include "tests/runtime/device_pair.h"
 
 using namespace stasis;
 using namespace stasis::test;
@@ -25,33 +25,6 @@ Sampling warm(uint64_t seed) {
     sampling.seed = seed;
     return sampling;
 }
-
-// Everything that changes a session, on two models at once; returns them for comparison.
-struct Pair {
-    std::unique_ptr<Session> here, there;
-
-    Pair(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device)
-        : here(session_of(cpu)), there(session_of(device)) {}
-    Pair(std::unique_ptr<Session> here_, std::unique_ptr<Session> there_)
-        : here(std::move(here_)), there(std::move(there_)) {}
-
-    template <typename Work> void both(const Work &work) {
-        work(*here);
-        work(*there);
-        same();
-    }
-    void same() {
-        CHECK(same_bits(here->logits(), there->logits()));
-        CHECK(to_hex(here->digest()) == to_hex(there->digest()));
-    }
-    void decode(size_t count) {
-        for (size_t i = 0; i < count; ++i) {
-            const uint32_t token = here->decode();
-            REQUIRE(there->decode() == token);
-        }
-        same();
-    }
-};
 
 } // namespace
 
@@ -148,20 +121,6 @@ TEST_CASE("device: sessions cross to the CPU and back in the middle of a convers
         }
     }
 }
-
-namespace {
-
-GenerateResult generate(Session &session, uint64_t count, std::vector<uint32_t> stops = {}) {
-    GenerateOptions options;
-    options.tokens_max = count;
-    options.ignore_end = true;
-    options.stop_tokens = std::move(stops);
-    GenerateResult result;
-    session.generate(options, result);
-    return result;
-}
-
-} // namespace
 
 TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
     const kernels::DeviceTable &module = under_test::each_module();

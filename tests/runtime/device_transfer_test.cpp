@@ -19,10 +19,6 @@ namespace {
 
 constexpr const char *kModel = "zoo/gemma3-text"; // two groups, one of them with a window
 
-struct Behaviour {
-    ~Behaviour() { host_module::settings() = {}; }
-};
-
 std::shared_ptr<const format::Contents>
 save(Session &session, const std::string &path, format::Codec codec = format::Codec::raw,
      format::Keep keep = format::Keep::full,
@@ -44,21 +40,6 @@ std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const std::st
         },
         nullptr};
     return Session::restore(model, snapshot->state(), nullptr, pages, Watch());
-}
-
-// What a call fails with; of ok: it does not.
-struct Failure {
-    Status status = Status::ok;
-    std::string message;
-};
-
-Failure failure_of(const std::function<void()> &work) {
-    try {
-        work();
-    } catch (const Error &error) {
-        return {error.status(), error.what()};
-    }
-    return {};
 }
 
 } // namespace

@@ -232,6 +232,7 @@ TEST_CASE("profile: a failure in the middle of an append leaves the session and 
 }
 
 TEST_CASE("profile: free pages give way to all that a padded pass takes, the library's share too") {
+    const Behaviour behaviour;
     int64_t met = 0;
     for (bool all = false; !all; ++met) {
         const std::shared_ptr<Model> model = open_profiled(kModels[0]);
@@ -267,9 +268,9 @@ TEST_CASE("profile: asked for where there is none") {
     CHECK(opening({}, "fast", Status::unsupported, model) ==
           "profile \"fast\": profiles are \"contract\" and \"device\"");
     CHECK(opening(on_device(), "contract", Status::ok, model) == "");
+    const Behaviour behaviour;
     host_module::settings().vendor = 0;
     CHECK(opening(on_device(), "device", Status::device, model) ==
           "device \"cuda:0\", opening its profile: the stand-in's library is missing, as a test "
           "asked");
-    host_module::settings().vendor = 1;
 }

@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "tools/peer"))
 import compare  # the script's own, as it finds it
 import gguf
 
-KEYS = ["model", "kernels", "device", "threads", "machine", "ceilings", "results"]
+KEYS = ["model", "kernels", "device", "profile", "threads", "machine", "ceilings", "results"]
 RATES = {"bytes_per_s", "flops"}
 BATCHES = ["batch1@512", "batch2@512", "batch4@512", "batch8@512", "batch16@512", "forks8@512"]
 SMALL_CONTEXT = DATA / "zoo/gemma3-text"

@@ -90,15 +90,24 @@ Json to_json(const Report &report) {
         }
         results.push_back(entry);
     }
-    return {{"model", report.model},     {"kernels", report.kernels}, {"device", report.device},
-            {"threads", report.threads}, {"machine", report.machine}, {"ceilings", ceilings},
+    return {{"model", report.model},
+            {"kernels", report.kernels},
+            {"device", report.device},
+            {"profile", report.profile.empty() ? Json() : Json(report.profile)},
+            {"threads", report.threads},
+            {"machine", report.machine},
+            {"ceilings", ceilings},
             {"results", results}};
 }
 
 std::string to_text(const Report &report) {
     std::string text = report.model + "\n" + report.kernels + " kernels on " + report.device +
                        ", " + std::to_string(report.threads) +
-                       (report.threads == 1 ? " thread, " : " threads, ") + report.machine + "\n\n";
+                       (report.threads == 1 ? " thread, " : " threads, ") + report.machine + "\n";
+    if (!report.profile.empty()) {
+        text += "outside the contract, by the profile " + report.profile + "\n";
+    }
+    text += "\n";
     text += line("%-16s %14s   %s\n", "ceiling", "best rate", "how");
     for (const ceilings::Ceiling &ceiling : report.ceilings) {
         text += line("%-16s %14s   %s\n", ceiling.name.c_str(),

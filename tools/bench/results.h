@@ -23,7 +23,7 @@ struct Result {
 };
 
 struct Report {
-    std::string model, kernels, device, machine;
+    std::string model, kernels, device, profile, machine; // profile "": the contract
     unsigned threads;
     std::vector<ceilings::Ceiling> ceilings;
     std::vector<Result> results;
