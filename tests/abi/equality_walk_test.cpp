@@ -2,11 +2,10 @@
 // kernel table, on the tests' device too, and several numbers of threads, go through all that can
 // be done to a session, and each must stay what a plain run of its own log gives (plain_runs.h).
 // STASIS_SEED repeats a walk, STASIS_EQUALITY_STEPS says how many operations it has.
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/abi/device_module.h"
 #include "tests/abi/equality_walk.h"
 #include "tests/stride.h"
 
@@ -14,17 +13,11 @@ namespace abi_test {
 
 namespace {
 
-// The model on the device whose module is the tests' own (tests/device): once it is loaded, the
-// library finds it by its name. Null: its weights are not computed there.
-stasis_model *open_on_device(const std::string &path) {
-    REQUIRE(dlopen(STASIS_DEVICE_MODULE, RTLD_NOW | RTLD_LOCAL) != nullptr);
+Model open_on_device(const std::string &path) {
+    REQUIRE(device_module_loaded);
     auto options = sized<stasis_model_options>();
     options.device = "cuda";
-    stasis_model *model = nullptr;
-    stasis_error error;
-    const stasis_status status = stasis_model_open(path.c_str(), &options, &model, &error);
-    REQUIRE_MESSAGE((status == STASIS_OK || status == STASIS_UNSUPPORTED), error.message);
-    return model;
+    return open_path(path, &options);
 }
 
 } // namespace
@@ -47,9 +40,7 @@ std::vector<Model> open_all(const std::string &path) {
         REQUIRE_MESSAGE(status == STASIS_OK, error.message);
         models.emplace_back(model);
     }
-    if (stasis_model *model = open_on_device(path)) {
-        models.emplace_back(model);
-    }
+    models.push_back(open_on_device(path));
     return models;
 }
 

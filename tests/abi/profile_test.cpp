@@ -1,9 +1,8 @@
 // The device profile through the public interface: asked for, on record in sessions and files, kept
 // apart from the contract unless the caller says otherwise.
-#include <dlfcn.h>
-
 #include <doctest/doctest.h>
 
+#include "tests/abi/device_module.h"
 #include "tests/abi/fixture.h"
 
 using namespace abi_test;
@@ -12,7 +11,7 @@ namespace {
 
 // On the tests' device (tests/device), whose "library" is the stand-in of version 1.
 Model open_profiled(const char *profile) {
-    REQUIRE(dlopen(STASIS_DEVICE_MODULE, RTLD_NOW | RTLD_LOCAL) != nullptr);
+    REQUIRE(device_module_loaded);
     auto options = sized<stasis_model_options>();
     options.device = "cuda";
     options.profile = profile;

@@ -1,0 +1,10 @@
+// The device of these tests: the host module (tests/device) in the place of the CUDA module.
+#pragma once
+
+namespace abi_test {
+
+// Loaded when the program starts, before the library looks for a module: it then finds this one by
+// its name, and goes on doing so whichever test asks first.
+extern const bool device_module_loaded;
+
+} // namespace abi_test
