@@ -1,6 +1,7 @@
 // Busy objects, cancelling, progress, and many host threads on one model.
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <ctime>
 #include <thread>
@@ -242,12 +243,14 @@ TEST_CASE("eight host threads on one model give what one gives") {
 
 namespace {
 
-constexpr uint32_t kTokens = 150;
+constexpr uint32_t kTokens = 300;
 
 // One host thread's generation: what came of it, and how many tokens all threads together decoded
-// at most between two of its own. Not how long that took: machines pause.
+// at most between two of its own. Not how long that took: machines pause. All begin at once, or a
+// busy machine's last thread would be late before it has asked for anything.
 struct Share {
     std::atomic<uint32_t> &decoded;
+    std::barrier<> &start;
     Digest digest{};
     stasis_status status = STASIS_OK;
     uint32_t last = 0, longest = 0;
@@ -271,6 +274,7 @@ void generate_from(uint32_t seed, Share &share) {
     stasis_model *model = shared_model("recall-llama");
     share.status = stasis_session_create(model, nullptr, &session, nullptr);
     share.status |= stasis_session_append(session, tokens.data(), tokens.size(), nullptr, nullptr);
+    share.start.arrive_and_wait();
     share.status |= stasis_session_generate(session, &options, nullptr, nullptr);
     share.status |= stasis_session_digest(session, &value, nullptr);
     stasis_session_free(session);
@@ -282,7 +286,8 @@ void generate_from(uint32_t seed, Share &share) {
 TEST_CASE(
     "four host threads generate on one model: each what it gives alone, none waits its turn") {
     std::atomic<uint32_t> ignored{0}, decoded{0};
-    std::vector<Share> alone(4, Share{ignored}), together(4, Share{decoded});
+    std::barrier<> one(1), four(4);
+    std::vector<Share> alone(4, Share{ignored, one}), together(4, Share{decoded, four});
     for (uint32_t i = 0; i < 4; ++i) {
         generate_from(i, alone[i]);
     }
@@ -304,7 +309,8 @@ TEST_CASE(
 
 TEST_CASE("after a call no thread of the library is busy") {
     std::atomic<uint32_t> decoded{0};
-    Share share{decoded};
+    std::barrier<> one(1);
+    Share share{decoded, one};
     generate_from(1, share); // the pool was at work
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const std::clock_t before = std::clock(); // of the whole process
