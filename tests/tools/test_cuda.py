@@ -21,9 +21,16 @@ LOADER.exec_module(cuda_resources)
 
 ARCHITECTURES = {"sm_80", "sm_90", "sm_100"}
 WITHOUT_FMA = ("embed_kernel", "embed_strips_kernel")  # their text has none
-# Kernels that read weights, from pointers other than their task's first, before they wait for the
-# work before them (runtime/kernels/cuda/queue.cu); all others wait first.
-READING_EARLY = ("rows_kernel",)
+# Kernels that read before they wait for the work before them (runtime/kernels/cuda/queue.cu), and
+# whether they may from where this place of their parameter leads: weights, so not the task's first
+# pointer; what a pass says of its rows and pages (DevicePass, behind row_count, up to `evicted`).
+# All others wait first.
+def of_pass(place):
+    return 8 <= place <= 48
+
+
+READING_EARLY = {"rows_kernel": lambda place: place != 0, "heads_kernel": of_pass,
+                 "block_kernel": of_pass, "merge_kernel": of_pass}
 WITH_DOUBLE = ("receive_kernel",)  # whose clause is in double precision (C10)
 
 # Arithmetic as PTX names it. Exact forms: each rounds to nearest and flushes; `.rn` also keeps the
@@ -92,7 +99,8 @@ def order_problems(kernel, body):
         problems.append("no wait")
     if not any(line.startswith("griddepcontrol.launch_dependents") for line in before):
         problems.append("the next kernel is kept back")
-    bases, tainted = set(), set()  # registers: the task's place, what comes of its first pointer
+    may_read = READING_EARLY.get(kernel.split("<")[0], lambda place: False)
+    bases, tainted = set(), set()  # registers: the task's place, what comes of what may not be read
     # Twice: a loop brings what is found further down.
     for line in before * 2:
         found = re.match(r"(@!?%\w+\s+)?([a-z][\w.]*)\s+([^;]*);", line)
@@ -104,8 +112,9 @@ def order_problems(kernel, body):
         if name == "mov.b64" and others[0].endswith("_param_0"):
             bases |= to
         elif name.startswith("ld.param") and "64" in name:
-            at = place[1].removesuffix("+0")
-            tainted |= to if at.endswith("_param_0") or at in bases else set()
+            at, _, offset = place[1].partition("+")
+            inside = at.endswith("_param_0") or at in bases
+            tainted |= to if inside and not may_read(int(offset or 0)) else set()
         elif re.match(r"(red|atom|call|brx)\b", name) or re.match(r"st\.(?!shared)", name):
             problems.append(name)
         elif re.match(r"ld\.(?!param|shared)|cp\.async\.c", name):
@@ -255,6 +264,9 @@ class Kernels(CudaTest):
                         if kernel.startswith("rows_kernel"):  # weights are on their way by then
                             before = " ".join(before_wait(body)[0])
                             self.assertGreaterEqual(before.count("cp.async.cg.shared.global"), 4)
+                            first, _, then = before.partition("griddepcontrol")
+                            self.assertNotRegex(first, r"ld\.global\.[bu]32\s")  # a measure
+                            self.assertRegex(then, r"ld\.global\.[bu]32\s")
                             streaming += 1
         self.assertEqual(streaming, 2 * 8)  # two architectures, eight kernels
 
@@ -327,7 +339,9 @@ class Planted(CudaTest):
                 ("k", "if (threadIdx.x > n) { WAIT } x[0] = 1;", "an end"),
                 ("rows_kernel", "int a = w[threadIdx.x]; WAIT x[0] = a;", None),
                 ("rows_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global"),
-                ("rows_kernel", "int a = w[0]; w[1] = a; WAIT", "st.global")):
+                ("rows_kernel", "int a = w[0]; w[1] = a; WAIT", "st.global"),
+                ("heads_kernel", "int a = w[threadIdx.x]; WAIT x[0] = a;", None),
+                ("heads_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global")):
             with self.subTest(text):
                 body = text.replace("WAIT", wait)
                 ptx = self.ptx_of(self.planted(

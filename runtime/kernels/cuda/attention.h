@@ -160,9 +160,10 @@ __device__ inline Step step_of(float maximum, float sum, float &running) {
     return {by.alpha, by.beta, sum, 0.0F};
 }
 
-// The sum behind 32 blocks of which each has its step.
-__device__ inline float merge_steps(const Step *steps, float sum) {
-    for (unsigned i = 0; i < kWarp; ++i) {
+// The sum behind the first `count` of 32 blocks, of which each has its step.
+__device__ inline float merge_steps(const Step *steps, unsigned count, float sum) {
+#pragma unroll 8
+    for (unsigned i = 0; i < count; ++i) {
         const Step by = steps[i];
         sum = by.sum == 0.0F ? sum : merge_sums(sum, by.sum, {0.0F, by.alpha, by.beta});
     }

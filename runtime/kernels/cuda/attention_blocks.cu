@@ -170,24 +170,33 @@ struct Page {
 };
 
 __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task) {
-    wait_for_previous();
     __shared__ uint32_t least[2];
     const DeviceRow row = task.pass.rows[blockIdx.z];
     const Blocks range = blocks_of(row.position, task.window);
-    const size_t index = blockIdx.x;
+    const size_t index = blockIdx.x, head = blockIdx.y * kSlots * task.head_dim;
+    const uint64_t block = range.first + index;
+    const uint16_t *page = nullptr;
+    uint64_t visible = 0;
+    if (index < range.count) {
+        const Pages pages = pages_of(task, row.sequence);
+        page = pages.page(block);
+        visible = slots_of(first_visible(row.position, task.window), row.position, block) &
+                  pages.held(block);
+    }
+    if (page != nullptr && visible != 0) { // all slots but, in its last page, this row's are there
+        const size_t size_bytes = kSlots * task.head_dim * sizeof(uint16_t);
+        ask_for(page + task.keys_at + head, size_bytes, threadIdx.x, kThreads);
+        ask_for(page + task.values_at + head, size_bytes, threadIdx.x, kThreads);
+    }
+    wait_for_previous();
     if (index >= range.count) {
         return;
     }
-    const uint64_t block = range.first + index;
-    const Pages pages = pages_of(task, row.sequence);
-    const uint16_t *page = pages.page(block);
-    const uint64_t visible =
-        slots_of(first_visible(row.position, task.window), row.position, block) & pages.held(block);
     const auto group_heads = static_cast<unsigned>(task.heads / task.kv_heads);
     if (page == nullptr || visible == 0) {
         if (threadIdx.x < group_heads) {
-            const size_t head = blockIdx.z * task.heads + blockIdx.y * group_heads + threadIdx.x;
-            task.sum[head * task.blocks + index] = 0.0F;
+            const size_t at = blockIdx.z * task.heads + blockIdx.y * group_heads + threadIdx.x;
+            task.sum[at * task.blocks + index] = 0.0F;
         }
         return;
     }
@@ -200,7 +209,6 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
     if (threadIdx.x < 2) {
         least[threadIdx.x] = 0xFFFFFFFFU;
     }
-    const size_t head = blockIdx.y * kSlots * task.head_dim;
     __syncthreads();
     work.stage_query();
     __syncthreads();
@@ -215,6 +223,12 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
 
 // --- Merging. ---
 
+constexpr unsigned kTogether = 8; // blocks of a chunk: a short context has fewer than 32
+
+__device__ unsigned first_of(uint64_t blocks) {
+    return blocks < kWarp ? static_cast<unsigned>(blocks) : kWarp;
+}
+
 // 32 blocks of a row and head: lane i has the maximum and the sum of block i, and of all of them a
 // column.
 struct Chunk {
@@ -222,27 +236,37 @@ struct Chunk {
     float partial[kWarp];
 };
 
-__device__ Chunk load(const DeviceAttention &task, size_t head, uint64_t begin, uint64_t count,
+// The first `count` of 32 blocks from `begin` on.
+__device__ Chunk load(const DeviceAttention &task, size_t head, uint64_t begin, unsigned count,
                       size_t column) {
     const unsigned lane = threadIdx.x;
     const size_t at = head * task.blocks + begin;
-    Chunk chunk;
+    const float *partial = task.partial + at * task.head_dim + column;
+    Chunk chunk = {};
 #pragma unroll
     for (unsigned i = 0; i < kWarp; ++i) {
-        const bool there = begin + i < count && column < task.head_dim;
-        chunk.partial[i] = there ? task.partial[(at + i) * task.head_dim + column] : 0.0F;
+        if (i % kTogether == 0 && i >= count) {
+            break;
+        }
+        const bool there = i < count && column < task.head_dim;
+        chunk.partial[i] = there ? *partial : 0.0F;
+        partial += task.head_dim;
     }
-    const bool there = begin + lane < count;
-    chunk.sum = there ? task.sum[at + lane] : 0.0F;
+    chunk.sum = lane < count ? task.sum[at + lane] : 0.0F;
     chunk.maximum = chunk.sum != 0.0F ? task.maximum[at + lane] : -__builtin_inff();
     return chunk;
 }
 
-// o over a chunk's blocks. With plain arithmetic `tiny` says whether a result may not be C2's.
+// o over a chunk's `count` blocks. With plain arithmetic `tiny` says whether a result may not be
+// C2's.
 template <bool kTiny>
-__device__ float merge(const Step *steps, const float (&partial)[kWarp], float o, bool &tiny) {
+__device__ float merge(const Step *steps, const float (&partial)[kWarp], unsigned count, float o,
+                       bool &tiny) {
 #pragma unroll
     for (unsigned i = 0; i < kWarp; ++i) {
+        if (i % kTogether == 0 && i >= count) {
+            break;
+        }
         const Step by = steps[i];
         const float o_b = by.sum == 0.0F ? 0.0F : partial[i]; // not written where nothing is seen
         if (kTiny) {
@@ -258,25 +282,30 @@ __device__ float merge(const Step *steps, const float (&partial)[kWarp], float o
 }
 
 __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
-    wait_for_previous();
     __shared__ Step steps[kWarp];
     const size_t head = size_t{blockIdx.y} * task.heads + blockIdx.x;
     const size_t column = blockIdx.z * kWarp + threadIdx.x;
     const uint64_t count = blocks_of(task.pass.rows[blockIdx.y].position, task.window).count;
+    wait_for_previous();
     float maximum = -__builtin_inff(), sum = 0.0F, o = 0.0F;
-    Chunk chunk = load(task, head, 0, count, column);
+    unsigned here = first_of(count);
+    Chunk chunk = load(task, head, 0, here, column);
 #pragma unroll 1
     for (uint64_t begin = 0; begin < count; begin += kWarp) {
         const Step own = step_of(chunk.maximum, chunk.sum, maximum);
         __syncwarp(); // the steps before have been read
         steps[threadIdx.x] = own;
         __syncwarp();
-        const Chunk next = load(task, head, begin + kWarp, count, column); // on its way meanwhile
+        const unsigned there = first_of(count - begin - here);
+        Chunk next = {};
+        if (there > 0) {
+            next = load(task, head, begin + kWarp, there, column); // on its way meanwhile
+        }
         bool tiny = false, unused = false;
-        const float merged = merge<false>(steps, chunk.partial, o, tiny);
-        o = tiny ? merge<true>(steps, chunk.partial, o, unused) : merged;
-        sum = merge_steps(steps, sum);
-        chunk = next;
+        const float merged = merge<false>(steps, chunk.partial, here, o, tiny);
+        o = tiny ? merge<true>(steps, chunk.partial, here, o, unused) : merged;
+        sum = merge_steps(steps, here, sum);
+        chunk = next, here = there;
     }
     if (column < task.head_dim) {
         task.output[head * task.head_dim + column] = f32_to_bf16(c2_div(o, sum));

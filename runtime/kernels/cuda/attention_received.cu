@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kWarp) receive_kernel(DeviceReceive task) {
         __syncwarp(); // the steps before have been read
         steps[lane] = step;
         __syncwarp();
-        sum = merge_steps(steps, sum);
+        sum = merge_steps(steps, kWarp, sum); // nothing is visible behind the last
     }
     const Partial own = partial_at(attention, at, begin + lane, range.count);
     const double share = own.sum != 0.0F ? share_of(own.maximum, maximum, sum) : 0.0;

@@ -16,6 +16,16 @@ __device__ inline void copy_async(void *to, const void *from) {
                  "l"(__cvta_generic_to_global(from))
                  : "memory");
 }
+// The same of what one block alone reads: the second-level cache gives it up first, so that small
+// things which every token reads stay there while weights stream through it.
+__device__ inline void copy_async_once(void *to, const void *from) {
+    uint64_t given_up_first;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(given_up_first));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
+                     static_cast<unsigned>(__cvta_generic_to_shared(to))),
+                 "l"(__cvta_generic_to_global(from)), "l"(given_up_first)
+                 : "memory");
+}
 // Ends a group of copies; it may be empty.
 __device__ inline void end_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -28,6 +38,9 @@ template <unsigned kLeft> __device__ inline void wait_copies() {
 #else
 
 inline void copy_async(void *to, const void *from) {
+    host_grid::copy_later(to, from);
+}
+inline void copy_async_once(void *to, const void *from) {
     host_grid::copy_later(to, from);
 }
 inline void end_copies() {

@@ -438,7 +438,7 @@ void draw(DeviceQueue *queue, const DeviceDraw &task) {
     enqueue(queue, {blocks, kThreads}, best_kernel, task, stretch);
     enqueue(queue, {blocks, kThreads}, weigh_kernel, task, stretch);
     enqueue(queue, {blocks, kThreads}, place_kernel, task, stretch);
-    enqueue(queue, {1, kThreads}, draw_kernel, task, blocks);
+    enqueue(queue, {1, kThreads, 0, true}, draw_kernel, task, blocks); // the row is read early
 }
 
 } // namespace

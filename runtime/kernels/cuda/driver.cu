@@ -7,7 +7,10 @@ namespace {
 
 // After these nothing works any more in the process on that device.
 bool loses_device(cudaError_t code) {
-    switch (code) {
+    switch (static_cast<int>(code)) {
+    case 226: // cudaErrorContained, which older toolkits have no name for
+    case 721: // cudaErrorTensorMemoryLeak, likewise
+    case cudaErrorMpsClientTerminated:
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorInvalidAddressSpace:

@@ -22,15 +22,32 @@ template <typename T> __device__ inline T *dynamic_shared() {
     return reinterpret_cast<T *>(stasis_dynamic_shared);
 }
 
-// A kernel of a queue may begin once all blocks of the one before have begun (queue.cu): this lets
-// the next one begin, and waits until all that was enqueued before is done and seen. Every thread
-// of every kernel calls it, before it reads or writes device memory. Only products read before it
-// what no work beside them writes: weights and their measures.
-__device__ inline void wait_for_previous() {
+// A kernel of a queue may begin once all blocks of the one before have said so (queue.cu), or
+// ended. For those that have something to do before they wait.
+__device__ inline void let_next_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Lets the next one begin, and waits until all that was enqueued before is done and seen. Every
+// thread of every kernel calls it, before it reads or writes device memory. Before it some read
+// what no work beside them writes: weights, their measures, and what a pass says of its rows and
+// pages.
+__device__ inline void wait_for_previous() {
+    let_next_begin();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+// Has `size_bytes` of the device's memory on their way into its cache, 128 bytes a thread of
+// `count`. Whatever is written there is seen none the less: it may be called before the wait.
+__device__ inline void ask_for(const void *begin, size_t size_bytes, unsigned thread,
+                               unsigned count) {
+    const auto *bytes = static_cast<const unsigned char *>(begin);
+    for (size_t at = size_t{thread} * 128; at < size_bytes; at += size_t{count} * 128) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(bytes + at)));
+    }
 }
 
 } // namespace stasis::kernels::device
@@ -49,7 +66,7 @@ struct Launch {
     dim3 blocks;
     unsigned threads;
     size_t shared_bytes = 0;
-    bool makes_weights = false; // writes what others read before they wait
+    bool read_early = false; // what it writes is read before a wait
 };
 
 #ifdef __CUDACC__

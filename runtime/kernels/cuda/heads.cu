@@ -60,17 +60,22 @@ __device__ bool finish(const float *x, size_t n, float eps, const float *norm, c
 
 // Blocks (row, four heads): those of the queries, then of the keys, then of the values.
 __global__ void __launch_bounds__(kWarps *kWarp) heads_kernel(DeviceHeads task) {
-    wait_for_previous();
     const size_t n = task.head_dim, index = blockIdx.x;
     const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
     size_t head = size_t{blockIdx.y} * kWarps + warp;
+    float *x = dynamic_shared<float>() + warp * n; // [head_dim]
+    const DeviceRow row = task.pass.rows[index];
+    const DevicePages own =
+        task.pass.sequences[task.group * task.pass.sequence_count + row.sequence];
+    uint16_t *page = task.pass.pages[own.at + (row.position / kPagePositions - own.first)];
+    const float *cosine = task.cosine + row.position * (n / 2);
+    const float *sine = task.sine + row.position * (n / 2);
+    ask_for(cosine, n / 2 * sizeof(float), lane, kWarp);
+    ask_for(sine, n / 2 * sizeof(float), lane, kWarp);
+    wait_for_previous();
     if (head >= task.heads + 2 * task.kv_heads) {
         return;
     }
-    float *x = dynamic_shared<float>() + warp * n; // [head_dim]
-    const DeviceRow row = task.pass.rows[index];
-    const float *cosine = task.cosine + row.position * (n / 2);
-    const float *sine = task.sine + row.position * (n / 2);
     if (head < task.heads) {
         const size_t at = (index * task.heads + head) * n;
         fetch(task.query + at, n, task.interleaved, x);
@@ -78,9 +83,6 @@ __global__ void __launch_bounds__(kWarps *kWarp) heads_kernel(DeviceHeads task) 
         return;
     }
     head -= task.heads;
-    const DevicePages own =
-        task.pass.sequences[task.group * task.pass.sequence_count + row.sequence];
-    uint16_t *page = task.pass.pages[own.at + (row.position / kPagePositions - own.first)];
     const size_t slot = row.position % kPagePositions;
     bool finite = true;
     if (head < task.kv_heads) {

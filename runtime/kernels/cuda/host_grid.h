@@ -188,6 +188,14 @@ template <typename T> T *dynamic_shared() {
     return static_cast<T *>(host_grid::shared_memory());
 }
 
+inline void let_next_begin() {}
+// Touches it, so that a place that is not there is found.
+inline void ask_for(const void *begin, size_t size_bytes, unsigned thread, unsigned count) {
+    const auto *bytes = static_cast<const volatile unsigned char *>(begin);
+    for (size_t at = size_t{thread} * 128; at < size_bytes; at += size_t{count} * 128) {
+        static_cast<void>(bytes[at]);
+    }
+}
 inline void wait_for_previous() {
     host_grid::waited();
 }

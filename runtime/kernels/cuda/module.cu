@@ -80,7 +80,7 @@ bool fill(Device *device, DeviceInfo *info, DeviceError *error) {
     write_version(info->driver, driver);
     write_version(info->runtime, runtime);
     info->major = static_cast<uint32_t>(major), info->minor = static_cast<uint32_t>(minor);
-    device->overlaps = major >= 9;
+    device->overlaps = major >= 9 && driver >= 12030; // recorded, it is an edge of CUDA 12.3
     info->multiprocessors = static_cast<uint32_t>(processors);
     info->memory_bytes = all_bytes, info->free_bytes = free_bytes;
     return true;

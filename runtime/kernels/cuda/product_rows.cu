@@ -20,6 +20,7 @@ constexpr unsigned kWarps = 4, kThreads = kWarps * kWarp;
 constexpr unsigned kSlots = 4; // of a warp's ring, each a rule block of every lane
 constexpr unsigned kSlotPieces = kWarp * kPieces;
 constexpr size_t kRingPieces = size_t{kWarps} * kSlots * kSlotPieces;
+constexpr unsigned kLoads = 6;             // of x, by a thread at once
 constexpr unsigned kMostRows = 8;          // of a block
 constexpr size_t kSharedBytes = 96 * 1024; // less than any device leaves a block
 
@@ -47,7 +48,17 @@ __device__ const uint16_t *line_of(const Run &run, unsigned line, size_t depth) 
                                   : run.second + (line - run.first_lines) * depth;
 }
 
+// `kOnce`: a single row reads them, so that nobody else will.
+template <bool kOnce> __device__ void copy_weights(void *to, const void *from) {
+    if constexpr (kOnce) {
+        copy_async_once(to, from);
+    } else {
+        copy_async(to, from);
+    }
+}
+
 // Begins to copy the rule blocks 32 * step .. + 31 of the run: a lane 8 terms of every eighth.
+template <bool kOnce>
 __device__ void begin_step(const Work &work, const Run &run, unsigned step, uint4 *slot) {
     constexpr unsigned kStep = kWarp / kPieces;
     const unsigned lane = threadIdx.x % kWarp, piece = lane % kPieces;
@@ -61,7 +72,7 @@ __device__ void begin_step(const Work &work, const Run &run, unsigned step, uint
             const uint16_t *from =
                 at < gap ? run.first + size_t{at} * kTerms : run.second + size_t{at - gap} * kTerms;
             if (at < run.total) {
-                copy_async(to + i * kWarp, from + piece * kPieceTerms);
+                copy_weights<kOnce>(to + i * kWarp, from + piece * kPieceTerms);
             }
         }
     } else {
@@ -127,13 +138,31 @@ __device__ bool load_x(const Work &work, size_t first_row, uint32_t span, uint4 
     const unsigned pieces = work.rule_blocks * kPieces;
     uint32_t unsafe = 0;
     for (unsigned r = 0; r < kRows; ++r) {
-        const bool there = first_row + r < work.task.rows;
         const uint16_t *row = work.task.x + (first_row + r) * work.depth;
-        for (unsigned q = threadIdx.x; q < pieces; q += kThreads) {
-            const size_t k = size_t{q} * kPieceTerms;
-            const uint4 piece = there ? load_piece(row, k, work.depth) : uint4{0, 0, 0, 0};
+        const size_t depth = first_row + r < work.task.rows ? work.depth : 0; // no row: zeros
+        const auto keep = [&](unsigned q, const uint4 &piece) {
             x[(r * kPieces + q % kPieces) * work.rule_blocks + q / kPieces] = piece;
             unsafe |= unsafe_terms(piece, span);
+        };
+        if (work.depth % kPieceTerms != 0) {
+            for (unsigned q = threadIdx.x; q < pieces; q += kThreads) {
+                keep(q, load_piece(row, size_t{q} * kPieceTerms, depth));
+            }
+            continue;
+        }
+        for (unsigned first = threadIdx.x; first < pieces; first += kLoads * kThreads) {
+            uint4 own[kLoads]; // on their way together
+#pragma unroll
+            for (unsigned i = 0; i < kLoads; ++i) {
+                const size_t k = size_t{first + i * kThreads} * kPieceTerms;
+                own[i] = k < depth ? *reinterpret_cast<const uint4 *>(row + k) : uint4{0, 0, 0, 0};
+            }
+#pragma unroll
+            for (unsigned i = 0; i < kLoads; ++i) {
+                if (first + i * kThreads < pieces) {
+                    keep(first + i * kThreads, own[i]);
+                }
+            }
         }
     }
     return (unsafe & kUnsafe) != 0;
@@ -142,7 +171,7 @@ __device__ bool load_x(const Work &work, size_t first_row, uint32_t span, uint4 
 // Ascending, from +0; then the bias of the output.
 __device__ float merge(const float *sums, unsigned blocks, const DeviceMatrix &w, size_t output) {
     float c = 0.0F;
-#pragma unroll 8
+#pragma unroll 16 // additions wait for each other, loads do not
     for (unsigned b = 0; b < blocks; ++b) {
         c = add(c, sums[b]);
     }
@@ -179,8 +208,9 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
     const unsigned stride = blocks | 1; // odd: threads that merge read from different banks
     const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
     for (unsigned s = 0; s < kSlots; ++s) { // nothing that is enqueued with this writes weights
-        begin_step(work, run, warp + s * kWarps, ring + s * kSlotPieces);
+        begin_step<kRows == 1>(work, run, warp + s * kWarps, ring + s * kSlotPieces);
     }
+    let_next_begin(); // whose weights need not wait for what follows
     uint32_t least = least_of(task.w[i], first, outputs, kNoExponent);
     least = kGated ? least_of(task.w[1], first, outputs, least) : least;
     wait_for_previous();
@@ -203,7 +233,7 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
             }
         }
         __syncwarp(); // the slot has been read
-        begin_step(work, run, step + kSlots * kWarps, slot);
+        begin_step<kRows == 1>(work, run, step + kSlots * kWarps, slot);
     }
     wait_copies<0>();
     __syncthreads();

@@ -14,15 +14,16 @@
 //   that still runs could read what it writes. A library's kernel in between, which waits for
 //   nothing by itself, is launched without the attribute, and so is what follows it, a copy, a
 //   clear, or recorded work: these are no kernels of this module and promise nothing.
-// - What is read before the wait: weights and their measures alone. A copy writes them, or a kernel
-//   that is marked (`makes_weights`), and what follows either is launched without the attribute. A
+// - What is read before the wait: weights, their measures, and what a pass says of its rows and
+//   pages. A copy writes them, or a kernel that is marked (`read_early`: the measure of weights; a
+//   draw, which moves its row on), and what follows either is launched without the attribute. A
 //   kernel behind that one begins later still.
 // - No lock. Blocks that wait take room on the device, but a kernel's blocks only begin when all of
 //   the kernel before have: none of these is kept out, and the first kernel waits for nothing.
 // - Recorded work keeps this: capture makes the edge between two such kernels a programmatic one
-//   (CUDA 12.3; this is built by 12.8 or later, for its architectures). The first kernel of a
-//   graph, and what follows one that is played, is launched without the attribute. So the row that
-//   a draw writes is there when the next graph's first kernel begins.
+//   (CUDA 12.3; under an older driver kernels do not overlap). The first kernel of a graph, and
+//   what follows one that is played, is launched without the attribute. So the row that a draw
+//   writes is there when the next graph's first kernel begins.
 // - `finish` waits for the last thing enqueued, hence for everything, and memory is given back
 //   after it.
 //
@@ -235,7 +236,7 @@ void launch(DeviceQueue *queue, const Launch &shape, const void *kernel, void **
     config.attrs = &overlap;
     config.numAttrs = queue->next_overlaps ? 1 : 0;
     note(queue, cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC");
-    queue->next_overlaps = queue->device->overlaps && !shape.makes_weights;
+    queue->next_overlaps = queue->device->overlaps && !shape.read_early;
 }
 
 void add_queues(DeviceTable &table) {

@@ -9,14 +9,21 @@ namespace stasis::kernels::device {
 namespace {
 
 constexpr unsigned kThreads = 256;
+constexpr unsigned kLoads = 8; // of each thread on their way at once
 
 // 1 / sqrt(mean(x^2) + eps) of a row in shared memory, for every thread of the block. `lanes` is
 // room for kSumLanes numbers.
 __device__ float norm_scale(const float *x, size_t n, float eps, float *lanes) {
     if (threadIdx.x < kSumLanes) {
+        const auto whole = static_cast<unsigned>(n / kSumLanes);
+        const float *own = x + threadIdx.x;
         float lane = 0.0F;
-        for (size_t i = threadIdx.x; i < n; i += kSumLanes) {
-            lane = fma(x[i], x[i], lane);
+#pragma unroll 16 // steps wait for each other, loads do not
+        for (unsigned i = 0; i < whole; ++i) {
+            lane = fma(own[i * kSumLanes], own[i * kSumLanes], lane);
+        }
+        if (whole * kSumLanes + threadIdx.x < n) {
+            lane = fma(own[whole * kSumLanes], own[whole * kSumLanes], lane);
         }
         lanes[threadIdx.x] = lane;
     }
@@ -30,40 +37,59 @@ __device__ float norm_scale(const float *x, size_t n, float eps, float *lanes) {
     return div(1.0F, sqrt(add(mean, eps)));
 }
 
+// use(i, x[i]) for each element of this thread's, with several loads on their way: they need not
+// wait for what use stores.
+template <typename Use> __device__ void for_each(const float *x, size_t n, const Use &use) {
+    for (size_t first = threadIdx.x; first < n; first += kLoads * kThreads) {
+        float own[kLoads];
+#pragma unroll
+        for (unsigned j = 0; j < kLoads; ++j) {
+            const size_t i = first + j * kThreads;
+            own[j] = i < n ? x[i] : 0.0F;
+        }
+#pragma unroll
+        for (unsigned j = 0; j < kLoads; ++j) {
+            const size_t i = first + j * kThreads;
+            if (i < n) {
+                use(i, own[j]);
+            }
+        }
+    }
+}
+
 __global__ void residual_kernel(DeviceResidual task) {
-    wait_for_previous();
     __shared__ float lanes[kSumLanes];
     float *row = dynamic_shared<float>(); // [hidden]
     const size_t at = blockIdx.x * task.hidden, n = task.hidden;
+    ask_for(task.norm, n * sizeof(float), threadIdx.x, kThreads);
+    if (task.post_norm != nullptr) {
+        ask_for(task.post_norm, n * sizeof(float), threadIdx.x, kThreads);
+    }
+    wait_for_previous();
     if (task.wide != nullptr) {
-        for (size_t i = threadIdx.x; i < n; i += kThreads) {
-            row[i] = task.wide[at + i];
-        }
+        for_each(task.wide + at, n, [&](size_t i, float x) { row[i] = x; });
         __syncthreads();
-        float scale = 0.0F;
         if (task.post_norm != nullptr) {
-            scale = norm_scale(row, n, task.eps, lanes);
+            const float scale = norm_scale(row, n, task.eps, lanes);
+            for_each(task.post_norm, n, [&](size_t i, float weight) {
+                row[i] = c2_mul(c2_mul(row[i], scale), weight);
+            });
         }
-        for (size_t i = threadIdx.x; i < n; i += kThreads) {
-            const float term = task.post_norm == nullptr
-                                   ? row[i]
-                                   : c2_mul(c2_mul(row[i], scale), task.post_norm[i]);
-            row[i] = add(task.stream[at + i], term);
+        for_each(task.stream + at, n, [&](size_t i, float x) { // the thread's own elements
+            row[i] = add(x, row[i]);
             task.stream[at + i] = row[i];
-        }
+        });
     } else {
-        for (size_t i = threadIdx.x; i < n; i += kThreads) {
-            row[i] = task.stream[at + i];
-        }
+        for_each(task.stream + at, n, [&](size_t i, float x) { row[i] = x; });
     }
     __syncthreads();
     const float scale = norm_scale(row, n, task.eps, lanes);
     bool finite = true;
-    for (size_t i = threadIdx.x; i < n; i += kThreads) {
-        const uint16_t rounded = f32_to_bf16(c2_mul(c2_mul(row[i], scale), task.norm[i]));
+    for_each(task.norm, n, [&](size_t i, float weight) {
+        const uint16_t rounded = f32_to_bf16(c2_mul(c2_mul(row[i], scale), weight));
         task.narrow[at + i] = rounded;
         finite = finite && (rounded & 0x7F80U) != 0x7F80U;
-    }
+    });
     if (task.failed != nullptr && !finite) {
         atomicMin(&task.failed[blockIdx.x], task.layer);
     }
