@@ -87,7 +87,7 @@ TEST_CASE("device: the residual stream and its norms equal the reference") {
     Numbers numbers(1);
     size_t marked = 0;
     under_test::for_each_device([&](const Opened &on) {
-        for (const size_t hidden : {1, 2, 16, 67, 256, 640}) {
+        for (const size_t hidden : {1, 2, 16, 67, 256, 640, 4133}) {
             for (const Kind kind : kKinds) {
                 for (const size_t way : {0, 1, 2, 3, 4, 5}) {
                     const size_t n = kRows * hidden;
