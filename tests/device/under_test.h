@@ -1,6 +1,7 @@
 // Devices to test kernels and models on: the host grid, as each kind of device that C2 speaks of,
 // and device 0 of the module that the environment variable STASIS_CUDA_MODULE names (a file), where
-// it does. Kernels are given what lies in memory of the device.
+// it does. Where STASIS_DEVICE_TESTS=module is set as well, on that module alone: the host grid
+// takes most of the time, and needs no GPU. Kernels are given what lies in memory of the device.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -91,14 +92,21 @@ template <typename T> class There {
 // file is none, the test case that asks fails.
 const DeviceTable *cuda_module();
 
+// Whether the host grid is left out. Where STASIS_DEVICE_TESTS asks for that and no module is
+// named, the test case that asks fails: it would have tested nothing.
+bool module_alone();
+
 // For the first line of a test case, which is then run once for each module: the host grid's, in
-// either way (host_module.h), and the one above.
+// either way (host_module.h), unless it is left out, and the one above.
 const DeviceTable &each_module();
 
 // Runs `check(opened)` on each device.
 template <typename Check> void for_each_device(const Check &check) {
     namespace grid = stasis::kernels::device::host_grid;
     for (const grid::Tiny tiny : grid::kEveryTiny) {
+        if (module_alone()) {
+            break;
+        }
         INFO("host grid, kind of tiny results: ", static_cast<int>(tiny));
         grid::tiny = tiny;
         const Opened opened(host_module::table());

@@ -1,11 +1,14 @@
 #!/usr/bin/env -S python3 -S
 # Stands in for each program that tools/gpu_check runs, by the name it is called by, with figures
 # that are easy to reckon with. STAND_IN_BROKEN names what fails, as "NAME WORD": the program and a
-# word of its arguments.
+# word of its arguments; STAND_IN_HANGS what does not end, and STAND_IN_ODD what prints other JSON
+# than is asked for. STAND_IN_RATE: of each figure, as JSON; "none": there is none.
 import json
 import os
 import pathlib
+import shutil
 import sys
+import time
 
 GPU, PROFILE = "cuda" in sys.argv or "cuda:1" in sys.argv, "--profile" in sys.argv
 DIGEST = "ab" * 32
@@ -17,6 +20,15 @@ BENCH = {  # name: unit, key of the rate, rate
     "open": ("ms", "bytes_per_s", 1e9)}
 CEILINGS = {"copy": 2e12, "read": 1.8e12, "fma_fp32": 4e13, "to_device": 5e10, "to_host": 5e10,
             "gemm_bf16_prefill": 5e14}
+LIST = """<?xml version="1.0" encoding="UTF-8"?>
+<doctest binary="a" version="2.4.9">
+  <TestCase name="device grid: on the host" filename="../tests/device_grid_test.cpp"/>
+  <TestCase name="device: norms equal the reference" filename="../tests/device_a_test.cpp"/>
+  <TestCase name="device: products equal the reference" filename="../tests/device_a_test.cpp"/>
+  <TestCase name="device: two at once" filename="../tests/device_a_test.cpp"/>
+  <TestCase name="device: another file's" filename="../tests/device_b_test.cpp"/>
+</doctest>
+"""
 TESTS = """[doctest] doctest version is "2.4.9"
 0.250000 s: device: norms equal the reference
 ===============================================================================
@@ -33,8 +45,8 @@ SKIPPED: device: two at once: there is one
 """
 
 
-def broken(name):
-    program, _, word = os.environ.get("STAND_IN_BROKEN", "").partition(" ")
+def meant(variable, name):
+    program, _, word = os.environ.get(variable, "").partition(" ")
     return program == name and (not word or any(word in text for text in sys.argv[1:]))
 
 
@@ -52,21 +64,30 @@ def stasis(verb, *words):
     elif verb == "bench":
         name = words[words.index("--only") + 1].replace("batch@", "batch8@")
         unit, key, rate = BENCH[name]
-        rate = 3e14 if PROFILE else rate
+        given = os.environ.get("STAND_IN_RATE", str(3e14 if PROFILE else rate))
+        found = {} if given == "none" else {key: json.loads(given)}
         print(json.dumps({"results": [
             {"name": "another"},
-            {"name": name, "median": 100.0, "min": 99.0, "max": 101.5, "unit": unit, key: rate,
-             "ceiling": None, "share": None}]}))
+            {"name": name, "median": 100.0, "min": 99.0, "max": 101.5, "unit": unit, **found,
+             "ceiling": "file_new" if name == "save@16384" else None,
+             "share": 0.875 if name == "save@16384" else None}]}))
 
 
 def main():
     name = pathlib.Path(sys.argv[0]).name
-    if broken(name):
+    if meant("STAND_IN_BROKEN", name):
         print("it is broken", file=sys.stderr)
         sys.exit(1)
+    if meant("STAND_IN_HANGS", name):
+        time.sleep(100)
+    if meant("STAND_IN_ODD", name):
+        print("[]")
+        sys.exit()
     if name == "nvidia-smi":
         name = "Some GPU" if "--id=0" in sys.argv else "Another GPU"
-        print(f"{name}, 999.1, 81559 MiB")
+        asked = next(text for text in sys.argv if text.startswith("--query-gpu"))
+        print("Enabled, 345 MHz, 1980 MHz, 2619 MHz, 2619 MHz" if "clocks" in asked
+              else f"{name}, 999.1, 81559 MiB")
     elif name == "gpu_ceilings":
         device = {"name": "Some GPU", "compute_capability": "9." + sys.argv[1],
                   "multiprocessors": 132, "memory_bytes": 85 << 30, "l2_bytes": 1,
@@ -80,8 +101,16 @@ def main():
     else:
         assert os.environ["STASIS_CUDA_MODULE"].endswith("libstasis_cuda.so.0")
         assert (pathlib.Path(os.environ["STASIS_SOURCE_DIR"]) / "tests/data").is_dir()
-        print(TESTS)
-        sys.exit(1)
+        assert os.environ["STASIS_DEVICE_TESTS"] == "module"
+        if "--list-test-cases" in sys.argv:
+            print(LIST)
+            return
+        assert os.environ.get("_STDBUF_O") == "L" or not shutil.which("stdbuf")
+        if "--source-file=*/device_b_test.cpp" in sys.argv:
+            print("0.5 s: device: another file's")
+        else:
+            print(TESTS)
+            sys.exit(1)
 
 
 main()

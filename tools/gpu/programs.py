@@ -1,7 +1,8 @@
 # How tools/gpu_check runs programs: those of a build, found in its folder, with what the loader
-# needs; how one ended, as an exception that says why; doctest's output as numbers. Knows no figure.
+# needs; how one ended, as an exception that says why. Knows no figure.
 import glob
 import json
+import math
 import os
 import pathlib
 import re
@@ -9,10 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 MODULE = "libstasis_cuda.so.0"
 PROGRAMS = ["stasis", "test_kernels", "test_runtime", "gpu_ceilings"]
+DEATH_SECONDS = 5  # of a process that was killed
 # What every Linux machine has, in its own version.
 OF_THE_SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cuda)\.so\..*)")
 
@@ -68,12 +71,13 @@ def ending(code):
 
 
 class Programs:
-    """Runs them, each for so many seconds at most and all for so many minutes; what they printed
-    is kept in a folder of logs."""
+    """Runs them, from several threads too: each for so many seconds at most, all of a stage for its
+    share of what is left of so many minutes. What they print goes straight to a folder of logs, so
+    that it is there whatever happens, and is gathered in one file of it."""
 
     def __init__(self, build, module, root, logs, seconds_max, minutes_max):
         self.build, self.logs, self.seconds_max = build, logs, seconds_max
-        self.end = time.monotonic() + 60 * minutes_max
+        self.end = self.stage_end = time.monotonic() + 60 * minutes_max
         self.libraries = [*([str(module.parent)] if module else []), str(build),
                           str(build / "abi"), *cublas_folders()]
         loader = [*self.libraries, os.environ.get("LD_LIBRARY_PATH", "")]
@@ -81,35 +85,68 @@ class Programs:
                         STASIS_SOURCE_DIR=str(root),
                         CUDA_DEVICE_ORDER="PCI_BUS_ID")  # nvidia-smi's
         if module:
-            self.env["STASIS_CUDA_MODULE"] = str(module)
-        self.count = 0
+            self.env |= {"STASIS_CUDA_MODULE": str(module), "STASIS_DEVICE_TESTS": "module"}
+        self.count, self.lock = 0, threading.Lock()
+
+    def begin_stage(self, share):
+        """What it leaves of its share, the stages after it have."""
+        now = time.monotonic()
+        self.stage_end = now + share * max(self.end - now, 0)
 
     def ends(self, program, *arguments):
         """(exit code, stdout, stderr). Throws Problem where it does not start or end."""
-        command = [str(self.build / program), *map(str, arguments)]
-        seconds = min(self.seconds_max, self.end - time.monotonic())
+        code, out, err, seconds = self.partly(program, *arguments)
+        if code is None:
+            raise Problem(f"{program}: not done after {seconds:.0f} s")
+        return code, out, err
+
+    def partly(self, program, *arguments, seconds_max=math.inf, by_line=False):
+        """The same, and the seconds that it was given; of one that did not end, no exit code and
+        what it had printed. By line: it keeps no line to itself until it has more of them."""
+        seconds = min(seconds_max, self.seconds_max, self.stage_end - time.monotonic())
         if seconds < 1:
             raise Problem("not run: no time was left")
+        own = str(self.build / program) if program in PROGRAMS else program
+        lines = ["stdbuf", "-oL"] if by_line and shutil.which("stdbuf") else []
+        command = [*lines, own, *map(str, arguments)]
+        with self.lock:
+            self.count += 1
+            log = self.logs / f"{self.count:02}-{pathlib.Path(program).name}"
         print("gpu_check:", program, *(str(each)[:60] for each in arguments), flush=True)
-        self.count += 1
         start = time.monotonic()
-        try:
-            done = subprocess.run(command, env=self.env, capture_output=True, check=False,
-                                  stdin=subprocess.DEVNULL, timeout=seconds)
-        except OSError as problem:
-            raise Problem(f"{program}: {problem.strerror}") from None
-        except subprocess.TimeoutExpired as late:
-            self.keep(program, command, late.stdout or b"", late.stderr or b"")
-            raise Problem(f"{program}: not done after {seconds:.0f} s") from None
-        self.keep(program, command, done.stdout, done.stderr)
-        print(f"gpu_check: {ending(done.returncode)}, {time.monotonic() - start:.1f} s", flush=True)
-        return (done.returncode, done.stdout.decode(errors="replace"),
-                done.stderr.decode(errors="replace"))
+        code = self.wait(program, command, log, seconds)
+        out, err = (pathlib.Path(f"{log}.{end}").read_bytes().decode(errors="replace")
+                    for end in ("out", "err"))
+        how = f"{'not done' if code is None else ending(code)}, {time.monotonic() - start:.1f} s"
+        print(f"gpu_check: {program}: {how}", flush=True)
+        with self.lock, open(self.logs / "all.log", "a", encoding="utf-8") as every:
+            every.write(f"== {' '.join(command)}: {how}\n{out}\n{err}\n")
+        return code, out, err, seconds
 
-    def keep(self, program, command, out, err):
+    def wait(self, program, command, log, seconds):
+        """The exit code; None where it has to be killed. One that hangs in a driver may not even
+        die: it is left then."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        log = self.logs / f"{self.count:02}-{program}.log"
-        log.write_bytes(" ".join(command).encode() + b"\n" + out + b"\n" + err)
+        with open(f"{log}.out", "wb") as out, open(f"{log}.err", "wb") as err:
+            try:
+                process = subprocess.Popen(command, env=self.env, stdout=out, stderr=err,
+                                           stdin=subprocess.DEVNULL, start_new_session=True)
+            except OSError as problem:
+                raise Problem(f"{program}: {problem.strerror}") from None
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.poll() is None:
+                self.kill(process)
+
+    def kill(self, process):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(DEATH_SECONDS)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
 
     def ok(self, program, *arguments):
         """stdout of one that is to succeed."""
@@ -125,32 +162,6 @@ class Programs:
             return json.loads(out)
         except ValueError:
             raise Problem(f"{program}: no JSON: {last_line(out)}") from None
-
-
-def parse_doctest(out, code):
-    """What a doctest program run with --duration printed: counts, and each case's outcome."""
-    bad, cases, now = [], [], ""
-    for line in out.splitlines():
-        if line.startswith("TEST CASE:"):
-            now = line.split(":", 1)[1].strip()
-        elif ": ERROR: " in line or "FATAL ERROR: " in line:
-            bad.append(now)
-        elif found := re.fullmatch(r"(\d+\.\d+) s: (.*)", line):
-            cases.append([found[2], "", f"{float(found[1]):.2f}"])
-    skipped = [line for line in out.splitlines() if line.startswith("SKIPPED: ")]
-    names = [case[0] for case in cases]  # the others did not come to an end
-    cases += [[name, "", ""] for name in dict.fromkeys(bad) if name not in names]
-    for case in cases:
-        case[1] = ("FAILED" if case[0] in bad else
-                   "skipped" if any(line.startswith(f"SKIPPED: {case[0]}:") for line in skipped)
-                   else "passed")
-    counts = {word: sum(case[1] == outcome for case in cases)
-              for word, outcome in (("passed", "passed"), ("failed", "FAILED"),
-                                    ("skipped", "skipped"))}
-    problem = "" if code == 0 else ending(code)
-    if code == 0 and not cases:
-        problem = "no test case ran"
-    return {**counts, "cases": cases}, problem
 
 
 def pack(build, module, folder):

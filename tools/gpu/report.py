@@ -1,16 +1,21 @@
 # The report of tools/gpu_check: which lines it has, and how results become Markdown. Runs nothing.
 # Results are plain data: {"run": {fact: text}, "ceilings": {name: {"value", "how"}}, "tests":
-# {program: {"passed", "failed", "skipped", "cases": [[name, outcome, seconds]]}}, "models":
-# {line: text}, "figures": {name: {"median", "min", "max", "unit", "rate"}}, "problems":
-# {line: reason}}. A line that is in none of them has not run yet.
+# {program: {"cases": [[name, outcome, seconds]]}}, "models": {line: text}, "figures": {name:
+# {"median", "min", "max", "unit", "rate", "ceiling", "share"}}, "failures": {case: [line]},
+# "problems": {line: reason}}. A line that is in none of them has not run yet.
 import collections
+import math
 
 NOT_RUN = "not run yet"
 
 Figure = collections.namedtuple("Figure", "name what ceiling target model")
 LARGE, LONG = "tinyllama-1.1b", "llama3.2-1b"  # shapes of `stasis synth`
 
-FACTS = ["device", "compute capability", "memory", "driver", "CUDA", "host", "date", "commit"]
+FACTS = ["device", "compute capability", "memory", "driver", "CUDA", "persistence", "clocks",
+         "held open", "host", "date", "commit"]
+OUTCOMES = {"passed": "passed", "FAILED": "failed", "skipped": "skipped",
+            "DID NOT END": "not ended", "not begun": "not begun"}
+FAILURE_LINES, FAILURE_COLUMNS = 200, 200  # of all that failed cases said
 
 CEILINGS = {
     "copy": ("device memory, copied: bytes read and written", "B/s"),
@@ -60,7 +65,7 @@ there.
 
 def blank():
     return {"run": {}, "ceilings": {}, "tests": {}, "models": {}, "figures": {},
-            "problems": {}}
+            "failures": {}, "problems": {}}
 
 
 def cell(text):
@@ -78,8 +83,15 @@ def missing(results, line):
     return results["problems"].get(line, NOT_RUN)
 
 
+def known(value):
+    """A number that others can be held against: a program may give null, NaN or nothing."""
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+
+
 def scaled(value, unit):
     """1234567890, "B/s": "1.23 GB/s"."""
+    if not known(value):
+        return f"no rate: {value}"
     prefixes = ["", "k", "M", "G", "T", "P"]
     while abs(value) >= 1000 and len(prefixes) > 1:
         value /= 1000
@@ -88,6 +100,8 @@ def scaled(value, unit):
 
 
 def number(value):
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return f"no number: {value}"
     return f"{value:.{0 if value >= 1000 else 1 if value >= 10 else 3}f}"
 
 
@@ -101,7 +115,8 @@ def ceilings(results):
     rows = []
     for name, (what, unit) in CEILINGS.items():
         found = results["ceilings"].get(name)
-        rows.append([f"`{name}`", what, scaled(found["value"], unit), found["how"]] if found else
+        rows.append([f"`{name}`", what, scaled(found.get("value"), unit), found.get("how", "")]
+                    if found else
                     [f"`{name}`", what, missing(results, name), ""])
     return table(["ceiling", "what", "best", "how"], rows)
 
@@ -111,23 +126,40 @@ def figure_row(results, figure):
     found = results["figures"].get(figure.name)
     row = [f"`{figure.name}`", figure.what]
     if not found:
-        return [*row, missing(results, figure.name), "", f"`{figure.ceiling}`", "", target, ""]
-    text = f"{number(found['median'])} {found['unit']}" \
-           f" ({number(found['min'])}-{number(found['max'])})"
+        return [*row, missing(results, figure.name), "", f"`{figure.ceiling}`", "", target, "", ""]
+    middle, least, most = (number(found.get(key)) for key in ("median", "min", "max"))
     unit = CEILINGS[figure.ceiling][1]
-    row += [text, scaled(found["rate"], unit)]
+    row += [f"{middle} {found.get('unit')} ({least}-{most})", scaled(found.get("rate"), unit)]
+    own = ""  # what the benchmark itself held it against, at the same time: files and their SHA-256
+    if found.get("ceiling"):
+        share = found.get("share")
+        own = f"`{found['ceiling']}`, {number(100 * share if known(share) else share)} %"
     ceiling = results["ceilings"].get(figure.ceiling)
     if not ceiling:
-        return [*row, f"`{figure.ceiling}`: {missing(results, figure.ceiling)}", "", target, ""]
+        reason = f"`{figure.ceiling}`: {missing(results, figure.ceiling)}"
+        return [*row, reason, "", target, "", own]
+    row.append(f"`{figure.ceiling}`, {scaled(ceiling.get('value'), unit)}")
+    if not known(found.get("rate")) or not known(ceiling.get("value")):
+        return [*row, "unknown", target, "unknown" if figure.target else "", own]
     share = found["rate"] / ceiling["value"]
     reached = "" if not figure.target else "yes" if share >= figure.target else "NO"
-    return [*row, f"`{figure.ceiling}`, {scaled(ceiling['value'], unit)}", f"{100 * share:.1f} %",
-            target, reached]
+    return [*row, f"{100 * share:.1f} %", target, reached, own]
 
 
 def figures(results):
     return table(["figure", "what", "median (range)", "rate", "ceiling", "share", "target",
-                  "reached"], [figure_row(results, figure) for figure in FIGURES])
+                  "reached", "also held against"],
+                 [figure_row(results, figure) for figure in FIGURES])
+
+
+def outcomes(results, program):
+    """How many cases came out how, and what is wrong with which file."""
+    found = [outcome for _, outcome, _ in results["tests"][program]["cases"]]
+    counts = ", ".join(f"{found.count(outcome)} {words}" for outcome, words in OUTCOMES.items()
+                       if outcome in found or outcome in ("passed", "FAILED"))
+    wrong = [f"{line.removeprefix(program).strip()}: {reason}"
+             for line, reason in results["problems"].items() if line.split(" ")[0] == program]
+    return "; ".join([counts, *wrong])
 
 
 def equality(results):
@@ -135,11 +167,7 @@ def equality(results):
     for program in TESTS:
         found = results["tests"].get(program)
         line = f"`{program}`: kernels and models on the device, against the CPU's"
-        rows.append([line, missing(results, program) if not found else
-                     f"{found['passed']} passed, {found['failed']} failed,"
-                     f" {found['skipped']} skipped"])
-        if found and program in results["problems"]:
-            rows[-1][1] += ": " + results["problems"][program]
+        rows.append([line, outcomes(results, program) if found else missing(results, program)])
     for model in MODELS:
         for key, what in [*MODEL_LINES.items(), *PROFILE_LINES.items()]:
             line = f"{model} {key}"
@@ -155,6 +183,15 @@ def cases(results):
     return table(["program", "test case", "outcome", "seconds"], rows or [["all", NOT_RUN, "", ""]])
 
 
+def failures(results):
+    """What each failed case said, in one block that it cannot end."""
+    lines = [line[:FAILURE_COLUMNS].replace("```", "~~~")
+             for name, said in results["failures"].items() for line in ["", name, *said]][1:]
+    more = len(lines) - FAILURE_LINES
+    return "```text\n" + "\n".join(lines[:FAILURE_LINES]) + "\n" + \
+        (f"... and {more} lines more: --json has them\n" if more > 0 else "") + "```\n"
+
+
 def render(results):
     other = "".join(f"- {line}: {cell(reason)}\n" for line, reason in results["problems"].items())
     return "\n".join([
@@ -162,7 +199,9 @@ def render(results):
         "## Equality\n", equality(results),
         "## Figures\n\nBy `stasis bench --device cuda`, on random weights in the shape of"
         f" `{LARGE}` (`@16384`:\n`{LONG}`), files in memory where there is room; what each figure"
-        " is, tools/BENCHMARKS.md says.\n", figures(results),
+        " is, tools/BENCHMARKS.md says.\nWhat `stasis bench` holds a figure against itself, in the"
+        " same run, stands last: files, their SHA-256.\n", figures(results),
         "## Ceilings\n\nBy `tools/gpu/ceilings.cu`, in the same run.\n", ceilings(results),
         "## Test cases\n", cases(results),
-        *(["## What went wrong\n", other] if other else [])])
+        *(["## What went wrong\n", other] if other else []),
+        *(["## What failed cases said\n", failures(results)] if results["failures"] else [])])

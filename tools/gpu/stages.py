@@ -1,50 +1,80 @@
-# The stages of tools/gpu_check, in order. Each line of the report is taken on its own: what goes
-# wrong with one becomes its reason, and the others go on. Knows the command's options and output.
+# The stages of tools/gpu_check, in order: what is wanted most comes first. Each line of the report
+# is taken on its own: what goes wrong with one becomes its reason, and the others go on. Knows the
+# command's options and output.
 import datetime
+import glob
 import os
 import pathlib
 import platform
 import shutil
-import subprocess
+import sys
+import traceback
 
+import cases
 import report
-from programs import Problem, ending, last_line, parse_doctest
+from programs import Problem, ending, last_line
 
 FREE_BYTES = 8_000_000_000  # of memory for files, which two models and sessions fit into
 PROMPT, REPLY = 300, 64
 
 
 class Check:
-    def __init__(self, programs, root, models, device, repetitions):
-        """`models`: directories by name, in place of those that `stasis synth` writes."""
-        self.programs, self.root = programs, root
+    def __init__(self, programs, root, models, device, repetitions, save=lambda results: None):
+        """`models`: directories by name, in place of those that `stasis synth` writes. `save` is
+        given the results whenever there are more."""
+        self.programs, self.root, self.save = programs, root, save
         self.models = {name: root / "tests/data" / name for name in report.MODELS
                        if name != report.LARGE} | models
         self.there, self.repetitions = ["--device", device], repetitions
         self.index = device.partition(":")[2] or "0"
-        self.temporary = None
+        self.temporary, self.held = None, None
         self.results = report.blank()
 
     def attempt(self, line, work):
-        """Does it; a reason where it does not succeed. False: that is what happened."""
+        """Does it; a reason where it does not succeed, of whatever kind."""
         try:
             work()
-            return True
         except Problem as problem:
             self.results["problems"][line] = str(problem)
             print(f"gpu_check: {line}: {problem}", flush=True)
-            return False
+        except Exception as problem:  # a mistake of this script, or output that it cannot read
+            self.results["problems"][line] = f"{type(problem).__name__}: {problem}"
+            traceback.print_exc(file=sys.stdout)
+        self.save(self.results)
+
+    def stages(self):
+        """Each with the seconds that it is thought to need, of 540."""
+        small = [model for model in report.MODELS if model != report.LARGE]
+        wanted = [figure for figure in report.FIGURES if figure.target]
+        others = [figure for figure in report.FIGURES if not figure.target]
+        return [
+            ("machine", 40, self.machine),
+            ("ceilings", 50, self.ceilings),
+            ("small models", 60, lambda: self.equality(small)),
+            ("figures with a target", 170, lambda: self.figures(wanted)),
+            ("test cases", 110, lambda: cases.Cases(self.programs, self.results,
+                                                    self.attempt).run(report.TESTS)),
+            ("large model", 60, lambda: self.equality([report.LARGE])),
+            ("other figures", 50, lambda: self.figures(others)),
+        ]
 
     def run(self):
-        self.machine()
-        self.ceilings()
-        self.tests()
-        for model in report.MODELS:
+        left = self.stages()
+        while left:
+            (name, seconds, work), *after = left
+            self.programs.begin_stage(seconds / sum(stage[1] for stage in left))
+            self.attempt(name, work)
+            left = after
+        return self.results
+
+    def equality(self, models):
+        for model in models:
             self.whole_model(model)
             self.profile(model)
-        for figure in report.FIGURES:
+
+    def figures(self, figures):
+        for figure in figures:
             self.attempt(figure.name, lambda figure=figure: self.figure(figure))
-        return self.results
 
     # --- the machine ---
 
@@ -52,22 +82,42 @@ class Check:
         facts = self.results["run"]
         facts["host"] = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
         facts["date"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        self.attempt("held open", self.hold)
         self.attempt("driver", self.driver)
+        self.attempt("clocks", self.clocks)
         self.attempt("module", self.module)
 
+    def hold(self):
+        """Else the driver starts the GPU anew for each process where nobody else keeps it up. In a
+        container it may have another number than here."""
+        first = f"/dev/nvidia{self.index}"
+        for place in [first, *sorted(glob.glob("/dev/nvidia[0-9]*"))]:
+            try:
+                self.held = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+                self.results["run"]["held open"] = place
+                return
+            except OSError:
+                continue
+        self.results["run"]["held open"] = f"nothing: {first} cannot be opened"
+
+    def ask_driver(self, *fields):
+        out = self.programs.ok("nvidia-smi", f"--query-gpu={','.join(fields)}",
+                               "--format=csv,noheader", f"--id={self.index}")
+        parts = [part.strip() for part in out.split(",")]
+        if len(parts) != len(fields):
+            raise Problem("nvidia-smi: " + last_line(out))
+        return parts
+
     def driver(self):
-        fields = "name,driver_version,memory.total"
-        try:
-            done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}",
-                                   "--format=csv,noheader", f"--id={self.index}"],
-                                  capture_output=True, text=True, check=False, timeout=60)
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            raise Problem(f"nvidia-smi: {getattr(problem, 'strerror', None) or 'it hangs'}") \
-                from None
-        parts = [part.strip() for part in done.stdout.split(",")]
-        if done.returncode != 0 or len(parts) != 3:
-            raise Problem("nvidia-smi: " + last_line(done.stderr or done.stdout))
+        parts = self.ask_driver("name", "driver_version", "memory.total")
         self.results["run"].update(zip(["device", "driver", "memory"], parts))
+
+    def clocks(self):
+        parts = self.ask_driver("persistence_mode", "clocks.sm", "clocks.max.sm", "clocks.mem",
+                                "clocks.max.mem")
+        self.results["run"]["persistence"] = parts[0]
+        self.results["run"]["clocks"] = "{} of {}, memory {} of {}, before the run".format(
+            *parts[1:])
 
     def module(self):
         """The library opens the device; what it calls its kernels shows what is no GPU."""
@@ -79,10 +129,11 @@ class Check:
     # --- ceilings ---
 
     def ceilings(self):
-        self.attempt("ceilings", self.measure_ceilings)
-        problem = self.results["problems"].get("ceilings")
-        for name in report.CEILINGS if problem else []:
-            self.results["problems"][name] = problem
+        try:
+            self.measure_ceilings()
+        except Exception as problem:
+            self.results["problems"].update({name: str(problem) for name in report.CEILINGS})
+            raise
 
     def measure_ceilings(self):
         found = self.programs.json("gpu_ceilings", self.index)
@@ -97,18 +148,6 @@ class Check:
         self.results["problems"].update(found["problems"])
 
     # --- equality ---
-
-    def tests(self):
-        for program in report.TESTS:
-            self.attempt(program, lambda program=program: self.test(program))
-
-    def test(self, program):
-        code, out, err = self.programs.ends(program, "--test-case=device*", "--duration=true")
-        found, problem = parse_doctest(out, code)
-        if found["cases"]:
-            self.results["tests"][program] = found
-        if problem:
-            raise Problem(problem + ("" if found["cases"] else ": " + last_line(err or out)))
 
     def model(self, name):
         """The directory of a synthetic model, written when it is first asked for."""
@@ -165,22 +204,25 @@ class Check:
         """The same under the device profile: promised from one run to another, not to the CPU."""
         lines = {key: f"{name} {key}" for key in report.PROFILE_LINES}
         there = [*self.there, "--profile", "device"]
-        file = self.folder_for(FREE_BYTES) / f"{name}-profile"
+
+        def file(end):
+            return self.folder_for(FREE_BYTES) / f"{name}-profile{end}"
 
         def same():
-            again = self.begin(self.model(name), file.with_suffix(".again"), there)
-            self.judge(lines["profile_same"], again, self.begin(self.model(name), file, there),
+            again = self.begin(self.model(name), file("-again"), there)
+            self.judge(lines["profile_same"], again, self.begin(self.model(name), file(""), there),
                        ("once", "once more"))
 
         def kept():
-            _, whole = self.begin(self.model(name), file.with_suffix(".whole"), there, 2 * REPLY)
-            self.judge(lines["profile_kept"], whole, self.resume(self.model(name), file, there),
+            _, whole = self.begin(self.model(name), file("-whole"), there, 2 * REPLY)
+            self.judge(lines["profile_kept"], whole, self.resume(self.model(name), file(""), there),
                        ("never saved", "saved and continued"))
 
         self.attempt(lines["profile_same"], same)
         self.attempt(lines["profile_kept"], kept)
         self.attempt(lines["profile_verified"],
-                     lambda: self.verify(lines["profile_verified"], self.model(name), file, there))
+                     lambda: self.verify(lines["profile_verified"], self.model(name), file(""),
+                                         there))
 
     def begin(self, model, file, device, reply=REPLY):
         """A prompt and a drawn reply, saved: its tokens and digest."""
@@ -223,7 +265,10 @@ class Check:
         for result in found["results"]:
             if result["name"] == name:
                 rate = result.get("bytes_per_s", result.get("flops"))
+                kept = ("median", "min", "max", "unit", "ceiling", "share")
                 self.results["figures"][figure.name] = {
-                    **{key: result[key] for key in ("median", "min", "max", "unit")}, "rate": rate}
+                    **{key: result.get(key) for key in kept}, "rate": rate}
+                if not report.known(rate):
+                    raise Problem(f"stasis bench gives no rate of it: {rate}")
                 return
         raise Problem(f"stasis bench has no {name} of this model")
