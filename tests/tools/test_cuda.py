@@ -114,7 +114,8 @@ def order_problems(kernel, body):
         elif name.startswith("ld.param") and "64" in name:
             at, _, offset = place[1].partition("+")
             inside = at.endswith("_param_0") or at in bases
-            tainted |= to if inside and not may_read(int(offset or 0)) else set()
+            tainted |= {each for i, each in enumerate(re.findall(r"%\w+", first))  # of a vector
+                        if inside and not may_read(int(offset or 0) + 8 * i)}
         elif re.match(r"(red|atom|call|brx)\b", name) or re.match(r"st\.(?!shared)", name):
             problems.append(name)
         elif re.match(r"ld\.(?!param|shared)|cp\.async\.c", name):
@@ -352,6 +353,13 @@ class Planted(CudaTest):
                     self.assertEqual(found, "")
                 else:
                     self.assertRegex(found, problem)
+
+    def test_each_part_of_a_vector_has_its_own_place(self):
+        code = ("ld.param.v2.u64 {%rd1, %rd2}, [k_param_0+48];\nld.global.u32 %r1, [@];\n"
+                "griddepcontrol.launch_dependents;\ngriddepcontrol.wait;\nret;")
+        self.assertEqual(order_problems("heads_kernel", code.replace("@", "%rd1")), [])
+        self.assertEqual(order_problems("heads_kernel", code.replace("@", "%rd2")),
+                         ["ld.global.u32 of %rd2"])
 
     def test_spills_are_noticed(self):
         text = ("__global__ void k(float *x) {\n  float a[64];\n"

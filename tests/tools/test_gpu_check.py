@@ -252,6 +252,13 @@ class StandIns(Folder):
         self.assertIn("2 passed, 1 failed", rows[KERNELS][0])
         self.assertEqual(self.out.read_text().count("| equal, abababab"), 6 + 6)
 
+    def test_a_report_that_cannot_be_written_ends_no_run_and_is_said(self):
+        done = self.script("--build", self.build, "--out", self.folder / "no/such.md", "--logs",
+                           self.folder / "logs", code=1, TMPDIR=str(self.folder),
+                           PATH=f"{self.build}:{os.environ['PATH']}")
+        self.assertEqual(rows_of(done.stdout)["tg128"][4:7], ["75.0 %", "70 %", "yes"])
+        self.assertIn("gpu_check: the report cannot be written: ", done.stderr)
+
     def test_no_time_left(self):
         self.run_all("--minutes", 0)
         self.assertIn("not run: no time was left", self.out.read_text())

@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
         visible = slots_of(first_visible(row.position, task.window), row.position, block) &
                   pages.held(block);
     }
-    if (page != nullptr && visible != 0) { // all slots but, in its last page, this row's are there
+    if (page != nullptr && visible != 0) { // what this pass writes there is seen none the less
         const size_t size_bytes = kSlots * task.head_dim * sizeof(uint16_t);
         ask_for(page + task.keys_at + head, size_bytes, threadIdx.x, kThreads);
         ask_for(page + task.values_at + head, size_bytes, threadIdx.x, kThreads);
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
 
 constexpr unsigned kTogether = 8; // blocks of a chunk: a short context has fewer than 32
 
-__device__ unsigned first_of(uint64_t blocks) {
+__device__ unsigned blocks_of_chunk(uint64_t blocks) {
     return blocks < kWarp ? static_cast<unsigned>(blocks) : kWarp;
 }
 
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
     const uint64_t count = blocks_of(task.pass.rows[blockIdx.y].position, task.window).count;
     wait_for_previous();
     float maximum = -__builtin_inff(), sum = 0.0F, o = 0.0F;
-    unsigned here = first_of(count);
+    unsigned here = blocks_of_chunk(count);
     Chunk chunk = load(task, head, 0, here, column);
 #pragma unroll 1
     for (uint64_t begin = 0; begin < count; begin += kWarp) {
@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
         __syncwarp(); // the steps before have been read
         steps[threadIdx.x] = own;
         __syncwarp();
-        const unsigned there = first_of(count - begin - here);
+        const unsigned there = blocks_of_chunk(count - begin - here);
         Chunk next = {};
         if (there > 0) {
             next = load(task, head, begin + kWarp, there, column); // on its way meanwhile
