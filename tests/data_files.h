@@ -4,6 +4,8 @@
 // it was elsewhere.
 #pragma once
 
+#include "tests/places.h"
+
 #include <doctest/doctest.h>
 
 #include <cstdio>
@@ -21,7 +23,7 @@
 
 inline std::string source_folder() {
     const char *told = std::getenv("STASIS_SOURCE_DIR");
-    return told != nullptr ? told : STASIS_SOURCE_DIR;
+    return told != nullptr ? told : places::source;
 }
 
 // Path below tests/data.

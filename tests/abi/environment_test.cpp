@@ -6,6 +6,7 @@
 #include <xmmintrin.h>
 
 #include "tests/abi/fixture.h"
+#include "tests/places.h"
 
 using namespace abi_test;
 
@@ -161,7 +162,7 @@ TEST_CASE("nothing is written to the standard streams, not even by failures") {
     stasis_session_decode(session, &token, nullptr);
     stasis_session_append_message(session, "nobody", "\xFF", 1, 0, nullptr, nullptr);
     stasis_session_save(session, "/no/such/folder/file", nullptr, nullptr);
-    stasis_snapshot_open(STASIS_LIBRARY, &snapshot, nullptr);
+    stasis_snapshot_open(places::library, &snapshot, nullptr);
     stasis_session_free(session);
     stasis_model_close(model);
     std::fflush(stdout);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tests/abi/fixture.h"
+#include "tests/places.h"
 #include "tests/sanitizers.h"
 
 namespace {
@@ -33,7 +34,8 @@ using abi_test::read_file;
 // stasis.h and those that it includes.
 std::vector<std::string> public_headers() {
     std::vector<std::string> paths;
-    for (const auto &file : std::filesystem::directory_iterator(STASIS_SOURCE_DIR "/abi")) {
+    for (const auto &file :
+         std::filesystem::directory_iterator(std::string(places::source) + "/abi")) {
         if (file.path().filename().string().starts_with("stasis") &&
             file.path().extension() == ".h") {
             paths.push_back(file.path().string());
@@ -52,13 +54,13 @@ TEST_CASE("the library exports exactly the functions that the header declares") 
     const std::set<std::string> declared =
         matches(text, R"((?:^|\n)[a-z0-9_ *]*\b\*?(stasis_[a-z_]+)\()");
     const std::set<std::string> listed = matches(
-        read_file(std::string(STASIS_SOURCE_DIR) + "/abi/exports.map"), R"((stasis_[a-z_]+);)");
+        read_file(std::string(places::source) + "/abi/exports.map"), R"((stasis_[a-z_]+);)");
     // Of an instrumented build, nm lists the sanitizer's markers too.
     const std::set<std::string> exported =
-        matches(output_of(std::string(STASIS_NM) + " -D --defined-only " + STASIS_LIBRARY),
+        matches(output_of(std::string(places::nm) + " -D --defined-only " + places::library),
                 R"([0-9a-f]+ [A-Za-z] (?!_|asan|ubsan)([^\s@]+))");
     const std::set<std::string> versioned =
-        matches(output_of(std::string(STASIS_NM) + " -D --defined-only " + STASIS_LIBRARY),
+        matches(output_of(std::string(places::nm) + " -D --defined-only " + places::library),
                 R"((stasis_[a-z_]+)@@STASIS_0\n)");
     CHECK(declared.size() >= 52);
     CHECK(listed == declared);
@@ -66,7 +68,7 @@ TEST_CASE("the library exports exactly the functions that the header declares") 
     std::set<std::string> with_version = declared;
     with_version.insert("STASIS_0");
     CHECK(exported == with_version);
-    const std::string name = std::filesystem::canonical(STASIS_LIBRARY).filename().string();
+    const std::string name = std::filesystem::canonical(places::library).filename().string();
     CHECK(name.rfind("libstasis.so.0", 0) == 0);
 }
 
@@ -74,7 +76,7 @@ TEST_CASE("the library exports exactly the functions that the header declares") 
 
 TEST_CASE("loading the library runs no constructor of its files") {
     // A file's constructors are one function, whatever they construct.
-    const std::string symbols = output_of(std::string(STASIS_NM) + " -C " + STASIS_LIBRARY);
+    const std::string symbols = output_of(std::string(places::nm) + " -C " + places::library);
     CHECK(symbols.find("stasis::abi::") != std::string::npos); // not stripped
     CHECK(symbols.find("_GLOBAL__sub_I") == std::string::npos);
     CHECK(symbols.find("__static_initialization") == std::string::npos);
@@ -88,9 +90,9 @@ TEST_CASE("each header compiles alone as strict C99, C11 and C++17") {
         " -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fsyntax-only ";
     for (const std::string &header : public_headers()) {
         for (const char *standard : {"-std=c99 -x c ", "-std=c11 -x c "}) {
-            output_of(STASIS_C_COMPILER + warnings + standard + header + " 2>&1");
+            output_of(places::c_compiler + warnings + standard + header + " 2>&1");
         }
-        output_of(STASIS_CXX_COMPILER + warnings + "-std=c++17 -x c++ " + header + " 2>&1");
+        output_of(places::cxx_compiler + warnings + "-std=c++17 -x c++ " + header + " 2>&1");
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "tests/abi/changed_files.h"
 #include "tests/abi/conversation.h"
+#include "tests/places.h"
 
 using namespace abi_test;
 
@@ -115,7 +116,7 @@ TEST_CASE("insight 07: a new session holds nothing, and its first token sees not
 }
 
 TEST_CASE("insight 20: no call that writes to a session takes a position") {
-    const std::string folder = std::string(STASIS_SOURCE_DIR) + "/abi/";
+    const std::string folder = std::string(places::source) + "/abi/";
     const std::string header =
         read_file(folder + "stasis.h") + read_file(folder + "stasis_generate.h");
     for (const char *name : {"append", "append_message", "decode", "generate"}) {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tests/failures/trial.h"
+#include "tests/places.h"
 
 #ifdef STASIS_ADDRESS_SANITIZER
 #include <sanitizer/lsan_interface.h>
@@ -135,7 +136,7 @@ TEST_CASE("failures: every function of the library is in the table, or cannot fa
     for (const Row &row : all_rows()) {
         known.insert(row.function);
     }
-    const std::string map = read_file(STASIS_SOURCE_DIR "/abi/exports.map");
+    const std::string map = read_file(std::string(places::source) + "/abi/exports.map");
     const std::regex name("(stasis_[a-z_]+);");
     std::set<std::string> exported;
     for (std::sregex_iterator at(map.begin(), map.end(), name), end; at != end; ++at) {

@@ -11,6 +11,7 @@
 
 #include "tests/data_files.h"
 #include "tests/kernels/lt_stand_in.h"
+#include "tests/places.h"
 
 #ifndef STASIS_CUBLASLT
 
@@ -78,7 +79,7 @@ std::string refusal(Chosen &chosen, const DeviceProduct &task, int kind = Device
 }
 
 std::string names_file(const std::string &name) {
-    return STASIS_BINARY_DIR "/tests/device/" + name;
+    return std::string(places::binary) + "/tests/device/" + name;
 }
 
 std::string opening(const std::string &file, bool expected, LtCalls *calls) {

@@ -10,6 +10,7 @@
 
 #include "format/error.h"
 #include "tests/data_files.h"
+#include "tests/places.h"
 
 namespace fs = std::filesystem;
 using namespace stasis;
@@ -438,7 +439,7 @@ TEST_CASE("chat: hostile templates end quickly") {
 }
 
 TEST_CASE("chat: where a model's files keep the template") {
-    const fs::path directory = fs::path(STASIS_BINARY_DIR) / "chat_test_files";
+    const fs::path directory = fs::path(places::binary) / "chat_test_files";
     fs::remove_all(directory);
     fs::create_directories(directory);
     const auto write = [&](const char *name, const std::string &text) {

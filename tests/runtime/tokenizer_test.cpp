@@ -13,6 +13,7 @@
 #include "runtime/text/sentencepiece_model.h"
 #include "runtime/text/utf8.h"
 #include "tests/data_files.h"
+#include "tests/places.h"
 #include "tests/runtime/random_text.h"
 
 namespace fs = std::filesystem;
@@ -36,7 +37,7 @@ void write_file(const fs::path &path, std::string_view bytes) {
 struct Directory {
     fs::path path;
     explicit Directory(const std::string &name)
-        : path(fs::path(STASIS_BINARY_DIR) / ("tokenizer_test_" + name)) {
+        : path(fs::path(places::binary) / ("tokenizer_test_" + name)) {
         fs::remove_all(path);
         fs::create_directories(path);
     }
