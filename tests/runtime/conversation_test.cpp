@@ -1,7 +1,9 @@
 // The eight-turn conversation on both recall models: tokens, replies, spans; what becomes of it
 // when it is frozen half-way, and what the models say when memory is damaged (insights 14, 30, 50).
-#include "tests/runtime/models.h"
 #include <algorithm>
+
+#include "tests/runtime/json_data.h"
+#include "tests/runtime/models.h"
 
 using namespace stasis;
 using namespace stasis::test;

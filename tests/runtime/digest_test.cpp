@@ -2,6 +2,7 @@
 // and checked in: every machine, and every later version under the same contract, must reproduce
 // them.
 
+#include "tests/runtime/json_data.h"
 #include "tests/runtime/models.h"
 
 using namespace stasis;

@@ -8,6 +8,7 @@
 
 #include "runtime/rope.h"
 #include "tests/runtime/golden_deviation.h"
+#include "tests/runtime/json_data.h"
 
 using namespace stasis;
 using namespace stasis::test;

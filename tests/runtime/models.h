@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,11 +76,6 @@ inline std::vector<std::string> sampled(const std::vector<std::string> &names) {
     return some;
 }
 
-inline nlohmann::json read_json(const std::string &path) {
-    std::ifstream file(path);
-    return nlohmann::json::parse(file);
-}
-
 // Golden tensors of a model (tests/data/README.md): name to values, converted to double-free types.
 struct Golden {
     std::vector<uint32_t> ids;
@@ -93,30 +86,7 @@ struct Golden {
     double rms = 0, max = 0; // of bf16p - bf16in
 };
 
-inline Golden golden(const std::string &name) {
-    std::ifstream file(directory(name) + "/golden.safetensors", std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-    uint64_t header_bytes = 0;
-    std::memcpy(&header_bytes, bytes.data(), 8);
-    const auto header = nlohmann::json::parse(bytes.substr(8, header_bytes));
-    const auto read = [&]<typename T>(const char *tensor, std::vector<T> &values) {
-        const size_t begin = header[tensor]["data_offsets"][0],
-                     end = header[tensor]["data_offsets"][1];
-        values.resize((end - begin) / sizeof(T));
-        std::memcpy(values.data(), bytes.data() + 8 + header_bytes + begin, end - begin);
-    };
-    Golden golden;
-    read("ids", golden.ids);
-    read("logits_bf16p", golden.logits_bf16p);
-    read("argmax", golden.argmax);
-    read("nll", golden.nll);
-    const auto facts = read_json(directory(name) + "/golden.json");
-    golden.kept = facts["kept"];
-    golden.vocabulary = facts["vocab"];
-    golden.rms = facts["rms_bf16p_minus_bf16in"];
-    golden.max = facts["max_bf16p_minus_bf16in"];
-    return golden;
-}
+Golden golden(const std::string &name);
 
 // Appends and returns the logits of every appended position.
 inline std::vector<std::vector<float>>

@@ -143,11 +143,11 @@ void turn(Bench &bench, const std::string &name, uint64_t live) {
 }
 
 void forks(Bench &bench, const std::string &name, uint64_t depth) {
-    constexpr int kForks = 100;
+    constexpr size_t kForksTimed = 100;
     const Session &start = live_at(bench, depth);
     const Series series = repeat(bench, name, {}, [&](bool) {
         std::vector<double> seconds;
-        while (seconds.size() < kForks) {
+        while (seconds.size() < kForksTimed) {
             const Stopwatch watch;
             const Session child = fork(start);
             seconds.push_back(watch.seconds());

@@ -1,6 +1,6 @@
 // Fills the table of this instruction set.
-#include "runtime/kernels/avx512/integers.h"
-#include "runtime/kernels/blocks/product.h"
+#include "runtime/kernels/avx512/vector.h"
+#include "runtime/kernels/blocks/kernels.h"
 #include "runtime/kernels/lanes/kernels.h"
 #include "runtime/kernels/overlay.h"
 #include "runtime/kernels/panels/attention.h"
@@ -11,7 +11,7 @@ namespace stasis::kernels::avx512 {
 Table overlay(Table table) {
     table.name = "avx512";
     put_panels<Avx512>(table);
-    put_blocks<Avx512Integers>(table);
+    put_blocks(table);
     put_lanes(table);
     return table;
 }

@@ -2,10 +2,11 @@
 // weights meet a few rows at a time, whose sums stay in registers along the whole depth.
 #pragma once
 
+#include "runtime/kernels/blocks/integers.h"
 #include "runtime/kernels/blocks/packed.h"
-#include "runtime/kernels/blocks/quantize.h"
 #include "runtime/kernels/blocks/strip.h"
 #include "runtime/kernels/panels/tile.h"
+#include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 
@@ -169,32 +170,14 @@ template <typename V, Quant type> void multiply_quantized(const QuantizedMatmul 
     }
 }
 
-template <typename V> void matmul_quantized(const QuantizedMatmul &task) {
-    switch (task.type) {
-    case Quant::q8_0:
-        return multiply_quantized<V, Quant::q8_0>(task);
-    case Quant::q4_0:
-        return multiply_quantized<V, Quant::q4_0>(task);
-    case Quant::q4_1:
-        return multiply_quantized<V, Quant::q4_1>(task);
-    case Quant::q5_0:
-        return multiply_quantized<V, Quant::q5_0>(task);
-    case Quant::q5_1:
-        return multiply_quantized<V, Quant::q5_1>(task);
-    case Quant::q4_k:
-        return multiply_quantized<V, Quant::q4_k>(task);
-    case Quant::q5_k:
-        return multiply_quantized<V, Quant::q5_k>(task);
-    case Quant::q6_k:
-        return multiply_quantized<V, Quant::q6_k>(task);
-    }
-}
-
-// The entries that blocks compute, for vectors of type V.
-template <typename V> [[gnu::always_inline]] inline void put_blocks(Table &table) {
-    table.quantize = quantize;
-    table.quantized_bytes = quantized_bytes;
-    table.matmul_quantized = matmul_quantized<V>;
-}
+// Compiled in the files product_*.cpp: a type of blocks of 256 takes a compiler many seconds.
+extern template void multiply_quantized<Integers, Quant::q8_0>(const QuantizedMatmul &);
+extern template void multiply_quantized<Integers, Quant::q4_0>(const QuantizedMatmul &);
+extern template void multiply_quantized<Integers, Quant::q4_1>(const QuantizedMatmul &);
+extern template void multiply_quantized<Integers, Quant::q5_0>(const QuantizedMatmul &);
+extern template void multiply_quantized<Integers, Quant::q5_1>(const QuantizedMatmul &);
+extern template void multiply_quantized<Integers, Quant::q4_k>(const QuantizedMatmul &);
+extern template void multiply_quantized<Integers, Quant::q5_k>(const QuantizedMatmul &);
+extern template void multiply_quantized<Integers, Quant::q6_k>(const QuantizedMatmul &);
 
 } // namespace stasis::kernels::STASIS_TABLE

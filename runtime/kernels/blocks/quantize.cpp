@@ -1,11 +1,10 @@
 // Activations to 8-bit integers (C8). Plain loops: compilers make vectors of all of them.
-#pragma once
-
 #include "runtime/kernels/bf16.h"
+#include "runtime/kernels/blocks/kernels.h"
 #include "runtime/kernels/blocks/packed.h"
-#include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {
+namespace {
 
 template <size_t n> [[gnu::always_inline]] inline int32_t sum_of_integers(const int8_t *q) {
     int32_t sum = 0;
@@ -38,12 +37,8 @@ template <size_t n>
     }
 }
 
-inline size_t quantized_bytes(size_t rows, size_t depth, size_t group) {
-    return Activations(static_cast<void *>(nullptr), rows, depth, group).bytes();
-}
-
 // One row of blocks of 32.
-[[gnu::noinline]] inline void quantize_by_32(const Activations &to, const uint16_t *x, size_t row) {
+[[gnu::noinline]] void quantize_by_32(const Activations &to, const uint16_t *x, size_t row) {
     for (size_t block = 0; block < to.blocks; ++block) {
         const size_t entry = to.entry(row, block);
         int8_t *q = to.integers(entry);
@@ -53,8 +48,7 @@ inline size_t quantized_bytes(size_t rows, size_t depth, size_t group) {
     }
 }
 
-[[gnu::noinline]] inline void quantize_by_256(const Activations &to, const uint16_t *x,
-                                              size_t row) {
+[[gnu::noinline]] void quantize_by_256(const Activations &to, const uint16_t *x, size_t row) {
     for (size_t block = 0; block < to.blocks; ++block) {
         const size_t entry = to.entry(row, block);
         int8_t *q = to.integers(entry);
@@ -70,7 +64,7 @@ inline size_t quantized_bytes(size_t rows, size_t depth, size_t group) {
 }
 
 // A row that fills up a group: multiplied with the others, and read by nobody.
-inline void clear_row(const Activations &to, size_t row) {
+void clear_row(const Activations &to, size_t row) {
     for (size_t block = 0; block < to.blocks; ++block) {
         const size_t entry = to.entry(row, block);
         __builtin_memset(to.integers(entry), 0, to.elements);
@@ -83,7 +77,13 @@ inline void clear_row(const Activations &to, size_t row) {
     }
 }
 
-inline void quantize(const Quantize &task, size_t begin, size_t end) {
+} // namespace
+
+size_t quantized_bytes(size_t rows, size_t depth, size_t group) {
+    return Activations(static_cast<void *>(nullptr), rows, depth, group).bytes();
+}
+
+void quantize(const Quantize &task, size_t begin, size_t end) {
     const Activations to(task.packed, task.rows, task.depth, task.group);
     for (size_t row = begin; row < end; ++row) {
         const uint16_t *x = task.x + row * task.x_stride;

@@ -1,0 +1,28 @@
+// Products with weights of any type.
+#include "runtime/kernels/blocks/kernels.h"
+#include "runtime/kernels/blocks/product.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+void matmul_quantized(const QuantizedMatmul &task) {
+    switch (task.type) {
+    case Quant::q8_0:
+        return multiply_quantized<Integers, Quant::q8_0>(task);
+    case Quant::q4_0:
+        return multiply_quantized<Integers, Quant::q4_0>(task);
+    case Quant::q4_1:
+        return multiply_quantized<Integers, Quant::q4_1>(task);
+    case Quant::q5_0:
+        return multiply_quantized<Integers, Quant::q5_0>(task);
+    case Quant::q5_1:
+        return multiply_quantized<Integers, Quant::q5_1>(task);
+    case Quant::q4_k:
+        return multiply_quantized<Integers, Quant::q4_k>(task);
+    case Quant::q5_k:
+        return multiply_quantized<Integers, Quant::q5_k>(task);
+    case Quant::q6_k:
+        return multiply_quantized<Integers, Quant::q6_k>(task);
+    }
+}
+
+} // namespace stasis::kernels::STASIS_TABLE

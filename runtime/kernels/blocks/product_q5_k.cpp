@@ -1,0 +1,8 @@
+// Products with weights of type Q5_K.
+#include "runtime/kernels/blocks/product.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+template void multiply_quantized<Integers, Quant::q5_k>(const QuantizedMatmul &);
+
+} // namespace stasis::kernels::STASIS_TABLE
