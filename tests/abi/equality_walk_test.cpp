@@ -7,7 +7,7 @@
 
 #include "tests/abi/device_module.h"
 #include "tests/abi/equality_walk.h"
-#include "tests/stride.h"
+#include "tests/share.h"
 
 namespace abi_test {
 
@@ -130,9 +130,9 @@ uint64_t from_environment(const char *name, uint64_t otherwise) {
 using Counts = std::map<std::string, size_t>;
 
 void walk(const std::string &name, const std::string &path, Counts &counts) {
-    const uint64_t seed = from_environment("STASIS_SEED", std::random_device()());
+    const uint64_t seed = from_environment("STASIS_SEED", stasis::test::test_seed());
     const uint64_t steps =
-        from_environment("STASIS_EQUALITY_STEPS", 10000) / 4 / stasis::test::kStride;
+        from_environment("STASIS_EQUALITY_STEPS", 10000) / 4 / stasis::test::stride();
     std::printf("equality walk: %s, seed %llu\n", name.c_str(),
                 static_cast<unsigned long long>(seed));
     std::fflush(stdout);

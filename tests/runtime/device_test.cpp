@@ -32,7 +32,7 @@ TEST_CASE("device: every bundled model gives the bits that the CPU gives") {
     const kernels::DeviceTable &module = under_test::each_module();
     std::vector<std::string> names = bundled();
     names.insert(names.end(), {"quantized/llama", "quantized/gemma3-tied"});
-    for (const std::string &name : names) {
+    for (const std::string &name : sampled(names)) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 150);
@@ -59,7 +59,8 @@ TEST_CASE("device: one that decides otherwise what is tiny gives the same bits")
     namespace grid = kernels::device::host_grid;
     for (const grid::Tiny tiny : {grid::Tiny::exact, grid::Tiny::denormal}) {
         grid::tiny = tiny;
-        for (const std::string name : {"zoo/gemma3-softcap-linear-rope", "quantized/llama"}) {
+        for (const std::string &name :
+             sampled({"zoo/gemma3-softcap-linear-rope", "quantized/llama"})) {
             INFO("model: ", name);
             const std::shared_ptr<Model> device = open_there(name);
             Pair pair(open(name), device);
@@ -72,8 +73,8 @@ TEST_CASE("device: one that decides otherwise what is tiny gives the same bits")
 
 TEST_CASE("device: forks, rewinds, evictions, steps of several") {
     const kernels::DeviceTable &module = under_test::each_module();
-    for (const std::string name : {"zoo/gemma3-text", "zoo/mistral-window",
-                                   "zoo/llama-odd-sizes-f32", "quantized/gemma3-tied"}) {
+    for (const std::string &name : sampled({"zoo/gemma3-text", "zoo/mistral-window",
+                                            "zoo/llama-odd-sizes-f32", "quantized/gemma3-tied"})) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 200);
@@ -102,7 +103,8 @@ TEST_CASE("device: forks, rewinds, evictions, steps of several") {
 
 TEST_CASE("device: sessions cross to the CPU and back in the middle of a conversation") {
     const kernels::DeviceTable &module = under_test::each_module();
-    for (const std::string name : {"recall-gemma3", "zoo/llama-gqa-untied", "quantized/llama"}) {
+    for (const std::string &name :
+         sampled({"recall-gemma3", "zoo/llama-gqa-untied", "quantized/llama"})) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module), cpu = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*device, 120);
@@ -124,8 +126,8 @@ TEST_CASE("device: sessions cross to the CPU and back in the middle of a convers
 
 TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
     const kernels::DeviceTable &module = under_test::each_module();
-    for (const std::string name :
-         {"recall-gemma3", "zoo/mistral-window", "zoo/llama-gqa-untied", "quantized/llama"}) {
+    for (const std::string &name : sampled(
+             {"recall-gemma3", "zoo/mistral-window", "zoo/llama-gqa-untied", "quantized/llama"})) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         Pair pair(open(name), device);

@@ -16,7 +16,7 @@
 #include "runtime/session.h"
 #include "tests/data_files.h"
 #include "tests/runtime/quantized_model.h"
-#include "tests/stride.h"
+#include "tests/share.h"
 
 namespace stasis::test {
 
@@ -67,11 +67,13 @@ inline const std::vector<std::string> &bundled() {
     return names;
 }
 
-// Of these names all, or a sample where a sanitizer makes them slow.
+// Of the names of models, those that a run computes with on a slow device or under a sanitizer: all
+// in whole sweeps of the optimised build, else one of three, or of five.
 inline std::vector<std::string> sampled(const std::vector<std::string> &names) {
+    const size_t step = kSanitized ? 5 : whole_sweeps() ? 1 : 3;
     std::vector<std::string> some;
-    for (size_t i = names.size(); i > 0; i -= std::min<size_t>(i, kStride == 1 ? 1 : 5)) {
-        some.insert(some.begin(), names[i - 1]);
+    for (size_t i = test_seed() % std::min(step, names.size()); i < names.size(); i += step) {
+        some.push_back(names[i]);
     }
     return some;
 }

@@ -149,9 +149,9 @@ TEST_CASE("far memory that fails leaves the session as it was") {
                     CAPTURE(std::string(row.name));
                     CAPTURE(call);
                     CAPTURE(for_good);
-                    int64_t n = 0;
+                    auto n = static_cast<int64_t>(first_case());
                     while (trial(row, name, state, call, n, for_good, *host, answer)) {
-                        n += kStride;
+                        n += static_cast<int64_t>(stride());
                         ++failures[call];
                     }
                 }
@@ -159,7 +159,7 @@ TEST_CASE("far memory that fails leaves the session as it was") {
         }
     }
     for (const uint64_t count : failures) {
-        CHECK(count >= 10 / kStride);
+        CHECK(count >= 10 / stride());
     }
 }
 
@@ -285,7 +285,7 @@ TEST_CASE("a generation that far memory interrupts keeps its tokens and goes on"
         host->generate(options, result);
         for (const FarMemory::Call call : kAll) {
             bool interrupted = true;
-            for (int64_t n = 0; interrupted && n < 60; n += kStride) {
+            for (size_t n = first_case(); interrupted && n < 60; n += stride()) {
                 CAPTURE(name);
                 CAPTURE(call);
                 CAPTURE(n);

@@ -1,0 +1,43 @@
+// Which cases of a sweep a run takes: one of `stride()`, from a place that the run's seed names, so
+// that the runs of some days take them all. STASIS_TEST_ALL takes whole sweeps; tools/test sets
+// both, and prints the seed (STASIS_TEST_SEED; without it the first cases are taken).
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+
+#include "tests/sanitizers.h"
+
+namespace stasis::test {
+
+#if defined(STASIS_ADDRESS_SANITIZER) || defined(STASIS_THREAD_SANITIZER)
+inline constexpr bool kSanitized = true; // kernels are some thirty times slower
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+inline bool whole_sweeps() {
+    static const bool whole = std::getenv("STASIS_TEST_ALL") != nullptr;
+    return whole;
+}
+
+inline size_t test_seed() {
+    static const char *const given = std::getenv("STASIS_TEST_SEED");
+    return given != nullptr ? std::strtoull(given, nullptr, 10) : 0;
+}
+
+inline size_t stride() {
+    return kSanitized ? (whole_sweeps() ? 19 : 57) : (whole_sweeps() ? 1 : 3);
+}
+
+// The first case taken, below `stride()`.
+inline size_t first_case() {
+    return test_seed() % stride();
+}
+
+// Whether case `index` of a sweep is taken.
+inline bool taken(size_t index) {
+    return index % stride() == first_case();
+}
+
+} // namespace stasis::test
