@@ -27,10 +27,12 @@
  * Threads. Models and cancel handles may be used from any number of threads at once. A session or
  * snapshot serves one caller at a time, reading calls included: a second one gets BUSY. Callbacks
  * run on the calling thread in its own floating-point environment, must return, and get BUSY from
- * the object whose call they interrupt. The caller's floating-point environment has no influence on
- * results and is left as found; nothing is printed, nothing aborts, exits or touches signals. A
- * child of fork() may go on with what it inherits, one thread computing, unless another thread was
- * inside a call at that moment, and with objects of its own: the same bits in both processes. */
+ * the object whose call they interrupt. A calling thread needs 512 KiB of stack, and beside that
+ * what its callbacks take (a GPU's driver may want more). The caller's floating-point environment
+ * has no influence on results and is left as found; nothing is printed, nothing aborts, exits or
+ * touches signals. A child of fork() may go on with what it inherits, one thread computing, unless
+ * another thread was inside a call at that moment, and with objects of its own: the same bits in
+ * both processes. */
 #ifndef STASIS_H
 #define STASIS_H
 #include <stddef.h>
