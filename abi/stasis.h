@@ -1,6 +1,7 @@
 /* Stasis: an embeddable runtime for language-model sessions that can be frozen, copied, moved and
  * proven, bit for bit. The public header, with stasis_generate.h, stasis_snapshot.h,
  * stasis_trace.h and stasis_quantize.h, which it includes; their comments are the specification.
+ * NUMERICS.md (the numerics contract) and FORMAT.md (the files) are installed in share/doc/stasis.
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it: with
  * STASIS_OK and an empty message on success. A failed or cancelled call leaves every object as it
@@ -26,10 +27,12 @@
  * Threads. Models and cancel handles may be used from any number of threads at once. A session or
  * snapshot serves one caller at a time, reading calls included: a second one gets BUSY. Callbacks
  * run on the calling thread in its own floating-point environment, must return, and get BUSY from
- * the object whose call they interrupt. The caller's floating-point environment has no influence on
- * results and is left as found; nothing is printed, nothing aborts, exits or touches signals. A
- * child of fork() may go on with what it inherits, one thread computing, unless another thread was
- * inside a call at that moment, and with objects of its own: the same bits in both processes. */
+ * the object whose call they interrupt. A calling thread needs 512 KiB of stack, and beside that
+ * what its callbacks take (a GPU's driver may want more). The caller's floating-point environment
+ * has no influence on results and is left as found; nothing is printed, nothing aborts, exits or
+ * touches signals. A child of fork() may go on with what it inherits, one thread computing, unless
+ * another thread was inside a call at that moment, and with objects of its own: the same bits in
+ * both processes. */
 #ifndef STASIS_H
 #define STASIS_H
 #include <stddef.h>
@@ -366,7 +369,7 @@ stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, u
  * Summed, [position], or with the flag [layers][heads][position]; `capacity` and `*count` are
  * elements. The numbers are sums in fixed point, in units of 2^-32, of weights rounded down, and so
  * exact: the same for the same tokens, however they were appended, forked, saved and loaded, or
- * computed together with others (runtime/kernels/NUMERICS.md, C10). An evicted position keeps what
+ * computed together with others (NUMERICS.md, C10). An evicted position keeps what
  * it had received and receives no more. After a rewind, and after a load, all tokens are computed
  * once more when this is called, which takes KV pages meanwhile and cannot be cancelled.
  * UNSUPPORTED unless the session was created with track_attention, or loaded with it or as it was

@@ -133,7 +133,10 @@ typedef struct stasis_generate_result {
 void stasis_generate_options_init(stasis_generate_options *options, size_t size);
 /* Decodes until something stops it. Whatever does, decoded tokens stay, and `result` (may be NULL)
  * tells of them; it is all 0 if nothing began (refused arguments, BUSY). Statuses of decode,
- * CANCELLED, STOPPED; UNSUPPORTED for stop strings without a tokenizer. */
+ * CANCELLED, STOPPED; UNSUPPORTED for stop strings without a tokenizer.
+ * Calls on several sessions of a model may run at once, but their speed does not add up: one has
+ * the model's threads, the others compute on those that called, and each reads all weights for
+ * itself. What serves many sessions is stasis_sessions_step (below), which reads them once. */
 stasis_status stasis_session_generate(stasis_session *session,
                                       const stasis_generate_options *options,
                                       stasis_generate_result *result, stasis_error *error);

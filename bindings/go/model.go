@@ -82,6 +82,7 @@ func (m *Model) call(c *call,
 
 // path is never nil: an empty path is refused as what it is.
 func (c *call) path(path string) *C.char {
+	c.names = true
 	if path == "" {
 		return (*C.char)(c.block(1))
 	}

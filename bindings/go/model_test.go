@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 func TestModelInfo(t *testing.T) {

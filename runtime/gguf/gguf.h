@@ -75,7 +75,8 @@ struct GgufFile {
 
     bool is_array(std::string_view key) const; // false where there is no such key
 
-    // A tensor whose data can be read. Throws Error: not_found, unsupported (its type; named).
+    // A tensor whose data can be read. Throws Error: corrupt (there is none), unsupported
+    // (its type); named.
     const GgufTensor &tensor(std::string_view name) const;
 
     // Throws Error(io) if a mapped file was written to or cut short since it was opened.

@@ -92,7 +92,7 @@ GgufFile open_gguf(const std::string &path) {
 const GgufTensor &GgufFile::tensor(std::string_view name) const {
     const auto found = tensors.find(name);
     if (found == tensors.end()) {
-        fail(Status::not_found, "%s has no tensor %.*s", names[0].c_str(),
+        fail(Status::corrupt, "%s has no tensor %.*s", names[0].c_str(),
              static_cast<int>(name.size()), name.data());
     }
     const GgufTensor &tensor = found->second;
