@@ -48,6 +48,11 @@ const char *text_or(const char *given, const char *otherwise) {
 
 std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
                                   const stasis_model_options &given) {
+    require_zero(given.reserved, "options");
+    if (given.copy_weights > 1) {
+        fail(Status::invalid_argument, "options.copy_weights is %u: expected 0 or 1",
+             given.copy_weights);
+    }
     const stasis_allocator allocator = read_allocator(given.allocator);
     CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
     ModelOptions options;
@@ -56,6 +61,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     options.profile = text_or(given.profile, "");
     options.kernels = text_or(given.kernels, "");
     options.kv_budget_bytes = given.kv_budget_bytes;
+    options.copy_weights = given.copy_weights != 0;
     options.chat_template = text_or(given.chat_template, "");
     options.memory = {allocator.user, allocator.allocate, allocator.deallocate};
     options.watch = watch.watch();

@@ -131,7 +131,9 @@ typedef struct stasis_model_options {
     stasis_progress_fn progress; /* bytes of weights: read and digested,
                                      and those put into another order */
     void *progress_user;
-    const char *profile; /* "contract" or "device", see stasis_model_open; NULL: contract */
+    const char *profile;   /* "contract" or "device", see stasis_model_open; NULL: contract */
+    uint32_t copy_weights; /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
+    uint32_t reserved;     /* 0 */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -180,11 +182,14 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, of a model that is
  * split the first of its files (NAME-00001-of-0000N.gguf): architectures llama, gemma3, qwen2,
  * qwen3 and phi3, types F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K.
- * Matrices of bf16 stay mapped, as do embeddings of integers. Those of F16 and F32 are copied as
- * bf16, those of integers, at their size, in the order in which kernels read them. The files must
- * not be changed while the model or a session of it lives (size and time are checked again by
- * appends, by decoding every 64 tokens; a change that hides from both cannot be noticed, and a
- * file cut short under way raises SIGBUS).
+ * Weights are mapped: matrices of bf16, and embeddings of integers. Those of F16 and F32 are copied
+ * as bf16, those of integers, at their size, in the order in which kernels read them. All else is
+ * read: files that change or are cut short while the model is opened end that with IO. Mapped files
+ * must not be written to while the model or a session of it lives: size and time are checked again
+ * by appends, by decoding every 64 tokens (IO), but a change that hides from both is not noticed,
+ * and where a file was cut short, what looks at its lost part gets SIGBUS. That a file is deleted,
+ * or another is renamed to its name, does no harm. With copy_weights nothing is mapped: the weights
+ * lie in the allocator's memory, the files are closed, and what becomes of them is all the same.
  * On "cuda" weights and KV pages lie in that GPU's memory, and results are the same, bit for bit:
  * sessions go from one device to another by save and load. UNSUPPORTED are more than 16 query heads
  * for a KV head, and heads of more than 256; `allocator` is not asked for what lies there; a

@@ -32,6 +32,7 @@ struct ModelOptions {
     std::string kernels;          // "": best
     uint64_t kv_budget_bytes = 0; // 0: no limit
     std::string chat_template;    // "": recognised
+    bool copy_weights = false;    // nothing is mapped
     Memory memory;
     const PageMemory *page_memory = nullptr; // of KV pages; null: `memory`
     Watch watch;

@@ -64,6 +64,8 @@ pub struct ModelOptions<'a> {
     pub kernels: Option<&'a str>,
     /// "contract" or, faster and to bits of its own, "device"; none: the contract.
     pub profile: Option<&'a str>,
+    /// No file stays mapped: the model's files may change, or be cut short, once it is open.
+    pub copy_weights: bool,
     /// Of all sessions' KV pages together; 0: no limit.
     pub kv_budget_bytes: u64,
     /// None: recognised from the model's files.
@@ -161,6 +163,7 @@ impl Model {
             device: pointer_to(&device),
             kernels: pointer_to(&kernels),
             profile: pointer_to(&profile),
+            copy_weights: options.copy_weights.into(),
             kv_budget_bytes: options.kv_budget_bytes,
             chat_template: pointer_to(&chat_template),
             allocator: if user.is_some() { &allocator } else { ptr::null() },
