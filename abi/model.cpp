@@ -48,6 +48,11 @@ const char *text_or(const char *given, const char *otherwise) {
 
 std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
                                   const stasis_model_options &given) {
+    require_zero(given.reserved, "options");
+    if (given.copy_weights > 1) {
+        fail(Status::invalid_argument, "options.copy_weights is %u: expected 0 or 1",
+             given.copy_weights);
+    }
     const stasis_allocator allocator = read_allocator(given.allocator);
     CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
     ModelOptions options;
@@ -56,6 +61,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     options.profile = text_or(given.profile, "");
     options.kernels = text_or(given.kernels, "");
     options.kv_budget_bytes = given.kv_budget_bytes;
+    options.copy_weights = given.copy_weights != 0;
     options.chat_template = text_or(given.chat_template, "");
     options.memory = {allocator.user, allocator.allocate, allocator.deallocate};
     options.watch = watch.watch();
@@ -114,6 +120,21 @@ stasis_model_info describe(const stasis_model &handle) {
     info.weight_types = model.weights.types.c_str();
     info.weight_bytes = model.weights.stored_bytes;
     return info;
+}
+
+stasis_sampling to_abi(const Sampling &sampling) {
+    stasis_sampling to{};
+    to.seed = sampling.seed;
+    to.temperature = sampling.temperature;
+    to.top_k = sampling.top_k;
+    to.top_p = sampling.top_p;
+    to.min_p = sampling.min_p;
+    to.repetition_penalty = sampling.repetition_penalty;
+    to.penalty_window = sampling.penalty_window == 0 ? UINT32_MAX : sampling.penalty_window;
+    to.typical_p = sampling.v2.typical_p;
+    to.xtc_probability = sampling.v2.xtc_probability;
+    to.xtc_threshold = sampling.v2.xtc_threshold;
+    return to;
 }
 
 } // namespace
@@ -175,5 +196,18 @@ stasis_status stasis_model_get_stats(const stasis_model *model, stasis_model_sta
         now.kv_shared_bytes = held - std::min(held, now.kv_used_bytes);
         now.scratch_bytes = runtime.scratch_bytes();
         write_struct(now, stats, "stats");
+    });
+}
+
+stasis_status stasis_model_recommended_sampling(const stasis_model *model,
+                                                stasis_sampling *sampling, stasis_error *error) {
+    return enter(error, [&] {
+        require(model, "model");
+        require(sampling, "sampling");
+        const stasis::RecommendedSampling &recommended = model->model->recommended;
+        if (!recommended.refusal.empty()) {
+            fail(stasis::Status::corrupt, "%s", recommended.refusal.c_str());
+        }
+        write_struct(to_abi(recommended.sampling), sampling, "sampling");
     });
 }

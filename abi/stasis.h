@@ -1,6 +1,7 @@
 /* Stasis: an embeddable runtime for language-model sessions that can be frozen, copied, moved and
  * proven, bit for bit. The public header, with stasis_generate.h, stasis_snapshot.h,
  * stasis_trace.h and stasis_quantize.h, which it includes; their comments are the specification.
+ * NUMERICS.md (the numerics contract) and FORMAT.md (the files) are installed in share/doc/stasis.
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it: with
  * STASIS_OK and an empty message on success. A failed or cancelled call leaves every object as it
@@ -26,10 +27,12 @@
  * Threads. Models and cancel handles may be used from any number of threads at once. A session or
  * snapshot serves one caller at a time, reading calls included: a second one gets BUSY. Callbacks
  * run on the calling thread in its own floating-point environment, must return, and get BUSY from
- * the object whose call they interrupt. The caller's floating-point environment has no influence on
- * results and is left as found; nothing is printed, nothing aborts, exits or touches signals. A
- * child of fork() may go on with what it inherits, one thread computing, unless another thread was
- * inside a call at that moment, and with objects of its own: the same bits in both processes. */
+ * the object whose call they interrupt. A calling thread needs 512 KiB of stack, and beside that
+ * what its callbacks take (a GPU's driver may want more). The caller's floating-point environment
+ * has no influence on results and is left as found; nothing is printed, nothing aborts, exits or
+ * touches signals. A child of fork() may go on with what it inherits, one thread computing, unless
+ * another thread was inside a call at that moment, and with objects of its own: the same bits in
+ * both processes. */
 #ifndef STASIS_H
 #define STASIS_H
 #include <stddef.h>
@@ -128,7 +131,9 @@ typedef struct stasis_model_options {
     stasis_progress_fn progress; /* bytes of weights: read and digested,
                                      and those put into another order */
     void *progress_user;
-    const char *profile; /* "contract" or "device", see stasis_model_open; NULL: contract */
+    const char *profile;   /* "contract" or "device", see stasis_model_open; NULL: contract */
+    uint32_t copy_weights; /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
+    uint32_t reserved;     /* 0 */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -177,11 +182,14 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, of a model that is
  * split the first of its files (NAME-00001-of-0000N.gguf): architectures llama, gemma3, qwen2,
  * qwen3 and phi3, types F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K.
- * Matrices of bf16 stay mapped, as do embeddings of integers. Those of F16 and F32 are copied as
- * bf16, those of integers, at their size, in the order in which kernels read them. The files must
- * not be changed while the model or a session of it lives (size and time are checked again by
- * appends, by decoding every 64 tokens; a change that hides from both cannot be noticed, and a
- * file cut short under way raises SIGBUS).
+ * Weights are mapped: matrices of bf16, and embeddings of integers. Those of F16 and F32 are copied
+ * as bf16, those of integers, at their size, in the order in which kernels read them. All else is
+ * read: files that change or are cut short while the model is opened end that with IO. Mapped files
+ * must not be written to while the model or a session of it lives: size and time are checked again
+ * by appends, by decoding every 64 tokens (IO), but a change that hides from both is not noticed,
+ * and where a file was cut short, what looks at its lost part gets SIGBUS. That a file is deleted,
+ * or another is renamed to its name, does no harm. With copy_weights nothing is mapped: the weights
+ * lie in the allocator's memory, the files are closed, and what becomes of them is all the same.
  * On "cuda" weights and KV pages lie in that GPU's memory, and results are the same, bit for bit:
  * sessions go from one device to another by save and load. UNSUPPORTED are more than 16 query heads
  * for a KV head, and heads of more than 256; `allocator` is not asked for what lies there; a
@@ -366,7 +374,7 @@ stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, u
  * Summed, [position], or with the flag [layers][heads][position]; `capacity` and `*count` are
  * elements. The numbers are sums in fixed point, in units of 2^-32, of weights rounded down, and so
  * exact: the same for the same tokens, however they were appended, forked, saved and loaded, or
- * computed together with others (runtime/kernels/NUMERICS.md, C10). An evicted position keeps what
+ * computed together with others (NUMERICS.md, C10). An evicted position keeps what
  * it had received and receives no more. After a rewind, and after a load, all tokens are computed
  * once more when this is called, which takes KV pages meanwhile and cannot be cancelled.
  * UNSUPPORTED unless the session was created with track_attention, or loaded with it or as it was

@@ -1,7 +1,7 @@
 /* Snapshots: sessions to files and streams and back, and what can be learnt of a file without its
  * model or proven with it. Part of stasis.h, whose conventions hold here.
  *
- * One file holds everything that is needed to continue except the model's files (format/FORMAT.md).
+ * One file holds everything that is needed to continue except the model's files (FORMAT.md).
  * Saving to it again appends what it does not hold yet; what was rewound stays in it until
  * stasis_snapshot_compact. */
 #ifndef STASIS_SNAPSHOT_H

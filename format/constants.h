@@ -21,6 +21,8 @@ inline constexpr uint64_t kFeaturesKnown = kFeatureEvictions | kFeatureProfile;
 
 // Header, root slot A, root slot B; each a block that a disk writes whole.
 inline constexpr size_t kBlockBytes = 4096;
+// Of a block, what reaches a disk whole even when the power goes.
+inline constexpr size_t kSectorBytes = 512;
 inline constexpr uint64_t kSlotA = kBlockBytes;
 inline constexpr uint64_t kSlotB = 2 * kBlockBytes;
 inline constexpr uint64_t kSectionsBegin = 3 * kBlockBytes;

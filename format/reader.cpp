@@ -42,6 +42,7 @@ std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
         const auto contents = std::make_shared<Contents>();
         contents->stamp = stamp;
         contents->root = snapshot->root();
+        contents->older = snapshot->older();
         snapshot->read_manifest(*contents);
         snapshot->read_trees(*contents);
         snapshot->read_rest(*contents);
@@ -49,6 +50,17 @@ std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
         snapshot->contents_ = contents;
     });
     return snapshot;
+}
+
+void Snapshot::require_newest() const {
+    if (older()) {
+        fail(
+            Status::corrupt,
+            "%s: the root of its last commit, at byte %llu, is damaged; commit %llu, before it, is "
+            "whole, of %zu positions, and opens if an older state is accepted",
+            input_.path().c_str(), static_cast<Number>(slot() == kSlotA ? kSlotB : kSlotA),
+            static_cast<Number>(root().sequence), state().log.size());
+    }
 }
 
 Committed Snapshot::committed() const {
@@ -244,6 +256,7 @@ std::vector<Section> Snapshot::sections() const {
 State load(const std::string &path, const Watch &watch, const FileOperations &files,
            const Parallel &parallel) {
     const std::shared_ptr<const Snapshot> snapshot = Snapshot::open(path, files);
+    snapshot->require_newest();
     State state = snapshot->state();
     snapshot->read_pages(state, watch, parallel);
     return state;

@@ -34,7 +34,8 @@ struct Trees {
 struct Contents {
     std::optional<FileStamp> stamp; // nothing: no file, or it cannot be told
     Root root;
-    State state; // Page::data is null
+    bool older = false; // as Snapshot::older
+    State state;        // Page::data is null
     Layout layout;
     Trees trees;
     std::vector<TokenText> texts;              // all that the file holds, in its order
@@ -73,8 +74,11 @@ class Snapshot {
     uint64_t file_bytes() const { return current_.root.file_bytes; } // of the state, all commits
     uint32_t format() const { return kFormatVersion; }
     Keep keep() const { return layout().keep; }
-    // A root slot was damaged, and this is the state of the other one: perhaps not the last.
+    // A root slot is damaged or torn, and this is the state of the other one.
     bool slot_damaged() const { return current_.slot_damaged; }
+    // It held the last commit: this is the state before that.
+    bool older() const { return current_.older; }
+    void require_newest() const; // Error(corrupt) if it is older
     const Layout &layout() const { return contents_->layout; }
     const Trees &trees() const { return contents_->trees; }
     // All texts that the file holds, in its order; those of tokens of the log are in the state.
@@ -117,7 +121,7 @@ class Snapshot {
     mutable FrameCoder coder_;
 };
 
-// The whole state, stored pages included.
+// The whole state, stored pages included. Error(corrupt) also where it is an older one.
 State load(const std::string &path, const Watch &watch,
            const FileOperations &files = system_files(), const Parallel &parallel = {});
 

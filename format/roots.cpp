@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "format/error.h"
+#include "format/older.h"
 
 namespace stasis::format {
 
@@ -13,15 +14,24 @@ namespace {
 
 using Number = unsigned long long;
 
+constexpr int kSlotReadsMax = 1000; // whoever writes so often does not want to be read
+
 struct Slots {
     std::optional<Root> newest;
     uint64_t slot = 0;
-    bool damaged = false;
+    std::vector<Block> bad = {}; // neither zero nor with the right checksum
+    bool damaged() const { return !bad.empty(); }
 };
+
+Block read_block(const Input &input, uint64_t offset) {
+    Block block;
+    input.read(block.data(), block.size(), offset);
+    return block;
+}
 
 // A slot of zeros was never written; one whose checksum is wrong was torn or damaged. Of two good
 // ones only the newer has to be understood.
-Slots read_slots(const Block &a, const Block &b) {
+Slots choose(const Block &a, const Block &b) {
     Slots slots;
     uint64_t newest = 0;
     const Block *chosen = nullptr;
@@ -30,7 +40,7 @@ Slots read_slots(const Block &a, const Block &b) {
             continue;
         }
         if (!block_intact(*block)) {
-            slots.damaged = true;
+            slots.bad.push_back(*block);
             continue;
         }
         uint64_t sequence = 0;
@@ -49,6 +59,24 @@ Slots read_slots(const Block &a, const Block &b) {
         slots.slot = chosen == &a ? kSlotA : kSlotB;
     }
     return slots;
+}
+
+// Another process may be writing a slot just then, and the other one before the first is read: a
+// slot that seems damaged is read again. Two readings that agree are of one moment, and at each
+// moment one slot at most is being written.
+Slots read_slots(const Input &input) {
+    Block a = read_block(input, kSlotA), b = read_block(input, kSlotB);
+    for (int attempt = 0; attempt < kSlotReadsMax; ++attempt) {
+        const Slots slots = choose(a, b);
+        const Block a_again = slots.damaged() ? read_block(input, kSlotA) : a;
+        const Block b_again = slots.damaged() ? read_block(input, kSlotB) : b;
+        if (a == a_again && b == b_again) {
+            return slots;
+        }
+        a = a_again;
+        b = b_again;
+    }
+    return choose(a, b);
 }
 
 // The manifest is the last section of a state; behind it lies at most the trailer, which is `tail`
@@ -143,19 +171,15 @@ struct Arriving {
 } // namespace
 
 CurrentRoot find_root(const Input &input) {
-    const uint64_t size = input.size();
-    if (size < kSectionsBegin) {
+    if (input.size() <
+        kSectionsBegin) { // never while others commit, unlike what is looked at below
         fail(Status::corrupt, "not a snapshot: %llu bytes, header and root slots take %llu",
-             static_cast<Number>(size), static_cast<Number>(kSectionsBegin));
+             static_cast<Number>(input.size()), static_cast<Number>(kSectionsBegin));
     }
-    Block block[3];
-    for (size_t i = 0; i < 3; ++i) {
-        input.read(block[i].data(), kBlockBytes, i * kBlockBytes);
-    }
-    check_header(block[0]);
-    const Slots slots = read_slots(block[1], block[2]);
+    check_header(read_block(input, 0));
+    const Slots slots = read_slots(input);
     CurrentRoot current;
-    current.slot_damaged = slots.damaged;
+    current.slot_damaged = slots.damaged();
     if (slots.newest) {
         current.root = *slots.newest;
         current.slot = slots.slot;
@@ -164,11 +188,20 @@ CurrentRoot find_root(const Input &input) {
         current.root = *trailer;
     } else {
         fail(Status::corrupt, "no root: %s, and the sections do not end in one",
-             slots.damaged ? "a root slot is damaged, the other no help" : "both slots are empty");
+             slots.damaged() ? "a root slot is damaged, the other no help"
+                             : "both slots are empty");
     }
+    // After the slots, for a commit makes the file longer before its root says so.
+    const uint64_t size = input.size();
     if (current.root.file_bytes > size) {
         fail(Status::corrupt, "the file has %llu bytes, its root says %llu",
              static_cast<Number>(size), static_cast<Number>(current.root.file_bytes));
+    }
+    // A commit behind this one would have made the file longer; of a stream nobody knows.
+    if (current.slot_damaged && (input.file() == nullptr || size > current.root.file_bytes)) {
+        current.older = std::any_of(slots.bad.begin(), slots.bad.end(), [&](const Block &block) {
+            return was_finished(input, current.root, block);
+        });
     }
     return current;
 }
@@ -178,7 +211,7 @@ std::vector<uint8_t> read_stream(const Source &source) {
     stream.until(kBlockBytes);
     check_header(stream.block(0));
     stream.until(kSectionsBegin);
-    const Slots slots = read_slots(stream.block(kSlotA), stream.block(kSlotB));
+    const Slots slots = choose(stream.block(kSlotA), stream.block(kSlotB));
     if (slots.newest) {
         stream.until(slots.newest->file_bytes);
         return std::move(stream.bytes);

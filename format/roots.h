@@ -13,11 +13,14 @@ inline constexpr uint64_t kTrailerBytes = section_bytes(kRootBytes);
 struct CurrentRoot {
     Root root;
     uint64_t slot = 0; // kSlotA or kSlotB; 0: the trailer
-    bool slot_damaged =
-        false; // the other slot (or, with a trailer, a slot) is not what was written
+    // The other slot (or, with a trailer, a slot) is neither zero nor has the right checksum.
+    bool slot_damaged = false;
+    // That slot held a later commit, which was finished: this is not the last state of the file.
+    bool older = false;
 };
 
-// Checks header and roots, and that the state lies in the input. Error(corrupt), Error(version).
+// Checks header and roots, and that the state lies in the input; others may commit to it meanwhile.
+// Error(corrupt), Error(version).
 CurrentRoot find_root(const Input &input);
 
 // Reads one snapshot from a stream: up to its trailer, or, of a file, to the end of its state.

@@ -176,7 +176,11 @@ void check_features(const Snapshot &old) {
     }
 }
 
-void check_continues(const Snapshot &old, const State &state) {
+// `known`: what the session that is saved was loaded from; it may know that the state is older.
+void check_continues(const Snapshot &old, const State &state, const Contents *known) {
+    if (known == nullptr || !known->older || known->root != old.root()) {
+        old.require_newest();
+    }
     check_features(old);
     if (old.root().sequence == UINT64_MAX) { // as only a forged file can be
         fail(Status::invalid_argument, "no commit can follow its last one, of number %llu",
@@ -199,7 +203,7 @@ std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state,
     const std::string path = file.path();
     try {
         std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(file)), known);
-        check_continues(*old, state);
+        check_continues(*old, state, known.get());
         return old;
     } catch (const Error &error) {
         if (error.status() == Status::io) {
@@ -215,9 +219,21 @@ bool is_private(const File &file) {
     return (file.status().st_mode & 077) == 0;
 }
 
-// Appends to the file, makes that last, and then the slot that names it. The slot in force is
-// written once more with the same bytes before the other one is touched: had its own sync failed,
-// it might be nowhere but in memory.
+// The slot in force is written once more with the same bytes before the other one is touched: had
+// its own sync failed, it might be nowhere but in memory. A slot that is torn is of no use;
+// cleared, it can only become one that is known for torn (older.h).
+void prepare_slots(const File &file, const Snapshot &old) {
+    const Block empty{};
+    for (const uint64_t slot : {kSlotA, kSlotB}) {
+        if (slot == old.slot()) {
+            write_slot(file, slot, old.root());
+        } else if (old.slot_damaged()) {
+            file.write(empty.data(), empty.size(), slot);
+        }
+    }
+}
+
+// Appends to the file, makes that last, and then the slot that names it.
 std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
                                  const SaveOptions &options) {
     const File &file = *old.input().file();
@@ -234,9 +250,7 @@ std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
         Output output(end.sink(), old.file_bytes(), old.root().sequence + 1, options.watch);
         written = write_state(output, {state, nullptr, &old, options});
         output.flush();
-        if (old.slot() != 0) {
-            write_slot(file, old.slot(), old.root());
-        }
+        prepare_slots(file, old);
         file.sync();
         directory.sync();
     } catch (...) {
@@ -312,6 +326,7 @@ void compact(const std::string &path, const SaveOptions &options, const FileOper
         fail(Status::not_found, "%s: there is no such file", path.c_str());
     }
     const std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(*existing)));
+    old->require_newest();
     check_features(*old);
     clear_leftover(*old->input().file());
     const std::vector<float> row = old->logits_row();

@@ -21,7 +21,8 @@ function(compress FILE)
   execute_process(COMMAND gzip -9nf ${FILE} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-foreach(PART runtime=libstasis0 dev=libstasis-dev command=stasis cuda=libstasis-cuda0)
+foreach(PART runtime=libstasis0 dev=libstasis-dev command=stasis doc=libstasis-doc
+    cuda=libstasis-cuda0)
   string(REGEX MATCH "(.*)=(.*)" PART ${PART})
   set(FOLDER ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${CMAKE_MATCH_1}/usr)
   if(NOT EXISTS ${FOLDER}) # not built here
@@ -39,6 +40,12 @@ foreach(PART runtime=libstasis0 dev=libstasis-dev command=stasis cuda=libstasis-
   file(GLOB COMMANDS ${FOLDER}/bin/*)
   foreach(COMMAND ${COMMANDS})
     file(RPATH_REMOVE FILE ${COMMAND}) # the library is where the system looks
+  endforeach()
+  file(GLOB_RECURSE PACKAGE_CONFIGS ${FOLDER}/*.pc)
+  foreach(PACKAGE_CONFIG ${PACKAGE_CONFIGS}) # and so it is for the programs that link it
+    file(READ ${PACKAGE_CONFIG} TEXT)
+    string(REPLACE " -Wl,-rpath,\${libdir}" "" TEXT "${TEXT}")
+    file(WRITE ${PACKAGE_CONFIG} "${TEXT}")
   endforeach()
   file(GLOB_RECURSE ARCHIVES ${FOLDER}/*.a)
   foreach(ARCHIVE ${ARCHIVES})

@@ -11,7 +11,7 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXE
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/as_debian.cmake)
 set(CPACK_POST_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/mend_debian.cmake)
 
-set(CPACK_COMPONENTS_ALL runtime dev command)
+set(CPACK_COMPONENTS_ALL runtime dev command doc)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
@@ -34,12 +34,13 @@ This package holds the shared library.")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libstasis-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libstasis0 (= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "libsentencepiece-dev, libpcre2-dev, libutf8proc-dev, \
-libxxhash-dev, libzstd-dev, libssl-dev, g++") # what the static library is linked with
+set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "libstasis-doc, libsentencepiece-dev, libpcre2-dev, \
+libutf8proc-dev, libxxhash-dev, libzstd-dev, libssl-dev, g++") # for the static library
 set(CPACK_COMPONENT_DEV_DESCRIPTION "${SESSIONS} (development files)\n${ABOUT}
 .
-This package holds the C headers, the static library, and what pkg-config and
-CMake need. The packages that it suggests are for the static library.")
+This package holds the C headers, the static library, what pkg-config and CMake
+need, and the bindings to Go and Rust as sources, in /usr/share/stasis. The
+libraries that it suggests are for the static library.")
 
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME stasis)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION misc)
@@ -49,6 +50,14 @@ set(CPACK_COMPONENT_COMMAND_DESCRIPTION "${SESSIONS} (command)\n${ABOUT}
 .
 This package holds the command stasis, which does everything that the library
 does, its manual page, and completion for bash.")
+
+set(CPACK_DEBIAN_DOC_PACKAGE_NAME libstasis-doc)
+set(CPACK_DEBIAN_DOC_PACKAGE_SECTION doc)
+set(CPACK_DEBIAN_DOC_PACKAGE_ARCHITECTURE all)
+set(CPACK_COMPONENT_DOC_DESCRIPTION "${SESSIONS} (documents)\n${ABOUT}
+.
+This package holds the numerics contract, the description of the file format,
+the guide, the benchmarks, and examples in C.")
 
 if(TARGET stasis_cuda)
   list(APPEND CPACK_COMPONENTS_ALL cuda)

@@ -49,7 +49,7 @@ void Session::check_growth(const Growth &growth) const {
     }
     // A system call, and so not for every token that is decoded.
     if (growth.entries.size() > 1 || (growth.entries.size() == 1 && start % kPage == 0)) {
-        model_->weights.checkpoint.check_unchanged();
+        model_->weights.check_unchanged();
     }
 }
 

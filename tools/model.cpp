@@ -22,6 +22,8 @@ void add_compute_options(CLI::App &app, ModelChoice &choice) {
     app.add_option("--kernels", choice.kernels, "kernel table (default: the best here)");
     app.add_option("--device", choice.device, "cpu, cuda or cuda:N (default: cpu)");
     app.add_option("--profile", choice.profile, "contract or device (default: contract)");
+    app.add_flag("--copy-weights", choice.copy_weights,
+                 "map no file: the model's files may change while it is open");
 }
 
 void add_template_option(CLI::App &app, ModelChoice &choice) {
@@ -40,6 +42,7 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     options.device = given(choice.device);
     options.profile = given(choice.profile);
     options.chat_template = given(choice.chat_template);
+    options.copy_weights = choice.copy_weights ? 1 : 0;
     options.cancel = cancel;
     Progress progress("loading " + choice.path);
     options.progress = Progress::report;

@@ -16,11 +16,12 @@ struct ModelChoice {
     std::string path;
     uint32_t threads = 0;
     std::string kernels, device, profile, chat_template;
+    bool copy_weights = false;
 };
 
 // The positional MODEL.
 void add_model(CLI::App &app, ModelChoice &choice);
-// --threads, --kernels, --device, --profile.
+// --threads, --kernels, --device, --profile, --copy-weights.
 void add_compute_options(CLI::App &app, ModelChoice &choice);
 // --chat-template.
 void add_template_option(CLI::App &app, ModelChoice &choice);

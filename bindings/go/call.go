@@ -25,6 +25,7 @@ type call struct {
 	blocks  []unsafe.Pointer // C memory, freed at the end
 	self    cgo.Handle       // for callbacks; 0: there are none
 	refused error            // an argument that C could not even be told of
+	names   bool             // it was given the name of a file
 
 	hooks hooks
 }
@@ -106,7 +107,8 @@ func (c *call) verdict(status C.stasis_status, failure *C.stasis_error) error {
 	if status == C.STASIS_OK {
 		return nil
 	}
-	err := &Error{Op: c.op, Status: Status(status), Message: C.GoString(&failure.message[0])}
+	err := &Error{Op: c.op, Status: Status(status), Message: C.GoString(&failure.message[0]),
+		names: c.names}
 	if err.Status == ErrIO && c.hooks.failure != nil && c.hooks.failure == c.ctx.Err() {
 		err.Status = ErrCancelled // goRead saw it first
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 // done is a context that is.

@@ -5,7 +5,10 @@ package stasis
 // #include <stasis.h>
 import "C"
 
-import "strings"
+import (
+	"io/fs"
+	"strings"
+)
 
 // A Status says what kind of failure an error is. The constants are errors themselves, to be
 // compared with by errors.Is; the numbers are those of stasis.h and never change.
@@ -43,6 +46,8 @@ type Error struct {
 	Status  Status
 	Message string // what was expected, what was found, and where
 	Cause   error  // what a callback, a stream or the context said; nil: none
+
+	names bool // the call was given the name of a file
 }
 
 // Error says all of it in one line.
@@ -57,9 +62,10 @@ func (e *Error) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Is makes errors.Is find the status.
+// Is makes errors.Is find the status, and fs.ErrNotExist where it was a file that was not found.
+// A position or a session's state may be NOT_FOUND too.
 func (e *Error) Is(target error) bool {
-	return target == e.Status
+	return target == e.Status || target == fs.ErrNotExist && e.Status == ErrNotFound && e.names
 }
 
 // As makes errors.As give the status to a *Status.

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 // The first call opens the model; everything else hangs on it.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 var background = context.Background()

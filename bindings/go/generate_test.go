@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 const question = "Let's start by defining a variable k equal to 5. What is k?"

@@ -1,3 +1,3 @@
-module stasis.example/stasis
+module stasis.example/stasis.git/bindings/go
 
 go 1.19

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 func TestGoldenFilesGoOn(t *testing.T) {

@@ -38,6 +38,9 @@ type ModelOptions struct {
 	KVBudget     uint64 // bytes of all sessions' KV pages together; 0: no limit
 	ChatTemplate string // a name, where the model's files do not tell it
 
+	// No file stays mapped: the model's files may change, or be cut short, once it is open.
+	CopyWeights bool
+
 	// Progress gets bytes of weights; an error ends the call.
 	Progress func(done, total uint64) error
 }
@@ -82,6 +85,7 @@ func (m *Model) call(c *call,
 
 // path is never nil: an empty path is refused as what it is.
 func (c *call) path(path string) *C.char {
+	c.names = true
 	if path == "" {
 		return (*C.char)(c.block(1))
 	}
@@ -107,6 +111,9 @@ func (c *call) modelOptions(o *ModelOptions) *C.stasis_model_options {
 		given.kernels = c.text("Kernels", o.Kernels)
 		given.profile = c.text("Profile", o.Profile)
 		given.kv_budget_bytes = C.uint64_t(o.KVBudget)
+		if o.CopyWeights {
+			given.copy_weights = 1
+		}
 		given.chat_template = c.text("ChatTemplate", o.ChatTemplate)
 		given.progress, given.progress_user = c.progress(o.Progress)
 	}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 func TestAppendIsTheSameHoweverItIsCut(t *testing.T) {

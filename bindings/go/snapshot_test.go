@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 func TestSnapshotInfo(t *testing.T) {

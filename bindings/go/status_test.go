@@ -4,12 +4,13 @@ package stasis_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 // A row meets one status. Not to be met here: NO_MEMORY, INTERNAL, BUFFER_TOO_SMALL (which the
@@ -124,6 +125,48 @@ func rowsOfRuns(t *testing.T) []row {
 			return session.Append(background, someTokens(1000, 1), nil)
 		}},
 	}
+}
+
+// A file that is not there is fs.ErrNotExist, whichever call looked for it; nothing else is, though
+// it be NOT_FOUND or of a file.
+func TestFilesThatAreNotThere(t *testing.T) {
+	m := model(t, plain)
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	empty := t.TempDir()
+	session := sessionOf(t, m, someTokens(10, 1))
+	long := sessionOf(t, m, someTokens(200, 1))
+	ok(t, long.Evict(10, 150))
+	_, _, released := long.KV(0, 64, 128)
+	for name, row := range map[string]struct {
+		err    error
+		absent bool
+	}{
+		"open":           {second(stasis.Open(background, nowhere, nil)), true},
+		"open, empty":    {second(stasis.Open(background, empty, nil)), true},
+		"load":           {second(m.Load(background, nowhere, nil)), true},
+		"load, below":    {second(m.Load(background, nowhere+"/file", nil)), true},
+		"open snapshot":  {second(stasis.OpenSnapshot(nowhere)), true},
+		"compact":        {stasis.Compact(background, nowhere, nil), true},
+		"quantize":       {second(stasis.Quantize(background, nowhere, nowhere+".gguf", nil)), true},
+		"a folder":       {second(m.Load(background, empty, nil)), false},
+		"damaged":        {second(stasis.OpenSnapshot("status_test.go")), false},
+		"no logits":      {second(private(t, m).Decode()), false},
+		"released":       {released, false},
+		"another status": {session.Append(background, []stasis.Token{100000}, nil), false},
+	} {
+		if row.err == nil || errors.Is(row.err, fs.ErrNotExist) != row.absent {
+			t.Errorf("%s: %v", name, row.err)
+		}
+	}
+	if !errors.Is(second(private(t, m).Decode()), stasis.ErrNotFound) ||
+		!errors.Is(released, stasis.ErrNotFound) {
+		t.Error("the cases that are NOT_FOUND and no file are not NOT_FOUND")
+	}
+}
+
+// second is the error of a call that also returns something.
+func second[T any](_ T, err error) error {
+	return err
 }
 
 func TestUseAfterClose(t *testing.T) {

@@ -5,7 +5,7 @@ package stasis_test
 import (
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 func TestStep(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 func TestSaveAndLoad(t *testing.T) {

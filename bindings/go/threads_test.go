@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 // together runs a function in so many goroutines and waits for them.

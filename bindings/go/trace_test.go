@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 // drain takes all events that wait, a few at a time.

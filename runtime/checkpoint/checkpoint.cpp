@@ -1,10 +1,11 @@
 // Files of a checkpoint (safetensors.h): which there are. Knows nothing of what is inside a file.
+#include <algorithm>
 #include <climits>
 #include <set>
 
 #include "format/error.h"
 #include "runtime/checkpoint/json_file.h"
-#include "runtime/checkpoint/mapping.h"
+#include "runtime/checkpoint/model_file.h"
 #include "runtime/checkpoint/safetensors.h"
 
 namespace stasis {
@@ -16,9 +17,13 @@ constexpr char kSingle[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 
 void open_file(const std::string &directory, const std::string &name, Checkpoint &checkpoint) {
-    auto mapping = std::make_shared<Mapping>(directory + "/" + name);
-    parse_safetensors(mapping->data(), mapping->size_bytes(), name, checkpoint);
-    checkpoint.files.push_back(std::move(mapping));
+    auto source = std::make_shared<ModelFile>(directory + "/" + name);
+    std::vector<uint8_t> head(std::min<uint64_t>(source->size_bytes(), sizeof(uint64_t)));
+    source->read(head.data(), head.size(), 0);
+    head.resize(safetensors_head_bytes(head.data(), source->size_bytes(), name));
+    source->read(head.data(), head.size(), 0);
+    parse_safetensors(head.data(), source->size_bytes(), name, source.get(), checkpoint);
+    checkpoint.files.push_back(std::move(source));
 }
 
 // A name from the index is used to open a file: it must stay in the directory.
@@ -66,7 +71,7 @@ Checkpoint open_shards(const std::string &directory) {
 } // namespace
 
 void Checkpoint::check_unchanged() const {
-    for (const std::shared_ptr<Mapping> &file : files) {
+    for (const std::shared_ptr<ModelFile> &file : files) {
         file->check_unchanged();
     }
 }

@@ -24,10 +24,12 @@ struct Span {
     const std::string *name = nullptr;
 };
 
-// Where a tensor is, for messages.
+// Where a tensor is, its name for messages too.
 struct Place {
     const std::string &name;
     const std::string &file;
+    ModelFile *source;
+    uint64_t payload_offset; // in the file
 
     [[noreturn]] void refuse(const char *reason) const {
         fail(Status::corrupt, "tensor %s in %s: %s", name.c_str(), file.c_str(), reason);
@@ -84,8 +86,7 @@ uint64_t checked_size_bytes(const std::vector<uint64_t> &shape, uint64_t element
 }
 
 // Adds one entry of the header to the checkpoint.
-void add_tensor(const Json &entry, const Span &span, const uint8_t *payload, const Place &place,
-                Checkpoint &checkpoint) {
+void add_tensor(const Json &entry, const Span &span, const Place &place, Checkpoint &checkpoint) {
     if (checkpoint.tensors.count(place.name) != 0 || checkpoint.refused.count(place.name) != 0) {
         place.refuse("another file of the checkpoint has a tensor of that name");
     }
@@ -115,9 +116,10 @@ void add_tensor(const Json &entry, const Span &span, const uint8_t *payload, con
              place.name.c_str(), place.file.c_str(), dtype.c_str(), size_bytes,
              span.end - span.begin);
     }
-    tensor.data = payload + span.begin;
+    tensor.offset_bytes = place.payload_offset + span.begin;
     tensor.size_bytes = static_cast<size_t>(size_bytes);
     tensor.file = place.file;
+    tensor.source = place.source;
     checkpoint.tensors.emplace(place.name, std::move(tensor));
 }
 
@@ -160,39 +162,42 @@ static_assert(ordered(DataType::q8_0, kernels::Quant::q8_0) &&
 
 } // namespace
 
-void parse_safetensors(const uint8_t *data, size_t size_bytes, const std::string &file,
-                       Checkpoint &checkpoint) {
+uint64_t safetensors_head_bytes(const uint8_t *head, uint64_t file_bytes, const std::string &file) {
     uint64_t header_bytes = 0;
-    if (size_bytes < sizeof header_bytes) {
-        fail(Status::corrupt, "%s: a safetensors file has at least 8 bytes, found %zu",
-             file.c_str(), size_bytes);
+    if (file_bytes < sizeof header_bytes) {
+        fail(Status::corrupt, "%s: a safetensors file has at least 8 bytes, found %" PRIu64,
+             file.c_str(), file_bytes);
     }
     for (size_t i = 0; i < sizeof header_bytes; ++i) {
-        header_bytes |= static_cast<uint64_t>(data[i]) << (8 * i);
+        header_bytes |= static_cast<uint64_t>(head[i]) << (8 * i);
     }
-    const uint64_t rest_bytes = size_bytes - sizeof header_bytes;
-    if (header_bytes > kHeaderLimitBytes || header_bytes > rest_bytes) {
+    if (header_bytes > kHeaderLimitBytes || header_bytes > file_bytes - sizeof header_bytes) {
         fail(Status::corrupt,
              "%s: its header should have %" PRIu64 " bytes, more than the file or the limit of "
-             "%" PRIu64 " allows (file: %zu)",
-             file.c_str(), header_bytes, kHeaderLimitBytes, size_bytes);
+             "%" PRIu64 " allows (file: %" PRIu64 ")",
+             file.c_str(), header_bytes, kHeaderLimitBytes, file_bytes);
     }
-    const char *header_text = reinterpret_cast<const char *>(data) + sizeof header_bytes;
-    const Json header =
-        parse_json({header_text, static_cast<size_t>(header_bytes)}, "the header of " + file);
-    const uint8_t *payload = data + sizeof header_bytes + header_bytes;
-    const uint64_t payload_bytes = rest_bytes - header_bytes;
+    return sizeof header_bytes + header_bytes;
+}
+
+void parse_safetensors(const uint8_t *head, uint64_t file_bytes, const std::string &file,
+                       ModelFile *source, Checkpoint &checkpoint) {
+    const uint64_t head_bytes = safetensors_head_bytes(head, file_bytes, file);
+    const std::string_view text(reinterpret_cast<const char *>(head),
+                                static_cast<size_t>(head_bytes));
+    const Json header = parse_json(text.substr(sizeof(uint64_t)), "the header of " + file);
+    const uint64_t payload_bytes = file_bytes - head_bytes;
     std::vector<Span> spans;
     for (const auto &[name, entry] : *header.object()) {
         if (name == "__metadata__") {
             continue;
         }
-        const Place place{name, file};
+        const Place place{name, file, source, head_bytes};
         if (entry.object() == nullptr) {
             place.refuse("expected an object with dtype, shape and data_offsets");
         }
         spans.push_back(claimed_span(entry, payload_bytes, place));
-        add_tensor(entry, spans.back(), payload, place, checkpoint);
+        add_tensor(entry, spans.back(), place, checkpoint);
     }
     check_coverage(std::move(spans), payload_bytes, file);
 }

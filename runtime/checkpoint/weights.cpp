@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "runtime/checkpoint/mapping.h"
+#include "runtime/checkpoint/model_file.h"
 #include "runtime/checkpoint/weights_plan.h"
 #include "runtime/checkpoint/weights_read.h"
 #include "runtime/threads.h"
@@ -96,22 +96,27 @@ void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {
 
 } // namespace
 
-Weights load_weights(Checkpoint checkpoint, const Config &config, const Memory &memory,
+void Weights::check_unchanged() const {
+    for (const std::shared_ptr<ModelFile> &file : mapped) {
+        file->check_unchanged();
+    }
+}
+
+Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
                      Threads &threads, const Watch &watch, ModelIdentity &identity) {
     Weights weights;
-    weights.checkpoint = std::move(checkpoint);
     if (config.fused_tensors) {
-        split_fused(config, weights.checkpoint);
+        split_fused(config, checkpoint);
     }
     std::vector<PlannedTensor> plan = plan_weights(config, weights);
-    find_tensors(weights.checkpoint, plan);
+    find_tensors(checkpoint, plan);
     describe_types(plan, weights);
-    const std::vector<Digest> digests = read_tensors(plan, memory, threads, watch, weights);
+    const std::vector<Digest> digests = read_tensors(plan, place, threads, watch, weights);
     // What was hashed above must be what will be computed with.
-    weights.checkpoint.check_unchanged();
-    if (weights.groups.by_32 || weights.groups.by_256) {
-        for (const std::shared_ptr<Mapping> &file : weights.checkpoint.files) {
-            file->forget(); // most lies in strips now; the rest is mapped again when it is used
+    checkpoint.check_unchanged();
+    for (const std::shared_ptr<ModelFile> &file : checkpoint.files) {
+        if (file->mapped()) {
+            weights.mapped.push_back(file);
         }
     }
     if (config.tied_head) {

@@ -1,7 +1,7 @@
 // The weights of one model as the forward pass wants them, and their digests. Immutable after
-// loading. bf16 matrices point into the checkpoint's mapping; f16 and f32 ones are rounded to bf16
-// once (C6), those of integers put into strips (C8). Norm weights and biases are small and kept as
-// f32.
+// loading. All files are read by calls; bf16 matrices then point into a mapping, if they may; f16
+// and f32 ones are rounded to bf16 once (C6), those of integers put into strips (C8). Norm weights
+// and biases are small and kept as f32.
 #pragma once
 
 #include <cstdint>
@@ -66,18 +66,27 @@ struct Weights {
     std::string types;  // as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors"
     uint64_t stored_bytes = 0;
     bool converted = false; // some matrix was stored in another type and rounded to bf16
-    Checkpoint checkpoint;  // keeps the mappings
-    std::vector<std::unique_ptr<Buffer>> storage; // of matrices that are not mapped
+    std::vector<std::shared_ptr<ModelFile>> mapped; // the files that something above points into
+    std::vector<std::unique_ptr<Buffer>> storage;   // of matrices that are not mapped
     std::vector<std::vector<float>> float_storage;
+
+    // Throws Error(io) if a mapped file was written to or cut short since it was opened.
+    void check_unchanged() const;
+};
+
+// Where matrices go: those that are not mapped into `memory`.
+struct WeightsPlace {
+    const Memory &memory;
+    bool map = true; // what can be computed with as it is stored
 };
 
 // Finds and checks every tensor that `config` calls for (name, dtype, shape), refuses tensors it
 // does not know by name (buffers that published checkpoints carry, like rotary inv_freq, and a
 // vision tower beside a text model excepted), refuses non-finite values naming tensor and index,
 // and fills the digests of `identity` (embeddings, norms, attention, mlp, head, model) from the
-// values as stored in the file. Matrices that are not mapped lie in `memory`. Work is split over
-// `threads`. Progress counts bytes.
-Weights load_weights(Checkpoint checkpoint, const Config &config, const Memory &memory,
+// values as stored in the file. Work is split over `threads`. Progress counts bytes. Throws
+// Error(io) where a file was written to or cut short meanwhile.
+Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
                      Threads &threads, const Watch &watch, ModelIdentity &identity);
 
 } // namespace stasis

@@ -167,7 +167,7 @@ void split_rows(Checkpoint &checkpoint, const std::string &prefix, const char *f
                  shown(checkpoint, prefix + part + ".weight").c_str(),
                  shown(checkpoint, name).c_str());
         }
-        rest.data += rest.size_bytes;
+        rest.offset_bytes += rest.size_bytes;
     }
     checkpoint.tensors.erase(name);
 }

@@ -10,6 +10,7 @@
 
 #include "format/error.h"
 #include "runtime/checkpoint/f16.h"
+#include "runtime/checkpoint/model_file.h"
 #include "runtime/checkpoint/weights_strips.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/environment.h"
@@ -21,9 +22,9 @@ namespace {
 constexpr size_t kPieceBytes = 1U << 20;
 constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
-// Where the values of one tensor go; both null: the mapping itself is used, or strips
-// (weights_strips.h).
+// Where the values of one tensor go; all null: a mapping is used, or strips (weights_strips.h).
 struct Destination {
+    uint8_t *stored = nullptr; // as they are
     uint16_t *bf16 = nullptr;
     float *f32 = nullptr;
 };
@@ -64,14 +65,14 @@ float load_f32(const uint8_t *data, size_t index) {
     return value;
 }
 
-// Stores `count` values from index `first` of the tensor on; returns the index of the first that is
-// not finite as stored or as rounded, or kNone.
+// Stores the `count` values of `data`, which begins with index `first` of the tensor; returns the
+// index of the first that is not finite as stored or as rounded, or kNone.
 template <float (*load)(const uint8_t *, size_t)>
-size_t convert(const PlannedTensor &planned, const Destination &destination, size_t first,
-               size_t count) {
+size_t convert(const PlannedTensor &planned, const uint8_t *data, const Destination &destination,
+               size_t first, size_t count) {
     size_t nonfinite = kNone;
     for (size_t i = first + count; i-- > first;) {
-        const float value = load(planned.tensor->data, i);
+        const float value = load(data, i - first);
         bool finite = is_finite(value);
         if (destination.f32 != nullptr) {
             destination.f32[i] = planned.plus_one ? 1.0F + value : value;
@@ -104,14 +105,16 @@ bool all_finite_bf16(const uint8_t *data, size_t size_bytes) {
     return finite;
 }
 
-// Of the blocks that begin in a piece: the index of the first weight whose scale is not finite.
-size_t find_nonfinite_scale(const Tensor &tensor, kernels::Quant quant, const Piece &piece) {
+// Of the blocks that begin in a piece, whose last may end beyond it: the index of the first weight
+// whose scale is not finite.
+size_t find_nonfinite_scale(const uint8_t *data, kernels::Quant quant, const Piece &piece) {
     const kernels::QuantBlock shape = kernels::quant_block(quant);
     const size_t end = piece.offset_bytes + piece.size_bytes;
     for (size_t at = (piece.offset_bytes + shape.bytes - 1) / shape.bytes; at * shape.bytes < end;
          ++at) {
         for (const size_t scale : kernels::quant_scales(quant)) {
-            const uint16_t bits = load_16(tensor.data + at * shape.bytes + scale, 0);
+            const uint16_t bits =
+                load_16(data + (at * shape.bytes - piece.offset_bytes) + scale, 0);
             if ((bits & 0x7C00U) == 0x7C00U) {
                 return at * shape.elements;
             }
@@ -120,38 +123,41 @@ size_t find_nonfinite_scale(const Tensor &tensor, kernels::Quant quant, const Pi
     return kNone;
 }
 
-void read_piece(Piece &piece) {
+// `bytes` is room for those of a piece.
+void read_piece(Piece &piece, std::vector<uint8_t> &bytes) {
     const kernels::FloatEnvironment environment; // for 1 + w
     const Tensor &tensor = *piece.planned->tensor;
-    const uint8_t *data = tensor.data + piece.offset_bytes;
+    const std::optional<kernels::Quant> quant = quant_of(tensor.type);
+    const size_t beyond = quant ? kernels::quant_block(*quant).bytes : 0;
+    bytes.resize(std::min(piece.size_bytes + beyond, tensor.size_bytes - piece.offset_bytes));
+    tensor.source->read(bytes.data(), bytes.size(), tensor.offset_bytes + piece.offset_bytes);
+    const uint8_t *data = bytes.data();
     piece.digest = Sha256().bytes(data, piece.size_bytes).finish();
-    if (const std::optional<kernels::Quant> quant = quant_of(tensor.type)) {
-        piece.nonfinite = find_nonfinite_scale(tensor, *quant, piece);
+    if (piece.destination.stored != nullptr) {
+        std::memcpy(piece.destination.stored + piece.offset_bytes, data, piece.size_bytes);
+    }
+    if (quant) {
+        piece.nonfinite = find_nonfinite_scale(data, *quant, piece);
         return;
     }
 
     const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
     const size_t first = piece.offset_bytes / element_bytes;
     const size_t count = piece.size_bytes / element_bytes;
-    Destination destination = piece.destination;
-    if (tensor.type == DataType::bf16 && destination.bf16 != nullptr) {
-        // Copied for its alignment alone: the bits must be those that a mapping would show.
-        std::memcpy(destination.bf16 + first, data, piece.size_bytes);
-        destination.bf16 = nullptr;
-    }
+    const Destination &destination = piece.destination;
     if (tensor.type == DataType::bf16 && destination.f32 == nullptr &&
         all_finite_bf16(data, piece.size_bytes)) {
         return;
     }
     switch (tensor.type) {
     case DataType::bf16:
-        piece.nonfinite = convert<load_bf16>(*piece.planned, destination, first, count);
+        piece.nonfinite = convert<load_bf16>(*piece.planned, data, destination, first, count);
         break;
     case DataType::f16:
-        piece.nonfinite = convert<load_f16>(*piece.planned, destination, first, count);
+        piece.nonfinite = convert<load_f16>(*piece.planned, data, destination, first, count);
         break;
     case DataType::f32:
-        piece.nonfinite = convert<load_f32>(*piece.planned, destination, first, count);
+        piece.nonfinite = convert<load_f32>(*piece.planned, data, destination, first, count);
         break;
     default: // blocks, above
         break;
@@ -164,10 +170,12 @@ template <typename T> T *take_storage(size_t count, const Memory &memory, Weight
     return static_cast<T *>(weights.storage.back()->data());
 }
 
-// Points the forward pass at the mapping, or at new memory where values must be converted; matrices
-// of integers get theirs from place_strips.
-Destination place(const PlannedTensor &planned, const Memory &memory, Weights &weights) {
+// Points the forward pass at the mapping, or at new memory; matrices of integers get theirs from
+// place_strips.
+Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place,
+                         Weights &weights) {
     const Tensor &tensor = *planned.tensor;
+    Destination destination;
     if (const std::optional<kernels::Quant> quant = quant_of(tensor.type)) {
         if (planned.matrix == nullptr) {
             fail(Status::unsupported, "tensor %s in %s is of type %s, which only matrices may have",
@@ -175,39 +183,50 @@ Destination place(const PlannedTensor &planned, const Memory &memory, Weights &w
         }
         planned.matrix->quant = *quant;
         if (planned.group == WeightGroup::embeddings) {
-            weights.embedding_blocks = tensor.data;
+            if (place.map) {
+                weights.embedding_blocks = tensor.source->map() + tensor.offset_bytes;
+            } else {
+                destination.stored =
+                    take_storage<uint8_t>(tensor.size_bytes, place.memory, weights);
+                weights.embedding_blocks = destination.stored;
+            }
         }
-        return {};
+        return destination;
     }
     const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
     const size_t count = tensor.size_bytes / element_bytes;
-    Destination destination;
     if (planned.vector != nullptr) {
         weights.float_storage.emplace_back(count);
         destination.f32 = weights.float_storage.back().data();
         *planned.vector = destination.f32;
         return destination;
     }
-    const bool aligned = reinterpret_cast<uintptr_t>(tensor.data) % alignof(uint16_t) == 0;
-    if (tensor.type == DataType::bf16 && aligned) {
-        planned.matrix->data = reinterpret_cast<const uint16_t *>(tensor.data);
+    const bool aligned = tensor.offset_bytes % alignof(uint16_t) == 0;
+    if (tensor.type == DataType::bf16 && aligned && place.map) {
+        planned.matrix->data =
+            reinterpret_cast<const uint16_t *>(tensor.source->map() + tensor.offset_bytes);
         return destination;
     }
-    weights.converted = weights.converted || tensor.type != DataType::bf16;
-    destination.bf16 = take_storage<uint16_t>(count, memory, weights);
-    planned.matrix->data = destination.bf16;
-    if (planned.group == WeightGroup::embeddings && tensor.type != DataType::bf16) {
-        destination.f32 = take_storage<float>(count, memory, weights);
+    auto *copy = take_storage<uint16_t>(count, place.memory, weights);
+    planned.matrix->data = copy;
+    if (tensor.type == DataType::bf16) {
+        destination.stored = reinterpret_cast<uint8_t *>(copy);
+        return destination;
+    }
+    weights.converted = true;
+    destination.bf16 = copy;
+    if (planned.group == WeightGroup::embeddings) {
+        destination.f32 = take_storage<float>(count, place.memory, weights);
         weights.wide_embeddings = destination.f32;
     }
     return destination;
 }
 
-std::vector<Piece> cut_into_pieces(const std::vector<PlannedTensor> &plan, const Memory &memory,
-                                   Weights &weights) {
+std::vector<Piece> cut_into_pieces(const std::vector<PlannedTensor> &plan,
+                                   const WeightsPlace &place, Weights &weights) {
     std::vector<Piece> pieces;
     for (const PlannedTensor &planned : plan) {
-        const Destination destination = place(planned, memory, weights);
+        const Destination destination = place_tensor(planned, place, weights);
         const size_t size_bytes = planned.tensor->size_bytes;
         for (size_t offset = 0; offset < size_bytes; offset += kPieceBytes) {
             Piece &piece = pieces.emplace_back();
@@ -248,10 +267,11 @@ Digest tensor_digest(const PlannedTensor &planned, const Piece *pieces, size_t c
 
 } // namespace
 
-std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const Memory &memory,
+std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
                                  Threads &threads, const Watch &watch, Weights &weights) {
-    std::vector<Piece> pieces = cut_into_pieces(plan, memory, weights);
-    Progress progress{watch, place_strips(plan, memory, weights)};
+    std::vector<Piece> pieces = cut_into_pieces(plan, place, weights);
+    std::vector<std::vector<uint8_t>> room(threads.count()); // of a piece, for each thread
+    Progress progress{watch, place_strips(plan, place.memory, weights)};
     for (const Piece &piece : pieces) {
         progress.total_bytes += piece.size_bytes;
     }
@@ -262,10 +282,10 @@ std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const Memory 
         while (end < pieces.size() && progress.done_bytes < goal_bytes) {
             progress.done_bytes += pieces[end++].size_bytes;
         }
-        threads.run(end - begin, 1, [&](size_t first, size_t last) {
+        threads.run(end - begin, 1, [&](size_t first, size_t last, size_t thread) {
             for (size_t i = begin + first; i < begin + last; ++i) {
                 try {
-                    read_piece(pieces[i]);
+                    read_piece(pieces[i], room[thread]);
                 } catch (...) {
                     pieces[i].error = std::current_exception();
                 }

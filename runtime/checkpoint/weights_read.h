@@ -27,7 +27,7 @@ inline constexpr uint64_t kBatchBytes = 64U << 20;
 // Fills the places of `plan` in `weights` and returns the digest of each tensor: its name without
 // prefix, dtype, shape, and the SHA-256 of each MiB as stored. Throws Error(nonfinite) naming the
 // first bad value, and what `watch` throws; progress counts bytes, those of strips too.
-std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const Memory &memory,
+std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
                                  Threads &threads, const Watch &watch, Weights &weights);
 
 } // namespace stasis

@@ -2,6 +2,10 @@
 #include "runtime/checkpoint/weights_strips.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "runtime/checkpoint/model_file.h"
+#include "runtime/first_error.h"
 
 namespace stasis {
 
@@ -10,6 +14,20 @@ namespace {
 bool in_strips(const PlannedTensor &planned) {
     return planned.matrix != nullptr && planned.multiplied &&
            quant_of(planned.tensor->type).has_value();
+}
+
+// `rows` is room for those of a strip.
+void make_strip(const PlannedTensor &planned, size_t strip, std::vector<uint8_t> &rows) {
+    const Matrix &matrix = *planned.matrix;
+    const Tensor &tensor = *planned.tensor;
+    const size_t row_bytes = kernels::quant_row_bytes(matrix.quant, matrix.columns);
+    const size_t row = strip * kernels::kStripOutputs;
+    const size_t count = std::min(kernels::kStripOutputs, matrix.rows - row);
+    rows.resize(count * row_bytes);
+    tensor.source->read(rows.data(), rows.size(), tensor.offset_bytes + row * row_bytes);
+    kernels::make_strip(matrix.quant, rows.data(), row_bytes, count, matrix.columns,
+                        planned.strips +
+                            strip * kernels::strip_bytes(matrix.quant, matrix.columns));
 }
 
 } // namespace
@@ -45,21 +63,22 @@ void make_strips(const PlannedTensor &planned, Threads &threads, Progress &progr
     }
     constexpr size_t kOutputs = kernels::kStripOutputs;
     const Matrix &matrix = *planned.matrix;
-    const size_t row_bytes = kernels::quant_row_bytes(matrix.quant, matrix.columns);
     const size_t strip_bytes = kernels::strip_bytes(matrix.quant, matrix.columns);
     const size_t strips = (matrix.rows + kOutputs - 1) / kOutputs;
+    std::vector<std::vector<uint8_t>> room(threads.count());
     const size_t most = std::max<size_t>(kBatchBytes / strip_bytes, 1);
     for (size_t begin = 0; begin < strips; begin += most) {
         progress.step();
         const size_t count = std::min(most, strips - begin);
-        threads.run(count, 1, [&](size_t first, size_t last) {
-            for (size_t strip = begin + first; strip < begin + last; ++strip) {
-                const size_t row = strip * kOutputs;
-                kernels::make_strip(matrix.quant, planned.tensor->data + row * row_bytes, row_bytes,
-                                    std::min(kOutputs, matrix.rows - row), matrix.columns,
-                                    planned.strips + strip * strip_bytes);
-            }
+        FirstError error;
+        threads.run(count, 1, [&](size_t first, size_t last, size_t thread) {
+            error.guard([&] {
+                for (size_t strip = begin + first; strip < begin + last; ++strip) {
+                    make_strip(planned, strip, room[thread]);
+                }
+            });
         });
+        error.rethrow();
         progress.done_bytes += count * strip_bytes;
     }
 }

@@ -130,8 +130,12 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
         }
         const GgufTensor &tensor = file.tensor(name);
         const std::vector<uint64_t> shape(tensor.shape.rbegin(), tensor.shape.rend());
-        checkpoint.tensors[planned] = {*data_type(tensor.type), shape, tensor.data,
-                                       static_cast<size_t>(tensor.size_bytes), where};
+        checkpoint.tensors[planned] = {*data_type(tensor.type),
+                                       shape,
+                                       tensor.offset_bytes,
+                                       static_cast<size_t>(tensor.size_bytes),
+                                       where,
+                                       file.files[tensor.file].get()};
     }
     return checkpoint;
 }

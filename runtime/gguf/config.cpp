@@ -4,10 +4,10 @@
 #include "runtime/gguf/config.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "format/error.h"
 #include "runtime/checkpoint/config_fields.h"
+#include "runtime/checkpoint/model_file.h"
 #include "runtime/gguf/config_keys.h"
 #include "runtime/kernels/environment.h"
 
@@ -167,7 +167,7 @@ std::vector<float> parse_rope_factors(const GgufFile &file, uint32_t head_dim) {
              file.names[tensor.file].c_str(), half);
     }
     std::vector<float> factors(half);
-    std::memcpy(factors.data(), tensor.data, half * sizeof(float));
+    file.files[tensor.file]->read(factors.data(), half * sizeof(float), tensor.offset_bytes);
     for (uint32_t i = 0; i < half; ++i) {
         if (!(factors[i] >= 0x1p-126F && factors[i] <= 0x1p127F)) {
             fail(Status::corrupt, "tensor %s in %s: the factor at index %u is not a number above 0",

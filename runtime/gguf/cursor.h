@@ -10,13 +10,16 @@
 #include <string_view>
 
 #include "format/error.h"
+#include "runtime/gguf/gguf.h"
 
 namespace stasis {
 
 class GgufCursor {
   public:
-    GgufCursor(const uint8_t *data, size_t size_bytes, const std::string &file)
-        : data_(data), size_bytes_(size_bytes), file_(file) {}
+    // `data` is followed by `unread_bytes` more.
+    GgufCursor(const uint8_t *data, size_t size_bytes, const std::string &file,
+               uint64_t unread_bytes = 0)
+        : data_(data), size_bytes_(size_bytes), unread_bytes_(unread_bytes), file_(file) {}
 
     template <typename Number> Number number() {
         static_assert(std::endian::native == std::endian::little);
@@ -34,8 +37,12 @@ class GgufCursor {
     const uint8_t *skip(uint64_t count) {
         if (count > rest_bytes()) {
             fail(Status::corrupt,
-                 "%s: %llu bytes are wanted at byte %zu, %zu are left (is it cut short?)",
-                 file_.c_str(), static_cast<unsigned long long>(count), at_, rest_bytes());
+                 "%s: %llu bytes are wanted at byte %zu, %llu are left (is it cut short?)",
+                 file_.c_str(), static_cast<unsigned long long>(count), at_,
+                 static_cast<unsigned long long>(rest_bytes()));
+        }
+        if (count > size_bytes_ - at_) {
+            throw GgufHeadEnds{at_ + count};
         }
         const uint8_t *begin = data_ + at_;
         at_ += static_cast<size_t>(count);
@@ -43,7 +50,7 @@ class GgufCursor {
     }
 
     size_t at() const { return at_; }
-    size_t rest_bytes() const { return size_bytes_ - at_; }
+    uint64_t rest_bytes() const { return size_bytes_ - at_ + unread_bytes_; }
     const std::string &file() const { return file_; }
 
     // Throws Error(corrupt), naming the file and the place.
@@ -54,6 +61,7 @@ class GgufCursor {
   private:
     const uint8_t *data_;
     size_t size_bytes_, at_ = 0;
+    uint64_t unread_bytes_;
     const std::string &file_;
 };
 

@@ -8,6 +8,8 @@
 
 #include "format/error.h"
 #include "runtime/checkpoint/f16.h"
+#include "runtime/checkpoint/model_file.h"
+#include "runtime/first_error.h"
 #include "runtime/gguf/blocks.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/environment.h"
@@ -37,19 +39,24 @@ float widen_bf16(uint16_t bits) {
     return kernels::bf16_to_f32(bits);
 }
 
-void load_values(const EncodedSource &source, uint64_t first, uint64_t count, float *values) {
+// `stored` becomes the values as they are in the file.
+void load_values(const EncodedSource &source, uint64_t first, uint64_t count, float *values,
+                 std::vector<uint8_t> &stored) {
     if (source.tensor == nullptr) {
         std::copy_n(source.own + first, count, values);
         return;
     }
     const Tensor &tensor = *source.tensor;
+    const uint64_t value_bytes = tensor.type == DataType::f32 ? 4 : 2;
+    stored.resize(count * value_bytes);
+    tensor.source->read(stored.data(), stored.size(), tensor.offset_bytes + first * value_bytes);
     switch (tensor.type) {
     case DataType::f16:
-        return load<uint16_t, f16_to_f32>(tensor.data + 2 * first, count, values);
+        return load<uint16_t, f16_to_f32>(stored.data(), count, values);
     case DataType::f32:
-        return load<float, as_is>(tensor.data + 4 * first, count, values);
+        return load<float, as_is>(stored.data(), count, values);
     default: // find_tensors lets no blocks pass
-        return load<uint16_t, widen_bf16>(tensor.data + 2 * first, count, values);
+        return load<uint16_t, widen_bf16>(stored.data(), count, values);
     }
 }
 
@@ -74,14 +81,14 @@ float limit_of(GgufType type) {
     }
 }
 
-// One row as floats, in the output's order, in the first half of `room`. Returns the index in the
-// tensor of its first value that cannot be written, or kNone.
+// One row as floats, in the output's order, in the first half of `room`, and as it is stored.
+// Returns the index in the tensor of its first value that cannot be written, or kNone.
 uint64_t prepare_row(const EncodedSource &source, const EncodedShape &shape, uint64_t row,
-                     float *room) {
+                     float *room, std::vector<uint8_t> &stored) {
     const bool permuted_vector = shape.rows == 1 && source.pairs_of != 0;
     const uint64_t from = permuted_vector ? 0 : source_row(row, source.pairs_of);
     float *values = permuted_vector ? room + shape.columns : room;
-    load_values(source, from * shape.columns, shape.columns, values);
+    load_values(source, from * shape.columns, shape.columns, values, stored);
     const float limit = limit_of(shape.type);
     bool good = true;
     for (uint64_t i = 0; i < shape.columns; ++i) {
@@ -114,7 +121,8 @@ void keep_least(std::atomic<uint64_t> &least, uint64_t value) {
 
 } // namespace
 
-Encoder::Encoder(Threads &threads) : threads_(threads), values_(threads.count()) {}
+Encoder::Encoder(Threads &threads)
+    : threads_(threads), values_(threads.count()), stored_(threads.count()) {}
 
 uint64_t Encoder::row_bytes(const EncodedShape &shape) {
     const GgufBlock block = gguf_block(shape.type);
@@ -134,20 +142,24 @@ const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const E
     bytes_.resize((end - begin) * bytes);
     const bool copy = is_copy(source, shape.type);
     std::atomic<uint64_t> bad{kNone};
+    FirstError error;
     threads_.run(end - begin, 8, [&](size_t first, size_t last, size_t thread) {
         const kernels::FloatEnvironment environment;
         float *values = values_[thread].data();
-        for (size_t row = first; row < last; ++row) {
-            const uint64_t found = prepare_row(source, shape, begin + row, values);
-            keep_least(bad, found);
-            if (copy) {
-                const uint64_t from = source_row(begin + row, source.pairs_of);
-                std::memcpy(bytes_.data() + row * bytes, source.tensor->data + from * bytes, bytes);
-            } else if (found == kNone) {
-                stasis::encode(shape.type, values, shape.columns, bytes_.data() + row * bytes);
+        std::vector<uint8_t> &stored = stored_[thread];
+        error.guard([&] {
+            for (size_t row = first; row < last; ++row) {
+                const uint64_t found = prepare_row(source, shape, begin + row, values, stored);
+                keep_least(bad, found);
+                if (copy) {
+                    std::memcpy(bytes_.data() + row * bytes, stored.data(), bytes);
+                } else if (found == kNone) {
+                    stasis::encode(shape.type, values, shape.columns, bytes_.data() + row * bytes);
+                }
             }
-        }
+        });
     });
+    error.rethrow();
     if (bad != kNone) {
         fail(Status::nonfinite,
              "tensor %s in %s: the value at index %llu is not finite, at least not as %s",

@@ -34,14 +34,15 @@ class Encoder {
     // Rows for one call: some 16 MB of floats.
     static uint64_t rows_at_once(const EncodedShape &shape);
 
-    // The bytes of rows `begin` to `end`, valid until the next call. Error(nonfinite): the first
-    // value that is not finite, or too large for the type, is named.
+    // The bytes of rows `begin` to `end`, valid until the next call. Throws Error(nonfinite): the
+    // first value that is not finite, or too large for the type, is named; and what reading throws.
     const std::vector<uint8_t> &encode(const EncodedSource &source, const EncodedShape &shape,
                                        uint64_t begin, uint64_t end);
 
   private:
     Threads &threads_;
     std::vector<std::vector<float>> values_; // a row for each thread
+    std::vector<std::vector<uint8_t>> stored_;
     std::vector<uint8_t> bytes_;
 };
 

@@ -1,28 +1,50 @@
-// Files on disk (gguf.h): their mappings, and models split over several. A split file is named
-// NAME-00001-of-0000N.gguf and says which it is in split.no (from 0), split.count and
+// Files on disk (gguf.h): reading their beginnings, and models split over several. A split file is
+// named NAME-00001-of-0000N.gguf and says which it is in split.no (from 0), split.count and
 // split.tensors.count (gguf-split of llama.cpp, which made the convention).
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 
 #include "format/error.h"
-#include "runtime/checkpoint/mapping.h"
+#include "runtime/checkpoint/model_file.h"
 #include "runtime/gguf/gguf.h"
 
 namespace stasis {
 
 namespace {
 
+constexpr uint64_t kHeadFirst = 1U << 20;   // bytes read at once; most files need some more
+constexpr uint64_t kHeadLimit = 256U << 20; // ours; vocabularies take up to some 30 MB
+
 struct Split {
     uint64_t number = 0, count = 1;
 };
 
 GgufFile open_one(const std::string &path) {
-    auto mapping = std::make_shared<Mapping>(path);
+    auto source = std::make_shared<ModelFile>(path);
     const std::string name = std::filesystem::path(path).filename().string();
-    GgufFile out = parse_gguf(mapping->data(), mapping->size_bytes(), name);
-    out.files.push_back(std::move(mapping));
-    return out;
+    const uint64_t file_bytes = source->size_bytes();
+    std::vector<uint8_t> head;
+    uint64_t wanted = kHeadFirst;
+    for (;;) {
+        const size_t have = head.size();
+        head.resize(std::min(file_bytes, std::max<uint64_t>(wanted, 2 * have)));
+        source->read(head.data() + have, head.size() - have, have);
+        try {
+            GgufFile out = parse_gguf(head.data(), head.size(), name, file_bytes - head.size());
+            out.files.push_back(std::move(source));
+            out.head = std::move(head); // the same bytes at the same place
+            return out;
+        } catch (const GgufHeadEnds &ends) {
+            wanted = ends.wanted_bytes;
+        }
+        if (wanted > kHeadLimit) {
+            fail(Status::corrupt,
+                 "%s: metadata and table of tensors take more than %" PRIu64 " bytes", name.c_str(),
+                 kHeadLimit);
+        }
+    }
 }
 
 Split split_of(const GgufFile &gguf) {
@@ -92,7 +114,7 @@ GgufFile open_gguf(const std::string &path) {
 const GgufTensor &GgufFile::tensor(std::string_view name) const {
     const auto found = tensors.find(name);
     if (found == tensors.end()) {
-        fail(Status::not_found, "%s has no tensor %.*s", names[0].c_str(),
+        fail(Status::corrupt, "%s has no tensor %.*s", names[0].c_str(),
              static_cast<int>(name.size()), name.data());
     }
     const GgufTensor &tensor = found->second;
@@ -106,7 +128,7 @@ const GgufTensor &GgufFile::tensor(std::string_view name) const {
 }
 
 void GgufFile::check_unchanged() const {
-    for (const std::shared_ptr<Mapping> &file : files) {
+    for (const std::shared_ptr<ModelFile> &file : files) {
         file->check_unchanged();
     }
 }

@@ -45,7 +45,7 @@ Counts read_header(GgufCursor &cursor, uint32_t &version) {
         counts.tensors > (cursor.rest_bytes() - counts.pairs * kPairMin) / kTensorMin) {
         fail(Status::corrupt,
              "%s says it has %" PRIu64 " metadata values and %" PRIu64
-             " tensors, more than fit into its %zu bytes",
+             " tensors, more than fit into its %" PRIu64 " bytes",
              file.c_str(), counts.pairs, counts.tensors, cursor.rest_bytes() + cursor.at());
     }
     return counts;
@@ -185,8 +185,7 @@ GgufTensor read_tensor(GgufCursor &cursor) {
 }
 
 // From offsets within the data to places in the file, whose data begins at `begin`.
-void place_tensors(GgufFile &gguf, const uint8_t *data, size_t size_bytes, uint64_t begin,
-                   uint64_t alignment) {
+void place_tensors(GgufFile &gguf, uint64_t file_bytes, uint64_t begin, uint64_t alignment) {
     const std::string &file = gguf.names[0];
     std::vector<const GgufTensor *> order;
     for (auto &[name, tensor] : gguf.tensors) {
@@ -195,15 +194,14 @@ void place_tensors(GgufFile &gguf, const uint8_t *data, size_t size_bytes, uint6
                  "tensor %s in %s: its offset %" PRIu64 " is no multiple of the alignment %" PRIu64,
                  name.c_str(), file.c_str(), tensor.offset_bytes, alignment);
         }
-        if (begin > size_bytes || tensor.offset_bytes > size_bytes - begin ||
-            tensor.size_bytes > size_bytes - begin - tensor.offset_bytes) {
+        if (begin > file_bytes || tensor.offset_bytes > file_bytes - begin ||
+            tensor.size_bytes > file_bytes - begin - tensor.offset_bytes) {
             fail(Status::corrupt,
                  "tensor %s in %s: its %" PRIu64 " bytes at offset %" PRIu64
-                 " of the data reach beyond the file of %zu bytes (is it cut short?)",
-                 name.c_str(), file.c_str(), tensor.size_bytes, tensor.offset_bytes, size_bytes);
+                 " of the data reach beyond the file of %" PRIu64 " bytes (is it cut short?)",
+                 name.c_str(), file.c_str(), tensor.size_bytes, tensor.offset_bytes, file_bytes);
         }
         tensor.offset_bytes += begin;
-        tensor.data = data + tensor.offset_bytes;
         order.push_back(&tensor);
     }
     std::sort(order.begin(), order.end(), [](const GgufTensor *a, const GgufTensor *b) {
@@ -221,10 +219,11 @@ void place_tensors(GgufFile &gguf, const uint8_t *data, size_t size_bytes, uint6
 
 } // namespace
 
-GgufFile parse_gguf(const uint8_t *data, size_t size_bytes, const std::string &file) {
+GgufFile parse_gguf(const uint8_t *data, size_t size_bytes, const std::string &file,
+                    uint64_t rest_bytes) {
     GgufFile out;
     out.names.push_back(file);
-    GgufCursor cursor(data, size_bytes, file);
+    GgufCursor cursor(data, size_bytes, file, rest_bytes);
     const Counts counts = read_header(cursor, out.version);
     for (uint64_t i = 0; i < counts.pairs; ++i) {
         read_pair(cursor, out);
@@ -238,7 +237,7 @@ GgufFile parse_gguf(const uint8_t *data, size_t size_bytes, const std::string &f
         }
     }
     const uint64_t padding = (alignment - cursor.at() % alignment) % alignment;
-    place_tensors(out, data, size_bytes, cursor.at() + padding, alignment);
+    place_tensors(out, size_bytes + rest_bytes, cursor.at() + padding, alignment);
     return out;
 }
 

@@ -26,7 +26,7 @@ FIELD(stasis_allocator, allocate, 16, 8);
 FIELD(stasis_allocator, deallocate, 24, 8);
 FIELD(stasis_allocator, release, 32, 8);
 
-STRUCT(stasis_model_options, 80);
+STRUCT(stasis_model_options, 88);
 FIELD(stasis_model_options, struct_size, 0, 4);
 FIELD(stasis_model_options, threads, 4, 4);
 FIELD(stasis_model_options, device, 8, 8);
@@ -38,6 +38,8 @@ FIELD(stasis_model_options, cancel, 48, 8);
 FIELD(stasis_model_options, progress, 56, 8);
 FIELD(stasis_model_options, progress_user, 64, 8);
 FIELD(stasis_model_options, profile, 72, 8);
+FIELD(stasis_model_options, copy_weights, 80, 4);
+FIELD(stasis_model_options, reserved, 84, 4);
 
 STRUCT(stasis_model_info, 600);
 FIELD(stasis_model_info, struct_size, 0, 4);

@@ -98,7 +98,7 @@ def check_format(tally):
 def check_dependencies(tally):
     listed = tally.run("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
                        "./...").split()
-    assert all(path.startswith("stasis.example/stasis") for path in listed), listed
+    assert all(path.startswith("stasis.example/stasis.git/bindings/go") for path in listed), listed
 
 
 def check_coverage():
@@ -117,7 +117,7 @@ def check_readme(tally, folder):
     go = ["env", "-C", folder, "go"]
     tally.run(*go, "mod", "init", "newcomer.example/program")
     edit = re.search(r"go (mod edit(?:.*?\\\n)*.*)", readme)[1].replace("\\\n", "")
-    tally.run(*go, *edit.replace("PATH/bindings/go", str(MODULE)).split())
+    tally.run(*go, *edit.replace("/usr/share/stasis/go", str(MODULE)).split())
     tally.run(*go, "build", "-o", "program", ".")
     for turn in json.loads((LLAMA / "conversation.json").read_text())["turns"][:2]:
         out = tally.run("env", "-C", folder, "./program", LLAMA, turn["user"])

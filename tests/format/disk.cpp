@@ -15,7 +15,7 @@ namespace stasis::format {
 
 namespace {
 
-constexpr size_t kSectorBytes = 512;
+constexpr size_t kTornBytes = 512;
 constexpr int kFirstDescriptor = 1000; // none of the system's
 constexpr uint64_t kDirectory = 0;
 
@@ -70,6 +70,9 @@ bool Disk::since(Blow blow) const {
 
 // Notes the operation that begins now; whether it fails before it has done anything.
 bool Disk::fails(const Operation &operation) {
+    if (meanwhile_) {
+        meanwhile_(operation);
+    }
     operations_.push_back(operation);
     errno = fault_.error;
     return since(Blow::kill) || struck(Blow::error);
@@ -84,6 +87,11 @@ void Disk::restart() {
     strike({});
     descriptors_.clear();
     locks_.clear();
+}
+
+void Disk::become(const Disk &other) {
+    inodes_ = other.inodes_;
+    entries_ = other.entries_;
 }
 
 void Disk::enter(const std::string &name, uint64_t inode) {
@@ -115,8 +123,8 @@ void Disk::apply(size_t index, const Change &change, const Loss &loss) {
     }
     const uint64_t end = change.offset + change.data.size();
     for (uint64_t at = change.offset; at < end;) {
-        const uint64_t next = std::min(end, (at / kSectorBytes + 1) * kSectorBytes);
-        if (spared(loss, index, at / kSectorBytes)) {
+        const uint64_t next = std::min(end, (at / kTornBytes + 1) * kTornBytes);
+        if (spared(loss, index, at / kTornBytes)) {
             durable.resize(std::max<size_t>(durable.size(), next));
             std::copy_n(change.data.begin() + static_cast<ptrdiff_t>(at - change.offset), next - at,
                         durable.begin() + static_cast<ptrdiff_t>(at));

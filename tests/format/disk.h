@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -56,6 +57,10 @@ class Disk {
     const std::vector<Operation> &seen() const { return operations_; } // since then
     // All processes ended: nothing is open, and no fault is left.
     void restart();
+    // Called before each operation: what other processes do in between.
+    void meanwhile(std::function<void(const Operation &next)> act) { meanwhile_ = std::move(act); }
+    // From now on processes see here what they would on `other`; what is open stays open.
+    void become(const Disk &other);
     // The disk once the power went now and came back.
     Disk after(const Loss &loss) const;
     size_t changes() const { return changes_.size(); } // not yet synced
@@ -96,6 +101,7 @@ class Disk {
     std::map<uint64_t, int> locks_;    // inode to the descriptor that holds it
     Fault fault_;
     std::vector<Operation> operations_;
+    std::function<void(const Operation &next)> meanwhile_;
 };
 
 } // namespace stasis::format

@@ -19,6 +19,9 @@ CONVERSATION = ("> Let's start by defining a variable k equal to 5. What is k?\n
                 "> Now set a new variable m equal to k multiplied by 11. What is m?\nm is 55.\n"
                 "78 positions verified\n")  # of converse.c, on recall-llama
 
+DOCUMENTS = ["BENCHMARKS.md", "FORMAT.md", "NUMERICS.md", "README.md",
+             *(f"examples/{name}.c" for name in ("converse", "cull", "relay", "repair"))]
+
 _folder = None
 
 
@@ -66,6 +69,14 @@ def environment(**more):
 def files_below(place):
     return sorted(str(path.relative_to(place)) for path in place.rglob("*")
                   if path.is_symlink() or not path.is_dir())
+
+
+def binding_files():
+    """What of the bindings is installed: all but what tests them, and what only a clone needs."""
+    listed = run("git", "ls-files", "-co", "--exclude-standard", "go", "rust",
+                 cwd=ROOT / "bindings").stdout.split()
+    return [name for name in listed
+            if not re.search(r"_test\.go$|testdata/|/tests/|\.cargo/|rustfmt\.toml$", name)]
 
 
 def help_of(*subcommand):

@@ -5,8 +5,8 @@ import re
 import shutil
 
 from chroot import Chroot, NotHere
-from installed import (CONVERSATION, EXAMPLE, VERSION, InstalledTest, build_folder, environment,
-                       folder, run)
+from installed import (CONVERSATION, DOCUMENTS, EXAMPLE, VERSION, InstalledTest, binding_files,
+                       build_folder, environment, folder, run)
 from stasis_process import LLAMA, ROOT
 
 CONTENTS = {
@@ -17,9 +17,11 @@ CONTENTS = {
         "lib/cmake/Stasis/StasisConfig.cmake", "lib/cmake/Stasis/StasisConfigVersion.cmake",
         "lib/cmake/Stasis/StasisTargets-relwithdebinfo.cmake",
         "lib/cmake/Stasis/StasisTargets.cmake", "lib/libstasis.a", "lib/libstasis.so",
-        "lib/pkgconfig/stasis-static.pc", "lib/pkgconfig/stasis.pc"],
+        "lib/pkgconfig/stasis-static.pc", "lib/pkgconfig/stasis.pc",
+        *(f"share/stasis/{name}" for name in binding_files())],
     "stasis": ["bin/stasis", "share/bash-completion/completions/stasis",
                "share/man/man1/stasis.1.gz"],
+    "libstasis-doc": [f"share/doc/stasis/{name}" for name in DOCUMENTS],
 }
 if (build_folder() / "abi/libstasis_cuda.so.0").exists():  # where there is nvcc
     CONTENTS["libstasis-cuda0"] = ["lib/libstasis_cuda.so.0"]
@@ -87,7 +89,7 @@ class Packages(InstalledTest):
             self.assertEqual(self.field(package, "Installed-Size"), str(size), package)
 
     def test_nothing_names_the_place_where_they_were_built(self):
-        """Nor do they hold a search path of their own, or debug information."""
+        """Nor do they hold or give a search path, or hold debug information."""
         for package, path in packages().items():
             place = self.temporary()
             self.ok("dpkg-deb", "-R", path, place)
@@ -96,6 +98,8 @@ class Packages(InstalledTest):
                     for name in str(ROOT), str(build_folder()), str(folder()):
                         self.assertIsNone(re.search(re.escape(name.encode()) + rb"(?![\w.-])",
                                                     file.read_bytes()), f"{package}: {file}")
+                    if file.suffix == ".pc":
+                        self.assertNotIn("rpath", file.read_text())
                     if file.suffix == ".a" or file.read_bytes()[:4] == b"\x7fELF":
                         self.assertNotRegex(run("readelf", "-dSW", file).stdout,
                                             r"R(UN)?PATH|\.debug_info")

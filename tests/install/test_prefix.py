@@ -3,8 +3,8 @@
 import re
 import subprocess
 
-from installed import (CONVERSATION, EXAMPLE, VERSION, InstalledTest, build_folder, environment,
-                       files_below, first_prefix, folder, prefix, run)
+from installed import (CONVERSATION, DOCUMENTS, EXAMPLE, VERSION, InstalledTest, binding_files,
+                       build_folder, environment, files_below, first_prefix, folder, prefix, run)
 from stasis_process import LLAMA, ROOT
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
@@ -22,7 +22,9 @@ FILES = ["bin/stasis", "include/stasis.h", "include/stasis_generate.h",
          "lib/cmake/Stasis/StasisTargets.cmake", "lib/libstasis.a", "lib/libstasis.so",
          "lib/libstasis.so.0", f"lib/libstasis.so.{VERSION}", "lib/pkgconfig/stasis-static.pc",
          "lib/pkgconfig/stasis.pc", "share/bash-completion/completions/stasis",
-         "share/man/man1/stasis.1"]
+         "share/man/man1/stasis.1",
+         *(f"share/doc/stasis/{name}" for name in DOCUMENTS),
+         *(f"share/stasis/{name}" for name in binding_files())]
 if (build_folder() / "abi/libstasis_cuda.so.0").exists():  # where there is nvcc
     FILES.append("lib/libstasis_cuda.so.0")
 
@@ -46,6 +48,19 @@ class Tree(InstalledTest):
                                  "libstasis.so.0": f"libstasis.so.{VERSION}"})
         for header in (prefix() / "include").iterdir():
             self.assertEqual(header.read_bytes(), (ROOT / "abi" / header.name).read_bytes())
+
+    def test_what_headers_and_manual_cite_is_there(self):
+        """Under the name that they give it, and not only in the sources."""
+        cited, there = set(), files_below(prefix())
+        own = "|".join(path.name for path in (prefix() / "include").iterdir())
+        for file in [*(prefix() / "include").iterdir(), prefix() / "share/man/man1/stasis.1"]:
+            text = re.sub(r'^\.\\".*', "", file.read_text(), flags=re.MULTILINE)  # a comment of man
+            cited |= set(re.findall(r"[\w./-]*\w\.(?:md|c|h|cpp|py|go|rs|cmake|pc)\b", text))
+            cited |= set(re.findall(r"share/[\w./-]*\w", text))
+        self.assertLessEqual({"NUMERICS.md", "FORMAT.md", *own.split("|")}, cited)
+        for name in sorted(cited - {"stddef.h", "stdint.h"}):
+            self.assertTrue([path for path in there
+                             if f"/{path}".endswith(f"/{name}") or f"/{name}/" in f"/{path}"], name)
 
     def test_nothing_names_the_place_where_it_was_built(self):
         places = [str(place).encode() for place in (ROOT, build_folder(), folder())]
@@ -71,23 +86,22 @@ class Tree(InstalledTest):
 
 
 class Programs(InstalledTest):
-    def converses(self, program, static, **process):
+    def converses(self, program, static):
         """The program runs the conversation, with the installed library or with none."""
         asks = [name for name in needed(program) if "stasis" in name]
         self.assertEqual(asks, [] if static else ["libstasis.so.0"])
         if not static:
-            self.assertIn(f"=> {prefix()}/lib", self.ok("ldd", program, **process))
-        out = self.ok(program, LLAMA, self.temporary() / "talk.stasis", **process)
+            self.assertIn(f"=> {prefix()}/lib", self.ok("ldd", program))
+        out = self.ok(program, LLAMA, self.temporary() / "talk.stasis")
         self.assertEqual(out, CONVERSATION)
 
     def test_pkg_config(self):
         self.assertEqual(self.pkg_config("--modversion", "stasis"), [VERSION])
-        place = environment(LD_LIBRARY_PATH=str(prefix() / "lib"))
         for package, static in ("stasis", False), ("stasis-static", True):
             program = self.temporary() / "converse"
             self.ok("cc", "-std=c99", "-Wall", "-Werror", EXAMPLE, "-o", program,
                     *self.pkg_config("--cflags", "--libs", package))
-            self.converses(program, static, env=environment() if static else place)
+            self.converses(program, static)
 
     def test_pkg_config_with_the_archive_alone(self):
         """--static names all that the archive needs, for who has no shared library of it."""
@@ -123,4 +137,4 @@ class Programs(InstalledTest):
             program = folder_here / package
             self.ok("c++", "-std=c++17", folder_here / "version.cpp", "-o", program,
                     *self.pkg_config("--cflags", "--libs", package))
-            self.ok(program, env=environment(LD_LIBRARY_PATH=str(prefix() / "lib")))
+            self.ok(program)

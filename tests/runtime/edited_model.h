@@ -26,7 +26,7 @@ inline Loaded load(const std::string &directory, size_t thread_count = 2, const 
     loaded.config = read_config(directory);
     Threads threads(thread_count);
     static const Memory heap;
-    loaded.weights = load_weights(open_checkpoint(directory), loaded.config, heap, threads, watch,
+    loaded.weights = load_weights(open_checkpoint(directory), loaded.config, {heap}, threads, watch,
                                   loaded.identity);
     return loaded;
 }

@@ -8,12 +8,14 @@
 #include <string>
 
 #include "format/error.h"
+#include "runtime/checkpoint/model_file.h"
 #include "runtime/checkpoint/weights.h"
 #include "runtime/gguf/checkpoint.h"
 #include "runtime/gguf/config.h"
 #include "runtime/rope.h"
 #include "runtime/threads.h"
 #include "tests/fuzz/description.h"
+#include "tests/fuzz/folder.h"
 #include "tests/fuzz/watched.h"
 #include "tests/runtime/gguf_writer.h"
 
@@ -237,19 +239,20 @@ void check(const Config &config) {
 
 void load(const std::string &file) {
     static Threads threads(1);
-    const std::vector<uint8_t> exact(file.begin(), file.end());
+    static const fuzz::Folder folder;
+    folder.write("fuzz.gguf", file);
     const Memory heap;
     ModelIdentity identity;
     const fuzz::Meter meter(16 * file.size() + (4 << 20)); // and of layers, a bounded many;
-    const GgufFile gguf = parse_gguf(exact.data(), exact.size(), "fuzz");
+    const GgufFile gguf = open_gguf(folder.path() + "/fuzz.gguf");
     const Config config = read_config(gguf);
     check(config);
     const Weights weights =
-        load_weights(checkpoint_of(gguf, config), config, heap, threads, {}, identity);
+        load_weights(checkpoint_of(gguf, config), config, {heap}, threads, {}, identity);
     if (weights.embedding_blocks != nullptr) {
         const Matrix &rows = weights.embeddings;
         const size_t bytes = rows.rows * kernels::quant_row_bytes(rows.quant, rows.columns);
-        const uint8_t *begin = exact.data(), *end = begin + exact.size();
+        const uint8_t *begin = gguf.files[0]->map(), *end = begin + file.size();
         fuzz::expect(weights.embedding_blocks >= begin &&
                          bytes <= size_t(end - weights.embedding_blocks),
                      "blocks outside the file");

@@ -74,14 +74,14 @@ struct Parts {
     }
     // As opening a model does; the config alone where that says nothing.
     Config load() const {
-        const std::string file = bytes();
-        const GgufFile gguf =
-            parse_gguf(reinterpret_cast<const uint8_t *>(file.data()), file.size(), "m.gguf");
+        const TemporaryDirectory directory;
+        write_bytes(directory.file("m.gguf"), bytes());
+        const GgufFile gguf = open_gguf(directory.file("m.gguf"));
         const Config config = read_config(gguf);
         Threads threads(1);
         const Memory heap;
         ModelIdentity identity;
-        load_weights(checkpoint_of(gguf, config), config, heap, threads, {}, identity);
+        load_weights(checkpoint_of(gguf, config), config, {heap}, threads, {}, identity);
         return config;
     }
 };

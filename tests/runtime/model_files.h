@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "format/error.h"
+#include "runtime/checkpoint/model_file.h"
 #include "runtime/checkpoint/safetensors.h"
 
 namespace stasis {
@@ -96,6 +97,12 @@ inline std::string safetensors_bytes(const StoredTensors &tensors, size_t paddin
     return size + header + payload;
 }
 
+inline std::string stored_bytes(const Tensor &tensor) {
+    std::string bytes(tensor.size_bytes, '\0');
+    tensor.source->read(bytes.data(), bytes.size(), tensor.offset_bytes);
+    return bytes;
+}
+
 inline StoredTensors read_tensors_of(const std::string &directory) {
     const Checkpoint checkpoint = open_checkpoint(directory);
     StoredTensors tensors;
@@ -103,9 +110,7 @@ inline StoredTensors read_tensors_of(const std::string &directory) {
         const char *dtype = tensor.type == DataType::bf16  ? "BF16"
                             : tensor.type == DataType::f16 ? "F16"
                                                            : "F32";
-        tensors[name] = {
-            dtype, tensor.shape,
-            std::string(reinterpret_cast<const char *>(tensor.data), tensor.size_bytes)};
+        tensors[name] = {dtype, tensor.shape, stored_bytes(tensor)};
     }
     return tensors;
 }

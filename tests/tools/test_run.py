@@ -81,7 +81,8 @@ class Run(CommandTest):
             prompt = ["run", model, "--tokens", comma(all_tokens(model)), "-n", 5, "--ignore-eos"]
             one = self.json(*prompt)
             for options in (["--chunk", 1], ["--chunk", 7], ["--chunk", 64], ["--threads", 1],
-                            ["--threads", 3, "--chunk", 33], ["--kernels", "reference"]):
+                            ["--threads", 3, "--chunk", 33], ["--kernels", "reference"],
+                            ["--copy-weights"]):
                 other = self.json(*prompt, *options)
                 self.assertEqual((other["digest"], other["tokens"]), (one["digest"], one["tokens"]),
                                  options)

@@ -14,7 +14,7 @@ import (
 	"os"
 	"os/signal"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 func main() {

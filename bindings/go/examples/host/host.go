@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 // A host keeps named sessions that begin with the same system prompt. Those in use are in memory,

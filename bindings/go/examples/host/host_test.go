@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 const model = "../../../../tests/data/recall-llama"

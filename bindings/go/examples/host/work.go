@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 // A script is what one session has been through, so that it can be played again.

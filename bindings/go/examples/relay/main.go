@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"os"
 
-	"stasis.example/stasis"
+	stasis "stasis.example/stasis.git/bindings/go"
 )
 
 func main() {

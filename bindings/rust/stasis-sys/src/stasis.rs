@@ -102,6 +102,8 @@ pub struct stasis_model_options {
     pub progress: stasis_progress_fn,
     pub progress_user: *mut c_void,
     pub profile: *const c_char,
+    pub copy_weights: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]

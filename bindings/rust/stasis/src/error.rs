@@ -180,12 +180,12 @@ impl From<Error> for io::Error {
     }
 }
 
+/// Never `Interrupted`, cancelled or not: callers of readers and writers take that for "again".
 fn kind(status: Status) -> io::ErrorKind {
     match status {
         Status::NotFound => io::ErrorKind::NotFound,
         Status::InvalidArgument => io::ErrorKind::InvalidInput,
         Status::Corrupt | Status::Version | Status::ModelMismatch => io::ErrorKind::InvalidData,
-        Status::Cancelled => io::ErrorKind::Interrupted,
         _ => io::ErrorKind::Other,
     }
 }

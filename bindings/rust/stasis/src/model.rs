@@ -4,7 +4,7 @@ use crate::error::{check, Error, Result};
 use crate::guard::{progress, Guard, ProgressFn};
 use crate::info::{ModelInfo, ModelStats};
 use crate::raw::{c_path, c_text, fill, pointer_to, sized, text_from};
-use crate::Token;
+use crate::{Sampling, Token};
 use stasis_sys as sys;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::CString;
@@ -64,6 +64,8 @@ pub struct ModelOptions<'a> {
     pub kernels: Option<&'a str>,
     /// "contract" or, faster and to bits of its own, "device"; none: the contract.
     pub profile: Option<&'a str>,
+    /// No file stays mapped: the model's files may change, or be cut short, once it is open.
+    pub copy_weights: bool,
     /// Of all sessions' KV pages together; 0: no limit.
     pub kv_budget_bytes: u64,
     /// None: recognised from the model's files.
@@ -161,6 +163,7 @@ impl Model {
             device: pointer_to(&device),
             kernels: pointer_to(&kernels),
             profile: pointer_to(&profile),
+            copy_weights: options.copy_weights.into(),
             kv_budget_bytes: options.kv_budget_bytes,
             chat_template: pointer_to(&chat_template),
             allocator: if user.is_some() { &allocator } else { ptr::null() },
@@ -196,6 +199,17 @@ impl Model {
         // SAFETY: a living model and a struct with its size.
         check(|error| unsafe { sys::stasis_model_get_stats(self.raw(), &mut stats, error) })?;
         Ok(ModelStats::of(&stats))
+    }
+
+    /// How its own files say that its tokens be drawn; `stasis_generate.h` says which of their
+    /// keys are read, and what is meant where they say nothing.
+    pub fn recommended_sampling(&self) -> Result<Sampling> {
+        let mut sampling = sized();
+        // SAFETY: a living model and a struct with its size.
+        check(|error| unsafe {
+            sys::stasis_model_recommended_sampling(self.raw(), &mut sampling, error)
+        })?;
+        Ok(Sampling::of(&sampling))
     }
 
     /// The tokens of a text.

@@ -91,7 +91,12 @@ impl Session {
             sys::stasis_session_write(self.raw(), &sink, options, error)
         });
         guard.finish(self.after(result))?;
-        to.flush().map_err(Error::of_io)
+        loop {
+            match to.flush() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                flushed => return flushed.map_err(Error::of_io),
+            }
+        }
     }
 
     /// Continues a file's session, with the same bits and settings.

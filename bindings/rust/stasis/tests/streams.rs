@@ -96,6 +96,49 @@ fn errors_of_readers_are_themselves() {
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidData);
 }
 
+/// What `io::copy` and its like take for "again" no failed call says, so that they end.
+#[test]
+fn copying_from_a_cancelled_call_ends() {
+    struct Computes<'a> {
+        session: &'a mut Session,
+        cancel: &'a Cancel,
+        calls: usize,
+    }
+    impl Read for Computes<'_> {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            self.calls += 1;
+            assert!(self.calls < 10, "asked again and again");
+            let options = RunOptions { cancel: Some(self.cancel), ..Default::default() };
+            Ok(self.session.append(&some_tokens(100, 1), options).map(|_| 0)?)
+        }
+    }
+    let model = tiny();
+    let (mut session, cancel) = (alone(&model), Cancel::new().unwrap());
+    cancel.request();
+    let mut reader = Computes { session: &mut session, cancel: &cancel, calls: 0 };
+    let error = io::copy(&mut reader, &mut io::sink()).unwrap_err();
+    assert_eq!(reader.calls, 1);
+    let inner = error.get_ref().unwrap().downcast_ref::<Error>().unwrap();
+    assert_eq!(inner.status(), Status::Cancelled);
+
+    struct Interrupted(u32);
+    impl Write for Interrupted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            self.0 += 1;
+            if self.0 < 3 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            Ok(())
+        }
+    }
+    let mut flushed = Interrupted(0);
+    session.write(&mut flushed, Default::default()).unwrap();
+    assert_eq!(flushed.0, 3);
+}
+
 #[test]
 fn panics_of_streams_come_through() {
     struct Panics;

@@ -1,0 +1,87 @@
+// See older.h. A commit that is finished has written every sector of its slot; one that was torn
+// has left the first sector, with the root, or the last one, with the checksum, as it was before.
+#include "format/older.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "format/error.h"
+#include "format/section.h"
+
+namespace stasis::format {
+
+namespace {
+
+// The manifest that this commit has written, as far as the sections can be walked over.
+std::optional<Root> find_manifest(const Input &input, uint64_t sequence, uint64_t end) {
+    for (uint64_t offset = kSectionsBegin; offset + kFrameBytes <= end;) {
+        FrameBytes bytes;
+        input.read(bytes.data(), bytes.size(), offset);
+        const Frame frame = decode_frame(bytes, offset);
+        if (frame.stored_bytes > end - offset - kFrameBytes) {
+            break;
+        }
+        const uint64_t next = offset + section_bytes(frame.stored_bytes);
+        if (frame.kind == SectionKind::manifest && frame.sequence == sequence) {
+            Root root;
+            root.sequence = sequence;
+            root.file_bytes = next;
+            root.manifest_offset = offset;
+            root.manifest_bytes = frame.stored_bytes;
+            return root;
+        }
+        offset = next;
+    }
+    return std::nullopt;
+}
+
+// What the slot of this commit may have been: its root follows from its manifest, but for the
+// features, of which there are few.
+std::vector<Block> possible_slots(const Input &input, uint64_t sequence, uint64_t end) {
+    std::vector<Block> slots;
+    std::optional<Root> root = find_manifest(input, sequence, end);
+    if (!root || root->manifest_bytes > kManifestBytesMax) {
+        return slots;
+    }
+    std::vector<uint8_t> manifest(root->manifest_bytes);
+    input.read(manifest.data(), manifest.size(), root->manifest_offset + kFrameBytes);
+    static_assert(((kFeaturesKnown + 1) & kFeaturesKnown) == 0 &&
+                  ((kFeaturesReadKnown + 1) & kFeaturesReadKnown) == 0);
+    for (uint64_t refuse = 0; refuse <= kFeaturesKnown; ++refuse) {
+        for (uint64_t read = 0; read <= kFeaturesReadKnown; ++read) {
+            root->features_refuse = refuse;
+            root->features_read = read;
+            root->digest = root_digest(*root, manifest.data(), manifest.size());
+            slots.push_back(encode_slot(*root));
+        }
+    }
+    return slots;
+}
+
+bool same_sector(const Block &a, const Block &b, size_t sector) {
+    const auto begin = static_cast<ptrdiff_t>(sector * kSectorBytes);
+    return std::equal(a.begin() + begin, a.begin() + begin + kSectorBytes, b.begin() + begin);
+}
+
+} // namespace
+
+bool was_finished(const Input &input, const Root &current, const Block &block) {
+    std::vector<Block> before = {Block{}};
+    try {
+        const std::vector<Block> slots =
+            possible_slots(input, current.sequence - 1, current.manifest_offset);
+        before.insert(before.end(), slots.begin(), slots.end());
+    } catch (const Error &error) {
+        if (error.status() != Status::corrupt) {
+            throw;
+        }
+        // The sections lead to no commit before: nothing speaks for a torn slot.
+    }
+    constexpr size_t kLast = kBlockBytes / kSectorBytes - 1;
+    return std::none_of(before.begin(), before.end(), [&](const Block &slot) {
+        return same_sector(block, slot, 0) || same_sector(block, slot, kLast);
+    });
+}
+
+} // namespace stasis::format
