@@ -154,8 +154,7 @@ void merge_row(const Attention &a, const BlockPlan &plan, const BlockPlan::Row &
                head;
     };
     const auto sees = [&](size_t i) {
-        return plan.partial_of[row.first + i] != BlockPlan::kNone &&
-               a.work.visible[index(i)] != 0;
+        return plan.partial_of[row.first + i] != BlockPlan::kNone && a.work.visible[index(i)] != 0;
     };
     size_t into = SIZE_MAX; // the first block with something visible initialises
     float maximum = 0.0F;   // of that block alone

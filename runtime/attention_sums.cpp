@@ -8,12 +8,6 @@
 
 namespace stasis {
 
-namespace {
-
-constexpr uint64_t kPage = kernels::kPagePositions;
-
-} // namespace
-
 AttentionSums::Numbers AttentionSums::grown(uint64_t positions) {
     Numbers numbers =
         spare_ != nullptr ? std::move(spare_) : std::make_shared<std::vector<uint64_t>>();

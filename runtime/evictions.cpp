@@ -10,14 +10,14 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kBlock = kernels::kPagePositions;
-static_assert(kBlock == 64, "a block's slots are the bits of a word");
+constexpr uint64_t kBlockPositions = kernels::kPagePositions;
+static_assert(kBlockPositions == 64, "a block's slots are the bits of a word");
 
 // Bits of a block's slots that lie in [begin, end).
 uint64_t slots(uint64_t block, uint64_t begin, uint64_t end) {
-    const uint64_t base = block * kBlock;
-    const uint64_t low = std::max(begin, base), high = std::min(end, base + kBlock);
-    return low >= high ? 0 : ~uint64_t{0} >> (kBlock - (high - low)) << (low - base);
+    const uint64_t base = block * kBlockPositions;
+    const uint64_t low = std::max(begin, base), high = std::min(end, base + kBlockPositions);
+    return low >= high ? 0 : ~uint64_t{0} >> (kBlockPositions - (high - low)) << (low - base);
 }
 
 // Two lists of ranges that share no position as one, those that touch joined.
@@ -40,9 +40,9 @@ std::vector<PositionRange> join(std::span<const PositionRange> a,
 
 // Marks the slots of a range.
 void mark(std::vector<uint64_t> &masks, const PositionRange &range) {
-    const uint64_t blocks = (range.end + kBlock - 1) / kBlock;
+    const uint64_t blocks = (range.end + kBlockPositions - 1) / kBlockPositions;
     masks.resize(std::max<size_t>(masks.size(), blocks));
-    for (uint64_t block = range.begin / kBlock; block < blocks; ++block) {
+    for (uint64_t block = range.begin / kBlockPositions; block < blocks; ++block) {
         masks[block] |= slots(block, range.begin, range.end);
     }
 }
@@ -88,7 +88,7 @@ uint64_t Evictions::whole_blocks(uint64_t begin, uint64_t end) const {
 
 std::vector<PositionRange> Evictions::rest(uint64_t begin, uint64_t end) const {
     std::vector<PositionRange> ranges;
-    for (uint64_t block = begin / kBlock; block * kBlock < end; ++block) {
+    for (uint64_t block = begin / kBlockPositions; block * kBlockPositions < end; ++block) {
         uint64_t left = slots(block, begin, end);
         if (block < masks().size()) {
             left &= ~masks()[block];
@@ -96,7 +96,7 @@ std::vector<PositionRange> Evictions::rest(uint64_t begin, uint64_t end) const {
         while (left != 0) {
             const auto low = static_cast<uint64_t>(std::countr_zero(left));
             const auto length = static_cast<uint64_t>(std::countr_one(left >> low));
-            const uint64_t from = block * kBlock + low;
+            const uint64_t from = block * kBlockPositions + low;
             if (!ranges.empty() && ranges.back().end == from) {
                 ranges.back().end += length;
             } else {

@@ -22,6 +22,8 @@
 
 namespace stasis {
 
+inline constexpr uint64_t kPage = kernels::kPagePositions; // positions of a page
+
 class PagePool;
 
 // One page's memory, reference-counted across tables.

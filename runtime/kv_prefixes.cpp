@@ -7,12 +7,6 @@
 
 namespace stasis {
 
-namespace {
-
-constexpr uint64_t kPage = kernels::kPagePositions;
-
-} // namespace
-
 PrefixRef::PrefixRef(const PrefixRef &other) : pool_(other.pool_), prefix_(other.prefix_) {
     if (prefix_ != nullptr) {
         const std::lock_guard lock(pool_->mutex_);

@@ -191,9 +191,9 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     model->config = origin.config();
     const Config &config = model->config;
     model->threads = std::make_unique<Threads>(options.threads);
-    model->weights = load_weights(origin.checkpoint(config), config,
-                                  {model->memory, !options.copy_weights}, *model->threads,
-                                  options.watch, model->identity);
+    model->weights =
+        load_weights(origin.checkpoint(config), config, {model->memory, !options.copy_weights},
+                     *model->threads, options.watch, model->identity);
     open_text(*model, origin, options.chat_template);
     model->recommended = origin.recommended();
     for (const Rope &rope : config.ropes) {

@@ -9,7 +9,7 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kNumberBytes = sizeof(uint16_t);
+constexpr size_t kElementBytes = sizeof(uint16_t);
 
 } // namespace
 
@@ -41,9 +41,9 @@ const uint16_t *PageStaging::read(const PageRef &page, size_t begin, size_t coun
     if (memory_.on_host) {
         return pool_.numbers(page) + begin;
     }
-    const size_t at_bytes = take_room(count * kNumberBytes);
-    memory_.read(memory_.user, stage_, at_bytes, page.address(), begin * kNumberBytes,
-                 count * kNumberBytes);
+    const size_t at_bytes = take_room(count * kElementBytes);
+    memory_.read(memory_.user, stage_, at_bytes, page.address(), begin * kElementBytes,
+                 count * kElementBytes);
     return reinterpret_cast<const uint16_t *>(stage_->data + at_bytes);
 }
 
@@ -52,7 +52,7 @@ const uint16_t *PageStaging::read(const PageRef &page) {
 }
 
 const uint16_t *PageStaging::read_now(const PageRef &page, size_t begin, size_t count) {
-    fit(count * kNumberBytes);
+    fit(count * kElementBytes);
     const uint16_t *numbers = read(page, begin, count);
     finish();
     return numbers;

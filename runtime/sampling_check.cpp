@@ -9,7 +9,7 @@ namespace stasis {
 namespace {
 
 // The total of fewer weights than this fits 64 bits.
-constexpr uint32_t kVocabularyMax = 1U << 24;
+constexpr uint32_t kCandidatesMax = 1U << 24;
 
 void check_ranges(const Sampling &sampling) {
     const SamplingV2 &v2 = sampling.v2;
@@ -86,9 +86,9 @@ void check_breakers(const std::vector<uint32_t> &breakers, uint32_t vocabulary) 
 
 void check_sampling(const Sampling &sampling, uint32_t vocabulary) {
     check_ranges(sampling);
-    if (vocabulary >= kVocabularyMax) {
+    if (vocabulary >= kCandidatesMax) {
         fail(Status::unsupported, "sampling: a vocabulary of %u tokens, expected fewer than %u",
-             vocabulary, kVocabularyMax);
+             vocabulary, kCandidatesMax);
     }
     check_biases(sampling, vocabulary);
     check_breakers(sampling.v2.dry_breakers, vocabulary);

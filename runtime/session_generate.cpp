@@ -115,7 +115,6 @@ uint32_t Session::draw_from(Workspace &work, std::span<const float> row) {
     const uint64_t end = log_.size();
     work.tokens.clear();
     if (const uint64_t length = history_length(sampling_, end); length > 0) {
-        constexpr uint64_t kPage = kernels::kPagePositions; // the log as well grows by these
         work.tokens.reserve((end / kPage + 1) * kPage);
         for (uint64_t i = end - length; i < end; ++i) {
             work.tokens.push_back(log_[i].token);

@@ -12,7 +12,6 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kPage = kernels::kPagePositions;
 constexpr size_t kChunk = 512; // positions computed together unless the caller says otherwise
 constexpr size_t kChunkMax = 4096;
 

@@ -10,8 +10,6 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kPage = kernels::kPagePositions;
-
 using ull = unsigned long long;
 
 } // namespace

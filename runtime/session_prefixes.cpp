@@ -9,12 +9,6 @@
 
 namespace stasis {
 
-namespace {
-
-constexpr uint64_t kPage = kernels::kPagePositions;
-
-} // namespace
-
 // Of a page that ends at a position: what was evicted before is in its bits.
 PrefixRealm Session::realm(uint64_t end) const {
     PrefixRealm realm{domain_, {}};

@@ -14,8 +14,6 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kPage = kernels::kPagePositions;
-
 using ull = unsigned long long;
 
 // A page to be read.

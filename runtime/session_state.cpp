@@ -11,7 +11,6 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kPage = kernels::kPagePositions;
 constexpr size_t kTop = 64; // best logits kept in a snapshot
 
 using ull = unsigned long long;

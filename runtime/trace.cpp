@@ -11,8 +11,6 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kPage = kernels::kPagePositions;
-
 TraceKind kind_of(PageOrigin origin, bool replaces, const PageRef &page) {
     switch (origin) {
     case PageOrigin::computed:

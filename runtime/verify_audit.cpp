@@ -12,8 +12,6 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kPage = kernels::kPagePositions;
-
 // The positions of a page that can be computed again: [from, end).
 struct Reach {
     uint64_t from, end;

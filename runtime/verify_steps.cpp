@@ -14,8 +14,6 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kPage = kernels::kPagePositions;
-
 bool sampled(const State &stored, uint64_t position) {
     return stored.log[position].source == TokenSource::sampled;
 }

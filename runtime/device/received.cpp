@@ -10,7 +10,6 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kPage = kernels::kPagePositions;
 constexpr size_t kRoomBytesMax = size_t{32} << 20; // of the weights of rows that go together
 
 // Of a row's blocks and query heads: weights, maxima, sums.

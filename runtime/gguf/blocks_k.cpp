@@ -15,7 +15,7 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kBlock = 256, kLanes = 4;
+constexpr size_t kSuperBlock = 256, kLanes = 4;
 using Lanes = float __attribute__((vector_size(16)));
 
 float sum(Lanes lanes) {
@@ -205,7 +205,7 @@ void fit_with_minima(const float *values, float levels, uint8_t *out, uint8_t *n
 
 // Low four bits: of each 64 integers, the second half above the first.
 void put_nibbles(const uint8_t *n, uint8_t *out) {
-    for (size_t i = 0; i < kBlock / 2; ++i) {
+    for (size_t i = 0; i < kSuperBlock / 2; ++i) {
         const size_t low = i / 32 * 64 + i % 32;
         out[i] = static_cast<uint8_t>((n[low] & 15) | (n[low + 32] & 15) << 4);
     }
@@ -256,17 +256,17 @@ void put_six_bits(const uint8_t *n, uint8_t *out) {
 } // namespace
 
 void encode_q4_k(const float *values, uint8_t *out) {
-    uint8_t n[kBlock];
+    uint8_t n[kSuperBlock];
     fit_with_minima(values, 15, out, n);
     put_nibbles(n, out + 16);
 }
 
 void encode_q5_k(const float *values, uint8_t *out) {
-    uint8_t n[kBlock];
+    uint8_t n[kSuperBlock];
     fit_with_minima(values, 31, out, n);
     uint8_t *fifth = out + 16;
     std::fill_n(fifth, 32, uint8_t{0});
-    for (size_t i = 0; i < kBlock; ++i) {
+    for (size_t i = 0; i < kSuperBlock; ++i) {
         fifth[i % 32] = static_cast<uint8_t>(fifth[i % 32] | n[i] >> 4 << i / 32);
     }
     put_nibbles(n, out + 48);
@@ -280,7 +280,7 @@ void encode_q6_k(const float *values, uint8_t *out) {
         extreme = std::fabs(scales[j]) > std::fabs(extreme) ? scales[j] : extreme;
     }
     const float d = stored(extreme / -128, out + 208);
-    uint8_t n[kBlock];
+    uint8_t n[kSuperBlock];
     for (size_t j = 0; j < 16; ++j) {
         const float sc = d != 0 ? std::clamp(nearest(scales[j] / d), -128.0F, 127.0F) : 0.0F;
         out[192 + j] = static_cast<uint8_t>(static_cast<int8_t>(sc));

@@ -11,7 +11,7 @@ namespace stasis {
 
 namespace {
 
-struct Keys {
+struct WrittenKeys {
     const std::string prefix;
     GgufMetadata &metadata;
 
@@ -46,7 +46,7 @@ const Rope &global_rope(const Config &config) {
 
 // The window, and which layers have it: all but every n-th (0: all), or a list. Gemma 3's readers
 // want a window, and take n for 6 where it is not given; those of others take all layers.
-void describe_windows(const Config &config, const Keys &keys) {
+void describe_windows(const Config &config, const WrittenKeys &keys) {
     const bool gemma = config.architecture == "gemma3";
     std::vector<bool> local;
     uint32_t window = 0;
@@ -80,7 +80,7 @@ void describe_windows(const Config &config, const Keys &keys) {
 }
 
 // The scale of scores, where it is not what a head's size gives.
-void describe_scale(const Config &config, const Keys &keys) {
+void describe_scale(const Config &config, const WrittenKeys &keys) {
     const double usual = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
     if (config.attention_scale != static_cast<float>(usual)) {
         keys.number("attention.scale", static_cast<double>(config.attention_scale));
@@ -105,7 +105,7 @@ bool same_rope(const Rope &meant, const std::vector<float> &factors, const Rope 
 
 void describe_config(const Config &config, GgufMetadata &metadata) {
     const std::string family = family_of(config);
-    const Keys keys{family + ".", metadata};
+    const WrittenKeys keys{family + ".", metadata};
     metadata.text("general.architecture", family);
     metadata.text("general.type", "model");
     keys.integer("context_length", config.context);
