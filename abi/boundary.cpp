@@ -117,6 +117,14 @@ void require(const void *pointer, const char *name) {
     }
 }
 
+void require_path(const char *path, const char *name) {
+    require(path, name);
+    if (*path == '\0') {
+        fail(Status::invalid_argument, "%s is empty: expected the path of a file or directory",
+             name);
+    }
+}
+
 void require_array(const void *pointer, size_t count, const char *name) {
     if (pointer == nullptr && count != 0) {
         fail(Status::invalid_argument, "%s is NULL with a count of %zu", name, count);

@@ -84,6 +84,7 @@ class Busy {
 
 // Argument checks; all throw Error naming the argument.
 void require(const void *pointer, const char *name);
+void require_path(const char *path, const char *name); // neither NULL nor empty
 void require_array(const void *pointer, size_t count, const char *name);
 void require_flags(uint32_t given, uint32_t known);
 void require_zero(uint32_t reserved, const char *name);

@@ -66,7 +66,7 @@ using stasis::format::Snapshot;
 stasis_status stasis_snapshot_open(const char *path, stasis_snapshot **snapshot,
                                    stasis_error *error) {
     return enter(error, [&] {
-        require(path, "path");
+        require_path(path, "path");
         require(snapshot, "snapshot");
         auto handle = std::make_unique<stasis_snapshot>();
         handle->snapshot = Snapshot::open(path);

@@ -150,7 +150,7 @@ void stasis_model_options_init(stasis_model_options *options, size_t size) {
 stasis_status stasis_model_open(const char *path, const stasis_model_options *options,
                                 stasis_model **model, stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
-        require(path, "path");
+        require_path(path, "path");
         require(model, "model");
         const stasis_model_options given = read_struct(options, "options");
         auto handle = std::make_unique<stasis_model>();

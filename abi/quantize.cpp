@@ -49,8 +49,8 @@ stasis_status stasis_model_quantize(const char *path, const char *out,
                                     const stasis_quantize_options *options,
                                     stasis_quantize_report *report, stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
-        require(path, "path");
-        require(out, "out");
+        require_path(path, "path");
+        require_path(out, "out");
         if (report != nullptr) {
             require_struct(report, "report");
         }

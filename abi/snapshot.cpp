@@ -236,7 +236,7 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
                                   const stasis_save_options *options, stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        require(path, "path");
+        require_path(path, "path");
         const SessionUse use(*session, caller);
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
@@ -268,7 +268,7 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
                                   stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
         require(model, "model");
-        require(path, "path");
+        require_path(path, "path");
         require(session, "session");
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
@@ -294,7 +294,7 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
 stasis_status stasis_snapshot_compact(const char *path, const stasis_save_options *options,
                                       stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
-        require(path, "path");
+        require_path(path, "path");
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
         compact(path, given, watch.watch());

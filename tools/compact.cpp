@@ -36,8 +36,8 @@ int run_compact(const CompactChoice &choice) {
     if (choice.json) {
         print_json({{"before_bytes", before}, {"after_bytes", after}});
     } else {
-        print(choice.path + ": " + std::to_string(before) + " bytes, now " + std::to_string(after) +
-              "\n");
+        print(visible(choice.path) + ": " + std::to_string(before) + " bytes, now " +
+              std::to_string(after) + "\n");
     }
     return 0;
 }

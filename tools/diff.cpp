@@ -45,8 +45,7 @@ int run_diff(const DiffChoice &choice) {
                     {"head", place(difference.head != STASIS_NOWHERE, difference.head)}});
     } else {
         print(equal ? "equal\n"
-                    : "different: " + std::string(difference.message) + place_text(difference) +
-                          "\n");
+                    : "different: " + visible(difference.message) + place_text(difference) + "\n");
     }
     return equal ? 0 : 1;
 }

@@ -71,8 +71,8 @@ std::string windows_text(const stasis_model_info &info) {
 
 void print_table(const stasis_model_info &info) {
     const auto row = [](const char *name, const std::string &value) {
-        print("  " + std::string(name) + std::string(14 - std::string(name).size(), ' ') + value +
-              "\n");
+        print("  " + std::string(name) + std::string(14 - std::string(name).size(), ' ') +
+              visible(value) + "\n");
     };
     const bool converted = (info.flags & STASIS_MODEL_CONVERTED) != 0;
     const bool tokenizer = (info.flags & STASIS_MODEL_TOKENIZER) != 0;
@@ -112,7 +112,7 @@ int run_info(const InfoChoice &choice) {
     if (choice.json) {
         print_json(describe(info));
     } else {
-        print(choice.model.path + "\n");
+        print(visible(choice.model.path) + "\n");
         print_table(info);
     }
     return 0;

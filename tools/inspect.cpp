@@ -88,13 +88,13 @@ size_t width_of(const std::string &text) {
         std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
 }
 
-// A leaf on one line: digests by their beginning, long texts too, line ends made visible.
+// A leaf on one line: digests by their beginning, long texts too.
 std::string leaf(const Json &value) {
     constexpr size_t kDigestMin = 32, kDigestShown = 12, kTextMax = 40;
     if (!value.is_string()) {
         return value.dump();
     }
-    const std::string &text = value.get_ref<const std::string &>();
+    const std::string text = visible(value.get_ref<const std::string &>());
     if (text.size() >= kDigestMin &&
         text.find_first_not_of("0123456789abcdef") == std::string::npos) {
         return text.substr(0, kDigestShown) + "...";
@@ -105,7 +105,7 @@ std::string leaf(const Json &value) {
         if (begins && width_of(line) >= kTextMax) {
             return line + "...";
         }
-        line += byte == '\n' ? "\\n" : std::string(1, byte);
+        line += byte;
     }
     return line;
 }
@@ -116,7 +116,7 @@ std::string brief(const Json &value) {
     if (value == "") {
         return "none";
     }
-    const std::string text = value.is_structured() ? value.dump() : leaf(value);
+    const std::string text = value.is_structured() ? visible(value.dump()) : leaf(value);
     return value.is_array() && text.size() > kLineMax
                ? "(" + std::to_string(value.size()) + " of them)"
                : text;
@@ -130,7 +130,7 @@ void collect(const std::string &title, const Json &object,
     for (const auto &[key, value] : object.items()) {
         if (!value.is_object() && !(value.is_array() && value.size() <= kListMax &&
                                     !value.empty() && value[0].is_object())) {
-            words.push_back(key + " " + brief(value));
+            words.push_back(visible(key) + " " + brief(value));
         }
     }
     if (!words.empty()) {
@@ -139,10 +139,10 @@ void collect(const std::string &title, const Json &object,
     }
     for (const auto &[key, value] : object.items()) {
         if (value.is_object()) {
-            collect(key, value, paragraphs);
+            collect(visible(key), value, paragraphs);
         } else if (value.is_array() && value.size() <= kListMax) {
             for (size_t i = 0; i < value.size() && value[i].is_object(); ++i) {
-                collect(key + " " + std::to_string(i), value[i], paragraphs);
+                collect(visible(key) + " " + std::to_string(i), value[i], paragraphs);
             }
         }
     }
@@ -207,12 +207,22 @@ void print_list(const char *title, const Json &list) {
     }
 }
 
+// Its lines cannot be taken for lines of the command.
+std::string indented(const std::string &text) {
+    std::string out = "  ";
+    for (const char byte : text) {
+        out += byte;
+        out += byte == '\n' ? "  " : "";
+    }
+    return out;
+}
+
 void print_snapshot(const InspectChoice &choice, const Json &all,
                     const stasis_snapshot_info &info) {
-    print(choice.path + ": format " + std::to_string(info.format) + ", contract " +
+    print(visible(choice.path) + ": format " + std::to_string(info.format) + ", contract " +
           contract_text(info.contract) + ", " + std::to_string(info.position) + " positions\n");
     if (info.profile[0] != '\0' || info.positions_foreign != 0) {
-        print("  profile " + (info.profile[0] != '\0' ? std::string(info.profile) : "contract") +
+        print("  profile " + (info.profile[0] != '\0' ? visible(info.profile) : "contract") +
               (info.positions_foreign == 0
                    ? ""
                    : "; some positions below " + std::to_string(info.positions_foreign) +
@@ -228,7 +238,7 @@ void print_snapshot(const InspectChoice &choice, const Json &all,
     print_list("spans", all["spans"]);
     print_list("sections", all["sections"]);
     if (all["text"].is_string() && !all["text"].get<std::string>().empty()) {
-        print("\ntext\n" + all["text"].get<std::string>() + "\n");
+        print("\ntext\n" + indented(all["text"].get<std::string>()) + "\n");
     }
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr int kError = 2;
 
 int fail(const std::string &message) {
-    std::fprintf(stderr, "stasis: %s\n", message.c_str());
+    command::say("stasis: " + message);
     return kError;
 }
 

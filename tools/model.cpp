@@ -116,6 +116,9 @@ std::string join_tokens(const std::vector<stasis_token> &tokens) {
 }
 
 std::string read_file(const std::string &path) {
+    if (path.empty()) {
+        throw Failure("the path of a file is empty");
+    }
     const std::unique_ptr<std::FILE, Releaser<std::fclose>> file(std::fopen(path.c_str(), "rb"));
     if (!file) {
         throw Failure(path + ": " + std::strerror(errno));

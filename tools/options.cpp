@@ -47,6 +47,9 @@ void check_target(const std::string &name, const std::string &path, Special spec
     const auto refuse = [&](const std::string &reason) {
         throw Failure(name + ": " + path + ": " + reason);
     };
+    if (path.empty()) {
+        throw Failure(name + ": the path is empty");
+    }
     std::error_code problem; // a status that cannot be had is no regular file, nor a folder
     const fs::file_status at_path = fs::symlink_status(path, problem);
     if (at_path.type() == fs::file_type::not_found) {

@@ -48,7 +48,7 @@ void print_table(const QuantizeChoice &choice, const stasis_quantize_report &rep
                   100 * static_cast<double>(report.file_bytes) /
                       static_cast<double>(report.source_bytes),
                   report.source_bytes, seconds);
-    print(choice.out + line);
+    print(visible(choice.out) + line);
 }
 
 int run_quantize(const QuantizeChoice &choice) {

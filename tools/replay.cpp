@@ -42,7 +42,7 @@ std::string count_text(uint64_t count, const char *what) {
 }
 
 std::string quoted(const std::string &text) {
-    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+    return visible(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 Json side_json(const replay::Words &words) {
@@ -138,7 +138,7 @@ std::string logits_text(const replay::Logits &logits) {
 }
 
 std::string differences_text(const stasis_verify_report &report, const replay::Walk &walk) {
-    std::string text = "DIVERGED: " + std::string(report.message) + "\n";
+    std::string text = "DIVERGED: " + visible(report.message) + "\n";
     text += otherwise_text(report, walk) + logits_text(walk.logits);
     if (!walk.otherwise.empty()) {
         text += "from position " + std::to_string(walk.otherwise[0].position) + "\n  recorded  " +

@@ -17,11 +17,20 @@ namespace command {
 
 using Json = nlohmann::ordered_json;
 
-// Writes to stdout at once, so that a reply is seen as it grows; throws if stdout takes no more.
+// The text with everything spelled out that a terminal would obey instead of showing it: control
+// characters (\u001b; \n, \r and \t by these names), bidirectional controls, line and paragraph
+// separators, and bytes that are not UTF-8 (\x9b). What comes out of a file or model is one line
+// then, and looks like what it is. `lines`: line ends and tabs stay.
+enum class Lines { spell, keep };
+std::string visible(std::string_view text, Lines lines = Lines::spell);
+
+// Writes to stdout at once, so that a reply is seen as it grows; throws if stdout takes no more. A
+// terminal gets visible(text, Lines::keep), all else the bytes.
 void print(std::string_view text);
-// One JSON object on a line of stdout. Bytes that are not UTF-8 become U+FFFD.
+// One JSON object on a line of stdout. Bytes that are not UTF-8 become U+FFFD; what visible()
+// spells out is escaped.
 void print_json(const Json &json);
-// A line on stderr.
+// A line on stderr, made visible.
 void say(const std::string &message);
 
 bool input_is_terminal();
@@ -42,7 +51,7 @@ class Stopwatch {
 // A progress bar on stderr for calls that take long; drawn only on a terminal, and gone at the end.
 class Progress {
   public:
-    explicit Progress(std::string label);
+    explicit Progress(const std::string &label);
     ~Progress();
     Progress(const Progress &) = delete;
     Progress &operator=(const Progress &) = delete;

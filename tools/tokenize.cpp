@@ -31,7 +31,7 @@ int run_tokenize(const TextChoice &choice) {
     }
     std::string line;
     for (const std::string &piece : pieces) {
-        line += (line.empty() ? "" : " | ") + piece;
+        line += (line.empty() ? "" : " | ") + visible(piece);
     }
     print(join_tokens(tokens) + "\n" + line + "\n");
     return 0;

@@ -118,7 +118,7 @@ void print_report(const VerifyChoice &choice, const stasis_verify_report &report
     } else {
         std::snprintf(line, sizeof line, "DIVERGED: %s", report.message);
     }
-    print(std::string(line) + "\n" + (audit ? audit_text(choice, report, positions) : ""));
+    print(visible(line) + "\n" + (audit ? audit_text(choice, report, positions) : ""));
 }
 
 int run_verify(VerifyChoice &choice) {

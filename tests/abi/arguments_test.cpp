@@ -35,6 +35,21 @@ TEST_CASE("models refuse NULL") {
     CHECK(model == nullptr);
 }
 
+TEST_CASE("an empty path is refused as such, and not taken for the root of the file system") {
+    stasis_model *model = nullptr;
+    stasis_session *session = nullptr;
+    stasis_snapshot *snapshot = nullptr;
+    REFUSED("path is empty", stasis_model_open("", nullptr, &model, &error));
+    REFUSED("path is empty", stasis_model_quantize("", "/tmp/x", nullptr, nullptr, &error));
+    REFUSED("out is empty", stasis_model_quantize(test_data("recall-gemma3").c_str(), "", nullptr,
+                                                  nullptr, &error));
+    REFUSED("path is empty", stasis_session_load(gemma(), "", nullptr, &session, &error));
+    const Session own = create(gemma());
+    REFUSED("path is empty", stasis_session_save(own.get(), "", nullptr, &error));
+    REFUSED("path is empty", stasis_snapshot_open("", &snapshot, &error));
+    REFUSED("path is empty", stasis_snapshot_compact("", nullptr, &error));
+}
+
 TEST_CASE("cancel handles ignore NULL") {
     stasis_cancel_request(nullptr);
     stasis_cancel_reset(nullptr);

@@ -18,6 +18,7 @@ import differences  # the script's own, as it finds it
 HERE = DATA / "smollm2"
 TABLES = "reference", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"
 UNREACHABLE = 3
+GREEDY = "--temperature", 0, "--repetition-penalty", 1  # as the recorded replies were made
 
 
 @functools.cache
@@ -68,12 +69,24 @@ class Conversation(SmolLM2):
         self.assertEqual((again.returncode, again.stdout.strip()), (0, self.model), again.stderr)
 
     def test_it_talks_sense_and_says_the_same_everywhere(self):
-        replies = self.chat(self.model, self.users)
+        replies = self.chat(self.model, self.users, *GREEDY)
         self.assertIn("Paris", replies[0]["text"])
         self.assertIn("Eiffel Tower", replies[1]["text"])  # asked for a tower "in that city"
         self.assertIn("eight legs", replies[2]["text"])
         self.assertEqual([{"text": reply["text"], "tokens": reply["tokens"]} for reply in replies],
                          [{"text": turn["reply"], "tokens": turn["tokens"]} for turn in self.turns])
+
+    def test_what_a_newcomer_asks(self):
+        """Greedy, it answers the first of these with a loop."""
+        users = "What is the capital of France?", "Name one famous tower in that city."
+        first, second = self.chat(self.model, users)
+        self.assertEqual(first["text"], "The capital of France is Paris.")
+        for reply in first, second:
+            self.assertIsNone(reply["cut"])
+            self.assertGreater(len(set(reply["tokens"])) * 2, len(reply["tokens"]))
+        looped = self.chat(self.model, users[:1], *GREEDY)[0]
+        self.assertLess(len(set(looped["tokens"])) * 2, len(looped["tokens"]))
+        self.assertEqual(looped["cut"], "limit")
 
     def test_frozen_and_resumed_at_every_turn(self):
         straight = self.chat(self.model, self.users)

@@ -101,8 +101,8 @@ Json to_json(const Report &report) {
 }
 
 std::string to_text(const Report &report) {
-    std::string text = report.model + "\n" + report.kernels + " kernels on " + report.device +
-                       ", " + std::to_string(report.threads) +
+    std::string text = visible(report.model) + "\n" + report.kernels + " kernels on " +
+                       report.device + ", " + std::to_string(report.threads) +
                        (report.threads == 1 ? " thread, " : " threads, ") + report.machine + "\n";
     if (!report.profile.empty()) {
         text += "outside the contract, by the profile " + report.profile + "\n";
