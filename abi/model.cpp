@@ -116,6 +116,21 @@ stasis_model_info describe(const stasis_model &handle) {
     return info;
 }
 
+stasis_sampling to_abi(const Sampling &sampling) {
+    stasis_sampling to{};
+    to.seed = sampling.seed;
+    to.temperature = sampling.temperature;
+    to.top_k = sampling.top_k;
+    to.top_p = sampling.top_p;
+    to.min_p = sampling.min_p;
+    to.repetition_penalty = sampling.repetition_penalty;
+    to.penalty_window = sampling.penalty_window == 0 ? UINT32_MAX : sampling.penalty_window;
+    to.typical_p = sampling.v2.typical_p;
+    to.xtc_probability = sampling.v2.xtc_probability;
+    to.xtc_threshold = sampling.v2.xtc_threshold;
+    return to;
+}
+
 } // namespace
 
 } // namespace stasis::abi
@@ -175,5 +190,18 @@ stasis_status stasis_model_get_stats(const stasis_model *model, stasis_model_sta
         now.kv_shared_bytes = held - std::min(held, now.kv_used_bytes);
         now.scratch_bytes = runtime.scratch_bytes();
         write_struct(now, stats, "stats");
+    });
+}
+
+stasis_status stasis_model_recommended_sampling(const stasis_model *model,
+                                                stasis_sampling *sampling, stasis_error *error) {
+    return enter(error, [&] {
+        require(model, "model");
+        require(sampling, "sampling");
+        const stasis::RecommendedSampling &recommended = model->model->recommended;
+        if (!recommended.refusal.empty()) {
+            fail(stasis::Status::corrupt, "%s", recommended.refusal.c_str());
+        }
+        write_struct(to_abi(recommended.sampling), sampling, "sampling");
     });
 }

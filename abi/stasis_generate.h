@@ -67,6 +67,18 @@ stasis_status stasis_session_score(stasis_session *session, const stasis_token *
 /* NULL: greedy. INVALID_ARGUMENT names the field that is out of range. */
 stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_sampling *sampling,
                                           stasis_error *error);
+/* How the model's own files say that its tokens be drawn; seed 0. A host passes it on, changed or
+ * not, to stasis_session_set_sampling: a new session is greedy until then.
+ * generation_config.json: do_sample, temperature, top_k, top_p, min_p, typical_p,
+ * repetition_penalty (of the whole log). do_sample false is temperature 0; where it is absent, the
+ * rest counts as if it were true. A GGUF file: general.sampling.temp, .top_k, .top_p, .min_p,
+ * .xtc_probability, .xtc_threshold, .penalty_repeat, .penalty_last_n (absent: 64). What a file that
+ * gives any of these leaves out is off, and the temperature 1. A file that gives none, or none at
+ * all: temperature 0.6, min_p 0.1, repetition_penalty 1.1 over 64 tokens. Other keys are not read.
+ * CORRUPT: a value of another type, or out of range; named, and nothing is written. (Such a model
+ * opens, and all else can be done with it.) */
+stasis_status stasis_model_recommended_sampling(const stasis_model *model,
+                                                stasis_sampling *sampling, stasis_error *error);
 /* Draws the next token and changes nothing: the draw at a position is always the same.
  * INVALID_ARGUMENT if a bias forbids every token. */
 stasis_status stasis_session_sample(const stasis_session *session, stasis_token *token,

@@ -95,6 +95,14 @@ struct Origin {
                    ? ChatTemplate::recognise_text(*text, tokenizer.bos_text(), tokenizer.eos_text())
                    : std::nullopt;
     }
+    // What cannot be used of it is refused when it is asked for: a model opens as it always did.
+    RecommendedSampling recommended() const {
+        if (gguf) {
+            return recommended_sampling(*gguf);
+        }
+        const std::string text = read_generation_config(path);
+        return recommended_sampling(text.empty() ? Json() : parse_json(text, kGenerationConfig));
+    }
 };
 
 void open_text(Model &model, const Origin &origin, const std::string &template_name) {
@@ -186,6 +194,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     model->weights = load_weights(origin.checkpoint(config), config, model->memory, *model->threads,
                                   options.watch, model->identity);
     open_text(*model, origin, options.chat_template);
+    model->recommended = origin.recommended();
     for (const Rope &rope : config.ropes) {
         model->rope_frequencies.push_back(stasis::rope_frequencies(rope, config.head_dim));
     }

@@ -17,6 +17,7 @@
 #include "runtime/kernels/table.h"
 #include "runtime/kv.h"
 #include "runtime/memory.h"
+#include "runtime/recommended.h"
 #include "runtime/text/chat.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/threads.h"
@@ -58,6 +59,7 @@ struct Model {
     Weights weights;
     std::unique_ptr<Tokenizer> tokenizer;
     std::optional<ChatTemplate> chat;
+    RecommendedSampling recommended;
     std::unique_ptr<DeviceModel> device; // null: the CPU
     std::string profile;                 // id of the device profile; "": the contract alone
     std::unique_ptr<PagePool> pool;

@@ -42,6 +42,20 @@ bool append_message(stasis_session *session, const char *role, const std::string
     return true;
 }
 
+// Whether a reply ends where the model did not end it.
+enum class Cut { no, limit, full };
+
+Cut cut_of(const Reply &reply, uint64_t tokens_max) {
+    if (reply.stop_reason != STASIS_STOP_LENGTH || tokens_max == 0) {
+        return Cut::no;
+    }
+    return reply.tokens.size() >= tokens_max ? Cut::limit : Cut::full;
+}
+
+Json cut_json(Cut cut) {
+    return cut == Cut::no ? Json() : Json(cut == Cut::limit ? "limit" : "full");
+}
+
 // One user turn and its reply; false if Ctrl-C ended it.
 bool play_turn(stasis_session *session, const std::string &line, const ChatChoice &choice) {
     Interrupt interrupt;
@@ -52,14 +66,24 @@ bool play_turn(stasis_session *session, const std::string &line, const ChatChoic
     }
     const Reply reply = generate(session, choice.generation, interrupt.handle(), !choice.json);
     const double seconds = watch.seconds();
+    const Cut cut = cut_of(reply, choice.generation.tokens_max);
     if (choice.json) {
-        Json object = {{"role", "assistant"},          {"text", reply.text},
-                       {"tokens", reply.tokens},       {"position", position_of(session)},
-                       {"digest", digest_of(session)}, {"seconds", seconds}};
+        Json object = {{"role", "assistant"},
+                       {"text", reply.text},
+                       {"tokens", reply.tokens},
+                       {"position", position_of(session)},
+                       {"digest", digest_of(session)},
+                       {"cut", cut_json(cut)},
+                       {"seconds", seconds}};
         add_drafted(object, choice.generation, reply);
         print_json(object);
     } else {
         print("\n");
+        if (cut != Cut::no) {
+            say(cut == Cut::limit ? "[cut after " + std::to_string(reply.tokens.size()) +
+                                        " tokens: -n sets the limit]"
+                                  : "[cut: the session is full]");
+        }
     }
     return reply.stop_reason != STASIS_STOP_CANCELLED;
 }
@@ -100,7 +124,9 @@ int chat(const ChatChoice &choice) {
     const Session session = resume
                                 ? load_session(model.get(), choice.session, nullptr, choice.loading)
                                 : create_session(model.get());
-    apply_sampling(session.get(), choice.generation);
+    if (!resume || !choice.generation.given.empty()) {
+        apply_sampling(session.get(), choice.generation, model.get());
+    }
     apply_draft(session.get(), choice.generation, choice.model, nullptr);
     if (!choice.system.empty()) {
         begin_with_system(session.get(), choice);
@@ -147,9 +173,11 @@ void add_chat(CLI::App &app, int &exit_code) {
         app.add_subcommand("chat", "a conversation: one user turn a line from stdin");
     chat_app->footer(
         "Empty lines are skipped. With --json: one object a line for each reply, with "
-        "role (assistant), text,\ntokens, position, digest, seconds, and with a draft "
-        "drafted, accepted, passes, draft_failures. A resumed\nsession keeps the sampling "
-        "settings of its file unless any are given.\n");
+        "role (assistant), text,\ntokens, position, digest, cut (null, or limit or full where -n "
+        "or the session's capacity ended it), seconds,\nand with a draft drafted, accepted, "
+        "passes, draft_failures. A resumed session keeps the sampling settings of\nits file unless "
+        "any are given; else tokens are drawn as the model's files recommend, but for what is "
+        "given.\n");
     add_model(*chat_app, choice->model);
     choice->generation.tokens_max = 256;
     add_path(*chat_app, "--session", choice->session,

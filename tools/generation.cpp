@@ -14,79 +14,85 @@ namespace {
 constexpr float kAboveZero = std::numeric_limits<float>::denorm_min();
 constexpr float kFinite = std::numeric_limits<float>::max();
 
-// Options that set the way tokens are drawn; any of them makes the session's own give way.
+// Options that set the way tokens are drawn, each a field of stasis_sampling.
 class SamplingOptions {
   public:
     SamplingOptions(CLI::App &app, GenerationChoice &choice) : app_(app), choice_(choice) {}
 
     template <typename Unsigned>
-    void count(const char *name, Unsigned &value, const std::string &help) {
-        given(add_count(app_, name, value, help));
+    void count(const char *name, Unsigned stasis_sampling::*field, const std::string &help) {
+        given(add_count(app_, name, choice_.sampling.*field, help), field);
     }
-    void number(const char *name, float &value, const std::string &help,
+    void number(const char *name, float stasis_sampling::*field, const std::string &help,
                 const Range<float> &range) {
-        given(add_number<float>(app_, name, value, help, range));
+        given(add_number<float>(app_, name, choice_.sampling.*field, help, range), field);
     }
-    void tokens(const char *name, std::vector<stasis_token> &value, const std::string &help) {
-        const auto parse = [name, &value](const CLI::results_t &list) {
-            value = parse_tokens(list.at(0), name);
+    void breakers(const char *name, const std::string &help) {
+        const auto parse = [name, &choice = choice_](const CLI::results_t &list) {
+            choice.dry_breakers = parse_tokens(list.at(0), name);
+            choice.sampling.dry_breakers = choice.dry_breakers.data();
+            choice.sampling.dry_breaker_count = static_cast<uint32_t>(choice.dry_breakers.size());
             return true;
         };
-        given(app_.add_option(name, parse, help)->type_name("IDS"));
+        CLI::Option *option = app_.add_option(name, parse, help)->type_name("IDS");
+        given(option, &stasis_sampling::dry_breakers);
+        given(option, &stasis_sampling::dry_breaker_count);
     }
 
   private:
-    void given(CLI::Option *option) {
-        option->each([&choice = choice_](const std::string &) { choice.sampling_given = true; });
+    template <typename Field> void given(CLI::Option *option, Field stasis_sampling::*field) {
+        option->each([&choice = choice_, field](const std::string &) {
+            choice.given.push_back([field](const stasis_sampling &from, stasis_sampling &to) {
+                to.*field = from.*field;
+            });
+        });
     }
 
     CLI::App &app_;
     GenerationChoice &choice_;
 };
 
-void add_repetition_options(SamplingOptions &options, GenerationChoice &choice) {
-    stasis_sampling &chosen = choice.sampling;
-    options.number("--repetition-penalty", chosen.repetition_penalty,
+void add_repetition_options(SamplingOptions &options) {
+    options.number("--repetition-penalty", &stasis_sampling::repetition_penalty,
                    "divide logits of recent tokens by N; 1: off",
                    {kAboveZero, kFinite, "a finite number above 0"});
-    options.number("--dry-multiplier", chosen.dry_multiplier,
+    options.number("--dry-multiplier", &stasis_sampling::dry_multiplier,
                    "DRY: a token that makes a repetition longer loses N and more; 0: off",
                    {0, kFinite, "a finite number from 0 on"});
-    options.number("--dry-base", chosen.dry_base,
+    options.number("--dry-base", &stasis_sampling::dry_base,
                    "each further token of the repetition makes that N times as much (1.75)",
                    {1, kFinite, "a finite number from 1 on"});
-    options.count("--dry-allowed-length", chosen.dry_allowed_length,
+    options.count("--dry-allowed-length", &stasis_sampling::dry_allowed_length,
                   "repetitions of fewer than N tokens cost nothing; 0: 2");
-    options.count("--dry-range", chosen.dry_range, "look at the last N tokens; 0: all");
-    options.tokens("--dry-breakers", choice.dry_breakers,
-                   "tokens that no repetition goes over: 1,2,3");
+    options.count("--dry-range", &stasis_sampling::dry_range, "look at the last N tokens; 0: all");
+    options.breakers("--dry-breakers", "tokens that no repetition goes over: 1,2,3");
 }
 
-void add_sampling_options(SamplingOptions &options, GenerationChoice &choice) {
-    stasis_sampling &chosen = choice.sampling;
-    options.count("--seed", chosen.seed, "draws depend on it and the position alone");
-    options.number("--temperature", chosen.temperature, "0: greedy, as without it",
+void add_sampling_options(SamplingOptions &options) {
+    options.count("--seed", &stasis_sampling::seed, "draws depend on it and the position alone");
+    options.number("--temperature", &stasis_sampling::temperature, "0: greedy",
                    {0, kFinite, "a finite number from 0 on"});
-    options.number("--top-n-sigma", chosen.top_n_sigma,
+    options.number("--top-n-sigma", &stasis_sampling::top_n_sigma,
                    "leave out what is N standard deviations below the best logit; 0: off",
                    {0, kFinite, "a finite number from 0 on"});
-    options.count("--top-k", chosen.top_k, "draw among the N most likely; 0: all");
-    options.number("--typical-p", chosen.typical_p,
+    options.count("--top-k", &stasis_sampling::top_k, "draw among the N most likely; 0: all");
+    options.number("--typical-p", &stasis_sampling::typical_p,
                    "draw among the most typical that reach N together; 1: all",
                    {kAboveZero, 1, "a number above 0 and at most 1"});
-    options.number("--top-p", chosen.top_p,
+    options.number("--top-p", &stasis_sampling::top_p,
                    "draw among the most likely that reach N together; 1: all",
                    {kAboveZero, 1, "a number above 0 and at most 1"});
-    options.number("--min-p", chosen.min_p,
+    options.number("--min-p", &stasis_sampling::min_p,
                    "leave out what is less than N times as likely as the best",
                    {0, 1, "a number from 0 to 1"});
-    options.number("--xtc-probability", chosen.xtc_probability,
+    options.number("--xtc-probability", &stasis_sampling::xtc_probability,
                    "XTC: with this probability leave out all likely tokens but the last; 0: off",
                    {0, 1, "a number from 0 to 1"});
-    options.number("--xtc-threshold", chosen.xtc_threshold,
+    options.number("--xtc-threshold", &stasis_sampling::xtc_threshold,
                    "those of probability N and more are likely (0.1)",
                    {kAboveZero, 0.5F, "a number above 0 and at most 0.5"});
-    options.count("--min-keep", chosen.min_keep, "--typical-p, --top-p, --min-p and XTC leave N");
+    options.count("--min-keep", &stasis_sampling::min_keep,
+                  "--typical-p, --top-p, --min-p and XTC leave N");
 }
 
 } // namespace
@@ -96,8 +102,8 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
     add_count(app, "-n", choice.tokens_max, "at most N new tokens; 0: append only")
         ->default_str(std::to_string(choice.tokens_max));
     SamplingOptions options(app, choice);
-    add_sampling_options(options, choice);
-    add_repetition_options(options, choice);
+    add_sampling_options(options);
+    add_repetition_options(options);
     app.add_option("--stop", choice.stop, "end before this text; may be given several times")
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
@@ -132,14 +138,18 @@ const char *stop_reason_name(uint32_t reason) {
     }
 }
 
-void apply_sampling(stasis_session *session, const GenerationChoice &choice) {
-    if (choice.sampling_given) {
-        stasis_sampling sampling = choice.sampling;
-        sampling.dry_breakers = choice.dry_breakers.data();
-        sampling.dry_breaker_count = static_cast<uint32_t>(choice.dry_breakers.size());
-        stasis_error error{};
-        check(stasis_session_set_sampling(session, &sampling, &error), error, "sampling");
+void apply_sampling(stasis_session *session, const GenerationChoice &choice,
+                    const stasis_model *recommending) {
+    auto sampling = sized<stasis_sampling>();
+    stasis_error error{};
+    if (recommending != nullptr) {
+        check(stasis_model_recommended_sampling(recommending, &sampling, &error), error,
+              "recommended sampling");
     }
+    for (const auto &give : choice.given) {
+        give(choice.sampling, sampling);
+    }
+    check(stasis_session_set_sampling(session, &sampling, &error), error, "sampling");
 }
 
 void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,

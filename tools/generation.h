@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,11 @@ struct GenerationChoice {
     uint32_t chunk = 0;
     bool ignore_end = false;
     std::vector<std::string> stop;
-    stasis_sampling sampling{};
+    stasis_sampling sampling{}; // what options gave; `given` copies each such field
+    std::vector<std::function<void(const stasis_sampling &from, stasis_sampling &to)>> given;
     std::vector<stasis_token> dry_breakers;
     uint32_t log_probabilities = 0;
-    bool sampling_given = false; // some sampling option was on the command line
-    std::string draft;           // a model's path
+    std::string draft; // a model's path
     bool draft_lookup = false;
 
     bool drafts() const { return draft_lookup || !draft.empty(); }
@@ -53,9 +54,9 @@ struct Reply {
 
 const char *stop_reason_name(uint32_t reason);
 
-// Sampling settings stay as the session has them (greedy if it is new, those of the file if it was
-// resumed) unless the command line gives any.
-void apply_sampling(stasis_session *session, const GenerationChoice &choice);
+// Draws as the files of `recommending` say (null: greedily) but for what options gave.
+void apply_sampling(stasis_session *session, const GenerationChoice &choice,
+                    const stasis_model *recommending);
 
 // What --draft or --draft-lookup asked for; a draft model computes as `model` does.
 void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,

@@ -21,7 +21,7 @@ struct RunChoice {
     uint64_t rewind = 0;
     std::vector<std::string> evict; // "BEGIN:END"
     bool prompt_given = false, tokens_given = false, rewind_given = false;
-    bool bos = false, special = false, json = false, trace_reads = false;
+    bool bos = false, special = false, json = false, trace_reads = false, recommended = false;
 };
 
 std::vector<stasis_token> prompt_tokens(const stasis_model *model, const RunChoice &choice) {
@@ -196,7 +196,10 @@ int run(const RunChoice &choice) {
                       (choice.resume.empty() ? "no session is resumed"
                                              : "so is the session in " + choice.resume));
     }
-    apply_sampling(session.get(), choice.generation);
+    if (choice.recommended || !choice.generation.given.empty()) {
+        apply_sampling(session.get(), choice.generation,
+                       choice.recommended ? model.get() : nullptr);
+    }
     apply_draft(session.get(), choice.generation, choice.model, interrupt.handle());
 
     const Stopwatch prefill;
@@ -262,6 +265,8 @@ void add_run(CLI::App &app, int &exit_code) {
     run_app->add_flag("--trace-reads", choice->trace_reads, "with --trace: reads of pages as well")
         ->needs(trace);
     add_generation_options(*run_app, choice->generation);
+    run_app->add_flag("--recommended", choice->recommended,
+                      "draw as the model's files recommend, but for what is given, as chat does");
     add_save_options(*run_app, choice->saving);
     add_compute_options(*run_app, choice->model);
     add_template_option(*run_app, choice->model);

@@ -97,6 +97,17 @@ func TestText(t *testing.T) {
 	refused(t, err, stasis.ErrInvalidArgument, "5000")
 }
 
+func TestRecommendedSampling(t *testing.T) {
+	m := model(t, llama) // whose files say nothing
+	sampling := must(m.RecommendedSampling())(t)
+	equal(t, sampling.Temperature, float32(0.6))
+	equal(t, sampling.MinP, float32(0.1))
+	equal(t, sampling.RepetitionPenalty, float32(1.1))
+	equal(t, sampling.PenaltyWindow, uint32(64))
+	equal(t, sampling.Seed, uint64(0))
+	ok(t, private(t, m).SetSampling(&sampling))
+}
+
 func TestVersion(t *testing.T) {
 	equal(t, stasis.Version(), 0x000100)
 }

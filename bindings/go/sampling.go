@@ -73,6 +73,25 @@ func (c *call) sampling(o *Sampling) *C.stasis_sampling {
 	return &given
 }
 
+// RecommendedSampling is how the model's own files say that its tokens be drawn; stasis_generate.h
+// says which of their keys are read, and what is meant where they say nothing.
+func (m *Model) RecommendedSampling() (Sampling, error) {
+	own := C.stasis_sampling{struct_size: C.sizeof_stasis_sampling}
+	err := m.call(brief("recommended sampling"), func(model *C.stasis_model,
+		failure *C.stasis_error) C.stasis_status {
+		return C.stasis_model_recommended_sampling(model, &own, failure)
+	})
+	return Sampling{
+		Temperature: float32(own.temperature), TopK: int(own.top_k),
+		TopP: float32(own.top_p), MinP: float32(own.min_p),
+		RepetitionPenalty: float32(own.repetition_penalty),
+		PenaltyWindow:     uint32(own.penalty_window),
+		TypicalP:          float32(own.typical_p),
+		XTCProbability:    float32(own.xtc_probability),
+		XTCThreshold:      float32(own.xtc_threshold),
+	}, err
+}
+
 // SetSampling says how tokens are drawn from now on; nil: greedy.
 func (s *Session) SetSampling(sampling *Sampling) error {
 	c := brief("set sampling")

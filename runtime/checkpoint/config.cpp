@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kFileLimitBytes = 16U << 20;
 constexpr char kConfig[] = "config.json";
-constexpr char kGeneration[] = "generation_config.json";
 
 struct Family {
     const char *model_type;
@@ -153,13 +152,13 @@ Config parse_config(const std::string &config_text, const std::string &generatio
     const Json object = parse_json(config_text, kConfig);
     const Fields fields{object, std::string(kConfig) + ": "};
     const Json generation =
-        generation_text.empty() ? Json() : parse_json(generation_text, kGeneration);
+        generation_text.empty() ? Json() : parse_json(generation_text, kGenerationConfig);
     refuse_unsupported(fields);
     const Family &family = find_family(fields);
     Config config = family.parse(fields);
     check_sizes(config, {kConfig, "num_attention_heads", "num_key_value_heads", "head_dim"});
 
-    std::vector<Fields> files{{generation, std::string(kGeneration) + ": "}, fields};
+    std::vector<Fields> files{{generation, std::string(kGenerationConfig) + ": "}, fields};
     if (fields.has("text_config")) {
         files.push_back(fields.child("text_config"));
     }
@@ -172,17 +171,20 @@ Config parse_config(const std::string &config_text, const std::string &generatio
     return config;
 }
 
-Config read_config(const std::string &directory) {
-    const std::string config = read_text(directory + "/" + kConfig, kFileLimitBytes);
-    std::string generation;
+std::string read_generation_config(const std::string &directory) {
     try {
-        generation = read_text(directory + "/" + kGeneration, kFileLimitBytes);
+        return read_text(directory + "/" + kGenerationConfig, kFileLimitBytes);
     } catch (const Error &error) {
         if (error.status() != Status::not_found) {
             throw;
         }
     }
-    return parse_config(config, generation);
+    return "";
+}
+
+Config read_config(const std::string &directory) {
+    const std::string config = read_text(directory + "/" + kConfig, kFileLimitBytes);
+    return parse_config(config, read_generation_config(directory));
 }
 
 } // namespace stasis

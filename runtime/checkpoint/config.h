@@ -72,7 +72,11 @@ struct Config {
 // type, quantisation..., by name).
 Config read_config(const std::string &directory);
 
-// The same from text, for tests and fuzzing; `generation` may be empty.
+inline constexpr char kGenerationConfig[] = "generation_config.json";
+// DIRECTORY/generation_config.json; "" where there is none. Throws Error(io).
+std::string read_generation_config(const std::string &directory);
+
+// What read_config does, from text, for tests and fuzzing; `generation` may be empty.
 Config parse_config(const std::string &config, const std::string &generation);
 
 // Canonical name and value pairs of all that determines results (ModelIdentity::config).

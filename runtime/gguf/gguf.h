@@ -64,7 +64,8 @@ struct GgufFile {
     // Values by key, absent where the file has no such key. Throw Error(corrupt), naming key and
     // types, where a value is of another kind; integers may be stored in any width.
     std::optional<uint64_t> integer(std::string_view key) const; // not negative
-    std::optional<double> number(std::string_view key) const;    // F32, F64
+    std::optional<int64_t> signed_integer(std::string_view key) const;
+    std::optional<double> number(std::string_view key) const; // F32, F64
     std::optional<bool> boolean(std::string_view key) const;
     std::optional<std::string> text(std::string_view key) const; // UTF-8
     // Arrays. The texts lie in the file and may be any bytes.

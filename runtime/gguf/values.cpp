@@ -80,7 +80,7 @@ const char *gguf_value_name(GgufValueType type) {
     return kNames[static_cast<size_t>(type)];
 }
 
-std::optional<uint64_t> GgufFile::integer(std::string_view key) const {
+std::optional<int64_t> GgufFile::signed_integer(std::string_view key) const {
     const GgufValue *value = find(*this, key);
     if (value == nullptr) {
         return {};
@@ -89,12 +89,16 @@ std::optional<uint64_t> GgufFile::integer(std::string_view key) const {
         refuse(*this, key, *value, "an integer");
     }
     GgufCursor cursor = cursor_of(*this, *value);
-    const int64_t number = read_integer(cursor, value->type);
-    if (number < 0) {
+    return read_integer(cursor, value->type);
+}
+
+std::optional<uint64_t> GgufFile::integer(std::string_view key) const {
+    const std::optional<int64_t> number = signed_integer(key);
+    if (number && *number < 0) {
         fail(Status::corrupt, "%s: metadata %.*s is %" PRId64 "; expected no less than 0",
-             names[0].c_str(), static_cast<int>(key.size()), key.data(), number);
+             names[0].c_str(), static_cast<int>(key.size()), key.data(), *number);
     }
-    return static_cast<uint64_t>(number);
+    return number ? std::optional(static_cast<uint64_t>(*number)) : std::nullopt;
 }
 
 std::optional<double> GgufFile::number(std::string_view key) const {

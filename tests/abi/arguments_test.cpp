@@ -22,6 +22,9 @@ TEST_CASE("models refuse NULL") {
     REFUSED("info", stasis_model_get_info(gemma(), nullptr, &error));
     REFUSED("model", stasis_model_get_stats(nullptr, &stats, &error));
     REFUSED("stats", stasis_model_get_stats(gemma(), nullptr, &error));
+    auto sampling = sized<stasis_sampling>();
+    REFUSED("model", stasis_model_recommended_sampling(nullptr, &sampling, &error));
+    REFUSED("sampling", stasis_model_recommended_sampling(gemma(), nullptr, &error));
     REFUSED("cancel", stasis_cancel_create(nullptr, &error));
     stasis_model_close(nullptr);
     auto allocator = sized<stasis_allocator>();

@@ -123,10 +123,18 @@ std::vector<Row> text_rows() {
         auto told = sized<stasis_model_stats>();
         return stasis_model_get_stats(model, &told, error);
     };
+    const auto recommended = [](stasis_model *model, std::string &out, stasis_error *error) {
+        auto sampling = sized<stasis_sampling>();
+        const stasis_status status = stasis_model_recommended_sampling(model, &sampling, error);
+        out = status == STASIS_OK ? std::to_string(sampling.temperature) : "";
+        return status;
+    };
     return {asking("stasis_model_tokenize", "", tokenize),
             asking("stasis_model_detokenize", "", detokenize),
-            asking("stasis_model_render", "", render), asking("stasis_model_get_info", "", info),
-            asking("stasis_model_get_stats", "", stats)};
+            asking("stasis_model_render", "", render),
+            asking("stasis_model_get_info", "", info),
+            asking("stasis_model_get_stats", "", stats),
+            asking("stasis_model_recommended_sampling", "", recommended)};
 }
 
 } // namespace

@@ -3,7 +3,7 @@ import shutil
 
 from stasis_process import CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, turns_of
 
-KEYS = ["role", "text", "tokens", "position", "digest", "seconds"]
+KEYS = ["role", "text", "tokens", "position", "digest", "cut", "seconds"]
 
 
 def users(model):

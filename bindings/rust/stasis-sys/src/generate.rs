@@ -139,6 +139,11 @@ extern "C" {
         sampling: *const stasis_sampling,
         error: *mut stasis_error,
     ) -> stasis_status;
+    pub fn stasis_model_recommended_sampling(
+        model: *const stasis_model,
+        sampling: *mut stasis_sampling,
+        error: *mut stasis_error,
+    ) -> stasis_status;
     pub fn stasis_session_sample(
         session: *const stasis_session,
         token: *mut stasis_token,

@@ -4,7 +4,7 @@ use crate::error::{check, Error, Result};
 use crate::guard::{progress, Guard, ProgressFn};
 use crate::info::{ModelInfo, ModelStats};
 use crate::raw::{c_path, c_text, fill, pointer_to, sized, text_from};
-use crate::Token;
+use crate::{Sampling, Token};
 use stasis_sys as sys;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::CString;
@@ -196,6 +196,17 @@ impl Model {
         // SAFETY: a living model and a struct with its size.
         check(|error| unsafe { sys::stasis_model_get_stats(self.raw(), &mut stats, error) })?;
         Ok(ModelStats::of(&stats))
+    }
+
+    /// How its own files say that its tokens be drawn; `stasis_generate.h` says which of their
+    /// keys are read, and what is meant where they say nothing.
+    pub fn recommended_sampling(&self) -> Result<Sampling> {
+        let mut sampling = sized();
+        // SAFETY: a living model and a struct with its size.
+        check(|error| unsafe {
+            sys::stasis_model_recommended_sampling(self.raw(), &mut sampling, error)
+        })?;
+        Ok(Sampling::of(&sampling))
     }
 
     /// The tokens of a text.

@@ -50,6 +50,23 @@ pub struct Sampling {
 }
 
 impl Sampling {
+    /// What a model recommends: without arrays.
+    pub(crate) fn of(raw: &sys::stasis_sampling) -> Sampling {
+        Sampling {
+            top_k: raw.top_k,
+            temperature: raw.temperature,
+            top_p: raw.top_p,
+            min_p: raw.min_p,
+            repetition_penalty: raw.repetition_penalty,
+            penalty_window: raw.penalty_window,
+            seed: raw.seed,
+            typical_p: raw.typical_p,
+            xtc_probability: raw.xtc_probability,
+            xtc_threshold: raw.xtc_threshold,
+            ..Sampling::default()
+        }
+    }
+
     /// Calls with the C struct, which points into arrays of this function.
     pub(crate) fn with_raw<R>(&self, call: impl FnOnce(*const sys::stasis_sampling) -> R) -> R {
         let (tokens, bias): (Vec<Token>, Vec<f32>) = self.bias.iter().copied().unzip();

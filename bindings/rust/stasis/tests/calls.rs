@@ -21,6 +21,9 @@ fn versions_and_models() {
     let budget = ModelOptions { kv_budget_bytes: 1 << 20, ..Default::default() };
     let stats = Model::open(data("recall-gemma3"), budget).unwrap().stats().unwrap();
     assert_eq!((stats.kv_budget, stats.kv_free), (Some(1 << 20), Some(1 << 20)));
+    let recommended = model.recommended_sampling().unwrap(); // whose files say nothing
+    assert_eq!((recommended.temperature, recommended.min_p), (0.6, 0.1));
+    assert_eq!((recommended.repetition_penalty, recommended.penalty_window), (1.1, 64));
     assert!(format!("{model:?}").contains(&info.model.to_string()));
     let reference = ModelOptions { kernels: Some("reference"), ..Default::default() };
     let reference = Model::open(data("recall-gemma3"), reference).unwrap();
