@@ -78,6 +78,7 @@ int main(int argc, char **argv) {
     app.require_subcommand(1);
     command::add_run(app, exit_code);
     command::add_chat(app, exit_code);
+    command::add_score(app, exit_code);
     command::add_logits(app, exit_code);
     command::add_tokenize(app, exit_code);
     command::add_info(app, exit_code);

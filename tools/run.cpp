@@ -18,8 +18,9 @@ struct RunChoice {
     SaveChoice saving;
     LoadChoice loading;
     std::string prompt, tokens, tokens_file, resume, save, trace;
+    uint64_t rewind = 0;
     std::vector<std::string> evict; // "BEGIN:END"
-    bool prompt_given = false, tokens_given = false;
+    bool prompt_given = false, tokens_given = false, rewind_given = false;
     bool bos = false, special = false, json = false, trace_reads = false, recommended = false;
 };
 
@@ -63,6 +64,18 @@ size_t append(stasis_session *session, const std::vector<stasis_token> &tokens, 
         at += count;
     }
     return tokens.size();
+}
+
+// What came after the position has never been.
+void rewind(stasis_session *session, uint64_t position, stasis_cancel *cancel) {
+    auto options = sized<stasis_run_options>();
+    options.cancel = cancel;
+    Progress progress("rewind");
+    options.progress = Progress::report;
+    options.progress_user = &progress;
+    stasis_error error{};
+    check(stasis_session_rewind(session, position, STASIS_REWIND_RECOMPUTE, &options, &error),
+          error, "--rewind");
 }
 
 // Hides positions from every later token.
@@ -175,6 +188,9 @@ int run(const RunChoice &choice) {
         recorder = std::make_unique<Recorder>(choice.trace, choice.trace_reads);
     }
     const Session session = open_session(model.get(), choice, interrupt.handle(), recorder.get());
+    if (choice.rewind_given) {
+        rewind(session.get(), choice.rewind, interrupt.handle());
+    }
     if (prompt.empty() && choice.generation.tokens_max > 0 && position_of(session.get()) == 0) {
         throw Failure("nothing to go on: the prompt is empty and " +
                       (choice.resume.empty() ? "no session is resumed"
@@ -235,8 +251,11 @@ void add_run(CLI::App &app, int &exit_code) {
                       "markers in the text of --prompt become their special tokens");
     run_app->add_option("--evict", choice->evict,
                         "BEGIN:END, positions that no later token sees, once the prompt is in");
-    add_path(*run_app, "--resume", choice->resume,
-             "go on with the session in this file; -: from standard input");
+    CLI::Option *resume = add_path(*run_app, "--resume", choice->resume,
+                                   "go on with the session in this file; -: from standard input");
+    CLI::Option *rewind =
+        add_count(*run_app, "--rewind", choice->rewind, "go on from this position of it instead")
+            ->needs(resume);
     add_load_options(*run_app, choice->loading);
     add_path(*run_app, "--save", choice->save,
              "save the session to this file at the end; -: to standard output, all else then goes "
@@ -259,6 +278,7 @@ void add_run(CLI::App &app, int &exit_code) {
         ->needs(json);
     run_app->callback([=, &exit_code] {
         choice->prompt_given = prompt->count() > 0;
+        choice->rewind_given = rewind->count() > 0;
         choice->tokens_given = tokens->count() + file->count() > 0;
         exit_code = run(*choice);
     });

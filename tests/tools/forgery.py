@@ -1,5 +1,6 @@
 # Snapshots that were changed on purpose and whose checksums and digests are all right again: only
 # who computes can tell. Sees files as the second reader does (tests/format/reader).
+# Usage: forgery.py FILE LAYER_GROUP LAYER POSITION BIT
 import hashlib
 import pathlib
 import struct
@@ -46,3 +47,7 @@ def change(path, old, new):
     snapshot = reseal.Snapshot(pathlib.Path(path).read_bytes())
     assert snapshot.data.count(old) == 1 and len(old) == len(new)
     pathlib.Path(path).write_bytes(snapshot.changed(snapshot.data.index(old), new))
+
+
+if __name__ == "__main__":
+    flip_value(sys.argv[1], *map(int, sys.argv[2:]))

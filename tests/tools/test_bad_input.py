@@ -22,7 +22,7 @@ class Usage(CommandTest):
         self.refused("verify", self.path("only-one"))
 
     def test_help_succeeds(self):
-        for name in ("run", "chat", "logits", "tokenize", "detokenize", "template", "info",
+        for name in ("run", "chat", "score", "logits", "tokenize", "detokenize", "template", "info",
                      "inspect", "diff", "verify", "quantize", "synth", "bench"):
             self.assertIn(name, self.ok("--help"))
             self.assertIn("Usage: stasis " + name, self.ok(name, "--help"))

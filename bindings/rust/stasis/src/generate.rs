@@ -133,6 +133,9 @@ impl Session {
     /// token by token, and never drafts. After an error it ends; the session is as the last item
     /// left it.
     ///
+    /// The speed of several sessions that generate at once does not add up;
+    /// [`step`](crate::step) computes many together.
+    ///
     /// The session is the iterator's as long as that lives:
     ///
     /// ```compile_fail,E0502
