@@ -10,7 +10,8 @@
 
 struct stasis_cancel {
     std::atomic<uint32_t> references{1};
-    std::atomic<bool> requested{false};
+    std::atomic<bool> requested{false}; // signal handlers set it
+    static_assert(std::atomic<bool>::is_always_lock_free);
     mutable std::mutex mutex; // guards the two below, which belong together
     uint64_t done = 0, total = 0;
 };

@@ -32,7 +32,8 @@
  * has no influence on results and is left as found; nothing is printed, nothing aborts, exits or
  * touches signals. A child of fork() may go on with what it inherits, one thread computing, unless
  * another thread was inside a call at that moment, and with objects of its own: the same bits in
- * both processes. */
+ * both processes. What a GPU computes for stays with the process that opened it: in a child, calls
+ * that need the GPU are DEVICE, and objects can be released. */
 #ifndef STASIS_H
 #define STASIS_H
 #include <stddef.h>
@@ -94,7 +95,8 @@ const char *stasis_status_name(stasis_status status); /* "OK", ..., "UNKNOWN"; s
  * A handle may be given to any number of calls. A request is sticky: calls that see it end with
  * CANCELLED until it is reset; those that append look for it before each layer, generate between
  * tokens. All but create may be called from any thread at any time, and ignore NULL; a running call
- * keeps the handle alive, so that release may come while it runs. */
+ * keeps the handle alive, so that release may come while it runs. Request and reset store one
+ * lock-free flag and nothing else: signal handlers may call them, whatever they interrupt. */
 stasis_status stasis_cancel_create(stasis_cancel **cancel, stasis_error *error);
 void stasis_cancel_request(stasis_cancel *cancel);
 void stasis_cancel_reset(stasis_cancel *cancel);

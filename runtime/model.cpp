@@ -139,6 +139,9 @@ uint64_t Model::scratch_bytes() const {
 }
 
 WorkspaceLease::WorkspaceLease(Model &model) : model_(model) {
+    if (model.device != nullptr) {
+        model.device->on().require_this_process();
+    }
     {
         std::lock_guard lock(model.mutex_);
         if (!model.idle_.empty()) {

@@ -2,6 +2,7 @@
 #include "runtime/device/device.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <charconv>
 
@@ -77,12 +78,27 @@ void load_table(OpenDevice &opened, const std::string &name) {
 
 } // namespace
 
+OpenDevice::OpenDevice() : process(getpid()) {}
+
 OpenDevice::~OpenDevice() {
-    if (device != nullptr) {
+    if (device != nullptr && of_this_process()) {
         table->close(device);
     }
     if (library != nullptr) {
         dlclose(library);
+    }
+}
+
+bool OpenDevice::of_this_process() const noexcept {
+    return getpid() == process;
+}
+
+void OpenDevice::require_this_process() const {
+    if (!of_this_process()) {
+        fail(Status::device,
+             "device \"%s\": it was opened before fork(), by process %lld; this process has to "
+             "open models of its own",
+             name.c_str(), static_cast<long long>(process));
     }
 }
 
@@ -93,6 +109,7 @@ void OpenDevice::fail_with(const kernels::DeviceError &error, const char *doing)
 }
 
 void *OpenDevice::take(size_t size_bytes) const {
+    require_this_process();
     for (;;) {
         kernels::DeviceError error;
         if (void *memory = table->allocate(device, size_bytes, &error)) {
@@ -107,7 +124,7 @@ void *OpenDevice::take(size_t size_bytes) const {
 }
 
 void OpenDevice::give_back(void *memory) const noexcept {
-    if (memory != nullptr) {
+    if (memory != nullptr && of_this_process()) {
         table->release(device, memory);
     }
 }
@@ -146,10 +163,17 @@ bool DeviceBuffer::grow(size_t size_bytes) {
     return true;
 }
 
+PinnedBuffer::~PinnedBuffer() {
+    if (data_ != nullptr && on_.of_this_process()) {
+        on_.table->release_host(on_.device, data_);
+    }
+}
+
 void PinnedBuffer::grow(size_t size_bytes) {
     if (size_bytes <= size_bytes_) {
         return;
     }
+    on_.require_this_process();
     kernels::DeviceError error;
     void *data = on_.table->allocate_host(on_.device, size_bytes, &error);
     if (data == nullptr) {
@@ -163,6 +187,7 @@ void PinnedBuffer::grow(size_t size_bytes) {
 }
 
 DeviceWorkQueue::DeviceWorkQueue(const OpenDevice &on) : on_(on) {
+    on.require_this_process();
     kernels::DeviceError error;
     queue_ = on.table->create_queue(on.device, &error);
     if (queue_ == nullptr) {
@@ -170,7 +195,14 @@ DeviceWorkQueue::DeviceWorkQueue(const OpenDevice &on) : on_(on) {
     }
 }
 
+DeviceWorkQueue::~DeviceWorkQueue() {
+    if (on_.of_this_process()) {
+        on_.table->destroy_queue(queue_);
+    }
+}
+
 void DeviceWorkQueue::finish(const char *doing) const {
+    on_.require_this_process();
     kernels::DeviceError error;
     if (!on_.table->finish(queue_, &error)) {
         on_.fail_with(error, doing);
@@ -179,7 +211,9 @@ void DeviceWorkQueue::finish(const char *doing) const {
 
 void DeviceWorkQueue::finish_quietly() const noexcept {
     kernels::DeviceError error;
-    on_.table->finish(queue_, &error);
+    if (on_.of_this_process()) {
+        on_.table->finish(queue_, &error);
+    }
 }
 
 } // namespace stasis

@@ -2,6 +2,8 @@
 // runtime needs of it in a form that throws. Knows no models.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -13,23 +15,29 @@
 
 namespace stasis {
 
-// An opened device. Memory may be taken and given back by several threads at once, by nobody who
-// holds what `make_room` locks.
+// An opened device. What a process opened is nothing to its children by fork(): there each call
+// fails before it reaches the device, and what is released is left as it is. Memory may be taken
+// and given back by several threads at once, by nobody who holds what `make_room` locks.
 struct OpenDevice {
     std::string name; // "cuda:0"
     const kernels::DeviceTable *table = nullptr;
     kernels::Device *device = nullptr;
     kernels::DeviceInfo info = {};
     void *library = nullptr; // of the module; null: not loaded for this
+    pid_t process;           // that opened it
     // Gives back memory that is only kept for reuse, so many bytes if it can; false: there is none.
     // Asked where the device has no memory left. Set before threads share the device.
     std::function<bool(size_t size_bytes)> make_room;
 
-    OpenDevice() = default;
+    OpenDevice();
     ~OpenDevice();
     OpenDevice(const OpenDevice &) = delete;
     OpenDevice &operator=(const OpenDevice &) = delete;
 
+    bool of_this_process() const noexcept;
+    // Throws Error(device) where it is not. What takes memory, makes a queue, waits for one or
+    // begins a pass asks this.
+    void require_this_process() const;
     // Throws Error(no_memory), Error(device).
     void *take(size_t size_bytes) const;
     void give_back(void *memory) const noexcept;
@@ -65,7 +73,7 @@ class DeviceBuffer {
 class PinnedBuffer {
   public:
     explicit PinnedBuffer(const OpenDevice &on) : on_(on) {}
-    ~PinnedBuffer() { on_.table->release_host(on_.device, data_); }
+    ~PinnedBuffer();
     PinnedBuffer(const PinnedBuffer &) = delete;
     PinnedBuffer &operator=(const PinnedBuffer &) = delete;
 
@@ -83,7 +91,7 @@ class PinnedBuffer {
 class DeviceWorkQueue {
   public:
     explicit DeviceWorkQueue(const OpenDevice &on);
-    ~DeviceWorkQueue() { on_.table->destroy_queue(queue_); }
+    ~DeviceWorkQueue();
     DeviceWorkQueue(const DeviceWorkQueue &) = delete;
     DeviceWorkQueue &operator=(const DeviceWorkQueue &) = delete;
 

@@ -52,6 +52,7 @@ std::unique_ptr<DevicePages::Stage> DevicePages::take_idle(size_t size_bytes) {
 }
 
 PageStage *DevicePages::take_stage(size_t size_bytes) {
+    on_.require_this_process();
     std::unique_ptr<Stage> stage = take_idle(size_bytes);
     if (stage == nullptr) {
         stage = std::make_unique<Stage>(on_);
@@ -74,6 +75,7 @@ void DevicePages::give_back(PageStage *stage) noexcept {
 }
 
 template <typename Work> void DevicePages::run(const char *doing, const Work &work) {
+    on_.require_this_process();
     const std::lock_guard lock(mutex_);
     work();
     queue_.finish(doing);

@@ -85,7 +85,9 @@ DeviceWork::~DeviceWork() {
 
 void DeviceWork::forget_recorded() {
     for (const auto &entry : recorded) {
-        queue.table().destroy_graph(entry.second);
+        if (model.on().of_this_process()) {
+            queue.table().destroy_graph(entry.second);
+        }
     }
     recorded.clear();
 }

@@ -6,10 +6,12 @@
 #ifndef STASIS_THREAD_SANITIZER
 
 #include <filesystem>
+#include <functional>
 #include <iterator>
 
 #include <sys/wait.h>
 
+#include "tests/abi/device_module.h"
 #include "tests/abi/fixture.h"
 
 using namespace abi_test;
@@ -37,8 +39,9 @@ Digest go_on(stasis_session *session) {
     return digest(session);
 }
 
-// Whether `body` returns true in a forked child, which is killed if it hangs.
-template <typename Body> bool in_child(const Body &body) {
+// Whether `body` returns true in a forked child, which is killed if it hangs; `beside` is what the
+// parent does meanwhile.
+template <typename Body> bool in_child(const Body &body, const std::function<void()> &beside = {}) {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
@@ -49,6 +52,9 @@ template <typename Body> bool in_child(const Body &body) {
         } catch (...) { // a REQUIRE, which must not go on with the parent's tests
         }
         _exit(good ? 0 : 1);
+    }
+    if (beside) {
+        beside();
     }
     int status = -1;
     REQUIRE(waitpid(child, &status, 0) == child);
@@ -98,6 +104,45 @@ TEST_CASE("a forked host: the child uses what it inherits, or its own, and the p
         }));
         CHECK(digest(load(model.get(), folder.file("a")).get()) == expected);
     }
+    SUBCASE("both at the same time, each into a file of its own") {
+        const Folder folder;
+        const auto go = [&](const std::string &name) {
+            const Session own = fork(session.get());
+            const bool same = go_on(own.get()) == expected;
+            return same && save(own.get(), folder.file(name)) == STASIS_OK;
+        };
+        CHECK(in_child([&] { return go("child"); }, [&] { CHECK(go("parent")); }));
+        for (const char *name : {"child", "parent"}) {
+            CHECK(digest(load(model.get(), folder.file(name)).get()) == expected);
+        }
+    }
+    SUBCASE("from a callback, whose call goes on in both") {
+        struct Forked {
+            pid_t child = -1;
+        } forked;
+        auto options = sized<stasis_run_options>();
+        options.chunk = 10;
+        options.progress = [](void *user, uint64_t done, uint64_t) -> int32_t {
+            auto &own = *static_cast<Forked *>(user);
+            own.child = done == 20 ? ::fork() : own.child;
+            return 0;
+        };
+        options.progress_user = &forked;
+        const Session own = fork(session.get());
+        const Tokens more = some_tokens(50, 2);
+        const Session whole = fork(session.get());
+        append(whole.get(), more);
+        const stasis_status status =
+            stasis_session_append(own.get(), more.data(), more.size(), &options, nullptr);
+        const bool same = status == STASIS_OK && digest(own.get()) == digest(whole.get());
+        if (forked.child == 0) {
+            _exit(same ? 0 : 1);
+        }
+        int ended = -1;
+        REQUIRE(waitpid(forked.child, &ended, 0) == forked.child);
+        CHECK(ended == 0);
+        CHECK(same);
+    }
     SUBCASE("a child of the child") {
         CHECK(in_child([&] {
             return in_child([&] { return go_on(session.get()) == expected; }) &&
@@ -107,6 +152,62 @@ TEST_CASE("a forked host: the child uses what it inherits, or its own, and the p
     CHECK(digest(session.get()) == before); // whatever the child did
     CHECK(go_on(session.get()) == expected);
     CHECK(go_on(session_of(model.get(), prompt()).get()) == expected);
+}
+
+TEST_CASE("a forked host: what lies on a device is refused in the child, and can be released") {
+    REQUIRE(device_module_loaded);
+    auto options = sized<stasis_model_options>();
+    options.device = "cuda";
+    const std::string path = test_data("zoo/gemma3-text");
+    Model model = open_path(path, &options);
+    Session session = session_of(model.get(), prompt());
+    const Session other = session_of(model.get(), prompt());
+    const Folder folder;
+    const auto refused = [&](const auto &call) {
+        stasis_error error{};
+        return call(&error) == STASIS_DEVICE && contains(error, "fork()");
+    };
+    const Tokens more = some_tokens(70);
+    const auto tokens = more.data();
+    CHECK(in_child([&] {
+        stasis_token token = 0;
+        stasis_digest state;
+        stasis_session *own = session.get();
+        const bool all =
+            refused([&](stasis_error *e) { // into the last page, and into a new one
+                return stasis_session_append(own, tokens, 1, nullptr, e);
+            }) &&
+            refused([&](stasis_error *e) {
+                return stasis_session_append(own, tokens, 70, nullptr, e);
+            }) &&
+            refused([&](stasis_error *e) { return stasis_session_decode(own, &token, e); }) &&
+            refused([&](stasis_error *e) {
+                return stasis_session_generate(own, nullptr, nullptr, e);
+            }) &&
+            refused([&](stasis_error *e) { return stasis_session_digest(own, &state, e); }) &&
+            refused([&](stasis_error *e) {
+                return stasis_session_save(own, folder.file("s").c_str(), nullptr, e);
+            });
+        const bool readable = position(own) == 100;
+        const Session fresh = create(model.get());
+        const bool empty = refused([&](stasis_error *e) {
+            return stasis_session_append(fresh.get(), tokens, 1, nullptr, e);
+        });
+        const Model here = open_path(path);
+        const bool same = go_on(session_of(here.get(), prompt()).get()) ==
+                          go_on(session_of(gemma(), prompt()).get());
+        session.reset();
+        model.reset();
+        return all && readable && empty && same && !std::filesystem::exists(folder.file("s"));
+    }));
+    CHECK(in_child([&] {
+        session.reset();
+        model.reset();
+        return true;
+    }));
+    const Digest expected = go_on(session_of(gemma(), prompt()).get());
+    CHECK(go_on(session.get()) == expected);
+    CHECK(go_on(other.get()) == expected);
 }
 
 #endif // STASIS_THREAD_SANITIZER
