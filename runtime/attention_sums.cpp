@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/kernels/table.h"
+#include "runtime/kv.h"
 
 namespace stasis {
 

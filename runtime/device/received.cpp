@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/checkpoint/config.h"
+#include "runtime/kv.h"
 #include "runtime/workspace.h"
 
 namespace stasis {

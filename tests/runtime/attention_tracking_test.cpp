@@ -14,7 +14,6 @@ using namespace stasis::test;
 
 namespace {
 
-constexpr size_t kPage = kernels::kPagePositions;
 constexpr double kOne = 0x1p32;
 using Sums = std::vector<uint64_t>;
 
