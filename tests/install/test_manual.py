@@ -50,7 +50,7 @@ class Manual(InstalledTest):
             heading = self.heading(subcommand)
             body = self.sections[heading.split(" Oo ")[0].strip()]
             named = options_in(body)
-            for title in re.findall(r"^\.Sx (\w+)", body, re.MULTILINE):
+            for title in set(re.findall(r"^\.Sx (\w+)", body, re.MULTILINE)):
                 self.assertFalse(set(named) & set(shared[title]), subcommand)
                 named.update(shared[title])
             if "Oo Fl -json" in heading or re.search(r"^Takes\n\.Fl -json$|^With\n\.Fl -json ,$",
