@@ -265,6 +265,7 @@ class Session {
     static bool next_pass(std::span<Growth> growths, size_t rows_max, const Profile *schedule,
                           Workspace &work);
     static void give_up(Growth &growth) noexcept;
+    void check_capacity(uint64_t tokens, bool at_least) const; // throws Error(full)
     void check_growth(const Growth &growth) const;
     uint64_t check_room(uint64_t end, uint64_t promised) const;
     void enter_pass(Growth &growth, const ProfilePart &part, Workspace &work);

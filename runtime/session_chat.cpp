@@ -72,7 +72,14 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
              "the model's files have no chat template; name one in the model options");
     }
     const RenderedTurn turn = model_->chat->turn(chat_position(), role, text, reply);
-    const std::vector<SourcedToken> tokens = model_->tokenizer->encode(turn.segments);
+    uint64_t size_bytes = 0;
+    for (const Segment &segment : turn.segments) {
+        size_bytes += segment.text.size();
+    }
+    // What cannot fit is refused before it is tokenized.
+    check_capacity(model_->tokenizer->tokens_min(size_bytes), true);
+    const std::vector<SourcedToken> tokens =
+        model_->tokenizer->encode(turn.segments, options.watch);
     std::vector<TokenEntry> entries;
     entries.reserve(tokens.size());
     bool started = false, prompted = false;

@@ -39,13 +39,18 @@ void Session::report_logits(Workspace &work, const Sequence &sequence, const Run
     }
 }
 
+void Session::check_capacity(uint64_t tokens, bool at_least) const {
+    const uint64_t start = log_.size();
+    if (tokens > capacity_ - start) {
+        fail(Status::full,
+             "session full: %s%llu tokens at position %llu exceed the capacity of %llu positions",
+             at_least ? "at least " : "", ull{tokens}, ull{start}, ull{capacity_});
+    }
+}
+
 void Session::check_growth(const Growth &growth) const {
     const uint64_t start = log_.size();
-    if (growth.entries.size() > capacity_ - start) {
-        fail(Status::full,
-             "session full: %zu tokens at position %llu exceed the capacity of %llu positions",
-             growth.entries.size(), ull{start}, ull{capacity_});
-    }
+    check_capacity(growth.entries.size(), false);
     // A system call, and so not for every token that is decoded.
     if (growth.entries.size() > 1 || (growth.entries.size() == 1 && start % kPage == 0)) {
         model_->weights.check_unchanged();

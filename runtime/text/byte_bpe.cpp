@@ -92,13 +92,14 @@ struct ByteBpe::Word {
         }
     }
 
-    void merge_all(const std::unordered_map<uint64_t, Merge> &merges) {
+    void merge_all(const std::unordered_map<uint64_t, Merge> &merges, const Watch &watch) {
         for (uint32_t i = 0; i + 1 < symbols.size(); ++i) {
             consider(merges, i);
         }
         while (!candidates.empty()) {
             const Candidate best = candidates.top();
             candidates.pop();
+            watch.look(0, 0);
             Symbol &left = symbols[best.place];
             if (left.size_bytes == 0 || left.token != best.left || left.next == kNone ||
                 symbols[left.next].token != best.right) {
@@ -152,7 +153,7 @@ ByteBpe::ByteBpe(const ByteBpeModel &model, const std::vector<bool> &apart, cons
     }
 }
 
-void ByteBpe::encode_word(std::string_view word, size_t begin, Word &symbols,
+void ByteBpe::encode_word(std::string_view word, size_t begin, const Watch &watch, Word &symbols,
                           std::vector<TextToken> &out) const {
     if (ignore_merges_) {
         const auto found = words_.find(std::string(word));
@@ -175,7 +176,7 @@ void ByteBpe::encode_word(std::string_view word, size_t begin, Word &symbols,
                                    i == 0 ? Word::kNone : i - 1,
                                    i + 1 == word.size() ? Word::kNone : i + 1, 1});
     }
-    symbols.merge_all(merges_);
+    symbols.merge_all(merges_, watch);
     for (const Word::Symbol &symbol : symbols.symbols) {
         if (symbol.size_bytes > 0) {
             out.push_back({symbol.token, begin, begin + symbol.size_bytes});
@@ -184,21 +185,23 @@ void ByteBpe::encode_word(std::string_view word, size_t begin, Word &symbols,
     }
 }
 
-void ByteBpe::encode_words(const std::string &text, std::vector<TextToken> &out) const {
+void ByteBpe::encode_words(const std::string &text, const Watch &watch,
+                           std::vector<TextToken> &out) const {
     Word symbols;
-    for (const std::string_view word : pretokenizer_.split(text)) {
-        encode_word(word, static_cast<size_t>(word.data() - text.data()), symbols, out);
+    for (const std::string_view word : pretokenizer_.split(text, watch)) {
+        encode_word(word, static_cast<size_t>(word.data() - text.data()), watch, symbols, out);
     }
 }
 
-void ByteBpe::encode(const std::string &text, std::vector<TextToken> &out) const {
+void ByteBpe::encode(const std::string &text, const Watch &watch,
+                     std::vector<TextToken> &out) const {
     if (!compose_ || !may_compose(text)) {
-        encode_words(text, out);
+        encode_words(text, watch, out);
         return;
     }
     const ComposedText composed = compose(text);
     const size_t first = out.size();
-    encode_words(composed.text, out);
+    encode_words(composed.text, watch, out);
     for (size_t i = first; i < out.size(); ++i) {
         std::tie(out[i].begin, out[i].end) = composed.origin(out[i].begin, out[i].end);
     }

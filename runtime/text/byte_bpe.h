@@ -34,9 +34,9 @@ class ByteBpe {
     // Throws Error: corrupt (a merge of what are no tokens), unsupported (a pattern).
     ByteBpe(const ByteBpeModel &model, const std::vector<bool> &apart, const std::string &from);
 
-    // Appends the tokens of a text (UTF-8). Throws Error(unsupported) for a byte that the
-    // vocabulary has no token for.
-    void encode(const std::string &text, std::vector<TextToken> &out) const;
+    // Appends the tokens of a text (UTF-8). Throws Error: unsupported (a byte that the vocabulary
+    // has no token for, a pattern that needs too long), cancelled.
+    void encode(const std::string &text, const Watch &watch, std::vector<TextToken> &out) const;
     // The bytes that a token's spelling stands for; the spelling itself if it is no such spelling.
     std::string bytes(const std::string &spelling) const;
 
@@ -51,8 +51,9 @@ class ByteBpe {
     };
     struct Word; // the symbols of a word while they are merged
 
-    void encode_words(const std::string &text, std::vector<TextToken> &out) const;
-    void encode_word(std::string_view word, size_t begin, Word &symbols,
+    void encode_words(const std::string &text, const Watch &watch,
+                      std::vector<TextToken> &out) const;
+    void encode_word(std::string_view word, size_t begin, const Watch &watch, Word &symbols,
                      std::vector<TextToken> &out) const;
 
     Pretokenizer pretokenizer_;

@@ -6,9 +6,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <new>
+#include <vector>
 
 #include "format/error.h"
 
@@ -21,20 +20,70 @@ bool starts_at_0300(char c) { // or is a byte inside a character
     return byte >= 0xCC || (byte & 0xC0) == 0x80;
 }
 
-std::string composed(std::string_view text) {
-    utf8proc_uint8_t *out = nullptr;
-    const utf8proc_ssize_t size =
-        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t *>(text.data()),
-                     static_cast<utf8proc_ssize_t>(text.size()), &out,
-                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-    const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(out, std::free);
-    if (size == UTF8PROC_ERROR_NOMEM) {
+using CodePoints = std::vector<utf8proc_int32_t>;
+
+utf8proc_ssize_t checked(utf8proc_ssize_t result) {
+    if (result == UTF8PROC_ERROR_NOMEM) {
         throw std::bad_alloc();
     }
-    if (size < 0) {
-        fail(Status::internal, "utf8proc: %s", utf8proc_errmsg(size));
+    if (result < 0) {
+        fail(Status::internal, "utf8proc: %s", utf8proc_errmsg(result));
     }
-    return {reinterpret_cast<const char *>(out), static_cast<size_t>(size)};
+    return result;
+}
+
+constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+
+// The canonical decomposition of each character, one after the other.
+CodePoints decomposed(std::string_view text) {
+    constexpr utf8proc_ssize_t kLongest = 4; // of a character (UAX #15)
+    const auto *at = reinterpret_cast<const utf8proc_uint8_t *>(text.data());
+    const utf8proc_uint8_t *const end = at + text.size();
+    CodePoints out;
+    while (at < end) {
+        utf8proc_int32_t point = 0;
+        at += checked(utf8proc_iterate(at, end - at, &point));
+        utf8proc_int32_t parts[kLongest];
+        int boundary = 0;
+        const utf8proc_ssize_t count =
+            checked(utf8proc_decompose_char(point, parts, kLongest, kOptions, &boundary));
+        if (count > kLongest) {
+            fail(Status::internal, "U+%04X decomposes to %td characters",
+                 static_cast<unsigned>(point), count);
+        }
+        out.insert(out.end(), parts, parts + count);
+    }
+    return out;
+}
+
+// Marks behind one character go by their combining classes. (utf8proc_decompose would sort them by
+// moving each past all that it must pass: n * n steps for n marks.)
+void order_marks(CodePoints &points) {
+    const auto class_of = [](utf8proc_int32_t point) {
+        return utf8proc_get_property(point)->combining_class;
+    };
+    const auto is_mark = [&](utf8proc_int32_t point) { return class_of(point) != 0; };
+    for (auto at = points.begin(); at != points.end();) {
+        const auto begin = std::find_if(at, points.end(), is_mark);
+        at = std::find_if_not(begin, points.end(), is_mark);
+        std::stable_sort(begin, at, [&](utf8proc_int32_t a, utf8proc_int32_t b) {
+            return class_of(a) < class_of(b);
+        });
+    }
+}
+
+std::string composed(std::string_view text) {
+    CodePoints points = decomposed(text);
+    order_marks(points);
+    points.resize(static_cast<size_t>(checked(utf8proc_normalize_utf32(
+        points.data(), static_cast<utf8proc_ssize_t>(points.size()), kOptions))));
+    std::string out;
+    for (const utf8proc_int32_t point : points) {
+        utf8proc_uint8_t bytes[4];
+        const utf8proc_ssize_t size = utf8proc_encode_char(point, bytes);
+        out.append(reinterpret_cast<const char *>(bytes), static_cast<size_t>(size));
+    }
+    return out;
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,10 @@ struct ComposedText {
     };
     std::vector<Stretch> stretches; // ascending; the last is empty and stands at both ends
 };
+
+// A text has at most so many bytes for each byte of its form C. (U+0390 has the most, 7 for its 2,
+// as U+1FBE, U+0308, U+0341.)
+inline constexpr uint64_t kComposedFromMax = 4;
 
 // `text` is UTF-8.
 ComposedText compose(std::string_view text);

@@ -19,10 +19,13 @@ struct Pretokenizer::Pattern {
 namespace {
 
 constexpr size_t kPatternMax = 16 << 10; // bytes
-// Steps of a search. A search may look at all that is left of a text several times over, as `\s+`
-// with no end in sight does, but not at each pair of its places.
-constexpr uint64_t kStepsMin = 1 << 16, kStepsForByte = 64;
 constexpr uint32_t kHeapMaxKib = 64 << 10;
+// A search begins by trying so many places, letting none look further than so many bytes ahead of
+// the last, nor take more steps than that. What needs more is tried again with more.
+constexpr size_t kPlaces = 4, kReach = 64, kSteps = 256, kGrowth = 4;
+// Places times bytes they may look at, and steps beyond kSteps: what all searches of one pattern in
+// a text may cost together. Published patterns stay below a quarter of it, whatever the text.
+constexpr uint64_t kBudgetMin = 1 << 20, kBudgetForByte = 512;
 
 using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
 using MatchContext = std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)>;
@@ -41,9 +44,25 @@ PCRE2_SPTR pointer(std::string_view text) {
 constexpr char kSpaces[] = R"(\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028})"
                            R"(\x{2029}\x{202F}\x{205F}\x{3000})";
 
+// Whether some group's options, as of (?im) and (?m:, have an m among them.
+bool sets_multiline(const std::string &pattern) {
+    for (size_t at = 0; (at = pattern.find("(?", at)) != std::string::npos;) {
+        at += 2;
+        const size_t end = pattern.find_first_not_of("aimnsxJU^-", at);
+        if (pattern.substr(at, end - at).find('m') != std::string::npos) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // The pattern with \s and \S spelled out: the published tokenizers' libraries mean White_Space by
-// them, PCRE2 also U+180E, which has not been one since Unicode 6.3.
-std::string with_spaces(const std::string &pattern) {
+// them, PCRE2 also U+180E, which has not been one since Unicode 6.3. And $ and \Z, unless lines
+// have ends of their own: before a line end that is the last thing it is shown, PCRE2 takes them
+// for true without asking whether there is more.
+std::string spelled_out(const std::string &pattern) {
+    static constexpr char kEnd[] = R"((?=\n?\z))";
+    const bool ends = !sets_multiline(pattern);
     std::string out;
     bool in_class = false;
     for (size_t i = 0; i < pattern.size(); ++i) {
@@ -52,11 +71,17 @@ std::string with_spaces(const std::string &pattern) {
             ++i;
             if (next == 's') {
                 out += in_class ? kSpaces : std::string("[") + kSpaces + "]";
+            } else if (next == 'Z' && !in_class) {
+                out += kEnd;
             } else if (next == 'S' && !in_class) {
                 out += std::string("[^") + kSpaces + "]";
             } else {
                 out += {c, next};
             }
+            continue;
+        }
+        if (c == '$' && !in_class && ends) {
+            out += kEnd;
             continue;
         }
         out += c;
@@ -75,6 +100,22 @@ std::string with_spaces(const std::string &pattern) {
     return out;
 }
 
+// `at`, or where the character ends that it is inside of; at most the text's end.
+size_t whole_characters(std::string_view text, size_t at) {
+    while (at < text.size() && (text[at] & 0xC0) == 0x80) {
+        ++at;
+    }
+    return std::min(at, text.size());
+}
+
+// Where the character begins that the byte `at` is of; at least `least`.
+size_t character_at(std::string_view text, size_t least, size_t at) {
+    while (at > least && (text[at] & 0xC0) == 0x80) {
+        --at;
+    }
+    return std::max(at, least);
+}
+
 } // namespace
 
 Pretokenizer::Pretokenizer(Pretokenizer &&) noexcept = default;
@@ -84,13 +125,14 @@ Pretokenizer::~Pretokenizer() = default;
 Pretokenizer::Pretokenizer(const std::vector<std::string> &patterns, const std::string &from)
     : texts_(patterns) {
     for (const std::string &text : patterns) {
-        const std::string pattern = with_spaces(text);
+        const std::string pattern = spelled_out(text);
         int error = 0;
         size_t offset = 0;
         if (pattern.size() <= kPatternMax) {
             patterns_.emplace_back().code.reset(pcre2_compile(
-                pointer(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
-                &error, &offset, nullptr));
+                pointer(pattern), pattern.size(),
+                PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error,
+                &offset, nullptr));
         }
         if (error == PCRE2_ERROR_HEAP_FAILED) {
             throw std::bad_alloc();
@@ -107,65 +149,112 @@ Pretokenizer::Pretokenizer(const std::vector<std::string> &patterns, const std::
                  from.c_str(), text.c_str());
         }
         // May fail where no memory can be made executable; matching then interprets.
-        pcre2_jit_compile(patterns_.back().code.get(), PCRE2_JIT_COMPLETE);
+        pcre2_jit_compile(patterns_.back().code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
 }
 
-// What a search writes to, and its limits: for one pattern, of one thread.
+// The searches for one pattern in one text: what they write to, and what they may still cost.
 struct Pretokenizer::Search {
+    const Pattern &pattern;
+    const std::string &spelling;
+    const Watch &watch;
+    uint64_t budget;
     MatchContext context{pcre2_match_context_create(nullptr), pcre2_match_context_free};
-    MatchData match{nullptr, pcre2_match_data_free};
+    MatchData match{pcre2_match_data_create_from_pattern(pattern.code.get(), nullptr),
+                    pcre2_match_data_free};
 
-    explicit Search(const pcre2_code *code) {
-        match.reset(pcre2_match_data_create_from_pattern(code, nullptr));
+    Search(const Pattern &pattern_, const std::string &spelling_, const Watch &watch_,
+           size_t size_bytes)
+        : pattern(pattern_), spelling(spelling_), watch(watch_),
+          budget(kBudgetMin + kBudgetForByte * size_bytes) {
         if (context == nullptr || match == nullptr) {
             throw std::bad_alloc();
         }
         pcre2_set_heap_limit(context.get(), kHeapMaxKib);
     }
+
+    void charge(uint64_t cost) {
+        if (cost > budget) {
+            fail(Status::unsupported,
+                 "the tokenizer's pattern '%.60s' takes too many steps on this text",
+                 spelling.c_str());
+        }
+        budget -= cost;
+        watch.look(0, 0);
+    }
+
+    // One call of the library on the first `end` bytes of the piece.
+    int attempt(std::string_view piece, size_t at, size_t end) {
+        const auto run = [&](uint32_t options) { // the caller has checked the UTF-8
+            return pcre2_match(pattern.code.get(), pointer(piece), end, at,
+                               options | PCRE2_NO_UTF_CHECK |
+                                   (end < piece.size() ? PCRE2_PARTIAL_HARD : 0),
+                               match.get(), context.get());
+        };
+        const int result = run(0);
+        return result == PCRE2_ERROR_JIT_STACKLIMIT ? run(PCRE2_NO_JIT) : result;
+    }
+
+    // Where the first match in the piece from `at` on begins and ends; at the end of the piece:
+    // none does. The library is shown a part of the piece at a time and says if it would see more,
+    // so that the cost of a search is known, which its own limits leave open: they do not count
+    // what a repetition passes over, and begin anew at each place where a match may start.
+    std::pair<size_t, size_t> next(std::string_view piece, size_t at) {
+        const PCRE2_SIZE *found = pcre2_get_ovector_pointer(match.get());
+        size_t places = kPlaces, reach = kReach;
+        for (uint64_t steps = kSteps; at < piece.size();) {
+            // A character's last byte: the library's machine code stops behind it.
+            const size_t last = whole_characters(piece, at + places) - 1;
+            const size_t end = whole_characters(piece, last + reach);
+            charge(places * reach + (steps > kSteps ? places * steps : 0));
+            pcre2_set_offset_limit(context.get(), last);
+            pcre2_set_match_limit(context.get(),
+                                  static_cast<uint32_t>(std::min<uint64_t>(steps, UINT32_MAX)));
+            const int result = attempt(piece, at, end);
+            if (result == PCRE2_ERROR_NOMATCH) { // at none of the places
+                at = last + 1;
+                places = kPlaces, reach = kReach, steps = kSteps;
+            } else if (result == PCRE2_ERROR_PARTIAL) {
+                // The first place that needs more, or a byte of the character before it, at which
+                // it looked.
+                at = character_at(piece, at, found[0]);
+                places = 1, reach *= kGrowth;
+            } else if (result == PCRE2_ERROR_MATCHLIMIT) {
+                steps *= kGrowth;
+            } else if (result == PCRE2_ERROR_NOMEMORY) {
+                throw std::bad_alloc();
+            } else if (result < 0 || found[0] < at || found[1] <= found[0]) { // \K turns it round
+                fail(Status::unsupported, "the tokenizer's pattern '%.60s' fails on this text: %s",
+                     spelling.c_str(),
+                     result < 0 ? message_of(result).c_str() : "its match has no size");
+            } else {
+                return {found[0], found[1]};
+            }
+        }
+        return {piece.size(), piece.size()};
+    }
+
+    void split(std::string_view piece, std::vector<std::string_view> &out) {
+        for (size_t at = 0; at < piece.size();) {
+            const auto [begin, end] = next(piece, at);
+            if (begin > at) {
+                out.push_back(piece.substr(at, begin - at));
+            }
+            if (end > begin) {
+                out.push_back(piece.substr(begin, end - begin));
+            }
+            at = end;
+        }
+    }
 };
 
-void Pretokenizer::split_piece(const Pattern &pattern, const Search &search, std::string_view piece,
-                               std::vector<std::string_view> &out) {
-    const PCRE2_SIZE *found = pcre2_get_ovector_pointer(search.match.get());
-    for (size_t at = 0; at < piece.size();) {
-        const uint64_t steps = kStepsMin + kStepsForByte * (piece.size() - at);
-        pcre2_set_match_limit(search.context.get(),
-                              static_cast<uint32_t>(std::min<uint64_t>(steps, UINT32_MAX)));
-        const auto attempt = [&](uint32_t options) {
-            return pcre2_match(pattern.code.get(), pointer(piece), piece.size(), at, options,
-                               search.match.get(), search.context.get());
-        };
-        int result = attempt(PCRE2_NO_UTF_CHECK); // the caller has checked it
-        if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
-            result = attempt(PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
-        }
-        if (result == PCRE2_ERROR_NOMATCH) {
-            out.push_back(piece.substr(at));
-            return;
-        }
-        if (result == PCRE2_ERROR_NOMEMORY) {
-            throw std::bad_alloc();
-        }
-        if (result < 0 || found[0] < at || found[1] <= found[0]) { // \K can turn a match round
-            fail(Status::unsupported, "a pattern of the tokenizer fails on this text: %s",
-                 result < 0 ? message_of(result).c_str() : "its match has no size");
-        }
-        if (found[0] > at) {
-            out.push_back(piece.substr(at, found[0] - at));
-        }
-        out.push_back(piece.substr(found[0], found[1] - found[0]));
-        at = found[1];
-    }
-}
-
-std::vector<std::string_view> Pretokenizer::split(std::string_view text) const {
+std::vector<std::string_view> Pretokenizer::split(std::string_view text, const Watch &watch) const {
     std::vector<std::string_view> pieces = {text};
-    for (const Pattern &pattern : patterns_) {
-        const Search search(pattern.code.get());
+    for (size_t i = 0; i < patterns_.size(); ++i) {
+        Search search(patterns_[i], texts_[i], watch, text.size());
         std::vector<std::string_view> next;
         for (const std::string_view piece : pieces) {
-            split_piece(pattern, search, piece, next);
+            search.split(piece, next);
         }
         pieces = std::move(next);
     }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "format/watch.h"
+
 namespace stasis {
 
 class Pretokenizer {
@@ -21,17 +23,16 @@ class Pretokenizer {
     Pretokenizer &operator=(Pretokenizer &&) noexcept;
 
     // The words of a text (UTF-8), in order: together they are the text. Takes time in proportion
-    // to the text for the patterns below; throws Error(unsupported) where another pattern needs
-    // far more than that.
-    std::vector<std::string_view> split(std::string_view text) const;
+    // to the text; throws Error(unsupported) naming a pattern that needs more than that, which
+    // none of those below does.
+    std::vector<std::string_view> split(std::string_view text,
+                                        const Watch &watch = {}) const;
 
     const std::vector<std::string> &patterns() const; // as given
 
   private:
     struct Pattern;
     struct Search;
-    static void split_piece(const Pattern &pattern, const Search &search, std::string_view piece,
-                            std::vector<std::string_view> &out);
 
     std::vector<std::string> texts_;
     std::vector<Pattern> patterns_;

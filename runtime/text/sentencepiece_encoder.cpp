@@ -101,14 +101,17 @@ void SentencepieceEncoder::encode(const std::string &text, bool prefix,
 }
 
 std::string SentencepieceEncoder::bytes(const std::string &spelling) const {
-    std::string out = spelling;
     static constexpr std::string_view kSpace = "\u2581"; // how vocabularies spell a space
-    if (escapes_space_) {
-        for (size_t at = 0; (at = out.find(kSpace, at)) != std::string::npos; ++at) {
-            out.replace(at, kSpace.size(), " ");
-        }
+    if (!escapes_space_) {
+        return spelling;
     }
-    return out;
+    std::string out;
+    size_t at = 0;
+    for (size_t space; (space = spelling.find(kSpace, at)) != std::string::npos;
+         at = space + kSpace.size()) {
+        out.append(spelling, at, space - at) += ' ';
+    }
+    return out.append(spelling, at);
 }
 
 } // namespace stasis

@@ -211,6 +211,7 @@ void read_normalizer(std::string_view bytes, size_t offset, SentencepieceModel &
         } else if (field.number == 2) { // precompiled_charsmap
             expect(field, 2, at);
             check_rules(field.bytes, at);
+            model.normalizes = !field.bytes.empty();
         } else if (field.number >= 3 && field.number <= 5) {
             expect(field, 0, at);
             bool &flag = field.number == 3   ? model.add_dummy_prefix

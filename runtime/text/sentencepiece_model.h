@@ -15,6 +15,7 @@ struct SentencepieceModel {
     std::vector<float> scores; // as many
     std::string type;          // "bpe", "unigram"
     std::string normalizer;    // name of the normalization rule
+    bool normalizes = false;   // there are rules that replace characters
     bool byte_fallback = false;
     bool add_dummy_prefix = true;
     bool remove_extra_whitespaces = true;

@@ -63,10 +63,11 @@ std::string Tokenizer::Parts::bytes(uint32_t token) const {
                           : std::get<SentencepieceEncoder>(encoder).bytes(piece.text);
 }
 
-void Tokenizer::Parts::encode(const std::string &text, bool prefix,
+void Tokenizer::Parts::encode(const std::string &text, bool prefix, const Watch &watch,
                               std::vector<TextToken> &out) const {
+    watch.look(0, 0);
     if (const ByteBpe *bpe = std::get_if<ByteBpe>(&encoder)) {
-        bpe->encode(text, out);
+        bpe->encode(text, watch, out);
     } else {
         std::get<SentencepieceEncoder>(encoder).encode(text, prefix, out);
     }
@@ -75,7 +76,13 @@ void Tokenizer::Parts::encode(const std::string &text, bool prefix,
 Tokenizer::Tokenizer() : parts_(std::make_unique<Parts>()) {}
 Tokenizer::~Tokenizer() = default;
 
-std::vector<SourcedToken> Tokenizer::encode(std::span<const Segment> segments) const {
+uint64_t Tokenizer::tokens_min(uint64_t size_bytes) const {
+    const uint64_t each = parts_->token_bytes_max;
+    return each == 0 ? 0 : size_bytes / each + (size_bytes % each != 0 ? 1 : 0);
+}
+
+std::vector<SourcedToken> Tokenizer::encode(std::span<const Segment> segments,
+                                            const Watch &watch) const {
     std::vector<SourcedToken> out;
     Stretch stretch;
     bool prefix = false; // the next stretch begins a text
@@ -83,7 +90,7 @@ std::vector<SourcedToken> Tokenizer::encode(std::span<const Segment> segments) c
     const auto flush = [&] {
         if (!stretch.text.empty()) {
             plain.clear();
-            parts_->encode(stretch.text, prefix, plain);
+            parts_->encode(stretch.text, prefix, watch, plain);
             for (const TextToken &token : plain) {
                 const uint32_t segment = stretch.owner(segments, token.begin, token.end);
                 out.push_back({token.token, segments[segment].source, segment});

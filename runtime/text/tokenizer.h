@@ -12,6 +12,7 @@
 
 #include "format/digest.h"
 #include "format/state.h"
+#include "format/watch.h"
 
 namespace stasis {
 
@@ -61,8 +62,13 @@ class Tokenizer {
     // `special` false: marker texts ("<start_of_turn>", "</s>") are plain text and never become
     // special tokens. Invalid UTF-8 is Error(invalid_argument) naming the byte offset. A byte
     // that a byte-level vocabulary has no token for is Error(unsupported) naming it.
+    // Time grows with the text and no faster; throws Error(cancelled), but for vocabularies of
+    // sentencepiece, whose library looks at nothing.
     std::vector<uint32_t> encode(std::string_view text, bool bos, bool special) const;
-    std::vector<SourcedToken> encode(std::span<const Segment> segments) const;
+    std::vector<SourcedToken> encode(std::span<const Segment> segments,
+                                     const Watch &watch = {}) const;
+    // Any text of so many bytes gives at least so many tokens.
+    uint64_t tokens_min(uint64_t size_bytes) const;
 
     // The bytes of a run of tokens, as they stand in the middle of a text unless `at_start` (where
     // sentencepiece removes the leading space it added). Special tokens give their marker's text if

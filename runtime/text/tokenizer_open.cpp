@@ -4,6 +4,7 @@
 
 #include "format/error.h"
 #include "runtime/checkpoint/json_file.h"
+#include "runtime/text/normal_form.h"
 #include "runtime/text/tokenizer_gguf.h"
 #include "runtime/text/tokenizer_json.h"
 #include "runtime/text/tokenizer_parts.h"
@@ -56,6 +57,9 @@ void Tokenizer::Parts::use_sentencepiece(const std::string &bytes,
     encoder_rules = {{"dummy_prefix", yes(dummy_prefix)},
                      {"byte_fallback", yes(model.byte_fallback)},
                      {"normalizer", model.normalizer}};
+    if (model.byte_fallback && !model.normalizes) { // else a run of characters may be one unknown
+        token_bytes_max = spelling_bytes_max();
+    }
     model_bytes = bytes;
 }
 
@@ -72,6 +76,15 @@ void Tokenizer::Parts::use_byte_bpe(ByteBpeModel model, const std::vector<AddedT
     mark_special(tokens);
     model.pieces = pieces;
     encoder_rules = encoder.emplace<ByteBpe>(model, special, from).rules();
+    token_bytes_max = spelling_bytes_max() * (model.compose ? kComposedFromMax : 1);
+}
+
+uint64_t Tokenizer::Parts::spelling_bytes_max() const {
+    uint64_t longest = 1;
+    for (const Piece &piece : pieces) {
+        longest = std::max<uint64_t>(longest, piece.text.size());
+    }
+    return longest;
 }
 
 void Tokenizer::Parts::add_tokens(const std::vector<AddedToken> &tokens, const std::string &from) {

@@ -26,6 +26,7 @@ struct Tokenizer::Parts {
     Markers all;               // become tokens where special text is asked for
     Markers always;            // added tokens that are not special: become tokens everywhere
     bool dummy_prefix = false;
+    uint64_t token_bytes_max = 0; // of the text that a token may stand for; 0: not bounded
     int64_t bos = -1;
     std::string bos_text, eos_text, type;
     Rules rules;
@@ -35,7 +36,8 @@ struct Tokenizer::Parts {
 
     uint32_t check(uint32_t token) const;
     std::string bytes(uint32_t token) const;
-    void encode(const std::string &text, bool prefix, std::vector<TextToken> &out) const;
+    void encode(const std::string &text, bool prefix, const Watch &watch,
+                std::vector<TextToken> &out) const;
 
     // Opening, in this order: the encoder and all pieces, then the ends, then rules and digest.
     // `from`: the file, for messages.
@@ -50,6 +52,7 @@ struct Tokenizer::Parts {
     void add_tokens(const std::vector<AddedToken> &tokens, const std::string &from);
     void mark_special(const std::vector<AddedToken> &tokens);
     Markers guarded() const;
+    uint64_t spelling_bytes_max() const; // of a piece
     void set_rules(std::span<const uint32_t> end_tokens);
 };
 
