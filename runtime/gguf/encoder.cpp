@@ -9,7 +9,6 @@
 #include "format/error.h"
 #include "runtime/checkpoint/f16.h"
 #include "runtime/checkpoint/model_file.h"
-#include "runtime/first_error.h"
 #include "runtime/gguf/blocks.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/environment.h"
@@ -39,24 +38,25 @@ float widen_bf16(uint16_t bits) {
     return kernels::bf16_to_f32(bits);
 }
 
-// `stored` becomes the values as they are in the file.
-void load_values(const EncodedSource &source, uint64_t first, uint64_t count, float *values,
-                 std::vector<uint8_t> &stored) {
+uint64_t value_bytes(const Tensor &tensor) {
+    return tensor.type == DataType::f32 ? 4 : 2;
+}
+
+// `stored` are the source's values from index `first_stored` on.
+void load_values(const EncodedSource &source, const uint8_t *stored, uint64_t first_stored,
+                 uint64_t first, uint64_t count, float *values) {
     if (source.tensor == nullptr) {
         std::copy_n(source.own + first, count, values);
         return;
     }
-    const Tensor &tensor = *source.tensor;
-    const uint64_t value_bytes = tensor.type == DataType::f32 ? 4 : 2;
-    stored.resize(count * value_bytes);
-    tensor.source->read(stored.data(), stored.size(), tensor.offset_bytes + first * value_bytes);
-    switch (tensor.type) {
+    const uint8_t *data = stored + (first - first_stored) * value_bytes(*source.tensor);
+    switch (source.tensor->type) {
     case DataType::f16:
-        return load<uint16_t, f16_to_f32>(stored.data(), count, values);
+        return load<uint16_t, f16_to_f32>(data, count, values);
     case DataType::f32:
-        return load<float, as_is>(stored.data(), count, values);
+        return load<float, as_is>(data, count, values);
     default: // find_tensors lets no blocks pass
-        return load<uint16_t, widen_bf16>(stored.data(), count, values);
+        return load<uint16_t, widen_bf16>(data, count, values);
     }
 }
 
@@ -81,14 +81,16 @@ float limit_of(GgufType type) {
     }
 }
 
-// One row as floats, in the output's order, in the first half of `room`, and as it is stored.
-// Returns the index in the tensor of its first value that cannot be written, or kNone.
+// One row as floats, in the output's order, in the first half of `room`; `stored` are the rows from
+// `first_row` on. Returns the index in the tensor of its first value that cannot be written, or
+// kNone.
 uint64_t prepare_row(const EncodedSource &source, const EncodedShape &shape, uint64_t row,
-                     float *room, std::vector<uint8_t> &stored) {
+                     const uint8_t *stored, uint64_t first_row, float *room) {
     const bool permuted_vector = shape.rows == 1 && source.pairs_of != 0;
     const uint64_t from = permuted_vector ? 0 : source_row(row, source.pairs_of);
     float *values = permuted_vector ? room + shape.columns : room;
-    load_values(source, from * shape.columns, shape.columns, values, stored);
+    load_values(source, stored, first_row * shape.columns, from * shape.columns, shape.columns,
+                values);
     const float limit = limit_of(shape.type);
     bool good = true;
     for (uint64_t i = 0; i < shape.columns; ++i) {
@@ -121,8 +123,7 @@ void keep_least(std::atomic<uint64_t> &least, uint64_t value) {
 
 } // namespace
 
-Encoder::Encoder(Threads &threads)
-    : threads_(threads), values_(threads.count()), stored_(threads.count()) {}
+Encoder::Encoder(Threads &threads) : threads_(threads), values_(threads.count()) {}
 
 uint64_t Encoder::row_bytes(const EncodedShape &shape) {
     const GgufBlock block = gguf_block(shape.type);
@@ -141,25 +142,32 @@ const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const E
     }
     bytes_.resize((end - begin) * bytes);
     const bool copy = is_copy(source, shape.type);
+    // Rows of a head are read together: one comes from another's place.
+    const uint64_t together = shape.rows > 1 && source.pairs_of != 0 ? source.pairs_of : 1;
+    const uint64_t first_row = begin / together * together;
+    const uint64_t last_row = std::min(shape.rows, (end + together - 1) / together * together);
+    if (source.tensor != nullptr) {
+        const uint64_t stored_bytes = shape.columns * value_bytes(*source.tensor);
+        stored_.resize((last_row - first_row) * stored_bytes);
+        source.tensor->source->read(stored_.data(), stored_.size(),
+                                    source.tensor->offset_bytes + first_row * stored_bytes);
+    }
     std::atomic<uint64_t> bad{kNone};
-    FirstError error;
     threads_.run(end - begin, 8, [&](size_t first, size_t last, size_t thread) {
         const kernels::FloatEnvironment environment;
         float *values = values_[thread].data();
-        std::vector<uint8_t> &stored = stored_[thread];
-        error.guard([&] {
-            for (size_t row = first; row < last; ++row) {
-                const uint64_t found = prepare_row(source, shape, begin + row, values, stored);
-                keep_least(bad, found);
-                if (copy) {
-                    std::memcpy(bytes_.data() + row * bytes, stored.data(), bytes);
-                } else if (found == kNone) {
-                    stasis::encode(shape.type, values, shape.columns, bytes_.data() + row * bytes);
-                }
+        for (size_t row = first; row < last; ++row) {
+            const uint64_t found =
+                prepare_row(source, shape, begin + row, stored_.data(), first_row, values);
+            keep_least(bad, found);
+            if (copy) {
+                const uint64_t from = source_row(begin + row, source.pairs_of) - first_row;
+                std::memcpy(bytes_.data() + row * bytes, stored_.data() + from * bytes, bytes);
+            } else if (found == kNone) {
+                stasis::encode(shape.type, values, shape.columns, bytes_.data() + row * bytes);
             }
-        });
+        }
     });
-    error.rethrow();
     if (bad != kNone) {
         fail(Status::nonfinite,
              "tensor %s in %s: the value at index %llu is not finite, at least not as %s",

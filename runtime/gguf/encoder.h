@@ -42,7 +42,7 @@ class Encoder {
   private:
     Threads &threads_;
     std::vector<std::vector<float>> values_; // a row for each thread
-    std::vector<std::vector<uint8_t>> stored_;
+    std::vector<uint8_t> stored_;            // the rows that are read together
     std::vector<uint8_t> bytes_;
 };
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "format/error.h"
 
@@ -22,10 +23,18 @@ namespace {
 }
 
 // Whether an open file begins as GGUF files do, with at least that many of their four first bytes.
-bool begins_as_gguf(int descriptor, ssize_t least) {
+// None, errno being set: it cannot be read.
+std::optional<bool> begins_as_gguf(int descriptor, size_t least) {
     char magic[4] = {};
-    const ssize_t size = pread(descriptor, magic, sizeof magic, 0);
-    return size >= least && std::memcmp(magic, "GGUF", static_cast<size_t>(size)) == 0;
+    size_t size = 0;
+    for (ssize_t count = 1; count != 0 && size < sizeof magic;) {
+        count = pread(descriptor, magic + size, sizeof magic - size, static_cast<off_t>(size));
+        if (count < 0 && errno != EINTR) {
+            return {};
+        }
+        size += count > 0 ? static_cast<size_t>(count) : 0;
+    }
+    return size >= least && std::memcmp(magic, "GGUF", size) == 0;
 }
 
 // Whether `path` names the open file.
@@ -69,11 +78,19 @@ void NewFile::check_target() const {
              path_.c_str());
     }
     const int old = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    const bool gguf = old >= 0 && S_ISREG(status.st_mode) && begins_as_gguf(old, 4);
+    if (old < 0 && S_ISREG(status.st_mode)) {
+        fail_errno("open", path_);
+    }
+    const std::optional<bool> gguf = S_ISREG(status.st_mode) ? begins_as_gguf(old, 4) : false;
+    const int number = errno;
     if (old >= 0) {
         close(old);
     }
-    if (!gguf) {
+    if (!gguf.has_value()) {
+        errno = number;
+        fail_errno("read", path_);
+    }
+    if (!*gguf) {
         fail(Status::invalid_argument, "%s: this is there already, and no GGUF file to be replaced",
              path_.c_str());
     }
@@ -111,8 +128,15 @@ bool NewFile::try_create() {
         return true;
     }
     struct stat status {};
-    const bool leftover = !created && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
-                          begins_as_gguf(descriptor, 0);
+    const bool file = !created && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+    const std::optional<bool> begins = file ? begins_as_gguf(descriptor, 0) : false;
+    if (!begins.has_value()) {
+        const int number = errno;
+        close(descriptor);
+        errno = number;
+        fail_errno("read", written_);
+    }
+    const bool leftover = *begins;
     const bool named = is_file_of(descriptor, written_);
     if (leftover && named) {
         unlink(written_.c_str());

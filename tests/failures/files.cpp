@@ -35,7 +35,7 @@ bool is_next(const char *name) {
 // Whether this call is to fail, errno being set. `full`: what a full disk, or a full table of
 // descriptors, would make of it; 0: nothing.
 bool fails(const char *name, int full) {
-    const int codes[] = {EIO, full, EINTR, 0};
+    const int codes[] = {EIO, full, EINTR, 0, 0};
     const int code = codes[static_cast<int>(fault.load())];
     if (code == 0 || !is_next(name)) {
         return false;
@@ -46,6 +46,10 @@ bool fails(const char *name, int full) {
 
 size_t shortened(const char *name, size_t size) {
     return fault == Fault::partial && size > 1 && is_next(name) ? size / 2 : size;
+}
+
+bool ends(const char *name) {
+    return fault == Fault::ended && is_next(name);
 }
 
 template <typename Function> Function *real(Function *, const char *name) {
@@ -84,11 +88,13 @@ int open(const char *path, int flags, ...) {
 }
 ssize_t read(int file, void *data, size_t size) {
     static const auto next = STASIS_REAL(read);
-    return fails("read", 0) ? -1 : next(file, data, shortened("read", size));
+    return fails("read", 0) ? -1 : ends("read") ? 0 : next(file, data, shortened("read", size));
 }
 ssize_t pread(int file, void *data, size_t size, off_t at) {
     static const auto next = STASIS_REAL(pread);
-    return fails("pread", 0) ? -1 : next(file, data, shortened("pread", size), at);
+    return fails("pread", 0) ? -1
+           : ends("pread")   ? 0
+                             : next(file, data, shortened("pread", size), at);
 }
 ssize_t write(int file, const void *data, size_t size) {
     static const auto next = STASIS_REAL(write);
@@ -116,6 +122,11 @@ int flock(int file, int operation) noexcept {
 int rename(const char *from, const char *to) noexcept {
     static const auto next = STASIS_REAL(rename);
     return fails("rename", ENOSPC) ? -1 : next(from, to);
+}
+int renameat2(int from_folder, const char *from, int to_folder, const char *to,
+              unsigned flags) noexcept {
+    static const auto next = STASIS_REAL(renameat2);
+    return fails("renameat2", ENOSPC) ? -1 : next(from_folder, from, to_folder, to, flags);
 }
 int unlink(const char *path) noexcept {
     static const auto next = STASIS_REAL(unlink);

@@ -10,6 +10,7 @@ enum class Fault {
     full,        // ENOSPC where something is written, EMFILE where a file is opened
     interrupted, // EINTR
     partial,     // half of what was to be read or written
+    ended,       // nothing is read: the file was cut short
 };
 
 // From now on the n-th operation (from 0) that can have this fault has it, once.

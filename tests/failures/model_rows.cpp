@@ -1,4 +1,6 @@
 // Failing calls on models: opening them, text, quantizing, and what needs no session.
+#include <utility>
+
 #include "tests/failures/trial.h"
 
 namespace failures {
@@ -9,11 +11,12 @@ namespace {
 
 constexpr char kChat[] = "chat";
 
-stasis_status quantize(const std::string &from, const std::string &to, stasis_error *error) {
+stasis_status quantize(const std::string &from, const std::string &to, bool replace,
+                       stasis_error *error) {
     auto options = sized<stasis_quantize_options>();
     options.type = "Q4_0";
     options.threads = 2;
-    options.flags = STASIS_QUANTIZE_REPLACE; // where a call has failed behind its rename
+    options.flags = replace ? STASIS_QUANTIZE_REPLACE : 0;
     return stasis_model_quantize(from.c_str(), to.c_str(), &options, nullptr, error);
 }
 
@@ -44,7 +47,11 @@ Row quantizing(const char *detail, const char *name) {
     return {"stasis_model_quantize", detail, Needs::nothing, "", [=](stasis_model *) {
                 const auto folder = std::make_shared<Folder>();
                 const std::string from = path_of(name), to = folder->file("a.gguf");
-                return Trial{[=](stasis_error *error) { return quantize(from, to, error); },
+                const auto again =
+                    std::make_shared<bool>(false); // it may have failed behind its rename
+                return Trial{[=](stasis_error *error) {
+                                 return quantize(from, to, std::exchange(*again, true), error);
+                             },
                              [=] { // nothing, or all of it
                                  for (const auto &file :
                                       std::filesystem::directory_iterator(folder->file("."))) {
@@ -57,6 +64,27 @@ Row quantizing(const char *detail, const char *name) {
                                  return std::to_string(bytes.size()) + " " +
                                         std::to_string(std::hash<std::string>()(bytes));
                              }};
+            }};
+}
+
+// Of the old file in the place, or of the new one, all bytes.
+Row replacing(const char *name) {
+    return {"stasis_model_quantize", "in the place of another", Needs::nothing, "",
+            [=](stasis_model *) {
+                const auto folder = std::make_shared<Folder>();
+                const std::string from = path_of(name), old = path_of("gguf");
+                const std::string to = folder->file("a.gguf");
+                std::filesystem::copy_file(old, to);
+                return Trial{[=](stasis_error *error) { return quantize(from, to, true, error); },
+                             [=] {
+                                 for (const auto &file :
+                                      std::filesystem::directory_iterator(folder->file("."))) {
+                                     CHECK(file.path().filename() == "a.gguf");
+                                 }
+                                 CHECK(
+                                     (read_file(to) == read_file(old) || open_path(to) != nullptr));
+                             },
+                             [=] { return hex(read_file(to).data(), 2000); }};
             }};
 }
 
@@ -148,6 +176,7 @@ std::vector<Row> model_rows() {
         opening("GGUF", "gguf"),
         quantizing("SentencePiece", kChat),
         quantizing("byte-level BPE", "byte-bpe"),
+        replacing(kChat),
         {"stasis_cancel_create", "", Needs::nothing, "", [](stasis_model *) {
              const auto out = std::make_shared<Cancel>();
              return Trial{[=](stasis_error *error) {
