@@ -1,5 +1,6 @@
 // Errors and argument checks at the boundary; see boundary.h.
 #include "abi/boundary.h"
+#include "abi/message.h"
 
 #include <cstring>
 #include <new>
@@ -58,7 +59,7 @@ static_assert(std::size(kStatusNames) == STASIS_BUFFER_TOO_SMALL + 1);
 stasis_status report(stasis_error *error, stasis_status status, const char *message) noexcept {
     if (error != nullptr) {
         error->status = status;
-        write_field(message, error->message, sizeof error->message);
+        write_message(message, error->message, sizeof error->message);
     }
     return status;
 }

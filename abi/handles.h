@@ -38,6 +38,7 @@ struct stasis_session {
     // Of the file that it, or the session it was forked from, was last loaded from or saved to, so
     // that the next commit to it need not read it; null: none yet.
     std::shared_ptr<const stasis::format::Contents> saved;
+    bool older = false; // that is a state before the last one of its file, which is damaged
     mutable std::atomic<bool> busy{false};
     mutable const stasis::abi::Caller *caller = nullptr; // of the call that holds it (abi/trace.h)
     std::unique_ptr<stasis::abi::HostTrace> trace;       // null: none

@@ -2,11 +2,13 @@
 #include <optional>
 
 #include "abi/handles.h"
+#include "abi/message.h"
 #include "abi/options.h"
 #include "abi/stream.h"
 #include "abi/tokens.h"
 #include "format/compare.h"
 #include "format/constants.h"
+#include "format/dead.h"
 #include "format/element.h"
 #include "format/pages.h"
 #include "format/reader.h"
@@ -35,7 +37,7 @@ void write_difference(const format::Difference &from, stasis_difference *differe
     to.layer = from.layer;
     to.head = from.head;
     to.position = from.position;
-    write_field(from.message, to.message, sizeof to.message);
+    write_message(from.message, to.message, sizeof to.message);
     write_struct(to, difference, "difference");
 }
 
@@ -112,6 +114,8 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
         static_assert(sizeof to.profile == stasis::format::kProfileIdMax + 1 &&
                       sizeof to.profile == sizeof(stasis_model_info::profile));
         write_field(state.profile.id, to.profile, sizeof to.profile);
+        to.dead_bytes = stasis::format::dead_bytes(own);
+        to.older = own.older() ? 1 : 0;
         sum_up_runs(own, to);
         write_struct(to, info, "info");
     });

@@ -251,6 +251,7 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
     return with(session, error, [&](Session &own) {
         require(child, "child");
         *child = new stasis_session(own.fork(), session->saved);
+        (*child)->older = session->older;
         own.tell(stasis::TraceKind::fork, 0, own.position());
     });
 }
@@ -324,6 +325,7 @@ stasis_status stasis_session_get_info(const stasis_session *session, stasis_sess
         to.positions_evicted = from.evicted;
         to.tokens_reused = from.tokens_reused;
         to.positions_foreign = from.foreign;
+        to.older = session->older ? 1 : 0;
         write_struct(to, info, "info");
     });
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "abi/handles.h"
+#include "abi/message.h"
 #include "abi/run.h"
 #include "abi/stream.h"
 #include "abi/trace.h"
+#include "format/dead.h"
 #include "format/fingerprint.h"
 #include "format/reader.h"
 #include "format/writer.h"
@@ -116,10 +118,13 @@ template <typename Open>
 std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
                                      const stasis_load_options &given, const Watch &watch,
                                      const Open &open) {
-    require_flags(given.flags,
-                  STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED | STASIS_LOAD_ANY_PROFILE);
+    require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED |
+                                   STASIS_LOAD_ANY_PROFILE | STASIS_LOAD_ACCEPT_OLDER);
     SessionOptions session = read_session_options(given.session, "options.session");
     const SharedSnapshot snapshot = open();
+    if ((given.flags & STASIS_LOAD_ACCEPT_OLDER) == 0) {
+        snapshot->require_newest();
+    }
     check_identity(snapshot->state().model, model->identity); // before the bulk is read
     if (given.session == nullptr) {
         session.capacity = std::min<uint64_t>(snapshot->state().capacity, model->config.context);
@@ -129,18 +134,20 @@ std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
     session.any_profile = (given.flags & STASIS_LOAD_ANY_PROFILE) != 0;
     session.trusted = (given.flags & STASIS_LOAD_TRUSTED) != 0;
     const StoredPages pages = pages_of(*snapshot);
+    const auto made = [&](std::unique_ptr<Session> loaded) {
+        auto handle = std::make_unique<stasis_session>(std::move(loaded), snapshot->contents());
+        handle->older = snapshot->older();
+        return handle;
+    };
     if (snapshot->keep() == format::Keep::full) {
-        return std::make_unique<stasis_session>(
-            Session::restore(model, snapshot->state(), &session, pages, watch),
-            snapshot->contents());
+        return made(Session::restore(model, snapshot->state(), &session, pages, watch));
     }
     if ((given.flags & STASIS_LOAD_NO_RECOMPUTE) != 0) {
         fail(Status::unsupported,
              "the snapshot keeps no keys and values: they would have to be recomputed, which "
              "STASIS_LOAD_NO_RECOMPUTE forbids");
     }
-    return std::make_unique<stasis_session>(
-        Session::recompute(model, snapshot->state(), &session, pages, watch), snapshot->contents());
+    return made(Session::recompute(model, snapshot->state(), &session, pages, watch));
 }
 
 // The same with the trace that the options ask for.
@@ -181,6 +188,14 @@ void compact(const char *path, const stasis_save_options &given, const Watch &wa
     format::compact(path, options);
 }
 
+// What STASIS_VERIFY_STRICT asks for before anything is computed; how many sections it found right.
+uint64_t check_strictly(const format::Snapshot &snapshot, const stasis_verify_options &given,
+                        const Watch &watch) {
+    require_flags(given.flags, STASIS_VERIFY_STRICT);
+    require_zero(given.reserved, "options");
+    return given.flags == 0 ? 0 : format::check_all_sections(snapshot, watch);
+}
+
 VerifyReport verify_file(const format::Snapshot &snapshot, const std::shared_ptr<Model> &model,
                          const stasis_verify_options &given, const Watch &watch) {
     const StoredPages pages = pages_of(snapshot);
@@ -191,7 +206,8 @@ VerifyReport verify_file(const format::Snapshot &snapshot, const std::shared_ptr
                  {{given.chunk, watch}, given.audit_percent, given.audit_seed});
 }
 
-void write_report(const VerifyReport &from, stasis_verify_report *report) {
+void write_report(const VerifyReport &from, uint64_t sections, bool older,
+                  stasis_verify_report *report) {
     static_assert(STASIS_NOWHERE == Divergence::kNowhere);
     const Divergence first = from.first.value_or(Divergence());
     stasis_verify_report to{};
@@ -200,7 +216,7 @@ void write_report(const VerifyReport &from, stasis_verify_report *report) {
     to.position = first.position;
     to.layer = first.layer;
     to.element = first.element;
-    write_field(first.message, to.message, sizeof to.message);
+    write_message(first.message, to.message, sizeof to.message);
     to.head = first.head;
     to.part = first.part;
     to.drawn = from.drawn;
@@ -209,6 +225,8 @@ void write_report(const VerifyReport &from, stasis_verify_report *report) {
     to.audit_drawn = from.pages_drawn;
     to.unreachable_begin = from.unreachable_begin;
     to.unreachable_end = from.unreachable_end;
+    to.sections = sections;
+    to.older = older ? 1 : 0;
     write_struct(to, report, "report");
 }
 
@@ -244,6 +262,7 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
              [&](stasis::State &&state, SaveOptions &chosen) {
                  chosen.known = session->saved;
                  session->saved = stasis::format::save(std::move(state), path, chosen);
+                 session->older = false;
              });
     });
 }
@@ -311,9 +330,10 @@ stasis_status stasis_snapshot_verify(const stasis_snapshot *snapshot, stasis_mod
         const Busy busy(snapshot->busy, "snapshot");
         const stasis_verify_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        const stasis::VerifyReport found =
-            verify_file(*snapshot->snapshot, model->model, given, watch.watch());
-        write_report(found, report);
+        const Snapshot &own = *snapshot->snapshot;
+        const uint64_t sections = check_strictly(own, given, watch.watch());
+        const stasis::VerifyReport found = verify_file(own, model->model, given, watch.watch());
+        write_report(found, sections, own.older(), report);
         if (found.first) {
             fail(stasis::Status::diverged, "element %u: %s", found.first->element,
                  found.first->message.c_str());

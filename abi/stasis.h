@@ -74,7 +74,8 @@ typedef struct stasis_cancel stasis_cancel;     /* cancels calls, tells their pr
 #define STASIS_POOL_EXHAUSTED 17   /* the KV budget is used up now; freeing sessions helps */
 #define STASIS_BUFFER_TOO_SMALL 18 /* nothing was written; the size needed was */
 
-/* Frozen. `message` is zero-terminated UTF-8: what was expected, what was found, and where. */
+/* Frozen. `message` is zero-terminated UTF-8: what was expected, what was found, and where. Bytes
+ * of a path that are not UTF-8 stand there as \xNN; of what is too long, "..." takes the middle. */
 typedef struct stasis_error {
     stasis_status status;
     char message[508];
@@ -306,6 +307,9 @@ typedef struct stasis_session_info {
     uint64_t positions_foreign; /* some below this one were computed under another profile (see
                                    STASIS_LOAD_ANY_PROFILE): they can neither be verified nor
                                    computed again; 0: none */
+    uint32_t older;    /* 1: loaded with STASIS_LOAD_ACCEPT_OLDER from a file whose last commit is
+                          damaged, or forked from such a session, and not saved since */
+    uint32_t reserved; /* 0 */
 } stasis_session_info;
 
 #define STASIS_SOURCE_PROMPT 0u   /* of a token: given as tokens by the caller */

@@ -46,6 +46,10 @@ typedef struct stasis_save_options {
     4u /* also what a model of another profile computed, which only such a model computes again:   \
           the session goes on under this one's, marked (positions_foreign of stasis_session_info) */
 
+#define STASIS_LOAD_ACCEPT_OLDER                                                                   \
+    8u /* also the state before the last commit, where the root of the last one is damaged: what   \
+          that commit added is lost (older of stasis_session_info) */
+
 typedef struct stasis_load_options {
     uint32_t struct_size, flags;
     const stasis_session_options *session; /* NULL: all but reserve as saved */
@@ -79,7 +83,9 @@ void stasis_load_options_init(stasis_load_options *options, size_t size);
  * with mode 0600 under another name, synced and renamed. To a snapshot of the same model whose log
  * shares a beginning with the session's, only the difference is appended and committed: it costs
  * what is new, after append, decode, fork or rewind alike. Any other file, and a damaged one, is
- * refused (INVALID_ARGUMENT) unless STASIS_SAVE_REPLACE puts a new one in its place. What the
+ * refused (INVALID_ARGUMENT) unless STASIS_SAVE_REPLACE puts a new one in its place; one whose last
+ * commit is damaged also takes the session that was loaded from it with STASIS_LOAD_ACCEPT_OLDER,
+ * and goes on from the older state: the damaged commit is overwritten. What the
  * session itself saved or loaded last is not read again while the file's identity, size and times
  * are as it left them: damage that hides from these is found by the next load. BUSY: another save
  * of this file is running. IO (full disk included), UNSUPPORTED (STASIS_KEEP_NONE of a session with
@@ -97,7 +103,9 @@ stasis_status stasis_session_write(stasis_session *session, const stasis_sink *s
  * the hidden state gives the stored logits is seen when they are first needed: DIVERGED.) If the
  * file was saved with STASIS_KEEP_NONE, its tokens are computed again within the call and must give
  * the digests it was saved with: DIVERGED names the first position and layer that do not.
- * NOT_FOUND, IO, CORRUPT, VERSION, MODEL_MISMATCH, FULL (beyond the capacity asked for),
+ * NOT_FOUND, IO, CORRUPT (also where the root of the last commit is damaged: the message names the
+ * commit before it, which STASIS_LOAD_ACCEPT_OLDER takes; a commit that a crash has left unfinished
+ * is no damage), VERSION, MODEL_MISMATCH, FULL (beyond the capacity asked for),
  * POOL_EXHAUSTED, CANCELLED, STOPPED; where it recomputes, statuses of append. */
 stasis_status stasis_session_load(stasis_model *model, const char *path,
                                   const stasis_load_options *options, stasis_session **session,
@@ -111,8 +119,8 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
 
 /* ---- Files without their model -------------------------------------------------------------- */
 #define STASIS_SNAPSHOT_DAMAGED_ROOT                                                               \
-    1u /* one of the file's two root slots is damaged: this is the                                 \
-          state of the other, perhaps not the last one saved */
+    1u /* one of the file's two root slots cannot be read, and this is the state of the other: it  \
+          was torn by a crash, is of a commit before or, if `older` says so, is damaged */
 
 typedef struct stasis_snapshot_info {
     uint32_t struct_size, format; /* version */
@@ -131,6 +139,10 @@ typedef struct stasis_snapshot_info {
     uint64_t kv_stored_bytes; /* what they take in the file */
     uint64_t positions_foreign; /* as of stasis_session_info */
     char profile[192];          /* as of stasis_model_info */
+    uint64_t dead_bytes; /* of file_bytes, those of sections that this state does not refer to: what
+                            was rewound and what earlier commits left; compacting removes them */
+    uint32_t older; /* 1: the root of the last commit is damaged, and this is the state before it */
+    uint32_t reserved_1; /* 0 */
 } stasis_snapshot_info;
 
 #define STASIS_NOWHERE UINT32_MAX /* no layer or head applies */
@@ -167,8 +179,8 @@ stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_sna
 
 /* Puts a new file in the place of `path` that holds its state and nothing else: what was rewound,
  * and what other commits left behind, is gone. Of the options cancel, progress and codec count;
- * keys and values are kept as they were. Whole or not at all, as a save. NOT_FOUND, IO, CORRUPT,
- * VERSION, BUSY, CANCELLED, STOPPED. */
+ * keys and values are kept as they were. Whole or not at all, as a save. NOT_FOUND, IO, CORRUPT
+ * (also where the root of the last commit is damaged), VERSION, BUSY, CANCELLED, STOPPED. */
 stasis_status stasis_snapshot_compact(const char *path, const stasis_save_options *options,
                                       stasis_error *error);
 
@@ -180,7 +192,13 @@ typedef struct stasis_verify_options {
     void *progress_user;
     double audit_percent; /* of the pages, those to recompute, up to 100; 0: the whole log */
     uint64_t audit_seed;  /* decides which; to be chosen after the file was made */
+    uint32_t flags;       /* STASIS_VERIFY_... */
+    uint32_t reserved;    /* 0 */
 } stasis_verify_options;
+
+#define STASIS_VERIFY_STRICT                                                                       \
+    1u /* first the checksums of all that the file holds up to its state, dead bytes and both root \
+          slots included: CORRUPT if one is wrong */
 
 #define STASIS_KEYS 0u
 #define STASIS_VALUES 1u
@@ -198,6 +216,9 @@ typedef struct stasis_verify_report {
     uint64_t drawn, drawn_otherwise; /* tokens drawn again; those that came out differently */
     uint64_t audit_pages, audit_drawn;
     uint64_t unreachable_begin, unreachable_end; /* positions that the audit cannot recompute */
+    uint64_t sections; /* of the file, that STASIS_VERIFY_STRICT has found right; else 0 */
+    uint32_t older;    /* as of stasis_snapshot_info: what was saved last could not be verified */
+    uint32_t reserved; /* 0 */
 } stasis_verify_report;
 
 void stasis_verify_options_init(stasis_verify_options *options, size_t size);
@@ -208,7 +229,7 @@ void stasis_verify_options_init(stasis_verify_options *options, size_t size);
  * page of a file without keys and values; with window_retain = capacity none is released. OK
  * (verified) or DIVERGED with the report filled; MODEL_MISMATCH if it is another model's; VERSION
  * (another profile's too); UNSUPPORTED (all of a state with positions_foreign; an audit begins
- * there); statuses of append. */
+ * there); CORRUPT (STASIS_VERIFY_STRICT); statuses of append. */
 stasis_status stasis_snapshot_verify(const stasis_snapshot *snapshot, stasis_model *model,
                                      const stasis_verify_options *options,
                                      stasis_verify_report *report, stasis_error *error);

@@ -34,6 +34,21 @@ void Input::read(void *data, size_t size_bytes, uint64_t offset) const {
     std::copy_n(bytes_.data() + offset, size_bytes, static_cast<uint8_t *>(data));
 }
 
+uint64_t walk_sections(const Input &input, uint64_t end,
+                       const std::function<bool(uint64_t offset, const Frame &frame)> &visit) {
+    uint64_t offset = kSectionsBegin;
+    while (offset + kFrameBytes <= end) {
+        FrameBytes bytes;
+        input.read(bytes.data(), bytes.size(), offset);
+        const Frame frame = decode_frame(bytes, offset);
+        if (frame.stored_bytes > end - offset - kFrameBytes || !visit(offset, frame)) {
+            break;
+        }
+        offset += section_bytes(frame.stored_bytes);
+    }
+    return offset;
+}
+
 Frame Committed::read_frame(uint64_t offset, SectionKind kind) const {
     const auto at = static_cast<Number>(offset);
     if (offset < kSectionsBegin || offset % kAlignment != 0 || offset > end ||

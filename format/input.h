@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,11 @@ class Input {
     std::optional<File> file_;
     std::vector<uint8_t> bytes_;
 };
+
+// Calls `visit` for the sections from the first one on, one behind the other, as long as they lie
+// in front of `end` and it returns true. Returns where it stopped. Error(corrupt): a wrong frame.
+uint64_t walk_sections(const Input &input, uint64_t end,
+                       const std::function<bool(uint64_t offset, const Frame &frame)> &visit);
 
 // An input up to the end of a committed state: nothing is read that lies behind it.
 struct Committed {

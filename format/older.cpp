@@ -15,25 +15,18 @@ namespace {
 
 // The manifest that this commit has written, as far as the sections can be walked over.
 std::optional<Root> find_manifest(const Input &input, uint64_t sequence, uint64_t end) {
-    for (uint64_t offset = kSectionsBegin; offset + kFrameBytes <= end;) {
-        FrameBytes bytes;
-        input.read(bytes.data(), bytes.size(), offset);
-        const Frame frame = decode_frame(bytes, offset);
-        if (frame.stored_bytes > end - offset - kFrameBytes) {
-            break;
-        }
-        const uint64_t next = offset + section_bytes(frame.stored_bytes);
+    std::optional<Root> root;
+    walk_sections(input, end, [&](uint64_t offset, const Frame &frame) {
         if (frame.kind == SectionKind::manifest && frame.sequence == sequence) {
-            Root root;
-            root.sequence = sequence;
-            root.file_bytes = next;
-            root.manifest_offset = offset;
-            root.manifest_bytes = frame.stored_bytes;
-            return root;
+            root.emplace();
+            root->sequence = sequence;
+            root->file_bytes = offset + section_bytes(frame.stored_bytes);
+            root->manifest_offset = offset;
+            root->manifest_bytes = frame.stored_bytes;
         }
-        offset = next;
-    }
-    return std::nullopt;
+        return !root;
+    });
+    return root;
 }
 
 // What the slot of this commit may have been: its root follows from its manifest, but for the

@@ -116,22 +116,17 @@ Root check_trailer(const uint8_t *bytes, const Frame &frame, uint64_t offset) {
 
 // A walk over the sections of an input whose slots say nothing, to the trailer.
 std::optional<Root> walk_to_trailer(const Input &input) {
+    std::optional<Root> trailer;
     const uint64_t size = input.size();
-    for (uint64_t offset = kSectionsBegin; offset + kFrameBytes <= size;) {
-        FrameBytes bytes;
-        input.read(bytes.data(), bytes.size(), offset);
-        const Frame frame = decode_frame(bytes, offset);
+    walk_sections(input, size, [&](uint64_t offset, const Frame &frame) {
         if (frame.kind == SectionKind::root) {
             std::array<uint8_t, kTrailerBytes> section;
             input.read(section.data(), section.size(), offset);
-            return check_trailer(section.data(), frame, offset);
+            trailer = check_trailer(section.data(), frame, offset);
         }
-        if (frame.stored_bytes > size - offset - kFrameBytes) {
-            break;
-        }
-        offset += section_bytes(frame.stored_bytes);
-    }
-    return std::nullopt;
+        return !trailer;
+    });
+    return trailer;
 }
 
 // Bytes of a stream as they come; never asks for more memory than a few times what has come.

@@ -12,10 +12,13 @@
 
 #include "format/constants.h"
 #include "format/existing.h"
+#include "format/temporary_name.h"
 
 namespace stasis::format {
 
 namespace {
+
+constexpr const char *kSuffix = ".saving";
 
 // A save begins with the magic, or has not written all of it yet; anything else under this name is
 // not ours.
@@ -94,7 +97,7 @@ File create(const FileOperations &files, const std::string &name) {
 
 void clear_leftover(const File &saved) {
     const FileOperations &files = saved.files();
-    const std::string name = saved.path() + ".saving";
+    const std::string name = temporary_name(saved.path(), kSuffix);
     struct stat status {};
     if (files.path_status(name.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
         return;
@@ -123,7 +126,7 @@ void clear_leftover(const File &saved) {
 }
 
 Temporary::Temporary(const FileOperations &files, const std::string &path)
-    : path_(path), file_(create(files, path + ".saving")) {}
+    : path_(path), file_(create(files, temporary_name(path, kSuffix))) {}
 
 Temporary::~Temporary() {
     if (!committed_) {

@@ -1,6 +1,6 @@
 // The file that a save writes whole before it appears or takes the place of an old one:
-// PATH.saving, in the same directory, locked against a second saver (FORMAT.md, "Saving"). Knows
-// nothing of what is written.
+// PATH.saving (or a shorter name, temporary_name.h), in the same directory, locked against a second
+// saver (FORMAT.md, "Saving"). Knows nothing of what is written.
 #pragma once
 
 #include <string>

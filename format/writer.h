@@ -40,9 +40,10 @@ struct SaveOptions {
 // logs is empty), what it shares with the state stays and the rest is committed to it. Any other
 // regular file is only replaced with options.replace. On failure the file opens as it did before;
 // only if the last sync fails, the error says that the new state is in place but may not survive a
-// power loss. Error(invalid_argument): the state contradicts itself, the file at `path` is something
-// else, or its last commit is damaged and `known` is not the state before it; Error(busy): another
-// save of this file is running; Error(io), Error(unsupported), Error(cancelled), Error(stopped).
+// power loss. Error(invalid_argument): the state contradicts itself, the file at `path` is
+// something else, or its last commit is damaged and `known` is not the state before it;
+// Error(busy): another save of this file is running; Error(io), Error(unsupported),
+// Error(cancelled), Error(stopped).
 //
 // Returns what the file says now, without the bytes of pages.
 std::shared_ptr<const Contents> save(State state, const std::string &path,

@@ -22,7 +22,12 @@ stasis_snapshot_info info_of(const std::string &path) {
 int run_compact(const CompactChoice &choice) {
     check_target("compact", choice.path, Special::refused);
     Interrupt interrupt;
-    const uint64_t before = info_of(choice.path).file_bytes;
+    const stasis_snapshot_info info = info_of(choice.path);
+    if (warn_if_older(info, choice.path)) {
+        say(choice.path + ": not compacted, for that would remove what is left of the last commit");
+        return 1;
+    }
+    const uint64_t before = info.file_bytes;
     Progress progress("compacting " + choice.path);
     stasis_save_options options;
     stasis_save_options_init(&options, sizeof options);

@@ -274,6 +274,8 @@ Session create_session(stasis_model *model, uint64_t domain) {
 void add_load_options(CLI::App &app, LoadChoice &choice) {
     app.add_flag("--any-profile", choice.any_profile,
                  "resume also what was computed under another profile; it cannot be verified then");
+    app.add_flag("--accept-older", choice.accept_older,
+                 "resume also the state before the last one saved, where that is damaged");
 }
 
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
@@ -287,7 +289,8 @@ Session load_session(stasis_model *model, const std::string &path, stasis_cancel
     options.progress = Progress::report;
     options.progress_user = &progress;
     options.cancel = cancel;
-    options.flags = choice.any_profile ? STASIS_LOAD_ANY_PROFILE : 0;
+    options.flags = (choice.any_profile ? STASIS_LOAD_ANY_PROFILE : 0) |
+                    (choice.accept_older ? STASIS_LOAD_ACCEPT_OLDER : 0);
     options.session = choice.alone ? &own : nullptr;
     options.trace = choice.trace;
     stasis_session *session = nullptr;

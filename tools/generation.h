@@ -73,13 +73,13 @@ Session create_session(stasis_model *model, uint64_t domain = STASIS_DOMAIN_COMM
 // How a session is resumed.
 struct LoadChoice {
     bool alone = false; // shares no page, and reads all of them
-    bool any_profile = false;
+    bool any_profile = false, accept_older = false;
     const stasis_trace_options *trace = nullptr;
 };
 // "-" for standard input.
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
                      const LoadChoice &choice);
-// --any-profile.
+// --any-profile, --accept-older.
 void add_load_options(CLI::App &app, LoadChoice &choice);
 void save_session(stasis_session *session, const std::string &path, const SaveChoice &choice);
 // To standard output.

@@ -32,7 +32,9 @@ Json file_json(const stasis_snapshot_info &info) {
             {"kv_bytes", info.kv_bytes},
             {"kv_stored_bytes", info.kv_stored_bytes},
             {"kv_ratio", info.kv_bytes > 0 ? Json(ratio(info)) : Json()},
-            {"root_damaged", (info.flags & STASIS_SNAPSHOT_DAMAGED_ROOT) != 0}};
+            {"dead_bytes", info.dead_bytes},
+            {"root_damaged", (info.flags & STASIS_SNAPSHOT_DAMAGED_ROOT) != 0},
+            {"older", info.older != 0}};
 }
 
 std::string file_text(const stasis_snapshot_info &info) {
@@ -53,9 +55,14 @@ std::string file_text(const stasis_snapshot_info &info) {
                       codec_name(info.codec));
     }
     text += line;
-    if ((info.flags & STASIS_SNAPSHOT_DAMAGED_ROOT) != 0) {
-        text += "  DAMAGED a root slot cannot be read: this is the state of the other one, perhaps "
-                "not the last\n";
+    text += "  dead    " + std::to_string(info.dead_bytes) +
+            " bytes that the state does not refer to\n";
+    if (info.older != 0) {
+        text +=
+            "  DAMAGED the root of the last commit cannot be read: this is the state before it\n";
+    } else if ((info.flags & STASIS_SNAPSHOT_DAMAGED_ROOT) != 0) {
+        text += "  torn    a root slot cannot be read; nothing is lost: a crash tore it before its "
+                "commit was done,\n          or it is of a commit before this one\n";
     }
     return text;
 }

@@ -72,9 +72,10 @@ Json otherwise_json(const std::vector<replay::Otherwise> &otherwise) {
 void print_as_json(const stasis_verify_report &report, const Pages &pages, const replay::Walk &walk,
                    double seconds) {
     const bool verified = report.verified != 0;
-    Json object = {{"verified", verified},  {"positions", report.positions},
-                   {"pages", pages.all},    {"pages_stored", pages.stored},
-                   {"drawn", report.drawn}, {"drawn_otherwise", otherwise_json(walk.otherwise)}};
+    Json object = {{"verified", verified},      {"positions", report.positions},
+                   {"pages", pages.all},        {"pages_stored", pages.stored},
+                   {"drawn", report.drawn},     {"drawn_otherwise", otherwise_json(walk.otherwise)},
+                   {"older", report.older != 0}};
     if (!verified) {
         add_divergence(report, object);
         object["logits"] = logits_json(walk.logits);
@@ -169,7 +170,8 @@ int run_replay(const ReplayChoice &choice) {
         print(verified ? same_text(report, pages, watch.seconds())
                        : differences_text(report, walk));
     }
-    return verified ? 0 : 1;
+    const bool older = warn_if_older(snapshot_info(snapshot.get(), choice.path), choice.path);
+    return verified && !older ? 0 : 1;
 }
 
 } // namespace
@@ -178,7 +180,7 @@ void add_replay(CLI::App &app, int &exit_code) {
     auto choice = std::make_shared<ReplayChoice>();
     CLI::App *replay_app = app.add_subcommand(
         "replay", "run a snapshot's tokens again and tell where and how the model differs from "
-                  "it; exit code 0 if nowhere, 1 if it does");
+                  "it; exit code 0 if nowhere, 1 if it does, or if the last commit is damaged");
     replay_app->add_option("FILE", choice->path, "a snapshot; -: from standard input")->required();
     add_model(*replay_app, choice->model);
     add_count(*replay_app, "-n", choice->tokens_max,

@@ -91,6 +91,15 @@ stasis_snapshot_info snapshot_info(const stasis_snapshot *snapshot, const std::s
     return info;
 }
 
+bool warn_if_older(const stasis_snapshot_info &info, const std::string &path) {
+    if (info.older != 0) {
+        say(path + ": the root of its last commit is damaged: this is the state of commit " +
+            std::to_string(info.commits) + ", before it, of " + std::to_string(info.position) +
+            " positions");
+    }
+    return info.older != 0;
+}
+
 Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element) {
     return Json::parse(fetch_text(
         [&](char *json, size_t capacity, size_t *length, stasis_error *error) {

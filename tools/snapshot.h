@@ -31,6 +31,8 @@ class OutputForSnapshot {
 // Needs no session and no model.
 Snapshot open_snapshot(const std::string &path);
 stasis_snapshot_info snapshot_info(const stasis_snapshot *snapshot, const std::string &path);
+// Says on standard error that the root of the last commit is damaged, where it is; returns whether.
+bool warn_if_older(const stasis_snapshot_info &info, const std::string &path);
 // One of the Big 8 + 4, 1 .. 12.
 Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element);
 

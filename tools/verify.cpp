@@ -19,7 +19,7 @@ struct VerifyChoice {
     double audit_percent = 0; // 0: no audit
     uint64_t audit_seed = 0;
     bool audit_seed_given = false;
-    bool json = false;
+    bool strict = false, json = false;
 };
 
 std::string number(uint64_t value) {
@@ -97,7 +97,10 @@ void print_report(const VerifyChoice &choice, const stasis_verify_report &report
     const bool verified = report.verified != 0;
     const bool audit = choice.audit_percent > 0;
     if (choice.json) {
-        Json object = {{"verified", verified}, {"positions", report.positions}};
+        Json object = {{"verified", verified},
+                       {"positions", report.positions},
+                       {"older", report.older != 0},
+                       {"sections", choice.strict ? Json(report.sections) : Json()}};
         if (!verified) {
             add_divergence(report, object);
         }
@@ -118,6 +121,10 @@ void print_report(const VerifyChoice &choice, const stasis_verify_report &report
     } else {
         std::snprintf(line, sizeof line, "DIVERGED: %s", report.message);
     }
+    if (choice.strict) {
+        print("checksums: all " + number(report.sections) +
+              " sections and both root slots are right\n");
+    }
     print(visible(line) + "\n" + (audit ? audit_text(choice, report, positions) : ""));
 }
 
@@ -137,12 +144,14 @@ int run_verify(VerifyChoice &choice) {
     options.cancel = interrupt.handle();
     options.audit_percent = choice.audit_percent;
     options.audit_seed = choice.audit_seed;
+    options.flags = choice.strict ? STASIS_VERIFY_STRICT : 0;
     const Stopwatch watch;
     const stasis_verify_report report =
         verify_snapshot(snapshot.get(), model.get(), options, choice.path);
-    print_report(choice, report, snapshot_info(snapshot.get(), choice.path).position,
-                 watch.seconds());
-    return report.verified != 0 ? 0 : 1;
+    const stasis_snapshot_info info = snapshot_info(snapshot.get(), choice.path);
+    print_report(choice, report, info.position, watch.seconds());
+    const bool older = warn_if_older(info, choice.path);
+    return report.verified != 0 && !older ? 0 : 1;
 }
 
 } // namespace
@@ -151,7 +160,7 @@ void add_verify(CLI::App &app, int &exit_code) {
     auto choice = std::make_shared<VerifyChoice>();
     CLI::App *verify_app = app.add_subcommand(
         "verify", "compute a snapshot's state again from its tokens; exit code 0 if every stored "
-                  "bit is the same, 1 if not");
+                  "bit is the same, 1 if not, or if the last commit is damaged");
     verify_app->add_option("FILE", choice->path, "a snapshot; -: from standard input")->required();
     add_model(*verify_app, choice->model);
     add_number<double>(
@@ -161,6 +170,9 @@ void add_verify(CLI::App &app, int &exit_code) {
         {std::numeric_limits<double>::denorm_min(), 100, "a number above 0 and at most 100"});
     CLI::Option *seed = add_count(*verify_app, "--audit-seed", choice->audit_seed,
                                   "decides which pages (default: random)");
+    verify_app->add_flag("--strict", choice->strict,
+                         "first check all that has a checksum, also what the state no longer "
+                         "refers to");
     add_compute_options(*verify_app, choice->model);
     verify_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
     verify_app->callback([=, &exit_code] {

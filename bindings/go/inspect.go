@@ -23,6 +23,8 @@ type SessionInfo struct {
 	TokensReused     uint64 // positions taken from pages that were there already
 	// Some below this one were computed under another profile, and cannot be verified; 0: none.
 	PositionsForeign uint64
+	// Loaded with AcceptOlder from a file whose last commit is damaged, and not saved since.
+	Older bool
 }
 
 // Info tells where the session stands.
@@ -39,7 +41,7 @@ func (s *Session) Info() (SessionInfo, error) {
 		PagesShared: uint64(own.pages_shared), KVBytes: uint64(own.kv_bytes),
 		PendingBytes:     uint64(own.pending_bytes),
 		PositionsEvicted: uint64(own.positions_evicted), TokensReused: uint64(own.tokens_reused),
-		PositionsForeign: uint64(own.positions_foreign),
+		PositionsForeign: uint64(own.positions_foreign), Older: own.older != 0,
 	}, err
 }
 

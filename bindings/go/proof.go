@@ -53,6 +53,7 @@ type VerifyOptions struct {
 	Chunk        int     // as in RunOptions
 	AuditPercent float64 // of the pages, those to recompute; 0: the whole log
 	AuditSeed    uint64  // decides which; to be chosen after the file was made
+	Strict       bool    // checksums of all that the file holds as well, dead bytes included
 
 	// Progress gets positions; an error ends the call.
 	Progress func(done, total uint64) error
@@ -78,6 +79,8 @@ type VerifyReport struct {
 	AuditDrawn        uint64
 	UnreachableBegin  uint64 // positions that the audit cannot recompute
 	UnreachableEnd    uint64
+	Sections          uint64 // that Strict has found right
+	Older             bool   // the last commit is damaged: the state before it was verified
 }
 
 // Verify computes from the tokens what the file holds and compares every bit. With ErrDiverged the
@@ -92,6 +95,9 @@ func (s *Snapshot) Verify(ctx context.Context, model *Model, options *VerifyOpti
 		given.chunk = c.count("Chunk", options.Chunk)
 		given.audit_percent = C.double(options.AuditPercent)
 		given.audit_seed = C.uint64_t(options.AuditSeed)
+		if options.Strict {
+			given.flags |= C.STASIS_VERIFY_STRICT
+		}
 		given.progress, given.progress_user = c.progress(options.Progress)
 	}
 	var taken unsafe.Pointer
@@ -112,6 +118,7 @@ func (s *Snapshot) Verify(ctx context.Context, model *Model, options *VerifyOpti
 		Message: C.GoString(&own.message[0]), Drawn: uint64(own.drawn),
 		DrawnOtherwise: uint64(own.drawn_otherwise), AuditPages: uint64(own.audit_pages),
 		AuditDrawn: uint64(own.audit_drawn), UnreachableBegin: uint64(own.unreachable_begin),
-		UnreachableEnd: uint64(own.unreachable_end),
+		UnreachableEnd: uint64(own.unreachable_end), Sections: uint64(own.sections),
+		Older: own.older != 0,
 	}, err
 }

@@ -80,7 +80,7 @@ type SnapshotInfo struct {
 	Digest        Digest // of the state, as Session.Digest
 	Root          Digest // of the file: who keeps it can prove the file
 	Model         Digest
-	DamagedRoot   bool // it is the state of the slot that is left, perhaps not the last one
+	DamagedRoot   bool // a root slot cannot be read: torn by a crash, or see Older
 	Keep          Keep
 	Codec         Codec  // CodecZstd if any keys and values are
 	Commits       uint64 // saves to this file
@@ -89,6 +89,8 @@ type SnapshotInfo struct {
 	Profile       string // as of ModelInfo
 	// As of SessionInfo.
 	PositionsForeign uint64
+	DeadBytes        uint64 // of FileBytes, those that this state does not refer to
+	Older            bool   // the last commit is damaged, and this is the state before it
 }
 
 // Info describes the file's state.
@@ -106,7 +108,8 @@ func (s *Snapshot) Info() (SnapshotInfo, error) {
 		DamagedRoot: own.flags&C.STASIS_SNAPSHOT_DAMAGED_ROOT != 0, Keep: Keep(own.keep),
 		Codec: Codec(own.codec), Commits: uint64(own.commits), KVBytes: uint64(own.kv_bytes),
 		KVStoredBytes: uint64(own.kv_stored_bytes), Profile: C.GoString(&own.profile[0]),
-		PositionsForeign: uint64(own.positions_foreign),
+		PositionsForeign: uint64(own.positions_foreign), DeadBytes: uint64(own.dead_bytes),
+		Older: own.older != 0,
 	}, err
 }
 

@@ -44,6 +44,7 @@ type LoadOptions struct {
 	NoRecompute bool            // refuse a file without keys and values
 	Trusted     bool            // its pages may serve sessions that append the same tokens
 	AnyProfile  bool            // also what another profile computed: see SessionInfo.PositionsForeign
+	AcceptOlder bool            // also the state before a last commit that is damaged
 	Session     *SessionOptions // nil: as saved
 
 	// Progress gets bytes, or positions where it recomputes; an error ends the call.
@@ -80,6 +81,9 @@ func (c *call) loadOptions(o *LoadOptions) *C.stasis_load_options {
 		}
 		if o.AnyProfile {
 			given.flags |= C.STASIS_LOAD_ANY_PROFILE
+		}
+		if o.AcceptOlder {
+			given.flags |= C.STASIS_LOAD_ACCEPT_OLDER
 		}
 		if session := sessionOptions(o.Session); session != nil {
 			given.session = first(array(c, []C.stasis_session_options{*session}))

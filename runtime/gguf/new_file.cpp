@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "format/error.h"
+#include "format/temporary_name.h"
 
 namespace stasis {
 
@@ -48,7 +49,7 @@ bool is_file_of(int descriptor, const std::string &path) {
 } // namespace
 
 NewFile::NewFile(const std::string &path, bool replace)
-    : path_(path), written_(path + ".writing"), replace_(replace) {
+    : path_(path), written_(temporary_name(path, ".writing")), replace_(replace) {
     check_target();
     for (int attempt = 0; descriptor_ < 0; ++attempt) {
         if (attempt == 16) {

@@ -1,5 +1,6 @@
-// A file that appears under its name whole or not at all: it is written as NAME.writing, in the
-// same folder and locked, then synced and renamed. Knows nothing of what is written.
+// A file that appears under its name whole or not at all: it is written as NAME.writing (or
+// a shorter name, format/temporary_name.h), in the same folder and locked, then synced and renamed.
+// Knows nothing of what is written.
 #pragma once
 
 #include <cstddef>

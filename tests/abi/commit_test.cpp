@@ -167,28 +167,6 @@ TEST_CASE("compact leaves the state and nothing else, under the codec that is as
     CHECK(read_file(path) == bytes);
 }
 
-TEST_CASE("a damaged root slot is reported, and the other commit loads") {
-    const Folder folder;
-    const std::string path = folder.file("a");
-    const Session session = session_of(gemma(), some_tokens(100));
-    const Digest first = digest(session.get());
-    REQUIRE(save(session.get(), path) == STASIS_OK);
-    append(session.get(), some_tokens(10, 2));
-    const Digest second = digest(session.get());
-    REQUIRE(save(session.get(), path) == STASIS_OK);
-    const std::string whole = read_file(path);
-    for (const auto &[slot, expected] : {std::pair<size_t, Digest>{4096, second}, {8192, first}}) {
-        std::string bytes = whole;
-        bytes[slot + 20] = static_cast<char>(bytes[slot + 20] ^ 1);
-        write_file(path, bytes);
-        CHECK(snapshot_info(path).flags == STASIS_SNAPSHOT_DAMAGED_ROOT);
-        CHECK(digest(load(gemma(), path).get()) == expected);
-    }
-    write_file(path, whole);
-    CHECK(snapshot_info(path).flags == 0);
-    CHECK(snapshot_info(path).commits == 2);
-}
-
 TEST_CASE("a file that is refused leaves the running session and the file untouched") {
     const Folder folder;
     const std::string path = folder.file("a");

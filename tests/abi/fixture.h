@@ -208,11 +208,13 @@ inline stasis_status save_as(stasis_session *session, const std::string &path, u
     return stasis_session_save(session, path.c_str(), &options, nullptr);
 }
 
-inline Session load(stasis_model *model, const std::string &path) {
+inline Session load(stasis_model *model, const std::string &path, uint32_t flags = 0) {
+    auto options = sized<stasis_load_options>();
+    options.flags = flags;
     stasis_session *session = nullptr;
     stasis_error error;
     const stasis_status status =
-        stasis_session_load(model, path.c_str(), nullptr, &session, &error);
+        stasis_session_load(model, path.c_str(), &options, &session, &error);
     REQUIRE_MESSAGE(status == STASIS_OK, error.message);
     return Session(session);
 }

@@ -110,7 +110,7 @@ FIELD(stasis_run_options, progress_user, 24, 8);
 FIELD(stasis_run_options, logits, 32, 8);
 FIELD(stasis_run_options, logits_user, 40, 8);
 
-STRUCT(stasis_session_info, 104);
+STRUCT(stasis_session_info, 112);
 FIELD(stasis_session_info, struct_size, 0, 4);
 FIELD(stasis_session_info, window, 4, 4);
 FIELD(stasis_session_info, position, 8, 8);
@@ -125,6 +125,8 @@ FIELD(stasis_session_info, pending_bytes, 72, 8);
 FIELD(stasis_session_info, positions_evicted, 80, 8);
 FIELD(stasis_session_info, tokens_reused, 88, 8);
 FIELD(stasis_session_info, positions_foreign, 96, 8);
+FIELD(stasis_session_info, older, 104, 4);
+FIELD(stasis_session_info, reserved, 108, 4);
 
 STRUCT(stasis_sampling, 112);
 FIELD(stasis_sampling, struct_size, 0, 4);
@@ -235,7 +237,7 @@ FIELD(stasis_source, reserved, 4, 4);
 FIELD(stasis_source, read, 8, 8);
 FIELD(stasis_source, user, 16, 8);
 
-STRUCT(stasis_snapshot_info, 376);
+STRUCT(stasis_snapshot_info, 392);
 FIELD(stasis_snapshot_info, struct_size, 0, 4);
 FIELD(stasis_snapshot_info, format, 4, 4);
 FIELD(stasis_snapshot_info, contract, 8, 12);
@@ -254,6 +256,9 @@ FIELD(stasis_snapshot_info, kv_bytes, 160, 8);
 FIELD(stasis_snapshot_info, kv_stored_bytes, 168, 8);
 FIELD(stasis_snapshot_info, positions_foreign, 176, 8);
 FIELD(stasis_snapshot_info, profile, 184, 192);
+FIELD(stasis_snapshot_info, dead_bytes, 376, 8);
+FIELD(stasis_snapshot_info, older, 384, 4);
+FIELD(stasis_snapshot_info, reserved_1, 388, 4);
 
 STRUCT(stasis_difference, 288);
 FIELD(stasis_difference, struct_size, 0, 4);
@@ -265,7 +270,7 @@ FIELD(stasis_difference, reserved, 20, 4);
 FIELD(stasis_difference, position, 24, 8);
 FIELD(stasis_difference, message, 32, 256);
 
-STRUCT(stasis_verify_options, 48);
+STRUCT(stasis_verify_options, 56);
 FIELD(stasis_verify_options, struct_size, 0, 4);
 FIELD(stasis_verify_options, chunk, 4, 4);
 FIELD(stasis_verify_options, cancel, 8, 8);
@@ -273,8 +278,10 @@ FIELD(stasis_verify_options, progress, 16, 8);
 FIELD(stasis_verify_options, progress_user, 24, 8);
 FIELD(stasis_verify_options, audit_percent, 32, 8);
 FIELD(stasis_verify_options, audit_seed, 40, 8);
+FIELD(stasis_verify_options, flags, 48, 4);
+FIELD(stasis_verify_options, reserved, 52, 4);
 
-STRUCT(stasis_verify_report, 344);
+STRUCT(stasis_verify_report, 360);
 FIELD(stasis_verify_report, struct_size, 0, 4);
 FIELD(stasis_verify_report, verified, 4, 4);
 FIELD(stasis_verify_report, positions, 8, 8);
@@ -290,6 +297,9 @@ FIELD(stasis_verify_report, audit_pages, 312, 8);
 FIELD(stasis_verify_report, audit_drawn, 320, 8);
 FIELD(stasis_verify_report, unreachable_begin, 328, 8);
 FIELD(stasis_verify_report, unreachable_end, 336, 8);
+FIELD(stasis_verify_report, sections, 344, 8);
+FIELD(stasis_verify_report, older, 352, 4);
+FIELD(stasis_verify_report, reserved, 356, 4);
 
 STRUCT(stasis_trace_event, 72);
 FIELD(stasis_trace_event, struct_size, 0, 4);

@@ -11,7 +11,7 @@ import stat
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from reader.container import VERSION, Container, Refused, need  # noqa: E402
+from reader.container import FIRST_SECTION, VERSION, Container, Refused, need  # noqa: E402
 from reader.state import OFF, State  # noqa: E402
 
 SOURCES = ["prompt", "template", "text", "sampled"]
@@ -118,6 +118,7 @@ def file_listed(container):
     return {
         "bytes": root.length, "bytes_behind": len(container.data) - root.length,
         "commits": root.sequence, "stream": container.trailer is not None,
+        "older": container.older,
         "features": [root.may_ignore, root.may_read, root.must_refuse],
         "slots": [{"slot": slot["slot"], "state": slot["state"],
                    "commit": slot["root"].sequence if slot["root"] else None}
@@ -139,7 +140,13 @@ def read(path):
     """All that a file says, as JSON has it. Raises Refused."""
     path = pathlib.Path(path)
     need(stat.S_ISREG(path.stat().st_mode), "not a regular file")
-    return read_bytes(path.read_bytes())
+    data = path.read_bytes()
+    for _ in range(1000):  # others may commit: readings that agree are of one moment
+        again = path.read_bytes()
+        if again[:FIRST_SECTION] == data[:FIRST_SECTION]:
+            break
+        data = again
+    return read_bytes(data)
 
 
 def read_bytes(data):

@@ -11,8 +11,6 @@
 
 namespace stasis::test {
 
-inline constexpr uint64_t kPage = kernels::kPagePositions;
-
 struct Stored {
     State state;
     std::vector<std::vector<std::vector<uint16_t>>> data; // [group][page], empty: not stored

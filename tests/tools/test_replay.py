@@ -24,7 +24,7 @@ class Replay(CommandTest):
                 inspected = self.json("inspect", path)
                 replayed = self.json("replay", path, model)
                 self.assertEqual(list(replayed), ["verified", "positions", "pages", "pages_stored",
-                                                  "drawn", "drawn_otherwise", "seconds"])
+                                                  "drawn", "drawn_otherwise", "older", "seconds"])
                 elements = inspected["elements"]
                 pages = elements["kv_cache"]["pages"]
                 self.assertEqual(

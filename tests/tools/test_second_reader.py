@@ -46,6 +46,7 @@ def as_inspect(found):
         "spans": elements["prompt_injection_meta"]["spans"],
         "text": text.decode("utf-8", "replace"),
         "file": {"bytes": file["bytes"], "commits": file["commits"], "keep": cache["keep"],
+                 "older": file["older"],
                  "root_damaged": any(slot["state"] == "damaged" for slot in file["slots"])},
         **{name: found[name] for name in ("position", "digest", "root")},
     }
@@ -235,7 +236,8 @@ class SecondReader(CommandTest):
                 flipped[at] ^= 1 << chance.randrange(8)
                 verdict = self.second(bytes(flipped))
                 self.assertEqual(
-                    verdict, self.first(flipped, "run", model, "--resume", "FILE", "-n", 0),
+                    verdict, self.first(flipped, "run", model, "--resume", "FILE", "-n", 0,
+                                        "--accept-older"),
                     f"{path}: byte {at}, seed {seed}")
                 refused += verdict is None
             self.assertGreater(refused, FLIPS // 3, path)
@@ -304,6 +306,23 @@ class SecondReader(CommandTest):
             path.write_bytes(data)
             found = self.agree(path)
             self.assertEqual(found["position"], position)
+            self.assertEqual(found["file"]["older"], position == 3)
+            self.assertIn("damaged", [slot["state"] for slot in found["file"]["slots"]])
+
+    def test_torn_slot(self):
+        path = pathlib.Path(self.save("s", LLAMA, [1, 5, 7]))
+        self.save("s", LLAMA, [1, 5, 7, 9])
+        before = path.read_bytes()
+        self.save("s", LLAMA, [1, 5, 7, 9, 11])
+        whole = path.read_bytes()
+        for sectors in (range(1, 8), range(7)):  # of slot A, those that commit 3 has written
+            data = bytearray(whole)
+            for sector in set(range(8)) - set(sectors):
+                at = 4096 + 512 * sector
+                data[at:at + 512] = before[at:at + 512]
+            path.write_bytes(data)
+            found = self.agree(path)
+            self.assertEqual((found["position"], found["file"]["older"]), (4, False))
             self.assertIn("damaged", [slot["state"] for slot in found["file"]["slots"]])
 
     def test_slots_of_the_same_commit(self):

@@ -8,10 +8,13 @@ from stasis_process import CommandTest, GEMMA, LLAMA, all_tokens, comma, turns_o
 INSPECT_KEYS = ["format", "contract", "profile", "positions_foreign", "position", "digest", "root",
                 "elements", "spans", "sections", "text", "file"]
 FILE_KEYS = ["bytes", "commits", "keep", "codec", "kv_bytes", "kv_stored_bytes", "kv_ratio",
-             "root_damaged"]
+             "dead_bytes", "root_damaged", "older"]
 ELEMENTS = ["kv_cache", "token_embeddings", "positional_state", "input_token_buffer",
             "attention_mask", "model_config", "layer_norm", "attention_weights", "logits",
             "tokenizer", "kv_format_version", "prompt_injection_meta"]
+
+
+SLOT_A, SLOT_B = 4096, 8192
 
 
 class Snapshots(CommandTest):
@@ -133,8 +136,72 @@ class Snapshots(CommandTest):
             self.save(model.name, model, tokens)
             for options in [], ["--threads", 1], ["--kernels", "reference"]:
                 verified = self.json("verify", self.path(model.name), model, *options)
-                self.assertEqual(list(verified), ["verified", "positions", "seconds"])
+                self.assertEqual(list(verified),
+                             ["verified", "positions", "older", "sections", "seconds"])
                 self.assertEqual((verified["verified"], verified["positions"]),
                                  (True, len(tokens)))
         self.assertIn("verified", self.ok("verify", self.path(GEMMA.name), GEMMA))
         self.refused("verify", self.path(GEMMA.name), LLAMA)
+
+    def damaged(self):
+        """Three turns of chat; then the last one's root is damaged."""
+        turns = [turn["user"] for turn in turns_of(GEMMA)[:3]]
+        self.chat(GEMMA, turns, "--session", self.path("s"))
+        before = self.json("inspect", self.path("s"))["file"]
+        self.assertEqual((before["commits"], before["older"]), (3, False))
+        with open(self.path("s"), "r+b") as file:
+            file.seek(SLOT_A + 108)
+            file.write(b"\1")
+        with open(self.path("s"), "rb") as file:
+            return file.read()
+
+    def kept(self, data):
+        with open(self.path("s"), "rb") as file:
+            self.assertEqual(file.read(), data)
+
+    def test_damaged_last_commit(self):
+        data = self.damaged()
+        said = "the root of its last commit"
+        for command in ("verify", "replay", "compact"):
+            model = [] if command == "compact" else [GEMMA]
+            done = self.run_command(command, self.path("s"), *model)
+            self.assertEqual(done.returncode, 1, command)
+            self.assertIn(said, done.stderr.decode(), command)
+        inspected = self.json("inspect", self.path("s"))
+        self.assertEqual((inspected["file"]["older"], inspected["file"]["commits"]), (True, 2))
+        self.assertIn("DAMAGED", self.ok("inspect", self.path("s")))
+        for arguments in (["run", GEMMA, "--resume", self.path("s"), "-n", 1],
+                          ["chat", GEMMA, "--session", self.path("s")]):
+            done = self.run_command(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(said, done.stderr.decode())
+        self.kept(data)
+        done = self.run_command("run", GEMMA, "--prompt", "x", "-n", 1, "--save", self.path("s"))
+        self.assertEqual(done.returncode, 2)
+        self.kept(data)
+        accepted = self.json("run", GEMMA, "--resume", self.path("s"), "-n", 0, "--accept-older")
+        self.assertEqual(accepted["digest"], inspected["digest"])
+        self.chat(GEMMA, ["And now?"], "--session", self.path("s"), "--accept-older")
+        file = self.json("inspect", self.path("s"))["file"]
+        self.assertEqual((file["commits"], file["older"], file["root_damaged"]), (3, False, False))
+        self.ok("verify", self.path("s"), GEMMA, "--strict")
+
+    def test_strict(self):
+        self.damaged()
+        self.chat(GEMMA, ["And now?"], "--session", self.path("s"), "--accept-older")
+        file = self.json("inspect", self.path("s"))["file"]
+        self.assertGreater(file["dead_bytes"], 0)
+        verified = self.json("verify", self.path("s"), GEMMA, "--strict")
+        self.assertGreater(verified["sections"], 0)
+        self.assertFalse(verified["older"])
+        with open(self.path("s"), "r+b") as file:  # the frame of the first manifest: dead by now
+            data = file.read()
+            at = data.index(b"STSM") + 8
+            file.seek(at)
+            file.write(bytes([data[at] ^ 1]))
+        self.ok("verify", self.path("s"), GEMMA)
+        done = self.run_command("verify", self.path("s"), GEMMA, "--strict")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("do not give its checksum", done.stderr.decode())
+        self.ok("compact", self.path("s"))
+        self.assertEqual(self.json("inspect", self.path("s"))["file"]["dead_bytes"], 0)

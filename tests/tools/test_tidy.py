@@ -15,7 +15,7 @@ FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX = 500, 70, 100
 # What the plain State struct brings along: all that runtime may know of format.
 SHARED_OF_FORMAT = {f"format/{name}.h"
                     for name in ("state", "digest", "elements", "error", "json_writer", "watch",
-                                 "decimal")}
+                                 "decimal", "temporary_name")}
 
 
 def sources():

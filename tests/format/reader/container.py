@@ -2,6 +2,7 @@
 # from "Header" to "Sections"). Must not know what sections say.
 import dataclasses
 import hashlib
+import itertools
 import struct
 
 from reader.xxh3 import xxh3_64, xxh3_128
@@ -10,6 +11,7 @@ VERSION = 1
 BLOCK = 4096
 FIRST_SECTION = 3 * BLOCK
 FRAME = 64
+SECTOR = 512  # what a disk writes whole
 MAGIC = b"\x89STASIS\n"
 IDENTITY, NODES, RUN, HIDDEN, LOGITS, MANIFEST, ROOT, EVICTIONS = range(1, 9)
 KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden",
@@ -100,6 +102,8 @@ class Container:
         need(len({root.sequence for root in good}) == len(good), "root slots: of the same commit")
         self.root = max(good, key=lambda root: root.sequence) if good else self.trailing_root()
         self.check_root()
+        self.older = len(data) > self.root.length and any(
+            slot["state"] == "damaged" and self.was_finished(slot["bytes"]) for slot in self.slots)
 
     def check_header(self):
         header = self.data[:BLOCK]
@@ -115,7 +119,7 @@ class Container:
         if zero(block):
             return {"slot": name, "state": "empty", "root": None}
         if checksum(block[:-16]) != block[-16:]:
-            return {"slot": name, "state": "damaged", "root": None}
+            return {"slot": name, "state": "damaged", "root": None, "bytes": block}
         return {"slot": name, "state": "good", "root": Root.at(block),
                 "rest": block[ROOT_BYTES:-16]}
 
@@ -147,6 +151,31 @@ class Container:
                  f"root slot {slot['slot']}: bytes 88 to 4079 are not zero")
         need(root.length <= len(self.data),
              f"root: length {root.length}, the file has {len(self.data)}")
+
+    def was_finished(self, slot):
+        """Whether a slot that is not good held a whole commit after this one."""
+        before = [bytes(BLOCK), *self.slots_before()]
+        return all(slot[:SECTOR] != each[:SECTOR] and slot[-SECTOR:] != each[-SECTOR:]
+                   for each in before)
+
+    def slots_before(self):
+        """What the slot of the commit before may be: its root but for the features."""
+        found, at = None, FIRST_SECTION
+        try:
+            while at < self.root.manifest and not found:
+                section = self.frame(at, self.root.length)
+                at = section.end
+                if section.kind == MANIFEST and section.sequence == self.root.sequence - 1:
+                    found = section
+        except Refused:
+            return  # the sections lead nowhere
+        for refuse, read in itertools.product(range(4), range(2)) if found else ():
+            manifest = self.stored(found)
+            digest = hashlib.sha256(text(b"stasis root") + struct.pack(
+                "<I4Q", VERSION, 0, read, refuse, len(manifest)) + manifest).digest()
+            root = struct.pack("<7Q32s", found.sequence, 0, read, refuse, found.end, found.offset,
+                               len(manifest), digest).ljust(BLOCK - 16, b"\0")
+            yield root + checksum(root)
 
     def frame(self, at, end):
         """A section whose frame and stored bytes are right and lie before `end`."""

@@ -13,6 +13,8 @@ pub const STASIS_KEEP_NONE: u32 = 1;
 pub const STASIS_LOAD_NO_RECOMPUTE: u32 = 1;
 pub const STASIS_LOAD_TRUSTED: u32 = 2;
 pub const STASIS_LOAD_ANY_PROFILE: u32 = 4;
+pub const STASIS_LOAD_ACCEPT_OLDER: u32 = 8;
+pub const STASIS_VERIFY_STRICT: u32 = 1;
 pub const STASIS_SNAPSHOT_DAMAGED_ROOT: u32 = 1;
 pub const STASIS_NOWHERE: u32 = u32::MAX;
 pub const STASIS_KEYS: u32 = 0;
@@ -85,6 +87,9 @@ pub struct stasis_snapshot_info {
     pub kv_stored_bytes: u64,
     pub positions_foreign: u64,
     pub profile: [c_char; 192],
+    pub dead_bytes: u64,
+    pub older: u32,
+    pub reserved_1: u32,
 }
 
 #[repr(C)]
@@ -110,6 +115,8 @@ pub struct stasis_verify_options {
     pub progress_user: *mut c_void,
     pub audit_percent: f64,
     pub audit_seed: u64,
+    pub flags: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -130,6 +137,9 @@ pub struct stasis_verify_report {
     pub audit_drawn: u64,
     pub unreachable_begin: u64,
     pub unreachable_end: u64,
+    pub sections: u64,
+    pub older: u32,
+    pub reserved: u32,
 }
 
 extern "C" {

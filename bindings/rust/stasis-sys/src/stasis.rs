@@ -211,6 +211,8 @@ pub struct stasis_session_info {
     pub positions_evicted: u64,
     pub tokens_reused: u64,
     pub positions_foreign: u64,
+    pub older: u32,
+    pub reserved: u32,
 }
 
 extern "C" {

@@ -162,6 +162,9 @@ pub struct SessionInfo {
     pub tokens_reused: u64,
     /// Some below this one were computed under another profile, and cannot be verified; 0: none.
     pub positions_foreign: u64,
+    /// Loaded with [`LoadOptions::accept_older`](crate::LoadOptions::accept_older) from a file
+    /// whose last commit is damaged, or forked from such a session, and not saved since.
+    pub older: bool,
 }
 
 impl SessionInfo {
@@ -180,6 +183,7 @@ impl SessionInfo {
             positions_evicted: raw.positions_evicted,
             tokens_reused: raw.tokens_reused,
             positions_foreign: raw.positions_foreign,
+            older: raw.older != 0,
         }
     }
 }
@@ -204,7 +208,7 @@ pub struct SnapshotInfo {
     pub root: Digest,
     /// Of the model it belongs to.
     pub model: Digest,
-    /// One of the file's two root slots is damaged: this may not be the last state saved.
+    /// One of the file's two root slots cannot be read: torn by a crash, or see `older`.
     pub damaged_root: bool,
     /// Which keys and values are kept.
     pub keep: Keep,
@@ -220,6 +224,10 @@ pub struct SnapshotInfo {
     pub profile: String,
     /// As of [`SessionInfo`].
     pub positions_foreign: u64,
+    /// Of `file_bytes`, those of sections that this state does not refer to.
+    pub dead_bytes: u64,
+    /// The root of the last commit is damaged, and this is the state before it.
+    pub older: bool,
 }
 
 impl SnapshotInfo {
@@ -241,6 +249,8 @@ impl SnapshotInfo {
             kv_stored_bytes: raw.kv_stored_bytes,
             profile: text_in(&raw.profile),
             positions_foreign: raw.positions_foreign,
+            dead_bytes: raw.dead_bytes,
+            older: raw.older != 0,
         }
     }
 }

@@ -205,6 +205,8 @@ pub struct LoadOptions<'a> {
     /// Also what a model of another profile computed, which only such a model computes again: see
     /// [`SessionInfo::positions_foreign`](crate::SessionInfo::positions_foreign).
     pub any_profile: bool,
+    /// Also the state before the last commit, where the root of the last one is damaged.
+    pub accept_older: bool,
     /// None: all but the reserve as saved.
     pub session: Option<SessionOptions>,
     /// Ends the call.

@@ -141,7 +141,8 @@ fn load(
     let raw_options = sys::stasis_load_options {
         flags: if options.no_recompute { sys::STASIS_LOAD_NO_RECOMPUTE } else { 0 }
             | if options.trusted { sys::STASIS_LOAD_TRUSTED } else { 0 }
-            | if options.any_profile { sys::STASIS_LOAD_ANY_PROFILE } else { 0 },
+            | if options.any_profile { sys::STASIS_LOAD_ANY_PROFILE } else { 0 }
+            | if options.accept_older { sys::STASIS_LOAD_ACCEPT_OLDER } else { 0 },
         session: session.as_ref().map_or(ptr::null(), |session| session as *const _),
         cancel: crate::cancel::raw_of(options.cancel),
         progress: guard.is_some().then_some(progress),

@@ -21,6 +21,8 @@ pub struct VerifyOptions<'a> {
     pub audit_percent: f64,
     /// Decides which; to be chosen after the file was made.
     pub audit_seed: u64,
+    /// First the checksums of all that the file holds, dead bytes included.
+    pub strict: bool,
 }
 
 /// Keys or values.
@@ -59,6 +61,10 @@ pub struct VerifyReport {
     pub audit_drawn: u64,
     /// Positions that the audit cannot recompute.
     pub unreachable: Range<u64>,
+    /// Sections of the file that `strict` has found right.
+    pub sections: u64,
+    /// The root of the last commit is damaged: it was the state before it that was verified.
+    pub older: bool,
 }
 
 impl VerifyReport {
@@ -80,6 +86,8 @@ impl VerifyReport {
             audit_pages: raw.audit_pages,
             audit_drawn: raw.audit_drawn,
             unreachable: raw.unreachable_begin..raw.unreachable_end,
+            sections: raw.sections,
+            older: raw.older != 0,
         }
     }
 }
@@ -97,6 +105,7 @@ impl Snapshot {
             progress_user: guard.user(),
             audit_percent: options.audit_percent,
             audit_seed: options.audit_seed,
+            flags: if options.strict { sys::STASIS_VERIFY_STRICT } else { 0 },
             ..sized()
         };
         let mut report = sized();

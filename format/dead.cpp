@@ -1,0 +1,117 @@
+// See dead.h.
+#include "format/dead.h"
+
+#include <algorithm>
+#include <map>
+
+#include "format/codec.h"
+#include "format/error.h"
+#include "format/naming.h"
+#include "format/pages.h"
+
+namespace stasis::format {
+
+namespace {
+
+using Number = unsigned long long;
+
+// A run whose page no state names any more: its layer group and slots are not known, but few fit.
+bool compressed_run_intact(const Snapshot &snapshot, const Frame &frame,
+                           const std::vector<uint8_t> &stored) {
+    const State &state = snapshot.state();
+    std::vector<uint16_t> numbers(frame.raw_bytes / sizeof(uint16_t));
+    FrameCoder coder;
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        for (uint16_t slots = 1; slots <= kPagePositionsMax; ++slots) {
+            const RunShape shape = run_shape(state, group, slots);
+            if (shape.bytes() != frame.raw_bytes) {
+                continue;
+            }
+            try {
+                for (size_t i = 0; i < frame_count(shape); ++i) {
+                    coder.decode(shape, i, stored.data(), stored.size(), numbers.data());
+                }
+            } catch (const Error &error) {
+                if (error.status() != Status::corrupt) {
+                    throw;
+                }
+                continue; // not of this shape
+            }
+            if (checksum(numbers.data(), frame.raw_bytes) == frame.checksum) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void check_section(const Snapshot &snapshot, const Committed &committed, uint64_t offset,
+                   const Frame &frame) {
+    committed.read_frame(offset, frame.kind); // its place, commit and padding
+    std::vector<uint8_t> stored(frame.stored_bytes);
+    snapshot.input().read(stored.data(), stored.size(), offset + kFrameBytes);
+    const bool intact = frame.codec == Codec::raw
+                            ? checksum(stored.data(), stored.size()) == frame.checksum
+                            : compressed_run_intact(snapshot, frame, stored);
+    if (!intact) {
+        fail(Status::corrupt, "section at byte %llu (%s): its bytes do not give its checksum",
+             static_cast<Number>(offset), section_name(frame.kind));
+    }
+}
+
+} // namespace
+
+uint64_t dead_bytes(const Snapshot &snapshot) {
+    std::map<uint64_t, uint64_t> live; // of each section that is named: what a reader looks at
+    for (const Section &section : snapshot.sections()) {
+        live[section.offset] = section_bytes(section.frame.stored_bytes);
+        if (section.frame.kind == SectionKind::nodes) {
+            live[section.offset] -= section.frame.stored_bytes; // its nodes one by one, below
+        }
+    }
+    std::map<std::pair<uint64_t, uint32_t>, uint64_t> nodes;
+    const auto add = [&](const Tree &tree) {
+        for (const std::vector<NodeRef> &level : tree.levels) {
+            for (const NodeRef &node : level) {
+                nodes[{node.section, node.begin}] = node.bytes;
+            }
+        }
+    };
+    add(snapshot.trees().log);
+    add(snapshot.trees().texts);
+    std::for_each(snapshot.trees().pages.begin(), snapshot.trees().pages.end(), add);
+    uint64_t used = snapshot.slot() == 0 ? kTrailerBytes : 0;
+    for (const auto &[offset, bytes] : live) {
+        used += bytes;
+    }
+    for (const auto &[place, bytes] : nodes) {
+        used += bytes;
+    }
+    const uint64_t all = snapshot.file_bytes() - kSectionsBegin;
+    return all > used ? all - used : 0; // a forged file may name bytes twice
+}
+
+uint64_t check_all_sections(const Snapshot &snapshot, const Watch &watch) {
+    uint64_t count = 0;
+    naming(snapshot.input().path(), [&] {
+        if (snapshot.slot_damaged()) {
+            fail(Status::corrupt, "a root slot does not give its checksum");
+        }
+        const uint64_t end = snapshot.file_bytes();
+        const Committed committed{snapshot.input(), end, snapshot.root().sequence};
+        const uint64_t stopped =
+            walk_sections(snapshot.input(), end, [&](uint64_t offset, const Frame &frame) {
+                watch.look(offset, end);
+                check_section(snapshot, committed, offset, frame);
+                ++count;
+                return true;
+            });
+        if (stopped != end) {
+            fail(Status::corrupt, "its sections end at byte %llu, its state at %llu",
+                 static_cast<Number>(stopped), static_cast<Number>(end));
+        }
+    });
+    return count;
+}
+
+} // namespace stasis::format
