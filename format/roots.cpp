@@ -87,10 +87,11 @@ Root check_trailer(const uint8_t *bytes, const Frame &frame, uint64_t offset) {
 }
 
 // A walk over the sections of an input whose slots say nothing, to the trailer.
-std::optional<Root> walk_to_trailer(const Input &input) {
+std::optional<Root> walk_to_trailer(const Input &input, const Watch &watch) {
     const uint64_t size = input.size();
     for (uint64_t offset = kSectionsBegin; offset + kFrameBytes <= size;) {
         FrameBytes bytes;
+        watch.step(0, 0);
         input.read(bytes.data(), bytes.size(), offset);
         const Frame frame = decode_frame(bytes, offset);
         if (frame.kind == SectionKind::root) {
@@ -109,6 +110,7 @@ std::optional<Root> walk_to_trailer(const Input &input) {
 // Bytes of a stream as they come; never asks for more memory than a few times what has come.
 struct Arriving {
     const Source &source;
+    const Watch &watch;
     std::vector<uint8_t> bytes = {};
 
     void until(uint64_t end) {
@@ -118,6 +120,7 @@ struct Arriving {
                          static_cast<size_t>(std::min<uint64_t>(end - begin, size_t{1} << 20)));
             size_t filled = begin;
             while (filled < bytes.size()) {
+                watch.step(0, 0);
                 const size_t count =
                     source.read(source.user, bytes.data() + filled, bytes.size() - filled);
                 if (count == 0) {
@@ -142,7 +145,7 @@ struct Arriving {
 
 } // namespace
 
-CurrentRoot find_root(const Input &input) {
+CurrentRoot find_root(const Input &input, const Watch &watch) {
     const uint64_t size = input.size();
     if (size < kSectionsBegin) {
         fail(Status::corrupt, "not a snapshot: %llu bytes, header and root slots take %llu",
@@ -160,7 +163,7 @@ CurrentRoot find_root(const Input &input) {
         current.root = *slots.newest;
         current.slot = slots.slot;
         check_bounds(current.root, 0);
-    } else if (const std::optional<Root> trailer = walk_to_trailer(input)) {
+    } else if (const std::optional<Root> trailer = walk_to_trailer(input, watch)) {
         current.root = *trailer;
     } else {
         fail(Status::corrupt, "no root: %s, and the sections do not end in one",
@@ -173,8 +176,8 @@ CurrentRoot find_root(const Input &input) {
     return current;
 }
 
-std::vector<uint8_t> read_stream(const Source &source) {
-    Arriving stream{source};
+std::vector<uint8_t> read_stream(const Source &source, const Watch &watch) {
+    Arriving stream{source, watch};
     stream.until(kBlockBytes);
     check_header(stream.block(0));
     stream.until(kSectionsBegin);

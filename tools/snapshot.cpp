@@ -91,12 +91,16 @@ stasis_snapshot_info snapshot_info(const stasis_snapshot *snapshot, const std::s
     return info;
 }
 
-Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element) {
-    return Json::parse(fetch_text(
+std::string snapshot_element_text(const stasis_snapshot *snapshot, uint32_t element) {
+    return fetch_text(
         [&](char *json, size_t capacity, size_t *length, stasis_error *error) {
             return stasis_snapshot_element(snapshot, element, json, capacity, length, error);
         },
-        element_name(element)));
+        element_name(element));
+}
+
+Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element) {
+    return Json::parse(snapshot_element_text(snapshot, element));
 }
 
 const char *codec_name(uint32_t codec) {
