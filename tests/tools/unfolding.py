@@ -1,6 +1,6 @@
 # Snapshots with another log and other texts than the one that they are made of, all checksums and
 # digests right: what a hostile maker of files would have them unfold to. Of a file of one commit
-# that keeps no keys and values.
+# that keeps no keys and values, of a session whose capacity is large enough.
 import hashlib
 import struct
 
@@ -9,8 +9,6 @@ from reader.container import BLOCK, FRAME, MANIFEST, NODES, VERSION, Container, 
 from reader.state import State, state_digest
 from reader.trees import CHILDREN, LEAF, LOG, NODE_REF, PAGES, TEXTS
 from reader.xxh3 import xxh3_64
-
-ENDLESS = 1 << 40  # a capacity that any log fits into
 
 
 def section(kind, content):
@@ -83,8 +81,7 @@ def unfolded(data, entries, texts):
         pages = [struct.pack("<32s4I", b"", min(size, len(entries) - at), 0, 0, 0)
                  for at in range(0, len(entries), size)]
         manifest = replaced(manifest, ref_of(each["pages"]), nodes.tree(PAGES, group, pages))
-    for name, value in (("position", len(entries)), ("text_count", len(texts)),
-                        ("capacity", ENDLESS)):
+    for name, value in (("position", len(entries)), ("text_count", len(texts))):
         manifest = replaced(manifest, struct.pack("<Q", old[name]), struct.pack("<Q", value))
     forged = sealed(data, manifest, nodes)
     digest = state_digest(State(Container(forged)))
