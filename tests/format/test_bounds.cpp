@@ -174,7 +174,7 @@ double seconds_to_open(const Bytes &bytes) {
 
 TEST_CASE("files of every shape open in time that is proportional to their size") {
     for (const Grown &shape : kShapes) {
-        CAPTURE(shape.name);
+        CAPTURE(std::string(shape.name));
         const Bytes small = shape.make(shape.size), large = shape.make(4 * shape.size);
         const double growth = static_cast<double>(large.size()) / static_cast<double>(small.size());
         const double before = seconds_to_open(small), after = seconds_to_open(large);
@@ -187,7 +187,7 @@ TEST_CASE("files of every shape open in time that is proportional to their size"
 TEST_CASE("no element unfolds to more than a few times its file, nor is it built to be measured") {
     for (const Grown &shape : kShapes) {
         for (const size_t size : {size_t{1}, shape.size / 10, shape.size}) {
-            CAPTURE(shape.name);
+            CAPTURE(std::string(shape.name));
             CAPTURE(size);
             const Bytes bytes = shape.make(size);
             const auto snapshot = Snapshot::open("memory", memory_files(bytes));
