@@ -125,7 +125,10 @@ stasis_status stasis_snapshot_element(const stasis_snapshot *snapshot, uint32_t 
                                       size_t capacity, size_t *length, stasis_error *error) {
     return with(snapshot, error, [&](const Snapshot &own) {
         require(length, "length");
-        write_text(stasis::format::element_json(own, element), json, capacity, length);
+        const size_t needed = stasis::format::element_json(own, element, {});
+        require_room(needed, capacity, length, "the buffer");
+        require_array(json, needed, "the buffer");
+        stasis::format::element_json(own, element, {json, needed});
     });
 }
 

@@ -85,7 +85,7 @@ std::optional<PagePlace> locate_by_fingerprints(const format::Snapshot &snapshot
         return std::nullopt;
     }
     const std::vector<uint32_t> prints =
-        format::page_fingerprints(state, group, page.valid, computed);
+        format::page_fingerprints(state, group, page.valid, computed, state.page_positions);
     const auto first_from = [&](size_t begin, size_t end) {
         size_t at = begin;
         while (at < end && prints[at] == page.fingerprints[at]) {
@@ -121,7 +121,7 @@ std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
     require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED |
                                    STASIS_LOAD_ANY_PROFILE | STASIS_LOAD_ACCEPT_OLDER);
     SessionOptions session = read_session_options(given.session, "options.session");
-    const SharedSnapshot snapshot = open();
+    const SharedSnapshot snapshot = open(watch);
     if ((given.flags & STASIS_LOAD_ACCEPT_OLDER) == 0) {
         snapshot->require_newest();
     }
@@ -180,7 +180,9 @@ void compact(const char *path, const stasis_save_options &given, const Watch &wa
     Threads threads(0);
     read_codec(given.codec, format::Codec::raw); // refused before anything is opened
     const format::Codec standard =
-        has_compressed(*format::Snapshot::open(path)) ? format::Codec::zstd : format::Codec::raw;
+        has_compressed(*format::Snapshot::open(path, format::system_files(), watch))
+            ? format::Codec::zstd
+            : format::Codec::raw;
     format::SaveOptions options;
     options.codec = read_codec(given.codec, standard);
     options.watch = watch;
@@ -291,8 +293,10 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
         require(session, "session");
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        *session = load_traced(caller, model->model, given, watch.watch(),
-                               [&] { return Snapshot::open(path); });
+        *session = load_traced(
+            caller, model->model, given, watch.watch(), [&](const stasis::Watch &open_watch) {
+                return Snapshot::open(path, stasis::format::system_files(), open_watch);
+            });
     });
 }
 
@@ -306,7 +310,9 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
         *session = load_traced(caller, model->model, given, watch.watch(),
-                               [&] { return Snapshot::open_source(host.source()); });
+                               [&](const stasis::Watch &open_watch) {
+                                   return Snapshot::open_source(host.source(), open_watch);
+                               });
     });
 }
 

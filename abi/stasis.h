@@ -85,8 +85,8 @@ typedef struct stasis_digest { /* frozen; SHA-256 */
     uint8_t bytes[32];
 } stasis_digest;
 
-/* Called now and then by long calls, `done` rising to `total` (positions where tokens are computed,
- * bytes where files are read or written). A non-zero return ends the call with STOPPED. */
+/* Called now and then by long calls, `done` rising to `total` (computed positions, bytes of files),
+ * 0 of 0 while that is not known. A non-zero return ends the call with STOPPED. */
 typedef int32_t (*stasis_progress_fn)(void *user, uint64_t done, uint64_t total);
 
 uint32_t stasis_version(void);                        /* of the library, 0xMMmmpp */

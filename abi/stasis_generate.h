@@ -64,7 +64,9 @@ stasis_status stasis_session_top(const stasis_session *session, size_t n, stasis
 stasis_status stasis_session_score(stasis_session *session, const stasis_token *tokens,
                                    size_t count, double *log_probabilities,
                                    const stasis_run_options *options, stasis_error *error);
-/* NULL: greedy. INVALID_ARGUMENT names the field that is out of range. */
+/* NULL: greedy. INVALID_ARGUMENT names the field that is out of range. Any number of settings may
+ * draw; where those of the tokens that are in the log are 65535 already, a draw with others by
+ * decode or generate is FULL. */
 stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_sampling *sampling,
                                           stasis_error *error);
 /* How the model's own files say that its tokens be drawn; seed 0. A host passes it on, changed or

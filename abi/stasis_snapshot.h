@@ -103,6 +103,7 @@ stasis_status stasis_session_write(stasis_session *session, const stasis_sink *s
  * the hidden state gives the stored logits is seen when they are first needed: DIVERGED.) If the
  * file was saved with STASIS_KEEP_NONE, its tokens are computed again within the call and must give
  * the digests it was saved with: DIVERGED names the first position and layer that do not.
+ * Cancel and progress are looked at from the first byte on, at 0 of 0 while the file is opened.
  * NOT_FOUND, IO, CORRUPT (also where the root of the last commit is damaged: the message names the
  * commit before it, which STASIS_LOAD_ACCEPT_OLDER takes; a commit that a crash has left unfinished
  * is no damage), VERSION, MODEL_MISMATCH, FULL (beyond the capacity asked for),
@@ -167,7 +168,10 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
                                        stasis_error *error);
 /* One of the Big 8 + 4 as a JSON object: 1 KV cache, 2 token embeddings, 3 positional state, 4
  * input token buffer, 5 attention mask, 6 model config snapshot, 7 LayerNorm state, 8 attention
- * module weights, 9 logits, 10 tokenizer state, 11 KV format version, 12 prompt injection meta. */
+ * module weights, 9 logits, 10 tokenizer state, 11 KV format version, 12 prompt injection meta.
+ * It has at most 64 bytes for each byte of the file and 64 KiB more, whatever the file was forged
+ * of: texts of the log (of its spans, of the best logits) are cut, U+2026 in their place, where
+ * together they would be more than four times the file. Asking for the length builds nothing. */
 stasis_status stasis_snapshot_element(const stasis_snapshot *snapshot, uint32_t element, char *json,
                                       size_t capacity, size_t *length, stasis_error *error);
 stasis_status stasis_snapshot_tokens(const stasis_snapshot *snapshot, uint64_t begin,

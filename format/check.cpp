@@ -257,9 +257,9 @@ void check_geometry(const State &state, Status status) {
 }
 
 void check_stored(const State &state, size_t group, uint64_t position,
-                  const std::vector<bool> &stored, Status status) {
+                  const std::vector<bool> &evicted, const std::vector<bool> &stored,
+                  Status status) {
     const uint32_t window = state.groups[group].window;
-    const std::vector<bool> evicted = evicted_pages(state);
     bool before = false; // the last page that is not evicted
     for (uint64_t index = 0; index < stored.size(); ++index) {
         if (evicted[index]) {
@@ -321,15 +321,13 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageEnt
     }
 }
 
-void check_state(const State &state, Status status) {
-    check_geometry(state, status);
-    check_samplings(state, status);
-    check_log(state, status);
-    check_evictions(state, status);
-    check_profile(state, status);
-    check_pages(state, status);
-    check_last(state, status);
-    check_digest(state, status);
+void check_state(const State &state, Status status, const Watch &watch) {
+    for (const auto check : {check_geometry, check_samplings, check_log, check_evictions,
+                             check_profile, check_pages, check_last, check_digest}) {
+        watch.step(0, 0);
+        check(state, status);
+    }
+    watch.step(0, 0);
 }
 
 } // namespace stasis::format

@@ -5,6 +5,7 @@
 #include "format/error.h"
 #include "format/layout.h"
 #include "format/state.h"
+#include "format/watch.h"
 
 namespace stasis::format {
 
@@ -13,9 +14,9 @@ namespace stasis::format {
 void check_geometry(const State &state, Status status);
 
 // The stored pages of one group at a position: released ones come first, then stored ones, and what
-// the window needs is stored.
+// the window needs is stored. `evicted`: evicted_pages(state).
 void check_stored(const State &state, size_t group, uint64_t position,
-                  const std::vector<bool> &stored, Status status);
+                  const std::vector<bool> &evicted, const std::vector<bool> &stored, Status status);
 
 // The entry of one page of a table: valid slots, runs that lie in front of `end` and fill them one
 // after the other, as many fingerprints as it must have. `state`: geometry checked, log there.
@@ -23,7 +24,7 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageEnt
                  uint64_t end);
 
 // Everything else, page data apart: log, settings, pages, hidden state, logits, texts, and last the
-// state digest, computed again.
-void check_state(const State &state, Status status);
+// state digest, computed again. Looks at the watch between them.
+void check_state(const State &state, Status status, const Watch &watch = {});
 
 } // namespace stasis::format

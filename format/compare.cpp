@@ -175,9 +175,8 @@ std::vector<uint32_t> prints_of(const Snapshot &snapshot, size_t group, uint64_t
     if (entry.runs.empty()) {
         return entry.fingerprints;
     }
-    const auto data = allocate_page(page_elements(snapshot.state(), group));
-    snapshot.read_page(group, index, data.get());
-    return page_fingerprints(snapshot.state(), group, entry.valid, data.get());
+    const std::vector<uint16_t> data = snapshot.read_packed(group, index);
+    return page_fingerprints(snapshot.state(), group, entry.valid, data.data(), entry.valid);
 }
 
 // The first slot and the first layer whose fingerprints differ.
@@ -214,16 +213,13 @@ Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint6
         compare_prints(a, b, group, index, difference);
         return difference;
     }
-    const size_t elements = page_elements(state, group);
-    const auto x = allocate_page(elements);
-    const auto y = allocate_page(elements);
-    a.read_page(group, index, x.get());
-    b.read_page(group, index, y.get());
-    size_t lowest = state.page_positions;
+    const std::vector<uint16_t> x = a.read_packed(group, index), y = b.read_packed(group, index);
+    const size_t valid = a.page(group, index).valid; // of both: their logs are of one length
+    size_t lowest = valid;
     for (size_t row = 0; row < page_rows(state, group); ++row) {
-        const size_t row_elements = size_t{state.page_positions} * state.head_dim;
-        const uint16_t *row_x = x.get() + row * row_elements;
-        const uint16_t *row_y = y.get() + row * row_elements;
+        const size_t row_elements = valid * state.head_dim;
+        const uint16_t *row_x = x.data() + row * row_elements;
+        const uint16_t *row_y = y.data() + row * row_elements;
         const auto at = std::mismatch(row_x, row_x + lowest * state.head_dim, row_y).first - row_x;
         const size_t slot = static_cast<size_t>(at) / state.head_dim;
         if (slot < lowest) {

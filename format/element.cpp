@@ -2,6 +2,7 @@
 // the object's members; see element.h.
 #include "format/element.h"
 
+#include <array>
 #include <cstdio>
 #include <iterator>
 #include <set>
@@ -50,6 +51,37 @@ void write_digests(const char *name, const std::vector<Digest> &digests, JsonWri
     }
     json.end_array();
 }
+
+// Texts of tokens, which a log may name at each of its positions: all that an element shows of them
+// is not more than kTextFactor times the file, which no log of short tokens reaches. What is beyond
+// is cut, and a mark stands for it.
+class TokenText {
+  public:
+    explicit TokenText(const Snapshot &snapshot)
+        : texts_(snapshot.state().token_texts), left_(kTextFactor * snapshot.file_bytes()) {}
+
+    // Of each of some tokens, one after the other.
+    void write(const char *name, std::span<const TokenEntry> tokens, JsonWriter &json) {
+        json.key(name).begin_text();
+        for (const TokenEntry &entry : tokens) {
+            const std::string &text = token_text(texts_, entry.token);
+            if (text.size() > left_) {
+                left_ = 0;
+                json.part("\u2026");
+                break;
+            }
+            left_ -= text.size();
+            json.part(text);
+        }
+        json.end_text();
+    }
+
+  private:
+    static constexpr uint64_t kTextFactor = 4;
+
+    const TokenTexts &texts_;
+    uint64_t left_;
+};
 
 // What a file keeps of a group's pages.
 struct Kept {
@@ -175,14 +207,19 @@ void token_buffer(const Snapshot &snapshot, JsonWriter &json) {
         json.field(source_name(static_cast<TokenSource>(source)), counts[source]);
     }
     json.end_object();
+    constexpr size_t kHexBytes = 4096; // at a time
     // As bytes too, for a character may be split over several tokens.
     json.key("texts").begin_array();
     for (const auto &[token, text] : state.token_texts) {
         json.begin_object().field("token", token).field("text", text);
-        json.field("bytes", to_hex(text)).end_object();
+        json.key("bytes").begin_text();
+        for (size_t at = 0; at < text.size(); at += kHexBytes) {
+            json.part(to_hex(std::string_view(text).substr(at, kHexBytes)));
+        }
+        json.end_text().end_object();
     }
     json.end_array();
-    json.field("text", log_text(state, 0, state.log.size()));
+    TokenText(snapshot).write("text", state.log, json);
 }
 
 void write_evicted(const State &state, JsonWriter &json) {
@@ -269,9 +306,11 @@ void logits(const Snapshot &snapshot, JsonWriter &json) {
     json.field("digest", to_hex(state.logits));
     json.field("row", snapshot.layout().logits_row != SectionRef{});
     json.key("top").begin_array();
+    TokenText text(snapshot);
     for (const auto &[token, logit] : state.top) {
         json.begin_object().field("token", token).field("logit", logit);
-        json.field("text", token_text(state.token_texts, token)).end_object();
+        text.write("text", std::array{TokenEntry{token}}, json);
+        json.end_object();
     }
     json.end_array();
 }
@@ -333,13 +372,16 @@ void kv_format(const Snapshot &snapshot, JsonWriter &json) {
 void prompt_meta(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
     json.key("spans").begin_array();
-    for (const Span &span : log_spans(state.log)) {
+    TokenText text(snapshot);
+    for (Span span; span.end < state.log.size();) {
+        span = span_from(state.log, span.end);
         json.begin_object().field("begin", span.begin).field("end", span.end);
         json.field("source", source_name(span.source)).field("role", role_name(span.role));
         json.field("turn_start", span.turn_start).key("sampling");
         span.source == TokenSource::sampled ? json.value(span.sampling) : json.null();
         json.field("tokens", span.end - span.begin);
-        json.field("text", log_text(state, span.begin, span.end)).end_object();
+        text.write("text", std::span(state.log).subspan(span.begin, span.end - span.begin), json);
+        json.end_object();
     }
     json.end_array();
     json.field("pending_system", state.pending_system);
@@ -353,16 +395,16 @@ const Write kElements[12] = {kv_cache,       token_embeddings, positional_state,
 
 } // namespace
 
-std::string element_json(const Snapshot &snapshot, uint32_t element) {
+size_t element_json(const Snapshot &snapshot, uint32_t element, std::span<char> room) {
     if (element < 1 || element > std::size(kElements)) {
         fail(Status::invalid_argument, "element is %u, expected 1 to %zu", element,
              std::size(kElements));
     }
-    JsonWriter json;
+    JsonWriter json(room);
     json.begin_object().field("element", element);
     json.field("name", element_name(static_cast<Element>(element)));
     kElements[element - 1](snapshot, json);
-    return json.end_object().take();
+    return json.end_object().length();
 }
 
 } // namespace stasis::format

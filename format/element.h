@@ -2,15 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <span>
 
 #include "format/elements.h"
 #include "format/reader.h"
 
 namespace stasis::format {
 
-// One JSON object. Error(invalid_argument) unless `element` is 1 to 12. Bytes of texts that are not
-// UTF-8 become U+FFFD.
-std::string element_json(const Snapshot &snapshot, uint32_t element);
+// One JSON object, written into `room` as far as that goes; returns its length. It has at most 64
+// bytes for each byte of the file and 64 KiB more, and nothing of its size is kept in memory: texts
+// of the log and of the best logits are cut, with U+2026 in their place, where together they would
+// be more than four times the file. Bytes of texts that are not UTF-8 become U+FFFD.
+// Error(invalid_argument) unless `element` is 1 to 12.
+size_t element_json(const Snapshot &snapshot, uint32_t element, std::span<char> room);
 
 } // namespace stasis::format

@@ -9,7 +9,7 @@
 namespace stasis::format {
 
 std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32_t valid,
-                                        const uint16_t *data) {
+                                        const uint16_t *data, uint32_t row_slots) {
     const size_t rows = page_rows(state, group);
     const size_t layers = state.groups[group].layers.size();
     const size_t dim = state.head_dim;
@@ -22,7 +22,7 @@ std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32
     };
     for (uint32_t slot = 0; slot < valid; ++slot) {
         for (size_t row = 0; row < rows; ++row) {
-            std::copy_n(data + (row * state.page_positions + slot) * dim, dim,
+            std::copy_n(data + (row * size_t{row_slots} + slot) * dim, dim,
                         numbers.data() + row * dim);
         }
         add(rows * dim);
@@ -30,8 +30,8 @@ std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32
     const size_t layer_rows = rows / layers;
     for (size_t layer = 0; layer < layers; ++layer) {
         for (size_t row = 0; row < layer_rows; ++row) {
-            std::copy_n(data + (layer * layer_rows + row) * state.page_positions * dim,
-                        size_t{valid} * dim, numbers.data() + row * valid * dim);
+            std::copy_n(data + (layer * layer_rows + row) * row_slots * dim, size_t{valid} * dim,
+                        numbers.data() + row * valid * dim);
         }
         add(layer_rows * valid * dim);
     }

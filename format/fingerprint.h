@@ -11,8 +11,8 @@
 namespace stasis::format {
 
 // The valid slots' (all layers of the group), then the layers' (all valid slots). `data` is a page
-// in memory; `state` gives the geometry.
+// in memory, of which a row has `row_slots` slots; `state` gives the rest of the geometry.
 std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32_t valid,
-                                        const uint16_t *data);
+                                        const uint16_t *data, uint32_t row_slots);
 
 } // namespace stasis::format

@@ -9,6 +9,12 @@ namespace stasis::format {
 
 using Number = unsigned long long;
 
+namespace {
+
+constexpr size_t kPieceBytes = size_t{4} << 20; // some milliseconds of reading or digesting
+
+} // namespace
+
 const std::string &Input::path() const {
     static const std::string stream = "stream";
     return file_ ? file_->path() : stream;
@@ -47,6 +53,23 @@ uint64_t walk_sections(const Input &input, uint64_t end,
         offset += section_bytes(frame.stored_bytes);
     }
     return offset;
+}
+
+void Committed::read(void *data, size_t size_bytes, uint64_t offset) const {
+    for (size_t done = 0; done < size_bytes; done += kPieceBytes) {
+        watch.step(0, 0);
+        input.read(static_cast<uint8_t *>(data) + done, std::min(kPieceBytes, size_bytes - done),
+                   offset + done);
+    }
+}
+
+Digest Committed::digest(const std::vector<uint8_t> &bytes) const {
+    Sha256 hash;
+    for (size_t done = 0; done < bytes.size(); done += kPieceBytes) {
+        watch.step(0, 0);
+        hash.bytes(bytes.data() + done, std::min(kPieceBytes, bytes.size() - done));
+    }
+    return hash.finish();
 }
 
 Frame Committed::read_frame(uint64_t offset, SectionKind kind) const {
@@ -88,7 +111,7 @@ std::vector<uint8_t> Committed::read_section(uint64_t offset, uint64_t bytes,
              static_cast<Number>(bytes));
     }
     std::vector<uint8_t> data(bytes);
-    input.read(data.data(), data.size(), offset + kFrameBytes);
+    read(data.data(), data.size(), offset + kFrameBytes);
     if (checksum(data.data(), data.size()) != frame.checksum) {
         fail(Status::corrupt, "section at byte %llu (%s): its bytes do not give its checksum",
              static_cast<Number>(offset), section_name(kind));
@@ -98,10 +121,10 @@ std::vector<uint8_t> Committed::read_section(uint64_t offset, uint64_t bytes,
 
 std::vector<uint8_t> Committed::read_section(const SectionRef &ref, SectionKind kind) const {
     std::vector<uint8_t> data = read_section(ref.offset, ref.bytes, kind);
-    const Digest digest = Sha256().bytes(data.data(), data.size()).finish();
-    if (digest != ref.digest) {
+    const Digest found = digest(data);
+    if (found != ref.digest) {
         fail(Status::corrupt, "section at byte %llu (%s): SHA-256 is %s, the manifest says %s",
-             static_cast<Number>(ref.offset), section_name(kind), to_hex(digest).c_str(),
+             static_cast<Number>(ref.offset), section_name(kind), to_hex(found).c_str(),
              to_hex(ref.digest).c_str());
     }
     return data;

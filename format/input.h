@@ -11,6 +11,7 @@
 #include "format/file.h"
 #include "format/layout.h"
 #include "format/section.h"
+#include "format/watch.h"
 
 namespace stasis::format {
 
@@ -39,6 +40,10 @@ struct Committed {
     const Input &input;
     uint64_t end = 0;
     uint64_t sequence = 0; // of the commit
+    Watch watch = {};      // looked at between pieces of what is read and digested; reports 0 of 0
+
+    void read(void *data, size_t size_bytes, uint64_t offset) const;
+    Digest digest(const std::vector<uint8_t> &bytes) const; // SHA-256
 
     // The frame of a section of this kind that lies in front of the end; padding is zero.
     // Error(corrupt).

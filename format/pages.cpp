@@ -49,9 +49,9 @@ void pack_run(const State &state, size_t group, uint32_t begin, uint32_t slots,
 }
 
 void unpack_run(const State &state, size_t group, const Run &run, uint32_t to,
-                const uint16_t *packed, uint16_t *data) {
+                const uint16_t *packed, uint32_t row_slots, uint16_t *data) {
     const size_t dim = state.head_dim;
-    const size_t full = state.page_positions * dim;
+    const size_t full = row_slots * dim;
     for (size_t row = 0; row < page_rows(state, group); ++row) {
         std::copy_n(packed + (row * run.slots + run.first) * dim, run.used * dim,
                     data + row * full + to * dim);
@@ -67,10 +67,10 @@ void clear_slots(const State &state, size_t group, uint32_t valid, uint16_t *dat
 }
 
 void check_page_finite(const State &state, size_t group, uint64_t index, const uint16_t *data,
-                       Status status) {
+                       uint32_t row_slots, Status status) {
     const uint32_t valid = state.pages[group][index].valid;
     const size_t used = size_t{valid} * state.head_dim;
-    const size_t full = size_t{state.page_positions} * state.head_dim;
+    const size_t full = size_t{row_slots} * state.head_dim;
     for (size_t row = 0; row < page_rows(state, group); ++row, data += full) {
         int16_t exponents = 0; // a maximum without branches, so that the loop runs in vectors
         for (size_t i = 0; i < used; ++i) {

@@ -38,16 +38,16 @@ RunShape run_shape(const State &state, size_t group, uint32_t slots);
 // slots, into the order of a run, where it has only these.
 void pack_run(const State &state, size_t group, uint32_t begin, uint32_t slots,
               const uint16_t *data, uint16_t *packed);
-// Puts the used slots of a run into a page, from slot `to` on.
+// Puts the used slots of a run into a page of which a row has `row_slots`, from slot `to` on.
 void unpack_run(const State &state, size_t group, const Run &run, uint32_t to,
-                const uint16_t *packed, uint16_t *data);
+                const uint16_t *packed, uint32_t row_slots, uint16_t *data);
 // Slots from `valid` on become zero.
 void clear_slots(const State &state, size_t group, uint32_t valid, uint16_t *data);
 
 // Refuses keys and values of valid slots that are infinite or NaN: they are not state (C9). Names
-// group, page and position.
+// group, page and position. A row of the page has `row_slots` slots.
 void check_page_finite(const State &state, size_t group, uint64_t index, const uint16_t *data,
-                       Status status);
+                       uint32_t row_slots, Status status);
 
 // Memory for one page, aligned to kAlignment, its contents not yet set.
 std::shared_ptr<uint16_t> allocate_page(size_t elements);

@@ -17,23 +17,26 @@ namespace stasis::format {
 
 using Number = unsigned long long;
 
-std::shared_ptr<const Snapshot> Snapshot::open(const std::string &path,
-                                               const FileOperations &files) {
-    return open_input(Input(open_file(files, path)));
+std::shared_ptr<const Snapshot> Snapshot::open(const std::string &path, const FileOperations &files,
+                                               const Watch &watch) {
+    return open_input(Input(open_file(files, path)), nullptr, watch);
 }
 
-std::shared_ptr<const Snapshot> Snapshot::open_source(const Source &source) {
-    return open_input(Input(naming("stream", [&] { return read_stream(source); })));
+std::shared_ptr<const Snapshot> Snapshot::open_source(const Source &source, const Watch &watch) {
+    return open_input(Input(naming("stream", [&] { return read_stream(source, watch); })), nullptr,
+                      watch);
 }
 
 std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
-                                                     const std::shared_ptr<const Contents> &known) {
+                                                     const std::shared_ptr<const Contents> &known,
+                                                     const Watch &watch) {
     const std::shared_ptr<Snapshot> snapshot(new Snapshot(std::move(input)));
     naming(snapshot->input_.path(), [&] {
         const File *file = snapshot->input_.file();
         const std::optional<FileStamp> stamp =
             file != nullptr ? std::optional(stamp_of(file->status())) : std::nullopt;
-        snapshot->current_ = find_root(snapshot->input_);
+        watch.step(0, 0);
+        snapshot->current_ = find_root(snapshot->input_, watch);
         if (known != nullptr && stamp && known->stamp == stamp && known->root == snapshot->root()) {
             snapshot->contents_ = known;
             snapshot->known_ = true;
@@ -43,10 +46,10 @@ std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
         contents->stamp = stamp;
         contents->root = snapshot->root();
         contents->older = snapshot->older();
-        snapshot->read_manifest(*contents);
-        snapshot->read_trees(*contents);
-        snapshot->read_rest(*contents);
-        check_state(contents->state, Status::corrupt);
+        snapshot->read_manifest(*contents, watch);
+        snapshot->read_trees(*contents, watch);
+        snapshot->read_rest(*contents, watch);
+        check_state(contents->state, Status::corrupt, watch);
         snapshot->contents_ = contents;
     });
     return snapshot;
@@ -63,14 +66,14 @@ void Snapshot::require_newest() const {
     }
 }
 
-Committed Snapshot::committed() const {
-    return {input_, current_.root.file_bytes, current_.root.sequence};
+Committed Snapshot::committed(const Watch &watch) const {
+    return {input_, current_.root.file_bytes, current_.root.sequence, watch};
 }
 
-void Snapshot::read_manifest(Contents &into) const {
+void Snapshot::read_manifest(Contents &into, const Watch &watch) const {
     const Root &root = current_.root;
-    const std::vector<uint8_t> manifest =
-        committed().read_section(root.manifest_offset, root.manifest_bytes, SectionKind::manifest);
+    const std::vector<uint8_t> manifest = committed(watch).read_section(
+        root.manifest_offset, root.manifest_bytes, SectionKind::manifest);
     const Digest digest = root_digest(root, manifest.data(), manifest.size());
     if (digest != root.digest) {
         fail(Status::corrupt, "root digest is %s, the manifest gives %s",
@@ -87,7 +90,7 @@ void Snapshot::read_manifest(Contents &into) const {
         fail(Status::corrupt, "device profile: the root's features and the manifest disagree");
     }
     into.state.model =
-        parse_identity(committed().read_section(into.layout.identity, SectionKind::identity));
+        parse_identity(committed(watch).read_section(into.layout.identity, SectionKind::identity));
     check_geometry(into.state, Status::corrupt);
     if (into.layout.position > root.file_bytes / sizeof(TokenEntry)) {
         fail(Status::corrupt, "manifest: %llu tokens in a file of %llu bytes",
@@ -95,8 +98,8 @@ void Snapshot::read_manifest(Contents &into) const {
     }
 }
 
-void Snapshot::read_trees(Contents &into) const {
-    NodeReader nodes(committed());
+void Snapshot::read_trees(Contents &into, const Watch &watch) const {
+    NodeReader nodes(committed(watch));
     const auto add_log = [&](std::span<const uint8_t> node, uint32_t count) {
         parse_entries(node, count, into.state.log);
     };
@@ -119,27 +122,31 @@ void Snapshot::read_trees(Contents &into) const {
             pages.push_back({entry.valid, entry.digest, nullptr});
         }
     }
-    read_evictions(into);
-    check_entries(into);
+    read_evictions(into, watch);
+    check_entries(into, watch);
+    watch.step(0, 0);
     into.state.token_texts = texts_of_log(into.texts, into.state.log, into.state.vocabulary);
 }
 
 // Before the page entries: which pages may be missing depends on it.
-void Snapshot::read_evictions(Contents &into) const {
+void Snapshot::read_evictions(Contents &into, const Watch &watch) const {
     const bool named = into.layout.evictions != SectionRef{};
     if (named != ((current_.root.features_refuse & kFeatureEvictions) != 0)) {
         fail(Status::corrupt, "evictions: the root's features and the manifest disagree");
     }
     if (named) {
-        parse_evictions(committed().read_section(into.layout.evictions, SectionKind::evictions),
-                        into.state);
+        parse_evictions(
+            committed(watch).read_section(into.layout.evictions, SectionKind::evictions),
+            into.state);
         check_evictions(into.state, Status::corrupt);
     }
 }
 
-void Snapshot::check_entries(const Contents &read) const {
+void Snapshot::check_entries(const Contents &read, const Watch &watch) const {
+    const std::vector<bool> evicted = evicted_pages(read.state);
     uint64_t left = current_.root.file_bytes;
     for (size_t group = 0; group < read.pages.size(); ++group) {
+        watch.step(0, 0);
         std::vector<bool> stored;
         for (uint64_t index = 0; index < read.pages[group].size(); ++index) {
             const PageEntry &entry = read.pages[group][index];
@@ -157,12 +164,12 @@ void Snapshot::check_entries(const Contents &read) const {
             }
         }
         if (read.layout.keep == Keep::full) {
-            check_stored(read.state, group, read.layout.position, stored, Status::corrupt);
+            check_stored(read.state, group, read.layout.position, evicted, stored, Status::corrupt);
         }
     }
 }
 
-void Snapshot::read_rest(Contents &into) const {
+void Snapshot::read_rest(Contents &into, const Watch &watch) const {
     if (into.layout.position == 0) {
         if (into.layout.hidden != SectionRef{} || into.layout.logits_row != SectionRef{}) {
             fail(Status::corrupt, "manifest: a hidden state or logits at position 0");
@@ -175,7 +182,7 @@ void Snapshot::read_rest(Contents &into) const {
              static_cast<Number>(into.layout.hidden.bytes), static_cast<Number>(hidden_bytes));
     }
     const std::vector<uint8_t> hidden =
-        committed().read_section(into.layout.hidden, SectionKind::hidden);
+        committed(watch).read_section(into.layout.hidden, SectionKind::hidden);
     into.state.hidden.resize(into.state.hidden_size);
     std::copy(hidden.begin(), hidden.end(), reinterpret_cast<uint8_t *>(into.state.hidden.data()));
     if (into.layout.logits_row == SectionRef{}) {
@@ -188,7 +195,8 @@ void Snapshot::read_rest(Contents &into) const {
              "logits",
              static_cast<Number>(into.layout.logits_row.bytes));
     }
-    committed().read_section(into.layout.logits_row, SectionKind::logits_row); // for its checks
+    committed(watch).read_section(into.layout.logits_row,
+                                  SectionKind::logits_row); // for its checks
 }
 
 std::vector<float> Snapshot::logits_row() const {
@@ -255,7 +263,7 @@ std::vector<Section> Snapshot::sections() const {
 
 State load(const std::string &path, const Watch &watch, const FileOperations &files,
            const Parallel &parallel) {
-    const std::shared_ptr<const Snapshot> snapshot = Snapshot::open(path, files);
+    const std::shared_ptr<const Snapshot> snapshot = Snapshot::open(path, files, watch);
     snapshot->require_newest();
     State state = snapshot->state();
     snapshot->read_pages(state, watch, parallel);

@@ -54,16 +54,21 @@ struct Section {
 // when the file is replaced.
 class Snapshot {
   public:
-    // Error(not_found), Error(io), Error(corrupt), Error(version).
+    // Error(not_found), Error(io), Error(corrupt), Error(version). Takes time and memory in
+    // proportion to the state, times a logarithm, whatever the file was forged of; progress is 0 of
+    // 0.
     static std::shared_ptr<const Snapshot> open(const std::string &path,
-                                                const FileOperations &files = system_files());
+                                                const FileOperations &files = system_files(),
+                                                const Watch &watch = {});
     // From a stream: reads up to the end of the snapshot and no further. The whole of it stays in
     // memory.
-    static std::shared_ptr<const Snapshot> open_source(const Source &source);
+    static std::shared_ptr<const Snapshot> open_source(const Source &source,
+                                                       const Watch &watch = {});
     // From an input already open. If it is a file that has the stamp and the root of `known`,
     // nothing but the root is read.
     static std::shared_ptr<const Snapshot>
-    open_input(Input input, const std::shared_ptr<const Contents> &known = nullptr);
+    open_input(Input input, const std::shared_ptr<const Contents> &known = nullptr,
+               const Watch &watch = {});
 
     const std::shared_ptr<const Contents> &contents() const { return contents_; }
     bool known() const { return known_; } // by what was given to open_input
@@ -94,8 +99,11 @@ class Snapshot {
     // checks its checksums, its digest and that its numbers are finite. Error(corrupt) names the
     // section, or layer group and page.
     void read_page(size_t group, uint64_t index, uint16_t *data) const;
-    // The same without the digest: for a caller that knows what the slots must be. Slots that are
-    // not used keep what was in `data`.
+    // The same into memory in which a row has its valid slots and no more: of a file that nothing
+    // is known of, a page could take far more than is stored of it.
+    std::vector<uint16_t> read_packed(size_t group, uint64_t index) const;
+    // As read_page without the digest: for a caller that knows what the slots must be. Slots that
+    // are not used keep what was in `data`.
     void read_slots(size_t group, uint64_t index, uint16_t *data) const;
     // Reads all stored pages into buffers that into.storage keeps. Progress in bytes of pages.
     void read_pages(State &into, const Watch &watch, const Parallel &parallel = {}) const;
@@ -106,13 +114,15 @@ class Snapshot {
 
   private:
     explicit Snapshot(Input input) : input_(std::move(input)) {}
-    Committed committed() const;
-    void read_manifest(Contents &into) const;
-    void read_trees(Contents &into) const;
-    void read_evictions(Contents &into) const;
-    void read_rest(Contents &into) const;
-    void check_entries(const Contents &read) const;
+    Committed committed(const Watch &watch = {}) const;
+    void read_manifest(Contents &into, const Watch &watch) const;
+    void read_trees(Contents &into, const Watch &watch) const;
+    void read_evictions(Contents &into, const Watch &watch) const;
+    void read_rest(Contents &into, const Watch &watch) const;
+    void check_entries(const Contents &read, const Watch &watch) const;
     void read_run(size_t group, const Run &run, uint16_t *numbers) const;
+    void read_rows(size_t group, uint64_t index, uint32_t row_slots, uint16_t *data) const;
+    void check_page(size_t group, uint64_t index, uint32_t row_slots, const uint16_t *data) const;
 
     Input input_;
     CurrentRoot current_;

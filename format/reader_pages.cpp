@@ -46,17 +46,17 @@ void Snapshot::read_run(size_t group, const Run &run, uint16_t *numbers) const {
     }
 }
 
-void Snapshot::read_slots(size_t group, uint64_t index, uint16_t *data) const {
+void Snapshot::read_rows(size_t group, uint64_t index, uint32_t row_slots, uint16_t *data) const {
     const auto read = [&] {
         uint32_t slot = 0;
         for (const Run &run : pages()[group][index].runs) {
-            if (run.used == state().page_positions) { // a whole page, as it is in memory
+            if (run.used == row_slots && run.slots == row_slots) { // as it is in memory
                 read_run(group, run, data);
             } else {
                 const auto numbers = std::make_unique_for_overwrite<uint16_t[]>(
                     run_shape(state(), group, run.slots).numbers());
                 read_run(group, run, numbers.get());
-                unpack_run(state(), group, run, slot, numbers.get(), data);
+                unpack_run(state(), group, run, slot, numbers.get(), row_slots, data);
             }
             slot += run.used;
         }
@@ -64,21 +64,38 @@ void Snapshot::read_slots(size_t group, uint64_t index, uint16_t *data) const {
     naming(input_.path(), [&] { naming(page_name(group, index), read); });
 }
 
-void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
+void Snapshot::check_page(size_t group, uint64_t index, uint32_t row_slots,
+                          const uint16_t *data) const {
     const PageEntry &entry = pages()[group][index];
-    read_slots(group, index, data);
     naming(input_.path(), [&] {
-        clear_slots(state(), group, entry.valid, data);
         const Digest digest =
             page_digest(static_cast<uint32_t>(group), index, data, page_rows(state(), group),
-                        state().page_positions, entry.valid, state().head_dim);
+                        row_slots, entry.valid, state().head_dim);
         if (digest != entry.digest) {
             fail(Status::corrupt, "%s: its digest is %s, expected %s",
                  page_name(group, index).c_str(), to_hex(digest).c_str(),
                  to_hex(entry.digest).c_str());
         }
-        check_page_finite(state(), group, index, data, Status::corrupt);
+        check_page_finite(state(), group, index, data, row_slots, Status::corrupt);
     });
+}
+
+void Snapshot::read_slots(size_t group, uint64_t index, uint16_t *data) const {
+    read_rows(group, index, state().page_positions, data);
+}
+
+void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
+    read_slots(group, index, data);
+    clear_slots(state(), group, pages()[group][index].valid, data);
+    check_page(group, index, state().page_positions, data);
+}
+
+std::vector<uint16_t> Snapshot::read_packed(size_t group, uint64_t index) const {
+    const uint32_t valid = pages()[group][index].valid;
+    std::vector<uint16_t> data(run_shape(state(), group, valid).numbers());
+    read_rows(group, index, valid, data.data());
+    check_page(group, index, valid, data.data());
+    return data;
 }
 
 void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &parallel) const {

@@ -115,10 +115,11 @@ Root check_trailer(const uint8_t *bytes, const Frame &frame, uint64_t offset) {
 }
 
 // A walk over the sections of an input whose slots say nothing, to the trailer.
-std::optional<Root> walk_to_trailer(const Input &input) {
+std::optional<Root> walk_to_trailer(const Input &input, const Watch &watch) {
     std::optional<Root> trailer;
     const uint64_t size = input.size();
     walk_sections(input, size, [&](uint64_t offset, const Frame &frame) {
+        watch.step(0, 0);
         if (frame.kind == SectionKind::root) {
             std::array<uint8_t, kTrailerBytes> section;
             input.read(section.data(), section.size(), offset);
@@ -132,6 +133,7 @@ std::optional<Root> walk_to_trailer(const Input &input) {
 // Bytes of a stream as they come; never asks for more memory than a few times what has come.
 struct Arriving {
     const Source &source;
+    const Watch &watch;
     std::vector<uint8_t> bytes = {};
 
     void until(uint64_t end) {
@@ -141,6 +143,7 @@ struct Arriving {
                          static_cast<size_t>(std::min<uint64_t>(end - begin, size_t{1} << 20)));
             size_t filled = begin;
             while (filled < bytes.size()) {
+                watch.step(0, 0);
                 const size_t count =
                     source.read(source.user, bytes.data() + filled, bytes.size() - filled);
                 if (count == 0) {
@@ -165,7 +168,7 @@ struct Arriving {
 
 } // namespace
 
-CurrentRoot find_root(const Input &input) {
+CurrentRoot find_root(const Input &input, const Watch &watch) {
     if (input.size() <
         kSectionsBegin) { // never while others commit, unlike what is looked at below
         fail(Status::corrupt, "not a snapshot: %llu bytes, header and root slots take %llu",
@@ -179,7 +182,7 @@ CurrentRoot find_root(const Input &input) {
         current.root = *slots.newest;
         current.slot = slots.slot;
         check_bounds(current.root, 0);
-    } else if (const std::optional<Root> trailer = walk_to_trailer(input)) {
+    } else if (const std::optional<Root> trailer = walk_to_trailer(input, watch)) {
         current.root = *trailer;
     } else {
         fail(Status::corrupt, "no root: %s, and the sections do not end in one",
@@ -201,8 +204,8 @@ CurrentRoot find_root(const Input &input) {
     return current;
 }
 
-std::vector<uint8_t> read_stream(const Source &source) {
-    Arriving stream{source};
+std::vector<uint8_t> read_stream(const Source &source, const Watch &watch) {
+    Arriving stream{source, watch};
     stream.until(kBlockBytes);
     check_header(stream.block(0));
     stream.until(kSectionsBegin);

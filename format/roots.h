@@ -21,9 +21,9 @@ struct CurrentRoot {
 
 // Checks header and roots, and that the state lies in the input; others may commit to it meanwhile.
 // Error(corrupt), Error(version).
-CurrentRoot find_root(const Input &input);
+CurrentRoot find_root(const Input &input, const Watch &watch = {});
 
 // Reads one snapshot from a stream: up to its trailer, or, of a file, to the end of its state.
-std::vector<uint8_t> read_stream(const Source &source);
+std::vector<uint8_t> read_stream(const Source &source, const Watch &watch = {});
 
 } // namespace stasis::format

@@ -1,8 +1,7 @@
-// Runs of the token log that have one origin, and their text: what a reader of a log wants to see.
+// Runs of the token log that have one origin: what a reader of a log wants to see.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "format/state.h"
@@ -19,10 +18,8 @@ struct Span {
     uint16_t sampling = 0;
 };
 
-std::vector<Span> log_spans(const std::vector<TokenEntry> &log);
-
-// The bytes of the tokens [begin, end), one after the other.
-std::string log_text(const State &state, uint64_t begin, uint64_t end);
+// The span from a position on at which one begins; the first begins at 0.
+Span span_from(const std::vector<TokenEntry> &log, uint64_t begin);
 
 const char *source_name(TokenSource source); // "prompt", "template", "text", "sampled"
 const char *role_name(Role role);            // "none", "system", "user", "assistant", "other"

@@ -18,8 +18,9 @@ using TokenTexts = std::vector<std::pair<uint32_t, std::string>>;
 TokenTexts texts_of_log(const TokenTexts &texts, const std::vector<TokenEntry> &log,
                         uint32_t vocabulary);
 
-// The list with which a file goes on: its own, then those of `wanted` that it does not have yet, in
-// the order in which the log first uses them. Anew, if it has another text for a token.
+// The list with which a file goes on: its own, then those of `wanted` (ascending by token) that it
+// does not have yet, in the order in which the log first uses them. Anew, if it has another text
+// for a token.
 TokenTexts continued_texts(std::span<const TokenTexts::value_type> old, const TokenTexts &wanted,
                            const std::vector<TokenEntry> &log);
 

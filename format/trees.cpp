@@ -26,8 +26,8 @@ Bytes NodeReader::read_node(const char *tree, const NodeRef &ref) {
     }
     left_ -= ref.bytes;
     Bytes node(ref.bytes);
-    from_.input.read(node.data(), node.size(), ref.section + kFrameBytes + ref.begin);
-    const Digest digest = Sha256().bytes(node.data(), node.size()).finish();
+    from_.read(node.data(), node.size(), ref.section + kFrameBytes + ref.begin);
+    const Digest digest = from_.digest(node);
     if (digest != ref.digest) {
         fail(Status::corrupt, "%s: node at byte %llu: SHA-256 is %s, expected %s", tree,
              static_cast<Number>(ref.section + kFrameBytes + ref.begin), to_hex(digest).c_str(),

@@ -182,9 +182,11 @@ struct Planner {
 void prepare(Job &job, const SaveInput &input, uint64_t sequence) {
     const State &state = input.state;
     const uint16_t *data = page_numbers(input, job);
-    check_page_finite(state, job.group, job.index, data, Status::invalid_argument);
+    check_page_finite(state, job.group, job.index, data, state.page_positions,
+                      Status::invalid_argument);
     if (job.slots == 0) {
-        job.entry->fingerprints = page_fingerprints(state, job.group, job.entry->valid, data);
+        job.entry->fingerprints =
+            page_fingerprints(state, job.group, job.entry->valid, data, state.page_positions);
         return;
     }
     const RunShape shape = run_shape(state, job.group, job.slots);

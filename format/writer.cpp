@@ -25,13 +25,14 @@ using Number = unsigned long long;
 // Data that the save depends on, beyond what every State must satisfy.
 void check_data(const SaveInput &input) {
     const State &state = input.state;
+    const std::vector<bool> evicted = evicted_pages(state);
     for (size_t group = 0; group < state.pages.size() && input.options.keep == Keep::full;
          ++group) {
         std::vector<bool> stored;
         for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
             stored.push_back(input.has_data(group, index));
         }
-        check_stored(state, group, state.log.size(), stored, Status::invalid_argument);
+        check_stored(state, group, state.log.size(), evicted, stored, Status::invalid_argument);
     }
     const std::span<const float> row = input.options.logits_row;
     if (!row.empty() && (row.size() != state.vocabulary ||
@@ -199,14 +200,16 @@ void check_continues(const Snapshot &old, const State &state, const Contents *kn
 
 // The state in the file, if this one may be committed to it.
 std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state,
-                                                 const std::shared_ptr<const Contents> &known) {
+                                                 const SaveOptions &options) {
     const std::string path = file.path();
     try {
-        std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(file)), known);
-        check_continues(*old, state, known.get());
+        std::shared_ptr<const Snapshot> old =
+            Snapshot::open_input(Input(std::move(file)), options.known, options.watch);
+        check_continues(*old, state, options.known.get());
         return old;
     } catch (const Error &error) {
-        if (error.status() == Status::io) {
+        if (error.status() == Status::io || error.status() == Status::cancelled ||
+            error.status() == Status::stopped) {
             throw;
         }
         fail(Status::invalid_argument, "%s: not written to unless it may be replaced: %s",
@@ -290,7 +293,7 @@ std::shared_ptr<const Contents> save(State state, const std::string &path,
         std::optional<File> existing = lock_existing(files, path);
         std::shared_ptr<const Snapshot> old;
         if (existing && !options.replace) {
-            old = open_to_continue(std::move(*existing), state, options.known);
+            old = open_to_continue(std::move(*existing), state, options);
         }
         const File *locked = old ? old->input().file() : existing ? &*existing : nullptr;
         if (locked != nullptr) {
@@ -325,7 +328,8 @@ void compact(const std::string &path, const SaveOptions &options, const FileOper
     if (!existing) {
         fail(Status::not_found, "%s: there is no such file", path.c_str());
     }
-    const std::shared_ptr<const Snapshot> old = Snapshot::open_input(Input(std::move(*existing)));
+    const std::shared_ptr<const Snapshot> old =
+        Snapshot::open_input(Input(std::move(*existing)), nullptr, options.watch);
     old->require_newest();
     check_features(*old);
     clear_leftover(*old->input().file());

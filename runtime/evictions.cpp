@@ -47,6 +47,16 @@ void mark(std::vector<uint64_t> &masks, const PositionRange &range) {
     }
 }
 
+// Of an event and those before it, whose digest is `before`.
+Digest digest_of(const Digest &before, const Eviction &event) {
+    Sha256 hash;
+    hash.digest(before).u64(event.position);
+    for (const PositionRange &range : event.ranges) {
+        hash.u64(range.begin).u64(range.end);
+    }
+    return hash.finish();
+}
+
 } // namespace
 
 Evictions::Evictions(std::span<const Eviction> events) {
@@ -54,20 +64,33 @@ Evictions::Evictions(std::span<const Eviction> events) {
         return;
     }
     auto list = std::make_shared<std::vector<Event>>();
+    auto digests = std::make_shared<std::vector<Digest>>();
     auto words = std::make_shared<std::vector<uint64_t>>();
     for (const Eviction &event : events) {
         list->push_back(std::make_shared<const Eviction>(event));
+        digests->push_back(digest_of(digests->empty() ? Digest() : digests->back(), event));
         for (const PositionRange &range : event.ranges) {
             mark(*words, range);
             count_ += range.end - range.begin;
         }
     }
     events_ = std::move(list);
+    digests_ = std::move(digests);
     masks_ = std::move(words);
 }
 
 std::span<const Evictions::Event> Evictions::events() const {
     return empty() ? std::span<const Event>() : *events_;
+}
+
+Digest Evictions::digest_before(uint64_t end) const {
+    const std::span<const Event> all = events();
+    const auto behind =
+        std::lower_bound(all.begin(), all.end(), end, [](const Event &event, uint64_t value) {
+            return event->position < value;
+        });
+    return behind == all.begin() ? Digest()
+                                 : (*digests_)[static_cast<size_t>(behind - all.begin()) - 1];
 }
 
 std::span<const uint64_t> Evictions::masks() const {
@@ -119,6 +142,10 @@ void Evictions::add(uint64_t position, std::span<const PositionRange> ranges,
         std::make_shared<std::vector<Event>>(old_events.begin(), old_events.end());
     auto changed_masks =
         std::make_shared<std::vector<uint64_t>>(old_masks.begin(), old_masks.end());
+    auto digests = std::make_shared<std::vector<Digest>>();
+    if (!old_events.empty()) {
+        digests->assign(digests_->begin(), digests_->end());
+    }
     if (changed_events->empty() || last() != position) {
         Eviction event{position, {ranges.begin(), ranges.end()}, {hidden.begin(), hidden.end()}};
         changed_events->push_back(std::make_shared<const Eviction>(std::move(event)));
@@ -126,13 +153,17 @@ void Evictions::add(uint64_t position, std::span<const PositionRange> ranges,
         Eviction event = *changed_events->back();
         event.ranges = join(event.ranges, ranges);
         changed_events->back() = std::make_shared<const Eviction>(std::move(event));
+        digests->pop_back();
     }
+    digests->push_back(
+        digest_of(digests->empty() ? Digest() : digests->back(), *changed_events->back()));
     uint64_t count = count_;
     for (const PositionRange &range : ranges) {
         mark(*changed_masks, range);
         count += range.end - range.begin;
     }
     events_ = std::move(changed_events);
+    digests_ = std::move(digests);
     masks_ = std::move(changed_masks);
     count_ = count;
 }

@@ -28,6 +28,9 @@ class Evictions {
     // Positions evicted.
     uint64_t count() const { return count_; }
 
+    // Stands for all events at positions below `end`; zero: there are none.
+    Digest digest_before(uint64_t end) const;
+
     // [block] bit s: slot s is evicted; blocks beyond hold nothing that is.
     std::span<const uint64_t> masks() const;
     bool whole(uint64_t block) const;
@@ -43,6 +46,7 @@ class Evictions {
 
   private:
     std::shared_ptr<const std::vector<Event>> events_;
+    std::shared_ptr<const std::vector<Digest>> digests_; // [event] of it and those before it
     std::shared_ptr<const std::vector<uint64_t>> masks_;
     uint64_t count_ = 0;
 };

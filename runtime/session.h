@@ -319,7 +319,7 @@ class Session {
     // session_prefixes.cpp
     void reuse(Growth &growth);
     void make_known(uint64_t begin, uint64_t end, const uint16_t *hidden);
-    std::vector<PageRef> find_stored(const State &state);
+    std::vector<PageRef> find_stored(const State &state, const Watch &watch);
     void offer_stored();
     PrefixRealm realm(uint64_t end) const;
 
@@ -339,6 +339,7 @@ class Session {
                            const RunOptions &options, StepBuffers &buffers);
     static void draw_together(Model &model, std::vector<StepItem *> &items);
     static void collect_growths(std::span<StepItem> items, bool behind, StepBuffers &buffers);
+    void drop_unnamed_samplings();
     uint16_t sampling_index();
     uint8_t next_turn(bool sampled) const;
     bool is_stop(uint32_t token, const GenerateOptions &options) const;
@@ -354,7 +355,7 @@ class Session {
 
     // session_restore.cpp
     static std::unique_ptr<Session> prepare(std::shared_ptr<Model> model, const State &state,
-                                            const SessionOptions *options);
+                                            const SessionOptions *options, const Watch &watch);
     void adopt_settings(const State &state);
     void adopt_pages(const State &state, const StoredPages &pages, const Watch &watch);
     void check_digest(const State &state);
@@ -378,7 +379,8 @@ class Session {
     std::shared_ptr<std::vector<float>> row_; // logits of the next token, if row_valid_
     bool row_valid_ = false;
     std::optional<Digest> stored_logits_; // what the first row computed must give
-    std::vector<Sampling> samplings_;     // settings that drew some token of the log
+    std::vector<Sampling> samplings_; // settings that drew some token of the log, or of what was
+                                      // rewound
     Sampling sampling_;
     std::string pending_system_;
     AttentionSums sums_;

@@ -92,17 +92,56 @@ void Session::set_sampling(const Sampling &sampling) {
     sampling_ = std::move(copy);
 }
 
-// Index of the settings in force in the table that the log's entries refer to.
+// Forgets settings that no entry of the log names, as a save does, so that what was rewound leaves
+// nothing behind. Strong guarantee.
+void Session::drop_unnamed_samplings() {
+    std::vector<bool> named(samplings_.size());
+    for (uint64_t i = 0; i < log_.size(); ++i) {
+        if (const TokenEntry entry = log_[i]; entry.source == TokenSource::sampled) {
+            named[entry.sampling] = true;
+        }
+    }
+    std::vector<Sampling> kept;
+    std::vector<uint16_t> places(samplings_.size()); // in `kept`
+    for (size_t i = 0; i < samplings_.size(); ++i) {
+        if (named[i]) {
+            places[i] = static_cast<uint16_t>(kept.size());
+            kept.push_back(samplings_[i]);
+        }
+    }
+    TokenLog log = log_;
+    for (uint64_t i = 0; i < log.size(); ++i) {
+        const TokenEntry entry = log[i];
+        if (entry.source == TokenSource::sampled && places[entry.sampling] != entry.sampling) {
+            log.mutate(i).sampling = places[entry.sampling];
+        }
+    }
+    log_ = std::move(log);
+    samplings_ = std::move(kept);
+}
+
+// Index of the settings in force in the table that the log's entries refer to. Expects that no
+// entry waits to be added, for the table may be made anew.
 uint16_t Session::sampling_index() {
-    const auto latest = std::find(samplings_.rbegin(), samplings_.rend(), sampling_);
-    if (latest != samplings_.rend()) {
-        return static_cast<uint16_t>(samplings_.rend() - latest - 1);
+    constexpr size_t most = UINT16_MAX; // one is left for settings that have not drawn yet
+    const auto find = [&] {
+        const auto latest = std::find(samplings_.rbegin(), samplings_.rend(), sampling_);
+        return latest == samplings_.rend() ? samplings_.size()
+                                           : static_cast<size_t>(samplings_.rend() - latest) - 1;
+    };
+    size_t index = find();
+    if (index >= most) {
+        drop_unnamed_samplings();
+        index = find();
     }
-    if (samplings_.size() == UINT16_MAX) { // one is left for settings that have not drawn yet
-        fail(Status::full, "session full: %u different sampling settings were used", UINT16_MAX);
+    if (index == samplings_.size()) {
+        if (index >= most) {
+            fail(Status::full,
+                 "session full: its tokens were drawn with %zu different sampling settings", index);
+        }
+        samplings_.push_back(sampling_);
     }
-    samplings_.push_back(sampling_);
-    return static_cast<uint16_t>(samplings_.size() - 1);
+    return static_cast<uint16_t>(index);
 }
 
 uint32_t Session::draw(Workspace &work) {

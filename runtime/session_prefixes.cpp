@@ -11,23 +11,7 @@ namespace stasis {
 
 // Of a page that ends at a position: what was evicted before is in its bits.
 PrefixRealm Session::realm(uint64_t end) const {
-    PrefixRealm realm{domain_, {}};
-    if (evictions_.empty()) {
-        return realm;
-    }
-    Sha256 hash;
-    bool any = false;
-    for (const Evictions::Event &eviction : evictions_.events()) {
-        for (size_t i = 0; i < eviction->ranges.size() && eviction->position < end; ++i) {
-            const PositionRange &range = eviction->ranges[i];
-            hash.u64(eviction->position).u64(range.begin).u64(range.end);
-            any = true;
-        }
-    }
-    if (any) {
-        realm.events = hash.finish();
-    }
-    return realm;
+    return {domain_, evictions_.digest_before(end)};
 }
 
 // Takes the full pages at the beginning of the growth that are known. A page that the session has
@@ -108,7 +92,7 @@ void Session::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden) {
 
 // Finds a stored log's full pages among those known, or makes room for them there. Returns those
 // that are there, [page][group] of all pages. Their digests are the file's, so their bits are.
-std::vector<PageRef> Session::find_stored(const State &state) {
+std::vector<PageRef> Session::find_stored(const State &state, const Watch &watch) {
     const uint64_t full = state.log.size() / kPage;
     std::vector<PageRef> found((state.log.size() + kPage - 1) / kPage * pages_.size());
     if (!shares_) {
@@ -116,6 +100,7 @@ std::vector<PageRef> Session::find_stored(const State &state) {
     }
     std::array<uint32_t, kPage> tokens{};
     for (uint64_t page = 0; page < full; ++page) {
+        watch.step(0, 0);
         for (uint64_t slot = 0; slot < kPage; ++slot) {
             tokens[slot] = state.log[page * kPage + slot].token;
         }

@@ -81,7 +81,8 @@ void read_pages(const Model &model, std::span<Job> jobs, const StoredPages &page
 
 // The session still empty, all that needs no page checked.
 std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const State &state,
-                                          const SessionOptions *options) {
+                                          const SessionOptions *options, const Watch &watch) {
+    watch.step(0, 0);
     check_identity(state.model, model->identity);
     check_geometry(state, *model);
     check_profile(state, *model, options != nullptr && options->any_profile);
@@ -110,7 +111,9 @@ std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const St
                  entry.sampling, state.samplings.size());
         }
     }
+    watch.step(0, 0);
     session->adopt_settings(state);
+    watch.step(0, 0);
     session->profile_.id = state.profile.id; // until its digest was compared
     return session;
 }
@@ -133,7 +136,7 @@ void Session::adopt_settings(const State &state) {
 // Fills the page tables: first with memory, then that on all threads.
 void Session::adopt_pages(const State &state, const StoredPages &pages, const Watch &watch) {
     std::vector<Job> jobs;
-    std::vector<PageRef> known = find_stored(state);           // [page][group]
+    std::vector<PageRef> known = find_stored(state, watch);    // [page][group]
     for (uint32_t group = 0; group < pages_.size(); ++group) { // before any page is taken
         const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
         for (size_t index = 0; index < state.pages[group].size(); ++index) {
@@ -191,7 +194,7 @@ void Session::check_digest(const State &state) {
 std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const State &state,
                                           const SessionOptions *options, const StoredPages &pages,
                                           const Watch &watch) {
-    std::unique_ptr<Session> session = prepare(std::move(model), state, options);
+    std::unique_ptr<Session> session = prepare(std::move(model), state, options, watch);
     for (const TokenEntry &entry : state.log) {
         session->log_.push_back(entry);
     }
@@ -208,7 +211,9 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const St
         session->stored_logits_ = state.logits; // computed by whoever needs them first
     }
     session->account();
+    watch.look(0, 0);
     session->check_digest(state);
+    watch.look(0, 0);
     session->profile_ = std::move(profile);
     session->offer_stored();
     return session;
@@ -267,7 +272,7 @@ void Session::check_pages(const State &state, const StoredPages &pages, const Wa
 std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const State &state,
                                             const SessionOptions *options, const StoredPages &pages,
                                             const Watch &watch) {
-    std::unique_ptr<Session> session = prepare(std::move(model), state, options);
+    std::unique_ptr<Session> session = prepare(std::move(model), state, options, watch);
     if (state.profile.id != session->model_->profile && !state.profile.chunks.empty()) {
         fail(Status::version,
              "the snapshot keeps no keys and values, and only a model of the profile %s computes "
@@ -280,7 +285,9 @@ std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const 
     if (!state.log.empty()) {
         session->replay(state.log, Evictions(state.evictions), run);
     }
+    watch.look(0, 0);
     session->check_pages(state, pages, watch);
+    watch.look(0, 0);
     if (!state.log.empty()) { // known pages may come without it
         WorkspaceLease work(*session->model_);
         session->require_hidden(*work);

@@ -44,9 +44,9 @@ inline void check(stasis_status status, const stasis_error &error, const std::st
 
 // Reads an output of unknown length: asks for the length, then for the elements.
 // `call(buffer, capacity, &count, &error)` is the C function with its other arguments bound.
-template <typename Element, typename Call>
-std::vector<Element> fetch(Call call, const std::string &where) {
-    std::vector<Element> elements;
+template <typename List, typename Call> List fetch_list(Call call, const std::string &where) {
+    using Element = typename List::value_type;
+    List elements;
     stasis_error error{};
     size_t count = 0;
     stasis_status status = call(static_cast<Element *>(nullptr), size_t{0}, &count, &error);
@@ -58,9 +58,13 @@ std::vector<Element> fetch(Call call, const std::string &where) {
     return elements;
 }
 
+template <typename Element, typename Call>
+std::vector<Element> fetch(Call call, const std::string &where) {
+    return fetch_list<std::vector<Element>>(call, where);
+}
+
 template <typename Call> std::string fetch_text(Call call, const std::string &where) {
-    const std::vector<char> bytes = fetch<char>(call, where);
-    return {bytes.begin(), bytes.end()};
+    return fetch_list<std::string>(call, where);
 }
 
 } // namespace command

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/commands.h"
+#include "tools/json_parts.h"
 #include "tools/model.h"
 #include "tools/snapshot.h"
 #include "tools/terminal.h"
@@ -12,8 +13,9 @@
 namespace command {
 namespace {
 
-constexpr uint32_t kElements = 12;
+constexpr uint32_t kElements = 12, kTokenBuffer = 4, kFormat = 11, kPromptMeta = 12;
 constexpr size_t kColumns = 100, kRowsMax = 40;
+constexpr size_t kLineMax = 60, kListMax = 4, kMembersMax = 256;
 
 struct InspectChoice {
     std::string path;
@@ -67,32 +69,72 @@ std::string file_text(const stasis_snapshot_info &info) {
     return text;
 }
 
-Json describe(const Snapshot &snapshot, const stasis_snapshot_info &info) {
-    Json elements = Json::object();
+// One object, of which no more than one element is in memory at a time: they may be many times as
+// long as the file.
+void print_json_of(const Snapshot &snapshot, const stasis_snapshot_info &info) {
+    const std::string format = snapshot_element_text(snapshot.get(), kFormat); // reads on demand
+    std::string head = Json{
+        {"format", info.format},
+        {"contract", contract_text(info.contract)},
+        {"profile", info.profile[0] == '\0' ? Json() : Json(info.profile)},
+        {"positions_foreign", info.positions_foreign},
+        {"position", info.position},
+        {"digest", hex(info.digest)},
+        {"root",
+         hex(info.root)}}.dump();
+    head.back() = ',';
+    print(head + "\"elements\":");
     for (uint32_t element = 1; element <= kElements; ++element) {
-        elements[element_name(element)] = snapshot_element(snapshot.get(), element);
+        print((element == 1 ? "{\"" : ",\"") + std::string(element_name(element)) + "\":");
+        print(element == kFormat ? format : snapshot_element_text(snapshot.get(), element));
     }
-    const Json spans = elements["prompt_injection_meta"].value("spans", Json::array());
-    const Json sections = elements["kv_format_version"].value("sections", Json::array());
-    const Json text = elements["input_token_buffer"].value("text", Json());
-    return {{"format", info.format},
-            {"contract", contract_text(info.contract)},
-            {"profile", info.profile[0] == '\0' ? Json() : Json(info.profile)},
-            {"positions_foreign", info.positions_foreign},
-            {"position", info.position},
-            {"digest", hex(info.digest)},
-            {"root", hex(info.root)},
-            {"elements", elements},
-            {"spans", spans},
-            {"sections", sections},
-            {"text", text},
-            {"file", file_json(info)}};
+    print("},\"spans\":");
+    print(member(snapshot_element_text(snapshot.get(), kPromptMeta), "spans"));
+    print(",\"sections\":");
+    print(member(format, "sections"));
+    print(",\"text\":");
+    print(member(snapshot_element_text(snapshot.get(), kTokenBuffer), "text"));
+    print(",\"file\":" + file_json(info).dump() + "}\n");
 }
 
 // Characters, not bytes; close enough to the columns that they take on a terminal.
 size_t width_of(const std::string &text) {
     return static_cast<size_t>(
         std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
+}
+
+std::string of_them(size_t count) {
+    return "(" + std::to_string(count) + " of them)";
+}
+
+// A value as far as a terminal shows it: the size of lists that are too long for a line, the first
+// members of objects; without the members that are said elsewhere.
+Json outline(std::string_view json, std::initializer_list<std::string_view> without = {}) {
+    size_t count = 0;
+    if (json.front() == '{') {
+        Json object = Json::object();
+        for_each_part(json, [&](std::string_view key, std::string_view value) {
+            const bool wanted = std::find(without.begin(), without.end(), key) == without.end();
+            if (wanted && ++count <= kMembersMax) {
+                object[std::string(key)] = outline(value);
+            }
+        });
+        if (count > kMembersMax) {
+            object["..."] = "and " + std::to_string(count - kMembersMax) + " more (--json)";
+        }
+        return object;
+    }
+    if (json.front() != '[') {
+        return Json::parse(json);
+    }
+    for_each_part(json, [&](std::string_view, std::string_view) { ++count; });
+    if (count > kListMax && json.size() > kLineMax) {
+        return of_them(count);
+    }
+    Json list = Json::array();
+    for_each_part(json,
+                  [&](std::string_view, std::string_view item) { list.push_back(outline(item)); });
+    return list;
 }
 
 // A leaf on one line: digests by their beginning, long texts too.
@@ -119,20 +161,16 @@ std::string leaf(const Json &value) {
 
 // A value on one line, lists that are too long for it by their size.
 std::string brief(const Json &value) {
-    constexpr size_t kLineMax = 60;
     if (value == "") {
         return "none";
     }
     const std::string text = value.is_structured() ? visible(value.dump()) : leaf(value);
-    return value.is_array() && text.size() > kLineMax
-               ? "(" + std::to_string(value.size()) + " of them)"
-               : text;
+    return value.is_array() && text.size() > kLineMax ? of_them(value.size()) : text;
 }
 
 // An object as paragraphs of words "key value": its own first, then one for each object inside.
 void collect(const std::string &title, const Json &object,
              std::vector<std::vector<std::string>> &paragraphs) {
-    constexpr size_t kListMax = 4;
     std::vector<std::string> words;
     for (const auto &[key, value] : object.items()) {
         if (!value.is_object() && !(value.is_array() && value.size() <= kListMax &&
@@ -155,14 +193,13 @@ void collect(const std::string &title, const Json &object,
     }
 }
 
-void print_element(uint32_t number, const char *name, Json element) {
+void print_element(uint32_t number, const char *name, std::string_view element) {
     constexpr size_t kIndent = 28;
     // Said by the line's beginning, shown below as tables, or too long for a terminal.
-    for (const char *key : {"element", "name", "spans", "sections", "text", "texts", "pages"}) {
-        element.erase(key);
-    }
+    const Json shown =
+        outline(element, {"element", "name", "spans", "sections", "text", "texts", "pages"});
     std::vector<std::vector<std::string>> paragraphs;
-    collect("", element, paragraphs);
+    collect("", shown, paragraphs);
     std::string line = (number < 10 ? "   " : "  ") + std::to_string(number) + "  " + name;
     line.resize(std::max(kIndent, line.size() + 1), ' ');
     for (const std::vector<std::string> &words : paragraphs) {
@@ -181,8 +218,15 @@ void print_element(uint32_t number, const char *name, Json element) {
 }
 
 // A list of objects, a column for each key.
-void print_list(const char *title, const Json &list) {
-    if (!list.is_array() || list.empty() || !list[0].is_object()) {
+void print_list(const char *title, std::string_view json) {
+    Json list = Json::array(); // as many as are shown
+    size_t count = 0;
+    for_each_part(json, [&](std::string_view, std::string_view item) {
+        if (count++ < kRowsMax) {
+            list.push_back(Json::parse(item));
+        }
+    });
+    if (count == 0) {
         return;
     }
     std::vector<std::vector<std::string>> rows(1);
@@ -193,7 +237,7 @@ void print_list(const char *title, const Json &list) {
     for (const std::string &key : rows[0]) {
         widths.push_back(key.size());
     }
-    for (size_t i = 0; i < std::min(list.size(), kRowsMax); ++i) {
+    for (size_t i = 0; i < list.size(); ++i) {
         rows.emplace_back();
         for (size_t column = 0; column < widths.size(); ++column) {
             const Json value = list[i].value(rows[0][column], Json());
@@ -209,8 +253,8 @@ void print_list(const char *title, const Json &list) {
         }
         print(line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
     }
-    if (list.size() > kRowsMax) {
-        print("  ... and " + std::to_string(list.size() - kRowsMax) + " more (--json shows all)\n");
+    if (count > kRowsMax) {
+        print("  ... and " + std::to_string(count - kRowsMax) + " more (--json shows all)\n");
     }
 }
 
@@ -224,8 +268,12 @@ std::string indented(const std::string &text) {
     return out;
 }
 
-void print_snapshot(const InspectChoice &choice, const Json &all,
+void print_snapshot(const InspectChoice &choice, const Snapshot &snapshot,
                     const stasis_snapshot_info &info) {
+    const auto element_of = [&](uint32_t number) {
+        return snapshot_element_text(snapshot.get(), number);
+    };
+    const std::string format = element_of(kFormat); // reads on demand
     print(visible(choice.path) + ": format " + std::to_string(info.format) + ", contract " +
           contract_text(info.contract) + ", " + std::to_string(info.position) + " positions\n");
     if (info.profile[0] != '\0' || info.positions_foreign != 0) {
@@ -240,23 +288,24 @@ void print_snapshot(const InspectChoice &choice, const Json &all,
     print("  digest  " + hex(info.digest) + "\n  root    " + hex(info.root) + "\n  model   " +
           hex(info.model) + "\n\nelements\n");
     for (uint32_t element = 1; element <= kElements; ++element) {
-        print_element(element, element_name(element), all["elements"][element_name(element)]);
+        print_element(element, element_name(element),
+                      element == kFormat ? format : element_of(element));
     }
-    print_list("spans", all["spans"]);
-    print_list("sections", all["sections"]);
-    if (all["text"].is_string() && !all["text"].get<std::string>().empty()) {
-        print("\ntext\n" + indented(all["text"].get<std::string>()) + "\n");
+    print_list("spans", member(element_of(kPromptMeta), "spans"));
+    print_list("sections", member(format, "sections"));
+    const auto text = Json::parse(member(element_of(kTokenBuffer), "text")).get<std::string>();
+    if (!text.empty()) {
+        print("\ntext\n" + indented(text) + "\n");
     }
 }
 
 int run_inspect(const InspectChoice &choice) {
     const Snapshot snapshot = open_snapshot(choice.path);
     const stasis_snapshot_info info = snapshot_info(snapshot.get(), choice.path);
-    const Json all = describe(snapshot, info);
     if (choice.json) {
-        print_json(all);
+        print_json_of(snapshot, info);
     } else {
-        print_snapshot(choice, all, info);
+        print_snapshot(choice, snapshot, info);
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "tools/commands.h"
 #include "tools/options.h"
@@ -18,11 +19,11 @@ struct ReportChoice {
     std::string path, out, against;
 };
 
-// JSON that may stand in a script element: no "<", so that no text can end the element or open a
-// comment in it (HTML, "Restrictions for contents of script elements").
-std::string inert(const Json &json) {
+// A piece of JSON that may stand in a script element: no "<", so that no text can end the element
+// or open a comment in it (HTML, "Restrictions for contents of script elements").
+std::string inert(std::string_view json) {
     std::string text;
-    for (const char byte : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
+    for (const char byte : json) {
         text += byte == '<' ? "\\u003c" : std::string(1, byte);
     }
     return text;
@@ -39,44 +40,56 @@ std::string script() {
 }
 
 // The template with its marks replaced, in one pass: what is filled in is not looked at again.
-std::string page(const Json &data) {
+void write_page(const report::Shown &shown, const report::Shown *other,
+                const std::string &difference, const report::Out &out) {
     const std::string_view whole = report::page_html();
-    std::string text;
     size_t at = 0;
     for (size_t mark; (mark = whole.find("{{", at)) != std::string_view::npos;) {
         const size_t end = whole.find("}}", mark);
         const std::string_view name = whole.substr(mark + 2, end - mark - 2);
-        text += whole.substr(at, mark - at);
-        // A text in the file cannot know the root digest that covers it: it is the nonce that
-        // scripts need to run.
-        text += name == "style"    ? std::string(report::page_css())
+        out(whole.substr(at, mark - at));
+        if (name == "data") {
+            report::write_data(shown, other, difference,
+                               [&](std::string_view json) { out(inert(json)); });
+        } else {
+            // A text in the file cannot know the root digest that covers it: it is the nonce that
+            // scripts need to run.
+            out(name == "style"    ? std::string(report::page_css())
                 : name == "script" ? script()
-                : name == "data"   ? inert(data)
-                                   : data["session"]["root"].get<std::string>();
+                                   : shown.root);
+        }
         at = end + 2;
     }
-    return text.append(whole.substr(at));
-}
-
-void write_file(const std::string &path, const std::string &text) {
-    std::unique_ptr<std::FILE, Releaser<std::fclose>> file(std::fopen(path.c_str(), "wb"));
-    const bool written =
-        file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
-    if (!written || std::fclose(file.release()) != 0) {
-        throw Failure(path + ": " + std::strerror(errno));
-    }
+    out(whole.substr(at));
 }
 
 int run_report(const ReportChoice &choice) {
     if (!choice.out.empty()) {
         check_target("-o", choice.out, Special::allowed);
     }
-    const std::string text = page(report::collect(choice.path, choice.against));
-    if (choice.out.empty()) {
-        print(text);
-    } else {
-        write_file(choice.out, text);
+    // What can fail for what the files hold comes before anything is written.
+    const report::Shown shown = report::open_shown(choice.path);
+    std::optional<report::Shown> other;
+    std::string difference;
+    if (!choice.against.empty()) {
+        other = report::open_shown(choice.against);
+        difference = report::difference_of(shown, *other);
     }
+    using File = std::unique_ptr<std::FILE, Releaser<std::fclose>>;
+    const bool to_stdout = choice.out.empty();
+    const std::string name = to_stdout ? "standard output" : choice.out;
+    const auto require = [&](bool done) {
+        if (!done) {
+            throw Failure(name + ": " + std::strerror(errno));
+        }
+    };
+    File opened(to_stdout ? nullptr : std::fopen(choice.out.c_str(), "wb"));
+    std::FILE *file = to_stdout ? stdout : opened.get();
+    require(file != nullptr);
+    write_page(shown, other ? &*other : nullptr, difference, [&](std::string_view text) {
+        require(std::fwrite(text.data(), 1, text.size(), file) == text.size());
+    });
+    require((to_stdout ? std::fflush(file) : std::fclose(opened.release())) == 0);
     return 0;
 }
 

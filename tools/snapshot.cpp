@@ -100,12 +100,16 @@ bool warn_if_older(const stasis_snapshot_info &info, const std::string &path) {
     return info.older != 0;
 }
 
-Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element) {
-    return Json::parse(fetch_text(
+std::string snapshot_element_text(const stasis_snapshot *snapshot, uint32_t element) {
+    return fetch_text(
         [&](char *json, size_t capacity, size_t *length, stasis_error *error) {
             return stasis_snapshot_element(snapshot, element, json, capacity, length, error);
         },
-        element_name(element)));
+        element_name(element));
+}
+
+Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element) {
+    return Json::parse(snapshot_element_text(snapshot, element));
 }
 
 const char *codec_name(uint32_t codec) {

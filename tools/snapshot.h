@@ -33,7 +33,8 @@ Snapshot open_snapshot(const std::string &path);
 stasis_snapshot_info snapshot_info(const stasis_snapshot *snapshot, const std::string &path);
 // Says on standard error that the root of the last commit is damaged, where it is; returns whether.
 bool warn_if_older(const stasis_snapshot_info &info, const std::string &path);
-// One of the Big 8 + 4, 1 .. 12.
+// One of the Big 8 + 4, 1 .. 12, as the library writes it: up to 64 times as long as the file.
+std::string snapshot_element_text(const stasis_snapshot *snapshot, uint32_t element);
 Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element);
 
 const char *codec_name(uint32_t codec); // STASIS_CODEC_...

@@ -86,7 +86,9 @@ State read_all(const Snapshot &snapshot) {
 
 void look(const Snapshot &snapshot, const Bytes &bytes) {
     for (uint32_t element = 1; element <= 12; ++element) {
-        expect(!element_json(snapshot, element).empty(), "an element without JSON");
+        std::vector<char> json(element_json(snapshot, element, {}));
+        expect(json.size() <= 64 * snapshot.file_bytes() + 65536, "an element that unfolds");
+        expect(element_json(snapshot, element, json) == json.size(), "an element of two sizes");
     }
     check_same(snapshot, *open_bytes(bytes), "a file that differs from itself");
     snapshot.sections();

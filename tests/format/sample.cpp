@@ -12,6 +12,7 @@
 #include <limits>
 #include <random>
 
+#include "format/element.h"
 #include "format/manifest.h"
 #include "format/pages.h"
 #include "format/reader.h"
@@ -314,6 +315,12 @@ void check_same(const State &a, const State &b) {
     CHECK(same_floats(a.top, b.top));
     CHECK(a.token_texts == b.token_texts);
     CHECK(a.digest == b.digest);
+}
+
+std::string element_text(const Snapshot &snapshot, uint32_t element) {
+    std::string text(element_json(snapshot, element, {}), '\0');
+    CHECK(element_json(snapshot, element, text) == text.size());
+    return text;
 }
 
 void check_refused(const std::string &why, const Bytes &bytes) {

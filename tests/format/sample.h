@@ -56,6 +56,9 @@ class ScratchFolder {
     std::string folder_;
 };
 
+// An element's JSON, in memory of the size that was asked for first.
+std::string element_text(const Snapshot &snapshot, uint32_t element);
+
 Bytes read_bytes(const std::string &path);
 void write_bytes(const std::string &path, const Bytes &bytes);
 Bytes saved(const State &state, const SaveOptions &options = {});

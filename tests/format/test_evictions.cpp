@@ -65,7 +65,7 @@ TEST_CASE("evictions survive the file, and their pages are not in it") {
     CHECK(snapshot->root().features_refuse == kFeatureEvictions);
     CHECK_FALSE(snapshot->stored(0, 1));
     CHECK(snapshot->stored(0, 0));
-    CHECK(element_json(*snapshot, 5)
+    CHECK(element_text(*snapshot, 5)
               .find(R"("evicted":[{"position":70,"ranges":[[1,3],[32,60]]},{"position":128)") !=
           std::string::npos);
     compact(path, {});

@@ -40,6 +40,28 @@ TEST_CASE("JSON: any bytes give the text that the library gives, broken characte
     }
 }
 
+TEST_CASE("JSON: a text in parts is the text that they make, wherever they part") {
+    std::mt19937 random(11);
+    const std::string edges = "\x80\xBF\xC2\xE0\xA0\xE2\x82\xAC\xF0\x9F\x98\x80\xF4\xFF\"\n a";
+    for (int i = 0; i < 20000; ++i) {
+        std::string text(random() % 12, '\0');
+        for (char &c : text) {
+            c = edges[random() % edges.size()];
+        }
+        JsonWriter whole, parts;
+        whole.value(text).value(1);
+        parts.begin_text();
+        for (size_t at = 0; at < text.size();) {
+            const size_t length = random() % (text.size() - at + 1);
+            parts.part(std::string_view(text).substr(at, length));
+            at += length;
+        }
+        parts.end_text().value(1);
+        REQUIRE(parts.text() == whole.text());
+        REQUIRE(parts.length() == whole.text().size());
+    }
+}
+
 TEST_CASE("JSON: a number is read as what it was, and as a number with a fraction") {
     std::mt19937_64 random(7);
     const auto written = [](double value) {

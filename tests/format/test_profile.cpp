@@ -40,9 +40,9 @@ TEST_CASE("what a device profile computed survives the file, and older readers r
     }
     save(profiled(Profile()), path, {});
     CHECK(Snapshot::open(path)->root().features_refuse == 0);
-    CHECK(element_json(*Snapshot::open(path), 11).find(R"("profile":null)") != std::string::npos);
+    CHECK(element_text(*Snapshot::open(path), 11).find(R"("profile":null)") != std::string::npos);
     save(profiled(), path, {});
-    CHECK(element_json(*Snapshot::open(path), 11)
+    CHECK(element_text(*Snapshot::open(path), 11)
               .find(R"("profile":{"id":"library 1.2 sm_90","foreign":10,"chunks":[{"begin":20,)"
                     R"("rows":64,"padded":128},{"begin":84,"rows":100,"padded":512}]})") !=
           std::string::npos);

@@ -1,9 +1,11 @@
 // Gathers a report's data from snapshots; see data.h.
 #include "tools/report/data.h"
 
+#include <charconv>
 #include <filesystem>
 #include <map>
 
+#include "tools/json_parts.h"
 #include "tools/model.h"
 #include "tools/snapshot.h"
 
@@ -13,54 +15,94 @@ namespace {
 constexpr uint32_t kElements = 12;
 constexpr uint32_t kKvCache = 1, kTokenBuffer = 4, kConfig = 6, kFormat = 11, kPromptMeta = 12;
 
-// [begin, end, source, role, turn_start, sampling] each.
-Json short_spans(const Json &spans) {
-    Json list = Json::array();
-    for (const Json &span : spans) {
-        list.push_back({span["begin"], span["end"], span["source"], span["role"],
-                        span["turn_start"], span["sampling"]});
+std::string dump(const Json &json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Texts with commas between them, each in its turn.
+class List {
+  public:
+    explicit List(const Out &out) : out_(out) { out_("["); }
+    void add(std::string_view item) {
+        out_(first_ ? "" : ",");
+        out_(item);
+        first_ = false;
     }
-    return list;
+    void end() { out_("]"); }
+
+  private:
+    const Out &out_;
+    bool first_ = true;
+};
+
+// Of each object of a list the values of its first `count` members.
+void write_short(std::string_view objects, size_t count, const Out &out) {
+    List list(out);
+    for_each_part(objects, [&](std::string_view, std::string_view object) {
+        std::string item;
+        size_t at = 0;
+        for_each_part(object, [&](std::string_view, std::string_view value) {
+            if (at++ < count) {
+                item += item.empty() ? '[' : ',';
+                item += value;
+            }
+        });
+        list.add(item + "]");
+    });
+    list.end();
 }
 
 // [token, bytes in hexadecimal] each.
-Json short_texts(const Json &texts) {
-    Json list = Json::array();
-    for (const Json &text : texts) {
-        list.push_back({text["token"], text["bytes"]});
-    }
-    return list;
+void write_texts(std::string_view texts, const Out &out) {
+    List list(out);
+    for_each_part(texts, [&](std::string_view, std::string_view text) {
+        list.add("[" + std::string(member(text, "token")) + "," +
+                 std::string(member(text, "bytes")) + "]");
+    });
+    list.end();
+}
+
+uint64_t number(std::string_view text) {
+    uint64_t value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
 }
 
 // [group, index, valid slots, bytes, stored bytes, runs, last commit, codec, digest] each; commit
 // and codec are those of the last run.
-Json short_pages(const Json &pages, const Json &sections) {
-    std::map<uint64_t, const Json *> at;
-    for (const Json &section : sections) {
-        at[section["offset"].get<uint64_t>()] = &section;
-    }
-    Json list = Json::array();
-    for (const Json &page : pages) {
-        uint64_t stored = 0;
-        Json commit, codec;
-        for (const Json &run : page["runs"]) {
-            stored += run["stored"].get<uint64_t>();
-            const auto section = at.find(run["offset"].get<uint64_t>());
+void write_pages(std::string_view pages, std::string_view sections, const Out &out) {
+    std::map<uint64_t, std::string_view> at;
+    for_each_part(sections, [&](std::string_view, std::string_view section) {
+        at[number(member(section, "offset"))] = section;
+    });
+    List list(out);
+    for_each_part(pages, [&](std::string_view, std::string_view page) {
+        uint64_t stored = 0, runs = 0;
+        std::string commit = "null", codec = "null";
+        for_each_part(member(page, "runs"), [&](std::string_view, std::string_view run) {
+            ++runs;
+            stored += number(member(run, "stored"));
+            const auto section = at.find(number(member(run, "offset")));
             if (section != at.end()) {
-                commit = section->second->at("commit");
-                codec = section->second->at("codec");
+                commit = member(section->second, "commit");
+                codec = member(section->second, "codec");
             }
+        });
+        std::string item = "[";
+        for (const char *name : {"group", "index", "valid", "bytes"}) {
+            item += std::string(member(page, name)) + ",";
         }
-        list.push_back({page["group"], page["index"], page["valid"], page["bytes"], stored,
-                        page["runs"].size(), commit, codec, page["digest"]});
-    }
-    return list;
+        list.add(item + std::to_string(stored) + "," + std::to_string(runs) + "," + commit + "," +
+                 codec + "," + std::string(member(page, "digest")) + "]");
+    });
+    list.end();
 }
 
 // Of each kind of section: [name, how many, stored bytes, raw bytes].
-Json sums(const Json &sections) {
+Json sums(std::string_view sections) {
     Json list = Json::array();
-    for (const Json &section : sections) {
+    for_each_part(sections, [&](std::string_view, std::string_view json) {
+        const Json section = Json::parse(json);
         auto kind = std::find_if(list.begin(), list.end(),
                                  [&](const Json &row) { return row[0] == section["name"]; });
         if (kind == list.end()) {
@@ -70,75 +112,117 @@ Json sums(const Json &sections) {
         (*kind)[1] = (*kind)[1].get<uint64_t>() + 1;
         (*kind)[2] = (*kind)[2].get<uint64_t>() + section["stored"].get<uint64_t>();
         (*kind)[3] = (*kind)[3].get<uint64_t>() + section["raw"].get<uint64_t>();
-    }
+    });
     return list;
 }
 
-std::vector<stasis_token> tokens(const Snapshot &snapshot, const std::string &path) {
+// Sampling settings, their seeds as texts: a script's numbers have 53 bits.
+void write_samplings(std::string_view samplings, const Out &out) {
+    List list(out);
+    for_each_part(samplings, [&](std::string_view, std::string_view sampling) {
+        std::string item;
+        for_each_part(sampling, [&](std::string_view key, std::string_view value) {
+            const char *quote = key == "seed" ? "\"" : "";
+            item += (item.empty() ? "{\"" : ",\"") + std::string(key) + "\":";
+            item += quote + std::string(value) + quote;
+        });
+        list.add(item + "}");
+    });
+    list.end();
+}
+
+// An element without what is told elsewhere; of spans how many there are.
+void write_element(uint32_t element, std::string_view json, const Out &out) {
+    bool first = true;
+    for_each_part(json, [&](std::string_view key, std::string_view value) {
+        const bool elsewhere = (element == kKvCache && key == "pages") ||
+                               (element == kTokenBuffer && (key == "texts" || key == "text")) ||
+                               (element == kFormat && key == "sections");
+        if (elsewhere) {
+            return;
+        }
+        out((first ? "{\"" : ",\"") + std::string(key) + "\":");
+        first = false;
+        if (element == kPromptMeta && key == "spans") {
+            size_t count = 0;
+            for_each_part(value, [&](std::string_view, std::string_view) { ++count; });
+            out(std::to_string(count));
+        } else if (element == kConfig && key == "samplings") {
+            write_samplings(value, out);
+        } else {
+            out(value);
+        }
+    });
+    out("}");
+}
+
+std::vector<stasis_token> tokens(const Shown &shown) {
     return fetch<stasis_token>(
         [&](stasis_token *ids, size_t capacity, size_t *count, stasis_error *error) {
-            return stasis_snapshot_tokens(snapshot.get(), 0, ids, nullptr, capacity, count, error);
+            return stasis_snapshot_tokens(shown.snapshot.get(), 0, ids, nullptr, capacity, count,
+                                          error);
         },
-        path);
+        shown.path);
 }
 
-Json describe(const std::string &path, const Snapshot &snapshot) {
-    auto info = sized<stasis_snapshot_info>();
-    stasis_error error{};
-    check(stasis_snapshot_get_info(snapshot.get(), &info, &error), error, path);
-    std::map<uint32_t, Json> elements;
-    for (uint32_t number = 1; number <= kElements; ++number) {
-        elements[number] = snapshot_element(snapshot.get(), number);
+void write_session(const Shown &shown, const Out &out) {
+    const auto element = [&](uint32_t wanted) {
+        return wanted == kFormat ? shown.format
+                                 : snapshot_element_text(shown.snapshot.get(), wanted);
+    };
+    const stasis_snapshot_info info = snapshot_info(shown.snapshot.get(), shown.path);
+    std::string head = dump({{"name", std::filesystem::path(shown.path).filename().string()},
+                             {"file_bytes", info.file_bytes},
+                             {"position", info.position},
+                             {"page_positions", info.page_positions},
+                             {"digest", hex(info.digest)},
+                             {"root", shown.root},
+                             {"model", hex(info.model)}});
+    head.back() = ',';
+    out(head + "\"tokens\":[" + join_tokens(tokens(shown)) + "],\"texts\":");
+    write_texts(member(element(kTokenBuffer), "texts"), out);
+    out(",\"spans\":"); // begin, end, source, role, turn_start, sampling
+    write_short(member(element(kPromptMeta), "spans"), 6, out);
+    const std::string_view sections = member(shown.format, "sections");
+    out(",\"pages\":");
+    write_pages(member(element(kKvCache), "pages"), sections, out);
+    out(",\"sections\":" + dump(sums(sections)) + ",\"elements\":[");
+    for (uint32_t wanted = 1; wanted <= kElements; ++wanted) {
+        out(wanted == 1 ? "" : ",");
+        write_element(wanted, element(wanted), out);
     }
-    const Json sections = elements[kFormat]["sections"];
-    Json json = {{"name", std::filesystem::path(path).filename().string()},
-                 {"file_bytes", info.file_bytes},
-                 {"position", info.position},
-                 {"page_positions", info.page_positions},
-                 {"digest", hex(info.digest)},
-                 {"root", hex(info.root)},
-                 {"model", hex(info.model)},
-                 {"tokens", tokens(snapshot, path)},
-                 {"texts", short_texts(elements[kTokenBuffer]["texts"])},
-                 {"spans", short_spans(elements[kPromptMeta]["spans"])},
-                 {"pages", short_pages(elements[kKvCache]["pages"], sections)},
-                 {"sections", sums(sections)},
-                 {"elements", Json::array()}};
-    for (Json &sampling : elements[kConfig]["samplings"]) {
-        // A script's numbers have 53 bits.
-        sampling["seed"] = std::to_string(sampling["seed"].get<uint64_t>());
-    }
-    elements[kKvCache].erase("pages");
-    elements[kTokenBuffer].erase("texts");
-    elements[kTokenBuffer].erase("text");
-    elements[kFormat].erase("sections");
-    elements[kPromptMeta]["spans"] = json["spans"].size(); // how many
-    for (uint32_t number = 1; number <= kElements; ++number) {
-        json["elements"].push_back(elements[number]);
-    }
-    return json;
-}
-
-Json compare(const Snapshot &snapshot, const Snapshot &other, const std::string &path) {
-    auto difference = sized<stasis_difference>();
-    stasis_error error{};
-    check(stasis_snapshot_compare(snapshot.get(), other.get(), &difference, &error), error, path);
-    const bool equal = difference.equal != 0;
-    return {{"equal", equal}, {"message", equal ? "" : difference.message}};
+    out("]}");
 }
 
 } // namespace
 
-Json collect(const std::string &path, const std::string &against) {
-    const Snapshot snapshot = open_snapshot(path);
-    Json json = {
-        {"session", describe(path, snapshot)}, {"other", nullptr}, {"difference", nullptr}};
-    if (!against.empty()) {
-        const Snapshot other = open_snapshot(against);
-        json["other"] = describe(against, other);
-        json["difference"] = compare(snapshot, other, against);
+Shown open_shown(const std::string &path) {
+    Shown shown{path, open_snapshot(path), "", ""};
+    shown.root = hex(snapshot_info(shown.snapshot.get(), path).root);
+    shown.format = snapshot_element_text(shown.snapshot.get(), kFormat);
+    return shown;
+}
+
+std::string difference_of(const Shown &shown, const Shown &other) {
+    auto difference = sized<stasis_difference>();
+    stasis_error error{};
+    check(stasis_snapshot_compare(shown.snapshot.get(), other.snapshot.get(), &difference, &error),
+          error, other.path);
+    const bool equal = difference.equal != 0;
+    return dump({{"equal", equal}, {"message", equal ? "" : difference.message}});
+}
+
+void write_data(const Shown &shown, const Shown *other, const std::string &difference,
+                const Out &out) {
+    out("{\"session\":");
+    write_session(shown, out);
+    out(",\"other\":");
+    if (other != nullptr) {
+        write_session(*other, out);
+    } else {
+        out("null");
     }
-    return json;
+    out(",\"difference\":" + (other != nullptr ? difference : "null") + "}");
 }
 
 } // namespace command::report
