@@ -18,13 +18,13 @@
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/models.h"
 #include "tests/runtime/random_text.h"
-#include "tests/stride.h"
+#include "tests/share.h"
 
 namespace stasis {
 
 namespace {
 
-constexpr bool kSlow = test::kStride != 1; // a sanitizer's build
+constexpr bool kSlow = test::kSanitized;
 
 double cpu_seconds() {
     timespec now{};

@@ -6,7 +6,6 @@
 
 using namespace stasis;
 using test::conversation;
-using test::kPage;
 using test::Stored;
 
 namespace {
