@@ -48,7 +48,8 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "libstasis0 (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION "${SESSIONS} (command)\n${ABOUT}
 .
-This package holds the command stasis, its manual page, and completion for bash.")
+This package holds the command stasis, its manual page, and completion for
+bash.")
 
 set(CPACK_DEBIAN_DOC_PACKAGE_NAME libstasis-doc)
 set(CPACK_DEBIAN_DOC_PACKAGE_SECTION doc)

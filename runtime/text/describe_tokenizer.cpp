@@ -103,7 +103,7 @@ void describe_sentencepiece(const std::string &path, const Tokenizer &tokenizer,
 }
 
 // A pattern with characters in place of their numbers, "\x{4E00}": files have either.
-std::string spelled_out(const std::string &pattern) {
+std::string with_characters(const std::string &pattern) {
     std::string out;
     for (size_t at = 0; at < pattern.size();) {
         const size_t end =
@@ -123,7 +123,7 @@ std::string spelled_out(const std::string &pattern) {
 }
 
 bool cut_alike(std::vector<std::string> named, const std::vector<std::string> &patterns) {
-    std::transform(named.begin(), named.end(), named.begin(), spelled_out);
+    std::transform(named.begin(), named.end(), named.begin(), with_characters);
     return named == patterns;
 }
 

@@ -200,7 +200,7 @@ TEST_CASE("unknown flags and reserved fields are refused") {
           STASIS_UNSUPPORTED);
     CHECK(save(session.get(), "/nowhere", 4) == STASIS_UNSUPPORTED);
     auto load_options = sized<stasis_load_options>();
-    load_options.flags = 8;
+    load_options.flags = 16;
     stasis_session *loaded = nullptr;
     CHECK(stasis_session_load(gemma(), "/nowhere", &load_options, &loaded, nullptr) ==
           STASIS_UNSUPPORTED);
