@@ -1,4 +1,5 @@
 // Snapshots without a model: what a file holds, and where two differ; see stasis_snapshot.h.
+#include <cstring>
 #include <optional>
 
 #include "abi/handles.h"
@@ -128,7 +129,13 @@ stasis_status stasis_snapshot_element(const stasis_snapshot *snapshot, uint32_t 
         const size_t needed = stasis::format::element_json(own, element, {});
         require_room(needed, capacity, length, "the buffer");
         require_array(json, needed, "the buffer");
-        stasis::format::element_json(own, element, {json, needed});
+        try { // reads the file once more; if that fails, nothing of the text stays
+            stasis::format::element_json(own, element, {json, needed});
+        } catch (...) {
+            std::memset(json, 0, needed);
+            *length = 0;
+            throw;
+        }
     });
 }
 

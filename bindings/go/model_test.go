@@ -54,7 +54,7 @@ func TestModelRefusals(t *testing.T) {
 	_, err := stasis.Open(background, filepath.Join(t.TempDir(), "nowhere"), nil)
 	refused(t, err, stasis.ErrNotFound, "open", "nowhere")
 	_, err = stasis.Open(background, "", nil)
-	refused(t, err, stasis.ErrNotFound)
+	refused(t, err, stasis.ErrInvalidArgument, "path is empty")
 	_, err = stasis.Open(background, "a\x00b", nil)
 	refused(t, err, stasis.ErrInvalidArgument, "path", "zero byte")
 	_, err = stasis.Open(background, data+plain, &stasis.ModelOptions{Kernels: "abacus"})

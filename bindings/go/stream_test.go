@@ -146,7 +146,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 	session := sessionOf(t, m, someTokens(10, 2))
 	refused(t, session.Save(background, path, nil), stasis.ErrInvalidArgument)
 	ok(t, session.Save(background, path, &stasis.SaveOptions{Replace: true}))
-	refused(t, session.Save(background, "", nil), stasis.ErrIO)
+	refused(t, session.Save(background, "", nil), stasis.ErrInvalidArgument, "path is empty")
 	refused(t, session.Save(background, "a\x00b", nil), stasis.ErrInvalidArgument, "path")
 	_, err := m.Load(background, path+"?", nil)
 	refused(t, err, stasis.ErrNotFound)

@@ -47,9 +47,11 @@ bool fault_one(const Row &row, stasis_model *model, Fault fault, int64_t n, Coun
         CAPTURE(call);
         if (status != STASIS_OK) {
             CHECK(faulty != nullptr);
-            // A snapshot that is cut short is damaged, and not saved to.
-            const bool damaged = status == STASIS_CORRUPT || (status == STASIS_INVALID_ARGUMENT &&
-                                                              contains(error, "the file ends"));
+            // A file that is cut short is damaged, and neither saved to nor replaced.
+            const bool damaged =
+                status == STASIS_CORRUPT ||
+                (status == STASIS_INVALID_ARGUMENT &&
+                 (contains(error, "the file ends") || contains(error, "no GGUF file")));
             CHECK_MESSAGE((status == STASIS_IO || (fault == Fault::ended && damaged)), status, ": ",
                           error.message);
             CHECK_MESSAGE(contains(error, "/"), error.message); // a path

@@ -274,7 +274,8 @@ std::vector<Row> looking_rows() {
                     auto info = sized<stasis_snapshot_info>();
                     const stasis_status status =
                         stasis_snapshot_get_info(opened.snapshot.get(), &info, error);
-                    out.assign(reinterpret_cast<const char *>(info.digest.bytes), 32);
+                    const auto *digest = reinterpret_cast<const char *>(info.digest.bytes);
+                    out.assign(digest, status == STASIS_OK ? 32 : 0);
                     return status;
                 }));
     rows.push_back(

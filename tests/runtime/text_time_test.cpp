@@ -215,7 +215,8 @@ TEST_CASE("text time: published patterns cut any text; others may not take what 
     for (const char *name :
          {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "starcoder", "deepseek-coder"}) {
         const Pretokenizer words(pretokenizer_patterns(name, "f"), "f");
-        for (const auto &[kind, shape] : shapes()) {
+        for (const auto &[key, shape] : shapes()) {
+            const std::string kind = key; // what a macro may capture
             CAPTURE(name);
             CAPTURE(kind);
             check_linear(
