@@ -3,9 +3,12 @@
 #include "format/older.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 #include <vector>
 
+#include "format/checksum.h"
 #include "format/error.h"
 #include "format/section.h"
 
@@ -57,6 +60,17 @@ bool same_sector(const Block &a, const Block &b, size_t sector) {
     return std::equal(a.begin() + begin, a.begin() + begin + kSectorBytes, b.begin() + begin);
 }
 
+// A failing write may end within the checksum: of the new one it leaves the first bytes.
+bool ends_within_checksum(const Block &block, const Block &slot) {
+    constexpr size_t kChecksumAt = kBlockBytes - sizeof(Checksum);
+    std::array<uint8_t, sizeof(Checksum)> whole;
+    const Checksum sum = checksum(block.data(), kChecksumAt);
+    std::memcpy(whole.data(), &sum, sizeof sum);
+    const auto at = block.begin() + kChecksumAt;
+    const auto [written, rest] = std::mismatch(whole.begin(), whole.end(), at);
+    return std::equal(rest, block.end(), slot.begin() + (rest - block.begin()));
+}
+
 } // namespace
 
 bool was_finished(const Input &input, const Root &current, const Block &block) {
@@ -73,7 +87,8 @@ bool was_finished(const Input &input, const Root &current, const Block &block) {
     }
     constexpr size_t kLast = kBlockBytes / kSectorBytes - 1;
     return std::none_of(before.begin(), before.end(), [&](const Block &slot) {
-        return same_sector(block, slot, 0) || same_sector(block, slot, kLast);
+        return same_sector(block, slot, 0) || same_sector(block, slot, kLast) ||
+               ends_within_checksum(block, slot);
     });
 }
 

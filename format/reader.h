@@ -81,6 +81,7 @@ class Snapshot {
     Keep keep() const { return layout().keep; }
     // A root slot is damaged or torn, and this is the state of the other one.
     bool slot_damaged() const { return current_.slot_damaged; }
+    bool both_slots_intact() const { return current_.both_intact; }
     // It held the last commit: this is the state before that.
     bool older() const { return current_.older; }
     void require_newest() const; // Error(corrupt) if it is older

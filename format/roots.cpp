@@ -19,6 +19,7 @@ constexpr int kSlotReadsMax = 1000; // whoever writes so often does not want to 
 struct Slots {
     std::optional<Root> newest;
     uint64_t slot = 0;
+    size_t intact = 0;
     std::vector<Block> bad = {}; // neither zero nor with the right checksum
     bool damaged() const { return !bad.empty(); }
 };
@@ -43,6 +44,7 @@ Slots choose(const Block &a, const Block &b) {
             slots.bad.push_back(*block);
             continue;
         }
+        ++slots.intact;
         uint64_t sequence = 0;
         std::memcpy(&sequence, block->data(), sizeof sequence);
         if (chosen != nullptr && sequence == newest) {
@@ -178,6 +180,7 @@ CurrentRoot find_root(const Input &input, const Watch &watch) {
     const Slots slots = read_slots(input);
     CurrentRoot current;
     current.slot_damaged = slots.damaged();
+    current.both_intact = slots.intact == 2;
     if (slots.newest) {
         current.root = *slots.newest;
         current.slot = slots.slot;

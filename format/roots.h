@@ -15,6 +15,7 @@ struct CurrentRoot {
     uint64_t slot = 0; // kSlotA or kSlotB; 0: the trailer
     // The other slot (or, with a trailer, a slot) is neither zero nor has the right checksum.
     bool slot_damaged = false;
+    bool both_intact = false; // the other slot holds the root of a commit before
     // That slot held a later commit, which was finished: this is not the last state of the file.
     bool older = false;
 };

@@ -230,7 +230,7 @@ void prepare_slots(const File &file, const Snapshot &old) {
     for (const uint64_t slot : {kSlotA, kSlotB}) {
         if (slot == old.slot()) {
             write_slot(file, slot, old.root());
-        } else if (old.slot_damaged()) {
+        } else if (!old.both_slots_intact()) {
             file.write(empty.data(), empty.size(), slot);
         }
     }

@@ -7,9 +7,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -167,7 +168,9 @@ inline Cancel make_cancel() {
 inline std::string read_file(const std::string &path) {
     std::ifstream file(path, std::ios::binary);
     REQUIRE(file.good());
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    std::ostringstream bytes; // in blocks, where an iterator takes a character at a time
+    bytes << file.rdbuf();
+    return std::move(bytes).str();
 }
 
 inline void write_file(const std::string &path, const std::string &bytes) {

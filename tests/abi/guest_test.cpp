@@ -5,7 +5,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <dirent.h>
+#include <locale>
 #include <map>
+#include <sstream>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -133,6 +135,22 @@ std::string live(const Folder &folder, const std::string &name) {
     return bytes_of(state.data(), state.size()) + elements(path) + error.message;
 }
 
+// Numbers of a model that are written to a GGUF file and read from it: the file's bytes, and what
+// the model made of it and the one it was made from recommend.
+std::string quantized_numbers(const Folder &folder, const std::string &name) {
+    const std::string path = folder.file(name + ".gguf"), source = test_data("recall-llama");
+    REQUIRE(stasis_model_quantize(source.c_str(), path.c_str(), nullptr, nullptr, nullptr) ==
+            STASIS_OK);
+    std::string all = read_file(path);
+    for (const std::string &each : {source, path}) {
+        auto sampling = sized<stasis_sampling>();
+        REQUIRE(stasis_model_recommended_sampling(open_path(each).get(), &sampling, nullptr) ==
+                STASIS_OK);
+        all += bytes_of(&sampling, sizeof sampling);
+    }
+    return all;
+}
+
 } // namespace
 
 TEST_CASE("guest: what belongs to the host's process is as it was") {
@@ -192,7 +210,7 @@ TEST_CASE("guest: signals of the process reach no thread of the library") {
     sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST_CASE("guest: the host's locale has no influence") {
+TEST_CASE("guest: the host's locale has no influence, however it is set") {
     const Folder folder;
     const std::string made = folder.file("de_DE.UTF-8"), log = folder.file("log");
     const std::string command = "localedef -i de_DE -f UTF-8 " + made + " >" + log + " 2>&1";
@@ -200,19 +218,39 @@ TEST_CASE("guest: the host's locale has no influence") {
         std::printf("SKIPPED: guest: the host's locale: localedef or its sources are missing\n");
         return;
     }
-    const std::string expected = live(folder, "plain");
+    const auto work = [&](const std::string &name) {
+        return live(folder, name) + quantized_numbers(folder, name);
+    };
+    const std::string expected = work("plain");
     setenv("LOCPATH", made.substr(0, made.rfind('/')).c_str(), 1);
-    const bool set = setlocale(LC_ALL, "de_DE.UTF-8") != nullptr;
-    const std::string point = localeconv()->decimal_point;
-    const std::string found = set ? live(folder, "german") : "";
+    const auto check = [&](const char *how) {
+        INFO(std::string(how));
+        REQUIRE(std::string(localeconv()->decimal_point) == ",");
+        const std::string found = work(how);
+        const auto differs =
+            std::mismatch(found.begin(), found.end(), expected.begin(), expected.end());
+        CHECK_MESSAGE(found == expected,
+                      found.substr(static_cast<size_t>(differs.first - found.begin()), 40));
+    };
+    const char *const german = "de_DE.UTF-8";
+    REQUIRE(setlocale(LC_ALL, german) != nullptr);
+    check("process");
     setlocale(LC_ALL, "C");
+
+    const locale_t own = newlocale(LC_ALL_MASK, german, nullptr);
+    REQUIRE(own != nullptr);
+    const locale_t before = uselocale(own);
+    check("thread");
+    uselocale(before);
+    freelocale(own);
+
+    const std::locale classic = std::locale::global(std::locale(german));
+    std::ostringstream grouped;
+    grouped << 1000;
+    REQUIRE(grouped.str() == "1.000");
+    check("streams");
+    std::locale::global(classic);
     unsetenv("LOCPATH");
-    REQUIRE(set);
-    REQUIRE(point == ",");
-    const auto differs =
-        std::mismatch(found.begin(), found.end(), expected.begin(), expected.end());
-    CHECK_MESSAGE(found == expected,
-                  found.substr(static_cast<size_t>(differs.first - found.begin()), 40));
 }
 
 #ifndef STASIS_THREAD_SANITIZER // which cannot follow a process that forks while it has threads

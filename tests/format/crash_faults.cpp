@@ -148,7 +148,10 @@ TEST_CASE("a save writes and syncs as often as it must, and no more") {
     save_at(40); // sections, slot; file, directory
     CHECK(calls(disk, "write_at") == 2);
     CHECK(calls(disk, "sync") == 2);
-    save_at(70); // sections, the slot in force, file, directory; the other slot, file
+    save_at(70); // sections, the slot in force, zeros; file, directory; the other slot, file
+    CHECK(calls(disk, "write_at") == 4);
+    CHECK(calls(disk, "sync") == 3);
+    save_at(90); // the other slot is good: no zeros
     CHECK(calls(disk, "write_at") == 3);
     CHECK(calls(disk, "sync") == 3);
     CHECK(calls(disk, "set_size") == 0);

@@ -140,7 +140,7 @@ int found(Disk &disk, const std::vector<const State *> &states) {
         }
         FAIL_CHECK("another state, at position " << there.log.size());
     } catch (const Error &error) {
-        FAIL_CHECK("no state: " << error.what());
+        FAIL_CHECK("no state: " << std::string(error.what()));
     }
     return -2;
 }

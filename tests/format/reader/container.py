@@ -155,8 +155,10 @@ class Container:
     def was_finished(self, slot):
         """Whether a slot that is not good held a whole commit after this one."""
         before = [bytes(BLOCK), *self.slots_before()]
+        pairs = zip(checksum(slot[:-16]), slot[-16:])
+        kept = 16 - next(i for i, (right, found) in enumerate(pairs) if right != found)
         return all(slot[:SECTOR] != each[:SECTOR] and slot[-SECTOR:] != each[-SECTOR:]
-                   for each in before)
+                   and slot[-kept:] != each[-kept:] for each in before)
 
     def slots_before(self):
         """What the slot of the commit before may be: its root but for the features."""
