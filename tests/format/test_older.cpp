@@ -83,17 +83,24 @@ template <class Check> void for_each_file(const Check &check) {
 TEST_CASE("one flipped bit in any byte of the last commit's slot is told from an unfinished one") {
     for_each_file([](Bytes bytes, const Bytes &earlier, uint64_t slot) {
         const Digest before = digest_of(earlier);
-        // But the last byte: one bit of it may make of the checksum what a write has left that
-        // ended a byte too soon.
-        for (size_t at = slot; at < slot + kBlockBytes - 1; ++at) {
+        // A flip that gives the last byte the value it had before, zero or an older root's, may be
+        // a write that ended there.
+        const size_t last = slot + kBlockBytes - 1;
+        int excused = 0;
+        for (size_t at = slot; at <= last; ++at) {
             const bool used = at < slot + kRootBytes || at >= slot + kBlockBytes - sizeof(Checksum);
             for (size_t bit = used ? 0 : at % 8; bit < 8; bit += used ? 1 : 8) {
                 CAPTURE(at);
                 bytes[at] ^= static_cast<uint8_t>(1 << bit);
-                check_older(bytes, before);
+                if (at == last && !Snapshot::open("memory", memory_files(bytes))->older()) {
+                    ++excused;
+                } else {
+                    check_older(bytes, before);
+                }
                 bytes[at] ^= static_cast<uint8_t>(1 << bit);
             }
         }
+        CHECK(excused <= 2);
         load("memory", {}, memory_files(bytes));
         bytes[slot + 108] ^= 1;
         CHECK_THROWS_AS(load("memory", {}, memory_files(bytes)), Error);
