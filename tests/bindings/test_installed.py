@@ -17,7 +17,7 @@ HOST = """use stasis::{Model, Session, Status};
 
 fn main() -> stasis::Result<()> {
     let model = Model::open(std::env::args().nth(1).unwrap(), Default::default())?;
-    assert_eq!(Session::load(&model, "", Default::default()).unwrap_err().status(),
+    assert_eq!(Session::load(&model, "nowhere", Default::default()).unwrap_err().status(),
                Status::NotFound);
     println!("{}", env!("DEPENDED_ON"));
     Ok(())
