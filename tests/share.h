@@ -27,7 +27,7 @@ inline size_t test_seed() {
 }
 
 inline size_t stride() {
-    return kSanitized ? (whole_sweeps() ? 19 : 57) : (whole_sweeps() ? 1 : 3);
+    return kSanitized ? (whole_sweeps() ? 19 : 57) : (whole_sweeps() ? 1 : 8);
 }
 
 // The first case taken, below `stride()`.

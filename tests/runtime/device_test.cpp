@@ -137,7 +137,9 @@ TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
         settings[2].top_p = 0.7F;
         settings[2].min_p = 0.01F;
         settings[4].repetition_penalty = 1.3F; // looks at the history: drawn on the host
-        for (const Sampling &sampling : settings) {
+        const size_t step = whole_sweeps() ? 1 : 3;
+        for (size_t i = test_seed() % step; i < 5; i += step) {
+            const Sampling &sampling = settings[i];
             const uint64_t begin = pair.here->position();
             pair.both([&](Session &session) { session.set_sampling(sampling); });
             pair.both([&](Session &session) {

@@ -1,6 +1,7 @@
 # Calls the command as a user does: a process, its exit code, its two streams. Knows nothing of the
 # library; every test of this folder goes through here or reads source files.
 import json
+import os
 import pathlib
 import resource
 import shutil
@@ -25,6 +26,13 @@ def use(path):
 
 def command():
     return _command
+
+
+def share(cases, step=3):
+    """One of `step` cases, from a place that the run's seed names (tests/share.h); or them all."""
+    if "STASIS_TEST_ALL" in os.environ:
+        return cases
+    return cases[int(os.environ.get("STASIS_TEST_SEED", 0)) % min(step, len(cases))::step]
 
 
 def comma(tokens):

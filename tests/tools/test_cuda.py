@@ -336,7 +336,7 @@ class Planted(CudaTest):
     def test_what_comes_before_the_wait_is_noticed(self):
         wait = ('asm volatile("griddepcontrol.launch_dependents;" ::: "memory");'
                 'asm volatile("griddepcontrol.wait;" ::: "memory");')
-        for name, text, problem in (
+        for name, text, problem in stasis_process.share([
                 ("k", "WAIT x[0] = 1;", None),
                 ("k", "x[0] = 1;", "no wait"),
                 ("k", "x[0] = 1; WAIT", "st.global"),
@@ -348,7 +348,7 @@ class Planted(CudaTest):
                 ("rows_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global"),
                 ("rows_kernel", "int a = w[0]; w[1] = a; WAIT", "st.global"),
                 ("heads_kernel", "int a = w[threadIdx.x]; WAIT x[0] = a;", None),
-                ("heads_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global")):
+                ("heads_kernel", "int a = x[threadIdx.x]; WAIT w[0] = a;", "ld.global")]):
             with self.subTest(text):
                 body = text.replace("WAIT", wait)
                 ptx = self.ptx_of(self.planted(

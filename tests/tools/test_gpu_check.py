@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from stasis_process import ROOT, WITHOUT_TOKENIZER, CommandTest, command
+from stasis_process import ROOT, WITHOUT_TOKENIZER, CommandTest, command, share
 
 sys.path.insert(0, str(ROOT / "tools/gpu"))
 import cases  # the script's own, as it finds them
@@ -125,12 +125,12 @@ class StandIns(Folder):
 
     def test_one_failure_leaves_the_other_lines(self):
         whole = self.run_all()
-        for what, changed in (
+        for what, changed in share([
                 ("nvidia-smi", {"driver", "memory", "persistence", "clocks"}),
                 ("gpu_ceilings", {*report.CEILINGS, "compute capability", "CUDA"}),
                 ("stasis tg128@1024", {"tg128@1024"}),
                 ("stasis llama3.2-1b", {"save@16384", "load@16384"}),
-                ("stasis bench", {each.name for each in report.FIGURES})):
+                ("stasis bench", {each.name for each in report.FIGURES})]):
             with self.subTest(what):
                 rows = self.run_all(STAND_IN_BROKEN=what)
                 figures = {each.name for each in report.FIGURES}
@@ -146,7 +146,7 @@ class StandIns(Folder):
         self.assertEqual(text.count("stasis synth: exit code 1: it is broken"), 3 + 3 + figures)
 
     def test_other_digests_are_said_and_fail(self):
-        for what, count in (("gpu", 6), ("profile", 6), ("resumed", 3)):
+        for what, count in share([("gpu", 6), ("profile", 6), ("resumed", 3)]):
             with self.subTest(what):
                 self.run_all(STAND_IN_DIFFERS=what)
                 self.assertEqual(self.out.read_text().count("| DIFFERENT |"), count)
@@ -227,8 +227,8 @@ class StandIns(Folder):
         self.assertEqual(at, sorted(at))
 
     def test_output_of_another_shape_costs_its_own_lines_alone(self):
-        for what, line in (("gpu_ceilings", "ceilings"), ("stasis info", "module"),
-                           ("stasis bench", "tg128")):
+        for what, line in share([("gpu_ceilings", "ceilings"), ("stasis info", "module"),
+                                 ("stasis bench", "tg128")]):
             with self.subTest(what):
                 raw = self.folder / "raw.json"
                 rows = self.run_all("--json", raw, STAND_IN_ODD=what)
@@ -237,7 +237,7 @@ class StandIns(Folder):
                 self.assertEqual(rows["driver"], ["999.1"])
 
     def test_a_figure_without_a_rate_is_a_row_that_says_so(self):
-        for given in ("none", "null", "NaN", "Infinity", "0"):
+        for given in share(["none", "null", "NaN", "Infinity", "0"]):
             with self.subTest(given):
                 rows = self.run_all(STAND_IN_RATE=given)
                 self.assertEqual(rows["tg128"][1], "100.0 tokens/s (99.0-101.5)")
@@ -246,7 +246,7 @@ class StandIns(Folder):
                 self.assertIn("2 passed, 1 failed", rows[KERNELS][0])
 
     def test_no_stage_takes_the_time_of_the_next_ones(self):
-        rows = self.run_all("--minutes", 0.6, "--seconds", 1000, STAND_IN_HANGS="stasis bench")
+        rows = self.run_all("--minutes", 0.4, "--seconds", 1000, STAND_IN_HANGS="stasis bench")
         self.assertIn("stasis: not done after", rows["tg128"][1])
         self.assertIn("no time was left", rows["load@16384"][1])
         self.assertIn("2 passed, 1 failed", rows[KERNELS][0])
@@ -322,7 +322,7 @@ class Command(CommandTest):
                   for word in ("--model", f"{shape}={WITHOUT_TOKENIZER}")]
         arguments = ["--build", build, "--module", built / "tests/device" / programs.MODULE,
                      *models, "--out", out, "--json", raw, "--logs", self.folder / "logs",
-                     "--device", device, "--repetitions", 1, "--seconds", 20, "--minutes", 0.8]
+                     "--device", device, "--repetitions", 1, "--seconds", 10, "--minutes", 0.4]
         done = subprocess.run([SCRIPT, *map(str, arguments)], capture_output=True, text=True,
                               env=dict(os.environ, TMPDIR=str(self.folder)), check=False,
                               timeout=600)
