@@ -22,13 +22,13 @@ size_t descriptors() {
     return count;
 }
 
-struct Counts {
+struct FaultCounts {
     int64_t faults = 0, ended = 0; // operations, and those that ended the call
     std::map<std::string, int64_t> calls;
 };
 
 // Whether there was an n-th operation that can have the fault.
-bool fault_one(const Row &row, stasis_model *model, Fault fault, int64_t n, Counts &counts,
+bool fault_one(const Row &row, stasis_model *model, Fault fault, int64_t n, FaultCounts &counts,
                std::string &expected) {
     const std::string name = std::string(row.function) + ", " + row.detail;
     CAPTURE(name);
@@ -82,7 +82,7 @@ void fault_each(const Row &row) {
         return Model(model);
     }();
     std::string expected;
-    Counts counts;
+    FaultCounts counts;
     fault_one(row, kept.get(), Fault::error, INT64_MAX / 4, counts, expected);
     for (const Fault fault :
          {Fault::error, Fault::full, Fault::interrupted, Fault::partial, Fault::ended}) {

@@ -59,13 +59,13 @@ constexpr int64_t kEvery = 600, kStep = 29;
 #endif
 
 // How the calls of a row went.
-struct Counts {
+struct AllocationCounts {
     int64_t failed = 0, went_on = 0, spared = 0; // allocations; the second are of the first
     int64_t all = 0;                             // that the call makes, about
 };
 
 // Fails the n-th allocation of a row's call. Whether there was one.
-bool fail_one(const Row &row, stasis_model *model, int64_t n, Counts &counts,
+bool fail_one(const Row &row, stasis_model *model, int64_t n, AllocationCounts &counts,
               std::string &expected) {
     const std::string name = std::string(row.function) + ", " + row.detail;
     CAPTURE(name);
@@ -98,7 +98,7 @@ bool fail_one(const Row &row, stasis_model *model, int64_t n, Counts &counts,
 void fail_each(const Row &row) {
     const Model kept = row.needs == Needs::warm_model ? fresh_model(row.model) : nullptr;
     std::string expected;
-    Counts counts;
+    AllocationCounts counts;
     bool more = true;
     for (int64_t n = -1; more; n += n < kEvery ? 1 : kStep) {
         const Model own = row.needs == Needs::fresh_model ? fresh_model(row.model) : nullptr;
