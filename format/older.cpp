@@ -62,11 +62,11 @@ bool same_sector(const Block &a, const Block &b, size_t sector) {
 
 // A failing write may end within the checksum: of the new one it leaves the first bytes.
 bool ends_within_checksum(const Block &block, const Block &slot) {
-    constexpr size_t kChecksumAt = kBlockBytes - sizeof(Checksum);
+    constexpr size_t kSumAt = kBlockBytes - sizeof(Checksum);
     std::array<uint8_t, sizeof(Checksum)> whole;
-    const Checksum sum = checksum(block.data(), kChecksumAt);
+    const Checksum sum = checksum(block.data(), kSumAt);
     std::memcpy(whole.data(), &sum, sizeof sum);
-    const auto at = block.begin() + kChecksumAt;
+    const auto at = block.begin() + kSumAt;
     const auto [written, rest] = std::mismatch(whole.begin(), whole.end(), at);
     return std::equal(rest, block.end(), slot.begin() + (rest - block.begin()));
 }

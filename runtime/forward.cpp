@@ -76,8 +76,8 @@ struct Items {
 
     Items(const Model &model, size_t outputs_, size_t rows)
         : outputs(outputs_), units((outputs + kUnit - 1) / kUnit) {
-        constexpr size_t kRowsFew = 64; // bound by reading, and done soon: smaller items
-        const size_t most = (rows > kRowsFew ? kProductOutputs : kProductOutputs / 4) / kUnit;
+        constexpr size_t kSmallItemRows = 64; // bound by reading, and done soon: smaller items
+        const size_t most = (rows > kSmallItemRows ? kProductOutputs : kProductOutputs / 4) / kUnit;
         const size_t threads = model.threads->count();
         count = threads * ((units + threads * most - 1) / (threads * most));
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 
 #include "tests/sanitizers.h"
@@ -16,14 +17,20 @@ inline constexpr bool kSanitized = true; // kernels are some thirty times slower
 inline constexpr bool kSanitized = false;
 #endif
 
+// A number that the environment may give, such as how long a walk is.
+inline uint64_t from_environment(const char *name, uint64_t otherwise) {
+    const char *value = std::getenv(name);
+    return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
 inline bool whole_sweeps() {
     static const bool whole = std::getenv("STASIS_TEST_ALL") != nullptr;
     return whole;
 }
 
 inline size_t test_seed() {
-    static const char *const given = std::getenv("STASIS_TEST_SEED");
-    return given != nullptr ? std::strtoull(given, nullptr, 10) : 0;
+    static const size_t given = from_environment("STASIS_TEST_SEED", 0);
+    return given;
 }
 
 inline size_t stride() {

@@ -10,7 +10,7 @@ using namespace abi_test;
 namespace {
 
 // A host's allocator that counts, fails on demand and checks what comes back.
-struct Host {
+struct AllocatingHost {
     std::atomic<int64_t> live{0}, taken{0}, released{0}, left{-1};
     int64_t live_at_release = -1;
 
@@ -18,7 +18,7 @@ struct Host {
         auto result = sized<stasis_allocator>();
         result.user = this;
         result.allocate = [](void *user, size_t size, size_t alignment) -> void * {
-            Host &host = *static_cast<Host *>(user);
+            AllocatingHost &host = *static_cast<AllocatingHost *>(user);
             if (host.left >= 0 && host.left-- == 0) {
                 return nullptr;
             }
@@ -27,11 +27,11 @@ struct Host {
             return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
         };
         result.deallocate = [](void *user, void *memory, size_t size, size_t) {
-            static_cast<Host *>(user)->live -= static_cast<int64_t>(size);
+            static_cast<AllocatingHost *>(user)->live -= static_cast<int64_t>(size);
             std::free(memory);
         };
         result.release = [](void *user) {
-            Host &host = *static_cast<Host *>(user);
+            AllocatingHost &host = *static_cast<AllocatingHost *>(user);
             ++host.released;
             host.live_at_release = host.live;
         };
@@ -40,7 +40,7 @@ struct Host {
 };
 
 void check_allocator(const std::string &path) {
-    Host host;
+    AllocatingHost host;
     const stasis_allocator allocator = host.allocator();
     auto options = sized<stasis_model_options>();
     options.allocator = &allocator;

@@ -40,11 +40,6 @@ Weights fresh(stasis_model *model, const Tokens &tokens) {
     return attention(session);
 }
 
-Tokens joined(Tokens a, const Tokens &b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
-
 size_t heads_of(const stasis_model *model) {
     auto info = sized<stasis_model_info>();
     REQUIRE(stasis_model_get_info(model, &info, nullptr) == STASIS_OK);

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "tests/abi/fixture.h"
-#include "tests/sanitizers.h"
+#include "tests/share.h"
 
 using namespace abi_test;
 
@@ -14,20 +14,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-#ifdef STASIS_THREAD_SANITIZER
-constexpr int kMoments = 12;
-#else
-constexpr int kMoments = 60;
-#endif
+const int kMoments = stasis::test::kSanitized ? 12 : stasis::test::whole_sweeps() ? 60 : 20;
 
 // A long call with objects of its own, and what to look at afterwards.
-struct Call {
+struct LongCall {
     std::function<stasis_status()> run;
     std::function<void(stasis_status)> check;
 };
-using Make = std::function<Call(stasis_cancel *)>;
+using Make = std::function<LongCall(stasis_cancel *)>;
 
-double seconds_of(const Call &call) {
+double seconds_of(const LongCall &call) {
     const auto begin = Clock::now();
     const stasis_status status = call.run();
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -36,7 +32,7 @@ double seconds_of(const Call &call) {
     return seconds;
 }
 
-stasis_status run_with_request(const Call &call, stasis_cancel *cancel, double after_seconds) {
+stasis_status run_with_request(const LongCall &call, stasis_cancel *cancel, double after_seconds) {
     std::atomic<bool> running{false};
     std::thread other([&] {
         while (!running) {
@@ -69,7 +65,7 @@ void cancel_at_random_moments(const Make &make) {
     // On a busy machine requests may come too late, and then more of them are made.
     for (int i = 0; i < kMoments || (cancelled == 0 && i < 20 * kMoments); ++i) {
         CAPTURE(i);
-        const Call call = make(cancel.get());
+        const LongCall call = make(cancel.get());
         // More often early: a call may have nothing to be cancelled in its second half.
         const double part = static_cast<double>(random() % 1000) / 1000;
         const double moment = longest * part * part * part;
@@ -81,22 +77,17 @@ void cancel_at_random_moments(const Make &make) {
     CHECK(cancelled > 0); // how many are done depends on the machine
 }
 
-Tokens joined(Tokens first, const Tokens &second) {
-    first.insert(first.end(), second.begin(), second.end());
-    return first;
-}
-
 // A session that a call owns, shared by the two functions of it.
 std::shared_ptr<stasis_session> shared(Session session) {
     return {session.release(), stasis_session_free};
 }
 
-const char *const kModel = "recall-gemma3"; // has windows
+const char *const kWindowedModel = "recall-gemma3"; // has windows
 
 } // namespace
 
 TEST_CASE("cancelled at any moment: append leaves the session as before") {
-    stasis_model *model = shared_model(kModel);
+    stasis_model *model = shared_model(kWindowedModel);
     const Tokens begin = some_tokens(100), more = some_tokens(900, 2);
     const Session parent = session_of(model, begin);
     const Digest before = digest(parent.get());
@@ -119,12 +110,12 @@ TEST_CASE("cancelled at any moment: append leaves the session as before") {
             }
             CHECK(digest(parent.get()) == before);
         };
-        return Call{run, check};
+        return LongCall{run, check};
     });
 }
 
 TEST_CASE("cancelled at any moment: a step leaves what is not complete as before") {
-    stasis_model *model = shared_model(kModel);
+    stasis_model *model = shared_model(kWindowedModel);
     const Tokens begin = some_tokens(70), more = some_tokens(500, 2);
     const Session parent = session_of(model, begin);
     const Digest before = digest(parent.get());
@@ -160,12 +151,12 @@ TEST_CASE("cancelled at any moment: a step leaves what is not complete as before
                 CHECK((own == STASIS_OK ? now == ends[i] : now == before || lacks_draw));
             }
         };
-        return Call{run, check};
+        return LongCall{run, check};
     });
 }
 
 TEST_CASE("cancelled at any moment: generate keeps the tokens that it told of") {
-    stasis_model *model = shared_model(kModel);
+    stasis_model *model = shared_model(kWindowedModel);
     const Session parent = session_of(model, some_tokens(40));
     std::vector<Digest> after = {digest(parent.get())}; // of so many tokens
     const Session alone = fork(parent.get());
@@ -192,13 +183,13 @@ TEST_CASE("cancelled at any moment: generate keeps the tokens that it told of") 
             CHECK((status != STASIS_OK || result->count == kTokens));
             CHECK(digest(session.get()) == after[result->count]);
         };
-        return Call{run, check};
+        return LongCall{run, check};
     });
 }
 
 TEST_CASE(
     "cancelled at any moment: rewind that recomputes, and score, leave the session as before") {
-    stasis_model *model = shared_model(kModel);
+    stasis_model *model = shared_model(kWindowedModel);
     const Tokens all = some_tokens(1100), kept(all.begin(), all.begin() + 800);
     const Session parent = session_of(model, all, STASIS_WINDOW_RETAIN_NONE);
     const Digest before = digest(parent.get()), shorter = digest(session_of(model, kept).get());
@@ -213,7 +204,7 @@ TEST_CASE(
         const auto check = [&, session](stasis_status status) {
             CHECK(digest(session.get()) == (status == STASIS_OK ? shorter : before));
         };
-        return Call{run, check};
+        return LongCall{run, check};
     });
     std::vector<double> scores(kept.size());
     cancel_at_random_moments([&](stasis_cancel *cancel) {
@@ -223,12 +214,12 @@ TEST_CASE(
             return stasis_session_score(parent.get(), kept.data(), 200, scores.data(), &options,
                                         nullptr);
         };
-        return Call{run, [&](stasis_status) { CHECK(digest(parent.get()) == before); }};
+        return LongCall{run, [&](stasis_status) { CHECK(digest(parent.get()) == before); }};
     });
 }
 
 TEST_CASE("cancelled at any moment: save and compact leave a whole file and nothing else") {
-    stasis_model *model = shared_model(kModel);
+    stasis_model *model = shared_model(kWindowedModel);
     const Folder folder;
     const std::string path = folder.file("a");
     const Session shorter = session_of(model, some_tokens(300));
@@ -259,14 +250,14 @@ TEST_CASE("cancelled at any moment: save and compact leave a whole file and noth
                         std::filesystem::path(path).parent_path());
                     CHECK(std::distance(begin(entries), end(entries)) == 1);
                 };
-                return Call{run, check};
+                return LongCall{run, check};
             });
         }
     }
 }
 
 TEST_CASE("cancelled at any moment: load and verify make nothing and change nothing") {
-    stasis_model *model = shared_model(kModel);
+    stasis_model *model = shared_model(kWindowedModel);
     const Folder folder;
     const Session session = session_of(model, some_tokens(700));
     const Digest expected = digest(session.get());
@@ -288,7 +279,7 @@ TEST_CASE("cancelled at any moment: load and verify make nothing and change noth
                 CHECK((loaded == nullptr || digest(loaded.get()) == expected));
                 CHECK(read_file(path) == bytes);
             };
-            return Call{run, check};
+            return LongCall{run, check};
         });
         const Snapshot snapshot = open_snapshot(path);
         cancel_at_random_moments([&](stasis_cancel *cancel) {
@@ -304,7 +295,7 @@ TEST_CASE("cancelled at any moment: load and verify make nothing and change noth
                 CHECK(report->verified == (status == STASIS_OK ? 1 : 0));
                 CHECK(read_file(path) == bytes);
             };
-            return Call{run, check};
+            return LongCall{run, check};
         });
     }
 }
@@ -322,6 +313,6 @@ TEST_CASE("cancelled at any moment: a model that is being opened is not there") 
             const Model model(*out);
             CHECK((model != nullptr) == (status == STASIS_OK));
         };
-        return Call{run, check};
+        return LongCall{run, check};
     });
 }

@@ -119,13 +119,9 @@ void EqualityWalk::step() {
 } // namespace abi_test
 
 using namespace abi_test;
+using stasis::test::from_environment;
 
 namespace {
-
-uint64_t from_environment(const char *name, uint64_t otherwise) {
-    const char *value = std::getenv(name);
-    return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
-}
 
 using Counts = std::map<std::string, size_t>;
 

@@ -93,6 +93,11 @@ inline Tokens some_tokens(size_t count, uint32_t seed = 1) {
     return tokens;
 }
 
+inline Tokens joined(Tokens first, const Tokens &second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+}
+
 inline void append(stasis_session *session, const Tokens &tokens) {
     stasis_error error;
     const stasis_status status =
@@ -151,6 +156,34 @@ inline std::vector<float> logits_of(const stasis_session *session) {
 
 inline std::vector<float> logits_of(const Session &session) {
     return logits_of(session.get());
+}
+
+inline bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+inline stasis_token draw(stasis_session *session) {
+    stasis_token token = 0;
+    stasis_error error;
+    const stasis_status status = stasis_session_decode(session, &token, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    return token;
+}
+
+inline Tokens draw(stasis_session *session, size_t count) {
+    Tokens tokens(count);
+    for (stasis_token &token : tokens) {
+        token = draw(session);
+    }
+    return tokens;
+}
+
+// Computes anew what the session no longer has.
+inline void rewind(stasis_session *session, uint64_t to) {
+    stasis_error error;
+    const stasis_status status =
+        stasis_session_rewind(session, to, STASIS_REWIND_RECOMPUTE, nullptr, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
 }
 
 inline Session fork(const stasis_session *session) {

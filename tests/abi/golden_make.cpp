@@ -30,11 +30,6 @@ void commit(stasis_session *session, const std::string &path) {
     REQUIRE(save(session, path) == STASIS_OK);
 }
 
-void rewind(stasis_session *session, uint64_t to) {
-    REQUIRE(stasis_session_rewind(session, to, STASIS_REWIND_RECOMPUTE, nullptr, nullptr) ==
-            STASIS_OK);
-}
-
 void first_save(stasis_model *model, const std::string &path) {
     commit(session_of(model, some_tokens(5)).get(), path);
 }

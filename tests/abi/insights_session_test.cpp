@@ -10,15 +10,9 @@ using namespace abi_test;
 
 namespace {
 
-stasis_token decode(stasis_session *session) {
-    stasis_token token = 0;
-    REQUIRE(stasis_session_decode(session, &token, nullptr) == STASIS_OK);
-    return token;
-}
-
 // Keys and values of positions [begin, end) of a layer.
-std::vector<uint16_t> kv_of(const stasis_session *session, uint32_t layer, uint64_t begin,
-                            uint64_t end) {
+std::vector<uint16_t> keys_and_values(const stasis_session *session, uint32_t layer, uint64_t begin,
+                                      uint64_t end) {
     size_t count = 0;
     REQUIRE(stasis_session_kv(session, layer, begin, end, nullptr, nullptr, 0, &count, nullptr) ==
             STASIS_BUFFER_TOO_SMALL);
@@ -49,7 +43,7 @@ TEST_CASE("insight 02: the position is the log's length, whatever was done") {
         CHECK(count == expected);
     };
     holds(session.get(), 70);
-    decode(session.get());
+    draw(session.get());
     holds(session.get(), 71);
     holds(fork(session.get()).get(), 71);
     REQUIRE(stasis_session_rewind(session.get(), 65, 0, nullptr, nullptr) == STASIS_OK);
@@ -79,11 +73,11 @@ TEST_CASE("insight 04: what only asks does not change a session") {
           STASIS_OK);
     set_sampling(session.get(), 2.0F, 9);
     CHECK(save(session.get(), folder.file("a")) == STASIS_OK);
-    decode(fork(session.get()).get());
+    draw(fork(session.get()).get());
     CHECK(digest(session.get()) == before);
     REQUIRE(stasis_session_get_info(session.get(), &after, nullptr) == STASIS_OK);
     CHECK(std::memcmp(&info, &after, sizeof info) == 0);
-    decode(session.get());
+    draw(session.get());
     CHECK(digest(session.get()) != before);
 }
 
@@ -92,7 +86,7 @@ TEST_CASE("insight 06: drawing advances by one, or does not draw") {
     append(session.get(), some_tokens(20));
     stasis_token next = 0, drawn = 0;
     REQUIRE(stasis_session_sample(session.get(), &next, nullptr) == STASIS_OK);
-    drawn = decode(session.get());
+    drawn = draw(session.get());
     CHECK(drawn == next);
     CHECK(tokens_from(session.get(), 20) == Tokens{drawn});
     const Digest before = digest(session.get());
@@ -149,7 +143,7 @@ TEST_CASE("insight 21: generate equals decode in a loop, with nothing to hand ba
         options.tokens_max = 40;
         REQUIRE(stasis_session_generate(whole.get(), &options, nullptr, nullptr) == STASIS_OK);
         for (int i = 0; i < 40; ++i) {
-            decode(loop.get());
+            draw(loop.get());
         }
         CHECK(tokens_from(loop.get(), 0) == tokens_from(whole.get(), 0));
         CHECK(digest(loop.get()) == digest(whole.get()));
@@ -161,12 +155,12 @@ TEST_CASE("insight 23: appending keeps every bit that was there") {
     append(session.get(), some_tokens(100));
     std::vector<std::vector<uint16_t>> before;
     for (uint32_t layer = 0; layer < 7; ++layer) {
-        before.push_back(kv_of(session.get(), layer, 0, 100));
+        before.push_back(keys_and_values(session.get(), layer, 0, 100));
     }
     append(session.get(), some_tokens(100, 2));
-    decode(session.get());
+    draw(session.get());
     for (uint32_t layer = 0; layer < 7; ++layer) {
-        CHECK(kv_of(session.get(), layer, 0, 100) == before[layer]);
+        CHECK(keys_and_values(session.get(), layer, 0, 100) == before[layer]);
     }
     const Tokens tokens = tokens_from(session.get(), 0);
     CHECK(Tokens(tokens.begin(), tokens.begin() + 100) == some_tokens(100));
@@ -188,7 +182,7 @@ TEST_CASE("insight 24: an unknown device is refused by name") {
 TEST_CASE("insight 28: a key carries its position's phase, and keeps it when it is loaded") {
     const Folder folder;
     const Session session = session_of(llama(), Tokens(10, 7)); // one token ten times
-    const std::vector<uint16_t> all = kv_of(session.get(), 0, 0, 10);
+    const std::vector<uint16_t> all = keys_and_values(session.get(), 0, 0, 10);
     const size_t one = all.size() / 20; // of a position, keys before values
     for (size_t at = 1; at < 10; ++at) {
         const auto same = [&](size_t begin) {
@@ -200,7 +194,7 @@ TEST_CASE("insight 28: a key carries its position's phase, and keeps it when it 
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);
     const Session loaded = load(llama(), folder.file("a"));
     append(loaded.get(), some_tokens(200));
-    CHECK(kv_of(loaded.get(), 0, 0, 10) == all);
+    CHECK(keys_and_values(loaded.get(), 0, 0, 10) == all);
 }
 
 TEST_CASE("insight 33: every draw can be repeated after the settings changed") {
@@ -209,7 +203,7 @@ TEST_CASE("insight 33: every draw can be repeated after the settings changed") {
     for (const uint64_t seed : {1U, 2U, 3U}) {
         set_sampling(session.get(), static_cast<float>(seed), seed);
         for (int i = 0; i < 5; ++i) {
-            decode(session.get());
+            draw(session.get());
         }
     }
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);

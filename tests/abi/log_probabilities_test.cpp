@@ -9,7 +9,7 @@ using namespace abi_test;
 
 namespace {
 
-struct Event {
+struct GeneratedToken {
     stasis_token token;
     uint32_t last, count;
     float own;
@@ -19,22 +19,23 @@ struct Event {
 };
 
 int32_t keep(void *user, const stasis_generated *event) {
-    Event kept{event->token,
-               event->last,
-               event->log_probability_count,
-               event->log_probability,
-               {},
-               {},
-               event->best_tokens == nullptr && event->best_log_probabilities == nullptr};
+    GeneratedToken kept{event->token,
+                        event->last,
+                        event->log_probability_count,
+                        event->log_probability,
+                        {},
+                        {},
+                        event->best_tokens == nullptr && event->best_log_probabilities == nullptr};
     for (uint32_t i = 0; i < kept.count; ++i) {
         kept.best.push_back(event->best_tokens[i]);
         kept.values.push_back(event->best_log_probabilities[i]);
     }
-    static_cast<std::vector<Event> *>(user)->push_back(kept);
+    static_cast<std::vector<GeneratedToken> *>(user)->push_back(kept);
     return 0;
 }
 
-stasis_generate_options generating(std::vector<Event> &events, uint32_t count, uint64_t tokens) {
+stasis_generate_options generating(std::vector<GeneratedToken> &events, uint32_t count,
+                                   uint64_t tokens) {
     auto options = sized<stasis_generate_options>();
     options.flags = STASIS_GENERATE_IGNORE_END;
     options.tokens_max = tokens;
@@ -42,10 +43,6 @@ stasis_generate_options generating(std::vector<Event> &events, uint32_t count, u
     options.callback_user = &events;
     options.log_probability_count = count;
     return options;
-}
-
-bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 } // namespace
@@ -63,13 +60,13 @@ TEST_CASE("log-probabilities of generate are those of top before the draw, bit f
         REQUIRE(stasis_model_get_info(shared_model(name), &info, nullptr) == STASIS_OK);
         for (const uint32_t count : {1U, 7U, info.vocabulary}) {
             const Session again = fork(session.get());
-            std::vector<Event> events;
+            std::vector<GeneratedToken> events;
             const auto options = generating(events, count, 12);
             REQUIRE(stasis_session_generate(session.get(), &options, nullptr, nullptr) ==
                     STASIS_OK);
-            std::erase_if(events, [](const Event &event) { return event.last != 0; });
+            std::erase_if(events, [](const GeneratedToken &event) { return event.last != 0; });
             REQUIRE(events.size() == 12);
-            for (const Event &event : events) {
+            for (const GeneratedToken &event : events) {
                 Tokens best(count);
                 std::vector<float> values(count);
                 REQUIRE(stasis_session_top(again.get(), count, best.data(), values.data(),
@@ -91,7 +88,7 @@ TEST_CASE("log-probabilities of generate are those of top before the draw, bit f
 
 TEST_CASE("log-probabilities add up to one, and greedy takes the first") {
     const Session session = session_of(gemma(), some_tokens(30));
-    std::vector<Event> events;
+    std::vector<GeneratedToken> events;
     const auto options = generating(events, 192, 1);
     REQUIRE(stasis_session_generate(session.get(), &options, nullptr, nullptr) == STASIS_OK);
     double sum = 0;
@@ -104,11 +101,11 @@ TEST_CASE("log-probabilities add up to one, and greedy takes the first") {
 }
 
 TEST_CASE("log-probabilities: none unless asked for, none with held-back text, not too many") {
-    std::vector<Event> events;
+    std::vector<GeneratedToken> events;
     const Session session = session_of(shared_model("recall-gemma3"), some_tokens(30));
     auto options = generating(events, 0, 20);
     REQUIRE(stasis_session_generate(session.get(), &options, nullptr, nullptr) == STASIS_OK);
-    for (const Event &event : events) {
+    for (const GeneratedToken &event : events) {
         CHECK(event.null);
         CHECK(event.count == 0);
         CHECK(event.own == 0.0F);

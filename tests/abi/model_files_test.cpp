@@ -208,7 +208,7 @@ struct End {
     Digest digest{};
 };
 
-End in_child(const std::function<End()> &body) {
+End end_in_child(const std::function<End()> &body) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     const pid_t child = ::fork();
@@ -269,7 +269,7 @@ TEST_CASE("model files: with copy_weights nothing that becomes of them is notice
             CAPTURE(c.model);
             CAPTURE(static_cast<int>(change));
             const Spoiled spoiled(c.model);
-            const End end = in_child([&] {
+            const End end = end_in_child([&] {
                 const Model model = open_model(spoiled, 1);
                 const Session session = session_of(model.get(), some_tokens(30));
                 return generate(session.get(), [&] { spoiled.change(change); });
@@ -290,7 +290,7 @@ TEST_CASE("model files: mapped ones may be replaced or deleted, and cutting them
             CAPTURE(c.model);
             CAPTURE(static_cast<int>(change));
             const Spoiled spoiled(c.model);
-            const End end = in_child([&] {
+            const End end = end_in_child([&] {
                 const Model model = open_model(spoiled, 0);
                 const Session session = session_of(model.get(), some_tokens(30));
                 return generate(session.get(), [&] { spoiled.change(change); });

@@ -27,11 +27,6 @@ TwoCommits two_commits(const std::string &path, uint32_t codec = STASIS_CODEC_RA
     return made;
 }
 
-std::string flipped(std::string bytes, size_t at) {
-    bytes[at] = static_cast<char>(bytes[at] ^ 1);
-    return bytes;
-}
-
 stasis_status load_with(const std::string &path, uint32_t flags, Session &loaded,
                         stasis_error &error) {
     auto options = sized<stasis_load_options>();

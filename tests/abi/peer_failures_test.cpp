@@ -21,10 +21,6 @@ std::vector<float> logits(stasis_model *model, const stasis_session *session) {
     return row;
 }
 
-bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0;
-}
-
 void write_byte(const std::string &path, size_t at, char byte) {
     std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(static_cast<std::streamoff>(at)).put(byte);

@@ -67,11 +67,6 @@ std::string with_feature(const std::string &bytes) {
     return text_of(changed);
 }
 
-std::string flipped(std::string bytes, size_t at) {
-    bytes[at] = static_cast<char>(bytes[at] ^ 1);
-    return bytes;
-}
-
 // Saved by a model of the same shape with one other bit in the weights of one layer's attention.
 std::string of_other_weights(const Folder &folder) {
     const std::string path = copy_model(folder, "zoo/llama-gqa-untied");

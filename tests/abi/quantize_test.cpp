@@ -6,11 +6,11 @@ using namespace abi_test;
 
 namespace {
 
-const std::string kModel = test_data("recall-llama");
+const std::string kQuantizeSource = test_data("recall-llama");
 
 stasis_status quantize(const std::string &out, const stasis_quantize_options *options,
                        stasis_quantize_report *report = nullptr, stasis_error *error = nullptr) {
-    return stasis_model_quantize(kModel.c_str(), out.c_str(), options, report, error);
+    return stasis_model_quantize(kQuantizeSource.c_str(), out.c_str(), options, report, error);
 }
 
 } // namespace
@@ -79,7 +79,7 @@ TEST_CASE("quantize: refusals leave what was there") {
     const std::string out = folder.file("m.gguf");
     CHECK(stasis_model_quantize(nullptr, out.c_str(), nullptr, nullptr, nullptr) ==
           STASIS_INVALID_ARGUMENT);
-    CHECK(stasis_model_quantize(kModel.c_str(), nullptr, nullptr, nullptr, nullptr) ==
+    CHECK(stasis_model_quantize(kQuantizeSource.c_str(), nullptr, nullptr, nullptr, nullptr) ==
           STASIS_INVALID_ARGUMENT);
     auto options = sized<stasis_quantize_options>();
     stasis_error error;

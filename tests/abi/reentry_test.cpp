@@ -16,10 +16,10 @@ using namespace abi_test;
 
 namespace {
 
-constexpr char kModel[] = "zoo/gemma3-text";
+constexpr char kHostedModel[] = "zoo/gemma3-text";
 
 // What a callback does at its n-th call.
-struct Host {
+struct CallingHost {
     std::function<void()> inner;
     int left = -1; // calls until then; negative: it does nothing
 
@@ -28,19 +28,19 @@ struct Host {
             inner();
         }
     }
-    static Host &of(void *user) { return *static_cast<Host *>(user); }
+    static CallingHost &of(void *user) { return *static_cast<CallingHost *>(user); }
     static int32_t progress(void *user, uint64_t, uint64_t) {
         of(user).called();
         return 0;
     }
 };
 
-Host &allocating() {
-    static Host host;
+CallingHost &allocating() {
+    static CallingHost host;
     return host;
 }
 
-stasis_status open_hosted(stasis_model **model, Host *opening = nullptr) {
+stasis_status open_hosted(stasis_model **model, CallingHost *opening = nullptr) {
     auto allocator = sized<stasis_allocator>();
     allocator.allocate = [](void *, size_t size, size_t alignment) {
         allocating().called();
@@ -50,9 +50,9 @@ stasis_status open_hosted(stasis_model **model, Host *opening = nullptr) {
     auto options = sized<stasis_model_options>();
     options.threads = 2;
     options.allocator = &allocator;
-    options.progress = opening != nullptr ? Host::progress : nullptr;
+    options.progress = opening != nullptr ? CallingHost::progress : nullptr;
     options.progress_user = opening;
-    return stasis_model_open(test_data(kModel).c_str(), &options, model, nullptr);
+    return stasis_model_open(test_data(kHostedModel).c_str(), &options, model, nullptr);
 }
 
 struct World {
@@ -60,7 +60,7 @@ struct World {
     Model model;
     Session own, other;
     std::string saved = folder.file("saved");
-    Host host;
+    CallingHost host;
 
     World() {
         stasis_model *opened = nullptr;
@@ -77,7 +77,7 @@ struct Outer {
     const char *name;
     bool holds_own; // the call is own's
     Call call;
-    Host *(*host)(World &) = [](World &world) { return &world.host; };
+    CallingHost *(*host)(World &) = [](World &world) { return &world.host; };
 };
 
 const Tokens &more() {
@@ -95,7 +95,7 @@ std::vector<Outer> appending() {
          [](World &world) {
              auto options = sized<stasis_run_options>();
              options.chunk = 16;
-             options.progress = Host::progress;
+             options.progress = CallingHost::progress;
              options.progress_user = &world.host;
              return append_with(world, &options);
          }},
@@ -103,7 +103,7 @@ std::vector<Outer> appending() {
          [](World &world) {
              auto options = sized<stasis_run_options>();
              options.logits = [](void *user, uint64_t, const float *, size_t) {
-                 return Host::progress(user, 0, 0);
+                 return CallingHost::progress(user, 0, 0);
              };
              options.logits_user = &world.host;
              return append_with(world, &options);
@@ -114,7 +114,7 @@ std::vector<Outer> appending() {
              const int left = std::exchange(world.host.left, -1); // not of what it had
              trace.flags = STASIS_TRACE_READS;
              trace.callback = [](void *user, const stasis_trace_event *) {
-                 Host::of(user).called();
+                 CallingHost::of(user).called();
              };
              trace.user = &world.host;
              REQUIRE(stasis_session_set_trace(world.own.get(), &trace, nullptr) == STASIS_OK);
@@ -130,7 +130,7 @@ std::vector<Outer> appending() {
              item.count = more().size();
              auto options = sized<stasis_run_options>();
              options.chunk = 16;
-             options.progress = Host::progress;
+             options.progress = CallingHost::progress;
              options.progress_user = &world.host;
              return stasis_sessions_step(&item, sizeof item, 1, more().data(), more().size(),
                                          &options, nullptr);
@@ -141,7 +141,7 @@ std::vector<Outer> appending() {
              options.tokens_max = 50;
              options.flags = STASIS_GENERATE_IGNORE_END;
              options.callback = [](void *user, const stasis_generated *) {
-                 return Host::progress(user, 0, 0);
+                 return CallingHost::progress(user, 0, 0);
              };
              options.callback_user = &world.host;
              return stasis_session_generate(world.own.get(), &options, nullptr, nullptr);
@@ -150,7 +150,7 @@ std::vector<Outer> appending() {
          [](World &world) {
              auto trace = sized<stasis_trace_options>();
              trace.queue_events = 10;
-             trace.release = [](void *user) { Host::of(user).called(); };
+             trace.release = [](void *user) { CallingHost::of(user).called(); };
              trace.user = &world.host;
              REQUIRE(stasis_session_set_trace(world.own.get(), &trace, nullptr) == STASIS_OK);
              return stasis_session_set_trace(world.own.get(), nullptr, nullptr);
@@ -163,7 +163,7 @@ std::vector<Outer> storing() {
         {"save, progress", true,
          [](World &world) {
              auto options = sized<stasis_save_options>();
-             options.progress = Host::progress;
+             options.progress = CallingHost::progress;
              options.progress_user = &world.host;
              return stasis_session_save(world.own.get(), world.folder.file("a").c_str(), &options,
                                         nullptr);
@@ -172,7 +172,7 @@ std::vector<Outer> storing() {
          [](World &world) {
              auto sink = sized<stasis_sink>();
              sink.write = [](void *user, const void *, size_t) {
-                 return Host::progress(user, 0, 0);
+                 return CallingHost::progress(user, 0, 0);
              };
              sink.user = &world.host;
              return stasis_session_write(world.own.get(), &sink, nullptr, nullptr);
@@ -185,7 +185,7 @@ std::vector<Outer> loading() {
         {"load, progress", false,
          [](World &world) {
              auto options = sized<stasis_load_options>();
-             options.progress = Host::progress;
+             options.progress = CallingHost::progress;
              options.progress_user = &world.host;
              stasis_session *loaded = nullptr;
              const stasis_status status = stasis_session_load(
@@ -196,7 +196,7 @@ std::vector<Outer> loading() {
         {"read, source", false,
          [](World &world) {
              struct Stream {
-                 Host &host;
+                 CallingHost &host;
                  std::string bytes;
                  size_t at = 0;
              } stream{world.host, read_file(world.saved)};
@@ -220,7 +220,7 @@ std::vector<Outer> loading() {
          [](World &world) {
              auto options = sized<stasis_verify_options>();
              options.chunk = 16;
-             options.progress = Host::progress;
+             options.progress = CallingHost::progress;
              options.progress_user = &world.host;
              auto report = sized<stasis_verify_report>();
              return stasis_snapshot_verify(open_snapshot(world.saved).get(), world.model.get(),
@@ -236,9 +236,9 @@ std::vector<Outer> loading() {
         {"quantize, progress", false,
          [](World &world) {
              auto options = sized<stasis_quantize_options>();
-             options.progress = Host::progress;
+             options.progress = CallingHost::progress;
              options.progress_user = &world.host;
-             return stasis_model_quantize(test_data(kModel).c_str(),
+             return stasis_model_quantize(test_data(kHostedModel).c_str(),
                                           world.folder.file("q.gguf").c_str(), &options, nullptr,
                                           nullptr);
          }},
@@ -406,7 +406,7 @@ enum class Whose { own, other, none };
 // The state of own after the call, whose callback does `inner` at its n-th call; whether it did.
 bool attempt(const Outer &outer, const Inner *inner, Whose whose, int n, Digest &after) {
     World world;
-    Host &host = *outer.host(world);
+    CallingHost &host = *outer.host(world);
     stasis_status inside = STASIS_INTERNAL;
     bool done = false;
     host.inner = [&] {

@@ -63,12 +63,9 @@ inline Session restored(stasis_model *model, stasis_session *session, const Form
     return Session(again);
 }
 
-inline Tokens draw(stasis_session *session, size_t count) {
-    Tokens tokens(count);
-    for (stasis_token &token : tokens) {
-        REQUIRE(stasis_session_decode(session, &token, nullptr) == STASIS_OK);
-    }
-    return tokens;
+inline std::string flipped(std::string bytes, size_t at) {
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    return bytes;
 }
 
 } // namespace abi_test

@@ -52,14 +52,6 @@ void set(stasis_session *session, const stasis_sampling &sampling) {
     REQUIRE_MESSAGE(status == STASIS_OK, error.message);
 }
 
-Tokens decode(stasis_session *session, size_t count) {
-    Tokens tokens(count);
-    for (stasis_token &token : tokens) {
-        REQUIRE(stasis_session_decode(session, &token, nullptr) == STASIS_OK);
-    }
-    return tokens;
-}
-
 Tokens decode_by_steps(stasis_session *session, size_t count) {
     Tokens tokens;
     for (size_t i = 0; i < count; ++i) {
@@ -91,7 +83,7 @@ TEST_CASE("sampling of version 2: drawn again after a load, in steps and by veri
     prompt.insert(prompt.end(), prompt.begin(), prompt.end()); // there is something to repeat
     const Session plain = session_of(gemma(), prompt);
     set(plain.get(), warm());
-    const Tokens usual = decode(fork(plain.get()).get(), 60);
+    const Tokens usual = draw(fork(plain.get()).get(), 60);
     for (const Processor &processor : kProcessors) {
         CAPTURE(processor.name);
         const Session session = fork(plain.get()), stepped = fork(plain.get());
@@ -99,7 +91,7 @@ TEST_CASE("sampling of version 2: drawn again after a load, in steps and by veri
         processor.use(sampling);
         set(session.get(), sampling);
         set(stepped.get(), sampling);
-        const Tokens drawn = decode(session.get(), 60);
+        const Tokens drawn = draw(session.get(), 60);
         CHECK(drawn != usual); // it does something
         CHECK(decode_by_steps(stepped.get(), 60) == drawn);
         const std::string path = folder.file(processor.name);
@@ -109,7 +101,7 @@ TEST_CASE("sampling of version 2: drawn again after a load, in steps and by veri
         CHECK(report.drawn == 60);
         CHECK(report.drawn_otherwise == 0);
         const Session loaded = load(gemma(), path);
-        CHECK(decode(loaded.get(), 20) == decode(session.get(), 20));
+        CHECK(draw(loaded.get(), 20) == draw(session.get(), 20));
         CHECK(snapshot_info(path).contract[2] == 2);
     }
 }
@@ -125,7 +117,7 @@ TEST_CASE("sampling of version 2: its defaults are those of no version 2") {
     const Session other = fork(session.get());
     set(session.get(), warm());
     set(other.get(), sampling);
-    CHECK(decode(session.get(), 10) == decode(other.get(), 10));
+    CHECK(draw(session.get(), 10) == draw(other.get(), 10));
     const Folder folder;
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);
     REQUIRE(save(other.get(), folder.file("b")) == STASIS_OK);

@@ -7,22 +7,6 @@ using namespace abi_test;
 
 namespace {
 
-stasis_token decode(stasis_session *session) {
-    stasis_token token = 0;
-    stasis_error error;
-    const stasis_status status = stasis_session_decode(session, &token, &error);
-    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
-    return token;
-}
-
-Tokens decode(stasis_session *session, size_t count) {
-    Tokens tokens;
-    for (size_t i = 0; i < count; ++i) {
-        tokens.push_back(decode(session));
-    }
-    return tokens;
-}
-
 std::vector<float> logits(const stasis_session *session) {
     std::vector<float> row(192);
     size_t count = 0;
@@ -223,7 +207,7 @@ TEST_CASE("top, logits and the logits callback agree bit for bit") {
         const float a = last[best[i - 1]], b = last[best[i]];
         CHECK((a > b || (a == b && best[i - 1] < best[i])));
     }
-    CHECK(decode(session.get()) == best[0]); // greedy
+    CHECK(draw(session.get()) == best[0]); // greedy
 }
 
 TEST_CASE("sampling settings reach the sampler, and bad ones are refused by name") {
@@ -238,12 +222,12 @@ TEST_CASE("sampling settings reach the sampler, and bad ones are refused by name
     sampling.seed = 1;
     REQUIRE(stasis_session_set_sampling(session.get(), &sampling, &error) == STASIS_OK);
     const Session other = fork(session.get()); // takes the settings along
-    const Tokens drawn = decode(session.get(), 12);
-    CHECK(decode(other.get(), 12) == drawn);
+    const Tokens drawn = draw(session.get(), 12);
+    CHECK(draw(other.get(), 12) == drawn);
     CHECK(stasis_session_rewind(other.get(), 20, 0, nullptr, nullptr) == STASIS_OK);
     sampling.seed = 2;
     REQUIRE(stasis_session_set_sampling(other.get(), &sampling, &error) == STASIS_OK);
-    CHECK(decode(other.get(), 12) != drawn);
+    CHECK(draw(other.get(), 12) != drawn);
 
     // A bias by token, given out of order: everything but token 3 is forbidden.
     Tokens tokens;
@@ -266,7 +250,7 @@ TEST_CASE("sampling settings reach the sampler, and bad ones are refused by name
     CHECK(stasis_session_set_sampling(other.get(), nullptr, &error) == STASIS_OK);
     const Session greedy = session_of(gemma(), some_tokens(20));
     REQUIRE(stasis_session_rewind(other.get(), 20, 0, nullptr, nullptr) == STASIS_OK);
-    CHECK(decode(other.get(), 5) == decode(greedy.get(), 5));
+    CHECK(draw(other.get(), 5) == draw(greedy.get(), 5));
 }
 
 TEST_CASE("tokens come with their sources, and generation tells of every one") {

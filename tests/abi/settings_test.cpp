@@ -19,13 +19,13 @@ stasis_status set_seed(stasis_session *session, uint64_t seed) {
     return stasis_session_set_sampling(session, &sampling, nullptr);
 }
 
-stasis_status draw(stasis_session *session, uint64_t seed, stasis_error *error = nullptr) {
+stasis_status draw_seeded(stasis_session *session, uint64_t seed, stasis_error *error = nullptr) {
     REQUIRE(set_seed(session, seed) == STASIS_OK);
     stasis_token token = 0;
     return stasis_session_decode(session, &token, error);
 }
 
-stasis::Sampling settings(uint64_t seed) {
+stasis::Sampling seeded_settings(uint64_t seed) {
     stasis::Sampling sampling;
     sampling.temperature = 1.5F;
     sampling.seed = seed;
@@ -42,7 +42,7 @@ void check_same(const Session &a, const Session &b, const Folder &folder) {
     CHECK(read_file(folder.file("a")) == read_file(folder.file("b")));
     for (const uint64_t seed : {uint64_t{70003}, uint64_t{1000000}, uint64_t{1000001}}) {
         stasis_error x, y;
-        CHECK(draw(a.get(), seed, &x) == draw(b.get(), seed, &y));
+        CHECK(draw_seeded(a.get(), seed, &x) == draw_seeded(b.get(), seed, &y));
         CHECK(std::string(x.message) == y.message);
         CHECK(digest(a.get()) == digest(b.get()));
     }
@@ -60,14 +60,14 @@ TEST_CASE("settings that drew what was rewound do not count, however many they w
         forge_state(plain, full, [&](State &state) {
             state.samplings.clear();
             for (size_t i = 0; i < before; ++i) {
-                state.samplings.push_back(settings(i));
+                state.samplings.push_back(seeded_settings(i));
             }
             state.sampling = 0;
         });
         const Session long_lived = load(llama(), full), fresh = load(llama(), plain);
         for (uint64_t seed = 70000; seed < 70100; ++seed) {
             stasis_error error;
-            const stasis_status status = draw(long_lived.get(), seed, &error);
+            const stasis_status status = draw_seeded(long_lived.get(), seed, &error);
             REQUIRE_MESSAGE(status == STASIS_OK, error.message);
             const bool back = seed % 7 == 0;
             if (back) {
@@ -89,13 +89,13 @@ TEST_CASE("settings of drawn tokens stay those that drew them when others are dr
     const std::string plain = folder.file("plain"), full = folder.file("full");
     const Session drawn = session_of(llama(), some_tokens(kBefore));
     for (const uint64_t seed : {5, 5, 9, 7, 5, 70003}) {
-        REQUIRE(draw(drawn.get(), seed) == STASIS_OK);
+        REQUIRE(draw_seeded(drawn.get(), seed) == STASIS_OK);
     }
     REQUIRE(save(drawn.get(), plain) == STASIS_OK);
     forge_state(plain, full, [&](State &state) { // every entry names another place than before
         std::vector<stasis::Sampling> all;
         for (size_t i = 0; all.size() < kMost - state.samplings.size(); ++i) {
-            all.push_back(settings(100000 + i));
+            all.push_back(seeded_settings(100000 + i));
         }
         for (stasis::TokenEntry &entry : state.log) {
             if (entry.source == stasis::TokenSource::sampled) {
@@ -134,13 +134,13 @@ TEST_CASE("a log that names as many settings as a file can hold is full, and say
             state.samplings.clear();
             state.log.resize(kBefore);
             for (size_t i = 0; i < kMost; ++i) {
-                state.samplings.push_back(settings(i));
+                state.samplings.push_back(seeded_settings(i));
                 state.log.push_back({3, static_cast<uint16_t>(i), stasis::TokenSource::sampled});
             }
             state.sampling = 0;
             if (other) {
                 state.sampling = static_cast<uint32_t>(state.samplings.size());
-                state.samplings.push_back(settings(2000000));
+                state.samplings.push_back(seeded_settings(2000000));
             }
             const uint64_t position = state.log.size();
             const uint64_t count = stasis::format::page_count(position, state.page_positions);
@@ -161,11 +161,11 @@ TEST_CASE("a log that names as many settings as a file can hold is full, and say
         REQUIRE(position(session.get()) == kBefore + kMost);
         const Digest before = digest(session.get());
         stasis_error error;
-        CHECK(draw(session.get(), 2000000, &error) == STASIS_FULL);
+        CHECK(draw_seeded(session.get(), 2000000, &error) == STASIS_FULL);
         CHECK(contains(error, "65535 different sampling settings"));
         CHECK(digest(session.get()) == before);
-        CHECK(draw(session.get(), 65534) == STASIS_OK); // known ones go on
-        CHECK(draw(session.get(), 0) == STASIS_OK);
+        CHECK(draw_seeded(session.get(), 65534) == STASIS_OK); // known ones go on
+        CHECK(draw_seeded(session.get(), 0) == STASIS_OK);
         REQUIRE(save(session.get(), folder.file("again"), STASIS_SAVE_REPLACE) == STASIS_OK);
         check_same(session, load(model.get(), folder.file("again")), folder);
 
@@ -173,9 +173,9 @@ TEST_CASE("a log that names as many settings as a file can hold is full, and say
         REQUIRE(stasis_session_rewind(session.get(), kBefore + kMost - 1, 0, nullptr, &error) ==
                 STASIS_OK);
         append(session.get(), {4});
-        CHECK(draw(session.get(), 2000000, &error) == STASIS_OK);
-        CHECK(draw(session.get(), 2000001, &error) == STASIS_FULL);
-        CHECK(draw(session.get(), 65534, &error) == STASIS_FULL); // the one that was rewound
+        CHECK(draw_seeded(session.get(), 2000000, &error) == STASIS_OK);
+        CHECK(draw_seeded(session.get(), 2000001, &error) == STASIS_FULL);
+        CHECK(draw_seeded(session.get(), 65534, &error) == STASIS_FULL); // the one that was rewound
         REQUIRE(save(session.get(), folder.file("again"), STASIS_SAVE_REPLACE) == STASIS_OK);
         check_same(session, load(model.get(), folder.file("again")), folder);
     }

@@ -62,7 +62,7 @@ void interrupt(const char *name, stasis_cancel *cancel, const std::function<stas
     check(STASIS_OK);
 }
 
-const Tokens &more() {
+const Tokens &appended_tokens() {
     static const Tokens tokens = some_tokens(100, 5);
     return tokens;
 }
@@ -73,7 +73,7 @@ TEST_CASE("a signal handler cancels: append, score, generate") {
     const Cancel cancel = make_cancel();
     const Session parent = session_of(gemma(), some_tokens(90));
     const Session appended = fork(parent.get());
-    append(appended.get(), more());
+    append(appended.get(), appended_tokens());
     const Digest before = digest(parent.get()), after = digest(appended.get());
     Session session;
     auto options = sized<stasis_run_options>();
@@ -83,18 +83,18 @@ TEST_CASE("a signal handler cancels: append, score, generate") {
         "append", cancel.get(),
         [&] {
             session = fork(parent.get());
-            return stasis_session_append(session.get(), more().data(), more().size(), &options,
-                                         nullptr);
+            return stasis_session_append(session.get(), appended_tokens().data(),
+                                         appended_tokens().size(), &options, nullptr);
         },
         [&](stasis_status status) {
             CHECK(digest(session.get()) == (status == STASIS_OK ? after : before));
         });
-    std::vector<double> scores(more().size());
+    std::vector<double> scores(appended_tokens().size());
     interrupt(
         "score", cancel.get(),
         [&] {
-            return stasis_session_score(parent.get(), more().data(), more().size(), scores.data(),
-                                        &options, nullptr);
+            return stasis_session_score(parent.get(), appended_tokens().data(),
+                                        appended_tokens().size(), scores.data(), &options, nullptr);
         },
         [&](stasis_status) { CHECK(digest(parent.get()) == before); });
     auto generate = sized<stasis_generate_options>();

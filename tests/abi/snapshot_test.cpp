@@ -22,14 +22,6 @@ Session conversation(size_t prompt, size_t drawn) {
     return session;
 }
 
-Tokens draw(stasis_session *session, size_t count) {
-    Tokens tokens(count);
-    for (stasis_token &token : tokens) {
-        REQUIRE(stasis_session_decode(session, &token, nullptr) == STASIS_OK);
-    }
-    return tokens;
-}
-
 stasis_difference compare(const stasis_snapshot *a, const stasis_snapshot *b) {
     auto difference = sized<stasis_difference>();
     REQUIRE(stasis_snapshot_compare(a, b, &difference, nullptr) == STASIS_OK);

@@ -22,13 +22,13 @@ constexpr size_t kStackBytes = size_t{512} << 10; // as stasis.h says
 constexpr size_t kGuardBytes = 64 << 10;
 constexpr unsigned char kPaint = 0xA5;
 
-struct Work {
+struct StackWork {
     const std::function<void()> *body;
     std::exception_ptr failure;
 };
 
 void *run(void *data) {
-    Work &work = *static_cast<Work *>(data);
+    StackWork &work = *static_cast<StackWork *>(data);
     try {
         (*work.body)();
     } catch (...) {
@@ -47,7 +47,7 @@ size_t stack_of(const std::function<void()> &body) {
     std::memset(stack, kPaint, kStackBytes);
     pthread_attr_t attributes;
     pthread_t thread;
-    Work work{&body, nullptr};
+    StackWork work{&body, nullptr};
     REQUIRE(pthread_attr_init(&attributes) == 0);
     REQUIRE(pthread_attr_setstack(&attributes, stack, kStackBytes) == 0);
     REQUIRE(pthread_create(&thread, &attributes, run, &work) == 0);

@@ -1,7 +1,7 @@
 // Text through the ABI: tokens, templates, turns, streaming.
 #include <algorithm>
 
-#include "tests/abi/fixture.h"
+#include "tests/abi/conversation.h"
 
 using namespace abi_test;
 
@@ -51,13 +51,6 @@ stasis_message message(const char *role, const std::string &text) {
     result.text = text.data();
     result.length = text.size();
     return result;
-}
-
-void ask(stasis_session *session, const std::string &text) {
-    stasis_error error;
-    const stasis_status status = stasis_session_append_message(
-        session, "user", text.data(), text.size(), STASIS_MESSAGE_REPLY, nullptr, &error);
-    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
 }
 
 // A reply as it streams.
@@ -168,7 +161,7 @@ TEST_CASE("a reply streams as text, ends at its end token, and tells template fr
     stasis_session *created = nullptr;
     REQUIRE(stasis_session_create(chat_model(), nullptr, &created, nullptr) == STASIS_OK);
     const Session session(created);
-    ask(created, kQuestion);
+    say(created, kQuestion);
     Reply reply;
     auto options = sized<stasis_generate_options>();
     auto result = sized<stasis_generate_result>();
@@ -223,7 +216,7 @@ TEST_CASE("a reply streams as text, ends at its end token, and tells template fr
         REQUIRE(save(created, folder.file("a")) == STASIS_OK);
         const Session resumed = load(chat_model(), folder.file("a"));
         for (stasis_session *each : {created, resumed.get()}) {
-            ask(each, "Now set a new variable m equal to k multiplied by 11. What is m?");
+            say(each, "Now set a new variable m equal to k multiplied by 11. What is m?");
             Reply next;
             options.callback_user = &next;
             REQUIRE(stasis_session_generate(each, &options, &result, nullptr) == STASIS_OK);

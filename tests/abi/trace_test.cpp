@@ -214,7 +214,7 @@ TEST_CASE("trace: reads are told when asked for, as far as a query sees") {
 
 namespace {
 
-struct Host {
+struct TracedHost {
     stasis_session *session = nullptr;
     std::set<stasis_status> statuses = {};
     std::set<int> rounding = {};
@@ -225,14 +225,14 @@ struct Host {
         auto result = sized<stasis_trace_options>();
         result.user = this;
         result.callback = [](void *user, const stasis_trace_event *event) {
-            Host &host = *static_cast<Host *>(user);
+            TracedHost &host = *static_cast<TracedHost *>(user);
             auto info = sized<stasis_session_info>();
             host.statuses.insert(stasis_session_get_info(host.session, &info, nullptr));
             host.rounding.insert(std::fegetround());
             host.threads.insert(std::this_thread::get_id());
             CHECK(event->struct_size == sizeof *event);
         };
-        result.release = [](void *user) { ++static_cast<Host *>(user)->released; };
+        result.release = [](void *user) { ++static_cast<TracedHost *>(user)->released; };
         return result;
     }
 };
@@ -240,7 +240,7 @@ struct Host {
 } // namespace
 
 TEST_CASE("trace: the callback is on the caller's thread, in its environment, and gets BUSY") {
-    Host host;
+    TracedHost host;
     const Session session = create(gemma());
     host.session = session.get();
     const stasis_trace_options options = host.options();

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kCapacity = 400;
 
 // Sessions that come and go, each followed by a model that must agree after every call.
-struct Walk {
+struct TraceWalk {
     stasis_model *model;
     std::mt19937_64 dice;
     Folder folder = {};
@@ -23,7 +23,7 @@ struct Walk {
     bool saved = false;
     std::map<uint32_t, uint64_t> counts = {};
 
-    Walk(stasis_model *of, uint64_t seed) : model(of), dice(seed) {
+    TraceWalk(stasis_model *of, uint64_t seed) : model(of), dice(seed) {
         for (size_t i = 0; i < 3; ++i) {
             logs.emplace_back();
             traces.push_back(std::make_unique<TraceModel>());
@@ -33,7 +33,7 @@ struct Walk {
             traces.back()->follow(sessions.back().get(), flags());
         }
     }
-    ~Walk() { sessions.clear(); }
+    ~TraceWalk() { sessions.clear(); }
 
     uint64_t roll(uint64_t below) { return dice() % below; }
     uint32_t flags() { return roll(2) == 0 ? STASIS_TRACE_READS : 0; }
@@ -69,7 +69,7 @@ struct Walk {
     void step();
 };
 
-void Walk::append_some(size_t i) {
+void TraceWalk::append_some(size_t i) {
     auto options = sized<stasis_run_options>();
     options.chunk = static_cast<uint32_t>(roll(3) == 0 ? 17 : 0);
     const Tokens tokens = next_tokens(i, 1 + roll(roll(2) == 0 ? 200 : 20));
@@ -78,7 +78,7 @@ void Walk::append_some(size_t i) {
     REQUIRE((status == STASIS_OK || status == STASIS_FULL));
 }
 
-void Walk::append_stopped(size_t i) {
+void TraceWalk::append_stopped(size_t i) {
     uint64_t left = roll(6);
     auto options = sized<stasis_run_options>();
     options.chunk = 16;
@@ -92,20 +92,20 @@ void Walk::append_stopped(size_t i) {
     REQUIRE((status == STASIS_OK || status == STASIS_STOPPED || status == STASIS_FULL));
 }
 
-void Walk::append_refused(size_t i) {
+void TraceWalk::append_refused(size_t i) {
     const Tokens tokens(10, UINT32_MAX);
     REQUIRE(stasis_session_append(sessions[i].get(), tokens.data(), tokens.size(), nullptr,
                                   nullptr) == STASIS_INVALID_ARGUMENT);
 }
 
-void Walk::decode(size_t i) {
+void TraceWalk::decode(size_t i) {
     stasis_token token = 0;
     for (uint64_t left = 1 + roll(5); left > 0; --left) {
         stasis_session_decode(sessions[i].get(), &token, nullptr);
     }
 }
 
-void Walk::generate(size_t i) {
+void TraceWalk::generate(size_t i) {
     auto draft = sized<stasis_draft_options>();
     draft.tokens_min = draft.tokens_max = 8;
     REQUIRE(stasis_session_set_draft(sessions[i].get(), nullptr, roll(4) == 0 ? nullptr : &draft,
@@ -116,7 +116,7 @@ void Walk::generate(size_t i) {
     stasis_session_generate(sessions[i].get(), &options, nullptr, nullptr);
 }
 
-void Walk::step_all(size_t) {
+void TraceWalk::step_all(size_t) {
     const Tokens tokens = some_tokens(60, static_cast<uint32_t>(roll(3)));
     std::vector<stasis_step_item> items;
     for (const Session &session : sessions) {
@@ -131,7 +131,7 @@ void Walk::step_all(size_t) {
                                  tokens.size(), nullptr, nullptr) == STASIS_OK);
 }
 
-void Walk::fork_to(size_t i) {
+void TraceWalk::fork_to(size_t i) {
     const size_t child = roll(sessions.size());
     auto trace = std::make_unique<TraceModel>();
     Session forked = fork(sessions[i].get());
@@ -140,19 +140,19 @@ void Walk::fork_to(size_t i) {
     replace(child, std::move(forked), std::move(trace));
 }
 
-void Walk::rewind(size_t i) {
+void TraceWalk::rewind(size_t i) {
     const uint64_t back = roll(roll(3) == 0 ? at(i) + 1 : std::min<uint64_t>(at(i) + 1, 70));
     stasis_session_rewind(sessions[i].get(), at(i) - back,
                           roll(2) == 0 ? STASIS_REWIND_RECOMPUTE : 0, nullptr, nullptr);
 }
 
-void Walk::evict(size_t i) {
+void TraceWalk::evict(size_t i) {
     const uint64_t begin = roll(at(i) + 1);
     const uint64_t end = begin + roll(at(i) - begin + 1);
     REQUIRE(stasis_session_evict(sessions[i].get(), begin, end, nullptr) == STASIS_OK);
 }
 
-void Walk::save_it(size_t i) {
+void TraceWalk::save_it(size_t i) {
     REQUIRE(save_as(sessions[i].get(), folder.file("s" + std::to_string(roll(1 << 30))),
                     STASIS_CODEC_RAW) == STASIS_OK);
     auto options = sized<stasis_save_options>();
@@ -163,7 +163,7 @@ void Walk::save_it(size_t i) {
     saved = true;
 }
 
-void Walk::load_it(size_t i) {
+void TraceWalk::load_it(size_t i) {
     if (!saved) {
         return;
     }
@@ -187,7 +187,7 @@ void Walk::load_it(size_t i) {
 }
 
 // Calls that leave the table as it is.
-void Walk::look(size_t i) {
+void TraceWalk::look(size_t i) {
     const Tokens tokens = next_tokens(i, 20);
     std::vector<double> scores(tokens.size());
     stasis_session_score(sessions[i].get(), tokens.data(), tokens.size(), scores.data(), nullptr,
@@ -197,13 +197,16 @@ void Walk::look(size_t i) {
     digest(sessions[i].get());
 }
 
-void Walk::step() {
-    using Act = void (Walk::*)(size_t);
-    static const Act acts[] = {
-        &Walk::append_some,    &Walk::append_some, &Walk::append_some, &Walk::append_stopped,
-        &Walk::append_refused, &Walk::decode,      &Walk::generate,    &Walk::generate,
-        &Walk::step_all,       &Walk::fork_to,     &Walk::rewind,      &Walk::rewind,
-        &Walk::evict,          &Walk::save_it,     &Walk::load_it,     &Walk::look};
+void TraceWalk::step() {
+    using Act = void (TraceWalk::*)(size_t);
+    static const Act acts[] = {&TraceWalk::append_some,    &TraceWalk::append_some,
+                               &TraceWalk::append_some,    &TraceWalk::append_stopped,
+                               &TraceWalk::append_refused, &TraceWalk::decode,
+                               &TraceWalk::generate,       &TraceWalk::generate,
+                               &TraceWalk::step_all,       &TraceWalk::fork_to,
+                               &TraceWalk::rewind,         &TraceWalk::rewind,
+                               &TraceWalk::evict,          &TraceWalk::save_it,
+                               &TraceWalk::load_it,        &TraceWalk::look};
     const size_t act = roll(std::size(acts)), on = roll(sessions.size());
     CAPTURE(act);
     (this->*acts[act])(on);
@@ -220,7 +223,7 @@ TEST_CASE("trace: replayed, the events give the page tables after every call of 
     const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
     std::map<uint32_t, uint64_t> counts;
     for (stasis_model *model : {gemma(), llama()}) {
-        Walk walk(model, seed);
+        TraceWalk walk(model, seed);
         for (int step = 0; step < 250; ++step) {
             CAPTURE(seed);
             CAPTURE(step);

@@ -21,15 +21,17 @@
 
 #include "tests/abi/conversation.h"
 #include "tests/runtime/quantized_model.h"
+#include "tests/share.h"
 
 using namespace abi_test;
+using stasis::test::from_environment;
 
 namespace {
 
 constexpr uint64_t kPositionsMax = 140; // several pages; local layers release some of theirs
 constexpr size_t kSessions = 4;
 constexpr size_t kFiles = 3;
-constexpr uint32_t kSettings = 4;
+constexpr uint32_t kSettingsCount = 4;
 constexpr uint32_t kSeedStep = 1000;
 const stasis_token kForbidden[2] = {3, 5};
 const float kBias[2] = {-INFINITY, 1.5F};
@@ -48,7 +50,7 @@ stasis_sampling settings(uint32_t number) {
 }
 
 // What a session is, to the model.
-struct Line {
+struct SessionModel {
     Tokens tokens = {};
     std::vector<uint8_t> sources = {};
     uint32_t settings = 0;
@@ -57,7 +59,7 @@ struct Line {
 // What a list of tokens leads to.
 struct Outcome {
     Digest digest;
-    stasis_token drawn[kSettings] = {};
+    stasis_token drawn[kSettingsCount] = {};
 };
 
 const Outcome &outcome_of(stasis_model *model, const Tokens &tokens) {
@@ -70,7 +72,7 @@ const Outcome &outcome_of(stasis_model *model, const Tokens &tokens) {
     append(fresh.get(), tokens);
     Outcome outcome;
     outcome.digest = digest(fresh.get());
-    for (uint32_t i = 0; i < kSettings && !tokens.empty(); ++i) {
+    for (uint32_t i = 0; i < kSettingsCount && !tokens.empty(); ++i) {
         const stasis_sampling sampling = settings(i);
         REQUIRE(stasis_session_set_sampling(fresh.get(), &sampling, nullptr) == STASIS_OK);
         REQUIRE(stasis_session_sample(fresh.get(), &outcome.drawn[i], nullptr) == STASIS_OK);
@@ -88,8 +90,8 @@ stasis_model *model_of(uint64_t seed) {
     return seed % 3 == 1 ? gemma() : shared_model("zoo/mistral-window");
 }
 
-struct Walk {
-    explicit Walk(uint64_t seed) : model(model_of(seed)), dice(seed) {
+struct FileWalk {
+    explicit FileWalk(uint64_t seed) : model(model_of(seed)), dice(seed) {
         for (size_t i = 0; i < kSessions; ++i) {
             sessions.push_back(create(model, kPositionsMax));
         }
@@ -99,15 +101,15 @@ struct Walk {
     std::mt19937_64 dice;
     Folder folder = {};
     std::vector<Session> sessions = {};
-    Line lines[kSessions] = {};
-    std::optional<Line> files[kFiles] = {};
+    SessionModel lines[kSessions] = {};
+    std::optional<SessionModel> files[kFiles] = {};
     std::map<std::string, size_t> counts = {};
 
     uint64_t roll(uint64_t below) { return dice() % below; }
     std::string path(size_t file) const { return folder.file("s" + std::to_string(file)); }
 
     void check_session(size_t i);
-    bool file_is(size_t file, const Line &line);
+    bool file_is(size_t file, const SessionModel &line);
     void step();
     void append_some(size_t i);
     void decode(size_t i);
@@ -122,8 +124,8 @@ struct Walk {
     void compact_one(size_t i);
 };
 
-void Walk::check_session(size_t i) {
-    const Line &line = lines[i];
+void FileWalk::check_session(size_t i) {
+    const SessionModel &line = lines[i];
     const stasis_session *session = sessions[i].get();
     REQUIRE(position(session) == line.tokens.size());
     std::vector<uint8_t> sources;
@@ -149,7 +151,7 @@ uint32_t settings_in(const stasis_snapshot *snapshot) {
     return element["samplings"][in_force]["seed"].get<uint32_t>() / kSeedStep;
 }
 
-bool Walk::file_is(size_t file, const Line &line) {
+bool FileWalk::file_is(size_t file, const SessionModel &line) {
     const Snapshot snapshot = open_snapshot(path(file));
     auto info = sized<stasis_snapshot_info>();
     REQUIRE(stasis_snapshot_get_info(snapshot.get(), &info, nullptr) == STASIS_OK);
@@ -165,8 +167,8 @@ bool Walk::file_is(size_t file, const Line &line) {
            std::memcmp(info.digest.bytes, outcome_of(model, tokens).digest.data(), 32) == 0;
 }
 
-void Walk::append_some(size_t i) {
-    Line &line = lines[i];
+void FileWalk::append_some(size_t i) {
+    SessionModel &line = lines[i];
     // Of a few stories, so that sessions and files often share a beginning.
     const uint64_t story = roll(3), odd = roll(40) == 0 ? 1 : 0;
     Tokens added;
@@ -186,8 +188,8 @@ void Walk::append_some(size_t i) {
     line.sources.resize(line.tokens.size(), STASIS_SOURCE_PROMPT);
 }
 
-void Walk::decode(size_t i) {
-    Line &line = lines[i];
+void FileWalk::decode(size_t i) {
+    SessionModel &line = lines[i];
     stasis_token token = 0;
     const stasis_status status = stasis_session_decode(sessions[i].get(), &token, nullptr);
     if (line.tokens.empty() || line.tokens.size() == kPositionsMax) {
@@ -201,10 +203,10 @@ void Walk::decode(size_t i) {
     line.sources.push_back(STASIS_SOURCE_SAMPLED);
 }
 
-void Walk::rewind(size_t i) {
+void FileWalk::rewind(size_t i) {
     auto info = sized<stasis_session_info>();
     REQUIRE(stasis_session_get_info(sessions[i].get(), &info, nullptr) == STASIS_OK);
-    Line &line = lines[i];
+    SessionModel &line = lines[i];
     const uint64_t far = roll(3) == 0 ? line.tokens.size() : 30;
     const uint64_t to = line.tokens.size() - roll(std::min<uint64_t>(far, line.tokens.size()) + 1);
     const uint32_t flags = roll(2) == 0 ? STASIS_REWIND_RECOMPUTE : 0;
@@ -219,26 +221,26 @@ void Walk::rewind(size_t i) {
     line.sources.resize(to);
 }
 
-void Walk::fork_to(size_t i) {
+void FileWalk::fork_to(size_t i) {
     const size_t child = roll(kSessions);
     sessions[child] = fork(sessions[i].get());
     lines[child] = lines[i];
     check_session(child);
 }
 
-void Walk::set(size_t i) {
-    lines[i].settings = static_cast<uint32_t>(roll(kSettings));
+void FileWalk::set(size_t i) {
+    lines[i].settings = static_cast<uint32_t>(roll(kSettingsCount));
     const stasis_sampling sampling = settings(lines[i].settings);
     REQUIRE(stasis_session_set_sampling(sessions[i].get(), &sampling, nullptr) == STASIS_OK);
 }
 
-bool Walk::may_save(size_t i, size_t file, uint32_t flags) {
+bool FileWalk::may_save(size_t i, size_t file, uint32_t flags) {
     return flags == STASIS_SAVE_REPLACE || !files[file] || files[file]->tokens.empty() ||
            lines[i].tokens.empty() || files[file]->tokens[0] == lines[i].tokens[0];
 }
 
 // Any codec, and one save of four without keys and values.
-stasis_save_options Walk::save_options(uint32_t flags) {
+stasis_save_options FileWalk::save_options(uint32_t flags) {
     auto options = sized<stasis_save_options>();
     options.flags = flags;
     options.codec = static_cast<uint32_t>(roll(STASIS_CODEC_ZSTD + 1));
@@ -246,7 +248,7 @@ stasis_save_options Walk::save_options(uint32_t flags) {
     return options;
 }
 
-void Walk::save_to(size_t i) {
+void FileWalk::save_to(size_t i) {
     const size_t file = roll(kFiles);
     const auto options = save_options(roll(20) == 0 ? STASIS_SAVE_REPLACE : 0);
     stasis_error error;
@@ -264,7 +266,7 @@ void Walk::save_to(size_t i) {
 
 // A save, or a compaction, in a process that is killed in the midst of it: by the parent, or by the
 // system where it writes beyond some byte of the file.
-void Walk::save_killed(size_t i) {
+void FileWalk::save_killed(size_t i) {
     const size_t file = roll(kFiles);
     const uint64_t bytes = roll(400000), delay = roll(3000);
     const bool by_byte = roll(2) == 0, compacting = files[file] && roll(4) == 0;
@@ -305,7 +307,7 @@ void Walk::save_killed(size_t i) {
     }
 }
 
-void Walk::compact_one(size_t) {
+void FileWalk::compact_one(size_t) {
     const size_t file = roll(kFiles);
     if (files[file]) {
         const auto before = std::filesystem::file_size(path(file));
@@ -315,7 +317,7 @@ void Walk::compact_one(size_t) {
     }
 }
 
-void Walk::load_from(size_t i) {
+void FileWalk::load_from(size_t i) {
     const size_t file = roll(kFiles);
     if (files[file]) {
         sessions[i] = load(model, path(file));
@@ -323,18 +325,18 @@ void Walk::load_from(size_t i) {
     }
 }
 
-void Walk::step() {
+void FileWalk::step() {
     struct Kind {
         const char *name;
         uint64_t weight;
-        void (Walk::*act)(size_t i);
+        void (FileWalk::*act)(size_t i);
     };
     static const Kind kinds[] = {
-        {"append", 25, &Walk::append_some}, {"decode", 25, &Walk::decode},
-        {"rewind", 12, &Walk::rewind},      {"fork", 8, &Walk::fork_to},
-        {"settings", 3, &Walk::set},        {"save", 12, &Walk::save_to},
-        {"killed", 3, &Walk::save_killed},  {"compact", 2, &Walk::compact_one},
-        {"load", 10, &Walk::load_from},
+        {"append", 25, &FileWalk::append_some}, {"decode", 25, &FileWalk::decode},
+        {"rewind", 12, &FileWalk::rewind},      {"fork", 8, &FileWalk::fork_to},
+        {"settings", 3, &FileWalk::set},        {"save", 12, &FileWalk::save_to},
+        {"killed", 3, &FileWalk::save_killed},  {"compact", 2, &FileWalk::compact_one},
+        {"load", 10, &FileWalk::load_from},
     };
     uint64_t number = roll(100);
     const Kind *kind = kinds;
@@ -349,11 +351,6 @@ void Walk::step() {
     check_session(i);
 }
 
-uint64_t from_environment(const char *name, uint64_t otherwise) {
-    const char *value = std::getenv(name);
-    return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
-}
-
 } // namespace
 
 TEST_CASE("a random walk of sessions and files never leaves what a plain model says") {
@@ -364,7 +361,7 @@ TEST_CASE("a random walk of sessions and files never leaves what a plain model s
     std::printf("walk: seed %llu\n", static_cast<unsigned long long>(seed));
     std::fflush(stdout);
     const auto end = std::chrono::steady_clock::now() + seconds;
-    Walk walk(seed);
+    FileWalk walk(seed);
     uint64_t step = 0;
     for (; step < steps && std::chrono::steady_clock::now() < end; ++step) {
         CAPTURE(seed);

@@ -9,9 +9,6 @@ using namespace abi_test;
 
 namespace {
 
-constexpr char kGemma[] = "gemma3-text";
-constexpr char kChat[] = "chat";
-
 stasis_model *drafting_model() {
     static auto &model = *new Model(open_path(path_of(kGemma))); // as in fixture.h
     return model.get();

@@ -10,6 +10,7 @@
 
 #include "tests/failures/trial.h"
 #include "tests/places.h"
+#include "tests/share.h"
 
 #ifdef STASIS_ADDRESS_SANITIZER
 #include <sanitizer/lsan_interface.h>
@@ -50,22 +51,21 @@ Model fresh_model(const std::string &name) {
     return Model(model);
 }
 
-// Every allocation up to here fails, and behind it each so many: of the 20,000 that the trial of a
-// chat template makes, for one. Under the sanitizer all takes ten times as long.
-#ifdef STASIS_ADDRESS_SANITIZER
-constexpr int64_t kEvery = 60, kStep = 97;
-#else
-constexpr int64_t kEvery = 600, kStep = 29;
-#endif
+// Every allocation up to the first number fails, and behind it each so many, which the run's seed
+// changes: of the 20,000 that the trial of a chat template makes, for one.
+const int64_t kEveryUpTo = stasis::test::kSanitized ? 20 : stasis::test::whole_sweeps() ? 600 : 60;
+const auto kStep = static_cast<int64_t>((stasis::test::whole_sweeps() ? 29 : 97) *
+                                            (stasis::test::kSanitized ? 4 : 1) +
+                                        stasis::test::test_seed() % 29);
 
 // How the calls of a row went.
-struct Counts {
+struct AllocationCounts {
     int64_t failed = 0, went_on = 0, spared = 0; // allocations; the second are of the first
     int64_t all = 0;                             // that the call makes, about
 };
 
 // Fails the n-th allocation of a row's call. Whether there was one.
-bool fail_one(const Row &row, stasis_model *model, int64_t n, Counts &counts,
+bool fail_one(const Row &row, stasis_model *model, int64_t n, AllocationCounts &counts,
               std::string &expected) {
     const std::string name = std::string(row.function) + ", " + row.detail;
     CAPTURE(name);
@@ -98,9 +98,9 @@ bool fail_one(const Row &row, stasis_model *model, int64_t n, Counts &counts,
 void fail_each(const Row &row) {
     const Model kept = row.needs == Needs::warm_model ? fresh_model(row.model) : nullptr;
     std::string expected;
-    Counts counts;
+    AllocationCounts counts;
     bool more = true;
-    for (int64_t n = -1; more; n += n < kEvery ? 1 : kStep) {
+    for (int64_t n = -1; more; n += n < kEveryUpTo ? 1 : kStep) {
         const Model own = row.needs == Needs::fresh_model ? fresh_model(row.model) : nullptr;
         more = fail_one(row, kept ? kept.get() : own.get(), n < 0 ? INT64_MAX / 4 : n, counts,
                         expected) ||

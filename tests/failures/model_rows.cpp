@@ -9,8 +9,6 @@ using namespace abi_test;
 
 namespace {
 
-constexpr char kChat[] = "chat";
-
 stasis_status quantize(const std::string &from, const std::string &to, bool replace,
                        stasis_error *error) {
     auto options = sized<stasis_quantize_options>();

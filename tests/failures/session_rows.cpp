@@ -11,9 +11,6 @@ namespace {
 
 using Call = std::function<stasis_status(stasis_session *session, stasis_error *error)>;
 
-constexpr char kGemma[] = "gemma3-text";
-constexpr char kChat[] = "chat";
-
 // What a session is before the call.
 struct Before {
     size_t tokens = 60; // one append more crosses a page
@@ -22,7 +19,7 @@ struct Before {
     size_t appended = 0; // behind those, so that there is something to rewind
 };
 
-std::shared_ptr<stasis_session> make(stasis_model *model, const Before &before) {
+std::shared_ptr<stasis_session> session_after(stasis_model *model, const Before &before) {
     auto options = sized<stasis_session_options>();
     options.track_attention = before.tracking;
     options.domain = before.domain;
@@ -42,7 +39,7 @@ std::shared_ptr<stasis_session> make(stasis_model *model, const Before &before) 
 Row changing(const char *function, const char *detail, Needs needs, const Before &before, Call call,
              std::function<void(stasis_session *)> prepare = nullptr, const char *model = kGemma) {
     return {function, detail, needs, model, [=](stasis_model *opened) {
-                const std::shared_ptr<stasis_session> session = make(opened, before);
+                const std::shared_ptr<stasis_session> session = session_after(opened, before);
                 if (prepare) {
                     prepare(session.get());
                 }
@@ -59,7 +56,7 @@ Row asking(const char *function, const char *detail, Needs needs, const Before &
            std::function<stasis_status(stasis_session *, Out &, stasis_error *)> call,
            std::function<void(stasis_session *)> prepare = nullptr, const char *model = kGemma) {
     return {function, detail, needs, model, [=](stasis_model *opened) {
-                const std::shared_ptr<stasis_session> session = make(opened, before);
+                const std::shared_ptr<stasis_session> session = session_after(opened, before);
                 if (prepare) {
                     prepare(session.get());
                 }
@@ -84,7 +81,7 @@ Row making(const char *function, const char *detail, Needs needs,
                                        stasis_error *)>
                call) {
     return {function, detail, needs, kGemma, [=](stasis_model *model) {
-                const std::shared_ptr<stasis_session> parent = make(model, {});
+                const std::shared_ptr<stasis_session> parent = session_after(model, {});
                 const auto out = std::make_shared<Session>();
                 const std::string whole = outcome_of(parent.get());
                 return Trial{[=](stasis_error *error) {
@@ -122,7 +119,7 @@ void set_queue(stasis_session *session) {
 Row traced_append() {
     return {"stasis_session_append", "traced", Needs::fresh_model, kGemma, [](stasis_model *model) {
                 const auto traced = std::make_shared<TraceModel>();
-                const std::shared_ptr<stasis_session> session = make(model, {});
+                const std::shared_ptr<stasis_session> session = session_after(model, {});
                 auto options = traced->options();
                 options.callback = [](void *user, const stasis_trace_event *event) {
                     const Quiet quiet; // the listener's own memory is none of the library's

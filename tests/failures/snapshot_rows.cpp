@@ -7,8 +7,6 @@ using namespace abi_test;
 
 namespace {
 
-constexpr char kGemma[] = "gemma3-text";
-
 stasis_save_options save_options(uint32_t codec, uint32_t keep, uint32_t flags = 0) {
     auto options = sized<stasis_save_options>();
     options.codec = codec;

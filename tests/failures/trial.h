@@ -38,6 +38,7 @@ std::vector<Row> snapshot_rows();
 // template; "byte-bpe"; "gguf", which is "chat" as a GGUF file. The last three are made when first
 // asked for and gone when the process ends.
 std::string path_of(const std::string &model);
+inline constexpr char kGemma[] = "gemma3-text", kChat[] = "chat";
 
 // Opens a model of two threads whose bulk memory comes from a host's allocator.
 stasis_status open_hosted(const std::string &path, stasis_model **model, stasis_error *error);

@@ -15,7 +15,6 @@ namespace stasis::format {
 
 namespace {
 
-constexpr size_t kTornBytes = 512;
 constexpr int kFirstDescriptor = 1000; // none of the system's
 constexpr uint64_t kDirectory = 0;
 

@@ -14,6 +14,8 @@
 
 namespace stasis::format {
 
+inline constexpr size_t kTornBytes = 512; // of a block, what a disk writes whole
+
 enum class Blow {
     none,
     kill,    // the process ends here: neither this operation nor a later one touches the disk

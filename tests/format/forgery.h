@@ -16,19 +16,19 @@
 
 namespace stasis::format {
 
-inline const Bytes *memory = nullptr; // what read_memory reads
+inline const Bytes *memory_bytes = nullptr; // what read_memory reads
 
 inline ssize_t read_memory(int, void *data, size_t size_bytes, off_t offset) {
-    const auto begin = std::min(static_cast<size_t>(offset), memory->size());
-    const size_t count = std::min(size_bytes, memory->size() - begin);
-    std::copy_n(memory->data() + begin, count, static_cast<uint8_t *>(data));
+    const auto begin = std::min(static_cast<size_t>(offset), memory_bytes->size());
+    const size_t count = std::min(size_bytes, memory_bytes->size() - begin);
+    std::copy_n(memory_bytes->data() + begin, count, static_cast<uint8_t *>(data));
     return static_cast<ssize_t>(count);
 }
 
 inline int memory_status(int, struct stat *status) {
     *status = {};
     status->st_mode = S_IFREG;
-    status->st_size = static_cast<off_t>(memory->size());
+    status->st_size = static_cast<off_t>(memory_bytes->size());
     return 0;
 }
 
@@ -42,7 +42,7 @@ inline const FileOperations &memory_files(const Bytes &bytes) {
         files.close = [](int) { return 0; };
         return files;
     }();
-    memory = &bytes;
+    memory_bytes = &bytes;
     return operations;
 }
 

@@ -234,6 +234,22 @@ State sample_state(const Shape &shape) {
     return state;
 }
 
+State small_state(uint64_t position) {
+    Shape shape = kSmall;
+    shape.position = position;
+    return sample_state(shape);
+}
+
+const Bytes &small_file() {
+    static const std::vector<float> row = sample_row(kSmall);
+    static const Bytes bytes = saved(sample_state(kSmall), {.logits_row = row});
+    return bytes;
+}
+
+State course(uint64_t position, uint64_t seed, uint64_t common) {
+    return sample_state({.position = position, .seed = seed, .common = common});
+}
+
 namespace {
 
 bool same_floats(const std::vector<std::pair<uint32_t, float>> &a,
@@ -332,6 +348,20 @@ void check_refused(const std::string &why, const Bytes &bytes) {
     CHECK(message.starts_with("6: memory: "));
     CHECK(message.find(why) != std::string::npos);
     CHECK(asked < 4 * bytes.size());
+}
+
+void refused(const char *why, const Change &change) {
+    check_refused(why, forged(small_file(), change));
+}
+
+bool opens(const Bytes &bytes) {
+    try {
+        Snapshot::open("memory", memory_files(bytes));
+        return true;
+    } catch (const Error &error) {
+        CHECK((error.status() == Status::corrupt || error.status() == Status::version));
+        return false;
+    }
 }
 
 } // namespace stasis::format

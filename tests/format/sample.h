@@ -30,12 +30,24 @@ struct Shape {
 State sample_state(const Shape &shape);
 std::vector<float> sample_row(const Shape &shape); // the logits of sample_state
 
+// One partial page in each group, and padding after most sections.
+inline constexpr Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
+State small_state(uint64_t position); // of that shape, after so many tokens
+const Bytes &small_file();            // of that shape, with its row of logits
+
+// A session's state after `position` tokens, of which the first `common` are those of seed 1.
+State course(uint64_t position, uint64_t seed = 1, uint64_t common = 0);
+
 // Fails the running test case, naming the field, unless both hold the same bits.
 void check_same(const State &a, const State &b);
 
 // Fails the running test case unless the file is refused as CORRUPT, for this reason, without
 // asking for more memory at once than a few times its size.
 void check_refused(const std::string &why, const Bytes &bytes);
+void refused(const char *why, const Change &change); // the same of the small file, forged
+
+// Opens only: what opening promises to check is refused before a page is read.
+bool opens(const Bytes &bytes);
 
 // A change that makes settings which the sampler refuses, and what is said of it.
 struct BadSetting {

@@ -69,7 +69,7 @@ struct Grown {
     Bytes (*make)(size_t n);
 };
 
-const std::vector<Grown> kShapes = {
+const std::vector<Grown> kGrown = {
     {"a long text at each position", 500,
      [](size_t n) {
          State state = state_of(
@@ -173,7 +173,7 @@ double seconds_to_open(const Bytes &bytes) {
 } // namespace
 
 TEST_CASE("files of every shape open in time that is proportional to their size") {
-    for (const Grown &shape : kShapes) {
+    for (const Grown &shape : kGrown) {
         CAPTURE(std::string(shape.name));
         const Bytes small = shape.make(shape.size), large = shape.make(4 * shape.size);
         const double growth = static_cast<double>(large.size()) / static_cast<double>(small.size());
@@ -185,7 +185,7 @@ TEST_CASE("files of every shape open in time that is proportional to their size"
 }
 
 TEST_CASE("no element unfolds to more than a few times its file, nor is it built to be measured") {
-    for (const Grown &shape : kShapes) {
+    for (const Grown &shape : kGrown) {
         for (const size_t size : {size_t{1}, shape.size / 10, shape.size}) {
             CAPTURE(std::string(shape.name));
             CAPTURE(size);
@@ -229,10 +229,10 @@ TEST_CASE("texts of the log are cut where they would be more than four times the
 
 namespace {
 
-uint64_t bytes_read = 0; // since the watch was looked at
+uint64_t bytes_since_look = 0; // since the watch was looked at
 
 ssize_t read_counted(int descriptor, void *data, size_t size_bytes, off_t offset) {
-    bytes_read += size_bytes;
+    bytes_since_look += size_bytes;
     return read_memory(descriptor, data, size_bytes, offset);
 }
 
@@ -241,8 +241,8 @@ struct Looks {
 
     static bool look(void *user, uint64_t, uint64_t) {
         auto &looks = *static_cast<Looks *>(user);
-        looks.most = std::max(looks.most, bytes_read);
-        bytes_read = 0;
+        looks.most = std::max(looks.most, bytes_since_look);
+        bytes_since_look = 0;
         return ++looks.count <= looks.last;
     }
 };
@@ -256,7 +256,7 @@ TEST_CASE("opening looks at the watch in every phase, and ends where it is told 
     FileOperations files = memory_files(bytes);
     files.read_at = read_counted;
     const auto open = [&](Looks &looks) {
-        bytes_read = 0;
+        bytes_since_look = 0;
         memory_files(bytes);
         return Snapshot::open("memory", files, {nullptr, Looks::look, &looks});
     };

@@ -15,8 +15,9 @@ namespace {
 
 // One number; one slot; on both sides of where centring begins; more than a frame; a row of more
 // than a frame.
-const RunShape kShapes[] = {{1, 1, 1},   {1, 1, 7},   {4, 1, 64},   {3, 15, 5},    {3, 16, 5},
-                            {6, 60, 80}, {2, 64, 64}, {70, 64, 64}, {3, 64, 2100}, {5, 256, 128}};
+const RunShape kRunShapes[] = {{1, 1, 1},     {1, 1, 7},    {4, 1, 64},  {3, 15, 5},
+                               {3, 16, 5},    {6, 60, 80},  {2, 64, 64}, {70, 64, 64},
+                               {3, 64, 2100}, {5, 256, 128}};
 
 Status status_of(FrameCoder &coder, const RunShape &shape, const Coded &run) {
     try {
@@ -35,7 +36,7 @@ uint32_t &table_field(Coded &run, size_t field) {
 
 TEST_CASE("codec: what was encoded comes back bit for bit") {
     FrameCoder coder;
-    for (const RunShape &shape : kShapes) {
+    for (const RunShape &shape : kRunShapes) {
         CAPTURE(shape.rows);
         CAPTURE(shape.slots);
         CAPTURE(shape.channels);

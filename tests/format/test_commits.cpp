@@ -15,15 +15,10 @@ using namespace stasis::format;
 
 namespace {
 
-// A session's state after `position` tokens, of which the first `common` are those of seed 1.
-State course(uint64_t position, uint64_t seed = 1, uint64_t common = 0) {
-    return sample_state({.position = position, .seed = seed, .common = common});
-}
-
 std::atomic<uint64_t> bytes_written{0};
 
 // Counts, and does not wait for the disk: what must be synced is another test's.
-const FileOperations &counting_files() {
+const FileOperations &write_counting_files() {
     static const FileOperations operations = [] {
         FileOperations files = system_files();
         files.write_at = [](int descriptor, const void *data, size_t size_bytes, off_t offset) {
@@ -40,7 +35,7 @@ const FileOperations &counting_files() {
 uint64_t commit(const State &state, const std::string &path, const SaveOptions &options = {}) {
     CAPTURE(state.log.size());
     bytes_written = 0;
-    save(state, path, options, counting_files());
+    save(state, path, options, write_counting_files());
     const uint64_t written = bytes_written;
     State found = load(path, {});
     if (options.keep == Keep::none) { // no page is there, and nothing else is missing
@@ -181,7 +176,7 @@ TEST_CASE("bytes of a commit follow the new tokens, at 1k as at 128k positions")
                                      .page_positions = 64,
                                      .window = 512});
             };
-            save(state(begin), path, {}, counting_files());
+            save(state(begin), path, {}, write_counting_files());
             uint64_t most = 0;
             for (uint64_t i = 1; i <= 4; ++i) {
                 const State next = state(begin + i * step);
@@ -210,7 +205,7 @@ TEST_CASE("a thousand commits of one token each stay small, and the next one too
     for (uint64_t position = 1; position <= 1000; ++position) {
         const State next = state(position);
         bytes_written = 0;
-        save(next, path, {}, counting_files());
+        save(next, path, {}, write_counting_files());
         most = std::max(most, bytes_written.load());
         CHECK(bytes_written <= allowance(next, 1));
     }

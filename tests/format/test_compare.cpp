@@ -14,7 +14,7 @@ using namespace stasis::format;
 
 namespace {
 
-const Shape kShape{.position = 150, .layers = 5};
+const Shape kComparedShape{.position = 150, .layers = 5};
 
 struct Pair {
     ScratchFolder folder;
@@ -28,8 +28,8 @@ struct Pair {
 // The difference that one change to a state makes; the same in both directions.
 Difference after(const std::function<void(State &)> &change) {
     const Pair pair;
-    const State a = sample_state(kShape);
-    State b = sample_state(kShape);
+    const State a = sample_state(kComparedShape);
+    State b = sample_state(kComparedShape);
     change(b);
     seal(b);
     const Difference there = pair.difference(a, b);
@@ -68,7 +68,7 @@ uint16_t &number(State &state, size_t group, size_t position, size_t layer, size
 TEST_CASE("two snapshots of one session are equal") {
     CHECK(after([](State &) {}).equal);
     const Pair pair;
-    const State few = sample_state(kShape);
+    const State few = sample_state(kComparedShape);
     State all = sample_state({.position = 150, .layers = 5, .window_retain = 1000});
     all.window_retain = few.window_retain;
     CHECK(pair.difference(few, all).equal); // more pages kept, the same state
@@ -248,10 +248,10 @@ TEST_CASE("comparing reads trees, and of the pages only those that differ, from 
 
 TEST_CASE("a damaged page that is compared is an error, not a difference") {
     const ScratchFolder folder;
-    State other = sample_state(kShape);
+    State other = sample_state(kComparedShape);
     number(other, 0, 3, 0, 0, 0) ^= 1;
     seal(other);
-    save(sample_state(kShape), folder.path("a"), {});
+    save(sample_state(kComparedShape), folder.path("a"), {});
     Bytes bytes = saved(other);
     const Run run = Snapshot::open("memory", memory_files(bytes))->page(0, 0).runs.at(0);
     bytes[run.offset + kFrameBytes] ^= 1;
@@ -267,7 +267,7 @@ TEST_CASE("a damaged page that is compared is an error, not a difference") {
 
 TEST_CASE("pages that a file does not keep are compared by fingerprints") {
     const ScratchFolder folder;
-    State other = sample_state(kShape);
+    State other = sample_state(kComparedShape);
     number(other, 0, 99, 1, 1, 1) ^= 1;  // layer 2
     number(other, 0, 120, 0, 0, 0) ^= 1; // a later position of layer 0, in the same page
     seal(other);
@@ -275,8 +275,8 @@ TEST_CASE("pages that a file does not keep are compared by fingerprints") {
         save(state, folder.path(name), {.keep = keep});
         return Snapshot::open(folder.path(name));
     };
-    const auto full = open(sample_state(kShape), Keep::full, "full");
-    const auto none = open(sample_state(kShape), Keep::none, "none");
+    const auto full = open(sample_state(kComparedShape), Keep::full, "full");
+    const auto none = open(sample_state(kComparedShape), Keep::none, "none");
     const auto other_full = open(other, Keep::full, "other full");
     const auto other_none = open(other, Keep::none, "other none");
     CHECK(compare(*full, *none, {}).equal);
@@ -291,7 +291,7 @@ TEST_CASE("pages that a file does not keep are compared by fingerprints") {
 }
 
 TEST_CASE("comparing reports each page that it looks at, and can be cancelled") {
-    const Bytes bytes = saved(sample_state(kShape));
+    const Bytes bytes = saved(sample_state(kComparedShape));
     const auto snapshot = Snapshot::open("memory", memory_files(bytes));
     std::vector<uint64_t> seen;
     const ProgressFunction note = [](void *user, uint64_t done, uint64_t) {

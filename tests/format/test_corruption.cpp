@@ -13,23 +13,9 @@ using namespace stasis::format;
 
 namespace {
 
-// One partial page in each group, and padding after most sections.
-const Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
-
-Bytes small_file(Keep keep = Keep::full, Codec codec = Codec::raw) {
+Bytes saved_small(Keep keep = Keep::full, Codec codec = Codec::raw) {
     const std::vector<float> row = sample_row(kSmall);
     return saved(sample_state(kSmall), {.keep = keep, .codec = codec, .logits_row = row});
-}
-
-// Opens only: what opening promises to check is refused before a page is read.
-bool opens(const Bytes &bytes) {
-    try {
-        Snapshot::open("memory", memory_files(bytes));
-        return true;
-    } catch (const Error &error) {
-        CHECK((error.status() == Status::corrupt || error.status() == Status::version));
-        return false;
-    }
 }
 
 constexpr uint8_t kFlips[] = {0x01, 0x80, 0xFF};
@@ -70,9 +56,9 @@ void check_every_flip(Bytes bytes) {
 TEST_CASE(
     "every flipped byte is refused: header, slot, trees, manifest and padding at opening, all by "
     "load") {
-    check_every_flip(small_file());
-    check_every_flip(small_file(Keep::full, Codec::zstd));
-    check_every_flip(small_file(Keep::none));
+    check_every_flip(saved_small());
+    check_every_flip(saved_small(Keep::full, Codec::zstd));
+    check_every_flip(saved_small(Keep::none));
 }
 
 TEST_CASE(
@@ -147,7 +133,7 @@ TEST_CASE("in a file of commits every flipped byte that the state reaches is ref
 }
 
 TEST_CASE("every truncation is refused; what lies behind the state is not looked at") {
-    const Bytes bytes = small_file();
+    const Bytes bytes = saved_small();
     for (size_t size = 0; size < bytes.size(); ++size) {
         const Bytes shorter(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
         if (opens(shorter)) {
@@ -163,7 +149,7 @@ TEST_CASE("every truncation is refused; what lies behind the state is not looked
 
 TEST_CASE("files of other versions and with unknown features") {
     const auto with = [](size_t at, uint32_t value, size_t block) {
-        Bytes bytes = small_file();
+        Bytes bytes = saved_small();
         std::memcpy(bytes.data() + at, &value, 4);
         const Checksum sum = checksum(bytes.data() + block, kBlockBytes - 16);
         std::memcpy(bytes.data() + block + kBlockBytes - 16, &sum, 16);
@@ -192,7 +178,7 @@ TEST_CASE("files of other versions and with unknown features") {
 }
 
 TEST_CASE("a manifest with any flipped byte and right checksums never does harm") {
-    const Bytes bytes = small_file();
+    const Bytes bytes = saved_small();
     const Root root = read_root(bytes);
     for (size_t at = root.manifest_offset + kFrameBytes; at < bytes.size(); ++at) {
         for (uint8_t flip : {0x01, 0x7F, 0x80, 0xFF}) {

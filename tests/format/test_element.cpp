@@ -15,14 +15,14 @@ using nlohmann::json;
 
 namespace {
 
-const Shape kShape{.position = 150};
+const Shape kElementShape{.position = 150};
 
 json element(const Bytes &bytes, uint32_t number) {
     return json::parse(element_text(*Snapshot::open("memory", memory_files(bytes)), number));
 }
 
 json element(uint32_t number) {
-    static const Bytes bytes = saved(sample_state(kShape));
+    static const Bytes bytes = saved(sample_state(kElementShape));
     return element(bytes, number);
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("1: pages stored and released, by group") {
 }
 
 TEST_CASE("2, 3, 5, 6, 7, 8, 10: identity and settings") {
-    const State state = sample_state(kShape);
+    const State state = sample_state(kElementShape);
     CHECK(element(2)["digest"] == to_hex(state.model.embeddings));
     CHECK(element(2)["config"] == json{{"embedding_scale", "1"}});
     CHECK(element(3)["position"] == 150);
@@ -111,7 +111,7 @@ TEST_CASE("4: tokens, their sources and text, broken characters replaced") {
 }
 
 TEST_CASE("9: the best logits with their texts, infinities as null") {
-    State state = sample_state(kShape);
+    State state = sample_state(kElementShape);
     state.top.back().second = -std::numeric_limits<float>::infinity();
     const json logits = element(saved(state), 9);
     CHECK(logits["hidden"] == 10);
@@ -121,8 +121,8 @@ TEST_CASE("9: the best logits with their texts, infinities as null") {
     CHECK(logits["top"][0]["token"] == state.top[0].first);
     CHECK(logits["top"][0]["logit"].get<float>() == state.top[0].second);
     CHECK(logits["top"][state.top.size() - 1]["logit"].is_null());
-    const std::vector<float> row = sample_row(kShape);
-    CHECK(element(saved(sample_state(kShape), {.logits_row = row}), 9)["row"] == true);
+    const std::vector<float> row = sample_row(kElementShape);
+    CHECK(element(saved(sample_state(kElementShape), {.logits_row = row}), 9)["row"] == true);
 }
 
 TEST_CASE("11: versions, geometry and sections") {
@@ -146,7 +146,7 @@ TEST_CASE("11: versions, geometry and sections") {
 }
 
 TEST_CASE("12: spans cover the log without gap, and break at turns, sources and settings") {
-    const State state = sample_state(kShape);
+    const State state = sample_state(kElementShape);
     const json meta = element(12);
     CHECK(meta["pending_system"] == "Answer briefly.");
     uint64_t next = 0;

@@ -16,14 +16,14 @@ using namespace stasis::format;
 
 namespace {
 
-const Shape kShape{.position = 200, .layers = 4, .window = 70};
+const Shape kEvictedShape{.position = 200, .layers = 4, .window = 70};
 
 Eviction event(uint64_t position, std::vector<PositionRange> ranges) {
-    return {position, std::move(ranges), std::vector<uint16_t>(kShape.hidden_size, 0x3F80)};
+    return {position, std::move(ranges), std::vector<uint16_t>(kEvictedShape.hidden_size, 0x3F80)};
 }
 
 // With events, and without the pages that they leave invisible.
-State evicted_state(std::vector<Eviction> events, const Shape &shape = kShape) {
+State evicted_state(std::vector<Eviction> events, const Shape &shape = kEvictedShape) {
     State state = sample_state(shape);
     state.evictions = std::move(events);
     const std::vector<bool> gone = evicted_pages(state);
@@ -40,7 +40,7 @@ const std::vector<Eviction> kEvents = {event(70, {{1, 3}, {32, 60}}),
                                        event(128, {{60, 70}, {96, 128}}), event(200, {{0, 1}})};
 
 std::string refusal_of(const std::vector<Eviction> &events) {
-    State state = sample_state(kShape);
+    State state = sample_state(kEvictedShape);
     state.evictions = events;
     state.digest = state_digest(state);
     try {
@@ -70,14 +70,14 @@ TEST_CASE("evictions survive the file, and their pages are not in it") {
           std::string::npos);
     compact(path, {});
     check_same(state, load(path, {}));
-    save(sample_state(kShape), folder.path("plain"), {});
+    save(sample_state(kEvictedShape), folder.path("plain"), {});
     CHECK(Snapshot::open(folder.path("plain"))->root().features_refuse == 0);
 }
 
 TEST_CASE("a commit drops pages that were evicted since, keeps others, and takes evictions back") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
-    const State plain = sample_state(kShape);
+    const State plain = sample_state(kEvictedShape);
     save(plain, path, {});
     const auto before = Snapshot::open(path);
     REQUIRE(before->stored(0, 1));

@@ -15,18 +15,6 @@ using namespace stasis::format;
 
 namespace {
 
-const Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
-
-const Bytes &small_file() {
-    static const std::vector<float> row = sample_row(kSmall);
-    static const Bytes bytes = saved(sample_state(kSmall), {.logits_row = row});
-    return bytes;
-}
-
-void refused(const char *why, const Change &change) {
-    check_refused(why, forged(small_file(), change));
-}
-
 // An entry of page 0, or of the partial page 1, of group 0.
 void refused_page(const char *why, uint64_t index, const std::function<void(PageEntry &)> &change) {
     check_refused(why, forged_page(small_file(), 0, index, change));

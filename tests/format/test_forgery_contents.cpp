@@ -12,31 +12,6 @@
 using namespace stasis;
 using namespace stasis::format;
 
-namespace {
-
-const Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
-
-const Bytes &small_file() {
-    static const std::vector<float> row = sample_row(kSmall);
-    static const Bytes bytes = saved(sample_state(kSmall), {.logits_row = row});
-    return bytes;
-}
-
-bool opens(const Bytes &bytes) {
-    try {
-        Snapshot::open("memory", memory_files(bytes));
-        return true;
-    } catch (const Error &) {
-        return false;
-    }
-}
-
-void refused(const char *why, const Change &change) {
-    check_refused(why, forged(small_file(), change));
-}
-
-} // namespace
-
 TEST_CASE("forged contents are refused") {
     refused("settings in force are 2 of 2", [](State &s, Layout &) { s.sampling = 2; });
     refused("sampling settings 1 of 1", [](State &s, Layout &) {

@@ -13,8 +13,6 @@ using namespace stasis::format;
 
 namespace {
 
-const Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
-
 // Of several commits: runs of some slots, used in part; nodes of an earlier commit.
 const Bytes &commits() {
     static const Bytes bytes = [] {

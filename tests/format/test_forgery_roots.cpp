@@ -12,12 +12,6 @@
 using namespace stasis;
 using namespace stasis::format;
 
-namespace {
-
-const Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
-
-} // namespace
-
 TEST_CASE("features of each class, in a slot and in a trailer, for each bit") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");

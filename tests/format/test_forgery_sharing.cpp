@@ -13,9 +13,7 @@ using namespace stasis::format;
 
 namespace {
 
-const Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
-
-const Bytes &small_file() {
+const Bytes &file_without_row() {
     static const Bytes bytes = saved(sample_state(kSmall));
     return bytes;
 }
@@ -83,14 +81,14 @@ TEST_CASE("sections inside one another: what they hold is held to its digests al
 }
 
 TEST_CASE("many names for one table cannot unfold a small manifest into a large one") {
-    const auto snapshot = Snapshot::open("memory", memory_files(small_file()));
+    const auto snapshot = Snapshot::open("memory", memory_files(file_without_row()));
     const std::string marker(80000, 'm');
     constexpr uint32_t kFew = 29; // a number that nothing else there is
     State state = snapshot->state();
     state.pending_system = marker;
     state.samplings.resize(kFew);
     const Bytes manifest = bent(build_manifest(state, snapshot->layout()), kFew, marker);
-    const Bytes file = with_manifest(small_file(), *snapshot, {}, manifest);
+    const Bytes file = with_manifest(file_without_row(), *snapshot, {}, manifest);
     check_refused("", file);
     CHECK(refusal(file).find("add up to more than its size") != std::string::npos);
 

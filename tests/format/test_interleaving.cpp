@@ -21,10 +21,6 @@ namespace {
 
 const char *const kName = "s.stasis";
 
-State state_at(uint64_t position) {
-    return sample_state({.position = position, .layers = 2, .kv_heads = 1, .head_dim = 3});
-}
-
 void save_states(const FileOperations &files, const std::vector<State> &states) {
     for (const State &state : states) {
         save(state, kPath, {}, files);
@@ -135,20 +131,23 @@ std::vector<Case> cases() {
         disk.restart();
         return disk;
     };
-    all.push_back(
-        {"behind a first save", begun({state_at(33)}), {state_at(34), state_at(35), state_at(36)}});
+    all.push_back({"behind a first save",
+                   begun({small_state(33)}),
+                   {small_state(34), small_state(35), small_state(36)}});
     all.push_back({"behind others",
-                   begun({state_at(33), state_at(34), state_at(35)}),
-                   {state_at(36), state_at(20), state_at(40)}});
-    Disk interrupted = begun({state_at(33), state_at(34)});
-    const auto longer = [](const FileOperations &files) { save(state_at(90), kPath, {}, files); };
+                   begun({small_state(33), small_state(34), small_state(35)}),
+                   {small_state(36), small_state(20), small_state(40)}});
+    Disk interrupted = begun({small_state(33), small_state(34)});
+    const auto longer = [](const FileOperations &files) {
+        save(small_state(90), kPath, {}, files);
+    };
     attempt(interrupted, longer, {8, Blow::kill});
     interrupted.restart();
     all.push_back(
-        {"behind what an interrupted one left", interrupted, {state_at(35), state_at(36)}});
-    Scenario streamed{"", {state_at(33)}, {}, {}};
+        {"behind what an interrupted one left", interrupted, {small_state(35), small_state(36)}});
+    Scenario streamed{"", {small_state(33)}, {}, {}};
     streamed.streamed = true;
-    all.push_back({"behind a stream form", before(streamed), {state_at(34), state_at(35)}});
+    all.push_back({"behind a stream form", before(streamed), {small_state(34), small_state(35)}});
     return all;
 }
 

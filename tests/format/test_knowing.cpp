@@ -16,13 +16,9 @@ namespace {
 
 using Known = std::shared_ptr<const Contents>;
 
-State course(uint64_t position, uint64_t seed = 1, uint64_t common = 0) {
-    return sample_state({.position = position, .seed = seed, .common = common});
-}
-
 std::atomic<uint64_t> bytes_read{0};
 
-const FileOperations &counting_files() {
+const FileOperations &read_counting_files() {
     static const FileOperations operations = [] {
         FileOperations files = system_files();
         files.read_at = [](int descriptor, void *data, size_t size_bytes, off_t offset) {
@@ -57,9 +53,9 @@ TEST_CASE("one who knows the file writes what one writes who reads it") {
     Known known;
     const auto commit = [&](const State &state, SaveOptions options) {
         CAPTURE(state.log.size());
-        save(state, reading, options, counting_files());
+        save(state, reading, options, read_counting_files());
         options.known = known;
-        known = save(state, knowing, options, counting_files());
+        known = save(state, knowing, options, read_counting_files());
         CHECK(read_bytes(reading) == read_bytes(knowing));
         check_told(*known, knowing);
     };
@@ -80,11 +76,11 @@ TEST_CASE("one who knows the file reads no more of it than its roots") {
     const std::string path = folder.path("s");
     const Known known = save(course(96), path, {});
     bytes_read = 0;
-    save(course(97), path, {.known = known}, counting_files());
+    save(course(97), path, {.known = known}, read_counting_files());
     const uint64_t knowing = bytes_read;
     CHECK(knowing <= 3 * kBlockBytes);
     bytes_read = 0;
-    save(course(97), path, {}, counting_files());
+    save(course(97), path, {}, read_counting_files());
     CHECK(bytes_read > knowing + 97 * sizeof(TokenEntry));
 }
 
@@ -132,7 +128,7 @@ TEST_CASE("a page that the file has as it was before is continued without being 
     const auto commit_after = [&](const std::string &path, bool knowing) {
         const Known contents = save(before, path, {});
         bytes_read = 0;
-        save(after, path, {.known = knowing ? contents : nullptr}, counting_files());
+        save(after, path, {.known = knowing ? contents : nullptr}, read_counting_files());
         return bytes_read.load();
     };
     commit_after(read, false);

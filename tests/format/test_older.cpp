@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "disk.h"
 #include "format/constants.h"
 #include "format/reader.h"
 #include "format/writer.h"
@@ -14,12 +15,6 @@ using namespace stasis;
 using namespace stasis::format;
 
 namespace {
-
-constexpr size_t kTornBytes = 512; // of a block, what a disk writes whole
-
-State state_at(uint64_t position) {
-    return sample_state({.position = position, .layers = 2, .kv_heads = 1, .head_dim = 3});
-}
 
 // The same file after each of its commits; the first one is a save to a new file, or a stream form.
 std::vector<Bytes> file_of_commits(const std::string &path, bool streamed) {
@@ -32,10 +27,10 @@ std::vector<Bytes> file_of_commits(const std::string &path, bool streamed) {
                 auto *all = static_cast<Bytes *>(user);
                 all->insert(all->end(), begin, begin + size_bytes);
             };
-            write_stream(state_at(position), {&bytes, take}, {});
+            write_stream(small_state(position), {&bytes, take}, {});
             write_bytes(path, bytes);
         } else {
-            save(state_at(position), path, {});
+            save(small_state(position), path, {});
         }
         after.push_back(read_bytes(path));
     }
@@ -188,7 +183,7 @@ TEST_CASE("no save and no compaction passes over a damaged last commit unknowing
         const auto older = Snapshot::open(path);
         REQUIRE(older->older());
         CHECK(older->contents()->older);
-        const State next = state_at(45);
+        const State next = small_state(45);
         const char *why = "the root of its last commit";
         CHECK_THROWS_WITH_AS(save(next, path, {}), doctest::Contains(why), Error);
         // What the session knows is what the damaged commit said, or another file's older state.

@@ -14,11 +14,11 @@ using namespace stasis::format;
 
 namespace {
 
-const Shape kShape{.position = 200, .layers = 2};
+const Shape kProfiledShape{.position = 200, .layers = 2};
 const Profile kProfile = {"library 1.2 sm_90", {{20, 64, 128}, {84, 100, 512}}, 10};
 
 State profiled(const Profile &profile = kProfile) {
-    State state = sample_state(kShape);
+    State state = sample_state(kProfiledShape);
     state.profile = profile;
     state.digest = state_digest(state);
     return state;
@@ -52,7 +52,7 @@ TEST_CASE("the id is part of the state's digest, the rest of the record is not")
     CHECK(profiled().digest != profiled(Profile()).digest);
     CHECK(profiled({"library 1.2 sm_80", {}, 0}).digest != profiled().digest);
     CHECK(profiled({kProfile.id, {}, 0}).digest == profiled().digest);
-    CHECK(profiled({"", {}, 7}).digest == sample_state(kShape).digest);
+    CHECK(profiled({"", {}, 7}).digest == sample_state(kProfiledShape).digest);
 }
 
 TEST_CASE("states that differ in their record are compared by it") {
@@ -97,7 +97,7 @@ TEST_CASE("forged records are refused") {
     CHECK(refusal(with_root(file, root, kSlotA)).find("the root's features and the manifest") !=
           std::string::npos);
     State evicted = profiled();
-    evicted.evictions = {{84, {{0, 1}}, std::vector<uint16_t>(kShape.hidden_size, 0x3F80)}};
+    evicted.evictions = {{84, {{0, 1}}, std::vector<uint16_t>(kProfiledShape.hidden_size, 0x3F80)}};
     evicted.digest = state_digest(evicted);
     CHECK(refusal(saved(evicted)) == ""); // between two of them
     evicted.evictions[0].position = 85;

@@ -16,8 +16,6 @@ using namespace stasis::format;
 
 namespace {
 
-const Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
-
 State with(const std::function<void(SamplingV2 &v2)> &change) {
     State state = sample_state(kSmall);
     change(state.samplings[1].v2);

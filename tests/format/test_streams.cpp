@@ -12,10 +12,6 @@ using namespace stasis::format;
 
 namespace {
 
-State course(uint64_t position, uint64_t seed = 1, uint64_t common = 0) {
-    return sample_state({.position = position, .seed = seed, .common = common});
-}
-
 void add_bytes(void *user, const void *data, size_t size_bytes) {
     const auto *from = static_cast<const uint8_t *>(data);
     auto *bytes = static_cast<Bytes *>(user);
@@ -123,8 +119,7 @@ TEST_CASE("an ordinary file is read from a stream as well, commits and all") {
 }
 
 TEST_CASE("every truncation and every flipped byte of a stream is refused") {
-    const Shape shape{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
-    Bytes bytes = streamed(sample_state(shape));
+    Bytes bytes = streamed(sample_state(kSmall));
     REQUIRE(stream_refusal(bytes) == "");
     for (size_t size = 0; size < bytes.size(); ++size) {
         const std::string message =

@@ -10,7 +10,7 @@ using stasis::test::taken;
 
 namespace {
 
-struct Case {
+struct BlockCase {
     size_t rows, head_dim;
     float softcap;
     std::vector<uint64_t> visible;
@@ -19,8 +19,8 @@ struct Case {
 
 // Masks as a prompt has them (each row sees one slot more), as an old block has them (all), and
 // with holes.
-Case make_case(Numbers &numbers, size_t rows, size_t head_dim, Kind kind) {
-    Case made{rows, head_dim, numbers.below(2) == 0 ? 0.0F : 20.0F, {}, {}, {}, {}};
+BlockCase make_case(Numbers &numbers, size_t rows, size_t head_dim, Kind kind) {
+    BlockCase made{rows, head_dim, numbers.below(2) == 0 ? 0.0F : 20.0F, {}, {}, {}, {}};
     const size_t shape = numbers.below(3);
     for (size_t r = 0; r < rows; ++r) {
         const uint64_t prefix = (uint64_t{2} << (r % 64)) - 1;
@@ -35,7 +35,7 @@ Case make_case(Numbers &numbers, size_t rows, size_t head_dim, Kind kind) {
 }
 
 // Maximum, sum and output of every row, one after the other.
-std::vector<float> run(const Table &table, const Case &c, Edge edge) {
+std::vector<float> run(const Table &table, const BlockCase &c, Edge edge) {
     const Guarded<uint64_t> visible(c.visible, edge);
     const Guarded<uint16_t> query(c.query, edge), keys(c.keys, edge), values(c.values, edge);
     const Guarded<float> maximum(std::vector<float>(c.rows, 3.0F), edge),
@@ -86,7 +86,7 @@ TEST_CASE(
                 }
                 const Edge edge = kEdges[numbers.below(2)];
                 INFO("head_dim ", head_dim, " rows ", rows, " kind ", static_cast<int>(kind));
-                const Case made = make_case(numbers, rows, head_dim, kind);
+                const BlockCase made = make_case(numbers, rows, head_dim, kind);
                 const std::vector<float> expected = run(reference_table(), made, edge);
                 for_each_table(
                     [&](const Table &table) {

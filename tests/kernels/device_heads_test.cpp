@@ -18,7 +18,7 @@ using under_test::There;
 namespace {
 
 constexpr size_t kGroups = 2, kLayers = 2; // of a group
-constexpr uint32_t kLayer = 7;             // of the model
+constexpr uint32_t kHeadsLayer = 7;        // of the model
 constexpr uint32_t kNever = 0xFFFFFFFFU;
 constexpr float kEps = 1e-5F;
 
@@ -37,7 +37,7 @@ constexpr Run kRuns[] = {{62, 4, 0}, {0, 1, 0}, {190, 2, 2}, {129, 1, 1}};
 constexpr uint64_t kPositions = 192;
 
 // Everything a call reads, and what must be there afterwards.
-struct Case {
+struct HeadsCase {
     Shape shape;
     size_t group, layer; // the layer's place
     std::vector<DeviceRow> rows;
@@ -61,8 +61,8 @@ struct Case {
     }
 };
 
-Case make_case(const Shape &shape, Kind kind, Numbers &numbers) {
-    Case x;
+HeadsCase make_case(const Shape &shape, Kind kind, Numbers &numbers) {
+    HeadsCase x;
     x.shape = shape, x.group = numbers.below(kGroups), x.layer = numbers.below(kLayers);
     uint32_t sequence = 0;
     for (const Run &run : kRuns) {
@@ -95,7 +95,7 @@ Case make_case(const Shape &shape, Kind kind, Numbers &numbers) {
     x.cosine = numbers.floats(kPositions * n / 2, turns);
     x.sine = numbers.floats(kPositions * n / 2, turns);
     x.failed.assign(rows, kNever);
-    x.failed[0] = kLayer - 1, x.failed[1] = kLayer + 1;
+    x.failed[0] = kHeadsLayer - 1, x.failed[1] = kHeadsLayer + 1;
     for (std::vector<float> *some : {&x.query, &x.key, &x.value}) { // of different rows
         if (numbers.below(2) == 0) {
             const uint32_t bits = 0x7F7FFFFFU + static_cast<uint32_t>(numbers.below(3));
@@ -116,7 +116,7 @@ void fill(const Shape &shape, const std::vector<float> &head, std::vector<float>
 
 // Heads on the edges of flushing: in their norm, whose result is seen as it is, or in RoPE, where
 // one half of each pair is zero and the other lies on the edge with cosine and sine.
-void put_edges(Case &x, Numbers &numbers) {
+void put_edges(HeadsCase &x, Numbers &numbers) {
     const Shape &shape = x.shape;
     const size_t n = shape.head_dim, half = n / 2;
     std::vector<float> head(n);
@@ -140,7 +140,7 @@ void put_edges(Case &x, Numbers &numbers) {
 }
 
 // As runtime/forward.cpp has it: finish_head, and store_heads below.
-void finish_head(const Case &x, const float *from, const std::vector<float> *norm,
+void finish_head(const HeadsCase &x, const float *from, const std::vector<float> *norm,
                  uint64_t position, uint16_t *rounded) {
     const Table &reference = reference_table();
     const size_t n = x.shape.head_dim;
@@ -162,7 +162,7 @@ bool is_finite(const uint16_t *x, size_t n) {
     return std::all_of(x, x + n, [](uint16_t value) { return (value & 0x7F80U) != 0x7F80U; });
 }
 
-void store_heads(Case &x) {
+void store_heads(HeadsCase &x) {
     const Shape &shape = x.shape;
     const size_t n = shape.head_dim;
     const FloatEnvironment environment;
@@ -182,14 +182,14 @@ void store_heads(Case &x) {
             finish_head(x, &x.key[at], shape.key_norm ? &x.key_norm : nullptr, position, key);
             reference_table().round_bf16(&x.value[at], n, value);
             if (!is_finite(key, n) || !is_finite(value, n)) {
-                x.failed[r] = std::min(x.failed[r], kLayer);
+                x.failed[r] = std::min(x.failed[r], kHeadsLayer);
             }
         }
     }
 }
 
 // Runs it there and here. Returns how many rows were marked.
-size_t check_case(const Opened &on, Case x) {
+size_t check_case(const Opened &on, HeadsCase x) {
     const Shape &shape = x.shape;
     const Fenced<uint16_t> memory(on, x.memory);
     const Fenced<uint16_t> rounded(on, std::vector<uint16_t>(x.query.size()));
@@ -208,7 +208,7 @@ size_t check_case(const Opened &on, Case x) {
     task.pass.row_count = x.rows.size(), task.pass.sequence_count = std::size(kRuns);
     task.pass.rows = rows.get(), task.pass.sequences = sequences.get();
     task.pass.pages = there_pages.get(), task.pass.failed = failed.get();
-    task.layer = kLayer, task.group = static_cast<uint32_t>(x.group);
+    task.layer = kHeadsLayer, task.group = static_cast<uint32_t>(x.group);
     task.keys_at = x.offset(0, 0), task.values_at = x.offset(1, 0);
     task.heads = shape.heads, task.kv_heads = shape.kv_heads, task.head_dim = shape.head_dim;
     task.interleaved = shape.interleaved, task.eps = kEps;
@@ -224,7 +224,7 @@ size_t check_case(const Opened &on, Case x) {
     CHECK(first_difference(rounded.values(), x.rounded) == -1);
     CHECK(first_difference(memory.values(), x.memory) == -1); // slots that are not theirs included
     CHECK(failed.values() == x.failed);
-    return static_cast<size_t>(std::count(x.failed.begin(), x.failed.end(), kLayer));
+    return static_cast<size_t>(std::count(x.failed.begin(), x.failed.end(), kHeadsLayer));
 }
 
 } // namespace
@@ -245,7 +245,7 @@ TEST_CASE("device: queries, keys and values equal the reference, in their slots 
                      static_cast<int>(kind));
                 marked += check_case(on, make_case(shape, kind, numbers));
             }
-            Case edges = make_case(shape, Kind::plain, numbers);
+            HeadsCase edges = make_case(shape, Kind::plain, numbers);
             put_edges(edges, numbers);
             marked += check_case(on, edges);
         }

@@ -21,15 +21,15 @@ using under_test::There;
 
 namespace {
 
-constexpr size_t kDepth = 200, kOutputs[3] = {264, 64, 72};
-constexpr size_t kRows[] = {128, 512};
+constexpr size_t kDepth = 200, kOutputCounts[3] = {264, 64, 72};
+constexpr size_t kRowCounts[] = {128, 512};
 constexpr bool kBias[3] = {true, false, true};
 
 std::vector<DeviceShape> all_shapes() {
     std::vector<DeviceShape> shapes;
-    for (const size_t rows : kRows) {
+    for (const size_t rows : kRowCounts) {
         for (size_t i = 0; i < 3; ++i) {
-            shapes.push_back({rows, kOutputs[i], kDepth, kBias[i]});
+            shapes.push_back({rows, kOutputCounts[i], kDepth, kBias[i]});
         }
     }
     return shapes;
@@ -64,13 +64,13 @@ struct Host {
     std::vector<float> bias[3];
     explicit Host(Numbers &numbers) {
         for (size_t i = 0; i < 3; ++i) {
-            w[i] = numbers.bf16(kOutputs[i] * kDepth, Kind::plain);
-            bias[i] = numbers.floats(kOutputs[i], Kind::plain);
+            w[i] = numbers.bf16(kOutputCounts[i] * kDepth, Kind::plain);
+            bias[i] = numbers.floats(kOutputCounts[i], Kind::plain);
         }
     }
 };
 
-using Results = std::array<std::vector<float>, 3>;
+using Outputs = std::array<std::vector<float>, 3>;
 
 // The three matrices on a device, and products with all of them in one task.
 class Model {
@@ -83,16 +83,17 @@ class Model {
     }
 
     DeviceMatrix matrix(size_t i) const {
-        return {w_[i]->get(), nullptr, kBias[i] ? bias_[i]->get() : nullptr, kOutputs[i], kDepth};
+        return {w_[i]->get(), nullptr, kBias[i] ? bias_[i]->get() : nullptr, kOutputCounts[i],
+                kDepth};
     }
 
-    Results products(const std::vector<uint16_t> &x, DeviceQueue *queue) const {
+    Outputs products(const std::vector<uint16_t> &x, DeviceQueue *queue) const {
         const There<uint16_t> there_x(on_, x, queue);
         DeviceProduct task;
         task.x = there_x.get(), task.rows = x.size() / kDepth, task.count = 3, task.pinned = true;
         std::unique_ptr<There<float>> y[3];
         for (size_t i = 0; i < 3; ++i) {
-            const std::vector<float> before(task.rows * kOutputs[i], 3.0F); // not added to
+            const std::vector<float> before(task.rows * kOutputCounts[i], 3.0F); // not added to
             y[i] = std::make_unique<There<float>>(on_, before, queue);
             task.w[i] = matrix(i), task.y[i] = y[i]->get();
         }
@@ -101,7 +102,7 @@ class Model {
         REQUIRE_MESSAGE(on_.table.finish(queue, &error), std::string(error.message));
         return {y[0]->values(), y[1]->values(), y[2]->values()};
     }
-    Results products(const std::vector<uint16_t> &x) const { return products(x, on_.queue); }
+    Outputs products(const std::vector<uint16_t> &x) const { return products(x, on_.queue); }
 
   private:
     const Opened &on_;
@@ -109,7 +110,7 @@ class Model {
     std::unique_ptr<There<float>> bias_[3];
 };
 
-bool equal(const Results &a, const Results &b) {
+bool equal(const Outputs &a, const Outputs &b) {
     for (size_t i = 0; i < 3; ++i) {
         if (a[i].size() != b[i].size() || first_difference(a[i], b[i]) != -1) {
             return false;
@@ -128,7 +129,7 @@ size_t count_far(const std::vector<uint16_t> &x, const Host &host, size_t i,
                  const std::vector<float> &y) {
     size_t far = 0;
     for (size_t at = 0; at < y.size(); ++at) {
-        const size_t row = at / kOutputs[i], output = at % kOutputs[i];
+        const size_t row = at / kOutputCounts[i], output = at % kOutputCounts[i];
         double exact = kBias[i] ? static_cast<double>(host.bias[i][output]) : 0.0;
         double sizes = std::fabs(exact);
         for (size_t k = 0; k < kDepth; ++k) {
@@ -161,7 +162,7 @@ void for_each_shape(const Host &host, Numbers &numbers, Kind kind, const Check &
     under_test::for_each_device([&](const Opened &on) {
         if (pin(on)) {
             const Model model(on, host);
-            for (const size_t rows : kRows) {
+            for (const size_t rows : kRowCounts) {
                 INFO("rows: ", rows);
                 check(model, numbers.bf16(rows * kDepth, kind));
             }
@@ -175,9 +176,9 @@ TEST_CASE("device: pinned products are near the exact ones") {
     Numbers numbers(51);
     const Host host(numbers);
     for_each_shape(host, numbers, Kind::plain, [&](const Model &model, const auto &x) {
-        const Results y = model.products(x);
+        const Outputs y = model.products(x);
         for (size_t i = 0; i < 3; ++i) {
-            INFO("outputs: ", kOutputs[i]);
+            INFO("outputs: ", kOutputCounts[i]);
             CHECK(count_far(x, host, i, y[i]) == 0);
         }
     });
@@ -195,9 +196,9 @@ TEST_CASE("device: pinned products have the same bits again, on other queues and
         REQUIRE(pin(anew, &id_anew));
         CHECK(id == id_anew);
         const Model model(on, host), model_anew(anew, host);
-        for (const size_t rows : kRows) {
+        for (const size_t rows : kRowCounts) {
             const std::vector<uint16_t> x = numbers.bf16(rows * kDepth, Kind::cancel);
-            const Results first = model.products(x);
+            const Outputs first = model.products(x);
             const Queue queue(on);
             CHECK(equal(model.products(x), first));
             CHECK(equal(model.products(x, queue.queue), first));
@@ -215,7 +216,7 @@ TEST_CASE("device: pinned products of two threads at once have the bits that eac
         }
         const Model model(on, host), other_model(on, other_host);
         const std::vector<uint16_t> x = numbers.bf16(512 * kDepth, Kind::plain);
-        const Results alone = model.products(x), other_alone = other_model.products(x);
+        const Outputs alone = model.products(x), other_alone = other_model.products(x);
         const Queue queue(on);
         bool same = true, other_same = true;
         std::thread other([&] {
@@ -237,17 +238,18 @@ TEST_CASE("device: a row of a pinned product does not depend on what the others 
     Numbers numbers(54);
     const Host host(numbers);
     for_each_shape(host, numbers, Kind::cancel, [&](const Model &model, const auto &x) {
-        const Results before = model.products(x);
+        const Outputs before = model.products(x);
         for (const uint16_t others : {0x0000, 0x7FC0, 0x7F80, 0x3F80}) { // 0, NaN, inf, 1
             const size_t row = numbers.below(static_cast<uint32_t>(x.size() / kDepth));
             std::vector<uint16_t> changed(x.size(), others);
             const auto *from = x.data() + row * kDepth;
             std::copy(from, from + kDepth, changed.begin() + static_cast<long>(row * kDepth));
-            const Results after = model.products(changed);
+            const Outputs after = model.products(changed);
             INFO("row ", row, " beside ", others);
             for (size_t i = 0; i < 3; ++i) {
-                CHECK(std::memcmp(&after[i][row * kOutputs[i]], &before[i][row * kOutputs[i]],
-                                  kOutputs[i] * sizeof(float)) == 0);
+                CHECK(std::memcmp(&after[i][row * kOutputCounts[i]],
+                                  &before[i][row * kOutputCounts[i]],
+                                  kOutputCounts[i] * sizeof(float)) == 0);
             }
         }
     });
@@ -263,7 +265,7 @@ TEST_CASE("device: a pinned gated product is the activation of pinned products")
         }
         const Model model(on, host);
         for (const bool gelu : {false, true}) {
-            const size_t rows = 128, n = rows * kOutputs[1];
+            const size_t rows = 128, n = rows * kOutputCounts[1];
             const std::vector<uint16_t> x = numbers.bf16(rows * kDepth, Kind::plain);
             const std::vector<float> product = model.products(x)[1];
             std::vector<uint16_t> expected(n);
@@ -296,7 +298,7 @@ TEST_CASE("device: a module refuses products that it has not pinned, and goes on
     const Opened on(*module);
     const Model model(on, host);
     const There<uint16_t> x(on, numbers.bf16(128 * kDepth, Kind::plain));
-    const There<float> y(on, 128 * kOutputs[0]);
+    const There<float> y(on, 128 * kOutputCounts[0]);
     DeviceProduct task;
     task.x = x.get(), task.rows = 128, task.count = 1, task.pinned = true;
     task.w[0] = model.matrix(0), task.y[0] = y.get();

@@ -15,8 +15,8 @@ using under_test::There;
 
 namespace {
 
-constexpr size_t kRows = 3;
-constexpr uint32_t kLayer = 5;
+constexpr size_t kRowCount = 3;
+constexpr uint32_t kRowsLayer = 5;
 
 // One call of `residual`, and what must come of it.
 struct Residual {
@@ -36,7 +36,7 @@ void compute(Residual &x) {
     std::vector<float> wide = x.wide, normed(x.hidden);
     x.stream_after = x.stream, x.failed_after = x.failed;
     x.narrow.resize(x.stream.size());
-    for (size_t r = 0; r < kRows; ++r) {
+    for (size_t r = 0; r < kRowCount; ++r) {
         float *term = wide.data() + r * x.hidden, *row = x.stream_after.data() + r * x.hidden;
         if (x.adds && x.post) {
             reference.rms_norm(term, x.post_norm.data(), x.hidden, x.eps, term);
@@ -47,7 +47,7 @@ void compute(Residual &x) {
         reference.rms_norm(row, x.norm.data(), x.hidden, x.eps, normed.data());
         reference.round_bf16(normed.data(), x.hidden, x.narrow.data() + r * x.hidden);
         if (reference.find_nonfinite(normed.data(), x.hidden) < x.hidden) {
-            x.failed_after[r] = std::min(x.failed[r], kLayer);
+            x.failed_after[r] = std::min(x.failed[r], kRowsLayer);
         }
     }
 }
@@ -69,7 +69,7 @@ void check_residual(const Opened &on, const Residual &x, bool marks) {
     const Fenced<uint16_t> narrow(on, std::vector<uint16_t>(x.stream.size()));
     const Fenced<uint32_t> failed(on, x.failed);
     DeviceResidual task;
-    task.rows = kRows, task.hidden = x.hidden, task.eps = x.eps, task.layer = kLayer;
+    task.rows = kRowCount, task.hidden = x.hidden, task.eps = x.eps, task.layer = kRowsLayer;
     task.wide = x.adds ? wide.get() : nullptr;
     task.post_norm = x.post ? post_norm.get() : nullptr;
     task.stream = stream.get(), task.norm = norm.get(), task.narrow = narrow.get();
@@ -90,7 +90,7 @@ TEST_CASE("device: the residual stream and its norms equal the reference") {
         for (const size_t hidden : {1, 2, 16, 67, 256, 640, 4133}) {
             for (const Kind kind : kKinds) {
                 for (const size_t way : {0, 1, 2, 3, 4, 5}) {
-                    const size_t n = kRows * hidden;
+                    const size_t n = kRowCount * hidden;
                     const float eps = numbers.below(3) == 0 ? 0.0F : 1e-6F;
                     Residual x{hidden,
                                eps,
@@ -100,7 +100,7 @@ TEST_CASE("device: the residual stream and its norms equal the reference") {
                                numbers.floats(hidden, kind),
                                numbers.floats(n, kind),
                                numbers.floats(hidden, kKinds[numbers.below(6)]),
-                               {kLayer - 1, kLayer + 1, 0xFFFFFFFFU},
+                               {kRowsLayer - 1, kRowsLayer + 1, 0xFFFFFFFFU},
                                {},
                                {},
                                {}};
@@ -146,7 +146,7 @@ TEST_CASE("device: embeddings of either width equal the reference") {
                     wide[i] = i % 2 == 0 ? edge : -edge;
                     narrow[i] = stasis::kernels::f32_to_bf16(wide[i]);
                 }
-                std::vector<DeviceRow> rows(kRows);
+                std::vector<DeviceRow> rows(kRowCount);
                 std::vector<float> expected[2];
                 for (DeviceRow &row : rows) {
                     row.token = static_cast<uint32_t>(numbers.below(kVocabulary));
@@ -162,9 +162,9 @@ TEST_CASE("device: embeddings of either width equal the reference") {
                 const There<float> there_wide(on, wide);
                 const There<DeviceRow> there_rows(on, rows);
                 for (const bool is_wide : {false, true}) {
-                    const Fenced<float> stream(on, std::vector<float>(kRows * hidden));
+                    const Fenced<float> stream(on, std::vector<float>(kRowCount * hidden));
                     DeviceEmbed task;
-                    task.pass.row_count = kRows, task.pass.rows = there_rows.get();
+                    task.pass.row_count = kRowCount, task.pass.rows = there_rows.get();
                     task.narrow = is_wide ? nullptr : there_narrow.get();
                     task.wide = is_wide ? there_wide.get() : nullptr;
                     task.scale = scale, task.hidden = hidden, task.stream = stream.get();

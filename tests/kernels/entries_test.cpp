@@ -15,21 +15,21 @@ using stasis::test::stride;
 
 namespace {
 
-struct Inputs {
+struct EntryInputs {
     std::vector<float> x, z, weight, cosine, sine;
     std::vector<uint16_t> row;
 };
 
 // What the entries make of them, the gates' scale and the soft cap's included.
-struct Results {
+struct EntryResults {
     std::vector<float> norm, turned, total, merged, embedded, wide, capped;
     std::vector<uint16_t> rounded, divided, silu, gelu;
     size_t nonfinite = 0;
 };
 
-Inputs make_inputs(size_t n, Kind kind) {
+EntryInputs make_inputs(size_t n, Kind kind) {
     Numbers numbers(n);
-    Inputs in;
+    EntryInputs in;
     in.x = numbers.floats(n, kind);
     in.z = numbers.floats(n, kind);
     in.weight = numbers.floats(n, Kind::wide);
@@ -39,12 +39,12 @@ Inputs make_inputs(size_t n, Kind kind) {
     return in;
 }
 
-Results run(const Table &table, const Inputs &in, Edge edge) {
+EntryResults run(const Table &table, const EntryInputs &in, Edge edge) {
     const size_t n = in.x.size();
     const Guarded<float> x(in.x, edge), z(in.z, edge), weight(in.weight, edge),
         cosine(in.cosine, edge), sine(in.sine, edge), y(in.x, edge);
     const Guarded<uint16_t> row(in.row, edge), bits(in.row, edge);
-    Results results;
+    EntryResults results;
     table.rms_norm(x.data(), weight.data(), n, 1e-6F, y.data());
     results.norm = y.values();
     table.embed(row.data(), 11.3125F, n, y.data());
@@ -77,7 +77,7 @@ Results run(const Table &table, const Inputs &in, Edge edge) {
     return results;
 }
 
-void check_equal(const Results &a, const Results &b) {
+void check_equal(const EntryResults &a, const EntryResults &b) {
     CHECK(first_difference(a.norm, b.norm) == -1);
     CHECK(first_difference(a.turned, b.turned) == -1);
     CHECK(first_difference(a.total, b.total) == -1);
@@ -124,8 +124,8 @@ TEST_CASE("entries: sizes 1 to 67 and of models, all kinds, equal the reference 
     for (const size_t n : sizes) {
         for (const Kind kind : kKinds) {
             INFO("n ", n, " kind ", static_cast<int>(kind));
-            const Inputs inputs = make_inputs(n, kind);
-            const Results expected = run(reference_table(), inputs, Edge::back);
+            const EntryInputs inputs = make_inputs(n, kind);
+            const EntryResults expected = run(reference_table(), inputs, Edge::back);
             for_each_table(
                 [&](const Table &table) {
                     for (const Edge edge : kEdges) {

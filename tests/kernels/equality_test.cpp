@@ -11,8 +11,6 @@ using stasis::kernels::Table;
 
 namespace {
 
-constexpr uint16_t kPoison = 0x7FC1; // NaN: shows if it is ever used as a number
-
 void check_matmul(size_t rows, size_t outputs, size_t depth, Kind kind) {
     INFO("rows ", rows, " outputs ", outputs, " depth ", depth, " kind ", static_cast<int>(kind));
     Numbers numbers(depth * 1000 + outputs);

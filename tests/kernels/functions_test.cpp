@@ -77,7 +77,7 @@ std::vector<Reference> builds() {
     return found;
 }
 
-bool same(float a, float b) {
+bool same_bits(float a, float b) {
     return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
@@ -124,9 +124,9 @@ TEST_CASE("functions: exp, tanh, sigmoid equal the naive restatement in every bu
     for (const float x : inputs) {
         const float expected[] = {naive::exp(x), naive::tanh(x), naive::sigmoid(x)};
         for (const Reference &build : builds()) {
-            const bool equal = same(build.exp(x), expected[0]) &&
-                               same(build.tanh(x), expected[1]) &&
-                               same(build.sigmoid(x), expected[2]);
+            const bool equal = same_bits(build.exp(x), expected[0]) &&
+                               same_bits(build.tanh(x), expected[1]) &&
+                               same_bits(build.sigmoid(x), expected[2]);
             CHECK_MESSAGE(equal, "x = ", x);
         }
     }
@@ -135,20 +135,20 @@ TEST_CASE("functions: exp, tanh, sigmoid equal the naive restatement in every bu
 TEST_CASE("functions: promised values of exp, tanh, sigmoid") {
     const FloatEnvironment environment;
     for (const Reference &build : builds()) {
-        CHECK(same(build.exp(0.0F), 1.0F));
-        CHECK(same(build.exp(-0.0F), 1.0F));
-        CHECK(same(build.exp(0x1p-140F), 1.0F));
+        CHECK(same_bits(build.exp(0.0F), 1.0F));
+        CHECK(same_bits(build.exp(-0.0F), 1.0F));
+        CHECK(same_bits(build.exp(0x1p-140F), 1.0F));
         CHECK(build.exp(kExpFloor) >= 0x1p-126F);
-        CHECK(same(build.exp(std::nextafter(kExpFloor, -100.0F)), 0.0F));
-        CHECK(same(build.exp(-INFINITY), 0.0F));
-        CHECK(same(build.exp(INFINITY), INFINITY));
-        CHECK(same(build.exp(0x1.62e430p+6F), INFINITY));
+        CHECK(same_bits(build.exp(std::nextafter(kExpFloor, -100.0F)), 0.0F));
+        CHECK(same_bits(build.exp(-INFINITY), 0.0F));
+        CHECK(same_bits(build.exp(INFINITY), INFINITY));
+        CHECK(same_bits(build.exp(0x1.62e430p+6F), INFINITY));
         CHECK(std::isfinite(build.exp(0x1.62e42ep+6F)));
-        CHECK(same(build.tanh(40.0F), 1.0F));
-        CHECK(same(build.tanh(-INFINITY), -1.0F));
-        CHECK(same(build.sigmoid(0.0F), 0.5F));
-        CHECK(same(build.sigmoid(-88.0F), 0.0F));
-        CHECK(same(build.sigmoid(INFINITY), 1.0F));
+        CHECK(same_bits(build.tanh(40.0F), 1.0F));
+        CHECK(same_bits(build.tanh(-INFINITY), -1.0F));
+        CHECK(same_bits(build.sigmoid(0.0F), 0.5F));
+        CHECK(same_bits(build.sigmoid(-88.0F), 0.0F));
+        CHECK(same_bits(build.sigmoid(INFINITY), 1.0F));
         // NaN stays NaN whatever its payload, which must not leak into an exponent.
         for (const uint32_t bits : {0x7FC00000U, 0xFFC00000U, 0x7FC00001U, 0xFFFFFFFFU}) {
             const float nan = std::bit_cast<float>(bits);

@@ -116,6 +116,9 @@ inline constexpr float kSensitive[] = {
     0x1.000014p-1F,  0x1.000006p-1F,  0x1.000068p-1F,  0x1.00004cp-1F,  0x1.000194p-1F,
     0x1.0012cep-1F,  0x1.009612p-1F,  0x1.0035e4p-1F,  0x1.004d6ep-1F,  0x1.02ff68p-1F}; // tanh
 
+// Between the rows of an input, a NaN: shows if it is ever used as a number.
+inline constexpr uint16_t kPoison = 0x7FC1;
+
 class Numbers {
   public:
     explicit Numbers(uint64_t seed) : generator_(seed) {}

@@ -15,10 +15,9 @@ using stasis::test::taken;
 
 namespace {
 
-constexpr uint16_t kPoison = 0x7FC1; // NaN between rows: shows if it is ever used as a number
 constexpr float kUntouched = 7.0F;
 
-struct Case {
+struct ProductCase {
     size_t rows, outputs, depth;
     std::vector<uint16_t> x, w; // strides depth + 3 and depth + 5, no gap after the last row
     size_t x_stride() const { return depth + 3; }
@@ -35,15 +34,15 @@ std::vector<uint16_t> matrix(Numbers &numbers, size_t rows, size_t columns, size
     return values;
 }
 
-Case make_case(Numbers &numbers, size_t rows, size_t outputs, size_t depth, Kind kind) {
-    Case made{rows, outputs, depth, {}, {}};
+ProductCase make_case(Numbers &numbers, size_t rows, size_t outputs, size_t depth, Kind kind) {
+    ProductCase made{rows, outputs, depth, {}, {}};
     made.x = matrix(numbers, rows, depth, made.x_stride(), kind);
     made.w = matrix(numbers, outputs, depth, made.w_stride(), kind);
     return made;
 }
 
 // y with its gaps, and what lies in them before.
-std::vector<float> run(const Table &table, const Case &c, Edge edge) {
+std::vector<float> run(const Table &table, const ProductCase &c, Edge edge) {
     const std::vector<float> before((c.rows - 1) * c.y_stride() + c.outputs, kUntouched);
     const Guarded<uint16_t> x(c.x, edge), w(c.w, edge);
     const Guarded<float> y(before, edge);
@@ -75,7 +74,7 @@ TEST_CASE("products: rows, outputs and depths around every tile equal the refere
                 const Edge edge = kEdges[numbers.below(2)];
                 INFO("rows ", rows, " outputs ", outputs, " depth ", depth, " kind ",
                      static_cast<int>(kind));
-                const Case made = make_case(numbers, rows, outputs, depth, kind);
+                const ProductCase made = make_case(numbers, rows, outputs, depth, kind);
                 const std::vector<float> expected = run(reference_table(), made, edge);
                 for_each_table(
                     [&](const Table &table) {
@@ -98,7 +97,7 @@ TEST_CASE("products: what exceeds every table's panels equals the reference, sta
         for (const Kind kind : kKinds) {
             INFO("rows ", rows, " outputs ", outputs, " depth ", depth, " kind ",
                  static_cast<int>(kind));
-            const Case made = make_case(numbers, rows, outputs, depth, kind);
+            const ProductCase made = make_case(numbers, rows, outputs, depth, kind);
             const std::vector<float> expected = run(reference_table(), made, Edge::back);
             for_each_table(
                 [&](const Table &table) {
@@ -120,8 +119,8 @@ TEST_CASE(
     const float nan = std::numeric_limits<float>::quiet_NaN();
     for (uint64_t seed = first_case(); seed < 60; seed += stride()) {
         Numbers numbers(seed);
-        Case made = make_case(numbers, 1 + numbers.below(40), 1 + numbers.below(60),
-                              1 + numbers.below(150), Kind::plain);
+        ProductCase made = make_case(numbers, 1 + numbers.below(40), 1 + numbers.below(60),
+                                     1 + numbers.below(150), Kind::plain);
         for (const float bad : {infinity, -infinity, nan}) {
             const uint16_t bits = f32_to_bf16(bad);
             made.x[numbers.below(made.rows) * made.x_stride() + numbers.below(made.depth)] = bits;

@@ -17,9 +17,9 @@ struct Named {
     const char *name;
     Quant type;
 };
-constexpr Named kTypes[] = {{"Q8_0", Quant::q8_0}, {"Q4_0", Quant::q4_0}, {"Q4_1", Quant::q4_1},
-                            {"Q5_0", Quant::q5_0}, {"Q5_1", Quant::q5_1}, {"Q4_K", Quant::q4_k},
-                            {"Q5_K", Quant::q5_k}, {"Q6_K", Quant::q6_k}};
+constexpr Named kNamedTypes[] = {
+    {"Q8_0", Quant::q8_0}, {"Q4_0", Quant::q4_0}, {"Q4_1", Quant::q4_1}, {"Q5_0", Quant::q5_0},
+    {"Q5_1", Quant::q5_1}, {"Q4_K", Quant::q4_k}, {"Q5_K", Quant::q5_k}, {"Q6_K", Quant::q6_k}};
 
 // The blocks of blocks.json of one type, field by field as make.py writes them.
 std::vector<std::string> published(const std::string &type, const std::string &field) {
@@ -106,7 +106,7 @@ void check_product(const Named &named, size_t rows, size_t outputs, size_t block
 
 TEST_CASE("integer weights: blocks stand for what the published reader says") {
     const FloatEnvironment environment;
-    for (const Named &named : kTypes) {
+    for (const Named &named : kNamedTypes) {
         INFO(named.name);
         const std::vector<std::string> blocks = published(named.name, "bytes");
         const std::vector<std::string> values = published(named.name, "values");
@@ -136,9 +136,9 @@ TEST_CASE("integer weights: a strip holds the published blocks of its outputs, w
                                    {5, 2, 0, 0},    {6, 0, 99, 1},   {36, 0, 99, 99},
                                    {44, 0, 99, 99}, {52, 0, 208, 99}};
     Numbers numbers(5);
-    for (size_t t = 0; t < std::size(kTypes); ++t) {
-        const char *name = kTypes[t].name;
-        const Quant type = kTypes[t].type;
+    for (size_t t = 0; t < std::size(kNamedTypes); ++t) {
+        const char *name = kNamedTypes[t].name;
+        const Quant type = kNamedTypes[t].type;
         INFO(name);
         const Layout layout = kLayouts[t];
         const QuantBlock block = quant_block(type);
@@ -178,7 +178,7 @@ TEST_CASE("integer weights: a strip holds the published blocks of its outputs, w
 
 TEST_CASE("integer weights: products of every type, shape and kind of numbers") {
     const FloatEnvironment environment;
-    for (const Named &named : kTypes) {
+    for (const Named &named : kNamedTypes) {
         for (const Kind kind : kKinds) {
             check_product(named, 1, 5, 1, kind);
             check_product(named, 3, 17, 2, kind);
@@ -192,7 +192,7 @@ TEST_CASE("integer weights: products of every type, shape and kind of numbers") 
 TEST_CASE("integer weights: embeddings are scaled") {
     const FloatEnvironment environment;
     Numbers numbers(3);
-    for (const Named &named : kTypes) {
+    for (const Named &named : kNamedTypes) {
         INFO(named.name);
         const size_t n = 2 * quant_block(named.type).elements;
         const std::vector<uint8_t> row =
@@ -209,7 +209,7 @@ TEST_CASE("integer weights: embeddings are scaled") {
 TEST_CASE("integer weights: what is not finite shows in its row, in no others") {
     const FloatEnvironment environment;
     Numbers numbers(4);
-    for (const Named &named : kTypes) {
+    for (const Named &named : kNamedTypes) {
         const size_t depth = 2 * quant_block(named.type).elements, rows = 3, outputs = 19;
         const size_t stride = quant_row_bytes(named.type, depth);
         const std::vector<uint8_t> w = random_rows(numbers, named.type, outputs, depth, stride);
