@@ -17,12 +17,6 @@ namespace {
 constexpr double kOne = 0x1p32;
 using Sums = std::vector<uint64_t>;
 
-SessionOptions tracking(Tracking mode = Tracking::by_head) {
-    SessionOptions options;
-    options.tracking = mode;
-    return options;
-}
-
 Sums sums_of(Session &session, bool by_head = true) {
     Sums sums;
     session.received(by_head, sums);
@@ -56,21 +50,21 @@ struct Call {
     std::vector<uint16_t> weights;
     std::vector<float> maximum, sum;
 };
-std::vector<Call> calls;
-const kernels::Table *recorded = nullptr;
+std::vector<Call> recorded_calls;
+const kernels::Table *recorded_table = nullptr;
 
 void record(const kernels::AttentionBlock &task) {
     Call call{task.rows, {task.visible, task.visible + task.rows}, {}, {}, {}};
     call.weights.resize(task.rows * kPage);
     kernels::AttentionBlock own = task;
     own.weights = call.weights.data();
-    recorded->attention_block(own);
+    recorded_table->attention_block(own);
     if (task.weights != nullptr) {
         std::copy(call.weights.begin(), call.weights.end(), task.weights);
     }
     call.maximum.assign(task.maximum, task.maximum + task.rows);
     call.sum.assign(task.sum, task.sum + task.rows);
-    calls.push_back(std::move(call));
+    recorded_calls.push_back(std::move(call));
 }
 
 // Adds what one query head gives, whose row of each block is that of `of`, the first at `base`.
@@ -114,7 +108,7 @@ TEST_CASE("attention received: every number is what the clause makes of the weig
         CAPTURE(name);
         const auto model = open_forced(name, "", 1);
         kernels::Table table = *model->kernels;
-        recorded = model->kernels;
+        recorded_table = model->kernels;
         table.attention_block = record;
         model->kernels = &table;
         const Config &config = model->config;
@@ -124,7 +118,7 @@ TEST_CASE("attention received: every number is what the clause makes of the weig
         Sums expected(all_heads(*model) * 192); // [layer, head][3 pages]
         double worst = 0.0;
         for (uint64_t position = 0; position < count; ++position) {
-            calls.clear();
+            recorded_calls.clear();
             session.append(std::span(tokens).subspan(position, 1), {});
             size_t next = 0;
             for (size_t layer = 0; layer < config.layers; ++layer) {
@@ -133,8 +127,8 @@ TEST_CASE("attention received: every number is what the clause makes of the weig
                 for (size_t kv_head = 0; kv_head < kv_heads; ++kv_head) {
                     std::vector<const Call *> of;
                     for (size_t i = 0; i < blocks; ++i) {
-                        REQUIRE(next < calls.size());
-                        of.push_back(&calls[next++]);
+                        REQUIRE(next < recorded_calls.size());
+                        of.push_back(&recorded_calls[next++]);
                     }
                     for (size_t row = 0; row < group; ++row) {
                         const size_t head = layer * config.heads + kv_head * group + row;
@@ -144,7 +138,7 @@ TEST_CASE("attention received: every number is what the clause makes of the weig
                     }
                 }
             }
-            REQUIRE(next == calls.size());
+            REQUIRE(next == recorded_calls.size());
         }
         CHECK(worst < 1e-6); // L is rounded at every block; everything else of a query adds up
         const Sums sums = sums_of(session);
@@ -153,9 +147,9 @@ TEST_CASE("attention received: every number is what the clause makes of the weig
                 REQUIRE(sums[head * count + position] == expected[head * 192 + position]);
             }
         }
-        calls.clear(); // asking computed nothing
+        recorded_calls.clear(); // asking computed nothing
         CHECK(sums_of(session) == sums);
-        CHECK(calls.empty());
+        CHECK(recorded_calls.empty());
     }
 }
 
@@ -342,13 +336,13 @@ TEST_CASE("attention received: a failed append leaves the numbers as they were")
                 return done < *static_cast<const uint64_t *>(user);
             };
             expect_error(Status::stopped, {}, [&] { session.append(tokens, options); });
-            calls.clear(); // nothing has to be computed to tell
-            recorded = model->kernels;
+            recorded_calls.clear(); // nothing has to be computed to tell
+            recorded_table = model->kernels;
             table.attention_block = record;
             model->kernels = &table;
             CHECK(sums_of(session) == before);
-            CHECK(calls.empty());
-            model->kernels = recorded;
+            CHECK(recorded_calls.empty());
+            model->kernels = recorded_table;
         }
         session.append(std::span(tokens).subspan(70, 100), {});
         CHECK(sums_of(session) == fresh(model, std::span(tokens).first(170)));

@@ -11,6 +11,7 @@
 #include "runtime/text/normal_form.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/data_files.h"
+#include "tests/runtime/byte_bpe_layouts.h"
 #include "tests/runtime/gguf_writer.h"
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/random_text.h"
@@ -20,8 +21,6 @@ namespace stasis {
 namespace {
 
 using Tokens = std::vector<uint32_t>;
-
-constexpr const char *kLayouts[] = {"llama3", "smollm2", "qwen2", "deepseek-coder"};
 
 std::unique_ptr<Tokenizer> open_layout(const std::string &layout) {
     return Tokenizer::open(test_data("byte-bpe/" + layout), 610, Tokens{600}, Tokens{601});

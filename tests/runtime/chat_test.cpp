@@ -11,53 +11,37 @@
 #include "format/error.h"
 #include "tests/data_files.h"
 #include "tests/places.h"
+#include "tests/runtime/failure.h"
 
 namespace fs = std::filesystem;
 using namespace stasis;
-using Json = nlohmann::json;
+using namespace stasis::test;
+using JsonValue = nlohmann::json;
 using Messages = std::vector<Message>;
 
 namespace {
 
 // 2026-01-02 12:00 UTC: the same date in nearly every time zone.
-constexpr std::time_t kNow = 1767355200;
+constexpr std::time_t kChatTime = 1767355200;
 
-std::string message_of(const std::function<void()> &action, Status *status = nullptr) {
-    try {
-        action();
-    } catch (const Error &error) {
-        if (status != nullptr) {
-            *status = error.status();
-        }
-        return error.what();
-    }
-    return "";
-}
-
-Status status_of(const std::function<void()> &action) {
-    Status status = Status::ok;
-    message_of(action, &status);
-    return status;
-}
-
-Json published_cases() {
+JsonValue published_cases() {
     const std::string path = shared_data("templates/cases.json");
-    return path.empty() ? Json() : Json::parse(std::ifstream(path));
+    return path.empty() ? JsonValue() : JsonValue::parse(std::ifstream(path));
 }
 
-Messages messages_of(const Json &list) {
+Messages messages_of(const JsonValue &list) {
     Messages out;
-    for (const Json &message : list) {
+    for (const JsonValue &message : list) {
         out.push_back({message.at("role"), message.at("content")});
     }
     return out;
 }
 
-ChatTemplate published(const Json &cases, const std::string &name) {
-    const Json &special = cases.at("special").at(name);
+ChatTemplate published(const JsonValue &cases, const std::string &name) {
+    const JsonValue &special = cases.at("special").at(name);
     return *ChatTemplate::recognise_text(cases.at("templates").at(name).get<std::string>(),
                                          special.at("bos_token").get<std::string>(),
-                                         special.at("eos_token").get<std::string>(), kNow);
+                                         special.at("eos_token").get<std::string>(), kChatTime);
 }
 
 // What a session does between two turns of given text.
@@ -99,18 +83,18 @@ std::string contents_of(const RenderedTurn &turn) {
 }
 
 ChatTemplate recognised(std::string_view jinja) {
-    return *ChatTemplate::recognise_text(jinja, "<s>", "</s>", kNow);
+    return *ChatTemplate::recognise_text(jinja, "<s>", "</s>", kChatTime);
 }
 
 } // namespace
 
 TEST_CASE("chat: published templates render exactly as published, whole and turn by turn") {
-    const Json cases = published_cases();
+    const JsonValue cases = published_cases();
     if (cases.is_null()) {
         STASIS_SKIP("templates/cases.json is not beside the clone");
     }
     size_t rendered = 0, refused = 0;
-    for (const Json &item : cases.at("cases")) {
+    for (const JsonValue &item : cases.at("cases")) {
         const std::string name = item.at("template");
         const ChatTemplate chat = published(cases, name);
         const Messages messages = messages_of(item.at("messages"));
@@ -133,7 +117,7 @@ TEST_CASE("chat: published templates render exactly as published, whole and turn
 }
 
 TEST_CASE("chat: published templates are recognised by what they render") {
-    const Json cases = published_cases();
+    const JsonValue cases = published_cases();
     if (cases.is_null()) {
         STASIS_SKIP("templates/cases.json is not beside the clone");
     }
@@ -150,7 +134,7 @@ TEST_CASE("chat: published templates are recognised by what they render") {
     }
     // The built-in format of a family is that of its published template.
     for (const char *family : {"chatml", "llama3", "zephyr"}) {
-        const Json &special = cases.at("special").at(family);
+        const JsonValue &special = cases.at("special").at(family);
         const auto builtin = ChatTemplate::named(family, special.at("bos_token").get<std::string>(),
                                                  special.at("eos_token").get<std::string>());
         const Messages messages = {{"system", " S "},
@@ -290,7 +274,7 @@ TEST_CASE("chat: contents are text, all else is the template's") {
 }
 
 TEST_CASE("chat: what a template does beyond the common") {
-    const Json cases = published_cases();
+    const JsonValue cases = published_cases();
     if (cases.is_null()) {
         STASIS_SKIP("templates/cases.json is not beside the clone");
     }

@@ -16,16 +16,8 @@ namespace stasis {
 
 namespace {
 
-using Changes = std::map<std::string, json>;
-
-Config parse(const char *text, const Changes &changes = {}) {
-    return parse_config(changed(text, changes), "");
-}
-
-void expect_refused(Status status, const std::vector<std::string> &parts, const char *text,
-                    const Changes &changes) {
-    CAPTURE(changes);
-    expect_error(status, parts, [&] { parse(text, changes); });
+Config changed_config(const char *text, const Changes &changes = {}) {
+    return config_of(changed(text, changes));
 }
 
 std::vector<uint32_t> windows(const Config &config) {
@@ -66,7 +58,7 @@ std::vector<std::string> types(size_t layers, size_t first_local) {
 } // namespace
 
 TEST_CASE("config: Qwen2.5 0.5B has biases on query, key and value, and no windows") {
-    const Config config = parse(kQwen25);
+    const Config config = changed_config(kQwen25);
     CHECK(config.architecture == "qwen2");
     CHECK(config.layers == 24);
     CHECK(config.heads == 14);
@@ -86,13 +78,13 @@ TEST_CASE("config: Qwen2.5 0.5B has biases on query, key and value, and no windo
     CHECK(described(config, "attention_bias") == "query, key, value");
     // Ids that no file gives are none, not Llama's.
     const Config bare =
-        parse(kQwen25, {{"bos_token_id", "<remove>"}, {"eos_token_id", "<remove>"}});
+        changed_config(kQwen25, {{"bos_token_id", "<remove>"}, {"eos_token_id", "<remove>"}});
     CHECK(bare.bos.empty());
     CHECK(bare.end_tokens.empty());
 }
 
 TEST_CASE("config: Qwen3 0.6B has norms of query and key, and its own head_dim") {
-    const Config config = parse(kQwen3);
+    const Config config = changed_config(kQwen3);
     CHECK(config.architecture == "qwen3");
     CHECK(config.head_dim == 128);
     CHECK(config.kv_heads == 8);
@@ -102,38 +94,40 @@ TEST_CASE("config: Qwen3 0.6B has norms of query and key, and its own head_dim")
     CHECK_FALSE(config.attention_bias);
     CHECK(config.context == 40960);
     CHECK(config.attention_scale == static_cast<float>(1.0 / std::sqrt(128.0)));
-    CHECK(parse(kQwen3, {{"head_dim", "<remove>"}}).head_dim == 128);
-    const Config biased = parse(kQwen3, {{"attention_bias", true}});
+    CHECK(changed_config(kQwen3, {{"head_dim", "<remove>"}}).head_dim == 128);
+    const Config biased = changed_config(kQwen3, {{"attention_bias", true}});
     CHECK(biased.attention_bias);
     CHECK(biased.output_bias);
     CHECK(described(biased, "attention_bias") == "yes");
 }
 
 TEST_CASE("config: Mistral has its window in all layers, or none") {
-    const Config config = parse(kMistral);
+    const Config config = changed_config(kMistral);
     CHECK(config.architecture == "mistral");
     CHECK(config.head_dim == 128);
     CHECK(config.kv_heads == 8);
     CHECK_FALSE(config.attention_bias);
     CHECK(config.ropes == std::vector<Rope>{Rope{}});
     CHECK(windows(config) == std::vector<uint32_t>(32, 4096));
-    CHECK(windows(parse(kMistral, {{"sliding_window", "<remove>"}})) ==
+    CHECK(windows(changed_config(kMistral, {{"sliding_window", "<remove>"}})) ==
           std::vector<uint32_t>(32, 4096));
-    CHECK(windows(parse(kMistral, {{"sliding_window", nullptr}})) == std::vector<uint32_t>(32, 0));
-    CHECK(parse(kMistral, {{"hidden_size", 5120}, {"head_dim", 128}}).head_dim == 128);
-    CHECK(parse(kMistral, {{"num_key_value_heads", "<remove>"}}).kv_heads == 8);
-    CHECK(parse(kMistral, {{"num_key_value_heads", nullptr}}).kv_heads == 32);
+    CHECK(windows(changed_config(kMistral, {{"sliding_window", nullptr}})) ==
+          std::vector<uint32_t>(32, 0));
+    CHECK(changed_config(kMistral, {{"hidden_size", 5120}, {"head_dim", 128}}).head_dim == 128);
+    CHECK(changed_config(kMistral, {{"num_key_value_heads", "<remove>"}}).kv_heads == 8);
+    CHECK(changed_config(kMistral, {{"num_key_value_heads", nullptr}}).kv_heads == 32);
 }
 
 TEST_CASE("config: Phi-3 mini with the context of 4k") {
-    const Config config = parse(kPhi3);
+    const Config config = changed_config(kPhi3);
     CHECK(config.architecture == "phi3");
     CHECK(config.fused_tensors);
     CHECK(config.head_dim == 96);
     CHECK(config.context == 4096);
     CHECK(config.norm_eps == 1e-5F);
     CHECK(windows(config) == std::vector<uint32_t>(32, 2047));
-    CHECK(windows(parse(kPhi3, {{"sliding_window", "<remove>"}})) == std::vector<uint32_t>(32, 0));
+    CHECK(windows(changed_config(kPhi3, {{"sliding_window", "<remove>"}})) ==
+          std::vector<uint32_t>(32, 0));
     CHECK(config.end_tokens == std::vector<uint32_t>{32000});
     for (const char *type : {"longrope", "su", "yarn"}) {
         expect_refused(
@@ -154,19 +148,19 @@ TEST_CASE("config: Qwen's windows are in the layers from max_window_layers on, i
     };
     std::vector<uint32_t> expected(24, 0);
     expected[21] = expected[22] = expected[23] = 64;
-    CHECK(windows(parse(kQwen25, on)) == expected);
-    CHECK(windows(parse(kQwen25, with({{"max_window_layers", 0}}))) ==
+    CHECK(windows(changed_config(kQwen25, on)) == expected);
+    CHECK(windows(changed_config(kQwen25, with({{"max_window_layers", 0}}))) ==
           std::vector<uint32_t>(24, 64));
     for (const json &beyond : {json(24), json(70), json("<remove>")}) { // 28 where absent
-        CHECK(windows(parse(kQwen25, with({{"max_window_layers", beyond}}))) ==
+        CHECK(windows(changed_config(kQwen25, with({{"max_window_layers", beyond}}))) ==
               std::vector<uint32_t>(24, 0));
     }
     // Layer types go first.
-    CHECK(windows(parse(kQwen25, with({{"layer_types", types(24, 23)}})))[22] == 0);
-    CHECK(windows(parse(kQwen25, with({{"layer_types", types(24, 23)}})))[23] == 64);
-    CHECK(windows(parse(kQwen25, {{"use_sliding_window", true},
-                                  {"sliding_window", "<remove>"},
-                                  {"max_window_layers", 23}}))[23] == 4096);
+    CHECK(windows(changed_config(kQwen25, with({{"layer_types", types(24, 23)}})))[22] == 0);
+    CHECK(windows(changed_config(kQwen25, with({{"layer_types", types(24, 23)}})))[23] == 64);
+    CHECK(windows(changed_config(kQwen25, {{"use_sliding_window", true},
+                                           {"sliding_window", "<remove>"},
+                                           {"max_window_layers", 23}}))[23] == 4096);
 
     expect_refused(Status::corrupt, {"layer_types", "use_sliding_window"}, kQwen25,
                    {{"layer_types", types(24, 21)}});
@@ -183,20 +177,21 @@ TEST_CASE("config: Qwen's windows are in the layers from max_window_layers on, i
 }
 
 TEST_CASE("config: old and new files of these families mean the same") {
-    CHECK(describe(parse(kQwen25)) ==
-          describe(parse(kQwen25, in_new_form(1e6, {{"layer_types", types(24, 24)}}))));
-    CHECK(describe(parse(kQwen3)) ==
-          describe(parse(kQwen3, in_new_form(1e6, {{"layer_types", types(28, 28)}}))));
-    CHECK(describe(parse(kMistral)) == describe(parse(kMistral, in_new_form(1e4))));
-    CHECK(describe(parse(kMistral)) ==
-          describe(parse(kMistral, in_new_form(1e4, {{"layer_types", types(32, 0)}}))));
-    CHECK(describe(parse(kPhi3)) ==
-          describe(parse(kPhi3, in_new_form(1e4, {{"rope_scaling", "<remove>"}}))));
+    CHECK(describe(changed_config(kQwen25)) ==
+          describe(changed_config(kQwen25, in_new_form(1e6, {{"layer_types", types(24, 24)}}))));
+    CHECK(describe(changed_config(kQwen3)) ==
+          describe(changed_config(kQwen3, in_new_form(1e6, {{"layer_types", types(28, 28)}}))));
+    CHECK(describe(changed_config(kMistral)) ==
+          describe(changed_config(kMistral, in_new_form(1e4))));
+    CHECK(describe(changed_config(kMistral)) ==
+          describe(changed_config(kMistral, in_new_form(1e4, {{"layer_types", types(32, 0)}}))));
+    CHECK(describe(changed_config(kPhi3)) ==
+          describe(changed_config(kPhi3, in_new_form(1e4, {{"rope_scaling", "<remove>"}}))));
     Changes local =
         in_new_form(1e6, {{"use_sliding_window", true}, {"layer_types", types(24, 21)}});
-    CHECK(describe(parse(kQwen25, {{"use_sliding_window", true}})) ==
-          describe(parse(kQwen25, local)));
-    CHECK(parse(kMistral, in_new_form(5e5)).ropes == std::vector<Rope>{Rope{5e5}});
+    CHECK(describe(changed_config(kQwen25, {{"use_sliding_window", true}})) ==
+          describe(changed_config(kQwen25, local)));
+    CHECK(changed_config(kMistral, in_new_form(5e5)).ropes == std::vector<Rope>{Rope{5e5}});
 }
 
 TEST_CASE("config: layer types that contradict an architecture are refused") {

@@ -11,21 +11,6 @@
 
 namespace stasis {
 
-namespace {
-
-Config parse(const std::string &text) {
-    return parse_config(text, "");
-}
-
-void expect_refused(Status status, const std::vector<std::string> &parts, const char *text,
-                    const std::map<std::string, json> &changes) {
-    const std::string config = changed(text, changes);
-    CAPTURE(config);
-    expect_error(status, parts, [&] { parse(config); });
-}
-
-} // namespace
-
 TEST_CASE("insight 58: architectures that are not built are refused by name") {
     for (const auto &[type, name] :
          std::map<std::string, std::string>{{"bloom", "BloomForCausalLM"},
@@ -111,20 +96,20 @@ TEST_CASE("config: impossible values are refused with their field") {
     expect_refused(Status::corrupt, {"architectures"}, kTinyLlama,
                    {{"architectures", {"LlamaForCausalLM", "LlamaForCausalLM"}}});
     expect_error(Status::corrupt, {"\"vocab_size\" twice"},
-                 [] { parse(R"({"vocab_size":1,"vocab_size":2})"); });
+                 [] { config_of(R"({"vocab_size":1,"vocab_size":2})"); });
 }
 
 TEST_CASE("config: every truncation and flipped bit ends in a config or an error") {
     const std::string text = json::parse(kGemma4b).dump();
     for (size_t size = 0; size < text.size(); ++size) {
-        expect_error(Status::corrupt, {}, [&] { parse(text.substr(0, size)); });
+        expect_error(Status::corrupt, {}, [&] { config_of(text.substr(0, size)); });
     }
     size_t refused = 0;
     for (size_t bit = 0; bit < text.size() * 8; ++bit) {
         std::string flipped = text;
         flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
         try {
-            describe(parse(flipped));
+            describe(config_of(flipped));
         } catch (const Error &error) {
             CHECK((error.status() == Status::corrupt || error.status() == Status::unsupported));
             ++refused;

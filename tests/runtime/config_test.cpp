@@ -16,16 +16,8 @@
 
 namespace stasis {
 
-namespace {
-
-Config parse(const std::string &text) {
-    return parse_config(text, "");
-}
-
-} // namespace
-
 TEST_CASE("config: Llama 3.2 1B") {
-    const Config config = parse(kLlama32);
+    const Config config = config_of(kLlama32);
     CHECK(config.architecture == "llama");
     CHECK(config.layers == 16);
     CHECK(config.hidden == 2048);
@@ -56,7 +48,7 @@ TEST_CASE("config: Llama 3.2 1B") {
 }
 
 TEST_CASE("config: TinyLlama leaves out head_dim, rope_theta and the biases") {
-    const Config config = parse(kTinyLlama);
+    const Config config = config_of(kTinyLlama);
     CHECK(config.head_dim == 64);
     CHECK(config.kv_heads == 4);
     CHECK_FALSE(config.tied_head);
@@ -66,7 +58,7 @@ TEST_CASE("config: TinyLlama leaves out head_dim, rope_theta and the biases") {
 }
 
 TEST_CASE("config: a linearly scaled Llama with the old name of rope_type") {
-    const Config config = parse(kLinearLlama);
+    const Config config = config_of(kLinearLlama);
     CHECK(config.kv_heads == 32);
     CHECK_FALSE(config.tied_head);
     CHECK(config.attention_scale == static_cast<float>(1.0 / std::sqrt(128.0)));
@@ -74,7 +66,7 @@ TEST_CASE("config: a linearly scaled Llama with the old name of rope_type") {
 }
 
 TEST_CASE("config: Gemma 3 1B") {
-    const Config config = parse(kGemma1b);
+    const Config config = config_of(kGemma1b);
     CHECK(config.architecture == "gemma3");
     CHECK(config.layers == 26);
     CHECK(config.heads == 4);
@@ -100,7 +92,7 @@ TEST_CASE("config: Gemma 3 1B") {
 }
 
 TEST_CASE("config: Gemma 3 4B inside its multimodal file, most of it left to defaults") {
-    const Config config = parse(kGemma4b);
+    const Config config = config_of(kGemma4b);
     CHECK(config.architecture == "gemma3");
     CHECK(config.layers == 34);
     CHECK(config.hidden == 2560);
@@ -125,9 +117,9 @@ TEST_CASE("config: Gemma 3 4B inside its multimodal file, most of it left to def
     }
     CHECK(config.bos == std::vector<uint32_t>{2});
     CHECK(config.end_tokens == std::vector<uint32_t>{1, 106});
-    CHECK_FALSE(parse(changed(kGemma4b, {{"tie_word_embeddings", false}})).tied_head);
-    CHECK(parse(changed(kGemma4b, {{"tie_word_embeddings", false},
-                                   {"/text_config/tie_word_embeddings", true}}))
+    CHECK_FALSE(config_of(changed(kGemma4b, {{"tie_word_embeddings", false}})).tied_head);
+    CHECK(config_of(changed(kGemma4b, {{"tie_word_embeddings", false},
+                                       {"/text_config/tie_word_embeddings", true}}))
               .tied_head);
 }
 
@@ -135,15 +127,15 @@ TEST_CASE("config: the published form and that of transformers 5 mean the same")
     const json scaling = json::parse(kLlama32).at("rope_scaling");
     json parameters = scaling;
     parameters["rope_theta"] = 500000.0;
-    CHECK(describe(parse(kLlama32)) ==
-          describe(parse(changed(kLlama32, {{"rope_scaling", "<remove>"},
-                                            {"rope_theta", "<remove>"},
-                                            {"torch_dtype", "<remove>"},
-                                            {"dtype", "bfloat16"},
-                                            {"rope_parameters", parameters}}))));
+    CHECK(describe(config_of(kLlama32)) ==
+          describe(config_of(changed(kLlama32, {{"rope_scaling", "<remove>"},
+                                                {"rope_theta", "<remove>"},
+                                                {"torch_dtype", "<remove>"},
+                                                {"dtype", "bfloat16"},
+                                                {"rope_parameters", parameters}}))));
     // The base may also stay beside flat parameters.
-    CHECK(describe(parse(kLlama32)) ==
-          describe(parse(
+    CHECK(describe(config_of(kLlama32)) ==
+          describe(config_of(
               changed(kLlama32, {{"rope_scaling", "<remove>"}, {"rope_parameters", scaling}}))));
 
     std::vector<std::string> types(34, "sliding_attention");
@@ -153,43 +145,43 @@ TEST_CASE("config: the published form and that of transformers 5 mean the same")
     const json by_type = {
         {"full_attention", {{"rope_theta", 1e6}, {"rope_type", "linear"}, {"factor", 8.0}}},
         {"sliding_attention", {{"rope_theta", 10000}, {"rope_type", "default"}}}};
-    CHECK(describe(parse(kGemma4b)) ==
-          describe(parse(changed(kGemma4b, {{"/text_config/rope_scaling", "<remove>"},
-                                            {"/text_config/rope_parameters", by_type},
-                                            {"/text_config/_sliding_window_pattern", 3},
-                                            {"/text_config/layer_types", types}}))));
+    CHECK(describe(config_of(kGemma4b)) ==
+          describe(config_of(changed(kGemma4b, {{"/text_config/rope_scaling", "<remove>"},
+                                                {"/text_config/rope_parameters", by_type},
+                                                {"/text_config/_sliding_window_pattern", 3},
+                                                {"/text_config/layer_types", types}}))));
     // Flat parameters are about the global layers.
     const json flat = {{"rope_theta", 1e6}, {"rope_type", "linear"}, {"factor", 8.0}};
-    CHECK(describe(parse(kGemma4b)) ==
-          describe(parse(changed(kGemma4b, {{"/text_config/rope_scaling", "<remove>"},
-                                            {"/text_config/rope_parameters", flat}}))));
+    CHECK(describe(config_of(kGemma4b)) ==
+          describe(config_of(changed(kGemma4b, {{"/text_config/rope_scaling", "<remove>"},
+                                                {"/text_config/rope_parameters", flat}}))));
     // Bases from outside where the parameters of a layer type have none.
     const json bare = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}}}};
-    const Config local = parse(changed(kGemma4b, {{"/text_config/rope_scaling", "<remove>"},
-                                                  {"/text_config/rope_parameters", bare},
-                                                  {"/text_config/rope_theta", 3e6},
-                                                  {"/text_config/rope_local_base_freq", 2e4}}));
+    const Config local = config_of(changed(kGemma4b, {{"/text_config/rope_scaling", "<remove>"},
+                                                      {"/text_config/rope_parameters", bare},
+                                                      {"/text_config/rope_theta", 3e6},
+                                                      {"/text_config/rope_local_base_freq", 2e4}}));
     CHECK(local.ropes[local.layer[0].rope].base == 2e4);
     CHECK(local.ropes[local.layer[5].rope].base == 3e6);
     CHECK(local.ropes[local.layer[5].rope].factor == 8.0);
 }
 
 TEST_CASE("config: layer patterns") {
-    const Config third = parse(changed(
+    const Config third = config_of(changed(
         kGemma1b, {{"sliding_window_pattern", "<remove>"}, {"_sliding_window_pattern", 3}}));
     CHECK(third.layer[2].window == 0);
     CHECK(third.layer[3].window == 512);
-    const Config global = parse(changed(kGemma1b, {{"sliding_window_pattern", 1}}));
+    const Config global = config_of(changed(kGemma1b, {{"sliding_window_pattern", 1}}));
     CHECK(global.ropes.size() == 1); // no layer uses the local one
     CHECK(global.layer[0].window == 0);
 }
 
 TEST_CASE("config: what Gemma 3 may ask for beyond the published models") {
-    const Config config = parse(changed(kGemma1b, {{"attn_logit_softcapping", 50.0},
-                                                   {"final_logit_softcapping", 30},
-                                                   {"query_pre_attn_scalar", 168},
-                                                   {"attention_bias", true},
-                                                   {"tie_word_embeddings", false}}));
+    const Config config = config_of(changed(kGemma1b, {{"attn_logit_softcapping", 50.0},
+                                                       {"final_logit_softcapping", 30},
+                                                       {"query_pre_attn_scalar", 168},
+                                                       {"attention_bias", true},
+                                                       {"tie_word_embeddings", false}}));
     CHECK(config.attention_softcap == 50.0F);
     CHECK(config.final_softcap == 30.0F);
     CHECK(config.attention_scale == static_cast<float>(1.0 / std::sqrt(168.0)));
@@ -208,9 +200,9 @@ TEST_CASE("config: generation_config.json goes first for the ids, null means non
     CHECK(ends(kTinyLlama, R"({"eos_token_id":null})") == Ids{2});
     CHECK(ends(kTinyLlama, R"({"bos_token_id":1})") == Ids{2});
     const std::string none = changed(kTinyLlama, {{"eos_token_id", nullptr}});
-    CHECK(parse(none).end_tokens.empty());
+    CHECK(config_of(none).end_tokens.empty());
     const std::string absent = changed(kTinyLlama, {{"eos_token_id", "<remove>"}});
-    CHECK(parse(absent).end_tokens == Ids{2});
+    CHECK(config_of(absent).end_tokens == Ids{2});
     CHECK(parse_config(kTinyLlama, R"({"bos_token_id":3})").bos == Ids{3});
     expect_error(Status::corrupt, {"generation_config.json", "eos_token_id", "32000"},
                  [&] { ends(kTinyLlama, R"({"eos_token_id":[2,32000]})"); });
@@ -220,7 +212,7 @@ TEST_CASE("config: generation_config.json goes first for the ids, null means non
 
 TEST_CASE("config: the description tells apart what computes differently, and nothing else") {
     const auto description = [](const std::map<std::string, json> &changes) {
-        return describe(parse(changed(kGemma1b, changes)));
+        return describe(config_of(changed(kGemma1b, changes)));
     };
     const auto published = description({});
     for (const std::pair<const std::string, json> &field : std::map<std::string, json>{
@@ -258,8 +250,8 @@ TEST_CASE("config: the description tells apart what computes differently, and no
     for (const char *key :
          {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
         CAPTURE(key);
-        CHECK(describe(parse(changed(kLlama32, {{std::string("/rope_scaling/") + key, 3}}))) !=
-              describe(parse(kLlama32)));
+        CHECK(describe(config_of(changed(kLlama32, {{std::string("/rope_scaling/") + key, 3}}))) !=
+              describe(config_of(kLlama32)));
     }
 }
 
@@ -268,11 +260,11 @@ TEST_CASE("C2: the host's rounding mode does not change a config") {
     for (const char *model : models) {
         const std::string text =
             changed(model, {{"rms_norm_eps", 1.1e-5}, {"query_pre_attn_scalar", 168.1}});
-        const Config nearest = parse(text);
+        const Config nearest = config_of(text);
         const auto expected = describe(nearest);
         for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
             REQUIRE(std::fesetround(mode) == 0);
-            const Config config = parse(text);
+            const Config config = config_of(text);
             const auto description = describe(config);
             const int mode_after = std::fegetround();
             std::fesetround(FE_TONEAREST);

@@ -67,13 +67,13 @@ std::vector<const char *> models() {
     }
     return names;
 }
-const std::vector<const char *> kModels = models();
+const std::vector<const char *> kContractModels = models();
 
 } // namespace
 
 TEST_CASE("append(a + b) equals append(a), append(b) at every cut") {
     kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kContractModels) {
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 140);
         const Fingerprint whole = straight_run(model, tokens);
@@ -88,7 +88,7 @@ TEST_CASE("append(a + b) equals append(a), append(b) at every cut") {
 
 TEST_CASE("one token at a time and every chunk size equal one call") {
     kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kContractModels) {
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 140);
         Session whole(model, {});
@@ -140,7 +140,7 @@ TEST_CASE("products whose outputs share out unevenly compute the same bits on an
 
 TEST_CASE("every table, with 1, 2, 3 and 7 threads and any chunk, computes the same bits") {
     kernels::FloatEnvironment environment;
-    std::vector<const char *> names = kModels;
+    std::vector<const char *> names = kContractModels;
     if (!kSanitized) {
         names.push_back("recall-llama");
     }
@@ -202,7 +202,7 @@ TEST_CASE("sessions that run at the same time compute what each computes alone")
 
 TEST_CASE("a fork and its parent go on as two separate runs") {
     kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kContractModels) {
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 200);
         const std::vector<uint32_t> other = tokens_for(*model, 100, 99);
@@ -227,7 +227,7 @@ TEST_CASE("a fork and its parent go on as two separate runs") {
 
 TEST_CASE("rewind(n), append(x) equals a fresh run, above and below the floor") {
     kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kContractModels) {
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 330);
         const std::vector<uint32_t> other = tokens_for(*model, 20, 5);
@@ -260,7 +260,7 @@ TEST_CASE("rewind(n), append(x) equals a fresh run, above and below the floor") 
 
 TEST_CASE("a restored state continues with the bits of one that was never exported") {
     kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kContractModels) {
         const auto model = open(name), elsewhere = open(name, 1);
         const std::vector<uint32_t> tokens = tokens_for(*model, 150);
         const Fingerprint whole = straight_run(model, tokens);

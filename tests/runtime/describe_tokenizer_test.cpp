@@ -11,6 +11,7 @@
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/tokenizer_config.h"
 #include "tests/data_files.h"
+#include "tests/runtime/byte_bpe_layouts.h"
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/random_text.h"
 
@@ -88,8 +89,6 @@ SentencepieceParts parts_of(const std::string &name) {
     parts.add_dummy_prefix = model.add_dummy_prefix;
     return parts;
 }
-
-constexpr const char *kLayouts[] = {"llama3", "smollm2", "qwen2", "deepseek-coder"};
 
 } // namespace
 

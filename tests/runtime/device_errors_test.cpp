@@ -11,7 +11,7 @@ using namespace stasis::test;
 
 namespace {
 
-constexpr const char *kModel = "zoo/llama-gqa-untied";
+constexpr const char *kErrorsModel = "zoo/llama-gqa-untied";
 
 bool contains(const std::string &text, const std::string &part_of_it) {
     return text.find(part_of_it) != std::string::npos;
@@ -22,7 +22,7 @@ bool contains(const std::string &text, const std::string &part_of_it) {
 TEST_CASE("device: what it cannot compute is refused by name") {
     ModelOptions options = on_device();
     options.kernels = "reference";
-    Failure failure = failure_of([&] { open_model(directory(kModel), options); });
+    Failure failure = failure_of([&] { open_model(directory(kErrorsModel), options); });
     CHECK(failure.status == Status::unsupported);
     CHECK(contains(failure.message, "kernels \"reference\""));
     const auto shape = [](uint32_t heads, uint32_t kv_heads, uint32_t head_dim) {
@@ -41,7 +41,7 @@ TEST_CASE("device: one that is not there, or of another version, is refused") {
     ModelOptions options = on_device();
     for (const char *name : {"cuda:1", "cuda:4294967296", "cuda:-1", "cuda:", "cudas", ""}) {
         options.device = name;
-        const Failure failure = failure_of([&] { open_model(directory(kModel), options); });
+        const Failure failure = failure_of([&] { open_model(directory(kErrorsModel), options); });
         CHECK(failure.status == Status::device);
         CHECK(contains(failure.message, '"' + std::string(name) + '"'));
     }
@@ -49,7 +49,7 @@ TEST_CASE("device: one that is not there, or of another version, is refused") {
     ++other.version;
     options.device = "cuda";
     options.device_module = &other;
-    const Failure failure = failure_of([&] { open_model(directory(kModel), options); });
+    const Failure failure = failure_of([&] { open_model(directory(kErrorsModel), options); });
     CHECK(failure.status == Status::device);
     CHECK(contains(failure.message, "version 2, this library needs 1"));
 }
@@ -59,8 +59,8 @@ TEST_CASE("device: two of them hold a model each") {
     host_module::settings().devices = 2;
     ModelOptions options = on_device();
     options.device = "cuda:1";
-    const std::shared_ptr<Model> second = open_model(directory(kModel), options);
-    const std::unique_ptr<Session> a = session_of(open_there(kModel)), b = session_of(second);
+    const std::shared_ptr<Model> second = open_model(directory(kErrorsModel), options);
+    const std::unique_ptr<Session> a = session_of(open_there(kErrorsModel)), b = session_of(second);
     const std::vector<uint32_t> tokens = tokens_for(*second, 20);
     a->append(tokens, {});
     b->append(tokens, {});
@@ -70,7 +70,7 @@ TEST_CASE("device: two of them hold a model each") {
 TEST_CASE("device: a model that does not fit is refused with both sizes") {
     const Behaviour behaviour;
     host_module::settings().memory_bytes = 4096;
-    for (const char *name : {kModel, "quantized/llama"}) {
+    for (const char *name : {kErrorsModel, "quantized/llama"}) {
         const Failure failure = failure_of([&] { open_there(name); });
         CHECK(failure.status == Status::no_memory);
         CHECK(contains(failure.message, "of its 4096 are free"));
@@ -80,7 +80,7 @@ TEST_CASE("device: a model that does not fit is refused with both sizes") {
 TEST_CASE("device: every allocation of opening fails once, and nothing leaks") {
     const Behaviour behaviour;
     const uint64_t before = host_module::counts().allocated_bytes;
-    for (const char *name : {kModel, "quantized/llama"}) {
+    for (const char *name : {kErrorsModel, "quantized/llama"}) {
         int64_t failed = 0;
         for (;; ++failed) {
             host_module::settings().fail_allocation = failed;
@@ -100,12 +100,12 @@ TEST_CASE("device: every allocation of opening fails once, and nothing leaks") {
 // grown some buffers and not others, and the next one must not think that it has them all.
 TEST_CASE("device: out of its memory in an append, the session is as it was, and goes on") {
     const Behaviour behaviour;
-    const std::unique_ptr<Session> plain = session_of(open(kModel));
+    const std::unique_ptr<Session> plain = session_of(open(kErrorsModel));
     const std::vector<uint32_t> tokens = tokens_for(*plain->model(), 300);
     plain->append(tokens, {});
     int64_t failed = 0;
     for (;; ++failed) {
-        const std::unique_ptr<Session> session = session_of(open_there(kModel));
+        const std::unique_ptr<Session> session = session_of(open_there(kErrorsModel));
         session->append(part(tokens, 0, 30), {});
         const Digest before = session->digest();
         host_module::settings().fail_allocation = failed;
@@ -127,7 +127,7 @@ TEST_CASE("device: lost in the middle, everything says so, and the log is kept")
     const Behaviour behaviour;
     int64_t lost = 0;
     for (int64_t at = 0;; at += 7) {
-        const std::shared_ptr<Model> model = open_there(kModel);
+        const std::shared_ptr<Model> model = open_there(kErrorsModel);
         const std::vector<uint32_t> tokens = tokens_for(*model, 100);
         const std::unique_ptr<Session> session = session_of(model);
         session->append(part(tokens, 0, 30), {});
@@ -151,9 +151,9 @@ TEST_CASE("device: lost in the middle, everything says so, and the log is kept")
 }
 
 TEST_CASE("device: threads work with sessions of their own on one model") {
-    const std::shared_ptr<Model> model = open_there(kModel);
+    const std::shared_ptr<Model> model = open_there(kErrorsModel);
     const std::vector<uint32_t> tokens = tokens_for(*model, 90);
-    const std::unique_ptr<Session> plain = session_of(open(kModel));
+    const std::unique_ptr<Session> plain = session_of(open(kErrorsModel));
     plain->append(tokens, {});
     std::atomic<int> right{0};
     std::vector<std::thread> threads;

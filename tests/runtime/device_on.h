@@ -1,9 +1,8 @@
 // Models opened on the device of the tests (tests/device).
 #pragma once
 
-#include <functional>
-
 #include "tests/device/host_module.h"
+#include "tests/runtime/failure.h"
 #include "tests/runtime/models.h"
 
 namespace stasis::test {
@@ -20,21 +19,6 @@ inline ModelOptions on_device(const kernels::DeviceTable &module = host_module::
 struct Behaviour {
     ~Behaviour() { host_module::settings() = {}; }
 };
-
-// What a call fails with; of ok: it does not.
-struct Failure {
-    Status status = Status::ok;
-    std::string message;
-};
-
-inline Failure failure_of(const std::function<void()> &work) {
-    try {
-        work();
-    } catch (const Error &error) {
-        return {error.status(), error.what()};
-    }
-    return {};
-}
 
 inline std::shared_ptr<Model>
 open_there(const std::string &name, const kernels::DeviceTable &module = host_module::table()) {

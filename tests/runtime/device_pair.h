@@ -16,16 +16,16 @@ inline std::vector<uint64_t> sums_by_head(Session &session) {
 }
 
 // They always have the same bits, and the same attention received where they track it by head.
-struct Pair {
+struct DevicePair {
     std::unique_ptr<Session> here, there;
 
-    Pair(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device)
+    DevicePair(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device)
         : here(session_of(cpu)), there(session_of(device)) {}
-    Pair(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device,
-         const SessionOptions &options)
+    DevicePair(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device,
+               const SessionOptions &options)
         : here(std::make_unique<Session>(cpu, options)),
           there(std::make_unique<Session>(device, options)) {}
-    Pair(std::unique_ptr<Session> here_, std::unique_ptr<Session> there_)
+    DevicePair(std::unique_ptr<Session> here_, std::unique_ptr<Session> there_)
         : here(std::move(here_)), there(std::move(there_)) {}
 
     template <typename Work> void both(const Work &work) {

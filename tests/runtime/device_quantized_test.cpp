@@ -8,15 +8,6 @@
 using namespace stasis;
 using namespace stasis::test;
 
-namespace {
-
-VerifyReport verified(const std::shared_ptr<Model> &model, const Stored &stored) {
-    const kernels::FloatEnvironment environment;
-    return verify(model, stored.state, stored.pages(), VerifyOptions());
-}
-
-} // namespace
-
 TEST_CASE("device: what one side computed of integer weights the other verifies") {
     const kernels::DeviceTable &module = under_test::each_module();
     for (const char *name : {"quantized/llama", "quantized/gemma3-tied"}) {

@@ -6,25 +6,13 @@
 using namespace stasis;
 using namespace stasis::test;
 
-namespace {
-
-using Sums = std::vector<uint64_t>;
-
-SessionOptions tracking(Tracking mode = Tracking::by_head) {
-    SessionOptions options;
-    options.tracking = mode;
-    return options;
-}
-
-} // namespace
-
 TEST_CASE("device attention received: every bundled model gives the sums that the CPU gives") {
     const kernels::DeviceTable &module = under_test::each_module();
     for (const std::string &name : sampled(bundled())) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 70);
-        Pair pair(open(name), device, tracking());
+        DevicePair pair(open(name), device, tracking());
         pair.both([&](Session &session) {
             const size_t ends[] = {1, 4, 44, 45, 50, 67, 70}; // one row, few, many
             for (size_t i = 0, begin = 0; i < 7; begin = ends[i++]) {
@@ -32,8 +20,8 @@ TEST_CASE("device attention received: every bundled model gives the sums that th
             }
         });
         pair.both([](Session &session) { session.decode(); });
-        Pair totals(pair.here->model(), device, tracking(Tracking::total));
-        Sums sums[2];
+        DevicePair totals(pair.here->model(), device, tracking(Tracking::total));
+        std::vector<uint64_t> sums[2];
         for (Session *session : {totals.here.get(), totals.there.get()}) {
             session->append(part(tokens, 0, 20), {});
             session->append(part(tokens, 20, 21), {});
@@ -53,9 +41,9 @@ TEST_CASE("device attention received: forks, rewinds, evictions, windows that ar
         const std::vector<uint32_t> tokens = tokens_for(*device, 250);
         SessionOptions options = tracking();
         options.window_retain = 0;
-        Pair pair(open(name), device, options);
+        DevicePair pair(open(name), device, options);
         pair.both([&](Session &session) { session.append(part(tokens, 0, 100), {}); });
-        Pair child(pair.here->fork(), pair.there->fork());
+        DevicePair child(pair.here->fork(), pair.there->fork());
         child.both([&](Session &session) { session.append(part(tokens, 100, 130), {}); });
         pair.same(); // its own numbers are not the child's
         pair.both([&](Session &session) { session.append(part(tokens, 130, 150), {}); });
@@ -73,8 +61,9 @@ TEST_CASE("device attention received: steps of several sessions, of which some t
     const std::string name = "zoo/gemma3-text";
     const std::shared_ptr<Model> device = open_there(name, module);
     const std::vector<uint32_t> tokens = tokens_for(*device, 120);
-    Pair by_head(open(name), device, tracking()), other(by_head.here->model(), device, tracking());
-    Pair plain(by_head.here->model(), device, SessionOptions());
+    DevicePair by_head(open(name), device, tracking()),
+        other(by_head.here->model(), device, tracking());
+    DevicePair plain(by_head.here->model(), device, SessionOptions());
     const auto rounds = [&](Session &a, Session &b, Session &c) {
         for (const size_t rows : {70, 1, 1, 30}) { // in tiles, and by blocks
             StepItem items[] = {{&a, part(tokens, 0, rows), true},
@@ -96,11 +85,12 @@ TEST_CASE("device attention received: steps of several sessions, of which some t
 TEST_CASE("device attention received: generated tokens, and those of a session that crossed") {
     const std::string name = "zoo/mistral-window";
     const std::shared_ptr<Model> device = open_there(name), cpu = open(name);
-    Pair pair(cpu, device, tracking());
+    DevicePair pair(cpu, device, tracking());
     pair.both([&](Session &session) { session.append(tokens_for(*device, 60), {}); });
     pair.both([&](Session &session) { CHECK(generate(session, 20).count == 20); });
     const State here = pair.here->export_state(), there = pair.there->export_state();
-    Pair crossed(Session::restore(cpu, there, nullptr), Session::restore(device, here, nullptr));
+    DevicePair crossed(Session::restore(cpu, there, nullptr),
+                       Session::restore(device, here, nullptr));
     CHECK(crossed.there->tracks_attention());
     crossed.same(); // computed again from the log
     CHECK(sums_by_head(*crossed.there) == sums_by_head(*pair.here));
@@ -114,7 +104,7 @@ TEST_CASE("device attention received: a pass that fails leaves the sums as they 
     Session session(device, tracking()), plain(open(name), tracking());
     session.append(part(tokens, 0, 30), {});
     plain.append(part(tokens, 0, 30), {});
-    const Sums before = sums_by_head(plain);
+    const std::vector<uint64_t> before = sums_by_head(plain);
     CHECK(sums_by_head(session) == before);
     RunOptions options;
     options.chunk = 20; // so that a pass of it succeeds
@@ -136,7 +126,7 @@ TEST_CASE("device attention received: one token at a time, between sessions that
     const std::string name = "zoo/llama-gqa-untied";
     const std::shared_ptr<Model> device = open_there(name);
     const std::vector<uint32_t> tokens = tokens_for(*device, 20);
-    Pair tracked(open(name), device, tracking()),
+    DevicePair tracked(open(name), device, tracking()),
         plain(tracked.here->model(), device, SessionOptions());
     for (size_t i = 0; i < 16; i += i == 0 ? 10 : 1) {
         for (Session *session :

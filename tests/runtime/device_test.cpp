@@ -36,7 +36,7 @@ TEST_CASE("device: every bundled model gives the bits that the CPU gives") {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 150);
-        Pair pair(open(name), device);
+        DevicePair pair(open(name), device);
         pair.both([&](Session &session) { append_in_pieces(session, tokens); });
         pair.both([&](Session &session) { session.set_sampling(warm(7)); });
         pair.decode(5);
@@ -63,7 +63,7 @@ TEST_CASE("device: one that decides otherwise what is tiny gives the same bits")
              sampled({"zoo/gemma3-softcap-linear-rope", "quantized/llama"})) {
             INFO("model: ", name);
             const std::shared_ptr<Model> device = open_there(name);
-            Pair pair(open(name), device);
+            DevicePair pair(open(name), device);
             pair.both(
                 [&](Session &session) { append_in_pieces(session, tokens_for(*device, 90)); });
         }
@@ -78,9 +78,9 @@ TEST_CASE("device: forks, rewinds, evictions, steps of several") {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 200);
-        Pair pair(open(name), device);
+        DevicePair pair(open(name), device);
         pair.both([&](Session &session) { session.append(part(tokens, 0, 100), {}); });
-        Pair child(pair.here->fork(), pair.there->fork());
+        DevicePair child(pair.here->fork(), pair.there->fork());
         child.both([&](Session &session) { session.append(part(tokens, 100, 130), {}); });
         pair.both([&](Session &session) { session.append(part(tokens, 130, 150), {}); });
         pair.both([&](Session &session) { session.rewind(110, true, {}); });
@@ -108,12 +108,12 @@ TEST_CASE("device: sessions cross to the CPU and back in the middle of a convers
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module), cpu = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*device, 120);
-        Pair pair(cpu, device);
+        DevicePair pair(cpu, device);
         pair.both([&](Session &session) { session.append(tokens, {}); });
         for (int turn = 0; turn < 3; ++turn) { // each goes on where the other one was
             const State here = pair.here->export_state(), there = pair.there->export_state();
-            Pair crossed(Session::restore(cpu, there, nullptr),
-                         Session::restore(device, here, nullptr));
+            DevicePair crossed(Session::restore(cpu, there, nullptr),
+                               Session::restore(device, here, nullptr));
             crossed.same();
             crossed.both([&](Session &session) { session.set_sampling(warm(uint64_t(turn))); });
             crossed.decode(20);
@@ -130,7 +130,7 @@ TEST_CASE("device: tokens drawn there in runs are those that the host draws") {
              {"recall-gemma3", "zoo/mistral-window", "zoo/llama-gqa-untied", "quantized/llama"})) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
-        Pair pair(open(name), device);
+        DevicePair pair(open(name), device);
         pair.both([&](Session &session) { session.append(tokens_for(*device, 40), {}); });
         Sampling settings[5] = {warm(1), warm(2), warm(3), {}, warm(4)};
         settings[1].top_k = 5;
@@ -160,7 +160,7 @@ TEST_CASE("device: runs go on past the end of the tables of angles") {
     const kernels::DeviceTable &module = under_test::each_module();
     const std::string name = "zoo/llama-gqa-untied";
     const std::shared_ptr<Model> device = open_there(name, module);
-    Pair pair(open(name), device); // the first tables hold 256 positions
+    DevicePair pair(open(name), device); // the first tables hold 256 positions
     pair.both([&](Session &session) { session.append(tokens_for(*device, 245), {}); });
     pair.both([&](Session &session) { CHECK(generate(session, 40).count == 40); });
 }
@@ -179,8 +179,8 @@ TEST_CASE("device: a run ends where a plain decode would fail") {
     const std::shared_ptr<Model> device = open_there(name);
     SessionOptions options;
     options.capacity = 30;
-    Pair pair(std::make_unique<Session>(open(name), options),
-              std::make_unique<Session>(device, options));
+    DevicePair pair(std::make_unique<Session>(open(name), options),
+                    std::make_unique<Session>(device, options));
     pair.both([&](Session &session) { session.append(tokens_for(*device, 10), {}); });
     pair.both([&](Session &session) { CHECK(generate(session, 100).count == 20); });
     CHECK(pair.there->position() == 30);

@@ -17,7 +17,7 @@ using namespace stasis::test;
 
 namespace {
 
-constexpr const char *kModel = "zoo/gemma3-text"; // two groups, one of them with a window
+constexpr const char *kTransferModel = "zoo/gemma3-text"; // two groups, one of them with a window
 
 std::shared_ptr<const format::Contents>
 save(Session &session, const std::string &path, format::Codec codec = format::Codec::raw,
@@ -48,7 +48,7 @@ std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const std::st
 TEST_CASE("device: files saved there are the CPU's, commit by commit, and load there and here") {
     const kernels::DeviceTable &module = under_test::each_module();
     const kernels::FloatEnvironment environment;
-    for (const std::string name : {"zoo/llama-gqa-untied", kModel}) {
+    for (const std::string name : {"zoo/llama-gqa-untied", kTransferModel}) {
         INFO("model: ", name);
         const TemporaryDirectory folder;
         const std::string paths[2] = {folder.file("here"), folder.file("there")};
@@ -139,9 +139,9 @@ TEST_CASE("device: a save that fails on the way leaves the file, and the session
     }
     const TemporaryDirectory folder;
     const std::string path = folder.file("session"), expected = folder.file("expected");
-    const std::shared_ptr<Model> model = open_there(kModel, module);
+    const std::shared_ptr<Model> model = open_there(kTransferModel, module);
     const std::vector<uint32_t> tokens = tokens_for(*model, 260);
-    const std::unique_ptr<Session> host = session_of(open(kModel));
+    const std::unique_ptr<Session> host = session_of(open(kTransferModel));
     std::unique_ptr<Session> session;
     for (const size_t begin : {0, 200}) {
         const std::string before = begin == 0 ? "" : read_bytes(path);
@@ -185,14 +185,14 @@ TEST_CASE("device: a load that fails on the way says so, and leaves nothing") {
     }
     const TemporaryDirectory folder;
     const std::string path = folder.file("session");
-    const std::unique_ptr<Session> host = session_of(open(kModel));
+    const std::unique_ptr<Session> host = session_of(open(kTransferModel));
     host->append(tokens_for(*host->model(), 260), {});
     save(*host, path);
     const uint64_t before = host_module::counts().allocated_bytes;
     for (const bool memory : {false, true}) {
         int64_t n = 0;
         for (;; ++n) {
-            const std::shared_ptr<Model> model = open_there(kModel, module);
+            const std::shared_ptr<Model> model = open_there(kTransferModel, module);
             host_module::settings().failure = kernels::DeviceError::failed;
             (memory ? host_module::settings().fail_allocation
                     : host_module::settings().fail_enqueued) = n;
@@ -216,7 +216,8 @@ TEST_CASE("device: sessions are saved while another one generates") {
     const kernels::DeviceTable &module = under_test::each_module();
     host_module::settings().guarded = false; // else one thread at a time
     const TemporaryDirectory folder;
-    const std::shared_ptr<Model> model = open_there(kModel, module), near = open(kModel);
+    const std::shared_ptr<Model> model = open_there(kTransferModel, module),
+                                 near = open(kTransferModel);
     const std::vector<uint32_t> tokens = tokens_for(*model, 210);
     const auto grown = [&](const std::shared_ptr<Model> &on, size_t i) {
         const std::unique_ptr<Session> session = session_of(near);
@@ -253,14 +254,14 @@ TEST_CASE("device: sessions are saved while another one generates") {
 TEST_CASE("device: memory of free pages gives way to what needs it") {
     const Behaviour behaviour;
     host_module::settings().memory_bytes = uint64_t{4} << 20;
-    const std::unique_ptr<Session> host = session_of(open(kModel));
+    const std::unique_ptr<Session> host = session_of(open(kTransferModel));
     host->append(tokens_for(*host->model(), 250), {});
     const State state = host->export_state();
     const std::vector<uint32_t> more = tokens_for(*host->model(), 90, 5);
     host->append(more, {});
     for (const bool known : {false, true}) {
         INFO("their contents known: ", known);
-        const std::shared_ptr<Model> model = open_there(kModel);
+        const std::shared_ptr<Model> model = open_there(kTransferModel);
         SessionOptions options;
         options.capacity = 1024;
         std::vector<std::unique_ptr<Session>> sessions; // as many as there is memory for

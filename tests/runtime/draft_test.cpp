@@ -38,7 +38,7 @@ std::shared_ptr<Model> near_model(const std::string &name, float by) {
 enum class Kind { lookup, itself, near, right, wrong, mixed };
 
 // One generation of both, the plain one first, so that a script can know what comes.
-void generate(Pair &pair, Kind kind, std::mt19937 &random) {
+void generate(DraftPair &pair, Kind kind, std::mt19937 &random) {
     const Model &model = *pair.plain->model();
     GenerateOptions options;
     options.tokens_max = 1 + random() % 45;
@@ -86,7 +86,7 @@ void generate(Pair &pair, Kind kind, std::mt19937 &random) {
 }
 
 // Something else that both do.
-void change(Pair &pair, std::mt19937 &random) {
+void change(DraftPair &pair, std::mt19937 &random) {
     Session &ahead = *pair.ahead, &plain = *pair.plain;
     const uint64_t position = plain.position();
     const auto choice = random() % 6;
@@ -109,7 +109,7 @@ void change(Pair &pair, std::mt19937 &random) {
         ahead.rewind(to, true, {});
         plain.rewind(to, true, {});
     } else if (choice == 4) {
-        Pair child{ahead.fork(), plain.fork()};
+        DraftPair child{ahead.fork(), plain.fork()};
         std::swap(pair, child);
         if (position + 2 <= plain.info().capacity) { // the parents go on a little, then vanish
             child.ahead->append(std::vector<uint32_t>{1, 2}, {});
@@ -135,7 +135,7 @@ void walk(const std::string &name, Kind kind, uint32_t seed) {
     SessionOptions options;
     options.capacity = std::min<uint64_t>(model->config.context, 100 + random() % 300);
     options.window_retain = random() % 2 == 0 ? 0 : SessionOptions::kDefaultRetain;
-    Pair pair = pair_of(model, options);
+    DraftPair pair = pair_of(model, options);
     if (kind < Kind::right) {
         DraftOptions draft;
         draft.model = kind == Kind::lookup   ? nullptr
@@ -181,7 +181,7 @@ TEST_CASE("a drafter that is always right saves passes, one that never is costs 
     const auto model = open("zoo/llama-gqa-untied");
     const auto prompt = tokens_for(*model, 20);
     for (const bool right : {true, false}) {
-        Pair pair = pair_of(model);
+        DraftPair pair = pair_of(model);
         pair.ahead->append(prompt, {});
         pair.plain->append(prompt, {});
         GenerateOptions options;
@@ -219,8 +219,8 @@ void generate_within(uint64_t budget_bytes, bool own_pages, GenerateResult &resu
     options.kv_budget_bytes = budget_bytes;
     const std::string path = directory("zoo/llama-gqa-untied");
     const auto one = open_model(path, options), two = open_model(path, options);
-    Pair pair{std::make_unique<Session>(one, SessionOptions()),
-              std::make_unique<Session>(two, SessionOptions())};
+    DraftPair pair{std::make_unique<Session>(one, SessionOptions()),
+                   std::make_unique<Session>(two, SessionOptions())};
     const auto prompt = tokens_for(*one, 20);
     pair.ahead->append(prompt, {});
     pair.plain->append(prompt, {});
@@ -278,7 +278,7 @@ TEST_CASE("numbers of rejected rows that are not finite fail nothing") {
     size_t met = 0;
     for (const float weight : {1e37F, 5e37F, 1e38F, 1.5e38F, 2e38F}) {
         norm[0] = weight;
-        Pair pair = pair_of(model);
+        DraftPair pair = pair_of(model);
         Told plain, ahead;
         GenerateOptions options;
         options.tokens_max = 30;
@@ -332,19 +332,19 @@ TEST_CASE("the lookup proposes what followed the longest suffix that occurred be
         drafter.propose({log, tokens.back(), sampling}, most, proposals);
         return proposals;
     };
-    using Tokens = std::vector<uint32_t>;
-    CHECK(propose({1, 2, 3}, 4) == Tokens{});
-    CHECK(propose({1, 2, 3, 4, 9, 2, 3}, 4) == Tokens{}); // two are too few
-    CHECK(propose({1, 2, 3, 4, 5, 1, 2, 3}, 2) == Tokens{4, 5});
-    CHECK(propose({1, 2, 3, 4, 5, 1, 2, 3}, 7) == Tokens{4, 5, 1, 2, 3, 4, 5}); // and goes on
+    using TokenList = std::vector<uint32_t>;
+    CHECK(propose({1, 2, 3}, 4) == TokenList{});
+    CHECK(propose({1, 2, 3, 4, 9, 2, 3}, 4) == TokenList{}); // two are too few
+    CHECK(propose({1, 2, 3, 4, 5, 1, 2, 3}, 2) == TokenList{4, 5});
+    CHECK(propose({1, 2, 3, 4, 5, 1, 2, 3}, 7) == TokenList{4, 5, 1, 2, 3, 4, 5}); // and goes on
     // The longest, not the latest; of equal ones the latest.
-    CHECK(propose({7, 1, 2, 3, 4, 8, 1, 2, 3, 5, 7, 1, 2, 3}, 1) == Tokens{4});
-    CHECK(propose({7, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3}, 1) == Tokens{5});
-    CHECK(propose({6, 6, 6, 6}, 3) == Tokens{6, 6, 6});
+    CHECK(propose({7, 1, 2, 3, 4, 8, 1, 2, 3, 5, 7, 1, 2, 3}, 1) == TokenList{4});
+    CHECK(propose({7, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3}, 1) == TokenList{5});
+    CHECK(propose({6, 6, 6, 6}, 3) == TokenList{6, 6, 6});
 
     // Against a search through the whole log, the log cut and grown at random.
     std::mt19937 random(3);
-    Tokens tokens;
+    TokenList tokens;
     log.truncate(0);
     drafter.rewound(0);
     for (int step = 0; step < 4000; ++step) {
@@ -354,13 +354,13 @@ TEST_CASE("the lookup proposes what followed the longest suffix that occurred be
             drafter.rewound(tokens.size());
         }
         const auto next = static_cast<uint32_t>(random() % 2 + (step % 500 < 250 ? 0 : 40));
-        Tokens proposals;
+        TokenList proposals;
         drafter.propose({log, next, sampling}, 1, proposals);
-        Tokens all = tokens;
+        TokenList all = tokens;
         all.push_back(next);
         // The latest kCandidates places that share the last three tokens.
         size_t longest = 2, seen = 0;
-        Tokens expected;
+        TokenList expected;
         for (size_t end = all.size() - 1; end >= 3 && seen < LookupDrafter::kCandidates; --end) {
             if (!std::equal(all.end() - 3, all.end(),
                             all.begin() + static_cast<ptrdiff_t>(end) - 3)) {

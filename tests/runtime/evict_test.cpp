@@ -80,8 +80,8 @@ bool equal(Session &a, Session &b) {
                       b.evictions().end(), [](const auto &x, const auto &y) { return *x == *y; });
 }
 
-const char *const kModels[] = {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-gqa-untied",
-                               "quantized/llama"};
+const char *const kEvictedModels[] = {"zoo/gemma3-text", "zoo/mistral-window",
+                                      "zoo/llama-gqa-untied", "quantized/llama"};
 
 // mistral-window with one layer, whose keys and values do not depend on attention.
 struct OneLayer : EditedModel {
@@ -128,7 +128,7 @@ TEST_CASE("evict: what is left of a prefix is what a window leaves of it") {
 
 TEST_CASE("evict: the same bits in any pieces, by any threads and tables, and replayed") {
     const kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kEvictedModels) {
         CAPTURE(std::string(name));
         const auto model = open(name), one = open(name, 1);
         const auto reference = open_forced(name, "reference", 2);
@@ -158,7 +158,7 @@ TEST_CASE("evict: the same bits in any pieces, by any threads and tables, and re
 
 TEST_CASE("evict: logits of the next token stay, those behind it change; a fork's do not") {
     const kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kEvictedModels) {
         CAPTURE(std::string(name));
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 200);
@@ -217,7 +217,7 @@ TEST_CASE("evict: pages of which nothing is visible are released, others are not
 
 TEST_CASE("evict: a rewind to the place keeps it, one below is a run without it") {
     const kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kEvictedModels) {
         CAPTURE(std::string(name));
         const auto model = open(name);
         std::mt19937 random(3);
@@ -252,7 +252,7 @@ TEST_CASE("evict: a rewind to the place keeps it, one below is a run without it"
 
 TEST_CASE("evict: stored states, recomputed ones and verification have it at its place") {
     const kernels::FloatEnvironment environment;
-    for (const char *name : kModels) {
+    for (const char *name : kEvictedModels) {
         CAPTURE(std::string(name));
         const auto model = open(name);
         std::mt19937 random(11);

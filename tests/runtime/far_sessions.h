@@ -106,7 +106,7 @@ inline void check_bits(Session &far, Session &host) {
 }
 
 // Of two that came about in the same way.
-inline void check_same(Session &far, Session &host) {
+inline void check_far(Session &far, Session &host) {
     check_bits(far, host);
     CHECK(numbers_of(far.info()) == numbers_of(host.info()));
 }

@@ -20,7 +20,7 @@ using Type = GgufValueType;
 
 // Parses a copy of exactly this size, so that the sanitizer sees a read beyond its end, and looks
 // up every value in every way.
-GgufFile parse(const std::string &bytes) {
+GgufFile parsed_gguf(const std::string &bytes) {
     const std::vector<uint8_t> copy(bytes.begin(), bytes.end());
     GgufFile gguf = parse_gguf(copy.data(), copy.size(), "a.gguf");
     for (auto &[name, tensor] : gguf.tensors) {
@@ -32,7 +32,7 @@ GgufFile parse(const std::string &bytes) {
 }
 
 void expect_corrupt(const GgufWriter &writer, const std::vector<std::string> &parts) {
-    expect_error(Status::corrupt, parts, [&] { parse(writer.bytes()); });
+    expect_error(Status::corrupt, parts, [&] { parsed_gguf(writer.bytes()); });
 }
 
 GgufWriter tensor_of(GgufType type, const std::vector<uint64_t> &shape, uint64_t offset,
@@ -43,7 +43,7 @@ GgufWriter tensor_of(GgufType type, const std::vector<uint64_t> &shape, uint64_t
     return writer;
 }
 
-GgufWriter small() {
+GgufWriter small_gguf() {
     GgufWriter writer;
     writer.text("general.architecture", "llama").integer("llama.block_count", 2);
     writer.pair("a.f64", Type::f64, gguf_number(0.25)).pair("a.f32", Type::f32, gguf_number(0.5F));
@@ -65,7 +65,7 @@ GgufWriter small() {
 
 TEST_CASE("gguf: values and tensors arrive as written, in both versions") {
     for (const uint32_t version : {2U, 3U}) {
-        GgufWriter writer = small();
+        GgufWriter writer = small_gguf();
         writer.version = version;
         const std::string bytes = writer.bytes();
         const GgufFile gguf =
@@ -96,7 +96,7 @@ TEST_CASE("gguf: values and tensors arrive as written, in both versions") {
 }
 
 TEST_CASE("gguf: a value of another kind is refused by key and type") {
-    const std::string bytes = small().bytes();
+    const std::string bytes = small_gguf().bytes();
     const GgufFile gguf =
         parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "f.gguf");
     const auto refused = [&](const std::vector<std::string> &parts,
@@ -121,25 +121,26 @@ TEST_CASE("gguf: a value of another kind is refused by key and type") {
 }
 
 TEST_CASE("gguf: headers that lie") {
-    CHECK(parse(GgufWriter().bytes()).tensors.empty());
+    CHECK(parsed_gguf(GgufWriter().bytes()).tensors.empty());
     const auto with_version = [](uint32_t version) {
         GgufWriter writer;
         writer.version = version;
         return writer.bytes();
     };
-    expect_error(Status::corrupt, {"a.gguf", "GGUF"}, [] { parse(""); });
-    expect_error(Status::corrupt, {"no GGUF file"}, [] { parse("GGML" + std::string(20, '\0')); });
-    expect_error(Status::unsupported, {"version 1"}, [&] { parse(with_version(1)); });
-    expect_error(Status::unsupported, {"version 4"}, [&] { parse(with_version(4)); });
-    expect_error(Status::unsupported, {"version 0"}, [&] { parse(with_version(0)); });
-    expect_error(Status::unsupported, {"big-endian"}, [&] { parse(with_version(3U << 24)); });
-    GgufWriter writer = small();
+    expect_error(Status::corrupt, {"a.gguf", "GGUF"}, [] { parsed_gguf(""); });
+    expect_error(Status::corrupt, {"no GGUF file"},
+                 [] { parsed_gguf("GGML" + std::string(20, '\0')); });
+    expect_error(Status::unsupported, {"version 1"}, [&] { parsed_gguf(with_version(1)); });
+    expect_error(Status::unsupported, {"version 4"}, [&] { parsed_gguf(with_version(4)); });
+    expect_error(Status::unsupported, {"version 0"}, [&] { parsed_gguf(with_version(0)); });
+    expect_error(Status::unsupported, {"big-endian"}, [&] { parsed_gguf(with_version(3U << 24)); });
+    GgufWriter writer = small_gguf();
     writer.pair_count = uint64_t{1} << 60;
     expect_corrupt(writer, {"metadata values", "fit"});
-    writer = small();
+    writer = small_gguf();
     writer.tensor_count = UINT64_MAX;
     expect_corrupt(writer, {"tensors", "fit"});
-    writer = small();
+    writer = small_gguf();
     writer.tensor_count += 1; // reads the data as an entry
     expect_corrupt(writer, {"a.gguf"});
 }
@@ -152,7 +153,7 @@ TEST_CASE("gguf: metadata that lies") {
     expect_corrupt(GgufWriter().integer("a b", 1), {"ASCII"});
     expect_corrupt(GgufWriter().integer("a\xC3\xA9", 1), {"ASCII"});
     expect_corrupt(GgufWriter().integer(std::string(65536, 'k'), 1), {"too long"});
-    CHECK_NOTHROW(parse(GgufWriter().integer(std::string(65535, 'k'), 1).bytes()));
+    CHECK_NOTHROW(parsed_gguf(GgufWriter().integer(std::string(65535, 'k'), 1).bytes()));
     expect_corrupt(GgufWriter().integer("k.v", 1).integer("k.v", 1), {"k.v", "twice"});
     expect_corrupt(value(Type{13}, "abcdefgh"), {"k.v", "unknown type of value 13"});
     expect_corrupt(value(Type::boolean, "\2"), {"k.v", "boolean"});
@@ -172,7 +173,7 @@ TEST_CASE("gguf: metadata that lies") {
     for (int depth = 1; depth < 4; ++depth) {
         nested = gguf_array(Type::array, 1, nested);
     }
-    CHECK_NOTHROW(parse(value(Type::array, nested).bytes()));
+    CHECK_NOTHROW(parsed_gguf(value(Type::array, nested).bytes()));
     expect_corrupt(value(Type::array, gguf_array(Type::array, 1, nested)), {"nested deeper"});
     std::string bottomless;
     for (int depth = 0; depth < 100000; ++depth) {
@@ -190,7 +191,7 @@ TEST_CASE("gguf: alignments that cannot be") {
         return writer;
     };
     for (const uint32_t alignment : {8U, 16U, 64U, 4096U}) {
-        CHECK(parse(aligned(alignment).bytes()).tensor("v").offset_bytes % alignment == 0);
+        CHECK(parsed_gguf(aligned(alignment).bytes()).tensor("v").offset_bytes % alignment == 0);
     }
     for (const uint32_t alignment : {0U, 1U, 4U, 24U, 48U}) {
         expect_corrupt(aligned(alignment), {"general.alignment", "power of two"});
@@ -204,7 +205,7 @@ TEST_CASE("gguf: alignments that cannot be") {
 
 TEST_CASE("gguf: tensors that lie") {
     const auto q4 = GgufType::q4_0, f32 = GgufType::f32;
-    CHECK(parse(tensor_of(f32, {4, 2}, 0, 32).bytes()).tensor("w").size_bytes == 32);
+    CHECK(parsed_gguf(tensor_of(f32, {4, 2}, 0, 32).bytes()).tensor("w").size_bytes == 32);
     expect_corrupt(tensor_of(f32, {4, 2}, 0, 31), {"tensor w", "32 bytes", "beyond"});
     expect_corrupt(tensor_of(f32, {4}, 32, 47), {"tensor w", "offset 32", "beyond"});
     expect_corrupt(tensor_of(f32, {4}, 64, 47), {"beyond"});
@@ -222,7 +223,7 @@ TEST_CASE("gguf: tensors that lie") {
     expect_corrupt(tensor_of(GgufType::q6_k, {128}, 0, 256), {"blocks of 256", "Q6_K"});
     expect_corrupt(tensor_of(f32, {8}, 0, 96).info("v", f32, {4}, 0), {"v", "w", "overlap"});
     expect_corrupt(tensor_of(f32, {9}, 0, 96).info("v", f32, {4}, 32), {"v", "w", "overlap"});
-    CHECK_NOTHROW(parse(tensor_of(f32, {8}, 0, 96).info("v", f32, {4}, 32).bytes()));
+    CHECK_NOTHROW(parsed_gguf(tensor_of(f32, {8}, 0, 96).info("v", f32, {4}, 32).bytes()));
     expect_corrupt(tensor_of(GgufType{10}, {8}, 0, 96).info("v", f32, {4}, 0), {"overlap"});
     expect_corrupt(tensor_of(f32, {4}, 0, 96).info("a", GgufType{10}, {8}, 0), {"overlap"});
     expect_corrupt(tensor_of(f32, {8}, 0, 96).info("w", f32, {4}, 32), {"tensor w", "twice"});
@@ -231,7 +232,7 @@ TEST_CASE("gguf: tensors that lie") {
     expect_corrupt(nul.tensor(std::string("a\0b", 3), f32, {1}, "1234"), {"no text"});
     expect_corrupt(bytes.tensor("\xFF", f32, {1}, "1234"), {"no text"});
     expect_corrupt(longer.tensor(std::string(65, 'n'), f32, {1}, "1234"), {"64 bytes"});
-    CHECK_NOTHROW(parse(exact.tensor(std::string(64, 'n'), f32, {1}, "1234").bytes()));
+    CHECK_NOTHROW(parsed_gguf(exact.tensor(std::string(64, 'n'), f32, {1}, "1234").bytes()));
 }
 
 TEST_CASE("gguf: block sizes are the published ones, other types are known by name") {
@@ -253,8 +254,9 @@ TEST_CASE("gguf: block sizes are the published ones, other types are known by na
         CHECK(gguf_block(type).size_bytes == c.size_bytes);
         const uint64_t size = uint64_t{3} * c.size_bytes;
         const std::string file = tensor_of(type, {c.elements, 3}, 0, size).bytes();
-        CHECK(parse(file).tensor("w").size_bytes == size);
-        expect_error(Status::corrupt, {"beyond"}, [&] { parse(file.substr(0, file.size() - 1)); });
+        CHECK(parsed_gguf(file).tensor("w").size_bytes == size);
+        expect_error(Status::corrupt, {"beyond"},
+                     [&] { parsed_gguf(file.substr(0, file.size() - 1)); });
     }
     for (const auto &[number, name] : {std::pair(10, "Q2_K"),
                                        {11, "Q3_K"},
@@ -269,22 +271,22 @@ TEST_CASE("gguf: block sizes are the published ones, other types are known by na
         const GgufType type{static_cast<uint32_t>(number)};
         CHECK(gguf_type_name(type) == name);
         CHECK(gguf_block(type).elements == 0);
-        const GgufFile gguf = parse(tensor_of(type, {256}, 0, 32).bytes());
+        const GgufFile gguf = parsed_gguf(tensor_of(type, {256}, 0, 32).bytes());
         expect_error(Status::unsupported, {"tensor w", "a.gguf", name}, [&] { gguf.tensor("w"); });
     }
 }
 
 TEST_CASE("gguf: every truncation is refused, every flipped bit refused or harmless") {
-    const std::string bytes = small().bytes();
+    const std::string bytes = small_gguf().bytes();
     for (size_t size = 0; size < bytes.size() - 136; ++size) { // before the tensor of unknown size
-        expect_error(Status::corrupt, {}, [&] { parse(bytes.substr(0, size)); });
+        expect_error(Status::corrupt, {}, [&] { parsed_gguf(bytes.substr(0, size)); });
     }
     size_t refused = 0;
     for (size_t bit = 0; bit < (bytes.size() - 320) * 8; ++bit) {
         std::string flipped = bytes;
         flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
         try {
-            parse(flipped);
+            parsed_gguf(flipped);
         } catch (const Error &error) {
             CHECK((error.status() == Status::corrupt || error.status() == Status::unsupported));
             ++refused;
@@ -308,7 +310,7 @@ GgufWriter split_part(uint16_t number, uint16_t count, int32_t tensors) {
 
 TEST_CASE("gguf: files on disk, whole and split") {
     const TemporaryDirectory directory;
-    write_bytes(directory.file("a.gguf"), small().bytes());
+    write_bytes(directory.file("a.gguf"), small_gguf().bytes());
     const GgufFile whole = open_gguf(directory.file("a.gguf"));
     CHECK(whole.tensors.size() == 3);
     CHECK(whole.names == std::vector<std::string>{"a.gguf"});

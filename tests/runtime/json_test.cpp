@@ -48,7 +48,7 @@ std::string nested(size_t depth, const std::string &innermost) {
     return text;
 }
 
-std::string refusal(const std::string &text) {
+std::string parse_refusal(const std::string &text) {
     try {
         parse_json(text, "file");
     } catch (const Error &error) {
@@ -85,20 +85,20 @@ TEST_CASE("JSON files: numbers are equal by what they are worth, objects whateve
 }
 
 TEST_CASE("JSON files: what is refused, and that a file may be nested 16 deep") {
-    CHECK(refusal("{") != "");
-    CHECK(refusal("{} x").find("file is not valid JSON: ") == 0);
-    CHECK(refusal("{\"a\": \"\xFF\"}").find("file is not valid JSON: ") == 0);
-    CHECK(refusal("{\"a\": 1e999}").find("file is not valid JSON: ") == 0);
-    CHECK(refusal("").find("file is not valid JSON: ") == 0);
-    CHECK(refusal("[1]") == "file: expected a JSON object, found array");
-    CHECK(refusal("7") == "file: expected a JSON object, found number");
-    CHECK(refusal(R"({"a": {"b": 1, "c": 2, "b": 3}})") ==
+    CHECK(parse_refusal("{") != "");
+    CHECK(parse_refusal("{} x").find("file is not valid JSON: ") == 0);
+    CHECK(parse_refusal("{\"a\": \"\xFF\"}").find("file is not valid JSON: ") == 0);
+    CHECK(parse_refusal("{\"a\": 1e999}").find("file is not valid JSON: ") == 0);
+    CHECK(parse_refusal("").find("file is not valid JSON: ") == 0);
+    CHECK(parse_refusal("[1]") == "file: expected a JSON object, found array");
+    CHECK(parse_refusal("7") == "file: expected a JSON object, found number");
+    CHECK(parse_refusal(R"({"a": {"b": 1, "c": 2, "b": 3}})") ==
           "file gives the key \"b\" twice in one object");
-    CHECK(refusal(R"({"a": 1, "b": {"a": 1}})") == "");
-    CHECK(refusal(nested(16, "1")) == "");
-    CHECK(refusal(nested(17, "1")) == "file is nested deeper than 16");
-    CHECK(refusal(nested(18, "")) == "file is nested deeper than 16");
-    CHECK(refusal(std::string(1000000, '[')) == "file is nested deeper than 16");
+    CHECK(parse_refusal(R"({"a": 1, "b": {"a": 1}})") == "");
+    CHECK(parse_refusal(nested(16, "1")) == "");
+    CHECK(parse_refusal(nested(17, "1")) == "file is nested deeper than 16");
+    CHECK(parse_refusal(nested(18, "")) == "file is nested deeper than 16");
+    CHECK(parse_refusal(std::string(1000000, '[')) == "file is nested deeper than 16");
 }
 
 TEST_CASE("JSON files: a value in a message is cut between characters") {

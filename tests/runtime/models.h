@@ -105,6 +105,12 @@ append_with_logits(Session &session, std::span<const uint32_t> tokens, size_t ch
     return rows;
 }
 
+inline SessionOptions tracking(Tracking mode = Tracking::by_head) {
+    SessionOptions options;
+    options.tracking = mode;
+    return options;
+}
+
 inline std::vector<float> logits_of(Session &session) {
     return session.logits();
 }

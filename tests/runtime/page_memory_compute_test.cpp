@@ -84,7 +84,7 @@ Life live(const std::shared_ptr<Model> &model, Tracking tracking) {
     return life;
 }
 
-void check_same(const Life &far, const Life &host) {
+void check_same_life(const Life &far, const Life &host) {
     CHECK(far.digests == host.digests);
     CHECK(far.numbers == host.numbers);
     CHECK(far.kv == host.kv);
@@ -101,8 +101,8 @@ TEST_CASE("a session that grows in far memory is the host's, bit for bit") {
         for (const Tracking tracking : {Tracking::off, Tracking::total}) {
             CAPTURE(name);
             FarMemory memory(FarMemory::Reach::kernels);
-            check_same(live(open_on(&memory, name), tracking),
-                       live(open_on(nullptr, name), tracking));
+            check_same_life(live(open_on(&memory, name), tracking),
+                            live(open_on(nullptr, name), tracking));
         }
     }
 }
@@ -172,7 +172,7 @@ TEST_CASE("sessions of one domain share what they compute in far memory") {
             lives[i].note(second);
             lives[i].numbers.push_back(numbers_of(*models[i]->pool));
         }
-        check_same(lives[0], lives[1]);
+        check_same_life(lives[0], lives[1]);
     }
 }
 

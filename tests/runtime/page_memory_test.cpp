@@ -47,7 +47,7 @@ TEST_CASE("a session restored into far memory is the one that was saved, whateve
         const State state = host->export_state();
         const auto far = Session::restore(model, state, nullptr);
         const auto pair = Session::restore(open(name), state, nullptr);
-        check_same(*far, *pair);
+        check_far(*far, *pair);
         for (const format::Codec codec : {format::Codec::raw, format::Codec::zstd}) {
             CHECK(streamed(*far, codec) == streamed(*pair, codec));
         }
@@ -55,12 +55,12 @@ TEST_CASE("a session restored into far memory is the one that was saved, whateve
               streamed(*pair, format::Codec::raw, format::Keep::none));
 
         const auto fork = far->fork(), pair_fork = pair->fork();
-        check_same(*fork, *pair_fork);
+        check_far(*fork, *pair_fork);
         CHECK(fork->info().pages_own == 0);
         far->evict(20, 150);
         pair->evict(20, 150);
-        check_same(*far, *pair);
-        check_same(*fork, *pair_fork);
+        check_far(*far, *pair);
+        check_far(*fork, *pair_fork);
         for (const uint64_t position : {200, 192, 190}) {
             fork->rewind(position, false, {});
             pair_fork->rewind(position, false, {});
@@ -84,14 +84,14 @@ TEST_CASE("an append that is undone in far memory leaves what was there, copies 
             append_cancelled(*session, 70); // a page more, of which nothing is left
         }
         CHECK(memory.count(FarMemory::kCopy) == 0);
-        check_same(*far, *pair);
+        check_far(*far, *pair);
         const auto fork = far->fork(), pair_fork = pair->fork();
         for (Session *session : {fork.get(), pair_fork.get()}) {
             append_cancelled(*session, 7);
         }
         CHECK(memory.count(FarMemory::kCopy) == model->groups.size());
-        check_same(*far, *pair);
-        check_same(*fork, *pair_fork);
+        check_far(*far, *pair);
+        check_far(*fork, *pair_fork);
         for (const std::vector<Page> &pages : fork->export_state().pages) {
             CHECK(pages.back().kept());
         }
@@ -115,8 +115,8 @@ TEST_CASE("states go from far memory to the host, to far memory and to files") {
         }
         CHECK(state.pages.back().front().kept() ==
               host->export_state().pages.back().front().kept());
-        check_same(*Session::restore(open(name), state, nullptr), *host);
-        check_same(*Session::restore(elsewhere, state, nullptr), *host);
+        check_far(*Session::restore(open(name), state, nullptr), *host);
+        check_far(*Session::restore(elsewhere, state, nullptr), *host);
         const StoredPages pages{
             [&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
             [&](size_t group, uint64_t index, uint16_t *to) {

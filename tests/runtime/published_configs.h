@@ -4,6 +4,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
+
+#include "runtime/checkpoint/config.h"
+#include "tests/runtime/model_files.h"
 
 namespace stasis {
 
@@ -79,7 +83,8 @@ const char *const kPhi3 = R"({"architectures":["Phi3ForCausalLM"],"attention_bia
     "torch_dtype":"bfloat16","vocab_size":32064})";
 
 // `text` with some fields changed; a value of "<remove>" removes one. "/a/b" names a field of a.
-inline std::string changed(const char *text, const std::map<std::string, json> &changes) {
+using Changes = std::map<std::string, json>;
+inline std::string changed(const char *text, const Changes &changes) {
     json object = json::parse(text);
     for (const auto &[name, value] : changes) {
         const json::json_pointer pointer(name[0] == '/' ? name : "/" + name);
@@ -90,6 +95,17 @@ inline std::string changed(const char *text, const std::map<std::string, json> &
         }
     }
     return object.dump();
+}
+
+inline Config config_of(const std::string &text) {
+    return parse_config(text, "");
+}
+
+inline void expect_refused(Status status, const std::vector<std::string> &parts, const char *text,
+                           const Changes &changes) {
+    const std::string config = changed(text, changes);
+    CAPTURE(config);
+    expect_error(status, parts, [&] { config_of(config); });
 }
 
 } // namespace stasis

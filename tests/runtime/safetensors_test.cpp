@@ -16,7 +16,7 @@ namespace stasis {
 
 namespace {
 
-Checkpoint parse(const std::string &bytes) {
+Checkpoint parsed_safetensors(const std::string &bytes) {
     Checkpoint checkpoint;
     // A copy of exactly this size, so that the sanitizer sees a read beyond its end.
     const std::vector<uint8_t> copy(bytes.begin(), bytes.end());
@@ -43,7 +43,8 @@ std::string entry(const std::string &dtype, const std::string &shape, const std:
 void expect_corrupt(const std::string &header, size_t payload_bytes,
                     const std::vector<std::string> &parts) {
     CAPTURE(header);
-    expect_error(Status::corrupt, parts, [&] { parse(with_header(header, payload_bytes)); });
+    expect_error(Status::corrupt, parts,
+                 [&] { parsed_safetensors(with_header(header, payload_bytes)); });
 }
 
 const StoredTensors kSmall = {
@@ -76,8 +77,9 @@ TEST_CASE("safetensors: types, shapes and bytes arrive as written") {
 }
 
 TEST_CASE("safetensors: metadata is allowed, and an empty file of tensors") {
-    CHECK(parse(with_header("{\"__metadata__\":{\"format\":\"pt\"}}", 0)).tensors.empty());
-    CHECK(parse(with_header("{}", 0)).tensors.empty());
+    CHECK(parsed_safetensors(with_header("{\"__metadata__\":{\"format\":\"pt\"}}", 0))
+              .tensors.empty());
+    CHECK(parsed_safetensors(with_header("{}", 0)).tensors.empty());
 }
 
 TEST_CASE("safetensors: every lie of a header is refused") {
@@ -119,19 +121,19 @@ TEST_CASE("safetensors: every lie of a header is refused") {
 TEST_CASE("safetensors: a header longer than the file or the limit is refused") {
     std::string bytes = with_header("{}", 0);
     bytes[0] = 3;
-    expect_error(Status::corrupt, {"header"}, [&] { parse(bytes); });
+    expect_error(Status::corrupt, {"header"}, [&] { parsed_safetensors(bytes); });
     bytes.replace(0, 8, 8, '\xFF');
-    expect_error(Status::corrupt, {"header"}, [&] { parse(bytes); });
-    expect_error(Status::corrupt, {"8 bytes"}, [&] { parse(""); });
+    expect_error(Status::corrupt, {"header"}, [&] { parsed_safetensors(bytes); });
+    expect_error(Status::corrupt, {"8 bytes"}, [&] { parsed_safetensors(""); });
 }
 
 TEST_CASE("safetensors: every truncation is refused") {
     const std::string bytes = safetensors_bytes(kSmall);
-    CHECK(parse(bytes).tensors.size() == 3);
+    CHECK(parsed_safetensors(bytes).tensors.size() == 3);
     for (size_t size = 0; size < bytes.size(); ++size) {
-        expect_error(Status::corrupt, {}, [&] { parse(bytes.substr(0, size)); });
+        expect_error(Status::corrupt, {}, [&] { parsed_safetensors(bytes.substr(0, size)); });
     }
-    expect_error(Status::corrupt, {}, [&] { parse(bytes + "x"); });
+    expect_error(Status::corrupt, {}, [&] { parsed_safetensors(bytes + "x"); });
 }
 
 TEST_CASE("safetensors: every flipped bit of size and header is refused or harmless") {
@@ -143,8 +145,8 @@ TEST_CASE("safetensors: every flipped bit of size and header is refused or harml
         flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
         try {
             // What still parses (another name, another dtype of that size) stays within the file:
-            // `parse` checks it.
-            parse(flipped);
+            // `parsed_safetensors` checks it.
+            parsed_safetensors(flipped);
         } catch (const Error &error) {
             CHECK(error.status() == Status::corrupt);
             ++refused;

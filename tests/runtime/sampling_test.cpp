@@ -19,31 +19,15 @@
 #include "runtime/likelihood.h"
 #include "runtime/philox.h"
 #include "runtime/sampling.h"
+#include "tests/runtime/sampling_draws.h"
 
 using namespace stasis;
+using namespace stasis::test;
 
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-uint32_t draw(const std::vector<float> &logits, const Sampling &sampling, uint64_t position = 0,
-              const std::vector<uint32_t> &history = {}) {
-    const kernels::FloatEnvironment environment;
-    SamplingScratch scratch;
-    return sample(logits, sampling, position, history, scratch);
-}
-
-// Everything drawn at positions 0 to 399. A token of a tenth of the weight is missed with a
-// probability of 10^-18, and the generator is fixed, so what was found once is found always.
-std::set<uint32_t> support(const std::vector<float> &logits, const Sampling &sampling) {
-    std::set<uint32_t> tokens;
-    for (uint64_t position = 0; position < 400; ++position) {
-        tokens.insert(draw(logits, sampling, position));
-    }
-    return tokens;
-}
-
-using Tokens = std::set<uint32_t>;
 __extension__ using Uint128 = unsigned __int128;
 
 } // namespace
@@ -130,7 +114,7 @@ TEST_CASE("a bias is added after the penalties; -infinity removes the token befo
     relative.temperature = 1.0F;
     relative.min_p = 0.3F;
     relative.bias = {{0, -kInfinity}};
-    CHECK(support({50, 1, 0, -1}, relative) == Tokens{1, 2});
+    CHECK(support({50, 1, 0, -1}, relative) == TokenSet{1, 2});
 }
 
 TEST_CASE("a row of which biases removed everything is an error") {
@@ -151,10 +135,10 @@ TEST_CASE("a row of which biases removed everything is an error") {
 TEST_CASE("temperature: tiny leaves the best, huge leaves a uniform choice, none overflows") {
     Sampling sampling;
     sampling.temperature = FLT_MIN;
-    CHECK(support({5, 9, -5, 4}, sampling) == Tokens{0, 1, 3}); // all three beyond range: a tie
-    CHECK(support({1, 2, 1.99F}, sampling) == Tokens{1});
+    CHECK(support({5, 9, -5, 4}, sampling) == TokenSet{0, 1, 3}); // all three beyond range: a tie
+    CHECK(support({1, 2, 1.99F}, sampling) == TokenSet{1});
     sampling.temperature = 1e-4F;
-    CHECK(support({1, 2, 1.99F, 2}, sampling) == Tokens{1, 3});
+    CHECK(support({1, 2, 1.99F, 2}, sampling) == TokenSet{1, 3});
     sampling.temperature = FLT_MAX;
     const std::vector<float> logits{1, -2, 3, 0.25F, 2, -3, 0};
     // 3 / FLT_MAX is denormal, so zero: equal weights, drawn in the order of tokens.
@@ -174,12 +158,12 @@ TEST_CASE("top_k keeps the first k, of equal logits the lower tokens") {
     Sampling sampling;
     sampling.temperature = 1.0F;
     sampling.top_k = 2;
-    CHECK(support({1, 2, 2, 2}, sampling) == Tokens{1, 2});
+    CHECK(support({1, 2, 2, 2}, sampling) == TokenSet{1, 2});
     sampling.top_k = 1;
-    CHECK(support({1, 2, 2, 2}, sampling) == Tokens{1});
+    CHECK(support({1, 2, 2, 2}, sampling) == TokenSet{1});
     for (const uint32_t all : {0U, 4U, 5U, UINT32_MAX}) {
         sampling.top_k = all;
-        CHECK(support({1, 2, 2, 2}, sampling) == Tokens{0, 1, 2, 3});
+        CHECK(support({1, 2, 2, 2}, sampling) == TokenSet{0, 1, 2, 3});
     }
 }
 
@@ -187,12 +171,12 @@ TEST_CASE("min_p keeps what reaches its share of the best weight, exactly") {
     Sampling sampling;
     sampling.temperature = 1.0F;
     sampling.min_p = 1.0F;
-    CHECK(support({1, 2, 1.9999F, 2}, sampling) == Tokens{1, 3});
+    CHECK(support({1, 2, 1.9999F, 2}, sampling) == TokenSet{1, 3});
     const kernels::FloatEnvironment environment;
     sampling.min_p = kernels::exp_f32(-1.0F);
-    CHECK(support({1, 2, 0.5F}, sampling) == Tokens{0, 1});
+    CHECK(support({1, 2, 0.5F}, sampling) == TokenSet{0, 1});
     sampling.min_p = std::nextafter(sampling.min_p, 1.0F);
-    CHECK(support({1, 2, 0.5F}, sampling) == Tokens{1});
+    CHECK(support({1, 2, 0.5F}, sampling) == TokenSet{1});
 }
 
 TEST_CASE("top_p keeps the shortest prefix that reaches its share, exactly") {
@@ -203,18 +187,18 @@ TEST_CASE("top_p keeps the shortest prefix that reaches its share, exactly") {
         sampling.top_p = top_p;
         return support(equal, sampling);
     };
-    CHECK(tokens_of(0.5F) == Tokens{0, 1});
-    CHECK(tokens_of(std::nextafter(0.5F, 1.0F)) == Tokens{0, 1, 2});
-    CHECK(tokens_of(std::nextafter(0.5F, 0.0F)) == Tokens{0, 1});
-    CHECK(tokens_of(0.25F) == Tokens{0});
-    CHECK(tokens_of(0.75F) == Tokens{0, 1, 2});
-    CHECK(tokens_of(1e-30F) == Tokens{0});
-    CHECK(tokens_of(1.0F) == Tokens{0, 1, 2, 3});
+    CHECK(tokens_of(0.5F) == TokenSet{0, 1});
+    CHECK(tokens_of(std::nextafter(0.5F, 1.0F)) == TokenSet{0, 1, 2});
+    CHECK(tokens_of(std::nextafter(0.5F, 0.0F)) == TokenSet{0, 1});
+    CHECK(tokens_of(0.25F) == TokenSet{0});
+    CHECK(tokens_of(0.75F) == TokenSet{0, 1, 2});
+    CHECK(tokens_of(1e-30F) == TokenSet{0});
+    CHECK(tokens_of(1.0F) == TokenSet{0, 1, 2, 3});
     // By rank, not by token: the best two hold 1 / (1 + e^-2) = 0.881 of the weight.
     sampling.top_p = 0.85F;
-    CHECK(support({1, 3, 1, 3}, sampling) == Tokens{1, 3});
+    CHECK(support({1, 3, 1, 3}, sampling) == TokenSet{1, 3});
     sampling.top_p = 0.9F;
-    CHECK(support({1, 3, 1, 3}, sampling) == Tokens{0, 1, 3});
+    CHECK(support({1, 3, 1, 3}, sampling) == TokenSet{0, 1, 3});
 }
 
 TEST_CASE("top_p rounds its threshold up to the next whole weight") {
@@ -238,15 +222,15 @@ TEST_CASE("top_p rounds its threshold up to the next whole weight") {
     logits[0] = 0.0F;
     logits[1] = -0.5F;
     const auto drawn = [&] {
-        Tokens tokens;
+        TokenSet tokens;
         for (uint64_t position = 0; position < 40; ++position) {
             tokens.insert(draw(logits, sampling, position));
         }
         return tokens;
     };
-    CHECK(drawn() == Tokens{0});
+    CHECK(drawn() == TokenSet{0});
     logits.push_back(-27.3F);
-    CHECK(drawn() == Tokens{0, 1});
+    CHECK(drawn() == TokenSet{0, 1});
 }
 
 TEST_CASE("the lowest weight counts, and is drawn where the random bits are nearly all ones") {
@@ -273,7 +257,7 @@ TEST_CASE("a draw depends on seed and position and on nothing that happened befo
     Sampling sampling;
     sampling.temperature = 1.0F;
     SamplingScratch used;
-    Tokens by_position, by_seed;
+    TokenSet by_position, by_seed;
     for (uint64_t i = 0; i < 50; ++i) {
         sampling.seed = 7;
         const uint32_t token = sample(flat, sampling, i, {}, used);

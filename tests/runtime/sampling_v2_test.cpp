@@ -13,29 +13,14 @@
 #include "runtime/kernels/environment.h"
 #include "runtime/philox.h"
 #include "runtime/sampling.h"
+#include "tests/runtime/sampling_draws.h"
 
 using namespace stasis;
+using namespace stasis::test;
 
 namespace {
 
-using Tokens = std::set<uint32_t>;
 using Log = std::vector<uint32_t>;
-
-uint32_t draw(const std::vector<float> &logits, const Sampling &sampling, uint64_t position = 0,
-              const Log &history = {}) {
-    const kernels::FloatEnvironment environment;
-    SamplingScratch scratch;
-    return sample(logits, sampling, position, history, scratch);
-}
-
-// Everything drawn at positions 0 to 399.
-Tokens support(const std::vector<float> &logits, const Sampling &sampling) {
-    Tokens tokens;
-    for (uint64_t position = 0; position < 400; ++position) {
-        tokens.insert(draw(logits, sampling, position));
-    }
-    return tokens;
-}
 
 // Logits of a distribution.
 std::vector<float> of(const std::vector<double> &probabilities) {
@@ -62,17 +47,17 @@ TEST_CASE("typical_p keeps what is nearest to the entropy in information") {
         sampling.v2.typical_p = typical_p;
         return support(logits, sampling);
     };
-    CHECK(kept(0.24F) == Tokens{1});
-    CHECK(kept(0.26F) == Tokens{0, 1});
-    CHECK(kept(0.74F) == Tokens{0, 1});
-    CHECK(kept(0.76F) == Tokens{0, 1, 2});
-    CHECK(kept(0.88F) == Tokens{0, 1, 2, 3});
-    CHECK(kept(1.0F) == Tokens{0, 1, 2, 3});
-    CHECK(kept(FLT_MIN) == Tokens{1});
+    CHECK(kept(0.24F) == TokenSet{1});
+    CHECK(kept(0.26F) == TokenSet{0, 1});
+    CHECK(kept(0.74F) == TokenSet{0, 1});
+    CHECK(kept(0.76F) == TokenSet{0, 1, 2});
+    CHECK(kept(0.88F) == TokenSet{0, 1, 2, 3});
+    CHECK(kept(1.0F) == TokenSet{0, 1, 2, 3});
+    CHECK(kept(FLT_MIN) == TokenSet{1});
     sampling.v2.min_keep = 3;
-    CHECK(kept(0.24F) == Tokens{0, 1, 2});
+    CHECK(kept(0.24F) == TokenSet{0, 1, 2});
     sampling.v2.min_keep = 1000;
-    CHECK(kept(0.24F) == Tokens{0, 1, 2, 3});
+    CHECK(kept(0.24F) == TokenSet{0, 1, 2, 3});
 }
 
 TEST_CASE("typical_p may leave out the best; what follows looks at what is left") {
@@ -80,14 +65,14 @@ TEST_CASE("typical_p may leave out the best; what follows looks at what is left"
     const std::vector<float> logits = of({0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1});
     Sampling sampling = warm();
     sampling.v2.typical_p = 0.29F;
-    CHECK(support(logits, sampling) == Tokens{1, 2, 3});
+    CHECK(support(logits, sampling) == TokenSet{1, 2, 3});
     sampling.min_p = 0.99F; // of the best that is left
-    CHECK(support(logits, sampling) == Tokens{1, 2, 3});
+    CHECK(support(logits, sampling) == TokenSet{1, 2, 3});
     sampling.min_p = 0;
     sampling.top_p = 0.6F;
-    CHECK(support(logits, sampling) == Tokens{1, 2});
+    CHECK(support(logits, sampling) == TokenSet{1, 2});
     sampling.top_k = 2; // goes before: of 0.8 and 0.2 the first is nearer to the entropy
-    CHECK(support(logits, sampling) == Tokens{0});
+    CHECK(support(logits, sampling) == TokenSet{0});
 }
 
 TEST_CASE("top_n_sigma leaves out logits by their standard deviation, at any temperature") {
@@ -97,25 +82,25 @@ TEST_CASE("top_n_sigma leaves out logits by their standard deviation, at any tem
         sampling.temperature = temperature;
         for (const float n : {0.5F, 2.30F}) {
             sampling.v2.top_n_sigma = n;
-            CHECK(support({0, 0, 0, 4}, sampling) == Tokens{3});
+            CHECK(support({0, 0, 0, 4}, sampling) == TokenSet{3});
         }
         sampling.v2.top_n_sigma = 2.31F;
-        CHECK(support({0, 0, 0, 4}, sampling) == Tokens{0, 1, 2, 3});
+        CHECK(support({0, 0, 0, 4}, sampling) == TokenSet{0, 1, 2, 3});
         sampling.v2.top_n_sigma = 2.30F; // a removed token does not count
         sampling.bias = {{4, -std::numeric_limits<float>::infinity()}};
-        CHECK(support({0, 0, 0, 4, -90}, sampling) == Tokens{3});
+        CHECK(support({0, 0, 0, 4, -90}, sampling) == TokenSet{3});
         sampling.bias.clear();
     }
     // Mean 1, deviation 1, exactly.
     sampling.v2.top_n_sigma = 2.0F;
-    CHECK(support({0, 2}, sampling) == Tokens{0, 1});
+    CHECK(support({0, 2}, sampling) == TokenSet{0, 1});
     sampling.v2.top_n_sigma = std::nextafter(2.0F, 0.0F);
-    CHECK(support({0, 2}, sampling) == Tokens{1});
+    CHECK(support({0, 2}, sampling) == TokenSet{1});
     sampling.v2.top_n_sigma = 1e-30F;
-    CHECK(support({3, 3, 3}, sampling) == Tokens{0, 1, 2});
+    CHECK(support({3, 3, 3}, sampling) == TokenSet{0, 1, 2});
     sampling.v2.top_n_sigma = FLT_MAX;
     sampling.temperature = FLT_MAX;
-    CHECK(support({FLT_MAX, 0, -FLT_MAX}, sampling) == Tokens{0, 1, 2});
+    CHECK(support({FLT_MAX, 0, -FLT_MAX}, sampling) == TokenSet{0, 1, 2});
     sampling.temperature = 0;
     sampling.v2.top_n_sigma = 0.1F;
     CHECK(draw({1, 3, 2}, sampling) == 1);
@@ -130,24 +115,24 @@ TEST_CASE("XTC leaves out what reaches the threshold, but for the last of it") {
         sampling.v2.min_keep = min_keep;
         return support(logits, sampling);
     };
-    CHECK(kept(0.15F) == Tokens{2, 3});
-    CHECK(kept(0.25F) == Tokens{1, 2, 3});
-    CHECK(kept(0.35F) == Tokens{0, 1, 2, 3}); // one alone stays
-    CHECK(kept(0.5F) == Tokens{0, 1, 2, 3});
-    CHECK(kept(FLT_MIN) == Tokens{3});
-    CHECK(kept(0.15F, 2) == Tokens{2, 3});
-    CHECK(kept(0.15F, 3) == Tokens{0, 1, 2, 3}); // two would be left
+    CHECK(kept(0.15F) == TokenSet{2, 3});
+    CHECK(kept(0.25F) == TokenSet{1, 2, 3});
+    CHECK(kept(0.35F) == TokenSet{0, 1, 2, 3}); // one alone stays
+    CHECK(kept(0.5F) == TokenSet{0, 1, 2, 3});
+    CHECK(kept(FLT_MIN) == TokenSet{3});
+    CHECK(kept(0.15F, 2) == TokenSet{2, 3});
+    CHECK(kept(0.15F, 3) == TokenSet{0, 1, 2, 3}); // two would be left
     // What cannot be drawn (a weight of 0) is not left either.
     sampling.v2.xtc_threshold = 0.4F;
-    CHECK(support({0, 0, -27.9F, -27.9F}, sampling) == Tokens{0, 1}); // min_keep 3
+    CHECK(support({0, 0, -27.9F, -27.9F}, sampling) == TokenSet{0, 1}); // min_keep 3
     // Of equal ones the last token; shares are those of what is left by the steps before.
     sampling.v2 = {};
     sampling.v2.xtc_probability = 1;
     sampling.v2.xtc_threshold = 0.5F;
-    CHECK(support({1, 1}, sampling) == Tokens{1});
+    CHECK(support({1, 1}, sampling) == TokenSet{1});
     sampling.v2.xtc_threshold = 0.35F;
     sampling.top_k = 2; // 0.57 and 0.43
-    CHECK(support(logits, sampling) == Tokens{1});
+    CHECK(support(logits, sampling) == TokenSet{1});
 }
 
 TEST_CASE("XTC's coin depends on seed and position alone, and is not the draw's") {
@@ -243,15 +228,15 @@ TEST_CASE("min_keep: top_p and min_p leave so many") {
     Sampling sampling = warm();
     sampling.v2.min_keep = 3;
     sampling.top_p = 0.25F;
-    CHECK(support({3, 3, 3, 3}, sampling) == Tokens{0, 1, 2});
-    CHECK(support({3, 3}, sampling) == Tokens{0, 1});
+    CHECK(support({3, 3, 3, 3}, sampling) == TokenSet{0, 1, 2});
+    CHECK(support({3, 3}, sampling) == TokenSet{0, 1});
     sampling.top_p = 0.9F; // reaches further than min_keep
-    CHECK(support({3, 3, 3, 3}, sampling) == Tokens{0, 1, 2, 3});
+    CHECK(support({3, 3, 3, 3}, sampling) == TokenSet{0, 1, 2, 3});
     sampling.top_p = 1;
     sampling.min_p = 1;
-    CHECK(support({1, 2, 1.5F, 1.7F}, sampling) == Tokens{1, 2, 3});
+    CHECK(support({1, 2, 1.5F, 1.7F}, sampling) == TokenSet{1, 2, 3});
     sampling.top_k = 2; // is what it says
-    CHECK(support({1, 2, 1.5F, 1.7F}, sampling) == Tokens{1, 3});
+    CHECK(support({1, 2, 1.5F, 1.7F}, sampling) == TokenSet{1, 3});
 }
 
 TEST_CASE("what belongs to a step that is off changes no draw") {

@@ -69,7 +69,7 @@ Vocabulary recall(const std::string &name, uint32_t unknown, GgufWriter &ids) {
     return out;
 }
 
-std::unique_ptr<Tokenizer> open(const GgufWriter &writer) {
+std::unique_ptr<Tokenizer> open_sentencepiece(const GgufWriter &writer) {
     const std::string bytes = writer.bytes();
     return Tokenizer::open_gguf(
         parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "f.gguf"), 1024,
@@ -103,7 +103,7 @@ TEST_CASE("sentencepiece from gguf: the tokens of the recall models' own tokeniz
         CAPTURE(name);
         GgufWriter writer;
         recall(name, name == "recall-gemma3" ? 3 : 0, writer);
-        const auto tokenizer = open(writer);
+        const auto tokenizer = open_sentencepiece(writer);
         const auto original = Tokenizer::open(test_data(name), 1024, {}, {});
         CHECK(tokenizer->type() == original->type());
         std::mt19937 random(3);
@@ -173,12 +173,12 @@ TEST_CASE("sentencepiece from gguf: what is asked for in front of a text") {
     const Vocabulary vocabulary{{"<unk>", "<s>", "a", "\u2581", "\u2581a", "<pad>"},
                                 {0, 0, -3, -2, -1, 0},
                                 {2, 3, 1, 1, 1, 4}};
-    CHECK(open(vocabulary.writer())->encode("a", false, false) == Tokens{4});
-    CHECK(open(vocabulary.writer())->encode("<pad>", false, true) == Tokens{5});
-    CHECK(open(vocabulary.writer())->is_special(5));
+    CHECK(open_sentencepiece(vocabulary.writer())->encode("a", false, false) == Tokens{4});
+    CHECK(open_sentencepiece(vocabulary.writer())->encode("<pad>", false, true) == Tokens{5});
+    CHECK(open_sentencepiece(vocabulary.writer())->is_special(5));
     Vocabulary plain = vocabulary;
     plain.prefix = false;
-    CHECK(open(plain.writer())->encode("a", false, false) == Tokens{2});
+    CHECK(open_sentencepiece(plain.writer())->encode("a", false, false) == Tokens{2});
     const auto rule = [](const Tokenizer &tokenizer, const std::string &name) {
         for (const auto &[key, value] : tokenizer.rules()) {
             if (key == name) {
@@ -187,32 +187,33 @@ TEST_CASE("sentencepiece from gguf: what is asked for in front of a text") {
         }
         return std::string("absent");
     };
-    CHECK(rule(*open(plain.writer()), "dummy_prefix") == "no");
-    CHECK(rule(*open(plain.writer()), "add_bos") == "absent");
-    const auto adds = open(plain.writer().boolean("tokenizer.ggml.add_bos_token", true));
+    CHECK(rule(*open_sentencepiece(plain.writer()), "dummy_prefix") == "no");
+    CHECK(rule(*open_sentencepiece(plain.writer()), "add_bos") == "absent");
+    const auto adds =
+        open_sentencepiece(plain.writer().boolean("tokenizer.ggml.add_bos_token", true));
     CHECK(rule(*adds, "add_bos") == "yes");
-    CHECK(adds->digest() != open(plain.writer())->digest());
+    CHECK(adds->digest() != open_sentencepiece(plain.writer())->digest());
     CHECK(adds->encode("a", false, false) == Tokens{2}); // by the caller, not by the tokenizer
     // The library takes one unknown piece; others are control pieces to it.
     const Vocabulary unknown{{"<unk>", "<x>", "a"}, {0, 0, -1}, {2, 2, 1}};
-    CHECK(open(unknown.writer())->encode("<x>", false, true) == Tokens{1});
-    CHECK(open(unknown.writer())->is_special(1));
+    CHECK(open_sentencepiece(unknown.writer())->encode("<x>", false, true) == Tokens{1});
+    CHECK(open_sentencepiece(unknown.writer())->is_special(1));
     // Scores say which merge comes first.
     Vocabulary pairs{
         {"<unk>", "a", "b", "c", "ab", "bc"}, {0, 0, 0, 0, -1, -2}, {2, 1, 1, 1, 1, 1}};
     pairs.prefix = false;
-    CHECK(open(pairs.writer())->encode("abc", false, false) == Tokens{4, 3});
+    CHECK(open_sentencepiece(pairs.writer())->encode("abc", false, false) == Tokens{4, 3});
     std::swap(pairs.scores[4], pairs.scores[5]);
-    CHECK(open(pairs.writer())->encode("abc", false, false) == Tokens{1, 5});
+    CHECK(open_sentencepiece(pairs.writer())->encode("abc", false, false) == Tokens{1, 5});
 }
 
 TEST_CASE("sentencepiece from gguf: what is wrong is named") {
     const Vocabulary good{{"<unk>", "b", "a"}, {0, 0, -1}, {2, 1, 1}};
-    CHECK(open(good.writer())->piece_bytes(1) == "b");
+    CHECK(open_sentencepiece(good.writer())->piece_bytes(1) == "b");
     const auto refused = [](const Vocabulary &vocabulary, const std::vector<std::string> &parts) {
         std::vector<std::string> all = parts;
         all.emplace_back("f.gguf");
-        expect_error(Status::corrupt, all, [&] { open(vocabulary.writer()); });
+        expect_error(Status::corrupt, all, [&] { open_sentencepiece(vocabulary.writer()); });
     };
     Vocabulary bad = good;
     bad.scores.pop_back();
@@ -244,7 +245,8 @@ TEST_CASE("sentencepiece from gguf: what is wrong is named") {
     refused(bad, {"piece 1", "control piece 2", "<s>"});
     GgufWriter rules = good.writer();
     rules.array<uint8_t>("tokenizer.ggml.precompiled_charsmap", Type::u8, {1, 2});
-    expect_error(Status::unsupported, {"f.gguf", "precompiled_charsmap"}, [&] { open(rules); });
+    expect_error(Status::unsupported, {"f.gguf", "precompiled_charsmap"},
+                 [&] { open_sentencepiece(rules); });
 }
 
 TEST_CASE("sentencepiece from gguf: user-defined tokens of spaces, in either spelling") {
@@ -256,7 +258,7 @@ TEST_CASE("sentencepiece from gguf: user-defined tokens of spaces, in either spe
         vocabulary.tokens[900] = spelled;
         GgufWriter writer = vocabulary.writer();
         writer.integer("tokenizer.ggml.unknown_token_id", 3);
-        const auto tokenizer = open(writer);
+        const auto tokenizer = open_sentencepiece(writer);
         const Tokens tokens = tokenizer->encode("a  b", false, false);
         CHECK(std::count(tokens.begin(), tokens.end(), 900) == 1);
         CHECK(tokenizer->decode(tokens, true, false) == "a  b");
@@ -271,12 +273,12 @@ TEST_CASE("sentencepiece from gguf: this project's own keys, where they say what
     GgufWriter form = writer;
     form.text("stasis.tokenizer.normalization", "NFC");
     expect_error(Status::unsupported, {"stasis.tokenizer.normalization", "NFC"},
-                 [&] { open(form); });
+                 [&] { open_sentencepiece(form); });
     for (const int32_t id : {-5, 1024, 99999}) {
         GgufWriter tokens = writer;
         tokens.array("stasis.tokenizer.text_tokens", Type::i32, std::vector<int32_t>{1, id});
         expect_error(Status::corrupt, {"stasis.tokenizer.text_tokens", std::to_string(id)},
-                     [&] { open(tokens); });
+                     [&] { open_sentencepiece(tokens); });
     }
 }
 

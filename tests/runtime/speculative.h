@@ -111,7 +111,7 @@ inline bool same_pages(Session &a, Session &b) {
 }
 
 // A session that drafts and its twin that does not.
-struct Pair {
+struct DraftPair {
     std::unique_ptr<Session> ahead, plain;
 
     // Checks all that can be asked of a session, and the memory behind it.
@@ -129,7 +129,7 @@ struct Pair {
     }
 };
 
-inline Pair pair_of(const std::shared_ptr<Model> &model, const SessionOptions &options = {}) {
+inline DraftPair pair_of(const std::shared_ptr<Model> &model, const SessionOptions &options = {}) {
     return {std::make_unique<Session>(model, options), std::make_unique<Session>(model, options)};
 }
 

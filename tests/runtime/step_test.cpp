@@ -15,11 +15,11 @@ using namespace stasis::test;
 namespace {
 
 // A session and its twin, which does everything alone.
-struct Pair {
+struct StepPair {
     std::unique_ptr<Session> together, alone;
 };
 
-bool equal(const Pair &pair) {
+bool equal(const StepPair &pair) {
     return pair.together->position() == pair.alone->position() &&
            pair.together->digest() == pair.alone->digest() &&
            same_bits(pair.together->logits(), pair.alone->logits());
@@ -33,10 +33,10 @@ Sampling sampling_of(std::mt19937 &random) {
     return sampling;
 }
 
-Pair pair_of(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens,
-             const Sampling &sampling) {
-    Pair pair{std::make_unique<Session>(model, SessionOptions()),
-              std::make_unique<Session>(model, SessionOptions())};
+StepPair pair_of(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens,
+                 const Sampling &sampling) {
+    StepPair pair{std::make_unique<Session>(model, SessionOptions()),
+                  std::make_unique<Session>(model, SessionOptions())};
     for (Session *session : {pair.together.get(), pair.alone.get()}) {
         session->set_sampling(sampling);
         session->append(tokens, {});
@@ -45,10 +45,10 @@ Pair pair_of(const std::shared_ptr<Model> &model, std::span<const uint32_t> toke
 }
 
 // One step of some pairs at random: drawing, appending a few or many tokens, both, or nothing.
-void random_step(std::vector<Pair> &pairs, std::mt19937 &random, size_t chunk) {
+void random_step(std::vector<StepPair> &pairs, std::mt19937 &random, size_t chunk) {
     std::vector<StepItem> items;
     std::vector<std::vector<uint32_t>> given(pairs.size());
-    std::vector<Pair *> of;
+    std::vector<StepPair *> of;
     const uint32_t vocabulary = pairs[0].alone->model()->config.vocabulary;
     for (size_t i = 0; i < pairs.size(); ++i) {
         if (random() % 4 == 0) {
@@ -86,15 +86,15 @@ TEST_CASE("steps of several sessions equal the same done alone, forks among them
             const auto model = open(name);
             std::mt19937 random(static_cast<unsigned>(chunk + 7));
             const std::vector<uint32_t> tokens = tokens_for(*model, 150);
-            std::vector<Pair> pairs;
+            std::vector<StepPair> pairs;
             for (const size_t length : {1, 63, 64, 65, 150}) {
                 pairs.push_back(
                     pair_of(model, std::span(tokens).first(length), sampling_of(random)));
             }
             for (int round = 0; round < 12; ++round) {
                 if (round % 4 == 1) { // forks share full pages and one that is not
-                    const Pair &parent = pairs[random() % pairs.size()];
-                    Pair child{parent.together->fork(), parent.alone->fork()};
+                    const StepPair &parent = pairs[random() % pairs.size()];
+                    StepPair child{parent.together->fork(), parent.alone->fork()};
                     const Sampling sampling = sampling_of(random);
                     child.together->set_sampling(sampling);
                     child.alone->set_sampling(sampling);
@@ -102,7 +102,7 @@ TEST_CASE("steps of several sessions equal the same done alone, forks among them
                 }
                 random_step(pairs, random, chunk);
             }
-            for (const Pair &pair : pairs) {
+            for (const StepPair &pair : pairs) {
                 CHECK(equal(pair));
             }
         }

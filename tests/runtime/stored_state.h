@@ -86,6 +86,11 @@ struct Stored {
     }
 };
 
+inline VerifyReport verified(const std::shared_ptr<Model> &model, const Stored &stored) {
+    const kernels::FloatEnvironment environment;
+    return verify(model, stored.state, stored.pages(), VerifyOptions());
+}
+
 inline std::vector<uint32_t> some_tokens(size_t count) {
     std::vector<uint32_t> tokens;
     for (uint32_t i = 0; i < count; ++i) {

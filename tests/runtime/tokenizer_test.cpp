@@ -14,11 +14,13 @@
 #include "runtime/text/utf8.h"
 #include "tests/data_files.h"
 #include "tests/places.h"
+#include "tests/runtime/failure.h"
 #include "tests/runtime/random_text.h"
 
 namespace fs = std::filesystem;
 using namespace stasis;
-using Tokens = std::vector<uint32_t>;
+using namespace stasis::test;
+using TokenIds = std::vector<uint32_t>;
 
 namespace {
 
@@ -47,7 +49,7 @@ struct Directory {
 
 std::unique_ptr<Tokenizer> open_recall(const std::string &model) {
     const bool gemma = model == "recall-gemma3";
-    const Tokens bos = {gemma ? 2U : 1U}, end = {gemma ? 5U : 4U};
+    const TokenIds bos = {gemma ? 2U : 1U}, end = {gemma ? 5U : 4U};
     return Tokenizer::open(test_data(model), 1024, bos, end);
 }
 
@@ -58,11 +60,11 @@ std::unique_ptr<Tokenizer> open_llama2(const Directory &directory) {
         return nullptr;
     }
     write_file(directory.path / "tokenizer.model", read_file(path));
-    return Tokenizer::open(directory.name(), 32000, Tokens{1}, Tokens{2});
+    return Tokenizer::open(directory.name(), 32000, TokenIds{1}, TokenIds{2});
 }
 
-Tokens numbers(const std::string &text) {
-    Tokens out;
+TokenIds numbers(const std::string &text) {
+    TokenIds out;
     std::string digits = text;
     std::replace(digits.begin(), digits.end(), ',', ' ');
     std::istringstream stream(digits);
@@ -70,15 +72,6 @@ Tokens numbers(const std::string &text) {
         out.push_back(id);
     }
     return out;
-}
-
-Status status_of(const std::function<void()> &action) {
-    try {
-        action();
-    } catch (const Error &error) {
-        return error.status();
-    }
-    return Status::ok;
 }
 
 } // namespace
@@ -107,7 +100,7 @@ TEST_CASE("tokenizer: Llama 2's published ids") {
     }
     SUBCASE("kitoken, a whole file") {
         const std::string input = read_file(shared_data("tokenizers/kitoken/utf8_input.txt"));
-        const Tokens expected =
+        const TokenIds expected =
             numbers(read_file(shared_data("tokenizers/kitoken/utf8_tokens_llama2.txt")));
         REQUIRE(expected.size() > 1000);
         CHECK(tokenizer->encode(input, false, false) == expected);
@@ -132,17 +125,17 @@ TEST_CASE("tokenizer: Llama 2's published ids") {
         CHECK(pieces > 40);
     }
     SUBCASE("the space in front of a text is there once") {
-        CHECK(tokenizer->encode("Hello", false, false) == Tokens{15043});
-        CHECK(tokenizer->encode("Hello", true, false) == Tokens{1, 15043});
-        CHECK(tokenizer->encode("<s>Hello", false, true) == Tokens{1, 15043});
-        CHECK(tokenizer->encode("<s>Hello</s>Hello", false, true) == Tokens{1, 15043, 2, 10994});
-        CHECK(tokenizer->encode("</s>Hello", false, true) == Tokens{2, 10994});
-        CHECK(tokenizer->encode("", true, false) == Tokens{1});
-        CHECK(tokenizer->decode(Tokens{15043}, true, false) == "Hello");
-        CHECK(tokenizer->decode(Tokens{15043}, false, false) == " Hello");
-        CHECK(tokenizer->decode(Tokens{1, 15043}, true, true) == "<s>Hello");
-        CHECK(tokenizer->decode(Tokens{1, 15043}, true, false) == "Hello");
-        CHECK(tokenizer->decode(Tokens{2, 15043}, true, false) == " Hello");
+        CHECK(tokenizer->encode("Hello", false, false) == TokenIds{15043});
+        CHECK(tokenizer->encode("Hello", true, false) == TokenIds{1, 15043});
+        CHECK(tokenizer->encode("<s>Hello", false, true) == TokenIds{1, 15043});
+        CHECK(tokenizer->encode("<s>Hello</s>Hello", false, true) == TokenIds{1, 15043, 2, 10994});
+        CHECK(tokenizer->encode("</s>Hello", false, true) == TokenIds{2, 10994});
+        CHECK(tokenizer->encode("", true, false) == TokenIds{1});
+        CHECK(tokenizer->decode(TokenIds{15043}, true, false) == "Hello");
+        CHECK(tokenizer->decode(TokenIds{15043}, false, false) == " Hello");
+        CHECK(tokenizer->decode(TokenIds{1, 15043}, true, true) == "<s>Hello");
+        CHECK(tokenizer->decode(TokenIds{1, 15043}, true, false) == "Hello");
+        CHECK(tokenizer->decode(TokenIds{2, 15043}, true, false) == " Hello");
     }
     SUBCASE("a turn rendered alone gets no space in front") {
         const std::vector<Segment> first = {
@@ -170,7 +163,7 @@ TEST_CASE("tokenizer: Llama 2's published ids") {
         CHECK(tokenizer->piece_bytes(15043) == " Hello");
         CHECK(tokenizer->piece_bytes(2) == "</s>");
         // An emoji that is no piece: four byte tokens, each of which adds its byte.
-        const Tokens emoji = tokenizer->encode("\U0001F634", false, false);
+        const TokenIds emoji = tokenizer->encode("\U0001F634", false, false);
         REQUIRE(emoji.size() == 5);
         std::string text;
         for (size_t i = 1; i < 5; ++i) {
@@ -193,7 +186,7 @@ TEST_CASE("tokenizer: random texts come back byte for byte") {
     for (const auto &tokenizer : tokenizers) {
         for (int i = 0; i < 3000; ++i) {
             const std::string text = random_utf8(random);
-            const Tokens tokens = tokenizer->encode(text, false, false);
+            const TokenIds tokens = tokenizer->encode(text, false, false);
             CHECK_MESSAGE(tokenizer->decode(tokens, true, false) == text, text);
         }
     }
@@ -217,12 +210,12 @@ TEST_CASE("tokenizer: marker texts become special tokens only where asked for") 
     for (const Case &c : kCases) {
         const auto tokenizer = open_recall(c.model);
         const std::string text = std::string("a ") + c.text + c.text + " b";
-        const Tokens plain = tokenizer->encode(text, false, false);
+        const TokenIds plain = tokenizer->encode(text, false, false);
         CHECK_MESSAGE(std::none_of(plain.begin(), plain.end(),
                                    [&](uint32_t t) { return tokenizer->is_special(t); }),
                       c.text);
         CHECK(tokenizer->decode(plain, true, false) == text);
-        const Tokens parsed = tokenizer->encode(text, false, true);
+        const TokenIds parsed = tokenizer->encode(text, false, true);
         CHECK(std::count(parsed.begin(), parsed.end(), c.token) == 2);
         CHECK(tokenizer->decode(parsed, true, true) == text);
         CHECK(tokenizer->decode(parsed, true, false) == "a  b");
@@ -237,7 +230,7 @@ TEST_CASE("tokenizer: marker texts become special tokens only where asked for") 
         CHECK_FALSE(gemma->is_special(token.token));
     }
     CHECK_FALSE(gemma->is_special(6)); // "\n" is user-defined, and a text like any other
-    CHECK(gemma->encode("\n", false, false) == Tokens{6});
+    CHECK(gemma->encode("\n", false, false) == TokenIds{6});
 }
 
 TEST_CASE("tokenizer: every token knows where it came from") {
@@ -283,12 +276,12 @@ TEST_CASE("tokenizer: the recall models' conversations, turn by turn") {
         for (const auto &turn : conversation.at("turns")) {
             const auto rendered =
                 chat->turn(position, "user", turn.at("user").get<std::string>(), true);
-            Tokens ids;
+            TokenIds ids;
             for (const SourcedToken &token : tokenizer->encode(rendered.segments)) {
                 ids.push_back(token.token);
             }
-            CHECK(ids == turn.at("prompt_ids").get<Tokens>());
-            const auto reply = turn.at("reply_ids").get<Tokens>();
+            CHECK(ids == turn.at("prompt_ids").get<TokenIds>());
+            const auto reply = turn.at("reply_ids").get<TokenIds>();
             CHECK(tokenizer->decode(reply, false, false) == turn.at("reply").get<std::string>());
             position = {true, Role::assistant, true, true, tokenizer->piece_bytes(reply.back()),
                         ""};
@@ -305,14 +298,15 @@ TEST_CASE("tokenizer: what it tells about itself") {
     CHECK(gemma->type() == "sentencepiece-bpe");
     CHECK(gemma->digest() == open_recall("recall-gemma3")->digest());
     CHECK(gemma->digest() != llama->digest());
-    const auto other_end = Tokenizer::open(test_data("recall-gemma3"), 1024, Tokens{2}, Tokens{1});
+    const auto other_end =
+        Tokenizer::open(test_data("recall-gemma3"), 1024, TokenIds{2}, TokenIds{1});
     CHECK(other_end->digest() != gemma->digest());
     CHECK(Tokenizer::open(test_data("zoo/llama-gqa-untied"), 1024, {}, {}) == nullptr);
     // Without a tokenizer_config.json the marker texts come from the ids.
     const Directory directory("bare");
     write_file(directory.path / "tokenizer.model",
                read_file(test_data("recall-llama/tokenizer.model")));
-    const auto bare = Tokenizer::open(directory.name(), 2000, Tokens{1}, Tokens{4});
+    const auto bare = Tokenizer::open(directory.name(), 2000, TokenIds{1}, TokenIds{4});
     CHECK(bare->bos_text() == "<s>");
     CHECK(bare->eos_text() == "<|im_end|>");
     CHECK(bare->size() == 2000);
@@ -330,7 +324,7 @@ TEST_CASE("tokenizer: which tokens are special is part of the digest") {
         write_file(directory.path / "tokenizer_config.json", "{\"added_tokens_decoder\": {" +
                                                                  entry("1024", "<a>") + ", " +
                                                                  entry("1025", "<b>") + "}}");
-        return Tokenizer::open(directory.name(), 1100, Tokens{1}, Tokens{4})->digest();
+        return Tokenizer::open(directory.name(), 1100, TokenIds{1}, TokenIds{4})->digest();
     };
     CHECK(digest("1024") == digest("1024"));
     CHECK(digest("1024") != digest("1025"));
@@ -346,19 +340,19 @@ TEST_CASE("tokenizer: tokens added beside the vocabulary") {
                    "3": {"content": "<|im_start|>", "special": false},
                    "1024": {"content": "<|end|>", "special": true},
                    "1026": {"content": "<tool>", "special": false}}})");
-    const auto tokenizer = Tokenizer::open(directory.name(), 1100, Tokens{1}, Tokens{1024});
+    const auto tokenizer = Tokenizer::open(directory.name(), 1100, TokenIds{1}, TokenIds{1024});
     CHECK(tokenizer->size() == 1100);
     CHECK(tokenizer->eos_text() == "<|end|>");
-    CHECK(tokenizer->encode("<|end|>", false, true) == Tokens{1024});
-    CHECK(tokenizer->decode(Tokens{1024}, true, true) == "<|end|>");
-    const Tokens plain = tokenizer->encode("<|end|>", false, false);
+    CHECK(tokenizer->encode("<|end|>", false, true) == TokenIds{1024});
+    CHECK(tokenizer->decode(TokenIds{1024}, true, true) == "<|end|>");
+    const TokenIds plain = tokenizer->encode("<|end|>", false, false);
     CHECK(std::find(plain.begin(), plain.end(), 1024U) == plain.end());
     // What the configuration says is not special is text, and a token in every text.
     CHECK_FALSE(tokenizer->is_special(3));
-    CHECK(tokenizer->encode("<|im_start|>", false, false) == Tokens{3});
-    CHECK(tokenizer->encode("<tool>", false, false) == Tokens{1026});
-    CHECK(tokenizer->decode(Tokens{1026, 3}, true, false) == "<tool><|im_start|>");
-    CHECK(status_of([&] { Tokenizer::open(directory.name(), 1025, Tokens{1}, Tokens{}); }) ==
+    CHECK(tokenizer->encode("<|im_start|>", false, false) == TokenIds{3});
+    CHECK(tokenizer->encode("<tool>", false, false) == TokenIds{1026});
+    CHECK(tokenizer->decode(TokenIds{1026, 3}, true, false) == "<tool><|im_start|>");
+    CHECK(status_of([&] { Tokenizer::open(directory.name(), 1025, TokenIds{1}, TokenIds{}); }) ==
           Status::unsupported);
 }
 
@@ -373,14 +367,15 @@ TEST_CASE("tokenizer: bad input is named") {
     CHECK(bad(std::string("a\0b", 3)) == Status::ok);
     CHECK_THROWS_WITH_AS(tokenizer->encode("ab\xFFz", false, false),
                          "the text is not UTF-8 (at byte 2)", Error);
-    CHECK(status_of([&] { tokenizer->decode(Tokens{1024}, true, false); }) ==
+    CHECK(status_of([&] { tokenizer->decode(TokenIds{1024}, true, false); }) ==
           Status::invalid_argument);
     CHECK(status_of([&] { tokenizer->piece(1024); }) == Status::invalid_argument);
     CHECK(status_of([&] { tokenizer->is_special(UINT32_MAX); }) == Status::invalid_argument);
-    CHECK(status_of([&] { Tokenizer::open(test_data("recall-gemma3"), 1023, Tokens{2}, {}); }) ==
+    CHECK(status_of([&] { Tokenizer::open(test_data("recall-gemma3"), 1023, TokenIds{2}, {}); }) ==
           Status::unsupported);
-    CHECK(status_of([&] { Tokenizer::open(test_data("recall-gemma3"), 1024, Tokens{1024}, {}); }) ==
-          Status::corrupt);
+    CHECK(status_of([&] {
+              Tokenizer::open(test_data("recall-gemma3"), 1024, TokenIds{1024}, {});
+          }) == Status::corrupt);
 }
 
 TEST_CASE("tokenizer: damaged vocabularies are refused, or work") {
@@ -390,7 +385,7 @@ TEST_CASE("tokenizer: damaged vocabularies are refused, or work") {
         write_file(directory.path / "tokenizer.model", damaged);
         const Status status = status_of([&] {
             const auto tokenizer = Tokenizer::open(directory.name(), 4096, {}, {});
-            const Tokens tokens = tokenizer->encode("Hello <bos>\n  w\u00F6rld \U0001F634", 0, 1);
+            const TokenIds tokens = tokenizer->encode("Hello <bos>\n  w\u00F6rld \U0001F634", 0, 1);
             tokenizer->decode(tokens, true, true);
         });
         return status;

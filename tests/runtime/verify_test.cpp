@@ -5,13 +5,9 @@
 using namespace stasis;
 using test::conversation;
 using test::Stored;
+using test::verified;
 
 namespace {
-
-VerifyReport verified(const std::shared_ptr<Model> &model, const Stored &stored) {
-    const kernels::FloatEnvironment environment;
-    return verify(model, stored.state, stored.pages(), VerifyOptions());
-}
 
 Divergence found(const std::shared_ptr<Model> &model, const Stored &stored) {
     const VerifyReport report = verified(model, stored);

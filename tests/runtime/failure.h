@@ -1,0 +1,34 @@
+// What a call fails with.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "format/error.h"
+
+namespace stasis::test {
+
+// Of ok: it does not.
+struct Failure {
+    Status status = Status::ok;
+    std::string message;
+};
+
+inline Failure failure_of(const std::function<void()> &work) {
+    try {
+        work();
+    } catch (const Error &error) {
+        return {error.status(), error.what()};
+    }
+    return {};
+}
+
+inline Status status_of(const std::function<void()> &work) {
+    return failure_of(work).status;
+}
+
+inline std::string message_of(const std::function<void()> &work) {
+    return failure_of(work).message;
+}
+
+} // namespace stasis::test
