@@ -149,9 +149,9 @@ TEST_CASE("far memory that fails leaves the session as it was") {
                     CAPTURE(std::string(row.name));
                     CAPTURE(call);
                     CAPTURE(for_good);
-                    auto n = static_cast<int64_t>(first_case());
+                    int64_t n = 0; // the first one, and a share of those behind it
                     while (trial(row, name, state, call, n, for_good, *host, answer)) {
-                        n += static_cast<int64_t>(stride());
+                        n += static_cast<int64_t>(n == 0 ? 1 + first_case() : stride());
                         ++failures[call];
                     }
                 }
@@ -159,7 +159,7 @@ TEST_CASE("far memory that fails leaves the session as it was") {
         }
     }
     for (const uint64_t count : failures) {
-        CHECK(count >= 10 / stride());
+        CHECK(count >= 4);
     }
 }
 
