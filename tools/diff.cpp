@@ -29,6 +29,8 @@ std::string place_text(const stasis_difference &difference) {
 
 int run_diff(const DiffChoice &choice) {
     const Snapshot a = open_snapshot(choice.a), b = open_snapshot(choice.b);
+    warn_if_older(snapshot_info(a.get(), choice.a), choice.a);
+    warn_if_older(snapshot_info(b.get(), choice.b), choice.b);
     auto difference = sized<stasis_difference>();
     stasis_error error{};
     check(stasis_snapshot_compare(a.get(), b.get(), &difference, &error), error,

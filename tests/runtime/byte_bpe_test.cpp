@@ -15,6 +15,7 @@
 #include "tests/runtime/gguf_writer.h"
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/random_text.h"
+#include "tests/share.h"
 
 namespace stasis {
 

@@ -167,6 +167,11 @@ class Snapshots(CommandTest):
             done = self.run_command(command, self.path("s"), *model)
             self.assertEqual(done.returncode, 1, command)
             self.assertIn(said, done.stderr.decode(), command)
+        for arguments in (["diff", self.path("s"), self.path("s")],
+                          ["report", self.path("s"), "-o", self.path("page.html")]):
+            done = self.run_command(*arguments)
+            self.assertEqual(done.returncode, 0, arguments)
+            self.assertIn(said, done.stderr.decode(), arguments)
         inspected = self.json("inspect", self.path("s"))
         self.assertEqual((inspected["file"]["older"], inspected["file"]["commits"]), (True, 2))
         self.assertIn("DAMAGED", self.ok("inspect", self.path("s")))

@@ -171,8 +171,10 @@ void write_session(const Shown &shown, const Out &out) {
                                  : snapshot_element_text(shown.snapshot.get(), wanted);
     };
     const stasis_snapshot_info info = snapshot_info(shown.snapshot.get(), shown.path);
+    warn_if_older(info, shown.path);
     std::string head = dump({{"name", std::filesystem::path(shown.path).filename().string()},
                              {"file_bytes", info.file_bytes},
+                             {"older", info.older != 0},
                              {"position", info.position},
                              {"page_positions", info.page_positions},
                              {"digest", hex(info.digest)},

@@ -35,6 +35,7 @@ function drawFigures(session) {
     figures.push([number(session.element(11).commit),
       session.element(11).commit === 1 ? "commit" : "commits"]);
   }
+  if (session.older) figures.push(["damaged", "last commit: this is the one before it"]);
   for (const [value, name] of figures) {
     byId("figures").append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
   }

@@ -51,7 +51,8 @@ const char *name_of(End end) {
     return "none";
 }
 
-// On one line, at most `width` bytes, cut between characters.
+// On one line, at most `width` bytes, cut between characters; what a terminal would obey instead of
+// showing it is a question mark.
 std::string shown(std::string text, size_t width) {
     if (text.size() > width) {
         while (width > 0 && (static_cast<unsigned char>(text[width]) & 0xC0U) == 0x80U) {
@@ -59,7 +60,14 @@ std::string shown(std::string text, size_t width) {
         }
         text.resize(width);
     }
-    std::replace(text.begin(), text.end(), '\n', ' ');
+    for (size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        const bool second = i > 0 && static_cast<unsigned char>(text[i - 1]) == 0xC2U;
+        if (byte < 0x20U || byte == 0x7FU || (second && byte < 0xA0U)) { // C0, DEL, C1
+            text[second ? i - 1 : i] = '?';
+            text[i] = '?';
+        }
+    }
     return text;
 }
 
