@@ -3,6 +3,7 @@
 #include "tools/options.h"
 
 #include <filesystem>
+#include <fstream>
 
 namespace command {
 
@@ -42,6 +43,14 @@ CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
     });
 }
 
+// By its first bytes (FORMAT.md, "Header").
+static bool is_snapshot(const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    char begin[8] = {};
+    return file.read(begin, sizeof begin) &&
+           std::string_view(begin, sizeof begin) == std::string_view("\x89STASIS\n", 8);
+}
+
 void check_target(const std::string &name, const std::string &path, Special special) {
     namespace fs = std::filesystem;
     const auto refuse = [&](const std::string &reason) {
@@ -74,6 +83,9 @@ void check_target(const std::string &name, const std::string &path, Special spec
     }
     if (!fs::is_regular_file(at_path)) {
         refuse(problem ? problem.message() : "this is no regular file");
+    }
+    if (special == Special::allowed && is_snapshot(path)) { // what is written here is none
+        refuse("this is a snapshot, and is not written over");
     }
 }
 

@@ -63,7 +63,8 @@ CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
 enum class Special { refused, allowed };
 
 // Refuses early what could not be written in the end: a missing folder, a directory, a symbolic
-// link, and unless `special` allows them devices and pipes. `name`: the option.
+// link, and unless `special` allows them devices and pipes. Where it does, what is written is no
+// snapshot, and a snapshot that is there is not written over. `name`: the option.
 void check_target(const std::string &name, const std::string &path, Special special);
 
 } // namespace command

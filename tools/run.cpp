@@ -179,6 +179,9 @@ int run(const RunChoice &choice) {
     }
     if (!choice.trace.empty()) {
         check_target("--trace", choice.trace, Special::allowed);
+        if (choice.trace == choice.save) {
+            throw Failure("--trace: " + choice.trace + ": --save writes to this file");
+        }
     }
     Interrupt interrupt;
     const Model model = open_model(choice.model, interrupt.handle());

@@ -206,6 +206,18 @@ class Files(CommandTest):
                 self.refused(*call, self.path("pipe"), names=[option, "no regular file"])
         self.assertEqual(self.file.read_bytes(), self.content)
 
+    def test_a_snapshot_is_not_written_over_by_what_is_none(self):
+        file = self.path("s")
+        self.ok("run", WITHOUT_TOKENIZER, "--tokens", "1,2,3", "-n", 1, "--save", file)
+        before = (self.folder / "s").read_bytes()
+        resumed = ["run", WITHOUT_TOKENIZER, "--resume", file, "-n", 0]
+        for call in (["report", file, "-o", self.folder / "." / "s"], [*resumed, "--trace", file],
+                     ["logits", WITHOUT_TOKENIZER, "--tokens", "1", "--out", file]):
+            self.refused(*call, names=["this is a snapshot"])
+            self.assertEqual((self.folder / "s").read_bytes(), before)
+        self.refused(*resumed, "--save", self.path("n"), "--trace", self.path("n"),
+                     names=["--save writes to this file"])
+
     def test_unreadable_files(self):
         self.file.chmod(0)
         if os.geteuid() != 0:
