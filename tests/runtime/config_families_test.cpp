@@ -151,7 +151,8 @@ TEST_CASE("config: Qwen's windows are in the layers from max_window_layers on, i
     CHECK(windows(changed_config(kQwen25, on)) == expected);
     CHECK(windows(changed_config(kQwen25, with({{"max_window_layers", 0}}))) ==
           std::vector<uint32_t>(24, 64));
-    for (const json &beyond : {json(24), json(70), json("<remove>")}) { // 28 where absent
+    for (const JsonValue &beyond :
+         {JsonValue(24), JsonValue(70), JsonValue("<remove>")}) { // 28 where absent
         CHECK(windows(changed_config(kQwen25, with({{"max_window_layers", beyond}}))) ==
               std::vector<uint32_t>(24, 0));
     }
@@ -204,8 +205,8 @@ TEST_CASE("config: layer types that contradict an architecture are refused") {
     expect_refused(Status::unsupported, {"layer_types[0]", "chunked_attention"}, kTinyLlama,
                    {{"layer_types", std::vector<std::string>(22, "chunked_attention")}});
     expect_refused(Status::corrupt, {"sliding_window"}, kMistral, {{"sliding_window", 0}});
-    const json by_type = {{"full_attention", {{"rope_theta", 1e6}}},
-                          {"sliding_attention", {{"rope_theta", 1e4}}}};
+    const JsonValue by_type = {{"full_attention", {{"rope_theta", 1e6}}},
+                               {"sliding_attention", {{"rope_theta", 1e4}}}};
     for (const char *text : {kMistral, kQwen3, kTinyLlama}) {
         expect_refused(Status::unsupported, {"rope_parameters", "sliding_attention"}, text,
                        {{"rope_scaling", nullptr}, {"rope_parameters", by_type}});

@@ -57,8 +57,9 @@ TEST_CASE("config: impossible values are refused with their field") {
     for (const char *key :
          {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
           "head_dim", "intermediate_size", "vocab_size", "max_position_embeddings"}) {
-        for (const json &value : std::vector<json>{0, -1, 1.5, "8", true, json::array({1}),
-                                                   4294967296, 18446744073709551615U, 1e300}) {
+        for (const JsonValue &value :
+             std::vector<JsonValue>{0, -1, 1.5, "8", true, JsonValue::array({1}), 4294967296,
+                                    18446744073709551615U, 1e300}) {
             expect_refused(Status::corrupt, {"config.json: ", key}, kLlama32, {{key, value}});
         }
     }
@@ -66,7 +67,7 @@ TEST_CASE("config: impossible values are refused with their field") {
                             "intermediate_size", "vocab_size"}) {
         expect_refused(Status::corrupt, {key, "nothing"}, kTinyLlama, {{key, "<remove>"}});
     }
-    for (const json &value : std::vector<json>{0, -1e-5, "1", 1e300, 1e-300}) {
+    for (const JsonValue &value : std::vector<JsonValue>{0, -1e-5, "1", 1e300, 1e-300}) {
         expect_refused(Status::corrupt, {"rms_norm_eps"}, kTinyLlama, {{"rms_norm_eps", value}});
         expect_refused(Status::corrupt, {"rope_theta"}, kTinyLlama, {{"rope_theta", value}});
         expect_refused(Status::corrupt, {"rope_scaling.factor"}, kLinearLlama,
@@ -100,7 +101,7 @@ TEST_CASE("config: impossible values are refused with their field") {
 }
 
 TEST_CASE("config: every truncation and flipped bit ends in a config or an error") {
-    const std::string text = json::parse(kGemma4b).dump();
+    const std::string text = JsonValue::parse(kGemma4b).dump();
     for (size_t size = 0; size < text.size(); ++size) {
         expect_error(Status::corrupt, {}, [&] { config_of(text.substr(0, size)); });
     }

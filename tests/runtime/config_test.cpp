@@ -124,8 +124,8 @@ TEST_CASE("config: Gemma 3 4B inside its multimodal file, most of it left to def
 }
 
 TEST_CASE("config: the published form and that of transformers 5 mean the same") {
-    const json scaling = json::parse(kLlama32).at("rope_scaling");
-    json parameters = scaling;
+    const JsonValue scaling = JsonValue::parse(kLlama32).at("rope_scaling");
+    JsonValue parameters = scaling;
     parameters["rope_theta"] = 500000.0;
     CHECK(describe(config_of(kLlama32)) ==
           describe(config_of(changed(kLlama32, {{"rope_scaling", "<remove>"},
@@ -142,7 +142,7 @@ TEST_CASE("config: the published form and that of transformers 5 mean the same")
     for (size_t i = 5; i < types.size(); i += 6) {
         types[i] = "full_attention";
     }
-    const json by_type = {
+    const JsonValue by_type = {
         {"full_attention", {{"rope_theta", 1e6}, {"rope_type", "linear"}, {"factor", 8.0}}},
         {"sliding_attention", {{"rope_theta", 10000}, {"rope_type", "default"}}}};
     CHECK(describe(config_of(kGemma4b)) ==
@@ -151,12 +151,12 @@ TEST_CASE("config: the published form and that of transformers 5 mean the same")
                                                 {"/text_config/_sliding_window_pattern", 3},
                                                 {"/text_config/layer_types", types}}))));
     // Flat parameters are about the global layers.
-    const json flat = {{"rope_theta", 1e6}, {"rope_type", "linear"}, {"factor", 8.0}};
+    const JsonValue flat = {{"rope_theta", 1e6}, {"rope_type", "linear"}, {"factor", 8.0}};
     CHECK(describe(config_of(kGemma4b)) ==
           describe(config_of(changed(kGemma4b, {{"/text_config/rope_scaling", "<remove>"},
                                                 {"/text_config/rope_parameters", flat}}))));
     // Bases from outside where the parameters of a layer type have none.
-    const json bare = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}}}};
+    const JsonValue bare = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}}}};
     const Config local = config_of(changed(kGemma4b, {{"/text_config/rope_scaling", "<remove>"},
                                                       {"/text_config/rope_parameters", bare},
                                                       {"/text_config/rope_theta", 3e6},
@@ -211,11 +211,11 @@ TEST_CASE("config: generation_config.json goes first for the ids, null means non
 }
 
 TEST_CASE("config: the description tells apart what computes differently, and nothing else") {
-    const auto description = [](const std::map<std::string, json> &changes) {
+    const auto description = [](const std::map<std::string, JsonValue> &changes) {
         return describe(config_of(changed(kGemma1b, changes)));
     };
     const auto published = description({});
-    for (const std::pair<const std::string, json> &field : std::map<std::string, json>{
+    for (const std::pair<const std::string, JsonValue> &field : std::map<std::string, JsonValue>{
              {"torch_dtype", "float32"},
              {"eos_token_id", 7},
              {"initializer_range", 1},
@@ -223,7 +223,7 @@ TEST_CASE("config: the description tells apart what computes differently, and no
         CAPTURE(field.first);
         CHECK(description({field}) == published);
     }
-    for (const std::pair<const std::string, json> &field : std::map<std::string, json>{
+    for (const std::pair<const std::string, JsonValue> &field : std::map<std::string, JsonValue>{
              {"hidden_size", 1153},
              {"num_hidden_layers", 27},
              {"num_attention_heads", 8},

@@ -11,7 +11,7 @@
 
 namespace stasis {
 
-using nlohmann::json;
+using JsonValue = nlohmann::json;
 
 const char *const kLlama32 = R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,
     "attention_dropout":0.0,"bos_token_id":128000,"eos_token_id":[128001,128008,128009],
@@ -83,11 +83,11 @@ const char *const kPhi3 = R"({"architectures":["Phi3ForCausalLM"],"attention_bia
     "torch_dtype":"bfloat16","vocab_size":32064})";
 
 // `text` with some fields changed; a value of "<remove>" removes one. "/a/b" names a field of a.
-using Changes = std::map<std::string, json>;
+using Changes = std::map<std::string, JsonValue>;
 inline std::string changed(const char *text, const Changes &changes) {
-    json object = json::parse(text);
+    JsonValue object = JsonValue::parse(text);
     for (const auto &[name, value] : changes) {
-        const json::json_pointer pointer(name[0] == '/' ? name : "/" + name);
+        const JsonValue::json_pointer pointer(name[0] == '/' ? name : "/" + name);
         if (value == "<remove>") {
             object.at(pointer.parent_pointer()).erase(pointer.back());
         } else {
