@@ -15,6 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 const int kMoments = stasis::test::kSanitized ? 12 : stasis::test::whole_sweeps() ? 60 : 20;
+constexpr int kMomentsMax = 2000;
 
 // A long call with objects of its own, and what to look at afterwards.
 struct LongCall {
@@ -63,7 +64,7 @@ void cancel_at_random_moments(const Make &make) {
     std::mt19937 random(7);
     int cancelled = 0, done = 0;
     // On a busy machine requests may come too late, and then more of them are made.
-    for (int i = 0; i < kMoments || (cancelled == 0 && i < 20 * kMoments); ++i) {
+    for (int i = 0; i < kMoments || (cancelled == 0 && i < kMomentsMax); ++i) {
         CAPTURE(i);
         const LongCall call = make(cancel.get());
         // More often early: a call may have nothing to be cancelled in its second half.

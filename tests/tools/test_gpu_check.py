@@ -246,7 +246,7 @@ class StandIns(Folder):
                 self.assertIn("2 passed, 1 failed", rows[KERNELS][0])
 
     def test_no_stage_takes_the_time_of_the_next_ones(self):
-        rows = self.run_all("--minutes", 0.4, "--seconds", 1000, STAND_IN_HANGS="stasis bench")
+        rows = self.run_all("--minutes", 0.6, "--seconds", 1000, STAND_IN_HANGS="stasis bench")
         self.assertIn("stasis: not done after", rows["tg128"][1])
         self.assertIn("no time was left", rows["load@16384"][1])
         self.assertIn("2 passed, 1 failed", rows[KERNELS][0])
@@ -322,7 +322,7 @@ class Command(CommandTest):
                   for word in ("--model", f"{shape}={WITHOUT_TOKENIZER}")]
         arguments = ["--build", build, "--module", built / "tests/device" / programs.MODULE,
                      *models, "--out", out, "--json", raw, "--logs", self.folder / "logs",
-                     "--device", device, "--repetitions", 1, "--seconds", 10, "--minutes", 0.4]
+                     "--device", device, "--repetitions", 1, "--seconds", 20, "--minutes", 0.8]
         done = subprocess.run([SCRIPT, *map(str, arguments)], capture_output=True, text=True,
                               env=dict(os.environ, TMPDIR=str(self.folder)), check=False,
                               timeout=600)
