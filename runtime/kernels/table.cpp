@@ -16,8 +16,11 @@ namespace stasis::kernels {
 namespace {
 
 // The fastest first: AMX beats VDPBF16PS where a machine has both.
-constexpr const char *kNames[] = {"amx",  "avx512bf16", "avx512vnni", "avx512",
-                                  "avx2", "reference",  nullptr};
+constexpr const char *kNames[] = {
+#ifdef STASIS_AVX512_TABLES
+    "amx",  "avx512bf16", "avx512vnni", "avx512",
+#endif
+    "avx2", "reference",  nullptr};
 constexpr size_t kCount = sizeof kNames / sizeof kNames[0] - 1;
 
 #ifdef STASIS_X86_TABLES
@@ -28,6 +31,11 @@ bool has_f16c() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1U) != 0;
 }
+
+#endif
+
+#ifdef STASIS_AVX512_TABLES
+
 bool has_avx512() {
     return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
            __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
@@ -51,23 +59,26 @@ struct Tables {
     Table overlay[kCount - 1] = {};
 
     Tables() {
-        in_order[kCount - 1] = &reference_table();
+        constexpr size_t kSlowest = kCount - 1;
+        in_order[kSlowest] = &reference_table();
 #ifdef STASIS_X86_TABLES
         if (reference_with_fma() == nullptr || !has_f16c()) {
             return;
         }
-        const Table &avx2 = add(4, avx2::overlay(reference_table()));
+        [[maybe_unused]] const Table &avx2 = add(kSlowest - 1, avx2::overlay(reference_table()));
+#endif
+#ifdef STASIS_AVX512_TABLES
         if (!has_avx512()) {
             return;
         }
-        const Table &avx512 = add(3, avx512::overlay(avx2));
+        const Table &avx512 = add(kSlowest - 2, avx512::overlay(avx2));
         const bool has_vnni = __builtin_cpu_supports("avx512vnni") != 0;
-        const Table &below = has_vnni ? add(2, avx512vnni::overlay(avx512)) : avx512;
+        const Table &below = has_vnni ? add(kSlowest - 3, avx512vnni::overlay(avx512)) : avx512;
         if (__builtin_cpu_supports("avx512bf16") != 0) {
-            add(1, avx512bf16::overlay(below));
+            add(kSlowest - 4, avx512bf16::overlay(below));
         }
         if (has_vnni && has_amx() && amx::request_permission()) {
-            add(0, amx::overlay(below));
+            add(kSlowest - 5, amx::overlay(below));
         }
 #endif
     }

@@ -25,8 +25,11 @@ Model open_on_device(const std::string &path) {
 std::vector<Model> open_all(const std::string &path) {
     std::vector<Model> models;
     uint32_t threads = 2;
-    for (const char *table :
-         {"reference", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx", "avx2", "amx"}) {
+    for (const char *table : {"reference", "avx2",
+#ifdef STASIS_AVX512_TABLES
+                              "avx512", "avx512vnni", "avx512bf16", "amx", "amx",
+#endif
+                              "avx2"}) {
         auto options = sized<stasis_model_options>();
         options.kernels = table;
         options.threads = 1 + threads++ % 3;

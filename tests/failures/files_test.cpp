@@ -16,7 +16,7 @@ using namespace failures;
 namespace {
 
 // Of operations behind this one, mostly reads of one tensor after another, a share fails.
-constexpr int64_t kEvery = 12;
+const int64_t kEvery = stasis::test::kSanitized && !stasis::test::whole_sweeps() ? 4 : 12;
 
 int64_t after(int64_t n) {
     do {

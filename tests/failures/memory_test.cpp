@@ -53,7 +53,8 @@ Model fresh_model(const std::string &name) {
 
 // Every allocation up to the first number fails, and behind it each so many, which the run's seed
 // changes: of the 20,000 that the trial of a chat template makes, for one.
-const int64_t kEveryUpTo = stasis::test::kSanitized ? 20 : stasis::test::whole_sweeps() ? 600 : 60;
+const int64_t kEveryUpTo = stasis::test::kSanitized ? (stasis::test::whole_sweeps() ? 20 : 6)
+                                                    : (stasis::test::whole_sweeps() ? 600 : 60);
 const auto kStep = static_cast<int64_t>((stasis::test::whole_sweeps() ? 29 : 97) *
                                             (stasis::test::kSanitized ? 4 : 1) +
                                         stasis::test::test_seed() % 29);
