@@ -34,6 +34,7 @@ static_assert(same(Status::internal, STASIS_INTERNAL));
 static_assert(same(Status::nonfinite, STASIS_NONFINITE));
 static_assert(same(Status::pool_exhausted, STASIS_POOL_EXHAUSTED));
 static_assert(same(Status::buffer_too_small, STASIS_BUFFER_TOO_SMALL));
+static_assert(same(Status::conflict, STASIS_CONFLICT));
 
 constexpr const char *kStatusNames[] = {"OK",
                                         "INVALID_ARGUMENT",
@@ -53,8 +54,9 @@ constexpr const char *kStatusNames[] = {"OK",
                                         "INTERNAL",
                                         "NONFINITE",
                                         "POOL_EXHAUSTED",
-                                        "BUFFER_TOO_SMALL"};
-static_assert(std::size(kStatusNames) == STASIS_BUFFER_TOO_SMALL + 1);
+                                        "BUFFER_TOO_SMALL",
+                                        "CONFLICT"};
+static_assert(std::size(kStatusNames) == STASIS_CONFLICT + 1);
 
 stasis_status report(stasis_error *error, stasis_status status, const char *message) noexcept {
     if (error != nullptr) {
@@ -186,6 +188,6 @@ uint32_t stasis_version(void) {
 }
 
 const char *stasis_status_name(stasis_status status) {
-    const bool known = status >= STASIS_OK && status <= STASIS_BUFFER_TOO_SMALL;
+    const bool known = status >= STASIS_OK && status <= STASIS_CONFLICT;
     return known ? stasis::abi::kStatusNames[status] : "UNKNOWN";
 }

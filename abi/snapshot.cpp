@@ -57,9 +57,15 @@ format::Keep read_keep(uint32_t given) {
 template <typename Write>
 void save(Session &session, const stasis_save_options &given, const Watch &watch,
           const Write &write) {
-    require_flags(given.flags, STASIS_SAVE_REPLACE | STASIS_SAVE_FULL_LOGITS);
+    require_flags(given.flags,
+                  STASIS_SAVE_REPLACE | STASIS_SAVE_FULL_LOGITS | STASIS_SAVE_IF_MATCH);
     format::SaveOptions options;
     options.replace = (given.flags & STASIS_SAVE_REPLACE) != 0;
+    options.if_match = (given.flags & STASIS_SAVE_IF_MATCH) != 0;
+    if (options.replace && options.if_match) {
+        fail(Status::invalid_argument,
+             "options.flags: STASIS_SAVE_REPLACE contradicts STASIS_SAVE_IF_MATCH");
+    }
     options.codec = read_codec(given.codec, format::Codec::raw);
     options.keep = read_keep(given.keep);
     options.watch = watch;

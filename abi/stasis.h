@@ -73,6 +73,7 @@ typedef struct stasis_cancel stasis_cancel;     /* cancels calls, tells their pr
 #define STASIS_NONFINITE 16        /* a NaN or infinity appeared; layer and position are named */
 #define STASIS_POOL_EXHAUSTED 17   /* the KV budget is used up now; freeing sessions helps */
 #define STASIS_BUFFER_TOO_SMALL 18 /* nothing was written; the size needed was */
+#define STASIS_CONFLICT 19         /* somebody else has saved there meanwhile */
 
 /* Frozen. `message` is zero-terminated UTF-8: what was expected, what was found, and where. Bytes
  * of a path that are not UTF-8 stand there as \xNN; of what is too long, "..." takes the middle. */

@@ -16,6 +16,10 @@ extern "C" {
 /* ---- Saving and loading -------------------------------------------------------------------- */
 #define STASIS_SAVE_REPLACE 1u /* put the snapshot in the place of any file, whatever it holds */
 #define STASIS_SAVE_FULL_LOGITS 2u /* keep the whole row of logits beside the hidden state */
+#define STASIS_SAVE_IF_MATCH                                                                       \
+    4u /* a file that is there must hold no token, or the state that this session, or the one it   \
+          was forked from, loaded or saved last, in this file or another: CONFLICT if not, so that \
+          of two who go on with one file neither overwrites what the other has added */
 
 #define STASIS_CODEC_DEFAULT 0u /* raw; compact: ZSTD if any of the file is */
 #define STASIS_CODEC_RAW 1u     /* keys and values as they are: saved and loaded fastest */
@@ -88,13 +92,14 @@ void stasis_load_options_init(stasis_load_options *options, size_t size);
  * and goes on from the older state: the damaged commit is overwritten. What the
  * session itself saved or loaded last is not read again while the file's identity, size and times
  * are as it left them: damage that hides from these is found by the next load. BUSY: another save
- * of this file is running. IO (full disk included), UNSUPPORTED (STASIS_KEEP_NONE of a session with
+ * of this file is running. CONFLICT (STASIS_SAVE_IF_MATCH, which REPLACE contradicts:
+ * INVALID_ARGUMENT). IO (full disk included), UNSUPPORTED (STASIS_KEEP_NONE of a session with
  * positions_foreign: they cannot be computed again), CANCELLED, STOPPED; statuses of logits. */
 stasis_status stasis_session_save(stasis_session *session, const char *path,
                                   const stasis_save_options *options, stasis_error *error);
-/* The same as a stream, always whole; STASIS_SAVE_REPLACE means nothing here. What the sink was
- * given can be loaded, and as a file committed to. IO (the sink failed), CANCELLED, STOPPED;
- * statuses of logits. */
+/* The same as a stream, always whole; STASIS_SAVE_REPLACE and STASIS_SAVE_IF_MATCH mean nothing
+ * here. What the sink was given can be loaded, and as a file committed to. IO (the sink failed),
+ * CANCELLED, STOPPED; statuses of logits. */
 stasis_status stasis_session_write(stasis_session *session, const stasis_sink *sink,
                                    const stasis_save_options *options, stasis_error *error);
 

@@ -30,6 +30,7 @@ enum class Status : int32_t {
     nonfinite = 16,
     pool_exhausted = 17,
     buffer_too_small = 18,
+    conflict = 19,
 };
 
 class Error : public std::exception {

@@ -177,8 +177,9 @@ void check_features(const Snapshot &old) {
     }
 }
 
-// `known`: what the session that is saved was loaded from; it may know that the state is older.
-void check_continues(const Snapshot &old, const State &state, const Contents *known) {
+// What the session that is saved was loaded from may know that the state is older.
+void check_continues(const Snapshot &old, const State &state, const SaveOptions &options) {
+    const Contents *const known = options.known.get();
     if (known == nullptr || !known->older || known->root != old.root()) {
         old.require_newest();
     }
@@ -196,6 +197,12 @@ void check_continues(const Snapshot &old, const State &state, const Contents *kn
         fail(Status::invalid_argument, "its log begins with token %u, this session's with %u",
              log[0].token, state.log[0].token);
     }
+    if (options.if_match && !log.empty() &&
+        (known == nullptr || known->state.digest != old.state().digest)) {
+        fail(Status::conflict,
+             "it holds a state of %zu positions that this session neither loaded nor saved",
+             log.size());
+    }
 }
 
 // The state in the file, if this one may be committed to it.
@@ -205,12 +212,15 @@ std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state,
     try {
         std::shared_ptr<const Snapshot> old =
             Snapshot::open_input(Input(std::move(file)), options.known, options.watch);
-        check_continues(*old, state, options.known.get());
+        check_continues(*old, state, options);
         return old;
     } catch (const Error &error) {
         if (error.status() == Status::io || error.status() == Status::cancelled ||
             error.status() == Status::stopped) {
             throw;
+        }
+        if (error.status() == Status::conflict) {
+            fail(Status::conflict, "%s: %s", path.c_str(), error.what());
         }
         fail(Status::invalid_argument, "%s: not written to unless it may be replaced: %s",
              path.c_str(), error.what());

@@ -20,7 +20,9 @@ namespace stasis::format {
 struct Contents;
 
 struct SaveOptions {
-    bool replace = false;                   // a whole new file in the place of any regular file
+    bool replace = false; // a whole new file in the place of any regular file
+    // A file that is there must hold the state of `known`, or no token; else Error(conflict).
+    bool if_match = false;
     Keep keep = Keep::full;                 // keys and values, or only what they must come out as
     Codec codec = Codec::raw;               // of the pages that this save writes
     std::span<const float> logits_row = {}; // [vocabulary], kept too; empty: not
@@ -42,8 +44,8 @@ struct SaveOptions {
 // only if the last sync fails, the error says that the new state is in place but may not survive a
 // power loss. Error(invalid_argument): the state contradicts itself, the file at `path` is
 // something else, or its last commit is damaged and `known` is not the state before it;
-// Error(busy): another save of this file is running; Error(io), Error(unsupported),
-// Error(cancelled), Error(stopped).
+// Error(busy): another save of this file is running; Error(conflict); Error(io),
+// Error(unsupported), Error(cancelled), Error(stopped).
 //
 // Returns what the file says now, without the bytes of pages.
 std::shared_ptr<const Contents> save(State state, const std::string &path,

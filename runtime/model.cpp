@@ -68,7 +68,10 @@ struct Origin {
     explicit Origin(const std::string &given) : path(given) {
         struct stat status {};
         const bool exists = file_exists(path) && stat(path.c_str(), &status) == 0;
-        if (exists ? S_ISREG(status.st_mode) : path.ends_with(".gguf")) {
+        if (!exists) {
+            fail(Status::not_found, "%s: there is no such file or directory", path.c_str());
+        }
+        if (S_ISREG(status.st_mode)) {
             gguf = open_gguf(path);
         }
     }

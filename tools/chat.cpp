@@ -43,9 +43,12 @@ bool append_message(stasis_session *session, const char *role, const std::string
 }
 
 // Whether a reply ends where the model did not end it.
-enum class Cut { no, limit, full };
+enum class Cut { no, limit, full, interrupt };
 
 Cut cut_of(const Reply &reply, uint64_t tokens_max) {
+    if (reply.stop_reason == STASIS_STOP_CANCELLED) {
+        return Cut::interrupt;
+    }
     if (reply.stop_reason != STASIS_STOP_LENGTH || tokens_max == 0) {
         return Cut::no;
     }
@@ -53,7 +56,27 @@ Cut cut_of(const Reply &reply, uint64_t tokens_max) {
 }
 
 Json cut_json(Cut cut) {
-    return cut == Cut::no ? Json() : Json(cut == Cut::limit ? "limit" : "full");
+    switch (cut) {
+    case Cut::limit:
+        return "limit";
+    case Cut::full:
+        return "full";
+    case Cut::interrupt:
+        return "interrupt";
+    default:
+        return Json();
+    }
+}
+
+void say_cut(Cut cut, size_t tokens) {
+    const std::string after = "[cut after " + std::to_string(tokens) + " tokens: ";
+    if (cut == Cut::limit) {
+        say(after + "-n sets the limit]");
+    } else if (cut == Cut::full) {
+        say("[cut: the session is full]");
+    } else if (cut == Cut::interrupt) {
+        say(after + "interrupted]");
+    }
 }
 
 // One user turn and its reply; false if Ctrl-C ended it.
@@ -62,6 +85,7 @@ bool play_turn(stasis_session *session, const std::string &line, const ChatChoic
     const Stopwatch watch;
     if (!append_message(session, "user", line, STASIS_MESSAGE_REPLY, choice.generation.chunk,
                         interrupt.handle())) {
+        say("[interrupted: this turn was not taken]");
         return false;
     }
     const Reply reply = generate(session, choice.generation, interrupt.handle(), !choice.json);
@@ -79,13 +103,9 @@ bool play_turn(stasis_session *session, const std::string &line, const ChatChoic
         print_json(object);
     } else {
         print("\n");
-        if (cut != Cut::no) {
-            say(cut == Cut::limit ? "[cut after " + std::to_string(reply.tokens.size()) +
-                                        " tokens: -n sets the limit]"
-                                  : "[cut: the session is full]");
-        }
+        say_cut(cut, reply.tokens.size());
     }
-    return reply.stop_reason != STASIS_STOP_CANCELLED;
+    return cut != Cut::interrupt;
 }
 
 void check_chats(const stasis_model *model, const std::string &path) {
@@ -159,7 +179,7 @@ int chat(const ChatChoice &choice) {
             saving.replace = false; // from now on the file is this conversation's
         }
         if (!whole && !input_is_terminal()) {
-            break;
+            throw Failure("interrupted: the turns that follow were not read");
         }
     }
     return 0;
@@ -173,11 +193,13 @@ void add_chat(CLI::App &app, int &exit_code) {
         app.add_subcommand("chat", "a conversation: one user turn a line from stdin");
     chat_app->footer(
         "Empty lines are skipped. With --json: one object a line for each reply, with "
-        "role (assistant), text,\ntokens, position, digest, cut (null, or limit or full where -n "
-        "or the session's capacity ended it), seconds,\nand with a draft drafted, accepted, "
-        "passes, draft_failures. A resumed session keeps the sampling settings of\nits file unless "
-        "any are given; else tokens are drawn as the model's files recommend, but for what is "
-        "given.\n");
+        "role (assistant), text,\ntokens, position, digest, cut (null, or limit, full or interrupt "
+        "where -n, the session's capacity or Ctrl-C\nended it), seconds, and with a draft drafted, "
+        "accepted, passes, draft_failures.\nCtrl-C ends a reply; where turns do not come from a "
+        "terminal, it ends the conversation (exit code 2).\nWhat another process has saved in the "
+        "file meanwhile is not overwritten: the save is refused.\nA resumed session keeps the "
+        "sampling settings of its file unless any are given; else tokens are drawn as\nthe "
+        "model's files recommend, but for what is given.\n");
     add_model(*chat_app, choice->model);
     choice->generation.tokens_max = 256;
     add_path(*chat_app, "--session", choice->session,

@@ -5,6 +5,7 @@
 # ASSISTANT if it can)
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -171,7 +172,9 @@ def main():
     print("  Texts, tokens and digests are the same, the answers are the expected ones, and a")
     print("  damaged file and a foreign model are refused. Now try:\n")
     print(f"    {shown(COMMAND)} inspect {shown(FROZEN)}")
-    print(f"    {shown(COMMAND)} chat {shown(MODEL)} --session {shown(FROZEN)}")
+    copy = FOLDER / "yours.stasis"  # the README speaks of the file as it is now
+    shutil.copy(FROZEN, copy)
+    print(f"    {shown(COMMAND)} chat {shown(MODEL)} --session {shown(copy)}")
     if ASSISTANT:
         print(f"    {shown(COMMAND)} chat \"$(tools/get_smollm2)\"")
 

@@ -120,7 +120,9 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
 void add_save_options(CLI::App &app, SaveChoice &choice) {
     add_codec(app, choice.codec, "for keys and values that are saved (default: raw)");
     add_keep(app, choice.keep);
-    app.add_flag("--replace", choice.replace, "put the saved file in the place of any other");
+    app.add_flag("--replace", choice.replace,
+                 "put the saved file in the place of any other; without it a "
+                 "file must hold what was resumed or saved last");
 }
 
 const char *stop_reason_name(uint32_t reason) {
@@ -278,6 +280,20 @@ void add_load_options(CLI::App &app, LoadChoice &choice) {
                  "resume also the state before the last one saved, where that is damaged");
 }
 
+namespace {
+
+// Whether the file would open with --accept-older.
+bool has_older(const std::string &path) {
+    stasis_snapshot *opened = nullptr;
+    if (stasis_snapshot_open(path.c_str(), &opened, nullptr) != STASIS_OK) {
+        return false;
+    }
+    const Snapshot snapshot(opened);
+    return snapshot_info(opened, path).older != 0;
+}
+
+} // namespace
+
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
                      const LoadChoice &choice) {
     stasis_session_options own;
@@ -300,7 +316,12 @@ Session load_session(stasis_model *model, const std::string &path, stasis_cancel
         check(stasis_session_read(model, &source, &options, &session, &error), error,
               "standard input");
     } else {
-        check(stasis_session_load(model, path.c_str(), &options, &session, &error), error, path);
+        const stasis_status status =
+            stasis_session_load(model, path.c_str(), &options, &session, &error);
+        if (status == STASIS_CORRUPT && !choice.accept_older && has_older(path)) {
+            throw Failure(std::string(error.message) + ": --accept-older (CORRUPT)");
+        }
+        check(status, error, path);
     }
     return Session(session);
 }
@@ -310,7 +331,7 @@ namespace {
 stasis_save_options save_options(const SaveChoice &choice, Progress &progress) {
     stasis_save_options options;
     stasis_save_options_init(&options, sizeof options);
-    options.flags = choice.replace ? STASIS_SAVE_REPLACE : 0;
+    options.flags = choice.replace ? STASIS_SAVE_REPLACE : STASIS_SAVE_IF_MATCH;
     options.codec = choice.codec;
     options.keep = choice.keep;
     options.progress = Progress::report;

@@ -30,7 +30,7 @@ struct GenerationChoice {
 
 // How a session is saved.
 struct SaveChoice {
-    bool replace = false;
+    bool replace = false; // without it, only over what was resumed or saved last
     uint32_t codec = STASIS_CODEC_RAW, keep = STASIS_KEEP_FULL;
 };
 

@@ -32,6 +32,14 @@ void add_template_option(CLI::App &app, ModelChoice &choice) {
 }
 
 Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
+    if (choice.path.empty()) {
+        throw Failure("MODEL: the path is empty");
+    }
+    if (is_snapshot(choice.path)) {
+        throw Failure(choice.path +
+                      ": this is a snapshot; a model is expected here, a Hugging Face "
+                      "directory or a GGUF file");
+    }
     stasis_model_options options;
     stasis_model_options_init(&options, sizeof options);
     const auto given = [](const std::string &text) {

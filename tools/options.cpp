@@ -43,8 +43,7 @@ CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
     });
 }
 
-// By its first bytes (FORMAT.md, "Header").
-static bool is_snapshot(const std::string &path) {
+bool is_snapshot(const std::string &path) {
     std::ifstream file(path, std::ios::binary);
     char begin[8] = {};
     return file.read(begin, sizeof begin) &&

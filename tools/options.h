@@ -60,6 +60,9 @@ void add_keep(CLI::App &app, uint32_t &keep);
 CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
                       const std::string &help);
 
+// Whether a file begins as snapshots do (FORMAT.md, "Header").
+bool is_snapshot(const std::string &path);
+
 enum class Special { refused, allowed };
 
 // Refuses early what could not be written in the end: a missing folder, a directory, a symbolic

@@ -64,7 +64,8 @@ void write_page(const report::Shown &shown, const report::Shown *other,
 }
 
 int run_report(const ReportChoice &choice) {
-    if (!choice.out.empty()) {
+    const bool to_stdout = choice.out.empty() || is_stream(choice.out);
+    if (!to_stdout) {
         check_target("-o", choice.out, Special::allowed);
     }
     // What can fail for what the files hold comes before anything is written.
@@ -76,7 +77,6 @@ int run_report(const ReportChoice &choice) {
         difference = report::difference_of(shown, *other);
     }
     using File = std::unique_ptr<std::FILE, Releaser<std::fclose>>;
-    const bool to_stdout = choice.out.empty();
     const std::string name = to_stdout ? "standard output" : choice.out;
     const auto require = [&](bool done) {
         if (!done) {
@@ -100,7 +100,7 @@ void add_report(CLI::App &app, int &exit_code) {
     CLI::App *report_app = app.add_subcommand(
         "report", "a snapshot as one self-contained HTML page; needs no model and no network");
     report_app->add_option("FILE", choice->path, "a snapshot")->required();
-    add_path(*report_app, "-o", choice->out, "where to write the page (default: stdout)");
+    add_path(*report_app, "-o", choice->out, "where to write the page; -: stdout, as without it");
     add_path(*report_app, "--against", choice->against, "another snapshot: where the two part");
     report_app->callback([=, &exit_code] { exit_code = run_report(*choice); });
 }

@@ -1,5 +1,6 @@
 // stasis run: append a prompt to a new or resumed session, generate, save. Knows no chat template
 // beyond passing its name to the model.
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -167,6 +168,26 @@ Session open_session(stasis_model *model, const RunChoice &choice, stasis_cancel
     return session;
 }
 
+// Refuses before anything is computed what the save would refuse in the end.
+void check_saved_file(const std::string &path, const stasis_session *resumed) {
+    if (!std::filesystem::exists(path)) {
+        return;
+    }
+    const auto refuse = [&](const std::string &reason) {
+        throw Failure("--save: " + path + " is written over with --replace alone: " + reason);
+    };
+    stasis_snapshot *opened = nullptr;
+    stasis_error error{};
+    if (stasis_snapshot_open(path.c_str(), &opened, &error) != STASIS_OK) {
+        refuse(error.message);
+    }
+    const Snapshot snapshot(opened);
+    const stasis_snapshot_info info = snapshot_info(opened, path);
+    if (info.position > 0 && hex(info.digest) != digest_of(resumed)) {
+        refuse("it holds a state that this run has not resumed");
+    }
+}
+
 int run(const RunChoice &choice) {
     if (!choice.prompt_given && !choice.tokens_given && !choice.bos && choice.resume.empty()) {
         throw Failure("nothing to run: give --prompt, --tokens, --tokens-file or --resume");
@@ -191,6 +212,9 @@ int run(const RunChoice &choice) {
         recorder = std::make_unique<Recorder>(choice.trace, choice.trace_reads);
     }
     const Session session = open_session(model.get(), choice, interrupt.handle(), recorder.get());
+    if (!output && !choice.save.empty() && !choice.saving.replace) {
+        check_saved_file(choice.save, session.get());
+    }
     if (choice.rewind_given) {
         rewind(session.get(), choice.rewind, interrupt.handle());
     }
@@ -257,7 +281,8 @@ void add_run(CLI::App &app, int &exit_code) {
     CLI::Option *resume = add_path(*run_app, "--resume", choice->resume,
                                    "go on with the session in this file; -: from standard input");
     CLI::Option *rewind =
-        add_count(*run_app, "--rewind", choice->rewind, "go on from this position of it instead")
+        add_count(*run_app, "--rewind", choice->rewind,
+                  "go on from this position of it instead, without what came after")
             ->needs(resume);
     add_load_options(*run_app, choice->loading);
     add_path(*run_app, "--save", choice->save,

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include <unistd.h>
 
@@ -75,6 +76,13 @@ stasis_sink OutputForSnapshot::sink() {
 Snapshot open_snapshot(const std::string &path) {
     stasis_snapshot *snapshot = nullptr;
     stasis_error error{};
+    if (path.empty()) {
+        throw Failure("FILE: the path is empty");
+    }
+    std::error_code problem; // opening says what it was
+    if (std::filesystem::is_directory(path, problem)) {
+        throw Failure(path + ": this is a directory; a snapshot is expected here");
+    }
     if (is_stream(path)) {
         const stasis_source source = input_source();
         check(stasis_snapshot_open_source(&source, &snapshot, &error), error, "standard input");

@@ -159,8 +159,10 @@ int run_verify(VerifyChoice &choice) {
 void add_verify(CLI::App &app, int &exit_code) {
     auto choice = std::make_shared<VerifyChoice>();
     CLI::App *verify_app = app.add_subcommand(
-        "verify", "compute a snapshot's state again from its tokens; exit code 0 if every stored "
-                  "bit is the same, 1 if not, or if the last commit is damaged");
+        "verify",
+        "compute a snapshot's state again from its tokens; exit code 0 if every stored "
+        "bit is the same, 1 if not, or if the last commit is damaged; 2 if the file or the model "
+        "cannot be read");
     verify_app->add_option("FILE", choice->path, "a snapshot; -: from standard input")->required();
     add_model(*verify_app, choice->model);
     add_number<double>(

@@ -68,6 +68,10 @@ func rowsOfArguments(t *testing.T) []row {
 			_, err := model(t, tiny).Load(background, saved(t, m, someTokens(3, 1)), nil)
 			return err
 		}},
+		{stasis.ErrConflict, "CONFLICT", func() error {
+			return session.Save(background, saved(t, m, someTokens(3, 1)),
+				&stasis.SaveOptions{IfMatch: true})
+		}},
 		{stasis.ErrFull, "FULL", func() error {
 			small := must(m.NewSession(&stasis.SessionOptions{Capacity: 5}))(t)
 			defer small.Close()

@@ -31,6 +31,7 @@ const (
 // SaveOptions say how a session is saved; the zero value is the default in every field.
 type SaveOptions struct {
 	Replace    bool // any file that is there, whatever it holds
+	IfMatch    bool // only what this session loaded or saved last: else ErrConflict
 	FullLogits bool // keep the whole row of logits
 	Codec      Codec
 	Keep       Keep
@@ -58,6 +59,9 @@ func (c *call) saveOptions(o *SaveOptions) *C.stasis_save_options {
 	if o != nil {
 		if o.Replace {
 			given.flags |= C.STASIS_SAVE_REPLACE
+		}
+		if o.IfMatch {
+			given.flags |= C.STASIS_SAVE_IF_MATCH
 		}
 		if o.FullLogits {
 			given.flags |= C.STASIS_SAVE_FULL_LOGITS

@@ -101,7 +101,8 @@ TEST_CASE("version and names of statuses") {
     CHECK(std::string(stasis_status_name(STASIS_OK)) == "OK");
     CHECK(std::string(stasis_status_name(STASIS_FULL)) == "FULL");
     CHECK(std::string(stasis_status_name(STASIS_BUFFER_TOO_SMALL)) == "BUFFER_TOO_SMALL");
-    for (stasis_status status : {-1, 19, INT32_MAX, INT32_MIN}) {
+    CHECK(std::string(stasis_status_name(STASIS_CONFLICT)) == "CONFLICT");
+    for (stasis_status status : {-1, 20, INT32_MAX, INT32_MIN}) {
         CHECK(std::string(stasis_status_name(status)) == "UNKNOWN");
     }
 }

@@ -198,7 +198,7 @@ TEST_CASE("unknown flags and reserved fields are refused") {
     generate.flags = 0x80000000U;
     CHECK(stasis_session_generate(session.get(), &generate, nullptr, nullptr) ==
           STASIS_UNSUPPORTED);
-    CHECK(save(session.get(), "/nowhere", 4) == STASIS_UNSUPPORTED);
+    CHECK(save(session.get(), "/nowhere", 0x80000000U) == STASIS_UNSUPPORTED);
     auto load_options = sized<stasis_load_options>();
     load_options.flags = 16;
     stasis_session *loaded = nullptr;

@@ -1,7 +1,10 @@
 # stasis chat: the published conversation, frozen and resumed in new processes at every turn.
 import shutil
+import signal
+import subprocess
+import time
 
-from stasis_process import CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, turns_of
+from stasis_process import command, CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, turns_of
 
 KEYS = ["role", "text", "tokens", "position", "digest", "cut", "seconds"]
 
@@ -86,7 +89,48 @@ class Chat(CommandTest):
         self.assertEqual(reply["tokens"], first["reply_ids"])
         self.assertEqual(len(self.chat(GEMMA, users(GEMMA)[:3], "-n", 0)), 3)
 
+    def test_two_chats_on_one_file(self):
+        say = users(GEMMA)
+        with subprocess.Popen([str(command()), "chat", str(GEMMA), "--session", self.path("s")],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as first:
+            first.stdin.write(f"{say[0]}\n".encode())
+            first.stdin.flush()
+            self.assertEqual(first.stdout.readline(), b"k is 5.\n")
+            while not (self.folder / "s").exists():
+                time.sleep(0.01)
+            second = self.chat(GEMMA, say[1:2], "--session", self.path("s"))
+            content = (self.folder / "s").read_bytes()
+            first.stdin.write(f"{say[2]}\n".encode())
+            _, message = first.communicate(timeout=60)
+        self.assertEqual(first.returncode, 2)
+        self.assertIn(f"it holds a state of {second[0]['position']} positions", message.decode())
+        self.assertIn("CONFLICT", message.decode())
+        self.assertEqual((self.folder / "s").read_bytes(), content)
+        third = self.chat(GEMMA, say[2:3], "--session", self.path("s"))
+        self.assertEqual(third[0]["digest"], self.chat(GEMMA, say[:3])[2]["digest"])
+
+    def test_an_interrupt_ends_the_reply_and_is_told(self):
+        with subprocess.Popen([str(command()), "chat", str(GEMMA), "--ignore-eos", "-n", "100000",
+                               "--session", self.path("s")], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdin.write(f"{users(GEMMA)[0]}\nnever read\n".encode())
+            process.stdin.flush()
+            process.stdout.read(1)  # the reply has begun
+            process.send_signal(signal.SIGINT)
+            _, message = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 2)
+        self.assertRegex(message.decode(), r"\[cut after \d+ tokens: interrupted\]\n"
+                         r"stasis: interrupted: the turns that follow were not read\n\Z")
+        text = self.json("inspect", self.path("s"))["text"]
+        self.assertIn("variable k", text)
+        self.assertNotIn("never read", text)
+
     def test_refusals(self):
+        snapshot = self.path("snapshot")
+        self.chat(GEMMA, users(GEMMA)[:1], "--session", snapshot)
+        self.refused("chat", snapshot, names=[snapshot, "this is a snapshot; a model is expected"])
+        self.refused("chat", "", names=["MODEL: the path is empty"])
         self.refused("chat", GEMMA, "--session", self.path(""), text="hello\n")
         for text in "", "hello\n":
             self.refused("chat", WITHOUT_TOKENIZER, text=text, names=["tokenizer"])

@@ -168,6 +168,24 @@ class SaveAndResume(CommandTest):
         self.json(*save, "--replace")
         self.assertEqual(self.json("inspect", self.path("s"))["position"], 2)
 
+    def test_what_was_not_resumed_is_replaced_only_on_request(self):
+        prompt = ["run", GEMMA, "--tokens", "1,2,3", "-n"]
+        self.json(*prompt, 0, "--save", self.path("s"))
+        content = (self.folder / "s").read_bytes()
+        for others in ([*prompt, 100000], ["run", GEMMA, "--tokens", "1,7", "-n", 100000],
+                       ["run", LLAMA, "--tokens", "1,2,3", "-n", 100000]):
+            # Before anything is generated: no minutes are lost.
+            self.refused(*others, "--ignore-eos", "--save", self.path("s"),
+                         names=["--save: " + self.path("s"), "--replace", "has not resumed"])
+        self.assertEqual((self.folder / "s").read_bytes(), content)
+        resume = ["run", GEMMA, "--resume", self.path("s")]
+        self.json(*resume, "-n", 2, "--save", self.path("s"))
+        self.json(*resume, "--rewind", 2, "-n", 4, "--save", self.path("s"))
+        self.json(*resume, "-n", 0, "--save", self.path("fork"))
+        self.json(*resume, "-n", 1, "--save", self.path("s"))
+        self.refused(*resume, "-n", 0, "--save", self.path("fork"), names=["has not resumed"])
+        self.json(*resume, "-n", 0, "--save", self.path("fork"), "--replace")
+
     def test_interrupted_run_saves_what_it_has(self):
         prompt = comma(turns_of(GEMMA)[0]["prompt_ids"])
         with subprocess.Popen([str(command()), "run", str(GEMMA), "--tokens", prompt, "-n", "4000",

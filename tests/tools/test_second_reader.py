@@ -63,9 +63,10 @@ class SecondReader(CommandTest):
 
     def save(self, name, model, tokens, *options):
         """Saves, or commits to, a file of this name."""
-        self.ok("run", model, "--tokens", comma(tokens), "-n", 0, "--save", self.path(name),
-                *options)
-        return self.path(name)
+        path = self.path(name)
+        resume = ["--resume", path, "--rewind", 0] if os.path.exists(path) else []
+        self.ok("run", model, *resume, "--tokens", comma(tokens), "-n", 0, "--save", path, *options)
+        return path
 
     def stream(self, name, model, *options):
         with open(self.path(name), "wb") as file:

@@ -184,6 +184,8 @@ class Snapshots(CommandTest):
         done = self.run_command("run", GEMMA, "--prompt", "x", "-n", 1, "--save", self.path("s"))
         self.assertEqual(done.returncode, 2)
         self.kept(data)
+        for resume in (("run", GEMMA, "--resume"), ("chat", GEMMA, "--session")):
+            self.refused(*resume, self.path("s"), names=["older state is accepted: --accept-older"])
         accepted = self.json("run", GEMMA, "--resume", self.path("s"), "-n", 0, "--accept-older")
         self.assertEqual(accepted["digest"], inspected["digest"])
         self.chat(GEMMA, ["And now?"], "--session", self.path("s"), "--accept-older")

@@ -5,6 +5,7 @@ use std::os::raw::{c_char, c_void};
 
 pub const STASIS_SAVE_REPLACE: u32 = 1;
 pub const STASIS_SAVE_FULL_LOGITS: u32 = 2;
+pub const STASIS_SAVE_IF_MATCH: u32 = 4;
 pub const STASIS_CODEC_DEFAULT: u32 = 0;
 pub const STASIS_CODEC_RAW: u32 = 1;
 pub const STASIS_CODEC_ZSTD: u32 = 2;

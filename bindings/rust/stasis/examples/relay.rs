@@ -1,15 +1,10 @@
 //! One leg of a relay: `relay MODEL FILE TEXT` resumes the session in FILE, or begins one, says
 //! TEXT, saves, and prints the session's digest and then the reply.
 use stasis::{GenerateOptions, Model, Reply, SaveOptions, Session};
-use std::error::Error;
 use std::path::Path;
+use std::process::ExitCode;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (model, file, text) = match arguments.as_slice() {
-        [model, file, text] => (model, Path::new(file), text),
-        _ => return Err("usage: relay MODEL FILE TEXT".into()),
-    };
+fn relay(model: &str, file: &Path, text: &str) -> stasis::Result<()> {
     let model = Model::open(model, Default::default())?;
     let mut session = match file.exists() {
         true => Session::load(&model, file, Default::default())?,
@@ -23,4 +18,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     session.save(file, SaveOptions::default())?;
     println!("{}\n{reply}", session.digest()?);
     Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [model, file, text] = arguments.as_slice() else {
+        eprintln!("usage: relay MODEL FILE TEXT");
+        return ExitCode::from(2);
+    };
+    match relay(model, Path::new(file), text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("relay: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -45,11 +45,13 @@ pub enum Status {
     PoolExhausted,
     /// The library asked for another buffer than it had asked for before.
     BufferTooSmall,
+    /// Somebody else has saved there meanwhile.
+    Conflict,
     /// A status that this crate does not know.
     Other(i32),
 }
 
-const KNOWN: [(sys::stasis_status, Status); 18] = [
+const KNOWN: [(sys::stasis_status, Status); 19] = [
     (sys::STASIS_INVALID_ARGUMENT, Status::InvalidArgument),
     (sys::STASIS_NOT_FOUND, Status::NotFound),
     (sys::STASIS_IO, Status::Io),
@@ -68,6 +70,7 @@ const KNOWN: [(sys::stasis_status, Status); 18] = [
     (sys::STASIS_NONFINITE, Status::Nonfinite),
     (sys::STASIS_POOL_EXHAUSTED, Status::PoolExhausted),
     (sys::STASIS_BUFFER_TOO_SMALL, Status::BufferTooSmall),
+    (sys::STASIS_CONFLICT, Status::Conflict),
 ];
 
 impl Status {

@@ -153,6 +153,9 @@ pub enum Keep {
 pub struct SaveOptions<'a> {
     /// Put the snapshot in the place of any file, whatever it holds.
     pub replace: bool,
+    /// A file that is there must hold what this session loaded or saved last;
+    /// [`Status::Conflict`](crate::Status::Conflict) if not.
+    pub if_match: bool,
     /// Keep the whole row of logits beside the hidden state.
     pub full_logits: bool,
     /// Of what this call writes.
@@ -173,6 +176,7 @@ impl SaveOptions<'_> {
         let mut guard = Guard::<ProgressFn<'_>>::new(self.progress);
         let raw = sys::stasis_save_options {
             flags: if self.replace { sys::STASIS_SAVE_REPLACE } else { 0 }
+                | if self.if_match { sys::STASIS_SAVE_IF_MATCH } else { 0 }
                 | if self.full_logits { sys::STASIS_SAVE_FULL_LOGITS } else { 0 },
             codec: match self.codec {
                 Codec::Default => sys::STASIS_CODEC_DEFAULT,

@@ -102,6 +102,26 @@ fn damaged_files() {
     assert_eq!(status(session.save("/nowhere/a", Default::default())), Status::Io);
 }
 
+/// Of two who go on with one file the second is told.
+#[test]
+fn conflicts() {
+    let folder = Folder::new();
+    let file = folder.file("a.stasis");
+    let model = tiny();
+    let only = || SaveOptions { if_match: true, ..Default::default() };
+    session_of(&model, &some_tokens(5, 1)).save(&file, only()).unwrap();
+    let mut first = Session::load(&model, &file, Default::default()).unwrap();
+    let mut second = Session::load(&model, &file, Default::default()).unwrap();
+    for session in [&mut first, &mut second] {
+        session.append(&[1], Default::default()).unwrap();
+    }
+    first.append(&[2], Default::default()).unwrap();
+    first.save(&file, only()).unwrap();
+    assert_eq!(status(second.save(&file, only())), Status::Conflict);
+    first.save(&file, only()).unwrap();
+    second.save(&file, Default::default()).unwrap();
+}
+
 /// A file of a format from tomorrow.
 #[test]
 fn versions() {
@@ -135,6 +155,7 @@ fn numbers_that_are_none() {
 fn numbers_of_statuses() {
     assert_eq!(Status::InvalidArgument.code(), 1);
     assert_eq!(Status::BufferTooSmall.code(), 18);
+    assert_eq!(Status::Conflict.code(), 19);
     assert_eq!(Status::Other(99).code(), 99);
     assert_eq!(Status::PoolExhausted.to_string(), "POOL_EXHAUSTED");
     assert_eq!(Status::Other(99).to_string(), "UNKNOWN");
