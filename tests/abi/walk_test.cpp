@@ -4,7 +4,6 @@
 // walk, STASIS_WALK_SECONDS bounds it (120), STASIS_WALK_STEPS says how long it is to be (10000).
 // Not under the thread sanitizer, which cannot follow a process that forks while it has threads.
 #include "tests/sanitizers.h"
-#include "tests/share.h"
 
 #ifndef STASIS_THREAD_SANITIZER
 
@@ -54,6 +53,7 @@ struct SessionModel {
     Tokens tokens = {};
     std::vector<uint8_t> sources = {};
     uint32_t settings = 0;
+    std::optional<Tokens> stored = {}; // what it, or what it was forked from, last loaded or saved
 };
 
 // What a list of tokens leads to.
@@ -117,6 +117,7 @@ struct FileWalk {
     void fork_to(size_t i);
     void set(size_t i);
     bool may_save(size_t i, size_t file, uint32_t flags);
+    stasis_status save_expected(size_t i, size_t file, uint32_t flags);
     void save_to(size_t i);
     void save_killed(size_t i);
     void load_from(size_t i);
@@ -239,6 +240,15 @@ bool FileWalk::may_save(size_t i, size_t file, uint32_t flags) {
            lines[i].tokens.empty() || files[file]->tokens[0] == lines[i].tokens[0];
 }
 
+stasis_status FileWalk::save_expected(size_t i, size_t file, uint32_t flags) {
+    if (!may_save(i, file, flags)) {
+        return STASIS_INVALID_ARGUMENT;
+    }
+    const bool others = flags == STASIS_SAVE_IF_MATCH && files[file] &&
+                        !files[file]->tokens.empty() && lines[i].stored != files[file]->tokens;
+    return others ? STASIS_CONFLICT : STASIS_OK;
+}
+
 // Any codec, and one save of four without keys and values.
 stasis_save_options FileWalk::save_options(uint32_t flags) {
     auto options = sized<stasis_save_options>();
@@ -250,13 +260,18 @@ stasis_save_options FileWalk::save_options(uint32_t flags) {
 
 void FileWalk::save_to(size_t i) {
     const size_t file = roll(kFiles);
-    const auto options = save_options(roll(20) == 0 ? STASIS_SAVE_REPLACE : 0);
+    const uint64_t kind = roll(20);
+    const auto options = save_options(kind == 0  ? STASIS_SAVE_REPLACE
+                                      : kind < 8 ? STASIS_SAVE_IF_MATCH
+                                                 : 0);
     stasis_error error;
     const stasis_status status =
         stasis_session_save(sessions[i].get(), path(file).c_str(), &options, &error);
     CAPTURE(error.message);
-    REQUIRE(status == (may_save(i, file, options.flags) ? STASIS_OK : STASIS_INVALID_ARGUMENT));
+    REQUIRE(status == save_expected(i, file, options.flags));
+    counts["  save, status " + std::to_string(status)]++;
     if (status == STASIS_OK) {
+        lines[i].stored = lines[i].tokens;
         files[file] = lines[i];
     }
     if (files[file]) {
@@ -322,6 +337,7 @@ void FileWalk::load_from(size_t i) {
     if (files[file]) {
         sessions[i] = load(model, path(file));
         lines[i] = *files[file];
+        lines[i].stored = lines[i].tokens;
     }
 }
 
