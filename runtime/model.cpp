@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <set>
 
 #include "runtime/checkpoint/json_file.h"
@@ -67,9 +69,9 @@ struct Origin {
 
     explicit Origin(const std::string &given) : path(given) {
         struct stat status {};
-        const bool exists = file_exists(path) && stat(path.c_str(), &status) == 0;
-        if (!exists) {
-            fail(Status::not_found, "%s: there is no such file or directory", path.c_str());
+        if (stat(path.c_str(), &status) != 0) {
+            fail(errno == ENOENT || errno == ENOTDIR ? Status::not_found : Status::io,
+                 "cannot open %s: %s", path.c_str(), std::strerror(errno));
         }
         if (S_ISREG(status.st_mode)) {
             gguf = open_gguf(path);
