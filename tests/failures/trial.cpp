@@ -3,9 +3,21 @@
 
 #include <cstdlib>
 
+#include "tests/share.h"
+
 namespace failures {
 
 using namespace abi_test;
+
+std::vector<Row> taken_rows(const std::vector<Row> &rows) {
+    const bool all = !stasis::test::kSanitized || stasis::test::whole_sweeps();
+    const size_t step = all ? 1 : 3;
+    std::vector<Row> taken;
+    for (size_t i = stasis::test::test_seed() % step; i < rows.size(); i += step) {
+        taken.push_back(rows[i]);
+    }
+    return taken;
+}
 
 stasis_status open_hosted(const std::string &path, stasis_model **model, stasis_error *error) {
     auto allocator = sized<stasis_allocator>();

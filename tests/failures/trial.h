@@ -33,6 +33,8 @@ std::vector<Row> model_rows();
 std::vector<Row> session_rows();
 std::vector<Row> generate_rows();
 std::vector<Row> snapshot_rows();
+// All of them; under sanitizers one of three, unless whole sweeps are asked for.
+std::vector<Row> taken_rows(const std::vector<Row> &rows);
 
 // Small models: a name below tests/data/zoo; "chat", which has a SentencePiece tokenizer and a chat
 // template; "byte-bpe"; "gguf", which is "chat" as a GGUF file. The last three are made when first
