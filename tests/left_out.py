@@ -6,7 +6,7 @@ import re
 import sys
 import zlib
 
-LONG_SECONDS = 0.3
+LONG_SECONDS = 0.1
 TAKEN = 8  # one of so many
 
 seed, logs = int(sys.argv[1]), sys.argv[2:]

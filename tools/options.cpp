@@ -44,6 +44,10 @@ CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
 }
 
 bool is_snapshot(const std::string &path) {
+    std::error_code problem;
+    if (!std::filesystem::is_regular_file(path, problem)) { // opening a pipe would wait
+        return false;
+    }
     std::ifstream file(path, std::ios::binary);
     char begin[8] = {};
     return file.read(begin, sizeof begin) &&

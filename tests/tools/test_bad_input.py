@@ -206,6 +206,18 @@ class Files(CommandTest):
                 self.refused(*call, self.path("pipe"), names=[option, "no regular file"])
         self.assertEqual(self.file.read_bytes(), self.content)
 
+    def test_what_stands_in_the_place_of_another(self):
+        os.mkfifo(self.path("pipe"))  # nobody will ever write to it
+        for model, why in ((self.file, "this is a snapshot; a model is expected here"),
+                           (self.path("pipe"), "config.json"),
+                           (self.path("none"), "cannot open " + self.path("none") + ": No such")):
+            for call in ["info"], ["verify", self.file], ["run", "--tokens", "1"]:
+                self.refused(*call, model, names=[str(model), why])
+        for file, why in ((GEMMA, "this is a directory; a snapshot is expected here"),
+                          ("", "FILE: the path is empty")):
+            for call in ["inspect"], ["report"], ["diff", self.file]:
+                self.refused(*call, file, names=[why])
+
     def test_a_snapshot_is_not_written_over_by_what_is_none(self):
         file = self.path("s")
         self.ok("run", WITHOUT_TOKENIZER, "--tokens", "1,2,3", "-n", 1, "--save", file)
