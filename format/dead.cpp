@@ -95,10 +95,12 @@ uint64_t check_all_sections(const Snapshot &snapshot, const Watch &watch) {
     uint64_t count = 0;
     naming(snapshot.input().path(), [&] {
         if (snapshot.slot_damaged()) {
+            if (snapshot.slot() == 0) { // beside a trailer, of either slot
+                fail(Status::corrupt, "a root slot does not give its checksum");
+            }
             const uint64_t other = snapshot.slot() == kSlotA ? kSlotB : kSlotA;
-            fail(Status::corrupt, "%s does not give its checksum",
-                 snapshot.slot() == 0 ? "a root slot" // beside a trailer, of either
-                                      : ("the root slot at byte " + std::to_string(other)).c_str());
+            fail(Status::corrupt, "the root slot at byte %llu does not give its checksum",
+                 static_cast<unsigned long long>(other));
         }
         const uint64_t end = snapshot.file_bytes();
         const Committed committed{snapshot.input(), end, snapshot.root().sequence};

@@ -1,6 +1,7 @@
 # Which test cases the daily run leaves out under sanitizers, where they take some five times as
 # long: of those that took long in the optimised build of the same run, all but one in eight, which
-# the seed names. Prints a filter for doctest, or nothing where none is left out.
+# the seed names. What took long varies between runs, so a seed repeats the choice only about. Prints
+# how many are left out and a filter for doctest, or nothing where none is.
 # Usage: left_out.py SEED LOG... (what the optimised program printed under --duration)
 import re
 import sys
@@ -17,4 +18,4 @@ for log in logs:
             if float(seconds) > LONG_SECONDS and (zlib.crc32(name.encode()) + seed) % TAKEN != 0:
                 left_out.add(name.replace(",", "?"))  # a comma ends a pattern, "?" is any character
 if left_out:
-    print(",".join(sorted(left_out)))
+    print(len(left_out), ",".join(sorted(left_out)), sep="\n")

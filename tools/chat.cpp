@@ -56,16 +56,9 @@ Cut cut_of(const Reply &reply, uint64_t tokens_max) {
 }
 
 Json cut_json(Cut cut) {
-    switch (cut) {
-    case Cut::limit:
-        return "limit";
-    case Cut::full:
-        return "full";
-    case Cut::interrupt:
-        return "interrupt";
-    default:
-        return Json();
-    }
+    static constexpr const char *kNames[] = {nullptr, "limit", "full", "interrupt"};
+    const char *name = kNames[static_cast<size_t>(cut)];
+    return name != nullptr ? Json(name) : Json();
 }
 
 void say_cut(Cut cut, size_t tokens) {

@@ -284,12 +284,11 @@ namespace {
 
 // Whether the file would open with --accept-older.
 bool has_older(const std::string &path) {
-    stasis_snapshot *opened = nullptr;
-    if (stasis_snapshot_open(path.c_str(), &opened, nullptr) != STASIS_OK) {
+    try {
+        return snapshot_info(open_snapshot(path).get(), path).older != 0;
+    } catch (const Failure &) {
         return false;
     }
-    const Snapshot snapshot(opened);
-    return snapshot_info(opened, path).older != 0;
 }
 
 } // namespace

@@ -169,23 +169,35 @@ Session open_session(stasis_model *model, const RunChoice &choice, stasis_cancel
 }
 
 // Refuses before anything is computed what the save would refuse in the end.
-void check_saved_file(const std::string &path, const stasis_session *resumed) {
-    if (!std::filesystem::exists(path)) {
+void check_saved_file(const RunChoice &choice, const stasis_session *session) {
+    const std::string &path = choice.save;
+    // The digest of what came in by a stream is the session's, unless its profile was another: then
+    // the library alone knows it, and decides in the end.
+    const bool unknown = is_stream(choice.resume) && choice.loading.any_profile;
+    if (unknown || !std::filesystem::exists(path)) {
         return;
     }
-    const auto refuse = [&](const std::string &reason) {
-        throw Failure("--save: " + path + " is written over with --replace alone: " + reason);
+    const auto digest_in = [](const std::string &file, uint64_t &position) {
+        const Snapshot snapshot = open_snapshot(file);
+        const stasis_snapshot_info info = snapshot_info(snapshot.get(), file);
+        position = info.position;
+        return hex(info.digest);
     };
-    stasis_snapshot *opened = nullptr;
-    stasis_error error{};
-    if (stasis_snapshot_open(path.c_str(), &opened, &error) != STASIS_OK) {
-        refuse(error.message);
+    std::string reason = "it holds a state that this run has not resumed";
+    try {
+        uint64_t position = 0;
+        const std::string there = digest_in(path, position);
+        if (position == 0) {
+            return;
+        }
+        const bool of_file = !choice.resume.empty() && !is_stream(choice.resume);
+        if (there == (of_file ? digest_in(choice.resume, position) : digest_of(session))) {
+            return;
+        }
+    } catch (const Failure &failure) {
+        reason = failure.what();
     }
-    const Snapshot snapshot(opened);
-    const stasis_snapshot_info info = snapshot_info(opened, path);
-    if (info.position > 0 && hex(info.digest) != digest_of(resumed)) {
-        refuse("it holds a state that this run has not resumed");
-    }
+    throw Failure("--save: " + path + " is written over with --replace alone: " + reason);
 }
 
 int run(const RunChoice &choice) {
@@ -213,7 +225,7 @@ int run(const RunChoice &choice) {
     }
     const Session session = open_session(model.get(), choice, interrupt.handle(), recorder.get());
     if (!output && !choice.save.empty() && !choice.saving.replace) {
-        check_saved_file(choice.save, session.get());
+        check_saved_file(choice, session.get());
     }
     if (choice.rewind_given) {
         rewind(session.get(), choice.rewind, interrupt.handle());

@@ -76,6 +76,11 @@ stasis_sink OutputForSnapshot::sink() {
 Snapshot open_snapshot(const std::string &path) {
     stasis_snapshot *snapshot = nullptr;
     stasis_error error{};
+    if (is_stream(path)) {
+        const stasis_source source = input_source();
+        check(stasis_snapshot_open_source(&source, &snapshot, &error), error, "standard input");
+        return Snapshot(snapshot);
+    }
     if (path.empty()) {
         throw Failure("FILE: the path is empty");
     }
@@ -83,12 +88,7 @@ Snapshot open_snapshot(const std::string &path) {
     if (std::filesystem::is_directory(path, problem)) {
         throw Failure(path + ": this is a directory; a snapshot is expected here");
     }
-    if (is_stream(path)) {
-        const stasis_source source = input_source();
-        check(stasis_snapshot_open_source(&source, &snapshot, &error), error, "standard input");
-    } else {
-        check(stasis_snapshot_open(path.c_str(), &snapshot, &error), error, path);
-    }
+    check(stasis_snapshot_open(path.c_str(), &snapshot, &error), error, path);
     return Snapshot(snapshot);
 }
 

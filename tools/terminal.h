@@ -12,17 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/handles.h"
+#include "tools/visible.h"
 
 namespace command {
 
 using Json = nlohmann::ordered_json;
-
-// The text with everything spelled out that a terminal would obey instead of showing it: control
-// characters (\u001b; \n, \r and \t by these names), bidirectional controls, line and paragraph
-// separators, and bytes that are not UTF-8 (\x9b). What comes out of a file or model is one line
-// then, and looks like what it is. `lines`: line ends and tabs stay.
-enum class Lines { spell, keep };
-std::string visible(std::string_view text, Lines lines = Lines::spell);
 
 // Writes to stdout at once, so that a reply is seen as it grows; throws if stdout takes no more. A
 // terminal gets visible(text, Lines::keep), all else the bytes.

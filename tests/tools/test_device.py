@@ -82,6 +82,10 @@ class Device(CommandTest):
         self.assertIn("profile contract; some positions below 100 were computed under another",
                       self.ok("inspect", other))
         self.refused("verify", other, WITHOUT_TOKENIZER, names=["positions below 100"])
+        on = ["run", WITHOUT_TOKENIZER, "--resume", file, "-n", 2, "--ignore-eos", "--any-profile"]
+        self.refused(*on, "--save", other, names=["has not resumed"])
+        self.json(*on, "--save", file)  # what it has resumed, though the session's digest differs
+        self.assertEqual(self.json("inspect", file)["position"], 107)
         for path in file, other:
             done = subprocess.run([sys.executable, ROOT / "tests/format/second_reader.py", path],
                                   capture_output=True, text=True, check=False, timeout=60)

@@ -1,6 +1,9 @@
 # The example server: 32 requests that come and go under a KV budget, each with the bits that it has
 # alone.
+import json
+import pathlib
 import re
+import shutil
 import subprocess
 
 from stasis_process import CommandTest, DATA, GEMMA, LLAMA, WITHOUT_TOKENIZER, command
@@ -62,6 +65,15 @@ class Serve(CommandTest):
         done = self.serve(self.path("none"))
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("none", done.stderr)
+        named = pathlib.Path(self.path("named"))
+        shutil.copytree(WITHOUT_TOKENIZER, named)
+        config = json.loads((named / "config.json").read_text())
+        config["architectures"] = ["\x1b]52;c;eA==\x07\u202e"]
+        (named / "config.json").write_text(json.dumps(config))
+        done = self.serve(named)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("\\u001b]52;c;eA==\\u0007", done.stderr)
+        self.assertNotRegex(done.stderr, "[\x1b\x07\u202e]")
         done = self.serve(GEMMA, "--kv-mib", 0.01)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("more than the whole budget", done.stderr)

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/serve/scheduler.h"
+#include "tools/visible.h"
 
 namespace serve {
 namespace {
@@ -51,24 +52,16 @@ const char *name_of(End end) {
     return "none";
 }
 
-// On one line, at most `width` bytes, cut between characters; what a terminal would obey instead of
-// showing it is a question mark.
-std::string shown(std::string text, size_t width) {
-    if (text.size() > width) {
-        while (width > 0 && (static_cast<unsigned char>(text[width]) & 0xC0U) == 0x80U) {
+// On one line, at most `width` bytes, cut between characters.
+std::string shown(const std::string &text, size_t width) {
+    std::string line = command::visible(text);
+    if (line.size() > width) {
+        while (width > 0 && (static_cast<unsigned char>(line[width]) & 0xC0U) == 0x80U) {
             --width;
         }
-        text.resize(width);
+        line.resize(width);
     }
-    for (size_t i = 0; i < text.size(); ++i) {
-        const auto byte = static_cast<unsigned char>(text[i]);
-        const bool second = i > 0 && static_cast<unsigned char>(text[i - 1]) == 0xC2U;
-        if (byte < 0x20U || byte == 0x7FU || (second && byte < 0xA0U)) { // C0, DEL, C1
-            text[second ? i - 1 : i] = '?';
-            text[i] = '?';
-        }
-    }
-    return text;
+    return line;
 }
 
 void print_replies(const std::vector<Request> &requests, const std::vector<Reply> &replies) {
@@ -159,7 +152,7 @@ int main(int argc, char **argv) {
     try {
         return serve::run(choice);
     } catch (const std::exception &error) {
-        std::fprintf(stderr, "serve: %s\n", error.what());
+        std::fprintf(stderr, "serve: %s\n", command::visible(error.what()).c_str());
         return 2;
     }
 }
