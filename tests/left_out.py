@@ -1,7 +1,7 @@
 # Which test cases the daily run leaves out under sanitizers, where they take some five times as
 # long: of those that took long in the optimised build of the same run, all but one in eight, which
-# the seed names. What took long varies between runs, so a seed repeats the choice only about. Prints
-# how many are left out and a filter for doctest, or nothing where none is.
+# the seed names. What took long varies between runs, so a seed repeats the choice only about.
+# Prints how many are left out and a filter for doctest, or nothing where none is.
 # Usage: left_out.py SEED LOG... (what the optimised program printed under --duration)
 import re
 import sys
