@@ -11,8 +11,8 @@
 #include <type_traits>
 
 #include "abi/stasis.h"
-#include "format/digest.h"
-#include "format/error.h"
+#include "format/state/digest.h"
+#include "format/state/error.h"
 #include "runtime/kernels/environment.h"
 
 namespace stasis::abi {

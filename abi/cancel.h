@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "abi/boundary.h"
-#include "format/watch.h"
+#include "format/state/watch.h"
 
 struct stasis_cancel {
     std::atomic<uint32_t> references{1};

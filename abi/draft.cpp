@@ -1,11 +1,11 @@
 // Speculative decoding: the drafter of a session; see stasis_generate.h.
-#include "runtime/draft.h"
+#include "runtime/session/draft.h"
 
 #include <algorithm>
 
 #include "abi/handles.h"
 #include "abi/options.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 namespace stasis::abi {
 

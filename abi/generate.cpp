@@ -4,7 +4,7 @@
 #include "abi/cancel.h"
 #include "abi/handles.h"
 #include "abi/trace.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 namespace stasis::abi {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/text/utf8.h"
+#include "runtime/host/utf8.h"
 
 namespace stasis::abi {
 

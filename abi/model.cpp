@@ -1,12 +1,12 @@
 // Models: options in, facts out; see stasis.h.
-#include "runtime/model.h"
+#include "runtime/session/model.h"
 
 #include <algorithm>
 
 #include "abi/cancel.h"
 #include "abi/handles.h"
 #include "abi/options.h"
-#include "runtime/device/weights.h"
+#include "runtime/compute/device/weights.h"
 
 namespace stasis::abi {
 

@@ -1,5 +1,5 @@
 // Writing models as GGUF files: options in, report out; see stasis_quantize.h.
-#include "runtime/gguf/quantize.h"
+#include "runtime/quantize/quantize.h"
 
 #include "abi/cancel.h"
 #include "abi/options.h"

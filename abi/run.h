@@ -3,7 +3,7 @@
 
 #include "abi/cancel.h"
 #include "abi/options.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 namespace stasis::abi {
 

@@ -1,5 +1,5 @@
 // Sessions: check the arguments, take the busy flag, forward; see stasis.h.
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 #include <algorithm>
 

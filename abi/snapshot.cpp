@@ -11,9 +11,9 @@
 #include "format/fingerprint.h"
 #include "format/reader.h"
 #include "format/writer.h"
-#include "runtime/profile.h"
-#include "runtime/session.h"
-#include "runtime/verify.h"
+#include "runtime/compute/profile.h"
+#include "runtime/session/session.h"
+#include "runtime/snapshot/verify.h"
 
 namespace stasis::abi {
 

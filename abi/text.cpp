@@ -1,7 +1,7 @@
 // Text to tokens and back, and whole conversations through the template; see stasis.h.
 #include "abi/handles.h"
 #include "abi/options.h"
-#include "runtime/model.h"
+#include "runtime/session/model.h"
 
 namespace stasis::abi {
 

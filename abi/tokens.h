@@ -2,7 +2,7 @@
 #pragma once
 
 #include "abi/boundary.h"
-#include "format/state.h"
+#include "format/state/state.h"
 
 namespace stasis::abi {
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "runtime/model.h"
-#include "runtime/session.h"
+#include "runtime/session/model.h"
+#include "runtime/session/session.h"
 
 namespace stasis::abi {
 

@@ -5,7 +5,7 @@
 
 #include "abi/handles.h"
 #include "abi/options.h"
-#include "runtime/trace.h"
+#include "runtime/timeline/trace.h"
 
 namespace stasis::abi {
 

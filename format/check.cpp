@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "format/constants.h"
-#include "format/decimal.h"
 #include "format/evictions.h"
 #include "format/pages.h"
 #include "format/section.h"
+#include "format/state/decimal.h"
 
 namespace stasis::format {
 

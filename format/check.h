@@ -2,10 +2,10 @@
 // (Status::invalid_argument), the reader what it has read (Status::corrupt). Knows no file.
 #pragma once
 
-#include "format/error.h"
 #include "format/layout.h"
-#include "format/state.h"
-#include "format/watch.h"
+#include "format/state/error.h"
+#include "format/state/state.h"
+#include "format/state/watch.h"
 
 namespace stasis::format {
 

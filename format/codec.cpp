@@ -9,7 +9,7 @@
 #include <new>
 
 #include "format/checksum.h"
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 namespace {

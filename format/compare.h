@@ -7,7 +7,7 @@
 #include <string>
 
 #include "format/reader.h"
-#include "format/watch.h"
+#include "format/state/watch.h"
 
 namespace stasis::format {
 

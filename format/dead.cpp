@@ -5,9 +5,9 @@
 #include <map>
 
 #include "format/codec.h"
-#include "format/error.h"
 #include "format/naming.h"
 #include "format/pages.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

@@ -8,10 +8,10 @@
 #include <set>
 #include <string_view>
 
-#include "format/error.h"
-#include "format/json_writer.h"
 #include "format/pages.h"
 #include "format/spans.h"
+#include "format/state/error.h"
+#include "format/state/json_writer.h"
 #include "format/texts.h"
 
 namespace stasis::format {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "format/elements.h"
 #include "format/reader.h"
+#include "format/state/elements.h"
 
 namespace stasis::format {
 

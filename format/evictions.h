@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "format/error.h"
-#include "format/state.h"
+#include "format/state/error.h"
+#include "format/state/state.h"
 
 namespace stasis::format {
 

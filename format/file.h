@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

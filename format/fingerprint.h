@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/state.h"
+#include "format/state/state.h"
 
 namespace stasis::format {
 

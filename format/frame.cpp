@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

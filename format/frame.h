@@ -8,7 +8,7 @@
 
 #include "format/checksum.h"
 #include "format/constants.h"
-#include "format/digest.h"
+#include "format/state/digest.h"
 
 namespace stasis::format {
 

@@ -11,7 +11,7 @@
 #include "format/file.h"
 #include "format/layout.h"
 #include "format/section.h"
-#include "format/watch.h"
+#include "format/state/watch.h"
 
 namespace stasis::format {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/digest.h"
+#include "format/state/digest.h"
 
 namespace stasis::format {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "format/layout.h"
-#include "format/state.h"
+#include "format/state/state.h"
 
 namespace stasis::format {
 

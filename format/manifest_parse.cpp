@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "format/constants.h"
-#include "format/error.h"
 #include "format/manifest.h"
+#include "format/state/error.h"
 #include "manifest_generated.h"
 
 namespace stasis::format {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

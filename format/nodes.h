@@ -11,7 +11,7 @@
 
 #include "format/constants.h"
 #include "format/layout.h"
-#include "format/state.h"
+#include "format/state/state.h"
 
 namespace stasis::format {
 

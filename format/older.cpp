@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "format/checksum.h"
-#include "format/error.h"
 #include "format/section.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

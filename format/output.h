@@ -7,8 +7,8 @@
 
 #include "format/layout.h"
 #include "format/section.h"
+#include "format/state/watch.h"
 #include "format/stream.h"
-#include "format/watch.h"
 
 namespace stasis::format {
 

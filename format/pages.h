@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "format/error.h"
 #include "format/layout.h"
 #include "format/planes.h"
-#include "format/state.h"
+#include "format/state/error.h"
+#include "format/state/state.h"
 
 namespace stasis::format {
 

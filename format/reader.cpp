@@ -5,11 +5,11 @@
 #include <set>
 
 #include "format/check.h"
-#include "format/error.h"
 #include "format/evictions.h"
 #include "format/manifest.h"
 #include "format/naming.h"
 #include "format/pages.h"
+#include "format/state/error.h"
 #include "format/texts.h"
 #include "format/trees.h"
 

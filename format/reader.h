@@ -15,9 +15,9 @@
 #include "format/nodes.h"
 #include "format/parallel.h"
 #include "format/roots.h"
-#include "format/state.h"
+#include "format/state/state.h"
+#include "format/state/watch.h"
 #include "format/stream.h"
-#include "format/watch.h"
 
 namespace stasis::format {
 

@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "format/check.h"
-#include "format/error.h"
 #include "format/naming.h"
 #include "format/pages.h"
 #include "format/reader.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <optional>
 
-#include "format/error.h"
 #include "format/older.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

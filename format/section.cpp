@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/state.h"
+#include "format/state/state.h"
 
 namespace stasis::format {
 

@@ -12,7 +12,7 @@
 
 #include "format/constants.h"
 #include "format/existing.h"
-#include "format/temporary_name.h"
+#include "format/state/temporary_name.h"
 
 namespace stasis::format {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

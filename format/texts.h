@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "format/state.h"
+#include "format/state/state.h"
 
 namespace stasis::format {
 

@@ -1,7 +1,7 @@
 // Reading trees from the root down and writing them from the leaves up; see trees.h.
 #include "format/trees.h"
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

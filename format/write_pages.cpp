@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "format/check.h"
-#include "format/error.h"
 #include "format/fingerprint.h"
 #include "format/pages.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

@@ -6,11 +6,11 @@
 #include <cerrno>
 
 #include "format/check.h"
-#include "format/error.h"
 #include "format/evictions.h"
 #include "format/existing.h"
 #include "format/manifest.h"
 #include "format/reader.h"
+#include "format/state/error.h"
 #include "format/temporary.h"
 #include "format/texts.h"
 #include "format/trees.h"

@@ -11,9 +11,9 @@
 #include "format/file.h"
 #include "format/layout.h"
 #include "format/parallel.h"
-#include "format/state.h"
+#include "format/state/state.h"
+#include "format/state/watch.h"
 #include "format/stream.h"
-#include "format/watch.h"
 
 namespace stasis::format {
 

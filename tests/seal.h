@@ -2,7 +2,7 @@
 #pragma once
 
 #include "format/pages.h"
-#include "format/state.h"
+#include "format/state/state.h"
 
 namespace stasis {
 

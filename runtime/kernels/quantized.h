@@ -1,6 +1,6 @@
 // Weights in blocks of small integers (C8): which types there are and how large their blocks are.
 // Inline always, as in bf16.h: no copy of it may be linked from wider instructions. Knows no files;
-// GGUF's names and numbers of these types are runtime/gguf/types.h.
+// GGUF's names and numbers of these types are runtime/model/gguf/types.h.
 #pragma once
 
 #include <cstddef>

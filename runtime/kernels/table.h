@@ -17,7 +17,7 @@ namespace stasis::kernels {
 // Positions of an attention block (C5), which is also the KV page.
 inline constexpr size_t kPagePositions = 64;
 
-// Version of the clauses; see ContractId in format/state.h.
+// Version of the clauses; see ContractId in format/state/state.h.
 inline constexpr uint32_t kContractCore = 1;
 inline constexpr uint32_t kContractKv = 1;
 inline constexpr uint32_t kContractSampling = 1;

@@ -6,7 +6,7 @@
 #include <queue>
 #include <tuple>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "runtime/text/normal_form.h"
 
 namespace stasis {

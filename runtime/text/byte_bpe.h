@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "format/digest.h"
+#include "format/state/digest.h"
 #include "runtime/text/piece.h"
 #include "runtime/text/pretokenizer.h"
 

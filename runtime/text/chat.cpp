@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "format/error.h"
-#include "runtime/jinja/value.h"
+#include "format/state/error.h"
 #include "runtime/text/chat_format.h"
+#include "runtime/text/jinja/value.h"
 #include "runtime/text/tokenizer_config.h"
 
 namespace stasis {

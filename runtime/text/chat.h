@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/state.h"
+#include "format/state/state.h"
 #include "runtime/text/tokenizer.h"
 
 namespace stasis {

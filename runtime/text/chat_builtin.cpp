@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "runtime/text/chat_format.h"
 
 namespace stasis {

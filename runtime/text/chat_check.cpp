@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <set>
 
-#include "format/error.h"
-#include "runtime/jinja/syntax.h"
+#include "format/state/error.h"
 #include "runtime/text/chat_probe.h"
+#include "runtime/text/jinja/syntax.h"
 
 namespace stasis {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis {
 

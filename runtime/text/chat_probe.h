@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/jinja/jinja.h"
 #include "runtime/text/chat_format.h"
+#include "runtime/text/jinja/jinja.h"
 
 namespace stasis {
 

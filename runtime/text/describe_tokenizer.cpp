@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "format/error.h"
-#include "runtime/checkpoint/json_file.h"
+#include "format/state/error.h"
+#include "runtime/model/json_file.h"
 #include "runtime/text/sentencepiece_model.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/tokenizer_gguf.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/checkpoint/config.h"
-#include "runtime/gguf/writer.h"
+#include "runtime/model/config.h"
+#include "runtime/model/gguf/writer.h"
 
 namespace stasis {
 

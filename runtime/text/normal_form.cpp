@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis {
 

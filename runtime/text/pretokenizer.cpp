@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <new>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis {
 

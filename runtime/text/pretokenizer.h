@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/watch.h"
+#include "format/state/watch.h"
 
 namespace stasis {
 
@@ -25,8 +25,7 @@ class Pretokenizer {
     // The words of a text (UTF-8), in order: together they are the text. Takes time in proportion
     // to the text; throws Error(unsupported) naming a pattern that needs more than that, which
     // none of those below does.
-    std::vector<std::string_view> split(std::string_view text,
-                                        const Watch &watch = {}) const;
+    std::vector<std::string_view> split(std::string_view text, const Watch &watch = {}) const;
 
     const std::vector<std::string> &patterns() const; // as given
 

@@ -1,7 +1,7 @@
 // The published patterns by their names in GGUF files (pretokenizer.h).
 #include <algorithm>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "runtime/text/pretokenizer.h"
 
 namespace stasis {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace sentencepiece::logging {
 void SetMinLogLevel(int level); // exported, but in no installed header

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis {
 

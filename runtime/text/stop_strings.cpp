@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis {
 

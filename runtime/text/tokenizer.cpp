@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "format/error.h"
+#include "format/state/error.h"
+#include "runtime/host/utf8.h"
 #include "runtime/text/tokenizer_parts.h"
-#include "runtime/text/utf8.h"
 
 namespace stasis {
 

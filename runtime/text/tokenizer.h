@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "format/digest.h"
-#include "format/state.h"
-#include "format/watch.h"
+#include "format/state/digest.h"
+#include "format/state/state.h"
+#include "format/state/watch.h"
 
 namespace stasis {
 
@@ -94,9 +94,5 @@ class Tokenizer {
     Tokenizer();
     std::unique_ptr<Parts> parts_;
 };
-
-// Length of the longest prefix of `text` that does not end inside a UTF-8 character: what can be
-// shown now while tokens are still coming. Bytes that can never become valid are not held back.
-size_t complete_utf8(std::string_view text);
 
 } // namespace stasis

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "format/error.h"
-#include "runtime/checkpoint/json_file.h"
+#include "format/state/error.h"
+#include "runtime/model/json_file.h"
 
 namespace stasis {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <set>
 
-#include "format/error.h"
+#include "format/state/error.h"
+#include "runtime/host/utf8.h"
 #include "runtime/text/sentencepiece_build.h"
 #include "runtime/text/sentencepiece_model.h"
-#include "runtime/text/utf8.h"
 
 namespace stasis {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gguf/gguf.h"
+#include "runtime/model/gguf/gguf.h"
 #include "runtime/text/byte_bpe.h"
 #include "runtime/text/tokenizer_config.h"
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "format/error.h"
-#include "runtime/checkpoint/json_file.h"
-#include "runtime/text/utf8.h"
+#include "format/state/error.h"
+#include "runtime/host/utf8.h"
+#include "runtime/model/json_file.h"
 
 namespace stasis {
 

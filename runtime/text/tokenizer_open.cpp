@@ -2,8 +2,8 @@
 // begin and end a text, and the digest of it all.
 #include <algorithm>
 
-#include "format/error.h"
-#include "runtime/checkpoint/json_file.h"
+#include "format/state/error.h"
+#include "runtime/model/json_file.h"
 #include "runtime/text/normal_form.h"
 #include "runtime/text/tokenizer_gguf.h"
 #include "runtime/text/tokenizer_json.h"

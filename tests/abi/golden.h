@@ -2,7 +2,7 @@
 // them and the tests that read them; knows the public header, and SHA-256.
 #pragma once
 
-#include "format/digest.h"
+#include "format/state/digest.h"
 #include "tests/abi/conversation.h"
 #include "tests/abi/restored.h"
 

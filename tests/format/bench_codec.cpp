@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "format/codec.h"
-#include "format/error.h"
 #include "format/pages.h"
 #include "format/reader.h"
+#include "format/state/error.h"
 
 using namespace stasis;
 using namespace stasis::format;

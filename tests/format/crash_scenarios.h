@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "disk.h"
-#include "format/state.h"
+#include "format/state/state.h"
 #include "sample.h"
 
 namespace stasis::format {

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 using namespace stasis;
 using namespace stasis::format;

@@ -10,8 +10,8 @@
 
 #include "codec_runs.h"
 #include "forgery.h"
-#include "format/error.h"
 #include "format/pages.h"
+#include "format/state/error.h"
 
 namespace stasis::format {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "forgery.h"
-#include "format/state.h"
+#include "format/state/state.h"
 #include "format/writer.h"
 #include "tests/seal.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 using namespace stasis;
 using namespace stasis::format;

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "format/json_writer.h"
+#include "format/state/json_writer.h"
 
 using nlohmann::json;
 using stasis::JsonWriter;

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::fuzz {
 

@@ -51,7 +51,7 @@ struct HeadsCase {
     size_t page_elements() const {
         return kLayers * 2 * shape.kv_heads * kPagePositions * shape.head_dim;
     }
-    size_t offset(size_t is_value, size_t head) const { // runtime/kv.h, PageShape
+    size_t offset(size_t is_value, size_t head) const { // runtime/kv/page_pool.h, PageShape
         return ((layer * 2 + is_value) * shape.kv_heads + head) * kPagePositions * shape.head_dim;
     }
     uint16_t *page_of(const DeviceRow &row) {
@@ -139,7 +139,7 @@ void put_edges(HeadsCase &x, Numbers &numbers) {
     }
 }
 
-// As runtime/forward.cpp has it: finish_head, and store_heads below.
+// As runtime/compute/forward.cpp has it: finish_head, and store_heads below.
 void finish_head(const HeadsCase &x, const float *from, const std::vector<float> *norm,
                  uint64_t position, uint16_t *rounded) {
     const Table &reference = reference_table();

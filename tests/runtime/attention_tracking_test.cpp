@@ -2,10 +2,10 @@
 // however the tokens came in.
 #include <cmath>
 
-#include "runtime/attention_plan.h"
+#include "runtime/compute/attention_plan.h"
+#include "runtime/compute/workspace.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/math.h"
-#include "runtime/workspace.h"
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/models.h"
 

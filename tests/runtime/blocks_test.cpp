@@ -1,16 +1,16 @@
 // Floats to blocks: the published quantizer's results bit for bit, and the error that the fits of
 // the K types leave beside that of llama.cpp's reference quantizers (tests/data/quant-blocks).
-#include "runtime/gguf/blocks.h"
+#include "runtime/model/gguf/blocks.h"
 
 #include <cmath>
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "runtime/checkpoint/f16.h"
 #include "runtime/kernels/environment.h"
 #include "runtime/kernels/quantized.h"
 #include "runtime/kernels/table.h"
+#include "runtime/model/f16.h"
 #include "tests/data_files.h"
 #include "tests/runtime/model_files.h"
 

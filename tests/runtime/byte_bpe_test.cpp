@@ -7,7 +7,7 @@
 #include <random>
 #include <sstream>
 
-#include "runtime/gguf/gguf.h"
+#include "runtime/model/gguf/gguf.h"
 #include "runtime/text/normal_form.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/data_files.h"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "tests/data_files.h"
 #include "tests/places.h"
 #include "tests/runtime/failure.h"

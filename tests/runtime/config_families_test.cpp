@@ -1,6 +1,6 @@
 // config.json of the architectures that are shaped like Llama: Qwen2, Qwen3, Mistral, Phi-3; what
 // they mean, in old and new files, and what is refused.
-#include "runtime/checkpoint/config.h"
+#include "runtime/model/config.h"
 
 #include <doctest/doctest.h>
 

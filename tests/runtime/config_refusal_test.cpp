@@ -1,5 +1,5 @@
-// What config.json is refused for (runtime/checkpoint/config.h): by name, and with the field.
-#include "runtime/checkpoint/config.h"
+// What config.json is refused for (runtime/model/config.h): by name, and with the field.
+#include "runtime/model/config.h"
 
 #include <doctest/doctest.h>
 

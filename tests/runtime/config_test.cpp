@@ -1,6 +1,6 @@
-// What config.json means (runtime/checkpoint/config.h): published files, those of newer tools,
+// What config.json means (runtime/model/config.h): published files, those of newer tools,
 // defaults, and the canonical description.
-#include "runtime/checkpoint/config.h"
+#include "runtime/model/config.h"
 
 #include <doctest/doctest.h>
 

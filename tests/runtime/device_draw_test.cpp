@@ -3,7 +3,7 @@
 #include <random>
 
 #include "runtime/kernels/environment.h"
-#include "runtime/sampling.h"
+#include "runtime/sampling/sampling.h"
 #include "tests/device/under_test.h"
 #include "tests/share.h"
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <thread>
 
-#include "runtime/device/weights.h"
+#include "runtime/compute/device/weights.h"
 #include "tests/runtime/device_on.h"
 
 using namespace stasis;

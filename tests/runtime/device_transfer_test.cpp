@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "format/reader.h"
-#include "runtime/device/pages.h"
-#include "runtime/page_staging.h"
+#include "runtime/compute/device/pages.h"
+#include "runtime/kv/page_staging.h"
 #include "tests/device/under_test.h"
 #include "tests/runtime/device_on.h"
 #include "tests/runtime/far_sessions.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/weights.h"
-#include "runtime/threads.h"
+#include "runtime/host/threads.h"
+#include "runtime/model/weights.h"
 #include "tests/data_files.h"
 #include "tests/runtime/model_files.h"
 

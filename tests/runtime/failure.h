@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 namespace stasis::test {
 

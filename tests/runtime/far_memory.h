@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/page_memory.h"
+#include "runtime/kv/page_memory.h"
 
 namespace stasis::test {
 

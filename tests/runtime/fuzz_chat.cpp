@@ -3,7 +3,7 @@
 #include <ctime>
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "runtime/text/chat.h"
 #include "tests/fuzz/watched.h"
 #include "tests/runtime/jinja_mutator.h"

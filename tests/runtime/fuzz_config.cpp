@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "format/error.h"
-#include "runtime/checkpoint/config.h"
+#include "format/state/error.h"
+#include "runtime/model/config.h"
 #include "tests/fuzz/watched.h"
 
 using namespace stasis;

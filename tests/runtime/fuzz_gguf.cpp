@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "format/error.h"
-#include "runtime/gguf/gguf.h"
+#include "format/state/error.h"
+#include "runtime/model/gguf/gguf.h"
 #include "tests/fuzz/description.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/watched.h"

@@ -7,13 +7,13 @@
 #include <map>
 #include <string>
 
-#include "format/error.h"
-#include "runtime/checkpoint/model_file.h"
-#include "runtime/checkpoint/weights.h"
-#include "runtime/gguf/checkpoint.h"
-#include "runtime/gguf/config.h"
-#include "runtime/rope.h"
-#include "runtime/threads.h"
+#include "format/state/error.h"
+#include "runtime/host/threads.h"
+#include "runtime/model/gguf/checkpoint.h"
+#include "runtime/model/gguf/config.h"
+#include "runtime/model/model_file.h"
+#include "runtime/model/rope.h"
+#include "runtime/model/weights.h"
 #include "tests/fuzz/description.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/watched.h"

@@ -4,8 +4,8 @@
 #include <ctime>
 #include <string>
 
-#include "format/error.h"
-#include "runtime/jinja/jinja.h"
+#include "format/state/error.h"
+#include "runtime/text/jinja/jinja.h"
 #include "tests/fuzz/watched.h"
 #include "tests/runtime/jinja_mutator.h"
 

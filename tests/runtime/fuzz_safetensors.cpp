@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "format/error.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "format/state/error.h"
+#include "runtime/model/safetensors.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/watched.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/watched.h"

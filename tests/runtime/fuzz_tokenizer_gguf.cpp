@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "format/error.h"
-#include "runtime/gguf/gguf.h"
+#include "format/state/error.h"
+#include "runtime/model/gguf/gguf.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/description.h"
 #include "tests/fuzz/watched.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "runtime/text/normal_form.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/folder.h"

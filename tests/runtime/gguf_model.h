@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/checkpoint/config.h"
+#include "runtime/model/config.h"
 #include "tests/runtime/gguf_writer.h"
 #include "tests/runtime/model_files.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "runtime/rope.h"
+#include "runtime/model/rope.h"
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/gguf_model.h"
 #include "tests/runtime/golden_deviation.h"

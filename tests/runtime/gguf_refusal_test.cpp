@@ -3,9 +3,9 @@
 #include <functional>
 #include <limits>
 
-#include "runtime/gguf/checkpoint.h"
-#include "runtime/gguf/config.h"
-#include "runtime/threads.h"
+#include "runtime/host/threads.h"
+#include "runtime/model/gguf/checkpoint.h"
+#include "runtime/model/gguf/config.h"
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/models.h"
 

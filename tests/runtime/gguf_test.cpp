@@ -1,6 +1,6 @@
-// The promises of runtime/gguf/gguf.h: what a file may hold, every way in which it may lie, files
-// split over several, and the published vocabularies.
-#include "runtime/gguf/gguf.h"
+// The promises of runtime/model/gguf/gguf.h: what a file may hold, every way in which it may lie,
+// files split over several, and the published vocabularies.
+#include "runtime/model/gguf/gguf.h"
 
 #include <doctest/doctest.h>
 

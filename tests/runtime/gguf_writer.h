@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/gguf/gguf.h"
+#include "runtime/model/gguf/gguf.h"
 
 namespace stasis {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <span>
 
-#include "runtime/rope.h"
+#include "runtime/model/rope.h"
 #include "tests/runtime/golden_deviation.h"
 #include "tests/runtime/json_data.h"
 

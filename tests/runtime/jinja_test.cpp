@@ -1,10 +1,10 @@
 // The template interpreter: language and functions, as jinja2 3.1 renders the same templates with
 // transformers' settings; what it refuses; what it may cost.
-#include "runtime/jinja/jinja.h"
+#include "runtime/text/jinja/jinja.h"
 
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "tests/data_files.h"
 
 using namespace stasis;

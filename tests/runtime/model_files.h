@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "format/error.h"
-#include "runtime/checkpoint/model_file.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "format/state/error.h"
+#include "runtime/model/model_file.h"
+#include "runtime/model/safetensors.h"
 
 namespace stasis {
 

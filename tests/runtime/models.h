@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/kernels/environment.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/data_files.h"
 #include "tests/runtime/quantized_model.h"
 #include "tests/share.h"

@@ -1,6 +1,6 @@
 // Sessions that grow in far memory, the CPU's kernels standing in for a device's: the whole life of
 // a session gives the bits that it gives on the host, and is told of in the same words.
-#include "runtime/verify.h"
+#include "runtime/snapshot/verify.h"
 #include "tests/runtime/far_sessions.h"
 
 using namespace stasis;

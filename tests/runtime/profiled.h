@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/profile.h"
-#include "runtime/verify.h"
+#include "runtime/compute/profile.h"
+#include "runtime/snapshot/verify.h"
 #include "tests/device/under_test.h"
 #include "tests/runtime/device_on.h"
 #include "tests/runtime/stored_state.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/config.h"
+#include "runtime/model/config.h"
 #include "tests/runtime/model_files.h"
 
 namespace stasis {

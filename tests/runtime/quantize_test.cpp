@@ -1,6 +1,6 @@
 // Model directories as GGUF files: the same logits where no type loses anything, the same bytes on
 // any number of threads, the published mixtures, and what is refused or left behind.
-#include "runtime/gguf/quantize.h"
+#include "runtime/quantize/quantize.h"
 
 #include <sys/file.h>
 
@@ -8,10 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/gguf/config.h"
-#include "runtime/gguf/gguf.h"
-#include "runtime/gguf/mixture.h"
-#include "runtime/gguf/new_file.h"
+#include "runtime/model/gguf/config.h"
+#include "runtime/model/gguf/gguf.h"
+#include "runtime/quantize/mixture.h"
+#include "runtime/quantize/new_file.h"
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/models.h"
 

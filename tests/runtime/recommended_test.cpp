@@ -1,10 +1,10 @@
-// What generation_config.json and general.sampling.* recommend (runtime/recommended.h).
-#include "runtime/recommended.h"
+// What generation_config.json and general.sampling.* recommend (runtime/sampling/recommended.h).
+#include "runtime/sampling/recommended.h"
 
 #include <cmath>
 #include <doctest/doctest.h>
 
-#include "runtime/checkpoint/json_file.h"
+#include "runtime/model/json_file.h"
 #include "tests/runtime/gguf_writer.h"
 
 namespace stasis {

@@ -1,12 +1,12 @@
 // RoPE tables against the same formulas in long double from libm, and the boundaries of scaling.
-#include "runtime/rope.h"
+#include "runtime/model/rope.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "format/digest.h"
+#include "format/state/digest.h"
 #include "runtime/kernels/environment.h"
 
 using stasis::Rope;

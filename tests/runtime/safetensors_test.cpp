@@ -1,6 +1,6 @@
-// The promises of runtime/checkpoint/safetensors.h: what a file may hold, every way in which it may
+// The promises of runtime/model/safetensors.h: what a file may hold, every way in which it may
 // lie, and shards.
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/model/safetensors.h"
 
 #include <doctest/doctest.h>
 

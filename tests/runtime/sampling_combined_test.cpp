@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/kernels/environment.h"
-#include "runtime/sampling.h"
+#include "runtime/sampling/sampling.h"
 #include "sampling_naive.h"
 
 using namespace stasis;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/kernels/environment.h"
-#include "runtime/sampling.h"
+#include "runtime/sampling/sampling.h"
 
 namespace stasis::test {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/kernels/environment.h"
-#include "runtime/sampling.h"
+#include "runtime/sampling/sampling.h"
 
 using namespace stasis;
 

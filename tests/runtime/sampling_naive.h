@@ -1,6 +1,6 @@
-// C7 restated as plainly as possible, to hold runtime/sampling.cpp against: no selection, no early
-// leaving out, one pass per step over fully sorted candidates. Shares random_bits, coin_bits and
-// exp_f32 only.
+// C7 restated as plainly as possible, to hold runtime/sampling/sampling.cpp against: no selection,
+// no early leaving out, one pass per step over fully sorted candidates. Shares random_bits,
+// coin_bits and exp_f32 only.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/kernels/math.h"
-#include "runtime/sampling.h"
+#include "runtime/sampling/sampling.h"
 
 namespace naive {
 

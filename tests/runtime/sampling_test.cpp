@@ -13,12 +13,12 @@
 #include <set>
 #include <string>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "runtime/kernels/environment.h"
 #include "runtime/kernels/math.h"
-#include "runtime/likelihood.h"
-#include "runtime/philox.h"
-#include "runtime/sampling.h"
+#include "runtime/sampling/likelihood.h"
+#include "runtime/sampling/philox.h"
+#include "runtime/sampling/sampling.h"
 #include "tests/runtime/sampling_draws.h"
 
 using namespace stasis;

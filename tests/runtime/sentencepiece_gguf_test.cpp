@@ -5,7 +5,7 @@
 #include <random>
 #include <sstream>
 
-#include "runtime/gguf/gguf.h"
+#include "runtime/model/gguf/gguf.h"
 #include "runtime/text/sentencepiece_build.h"
 #include "runtime/text/sentencepiece_model.h"
 #include "runtime/text/tokenizer.h"

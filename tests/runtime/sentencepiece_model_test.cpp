@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "format/error.h"
+#include "format/state/error.h"
 
 using namespace stasis;
 

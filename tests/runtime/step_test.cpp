@@ -3,8 +3,8 @@
 #include <atomic>
 #include <random>
 
-#include "runtime/forward.h"
-#include "runtime/workspace.h"
+#include "runtime/compute/forward.h"
+#include "runtime/compute/workspace.h"
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/models.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "format/error.h"
+#include "format/state/error.h"
 #include "runtime/text/stop_strings.h"
 
 using namespace stasis;

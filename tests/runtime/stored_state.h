@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/verify.h"
+#include "runtime/snapshot/verify.h"
 #include "tests/runtime/models.h"
 
 namespace stasis::test {

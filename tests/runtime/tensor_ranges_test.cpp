@@ -6,9 +6,9 @@
 #include <random>
 #include <set>
 
-#include "format/error.h"
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/gguf/gguf.h"
+#include "format/state/error.h"
+#include "runtime/model/gguf/gguf.h"
+#include "runtime/model/safetensors.h"
 #include "tests/runtime/gguf_writer.h"
 
 namespace stasis {

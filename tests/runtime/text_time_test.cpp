@@ -9,7 +9,7 @@
 #include <random>
 #include <utf8proc.h>
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "runtime/text/normal_form.h"
 #include "runtime/text/pretokenizer.h"
 #include "runtime/text/stop_strings.h"
@@ -225,9 +225,14 @@ TEST_CASE("text time: published patterns cut any text; others may not take what 
         }
     }
     const std::string letters(400000, 'a');
-    const std::vector<std::string> patterns{"[a-z]*[0-9]|[a-z ]", "[a-z]*[0-9]", "(?:a+)+[bc]|a",
-                                            "a*a*a*b|a", R"((?:a|aa)+b|a)", R"(\w+\d|\w)",
-                                            R"((?:a|aa)+$|a(?=a*b)|a)", ".*b|."};
+    const std::vector<std::string> patterns{"[a-z]*[0-9]|[a-z ]",
+                                            "[a-z]*[0-9]",
+                                            "(?:a+)+[bc]|a",
+                                            "a*a*a*b|a",
+                                            R"((?:a|aa)+b|a)",
+                                            R"(\w+\d|\w)",
+                                            R"((?:a|aa)+$|a(?=a*b)|a)",
+                                            ".*b|."};
     for (const std::string &pattern : patterns) {
         CAPTURE(pattern);
         const Pretokenizer words({pattern}, "f");

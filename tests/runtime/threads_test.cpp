@@ -1,6 +1,6 @@
-// The promises of runtime/threads.h: every item once, whatever the counts; callers beside each
+// The promises of runtime/host/threads.h: every item once, whatever the counts; callers beside each
 // other; the environment of the workers; fork.
-#include "runtime/threads.h"
+#include "runtime/host/threads.h"
 
 #include <doctest/doctest.h>
 
@@ -22,8 +22,8 @@
 #include <thread>
 #include <vector>
 
-#include "format/error.h"
-#include "runtime/memory.h"
+#include "format/state/error.h"
+#include "runtime/host/memory.h"
 #include "tests/runtime/model_files.h"
 #include "tests/sanitizers.h"
 

@@ -2,7 +2,7 @@
 // and by what name everything else is refused.
 #include <nlohmann/json.hpp>
 
-#include "runtime/gguf/gguf.h"
+#include "runtime/model/gguf/gguf.h"
 #include "runtime/text/pretokenizer.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/data_files.h"

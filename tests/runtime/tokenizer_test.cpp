@@ -1,4 +1,5 @@
 // Tokenizer: published ids, exact round trips, no forged special tokens, where tokens come from.
+#include "runtime/host/utf8.h"
 #include "runtime/text/tokenizer.h"
 
 #include <algorithm>
@@ -8,10 +9,10 @@
 #include <random>
 #include <sstream>
 
-#include "format/error.h"
+#include "format/state/error.h"
+#include "runtime/host/utf8.h"
 #include "runtime/text/chat.h"
 #include "runtime/text/sentencepiece_model.h"
-#include "runtime/text/utf8.h"
 #include "tests/data_files.h"
 #include "tests/places.h"
 #include "tests/runtime/failure.h"

@@ -1,6 +1,6 @@
-// The promises of runtime/checkpoint/weights.h about digests: they tell apart what computes
+// The promises of runtime/model/weights.h about digests: they tell apart what computes
 // differently, name the group and layer, and depend on nothing else.
-#include "runtime/checkpoint/weights.h"
+#include "runtime/model/weights.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
-// The promises of runtime/checkpoint/weights.h about what is loaded: every supported model, values
+// The promises of runtime/model/weights.h about what is loaded: every supported model, values
 // as the contract rounds them, and wrong tensors refused by name.
-#include "runtime/checkpoint/weights.h"
+#include "runtime/model/weights.h"
 
 #include <doctest/doctest.h>
 

@@ -12,10 +12,9 @@ from stasis_process import ROOT
 C_LIKE = (".cpp", ".h", ".c", ".cu", ".cuh")
 CODE = C_LIKE + (".go", ".rs", ".py", ".fbs", ".cmake", ".in", ".bash")
 FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX = 500, 70, 100
-# What the plain State struct brings along: all that runtime may know of format.
-SHARED_OF_FORMAT = {f"format/{name}.h"
-                    for name in ("state", "digest", "elements", "error", "json_writer", "watch",
-                                 "decimal", "temporary_name")}
+# Each room of runtime/ may include those before it.
+ROOMS = ("kernels", "host", "model", "text", "quantize", "kv", "sampling", "compute", "timeline",
+         "session", "snapshot")
 
 
 def sources():
@@ -163,7 +162,9 @@ class Tidy(unittest.TestCase):
                     good = path.startswith("runtime/kernels/") if quoted else (
                         "/" not in path or path.startswith("sys/"))
                 elif name.startswith("runtime/"):
-                    good = not quoted or path.startswith("runtime/") or path in SHARED_OF_FORMAT
+                    good = not quoted or path.startswith(("runtime/", "format/state/"))
+                elif name.startswith("format/state/"):
+                    good = not quoted or path.startswith("format/state/")
                 elif name.startswith("format/"):
                     good = not quoted or path.startswith("format/") or "/" not in path
                 elif name.startswith("tools/"):
@@ -179,9 +180,24 @@ class Tidy(unittest.TestCase):
                     good = False
                 # Its values allocate in their destructors: only its parser is for the library.
                 if "nlohmann" in path and not name.startswith(("tools/", "bindings/")):
-                    good = name == "runtime/checkpoint/json_file.cpp"
+                    good = name == "runtime/model/json_file.cpp"
                 if not good:
                     problems.append(f"{name} includes {path}")
+        self.check(problems)
+
+    def test_rooms_of_runtime(self):
+        problems = []
+        for name, text in sources():
+            if not name.startswith("runtime/") or not name.endswith(C_LIKE):
+                continue
+            room = name.split("/")[1]
+            if room not in ROOMS:
+                problems.append(f"{name} is in no room")
+                continue
+            for include in includes(text):
+                parts = include[1:].split("/")
+                if parts[0] == "runtime" and ROOMS.index(parts[1]) > ROOMS.index(room):
+                    problems.append(f"{name} includes {include[1:]}, of a room above it")
         self.check(problems)
 
     def test_one_file_knows_runtime_and_format(self):
@@ -190,7 +206,8 @@ class Tidy(unittest.TestCase):
             if name.startswith("abi/"):
                 paths = {include[1:] for include in includes(text)}
                 runtime = any(path.startswith("runtime/") for path in paths)
-                format_ = {path for path in paths if path.startswith("format/")} - SHARED_OF_FORMAT
+                format_ = any(path.startswith("format/") and not path.startswith("format/state/")
+                              for path in paths)
                 if runtime and format_:
                     both.append(name)
         self.assertLessEqual(len(both), 1, both)
@@ -219,6 +236,14 @@ class Tidy(unittest.TestCase):
             self.assertTrue(shown, language)
             for block in shown:
                 self.assertIn(block, example)
+
+    def test_readme_follows_a_token(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        hops = re.findall(r"^\| \d \| `([\w./-]+)`[^|]*\| `([\w:]+)` \|", readme, re.MULTILINE)
+        self.assertEqual(len(hops), 5)
+        self.check([f"{path} does not define {function}" for path, function in hops
+                    if not re.search(rf"^\w[\w ]* \*?{function}\(",
+                                     (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)])
 
     def test_readme_names_files_that_exist(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")

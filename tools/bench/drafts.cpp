@@ -2,7 +2,7 @@
 #include "tools/bench/drafts.h"
 
 #include "tools/bench/series.h"
-#include "tools/generation.h"
+#include "tools/cli/generation.h"
 
 namespace command::bench {
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tools/terminal.h"
+#include "tools/cli/terminal.h"
 
 namespace command::bench {
 

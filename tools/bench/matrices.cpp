@@ -9,8 +9,8 @@
 #include <set>
 
 #include "tools/bench/gguf_tensors.h"
-#include "tools/model.h"
-#include "tools/terminal.h"
+#include "tools/cli/model.h"
+#include "tools/cli/terminal.h"
 
 namespace command::bench {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/ceilings/measure.h"
-#include "tools/terminal.h"
+#include "tools/bench/ceilings/measure.h"
+#include "tools/cli/terminal.h"
 
 namespace command::bench {
 

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tools/bench/ceilings/files.h"
 #include "tools/bench/series.h"
-#include "tools/ceilings/files.h"
-#include "tools/generation.h"
+#include "tools/cli/generation.h"
 
 namespace command::bench {
 

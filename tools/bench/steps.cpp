@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tools/bench/series.h"
-#include "tools/generation.h"
+#include "tools/cli/generation.h"
 
 namespace command::bench {
 

@@ -10,7 +10,7 @@
 #include "tools/bench/series.h"
 #include "tools/bench/snapshots.h"
 #include "tools/bench/steps.h"
-#include "tools/generation.h"
+#include "tools/cli/generation.h"
 
 namespace command::bench {
 

@@ -9,7 +9,7 @@
 
 #include "tools/bench/matrices.h"
 #include "tools/bench/results.h"
-#include "tools/model.h"
+#include "tools/cli/model.h"
 
 namespace command::bench {
 

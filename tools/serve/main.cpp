@@ -7,8 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "tools/cli/visible.h"
 #include "tools/serve/scheduler.h"
-#include "tools/visible.h"
 
 namespace serve {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/handles.h"
+#include "tools/cli/handles.h"
 
 namespace serve {
 

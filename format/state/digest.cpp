@@ -1,0 +1,121 @@
+// SHA-256 through libcrypto (which uses the CPU's SHA instructions), and what the digests of pages
+// and of the state cover; see digest.h and FORMAT.md, "Digests".
+#include "format/state/digest.h"
+
+#include <openssl/err.h>
+#include <openssl/evp.h>
+
+#include <new>
+
+#include "format/state/error.h"
+
+namespace stasis {
+
+std::string to_hex(std::string_view bytes) {
+    static const char *digits = "0123456789abcdef";
+    std::string text;
+    text.reserve(2 * bytes.size());
+    for (const char byte : bytes) {
+        text.push_back(digits[static_cast<uint8_t>(byte) >> 4]);
+        text.push_back(digits[byte & 15]);
+    }
+    return text;
+}
+
+std::string to_hex(const Digest &digest) {
+    return to_hex({reinterpret_cast<const char *>(digest.bytes.data()), digest.bytes.size()});
+}
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+    if (context_ == nullptr) {
+        throw std::bad_alloc();
+    }
+    ERR_set_mark(); // libcrypto's list of errors is the host's as well
+    if (EVP_DigestInit_ex(static_cast<EVP_MD_CTX *>(context_), EVP_sha256(), nullptr) != 1) {
+        const int reason = ERR_GET_REASON(ERR_peek_last_error());
+        ERR_pop_to_mark();
+        EVP_MD_CTX_free(static_cast<EVP_MD_CTX *>(context_));
+        if (reason == ERR_R_UNSUPPORTED) {
+            fail(Status::internal, "libcrypto has no SHA-256");
+        }
+        throw std::bad_alloc(); // nothing else can be missing, and it says so of nothing
+    }
+    ERR_clear_last_mark();
+}
+
+Sha256::~Sha256() {
+    EVP_MD_CTX_free(static_cast<EVP_MD_CTX *>(context_));
+}
+
+Sha256 &Sha256::bytes(const void *data, size_t size_bytes) {
+    if (EVP_DigestUpdate(static_cast<EVP_MD_CTX *>(context_), data, size_bytes) != 1) {
+        fail(Status::internal, "libcrypto failed in SHA-256");
+    }
+    return *this;
+}
+
+Sha256 &Sha256::text(std::string_view text) {
+    return u64(text.size()).bytes(text.data(), text.size());
+}
+
+Sha256 &Sha256::u32(uint32_t value) {
+    const uint8_t little[4] = {static_cast<uint8_t>(value), static_cast<uint8_t>(value >> 8),
+                               static_cast<uint8_t>(value >> 16),
+                               static_cast<uint8_t>(value >> 24)};
+    return bytes(little, sizeof little);
+}
+
+Sha256 &Sha256::u64(uint64_t value) {
+    return u32(static_cast<uint32_t>(value)).u32(static_cast<uint32_t>(value >> 32));
+}
+
+Sha256 &Sha256::digest(const Digest &digest) {
+    return bytes(digest.bytes.data(), digest.bytes.size());
+}
+
+Digest Sha256::finish() {
+    Digest result;
+    if (EVP_DigestFinal_ex(static_cast<EVP_MD_CTX *>(context_), result.bytes.data(), nullptr) !=
+        1) {
+        fail(Status::internal, "libcrypto failed in SHA-256");
+    }
+    return result;
+}
+
+Digest page_digest(uint32_t group, uint64_t index, const uint16_t *data, size_t rows,
+                   size_t page_positions, size_t valid, size_t head_dim) {
+    Sha256 hash;
+    hash.text("stasis page").u32(group).u64(index).u32(static_cast<uint32_t>(valid));
+    if (valid == page_positions) {
+        hash.bytes(data, rows * page_positions * head_dim * sizeof(uint16_t));
+    } else {
+        for (size_t row = 0; row < rows; ++row) {
+            hash.bytes(data + row * page_positions * head_dim, valid * head_dim * sizeof(uint16_t));
+        }
+    }
+    return hash.finish();
+}
+
+Digest state_digest(const StateParts &parts) {
+    Sha256 hash;
+    hash.text("stasis state").u32(parts.contract_core).u32(parts.contract_kv);
+    hash.digest(parts.model).u64(parts.position).digest(parts.tokens);
+    hash.u64(parts.evicted.size());
+    for (const EvictedRange &range : parts.evicted) {
+        hash.u64(range.position).u64(range.begin).u64(range.end);
+    }
+    hash.u64(parts.pages.size());
+    for (size_t group = 0; group < parts.pages.size(); ++group) {
+        hash.u32(parts.windows[group]).u64(parts.pages[group].size());
+        for (const Digest &page : parts.pages[group]) {
+            hash.digest(page);
+        }
+    }
+    hash.u64(parts.hidden.size()).bytes(parts.hidden.data(), parts.hidden.size_bytes());
+    if (!parts.profile.empty()) { // what follows depends on it
+        hash.text("device profile").text(parts.profile);
+    }
+    return hash.finish();
+}
+
+} // namespace stasis

@@ -1,0 +1,72 @@
+// The digest of a state, and the version of its sampling; see state.h.
+#include "format/state/state.h"
+
+#include <algorithm>
+
+namespace stasis {
+
+void Profile::cut(uint64_t position) noexcept {
+    while (!chunks.empty() && chunks.back().begin >= position) {
+        chunks.pop_back();
+    }
+    if (!chunks.empty() && chunks.back().end() > position) {
+        chunks.back().rows = static_cast<uint32_t>(position - chunks.back().begin);
+    }
+    foreign = std::min(foreign, position);
+}
+
+void Profile::go_on_under(const std::string &other) {
+    if (id == other) {
+        return;
+    }
+    id = other;
+    foreign = chunks.empty() ? foreign : chunks.back().end();
+    chunks.clear();
+}
+
+const ProfileChunk *Profile::chunk_of(uint64_t position) const {
+    const auto behind = std::upper_bound(
+        chunks.begin(), chunks.end(), position,
+        [](uint64_t value, const ProfileChunk &chunk) { return value < chunk.begin; });
+    if (behind == chunks.begin() || std::prev(behind)->end() <= position) {
+        return nullptr;
+    }
+    return &*std::prev(behind);
+}
+
+Digest state_digest(const State &state) {
+    StateParts parts;
+    parts.contract_core = state.contract.core;
+    parts.contract_kv = state.contract.kv;
+    parts.model = state.model.model;
+    parts.profile = state.profile.id;
+    parts.position = state.log.size();
+    std::vector<uint32_t> tokens;
+    tokens.reserve(state.log.size());
+    for (const TokenEntry &entry : state.log) {
+        tokens.push_back(entry.token);
+    }
+    parts.tokens = Sha256().bytes(tokens.data(), tokens.size() * sizeof(uint32_t)).finish();
+    for (const Eviction &eviction : state.evictions) {
+        for (const PositionRange &range : eviction.ranges) {
+            parts.evicted.push_back({eviction.position, range.begin, range.end});
+        }
+    }
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        parts.windows.push_back(state.groups[group].window);
+        std::vector<Digest> &pages = parts.pages.emplace_back();
+        for (const Page &page : state.pages[group]) {
+            pages.push_back(page.digest);
+        }
+    }
+    parts.hidden = state.hidden;
+    return state_digest(parts);
+}
+
+uint32_t sampling_version(const std::vector<Sampling> &samplings) {
+    const bool second = std::any_of(samplings.begin(), samplings.end(),
+                                    [](const Sampling &s) { return s.v2 != SamplingV2(); });
+    return second ? 2 : 1;
+}
+
+} // namespace stasis

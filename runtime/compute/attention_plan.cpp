@@ -1,0 +1,136 @@
+// See attention_plan.h.
+#include "runtime/compute/attention_plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+#include "runtime/compute/forward.h"
+
+namespace stasis {
+
+namespace {
+
+// Sequences of up to this many rows are split by blocks, longer ones by rows.
+constexpr size_t kRowsByBlock = 4;
+
+// One entry for each sequence and block, sorted by pages.
+void list_entries(Workspace &work, uint32_t group, uint32_t window, BlockPlan &plan) {
+    const std::span<const Sequence> pass = work.pass();
+    for (uint32_t s = 0; s < pass.size(); ++s) {
+        const Sequence &sequence = pass[s];
+        if (sequence.rows > kRowsByBlock) {
+            continue;
+        }
+        const uint64_t first = first_visible(sequence.begin, window) / kBlock;
+        const uint64_t last = (sequence.begin + sequence.rows - 1) / kBlock;
+        const size_t place = plan.partial_of.size();
+        plan.partial_of.resize(place + last + 1 - first, BlockPlan::kNone);
+        for (size_t row = 0; row < sequence.rows; ++row) {
+            plan.rows.push_back({sequence.row + row, row, place, last + 1 - first});
+        }
+        for (uint64_t block = first; block <= last; ++block) {
+            if (sequence.page(group, block * kBlock) == nullptr) {
+                continue; // evicted
+            }
+            plan.entries.push_back(
+                {block, sequence.page(group, block * kBlock), s, place + (block - first)});
+        }
+    }
+    std::sort(plan.entries.begin(), plan.entries.end(), [](const auto &a, const auto &b) {
+        return a.block != b.block ? a.block < b.block
+               : a.page != b.page ? std::less<>()(a.page, b.page)
+                                  : a.sequence < b.sequence;
+    });
+}
+
+// The readers that these entries' sequences are.
+size_t readers_of(const Network &network, Workspace &work, BlockPlan &plan, size_t begin,
+                  size_t end) {
+    const auto same = [&](const BlockPlan::Readers &known) {
+        return known.count == end - begin &&
+               std::equal(
+                   plan.members.begin() + static_cast<ptrdiff_t>(known.member),
+                   plan.members.begin() + static_cast<ptrdiff_t>(known.member + known.count),
+                   plan.entries.begin() + static_cast<ptrdiff_t>(begin),
+                   [](uint32_t member, const auto &entry) { return member == entry.sequence; });
+    };
+    // Neighbouring pages mostly have the same; others are packed once more.
+    size_t &latest = plan.latest[plan.entries[begin].sequence];
+    if (latest < plan.readers.size() && same(plan.readers[latest])) {
+        return latest;
+    }
+    latest = plan.readers.size();
+    BlockPlan::Readers readers{plan.members.size(), end - begin, 0, plan.query_bytes};
+    for (size_t i = begin; i < end; ++i) {
+        plan.members.push_back(plan.entries[i].sequence);
+        readers.rows += work.sequences[plan.entries[i].sequence].rows;
+    }
+    plan.query_bytes += packed_query_bytes(network, readers.rows);
+    plan.readers.push_back(readers);
+    return latest;
+}
+
+// Reads of pages, each by as many sequences at once as there is scratch memory for their queries.
+void list_reads(const Network &network, Workspace &work, BlockPlan &plan) {
+    const size_t row_bytes =
+        network.config.heads / network.config.kv_heads * network.config.head_dim * sizeof(uint16_t);
+    const size_t rows_max = std::max(kernels::kScratchBytes / row_bytes, kRowsByBlock);
+    const std::vector<BlockPlan::Entry> &entries = plan.entries;
+    plan.latest.assign(work.sequence_count, SIZE_MAX);
+    for (size_t begin = 0, end = 0; begin < entries.size(); begin = end) {
+        size_t rows = 0;
+        const size_t partial = plan.partials;
+        for (; end < entries.size() && entries[end].block == entries[begin].block &&
+               entries[end].page == entries[begin].page;
+             ++end) {
+            const size_t more = work.sequences[entries[end].sequence].rows;
+            if (rows + more > rows_max) {
+                break;
+            }
+            plan.partial_of[entries[end].place] = partial + rows;
+            rows += more;
+        }
+        plan.partials += rows;
+        plan.reads.push_back({entries[begin].block, entries[begin].page,
+                              readers_of(network, work, plan, begin, end), partial});
+    }
+}
+
+} // namespace
+
+size_t packed_query_bytes(const Network &network, size_t rows) {
+    const size_t group_heads = network.config.heads / network.config.kv_heads;
+    const size_t bytes = network.kernels->packed_bytes(rows * group_heads, network.config.head_dim);
+    return (bytes + 63) / 64 * 64; // so that the next ones are aligned as well
+}
+
+void BlockPlan::clear() {
+    readers.clear(), members.clear(), reads.clear(), rows.clear();
+    partial_of.clear(), entries.clear();
+    partials = query_bytes = 0;
+}
+
+void plan_attention(const Network &network, Workspace &work) {
+    AttentionPlan &plan = work.attention;
+    plan.tiles.clear();
+    plan.few = plan.tracked = false;
+    const std::span<const Sequence> pass = work.pass();
+    for (uint32_t s = 0; s < pass.size(); ++s) {
+        plan.few = plan.few || pass[s].rows <= kRowsByBlock;
+        plan.tracked = plan.tracked || pass[s].sums != nullptr;
+        for (size_t row = 0; pass[s].rows > kRowsByBlock && row < pass[s].rows; row += kRowsTile) {
+            plan.tiles.push_back({s, row, std::min(kRowsTile, pass[s].rows - row)});
+        }
+    }
+    plan.groups.resize(network.groups.size());
+    for (uint32_t group = 0; group < network.groups.size(); ++group) {
+        plan.groups[group].clear();
+        if (plan.few) {
+            list_entries(work, group, network.groups[group].window, plan.groups[group]);
+            list_reads(network, work, plan.groups[group]);
+        }
+    }
+}
+
+} // namespace stasis

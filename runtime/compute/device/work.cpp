@@ -1,0 +1,224 @@
+// Buffers and descriptions of passes; see work.h.
+#include "runtime/compute/device/work.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "runtime/compute/forward.h"
+#include "runtime/compute/network.h"
+#include "runtime/host/carver.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kRowsFew = 4; // of a sequence: more are computed in tiles
+constexpr size_t kPartialBytesMax = size_t{256} << 20;
+
+size_t most_rows(const Workspace &work) {
+    size_t most = 0;
+    for (size_t i = 0; i < work.sequence_count; ++i) {
+        most = std::max(most, work.sequences[i].rows);
+    }
+    return most;
+}
+
+// The most blocks that a row sees; no fewer than any layer's window calls for.
+size_t most_blocks(const Workspace &work) {
+    size_t most = 1;
+    for (size_t i = 0; i < work.sequence_count; ++i) {
+        for (const Sequence::Pages &pages : work.sequences[i].pages) {
+            most = std::max(most, pages.data.size());
+        }
+    }
+    return most;
+}
+
+} // namespace
+
+// A description's parts, one behind the other, in pinned memory and on the device alike. What grows
+// comes last, so that what is used of it is copied with the rest in one piece.
+struct DeviceWork::Layout {
+    kernels::DeviceRow *rows;
+    uint32_t *failed;
+    kernels::DevicePages *sequences;
+    kernels::DeviceEvicted *evictions;
+    kernels::DeviceTile *tiles;
+    uint64_t *evicted;
+    uint16_t **pages;
+    size_t size_bytes;
+
+    Layout(void *base, size_t row_count, size_t groups, size_t pages_max, size_t evicted_max) {
+        Carver<256> carver{static_cast<uint8_t *>(base)};
+        rows = carver.take<kernels::DeviceRow>(row_count);
+        failed = carver.take<uint32_t>(row_count);
+        sequences = carver.take<kernels::DevicePages>(groups * row_count);
+        evictions = carver.take<kernels::DeviceEvicted>(row_count);
+        tiles = carver.take<kernels::DeviceTile>(row_count);
+        evicted = carver.take<uint64_t>(evicted_max);
+        pages = carver.take<uint16_t *>(pages_max);
+        size_bytes = carver.used;
+    }
+};
+
+DeviceWork::DeviceWork(DeviceModel &model_)
+    : model(model_), queue(model.on()), received(model.on()), storage(model.on()),
+      partials(model.on()), described(model.on()), logits(model.on()), run(model.on()),
+      staged(model.on()), results(model.on()), run_staged(model.on()) {}
+
+DeviceWork::~DeviceWork() {
+    queue.finish_quietly();
+    forget_recorded();
+}
+
+void DeviceWork::forget_recorded() {
+    for (const auto &entry : recorded) {
+        if (model.on().of_this_process()) {
+            queue.table().destroy_graph(entry.second);
+        }
+    }
+    recorded.clear();
+}
+
+uint64_t DeviceWork::size_bytes() const {
+    return storage.size_bytes() + partials.size_bytes() + described.size_bytes() +
+           logits.size_bytes() + run.size_bytes() + received.size_bytes();
+}
+
+void DeviceWork::fit(const Config &config, size_t wanted) {
+    if (wanted <= rows) {
+        return;
+    }
+    const size_t query_size = size_t{config.heads} * config.head_dim;
+    const size_t kv_size = size_t{config.kv_heads} * config.head_dim;
+    const size_t widest =
+        std::max({size_t{config.hidden}, query_size, size_t{config.intermediate}});
+    const size_t whole = (widest + 255) / 256 * 256; // groups of either size
+    const kernels::DeviceTable &table = queue.table();
+    auto carve = [&](uint8_t *base) {
+        Carver<256> carver{base};
+        stream = carver.take<float>(wanted * config.hidden);
+        wide = carver.take<float>(wanted * config.hidden);
+        narrow = carver.take<uint16_t>(wanted * config.hidden);
+        attended = carver.take<uint16_t>(wanted * query_size);
+        inner = carver.take<uint16_t>(wanted * config.intermediate);
+        query = carver.take<float>(wanted * query_size);
+        key = carver.take<float>(wanted * kv_size);
+        value = carver.take<float>(wanted * kv_size);
+        rounded = carver.take<uint16_t>(wanted * query_size);
+        gate = carver.take<float>(wanted * config.intermediate);
+        up = carver.take<float>(wanted * config.intermediate);
+        hidden = carver.take<uint16_t>(wanted * config.hidden);
+        if (model.groups.by_32) {
+            quantized[0] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 32));
+        }
+        if (model.groups.by_256) {
+            quantized[1] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 256));
+        }
+        return carver.used;
+    };
+    rows = 0; // stays so if growing fails
+    pages_max_ = 0;
+    forget_recorded();
+    storage.grow(carve(nullptr));
+    carve(static_cast<uint8_t *>(storage.data()));
+    results.grow(wanted * sizeof(uint32_t));
+    failed_here = static_cast<uint32_t *>(results.data());
+    rows = wanted;
+}
+
+void DeviceWork::fit_partials(const Config &config, size_t row_count) {
+    const size_t count = row_count * config.heads * blocks;
+    auto carve = [&](uint8_t *base) {
+        Carver<256> carver{base};
+        maximum = carver.take<float>(count);
+        sum = carver.take<float>(count);
+        partial = carver.take<float>(count * config.head_dim);
+        return carver.used;
+    };
+    if (partials.grow(carve(nullptr))) {
+        forget_recorded();
+    }
+    carve(static_cast<uint8_t *>(partials.data()));
+}
+
+void DeviceWork::fill(const Network &network, const Workspace &work, const Layout &layout) {
+    const size_t groups = network.groups.size();
+    size_t page = 0, mask = 0;
+    tile_count = 0;
+    for (size_t i = 0; i < work.sequence_count; ++i) {
+        const Sequence &sequence = work.sequences[i];
+        for (size_t row = 0; row < sequence.rows; ++row) {
+            layout.rows[sequence.row + row] = {
+                sequence.begin + row, work.tokens[sequence.row + row], static_cast<uint32_t>(i)};
+            if (row % kernels::kDeviceTileRows == 0) {
+                const size_t left = sequence.rows - row;
+                layout.tiles[tile_count++] = {
+                    static_cast<uint32_t>(sequence.row + row),
+                    static_cast<uint32_t>(std::min(left, kernels::kDeviceTileRows))};
+            }
+        }
+        for (size_t group = 0; group < groups; ++group) {
+            const Sequence::Pages &pages = sequence.pages[group];
+            layout.sequences[group * work.sequence_count + i] = {static_cast<uint32_t>(pages.first),
+                                                                 static_cast<uint32_t>(page)};
+            std::copy(pages.data.begin(), pages.data.end(), layout.pages + page);
+            page += pages.data.size();
+        }
+        layout.evictions[i] = {static_cast<uint32_t>(mask),
+                               static_cast<uint32_t>(sequence.evicted.size())};
+        std::copy(sequence.evicted.begin(), sequence.evicted.end(), layout.evicted + mask);
+        mask += sequence.evicted.size();
+    }
+    std::fill_n(layout.failed, work.row_count, UINT32_MAX);
+    const auto *begin = reinterpret_cast<const uint8_t *>(layout.rows);
+    const auto *end = reinterpret_cast<const uint8_t *>(layout.pages + page);
+    queue.copy(described.data(), begin, static_cast<size_t>(end - begin));
+}
+
+void DeviceWork::describe(const Network &network, const Workspace &work) {
+    const size_t groups = network.groups.size();
+    size_t pages = 0, masks = 0;
+    uint64_t end = 0;
+    for (size_t i = 0; i < work.sequence_count; ++i) {
+        const Sequence &sequence = work.sequences[i];
+        for (const Sequence::Pages &of_group : sequence.pages) {
+            pages += of_group.data.size();
+        }
+        masks += sequence.evicted.size();
+        end = std::max(end, sequence.begin + sequence.rows);
+    }
+    if (pages > pages_max_ || masks > evicted_max_) {
+        const size_t pages_max = std::bit_ceil(std::max({pages, pages_max_, size_t{64}}));
+        const size_t evicted_max = std::bit_ceil(std::max({masks, evicted_max_, size_t{64}}));
+        const size_t bytes = Layout(nullptr, rows, groups, pages_max, evicted_max).size_bytes;
+        forget_recorded(); // the parts have other places
+        staged.grow(bytes);
+        described.grow(bytes);
+        pages_max_ = pages_max, evicted_max_ = evicted_max; // now that there is room for it
+    }
+    padded = work.padded;
+    fill(network, work, Layout(staged.data(), rows, groups, pages_max_, evicted_max_));
+    const Layout there(described.data(), rows, groups, pages_max_, evicted_max_);
+    pass = {work.row_count,  work.sequence_count, there.rows,    there.sequences,
+            there.evictions, there.pages,         there.evicted, there.failed};
+    std::vector<DeviceRope> tables = model.ropes(network.rope_frequencies, end);
+    if (ropes.empty() || tables[0].cosine != ropes[0].cosine) {
+        ropes = std::move(tables);
+        forget_recorded();
+    }
+    tiles = there.tiles;
+    const Config &config = network.config;
+    received.begin(config, work, queue);
+    blocks = std::bit_ceil(most_blocks(work));
+    const size_t partial_bytes =
+        work.row_count * config.heads * blocks * (config.head_dim + 2) * sizeof(float);
+    if (most_rows(work) > kRowsFew || partial_bytes > kPartialBytesMax) {
+        return;
+    }
+    tile_count = 0;
+    fit_partials(config, work.row_count);
+}
+
+} // namespace stasis

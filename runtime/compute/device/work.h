@@ -1,0 +1,104 @@
+// What one call computes with on a device: its queue, buffers for a number of rows, the description
+// of a pass, and recorded passes. Part of a Workspace; one caller at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "runtime/compute/device/received.h"
+#include "runtime/compute/device/weights.h"
+
+namespace stasis {
+
+struct Network;
+struct Workspace;
+
+struct DeviceWork {
+    explicit DeviceWork(DeviceModel &model);
+    ~DeviceWork();
+    DeviceWork(const DeviceWork &) = delete;
+    DeviceWork &operator=(const DeviceWork &) = delete;
+
+    // Makes room for `rows` rows.
+    void fit(const Config &config, size_t rows);
+    // Puts what the work space's sequences compute into `pass` and `tiles`, in the device's memory,
+    // and makes room for the partial results of attention that it needs. Waits for nothing.
+    void describe(const Network &network, const Workspace &work);
+    uint64_t size_bytes() const;
+
+    DeviceModel &model;
+    DeviceWorkQueue queue;
+
+    // On the device, for `rows` rows; shapes as in Workspace.
+    size_t rows = 0;
+    float *stream = nullptr;
+    float *wide = nullptr;
+    uint16_t *narrow = nullptr;   // [rows][hidden] normalised
+    uint16_t *attended = nullptr; // [rows][heads * head_dim]
+    uint16_t *inner = nullptr;    // [rows][intermediate]
+    float *query = nullptr;
+    float *key = nullptr;
+    float *value = nullptr;
+    uint16_t *rounded = nullptr; // [rows][heads][head_dim]
+    float *gate = nullptr;       // [rows][intermediate]
+    float *up = nullptr;
+    uint16_t *hidden = nullptr; // [rows][hidden] final
+    // What the next product multiplies, by groups of 32 and of 256; null: no matrix has such
+    // blocks.
+    void *quantized[2] = {};
+
+    // Of the pass.
+    kernels::DevicePass pass;
+    std::vector<DeviceRope> ropes;
+    const kernels::DeviceTile *tiles = nullptr;
+    size_t tile_count = 0; // 0: by blocks
+    size_t padded = 0;     // as Workspace::padded
+    size_t blocks = 0;     // room for partials, of each row and head
+    float *maximum = nullptr, *sum = nullptr, *partial = nullptr;
+    uint32_t *failed_here = nullptr; // pinned, [rows]: where `pass.failed` is copied to
+
+    DeviceReceived received; // of its sequences that track attention
+
+    // Recorded work, by what it depends on besides the places of the buffers.
+    struct Key {
+        enum Kind { whole, drawing } kind; // one row for each sequence; a row, the draw behind it
+        size_t rows, blocks;
+        auto operator<=>(const Key &) const = default;
+    };
+    std::map<Key, kernels::DeviceGraph *> recorded;
+    static constexpr size_t kRecordedMost = 64; // beyond that all are made anew
+    // Plays what `enqueue` enqueues, recorded if it was not yet.
+    template <typename Enqueue> void replay(const Key &key, const Enqueue &enqueue);
+    void forget_recorded(); // when a buffer has moved
+
+    DeviceBuffer storage, partials, described, logits, run;
+    PinnedBuffer staged, results, run_staged;
+
+  private:
+    struct Layout;
+    void fill(const Network &network, const Workspace &work, const Layout &layout);
+    void fit_partials(const Config &config, size_t row_count);
+    size_t pages_max_ = 0, evicted_max_ = 0; // room in the description
+};
+
+template <typename Enqueue> void DeviceWork::replay(const Key &wanted, const Enqueue &enqueue) {
+    const kernels::DeviceTable &table = queue.table();
+    if (recorded.size() == kRecordedMost && recorded.count(wanted) == 0) {
+        forget_recorded();
+    }
+    kernels::DeviceGraph *&graph = recorded[wanted];
+    if (graph == nullptr) {
+        kernels::DeviceError error;
+        table.begin_recording(queue.get());
+        enqueue();
+        graph = table.end_recording(queue.get(), &error);
+        if (graph == nullptr) {
+            recorded.erase(wanted);
+            model.on().fail_with(error, "recording a pass");
+        }
+    }
+    table.play(queue.get(), graph);
+}
+
+} // namespace stasis

@@ -1,0 +1,59 @@
+// See network.h.
+#include "runtime/compute/network.h"
+
+#include <set>
+
+#include "runtime/compute/device/weights.h"
+#include "runtime/compute/workspace.h"
+#include "runtime/model/rope.h"
+
+namespace stasis {
+
+Network::Network(const Memory &memory_) : memory(memory_) {}
+
+Network::~Network() = default;
+
+void Network::describe_layers() {
+    for (const Rope &rope : config.ropes) {
+        rope_frequencies.push_back(stasis::rope_frequencies(rope, config.head_dim));
+    }
+    // Layers with the same window share pages: one group for each window, global layers first.
+    std::set<uint32_t> windows;
+    for (const LayerConfig &layer : config.layer) {
+        windows.insert(layer.window);
+    }
+    layer_places.resize(config.layers);
+    for (uint32_t window : windows) {
+        LayerGroup group{window, {}};
+        for (uint32_t layer = 0; layer < config.layers; ++layer) {
+            if (config.layer[layer].window == window) {
+                layer_places[layer] = {static_cast<uint32_t>(groups.size()),
+                                       static_cast<uint32_t>(group.layers.size())};
+                group.layers.push_back(layer);
+            }
+        }
+        page_shapes.push_back({group.layers.size(), config.kv_heads, config.head_dim});
+        groups.push_back(std::move(group));
+    }
+}
+
+uint64_t Network::scratch_bytes() const {
+    return idle_workspaces.size_bytes();
+}
+
+WorkspaceLease::WorkspaceLease(const Network &network) : network_(network) {
+    if (network.device != nullptr) {
+        network.device->on().require_this_process();
+    }
+    workspace_ = network.idle_workspaces.take();
+    if (workspace_ == nullptr) {
+        workspace_ = std::make_unique<Workspace>(network.memory, *network.kernels,
+                                                 network.threads->count(), network.device.get());
+    }
+}
+
+WorkspaceLease::~WorkspaceLease() {
+    network_.idle_workspaces.give(std::move(workspace_));
+}
+
+} // namespace stasis

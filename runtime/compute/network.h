@@ -1,0 +1,69 @@
+// What a forward pass needs of a model: shapes, weights, kernels, threads and the device. It knows
+// no text and no session. Immutable after opening, but for the list of idle workspaces.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "format/state/state.h"
+#include "runtime/host/idle_list.h"
+#include "runtime/host/memory.h"
+#include "runtime/host/threads.h"
+#include "runtime/kernels/table.h"
+#include "runtime/kv/page_pool.h"
+#include "runtime/model/config.h"
+#include "runtime/model/weights.h"
+
+namespace stasis {
+
+class DeviceModel;
+struct Workspace;
+
+// Where the KV cache has a layer: its group, and its place among the group's layers.
+struct LayerPlace {
+    uint32_t group = 0, index = 0;
+};
+
+struct Network {
+    Memory memory; // first: every member below returns memory to it
+    Config config;
+    std::vector<LayerGroup> groups;
+    std::vector<LayerPlace> layer_places;              // [layer]
+    std::vector<PageShape> page_shapes;                // [group] of the KV cache's pages
+    std::vector<std::vector<double>> rope_frequencies; // [rope][head_dim / 2]
+    const kernels::Table *kernels = nullptr;
+    std::unique_ptr<Threads> threads;
+    Weights weights;
+    std::unique_ptr<DeviceModel> device; // null: the CPU
+    std::string profile;                 // id of the device profile; "": the contract alone
+    mutable IdleList<Workspace> idle_workspaces;
+
+    explicit Network(const Memory &memory);
+    ~Network();
+    Network(const Network &) = delete;
+    Network &operator=(const Network &) = delete;
+
+    // Fills in what follows from the configuration: groups, places, shapes, frequencies of rope.
+    void describe_layers();
+    // Returns the bytes of idle workspaces.
+    uint64_t scratch_bytes() const;
+};
+
+// A workspace for the length of one call.
+class WorkspaceLease {
+  public:
+    explicit WorkspaceLease(const Network &network);
+    ~WorkspaceLease();
+    WorkspaceLease(const WorkspaceLease &) = delete;
+    WorkspaceLease &operator=(const WorkspaceLease &) = delete;
+    Workspace &operator*() const { return *workspace_; }
+    Workspace *operator->() const { return workspace_.get(); }
+
+  private:
+    const Network &network_;
+    std::unique_ptr<Workspace> workspace_;
+};
+
+} // namespace stasis

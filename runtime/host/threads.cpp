@@ -1,0 +1,206 @@
+// See threads.h. Knows nothing of the work it splits.
+#include "runtime/host/threads.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "format/state/error.h"
+#include "runtime/kernels/environment.h"
+
+namespace stasis {
+
+namespace {
+
+// About 50 microseconds: longer than the serial stretches between the runs of one forward pass,
+// shorter than a scheduler's slice.
+constexpr int kSpins = 1000;
+
+size_t allowed_cores() {
+    // The kernel refuses a set smaller than its own, whose size it does not tell.
+    for (int capacity = 1024; capacity <= 1024 * 1024; capacity *= 2) {
+        std::vector<cpu_set_t> set(CPU_ALLOC_SIZE(capacity) / sizeof(cpu_set_t) + 1);
+        const size_t size_bytes = set.size() * sizeof(cpu_set_t);
+        if (sched_getaffinity(0, size_bytes, set.data()) == 0) {
+            return static_cast<size_t>(std::max(CPU_COUNT_S(size_bytes, set.data()), 1));
+        }
+        if (errno != EINVAL) {
+            break;
+        }
+    }
+    return 1;
+}
+
+void spin_once() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// The host's signals are for the host's threads: a thread inherits the mask of its creator.
+class BlockedSignals {
+  public:
+    BlockedSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &saved_);
+    }
+    ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
+    BlockedSignals(const BlockedSignals &) = delete;
+    BlockedSignals &operator=(const BlockedSignals &) = delete;
+
+  private:
+    sigset_t saved_;
+};
+
+} // namespace
+
+Threads::Threads(size_t count) : process_(getpid()) {
+    const size_t cores = allowed_cores();
+    if (count > kCountMax) {
+        fail(Status::invalid_argument, "expected at most %zu threads, found %zu", kCountMax, count);
+    }
+    count = count == 0 ? std::min(cores, kCountMax) : count;
+    spins_ = count <= cores ? kSpins : 0; // a waiting thread must not keep a working one off a core
+    workers_.reserve(count - 1);
+    shares_ = std::vector<Share>(count);
+    const BlockedSignals blocked;
+    while (workers_.size() < count - 1) {
+        start_worker();
+    }
+}
+
+Threads::~Threads() {
+    if (getpid() == process_) {
+        stop_workers();
+    }
+}
+
+void Threads::start_worker() {
+    pthread_t thread;
+    const auto start = [](void *pool) -> void * {
+        static_cast<Threads *>(pool)->worker();
+        return nullptr;
+    };
+    const int error = pthread_create(&thread, nullptr, start, this);
+    if (error != 0) {
+        const size_t have = workers_.size();
+        stop_workers();
+        fail(Status::no_memory, "cannot start worker thread %zu: %s", have + 1,
+             std::strerror(error));
+    }
+    workers_.push_back(thread);
+}
+
+void Threads::stop_workers() {
+    stop_.store(true, std::memory_order_relaxed);
+    count_up(generation_);
+    for (pthread_t thread : workers_) {
+        pthread_join(thread, nullptr);
+    }
+    workers_.clear();
+}
+
+// A notification is a system call even where nobody waits (libstdc++ 12), so whoever goes to sleep
+// marks the value that it waits at: each sleep is ended by one call, and no other is made.
+void Threads::count_up(std::atomic<uint32_t> &counter) {
+    uint32_t old = counter.load(std::memory_order_relaxed);
+    while (!counter.compare_exchange_weak(old, (old | kSlept) + 1, std::memory_order_acq_rel)) {
+    }
+    if ((old & kSlept) != 0) {
+        counter.notify_all();
+    }
+}
+
+uint32_t Threads::wait_while(std::atomic<uint32_t> &counter, uint32_t count) const {
+    uint32_t now = counter.load(std::memory_order_acquire);
+    for (int spin = 0; spin < spins_ && now / kOne == count; ++spin) {
+        spin_once();
+        now = counter.load(std::memory_order_acquire);
+    }
+    while (now / kOne == count) {
+        if ((now & kSlept) != 0 ||
+            counter.compare_exchange_weak(now, now | kSlept, std::memory_order_acq_rel)) {
+            counter.wait(now | kSlept, std::memory_order_acquire);
+            now = counter.load(std::memory_order_acquire);
+        }
+    }
+    return now / kOne;
+}
+
+void Threads::run(size_t items, size_t grain, const void *work, Call call) {
+    grain = std::max<size_t>(grain, 1);
+    const bool alone = workers_.empty() || items <= grain;
+    if (alone || busy_.test_and_set(std::memory_order_acquire)) {
+        for (size_t begin = 0; begin < items; begin += std::min(grain, items - begin)) {
+            call(work, begin, begin + std::min(grain, items - begin), 0);
+        }
+        return;
+    }
+    share_out(items, grain);
+    work_ = work;
+    call_ = call;
+    left_.store(0, std::memory_order_relaxed);
+    entered_.store(0, std::memory_order_release);
+    count_up(generation_);
+    take_items(0);
+    const uint32_t entered = entered_.fetch_or(kClosed, std::memory_order_acq_rel);
+    uint32_t left = left_.load(std::memory_order_acquire) / kOne;
+    while (left != entered) {
+        left = wait_while(left_, left);
+    }
+    busy_.clear(std::memory_order_release);
+}
+
+void Threads::share_out(size_t items, size_t grain) {
+    items_ = items;
+    grain_ = grain;
+    const size_t grains = items / grain + (items % grain == 0 ? 0 : 1);
+    const size_t each = grains / shares_.size(), more = grains % shares_.size();
+    for (size_t i = 0, begin = 0; i < shares_.size(); ++i) {
+        shares_[i].next.store(begin, std::memory_order_relaxed);
+        begin += each + (i < more ? 1 : 0);
+        shares_[i].end = begin;
+    }
+}
+
+void Threads::take_items(size_t thread) {
+    for (size_t i = 0; i < shares_.size(); ++i) {
+        Share &share = shares_[(thread + i) % shares_.size()];
+        // Compared before it is added to, so that it cannot pass the end and wrap.
+        size_t grain = share.next.load(std::memory_order_relaxed);
+        while (grain < share.end) {
+            if (share.next.compare_exchange_weak(grain, grain + 1, std::memory_order_relaxed)) {
+                const size_t begin = grain * grain_;
+                call_(work_, begin, begin + std::min(grain_, items_ - begin), thread);
+                grain = share.next.load(std::memory_order_relaxed);
+            }
+        }
+    }
+}
+
+void Threads::worker() {
+    const kernels::FloatEnvironment environment;
+    uint32_t seen = 0;
+    for (;;) {
+        seen = wait_while(generation_, seen);
+        if (stop_.load(std::memory_order_relaxed)) {
+            return;
+        }
+        // A worker enters at most once for each generation, so the count stays far below kClosed;
+        // counts added while closed are forgotten when the next run opens.
+        const uint32_t before = entered_.fetch_add(1, std::memory_order_acq_rel);
+        if ((before & kClosed) == 0) {
+            take_items(before + 1);
+            count_up(left_);
+        }
+    }
+}
+
+} // namespace stasis

@@ -1,0 +1,232 @@
+// A sequence kept as an immutable, reference-counted tree of fan-out 32, shared between forks:
+// copying costs one count, changing a shared tree copies the path to the change. Used for the token
+// log and the page tables. Nodes come from a pool that recycles them, so that warm decoding asks
+// the system for no memory. One writer per Tree; trees that share nodes may be used by different
+// threads at the same time.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "runtime/host/memory.h"
+
+namespace stasis {
+
+// Fixed-size blocks with a free list; safe from many threads.
+class NodePool {
+  public:
+    NodePool(const Memory &memory, size_t node_bytes) : memory_(memory), node_bytes_(node_bytes) {}
+    ~NodePool();
+    NodePool(const NodePool &) = delete;
+    NodePool &operator=(const NodePool &) = delete;
+
+    void *take(); // throws Error(no_memory)
+    void give_back(void *node);
+    size_t node_bytes() const { return node_bytes_; }
+
+  private:
+    struct Free {
+        Free *next;
+    };
+    const Memory &memory_;
+    const size_t node_bytes_;
+    std::mutex mutex_;
+    Free *free_ = nullptr;
+};
+
+template <typename T> class Tree {
+  public:
+    static constexpr size_t kFan = 32;
+
+    struct Node {
+        std::atomic<uint32_t> references{1};
+        union {
+            Node *child[kFan];
+            T item[kFan];
+        };
+        explicit Node(bool leaf) {
+            if (leaf) {
+                std::uninitialized_value_construct_n(item, kFan);
+            } else {
+                std::fill_n(child, kFan, nullptr);
+            }
+        }
+        ~Node() {}
+    };
+
+    explicit Tree(NodePool &pool) : pool_(&pool) {}
+    Tree(const Tree &other)
+        : pool_(other.pool_), root_(other.root_), size_(other.size_), height_(other.height_) {
+        retain(root_);
+    }
+    Tree(Tree &&other) noexcept
+        : pool_(other.pool_), root_(std::exchange(other.root_, nullptr)),
+          size_(std::exchange(other.size_, 0)), height_(std::exchange(other.height_, 0)) {}
+    Tree &operator=(Tree other) noexcept {
+        std::swap(pool_, other.pool_);
+        std::swap(root_, other.root_);
+        std::swap(size_, other.size_);
+        std::swap(height_, other.height_);
+        return *this;
+    }
+    ~Tree() { release(root_, height_); }
+
+    size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+
+    const T &operator[](size_t index) const {
+        const Node *node = root_;
+        for (unsigned level = height_; level > 0; --level) {
+            node = node->child[digit(index, level)];
+        }
+        return node->item[digit(index, 0)];
+    }
+
+    // The item, on a path that no other tree shares. Strong guarantee.
+    T &mutate(size_t index) { return exclusive(index)->item[digit(index, 0)]; }
+
+    void push_back(T value) {
+        if (root_ != nullptr && size_ == capacity(height_)) {
+            Node *root = create(false);
+            root->child[0] = root_;
+            root_ = root;
+            ++height_;
+        }
+        exclusive(size_)->item[digit(size_, 0)] = std::move(value);
+        ++size_;
+    }
+
+    // Drops the items from `size` on. Copies only nodes on the cut that are shared, so a tree that
+    // was grown beyond `size` since it was last copied needs no memory. Strong guarantee.
+    void truncate(size_t size) {
+        if (size >= size_) {
+            return;
+        }
+        if (size == 0) {
+            release(std::exchange(root_, nullptr), std::exchange(height_, 0));
+            size_ = 0;
+            return;
+        }
+        // Nodes that the cut goes through: all that can fail comes first.
+        Node **link = &root_;
+        unsigned level = height_;
+        for (;; --level) {
+            make_exclusive(*link, level);
+            if (level == 0 || (size & (capacity(level - 1) - 1)) == 0) {
+                break;
+            }
+            link = &(*link)->child[digit(size, level)];
+        }
+        const unsigned lowest = level;
+        Node *node = root_;
+        for (level = height_;; --level) {
+            const size_t kept = digit(size, level); // children, or items, that stay whole
+            if (level == 0) {
+                for (size_t i = kFan; i-- > kept;) {
+                    node->item[i] = T();
+                }
+                break;
+            }
+            for (size_t i = kFan; i-- > kept + (level == lowest ? 0 : 1);) {
+                release(std::exchange(node->child[i], nullptr), level - 1);
+            }
+            if (level == lowest) {
+                break;
+            }
+            node = node->child[kept];
+        }
+        size_ = size;
+    }
+
+    // Whether another tree shares the path to the item.
+    bool shared(size_t index) const {
+        const Node *node = root_;
+        for (unsigned level = height_;; --level) {
+            if (node->references.load(std::memory_order_acquire) > 1) {
+                return true;
+            }
+            if (level == 0) {
+                return false;
+            }
+            node = node->child[digit(index, level)];
+        }
+    }
+
+  private:
+    static constexpr size_t capacity(unsigned height) { return size_t{1} << (5 * (height + 1)); }
+    static constexpr size_t digit(size_t index, unsigned level) {
+        return (index >> (5 * level)) & (kFan - 1);
+    }
+
+    Node *create(bool leaf) { return new (pool_->take()) Node(leaf); }
+
+    static void retain(Node *node) {
+        if (node != nullptr) {
+            node->references.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+
+    void release(Node *node, unsigned level) {
+        if (node == nullptr || node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+            return;
+        }
+        // From the end, so that of pages the last of a path is let go first (prefixes.h).
+        for (size_t i = kFan; i-- > 0;) {
+            if (level == 0) {
+                std::destroy_at(node->item + i);
+            } else {
+                release(node->child[i], level - 1);
+            }
+        }
+        node->~Node();
+        pool_->give_back(node);
+    }
+
+    Node *clone(const Node *node, unsigned level) {
+        Node *copy = create(level == 0);
+        for (size_t i = 0; i < kFan; ++i) {
+            if (level == 0) {
+                copy->item[i] = node->item[i];
+            } else {
+                copy->child[i] = node->child[i];
+                retain(copy->child[i]);
+            }
+        }
+        return copy;
+    }
+
+    // Replaces a shared node by a copy that this tree holds alone, and a missing one by an empty
+    // one.
+    void make_exclusive(Node *&node, unsigned level) {
+        if (node == nullptr) {
+            node = create(level == 0);
+        } else if (node->references.load(std::memory_order_acquire) > 1) {
+            Node *copy = clone(node, level);
+            release(std::exchange(node, copy), level);
+        }
+    }
+
+    // The leaf of an index, every node on the way held by this tree alone.
+    Node *exclusive(size_t index) {
+        Node **link = &root_;
+        for (unsigned level = height_;; --level) {
+            make_exclusive(*link, level);
+            if (level == 0) {
+                return *link;
+            }
+            link = &(*link)->child[digit(index, level)];
+        }
+    }
+
+    NodePool *pool_;
+    Node *root_ = nullptr;
+    size_t size_ = 0;
+    unsigned height_ = 0; // levels above the leaves
+};
+
+} // namespace stasis

@@ -1,0 +1,92 @@
+// Files of a checkpoint (safetensors.h): which there are. Knows nothing of what is inside a file.
+#include <algorithm>
+#include <climits>
+#include <set>
+
+#include "format/state/error.h"
+#include "runtime/model/json_file.h"
+#include "runtime/model/model_file.h"
+#include "runtime/model/safetensors.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kIndexLimitBytes = 100'000'000;
+constexpr char kSingle[] = "model.safetensors";
+constexpr char kIndex[] = "model.safetensors.index.json";
+
+void open_file(const std::string &directory, const std::string &name, Checkpoint &checkpoint) {
+    auto source = std::make_shared<ModelFile>(directory + "/" + name);
+    std::vector<uint8_t> head(std::min<uint64_t>(source->size_bytes(), sizeof(uint64_t)));
+    source->read(head.data(), head.size(), 0);
+    head.resize(safetensors_head_bytes(head.data(), source->size_bytes(), name));
+    source->read(head.data(), head.size(), 0);
+    parse_safetensors(head.data(), source->size_bytes(), name, source.get(), checkpoint);
+    checkpoint.files.push_back(std::move(source));
+}
+
+// A name from the index is used to open a file: it must stay in the directory.
+void check_shard_name(const std::string &shard) {
+    const bool plain = !shard.empty() && shard.size() <= NAME_MAX && shard != "." &&
+                       shard != ".." &&
+                       shard.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
+    if (!plain) {
+        fail(Status::corrupt, "%s names the shard \"%s\", which is not a plain file name", kIndex,
+             shard.c_str());
+    }
+}
+
+Checkpoint open_shards(const std::string &directory) {
+    const std::string text = read_text(directory + "/" + kIndex, kIndexLimitBytes);
+    const Json index = parse_json(text, kIndex);
+    const Json *map = index.find("weight_map");
+    if (map == nullptr || map->object() == nullptr) {
+        fail(Status::corrupt, "%s: expected an object \"weight_map\"", kIndex);
+    }
+    std::set<std::string> shards;
+    for (const auto &[name, shard] : *map->object()) {
+        if (shard.text() == nullptr) {
+            fail(Status::corrupt, "%s: expected a file name for tensor %s, found %s", kIndex,
+                 name.c_str(), shard.type_name());
+        }
+        check_shard_name(*shard.text());
+        shards.insert(*shard.text());
+    }
+    Checkpoint checkpoint;
+    for (const std::string &shard : shards) {
+        open_file(directory, shard, checkpoint);
+    }
+    for (const auto &[name, shard] : *map->object()) {
+        const auto found = checkpoint.tensors.find(name);
+        if (found == checkpoint.tensors.end() ? checkpoint.refused.count(name) == 0
+                                              : found->second.file != *shard.text()) {
+            fail(Status::corrupt, "%s places tensor %s in %s, which does not have it", kIndex,
+                 name.c_str(), shard.text()->c_str());
+        }
+    }
+    return checkpoint;
+}
+
+} // namespace
+
+void Checkpoint::check_unchanged() const {
+    for (const std::shared_ptr<ModelFile> &file : files) {
+        file->check_unchanged();
+    }
+}
+
+Checkpoint open_checkpoint(const std::string &directory) {
+    if (file_exists(directory + "/" + kSingle)) {
+        Checkpoint checkpoint;
+        open_file(directory, kSingle, checkpoint);
+        return checkpoint;
+    }
+    if (!file_exists(directory + "/" + kIndex)) {
+        fail(Status::not_found, "expected %s or %s in %s, found neither", kSingle, kIndex,
+             directory.c_str());
+    }
+    return open_shards(directory);
+}
+
+} // namespace stasis

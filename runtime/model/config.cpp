@@ -1,0 +1,190 @@
+// See config.h. Chooses the parser of the architecture, and checks what holds for all of them.
+#include "runtime/model/config.h"
+
+#include <algorithm>
+#include <span>
+
+#include "format/state/error.h"
+#include "runtime/kernels/environment.h"
+#include "runtime/model/config_fields.h"
+#include "runtime/model/json_file.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kFileLimitBytes = 16U << 20;
+constexpr char kConfig[] = "config.json";
+
+struct Family {
+    const char *model_type;
+    const char *architecture;
+    Config (*parse)(const Fields &fields);
+    uint32_t bos, eos; // where no file says
+};
+
+constexpr uint32_t kNone = UINT32_MAX; // outside any vocabulary
+
+constexpr Family kFamilies[] = {
+    {"llama", "LlamaForCausalLM", parse_llama, 1, 2},
+    {"mistral", "MistralForCausalLM", parse_mistral, 1, 2},
+    {"phi3", "Phi3ForCausalLM", parse_phi3, 1, 32000},
+    {"qwen2", "Qwen2ForCausalLM", parse_qwen2, kNone, kNone},
+    {"qwen3", "Qwen3ForCausalLM", parse_qwen3, kNone, kNone},
+    {"gemma3_text", "Gemma3ForCausalLM", parse_gemma3, 2, 1},
+    {"gemma3", "Gemma3ForConditionalGeneration", parse_gemma3, 2, 1},
+};
+
+// Published files name the architecture twice; both must be ours, as a sequence classifier, say,
+// has the model_type of the language model it was made from.
+const Family &find_family(const Fields &fields) {
+    const std::string type = fields.text("model_type", "");
+    std::string architecture;
+    if (const Json *found = fields.object.find_value("architectures")) {
+        const Json::Array *names = found->array();
+        if (names == nullptr || names->size() != 1 || names->front().text() == nullptr) {
+            fields.refuse("architectures", "an array with one name");
+        }
+        architecture = *names->front().text();
+    }
+    for (const Family &family : kFamilies) {
+        if (type == family.model_type &&
+            (architecture.empty() || architecture == family.architecture)) {
+            return family;
+        }
+    }
+    std::string known;
+    for (const Family &family : kFamilies) {
+        known += (known.empty() ? "" : ", ") + std::string(family.architecture);
+    }
+    fail(Status::unsupported,
+         "%s: architecture \"%s\" with model_type \"%s\" is not supported (%s are)", kConfig,
+         architecture.c_str(), type.c_str(), known.c_str());
+}
+
+// One id or a list of ids.
+std::vector<uint32_t> read_ids(const Fields &fields, const char *key, uint32_t vocabulary) {
+    const Json *value = fields.object.find(key);
+    const std::span<const Json> given =
+        value->array() != nullptr ? std::span(*value->array()) : std::span(value, 1);
+    std::vector<uint32_t> ids;
+    for (const Json &each : given) {
+        const uint64_t *id = each.count();
+        if (id == nullptr || *id >= vocabulary) {
+            fields.refuse(key,
+                          ("token ids below vocab_size, " + std::to_string(vocabulary)).c_str());
+        }
+        if (std::find(ids.begin(), ids.end(), *id) == ids.end()) {
+            ids.push_back(static_cast<uint32_t>(*id));
+        }
+    }
+    return ids;
+}
+
+// The first of `files` that gives ids under `key` counts; the default is for where none has the
+// key.
+std::vector<uint32_t> find_ids(const std::vector<Fields> &files, const char *key,
+                               uint32_t vocabulary, uint32_t fallback) {
+    bool named = false;
+    for (const Fields &fields : files) {
+        if (fields.has(key)) {
+            return read_ids(fields, key, vocabulary);
+        }
+        named = named || fields.object.find(key) != nullptr; // null: expressly none
+    }
+    return named || fallback >= vocabulary ? std::vector<uint32_t>{}
+                                           : std::vector<uint32_t>{fallback};
+}
+
+} // namespace
+
+void check_sizes(const Config &config, const SizeNames &names) {
+    const char *file = names.file.c_str();
+    if (config.heads % config.kv_heads != 0) {
+        fail(Status::corrupt, "%s: %s (%u) is not a multiple of %s (%u)", file, names.heads,
+             config.heads, names.kv_heads, config.kv_heads);
+    }
+    if (config.head_dim % 2 != 0) {
+        fail(Status::corrupt, "%s: %s (%u) is odd, and rotary embedding turns pairs", file,
+             names.head_dim, config.head_dim);
+    }
+    if (uint64_t{config.heads} * config.head_dim > kWidthMax) {
+        fail(Status::corrupt, "%s: %s (%u) times %s (%u) exceeds %u", file, names.heads,
+             config.heads, names.head_dim, config.head_dim, kWidthMax);
+    }
+    if (config.head_dim > kHeadDimMax) {
+        fail(Status::unsupported, "%s: %s (%u) exceeds %u", file, names.head_dim, config.head_dim,
+             kHeadDimMax);
+    }
+}
+
+Activation parse_activation(const Fields &fields, const char *key, const char *fallback) {
+    const std::string name = fields.text(key, fallback);
+    if (name == "silu" || name == "swish") {
+        return Activation::silu;
+    }
+    if (name == "gelu_pytorch_tanh") {
+        return Activation::gelu_tanh;
+    }
+    fail(Status::unsupported,
+         "%s%s: activation \"%s\" is not supported (silu and gelu_pytorch_tanh are)",
+         fields.name.c_str(), key, name.c_str());
+}
+
+void refuse_unsupported(const Fields &fields) {
+    if (fields.has("quantization_config")) {
+        const Fields quantization = fields.child("quantization_config");
+        fail(Status::unsupported,
+             "%squantization_config: quantised checkpoints (\"%s\") are not "
+             "supported",
+             fields.name.c_str(), quantization.text("quant_method", "").c_str());
+    }
+    for (const char *key : {"use_bidirectional_attention", "alibi", "use_mrope"}) {
+        if (fields.flag(key, false)) {
+            fail(Status::unsupported, "%s%s is not supported", fields.name.c_str(), key);
+        }
+    }
+}
+
+Config parse_config(const std::string &config_text, const std::string &generation_text) {
+    // Decimal numbers are rounded as they are read, so the host's rounding mode must not matter.
+    const kernels::FloatEnvironment environment;
+    const Json object = parse_json(config_text, kConfig);
+    const Fields fields{object, std::string(kConfig) + ": "};
+    const Json generation =
+        generation_text.empty() ? Json() : parse_json(generation_text, kGenerationConfig);
+    refuse_unsupported(fields);
+    const Family &family = find_family(fields);
+    Config config = family.parse(fields);
+    check_sizes(config, {kConfig, "num_attention_heads", "num_key_value_heads", "head_dim"});
+
+    std::vector<Fields> files{{generation, std::string(kGenerationConfig) + ": "}, fields};
+    if (fields.has("text_config")) {
+        files.push_back(fields.child("text_config"));
+    }
+    config.bos = find_ids(files, "bos_token_id", config.vocabulary, family.bos);
+    config.end_tokens = find_ids(files, "eos_token_id", config.vocabulary, family.eos);
+    if (config.bos.size() > 1) {
+        fail(Status::corrupt, "bos_token_id: expected at most one id, found %zu",
+             config.bos.size());
+    }
+    return config;
+}
+
+std::string read_generation_config(const std::string &directory) {
+    try {
+        return read_text(directory + "/" + kGenerationConfig, kFileLimitBytes);
+    } catch (const Error &error) {
+        if (error.status() != Status::not_found) {
+            throw;
+        }
+    }
+    return "";
+}
+
+Config read_config(const std::string &directory) {
+    const std::string config = read_text(directory + "/" + kConfig, kFileLimitBytes);
+    return parse_config(config, read_generation_config(directory));
+}
+
+} // namespace stasis

@@ -1,0 +1,86 @@
+// The canonical description of a Config that goes into a model's identity: whatever determines
+// results, and nothing else, so that equal meaning gives equal text.
+#include <charconv>
+
+#include "runtime/model/config.h"
+
+namespace stasis {
+
+namespace {
+
+// The shortest text that reads back as the same number: unlike printf's, it depends neither on the
+// host's locale nor on its rounding mode.
+template <typename Number> std::string exact(Number value) {
+    char text[32];
+    const std::to_chars_result result = std::to_chars(text, text + sizeof text, value);
+    return std::string(text, result.ptr);
+}
+
+std::string yes_or_no(bool value) {
+    return value ? "yes" : "no";
+}
+
+std::string describe_bias(const Config &config) {
+    return config.attention_bias && !config.output_bias ? "query, key, value"
+                                                        : yes_or_no(config.attention_bias);
+}
+
+std::string describe_rope(const Rope &rope) {
+    std::string text = "base " + exact(rope.base);
+    if (rope.scaling == RopeScaling::linear) {
+        text += ", linear, factor " + exact(rope.factor);
+    } else if (rope.scaling == RopeScaling::llama3) {
+        text += ", llama3, factor " + exact(rope.factor) + ", low " +
+                exact(rope.low_frequency_factor) + ", high " + exact(rope.high_frequency_factor) +
+                ", original context " + std::to_string(rope.original_context);
+    }
+    for (size_t i = 0; i < rope.factors.size(); ++i) {
+        text += (i == 0 ? ", divided by " : " ") + exact(rope.factors[i]);
+    }
+    return text;
+}
+
+} // namespace
+
+std::vector<std::pair<std::string, std::string>> describe(const Config &config) {
+    std::vector<std::pair<std::string, std::string>> pairs = {
+        {"layers", std::to_string(config.layers)},
+        {"hidden", std::to_string(config.hidden)},
+        {"heads", std::to_string(config.heads)},
+        {"kv_heads", std::to_string(config.kv_heads)},
+        {"head_dim", std::to_string(config.head_dim)},
+        {"intermediate", std::to_string(config.intermediate)},
+        {"vocabulary", std::to_string(config.vocabulary)},
+        {"context", std::to_string(config.context)},
+        {"norm_eps", exact(config.norm_eps)},
+        {"norm_plus_one", yes_or_no(config.norm_plus_one)},
+        {"query_key_norm", yes_or_no(config.query_key_norm)},
+        {"post_norms", yes_or_no(config.post_norms)},
+        {"attention_bias", describe_bias(config)},
+        {"mlp_bias", yes_or_no(config.mlp_bias)},
+        {"tied_head", yes_or_no(config.tied_head)},
+        {"embedding_scale", exact(config.embedding_scale)},
+        {"attention_scale", exact(config.attention_scale)},
+        {"attention_softcap", exact(config.attention_softcap)},
+        {"final_softcap", exact(config.final_softcap)},
+        {"activation", config.activation == Activation::silu ? "silu" : "gelu_tanh"},
+    };
+    for (size_t i = 0; i < config.ropes.size(); ++i) {
+        pairs.emplace_back("rope_" + std::to_string(i), describe_rope(config.ropes[i]));
+    }
+    std::string windows;
+    std::string ropes;
+    for (const LayerConfig &layer : config.layer) {
+        const char *separator = windows.empty() ? "" : " ";
+        windows += separator + std::to_string(layer.window);
+        ropes += separator + std::to_string(layer.rope);
+    }
+    pairs.emplace_back("layer_windows", windows);
+    pairs.emplace_back("layer_ropes", ropes);
+    if (config.interleaved_rope) {
+        pairs.emplace_back("rope_pairs", "side by side");
+    }
+    return pairs;
+}
+
+} // namespace stasis

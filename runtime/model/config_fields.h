@@ -1,0 +1,87 @@
+// Typed, range-checked access to one object of a config.json, the parsers of each architecture, and
+// what they share with the reader of GGUF metadata (private to config*.cpp, there and here). Knows
+// no architecture's field names.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/model/config.h"
+#include "runtime/model/json.h"
+
+namespace stasis {
+
+// A field that is null counts as absent, as in the published reader. Each getter throws
+// Error(corrupt) naming the field if it has another type, is out of range, or is absent and has no
+// fallback.
+struct Fields {
+    const Json &object;
+    std::string name; // in front of a field's name in messages: "config.json: ", ...
+
+    bool has(const char *key) const;
+    uint32_t count(const char *key, uint32_t maximum, std::optional<uint32_t> fallback = {},
+                   uint32_t minimum = 1) const;
+    double positive(const char *key, std::optional<double> fallback = {}) const; // finite, above 0
+    bool flag(const char *key, bool fallback) const;
+    std::string text(const char *key, const std::string &fallback) const;
+    Fields child(const char *key) const; // an object
+
+    [[noreturn]] void refuse(const char *key, const char *expected) const;
+};
+
+inline constexpr uint32_t kLayersMax = 1024;
+inline constexpr uint32_t kWidthMax = 1U << 20;
+inline constexpr uint32_t kVocabularyMax = 1U << 24;
+inline constexpr uint32_t kContextMax = 1U << 31;
+
+// What a file calls the sizes that must fit each other.
+struct SizeNames {
+    std::string file;
+    const char *heads, *kv_heads, *head_dim;
+};
+
+// Checks what holds for all architectures, wherever they are described. Throws Error: corrupt,
+// unsupported.
+void check_sizes(const Config &config, const SizeNames &names);
+
+// config_llama.cpp, config_qwen.cpp, config_gemma3.cpp: all but the token ids, unchecked across
+// fields.
+Config parse_llama(const Fields &fields);
+Config parse_mistral(const Fields &fields);
+Config parse_phi3(const Fields &fields);
+Config parse_qwen2(const Fields &fields);
+Config parse_qwen3(const Fields &fields);
+Config parse_gemma3(const Fields &fields);
+
+// What a family shaped like Llama has where a file leaves a field out; 0 heads: as many as there
+// are query heads, 0 head_dim: hidden_size / heads.
+struct DecoderDefaults {
+    const char *architecture;
+    uint32_t kv_heads, head_dim, context;
+    double norm_eps;
+};
+
+// config_llama.cpp: all but layers and biases.
+Config parse_decoder(const Fields &fields, const DecoderDefaults &defaults);
+
+// config_layers.cpp: whether each layer is local, by `layer_types`, which is there.
+std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers);
+// The layers of a model whose layers share one rope; local ones have that window. `layer_types`
+// must say the same, if it is there.
+void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
+                Config &config);
+
+// config_rope.cpp: the rotary embedding of the layers of `layer_type` ("full_attention" or
+// "sliding_attention"); the base comes from `base_key` where the rope's own object has none.
+Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_key,
+                double base_fallback);
+// That of all layers.
+Rope parse_only_rope(const Fields &fields);
+// Index of the rope in config.ropes, added if it is new.
+uint32_t rope_index(Config &config, const Rope &rope);
+
+Activation parse_activation(const Fields &fields, const char *key, const char *fallback);
+void refuse_unsupported(const Fields &fields);
+
+} // namespace stasis

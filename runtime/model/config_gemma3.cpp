@@ -1,0 +1,86 @@
+// config.json of Gemma 3: the text model, alone or inside the multimodal one. Published files leave
+// out most fields; defaults of absent ones: transformers, Gemma3TextConfig.
+#include <cmath>
+
+#include "format/state/error.h"
+#include "runtime/model/config_fields.h"
+
+namespace stasis {
+
+namespace {
+
+// Whether each layer is local: named one by one, or every pattern-th layer is global.
+std::vector<bool> local_layers(const Fields &fields, uint32_t layers) {
+    if (fields.has("layer_types")) {
+        return parse_layer_types(fields, layers);
+    }
+    // transformers wrote the pattern with an underscore for a while.
+    const uint32_t pattern = fields.count("sliding_window_pattern", kLayersMax,
+                                          fields.count("_sliding_window_pattern", kLayersMax, 6));
+    std::vector<bool> local(layers);
+    for (uint32_t i = 0; i < layers; ++i) {
+        local[i] = (i + 1) % pattern != 0;
+    }
+    return local;
+}
+
+void read_gemma3_layers(const Fields &fields, Config &config) {
+    const std::vector<bool> local = local_layers(fields, config.layers);
+    const Rope global_rope = parse_rope(fields, "full_attention", "rope_theta", 1e6);
+    const Rope local_rope = parse_rope(fields, "sliding_attention", "rope_local_base_freq", 1e4);
+    for (const bool is_local : local) {
+        LayerConfig layer;
+        layer.rope = rope_index(config, is_local ? local_rope : global_rope);
+        layer.window = is_local ? fields.count("sliding_window", kContextMax, 4096) : 0;
+        config.layer.push_back(layer);
+    }
+}
+
+float softcap(const Fields &fields, const char *key) {
+    return fields.has(key) ? static_cast<float>(fields.positive(key)) : 0.0F;
+}
+
+Config parse_text(const Fields &fields, bool tied_fallback) {
+    Config config;
+    config.architecture = "gemma3";
+    config.layers = fields.count("num_hidden_layers", kLayersMax);
+    config.hidden = fields.count("hidden_size", kWidthMax);
+    config.heads = fields.count("num_attention_heads", kWidthMax, 8);
+    config.kv_heads = fields.count("num_key_value_heads", kWidthMax, 4);
+    config.head_dim = fields.count("head_dim", kWidthMax, 256);
+    config.intermediate = fields.count("intermediate_size", kWidthMax);
+    config.vocabulary = fields.count("vocab_size", kVocabularyMax, 262208);
+    config.context = fields.count("max_position_embeddings", kContextMax, 131072);
+    config.norm_eps = static_cast<float>(fields.positive("rms_norm_eps", 1e-6));
+    config.norm_plus_one = true;
+    config.query_key_norm = true;
+    config.post_norms = true;
+    config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
+    config.tied_head = fields.flag("tie_word_embeddings", tied_fallback);
+    config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
+    config.attention_scale =
+        static_cast<float>(1.0 / std::sqrt(fields.positive("query_pre_attn_scalar", 256.0)));
+    config.attention_softcap = softcap(fields, "attn_logit_softcapping");
+    config.final_softcap = softcap(fields, "final_logit_softcapping");
+    config.activation = parse_activation(fields, "hidden_activation", "gelu_pytorch_tanh");
+    read_gemma3_layers(fields, config);
+    return config;
+}
+
+} // namespace
+
+Config parse_gemma3(const Fields &fields) {
+    if (fields.text("model_type", "") == "gemma3_text") {
+        return parse_text(fields, true);
+    }
+    const Fields text = fields.child("text_config");
+    const std::string type = text.text("model_type", "gemma3_text");
+    if (type != "gemma3_text") {
+        fail(Status::unsupported, "%smodel_type \"%s\" is not supported (gemma3_text is)",
+             text.name.c_str(), type.c_str());
+    }
+    refuse_unsupported(text);
+    return parse_text(text, fields.flag("tie_word_embeddings", true));
+}
+
+} // namespace stasis

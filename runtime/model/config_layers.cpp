@@ -1,0 +1,39 @@
+// Which layers of a model see a window only, and what each layer is then.
+#include "format/state/error.h"
+#include "runtime/model/config_fields.h"
+
+namespace stasis {
+
+std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers) {
+    const Json::Array *types = fields.object.find("layer_types")->array();
+    if (types == nullptr || types->size() != layers) {
+        fields.refuse("layer_types", "an array with one entry for each of num_hidden_layers");
+    }
+    std::vector<bool> local(layers);
+    for (uint32_t i = 0; i < layers; ++i) {
+        const Json &type = (*types)[i];
+        local[i] = type.text() != nullptr && *type.text() == "sliding_attention";
+        if (!local[i] && (type.text() == nullptr || *type.text() != "full_attention")) {
+            fail(Status::unsupported,
+                 "%slayer_types[%u]: %s is not supported (full_attention and "
+                 "sliding_attention are)",
+                 fields.name.c_str(), i, shown(type).c_str());
+        }
+    }
+    return local;
+}
+
+void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
+                Config &config) {
+    if (fields.has("layer_types") && parse_layer_types(fields, config.layers) != local) {
+        fail(Status::corrupt, "%slayer_types contradicts %s", fields.name.c_str(),
+             window == 0 ? "the other fields, by which no layer has a window"
+                         : "sliding_window, which all layers of this architecture have");
+    }
+    const uint32_t rope = rope_index(config, parse_only_rope(fields));
+    for (const bool is_local : local) {
+        config.layer.push_back({is_local ? window : 0, rope});
+    }
+}
+
+} // namespace stasis

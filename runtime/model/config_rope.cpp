@@ -1,0 +1,111 @@
+// Rotary embeddings in a config.json: as published (rope_theta beside rope_scaling, its kind under
+// "rope_type" or the older "type") and as transformers 5 writes them (rope_parameters, flat or one
+// object for each layer type). Semantics: transformers, modeling_rope_utils.py.
+#include <optional>
+#include <string>
+
+#include "format/state/error.h"
+#include "runtime/model/config_fields.h"
+
+namespace stasis {
+
+namespace {
+
+// The name of the object that describes ropes, null: none.
+const char *rope_key(const Fields &fields) {
+    const Json *parameters = fields.object.find_value("rope_parameters");
+    const Json *scaling = fields.object.find_value("rope_scaling");
+    if (parameters != nullptr && scaling != nullptr && *parameters != *scaling) {
+        fail(Status::corrupt, "%srope_parameters and rope_scaling contradict each other",
+             fields.name.c_str());
+    }
+    return parameters != nullptr ? "rope_parameters"
+           : scaling != nullptr  ? "rope_scaling"
+                                 : nullptr;
+}
+
+void read_scaling(const Fields &fields, Rope &rope) {
+    const std::string kind = fields.text("rope_type", fields.text("type", ""));
+    if (kind == "default" || (kind.empty() && !fields.has("factor"))) {
+        return;
+    }
+    if (kind == "linear") {
+        rope.factor = fields.positive("factor");
+        // Division by 1 changes nothing: equal meaning, equal description.
+        rope.scaling = rope.factor == 1.0 ? RopeScaling::none : RopeScaling::linear;
+        return;
+    }
+    if (kind != "llama3") {
+        fail(Status::unsupported,
+             "%srope_type \"%s\" is not supported (default, linear and llama3 are)",
+             fields.name.c_str(), kind.c_str());
+    }
+    rope.scaling = RopeScaling::llama3;
+    rope.factor = fields.positive("factor");
+    rope.low_frequency_factor = fields.positive("low_freq_factor");
+    rope.high_frequency_factor = fields.positive("high_freq_factor");
+    rope.original_context = fields.count("original_max_position_embeddings", kContextMax);
+    if (rope.high_frequency_factor <= rope.low_frequency_factor) {
+        fields.refuse("high_freq_factor", "a number above low_freq_factor");
+    }
+}
+
+void refuse_partial(const Fields &fields) {
+    if (fields.positive("partial_rotary_factor", 1.0) != 1.0) {
+        fail(Status::unsupported, "%spartial_rotary_factor other than 1 is not supported",
+             fields.name.c_str());
+    }
+}
+
+// The object that describes the rope of such layers, if there is one.
+std::optional<Fields> rope_fields(const Fields &fields, const std::string &layer_type) {
+    const char *key = rope_key(fields);
+    if (key == nullptr) {
+        return std::nullopt;
+    }
+    const Fields found = fields.child(key);
+    if (found.has("full_attention") || found.has("sliding_attention")) {
+        return found.has(layer_type.c_str()) ? std::optional(found.child(layer_type.c_str()))
+                                             : std::nullopt;
+    }
+    // A flat object is about the global layers only.
+    return layer_type == "full_attention" ? std::optional(found) : std::nullopt;
+}
+
+} // namespace
+
+Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_key,
+                double base_fallback) {
+    Rope rope;
+    rope.base = fields.positive(base_key, base_fallback);
+    refuse_partial(fields);
+    const std::optional<Fields> found = rope_fields(fields, layer_type);
+    if (found.has_value()) {
+        refuse_partial(*found);
+        rope.base = found->positive("rope_theta", rope.base);
+        read_scaling(*found, rope);
+    }
+    return rope;
+}
+
+Rope parse_only_rope(const Fields &fields) {
+    const char *key = rope_key(fields);
+    if (key != nullptr && fields.child(key).has("sliding_attention")) {
+        fail(Status::unsupported,
+             "%s%s: a rope of its own for sliding_attention is not supported in this architecture",
+             fields.name.c_str(), key);
+    }
+    return parse_rope(fields, "full_attention", "rope_theta", 10000.0);
+}
+
+uint32_t rope_index(Config &config, const Rope &rope) {
+    for (size_t i = 0; i < config.ropes.size(); ++i) {
+        if (config.ropes[i] == rope) {
+            return static_cast<uint32_t>(i);
+        }
+    }
+    config.ropes.push_back(rope);
+    return static_cast<uint32_t>(config.ropes.size() - 1);
+}
+
+} // namespace stasis

@@ -1,0 +1,147 @@
+// Names: ggml's docs/gguf.md ("Standardized tensor names") and, on the other side, those of
+// weights_plan.cpp.
+#include "runtime/model/gguf/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "format/state/error.h"
+
+namespace stasis {
+
+namespace {
+
+struct Name {
+    const char *gguf, *plan; // before ".weight" or ".bias"
+};
+
+constexpr Name kModel[] = {
+    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
+constexpr Name kLayer[] = {{"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+                           {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
+                           {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
+                           {"attn_norm", "input_layernorm"},    {"ffn_gate", "mlp.gate_proj"},
+                           {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"}};
+// Where matrices are stored fused, the one of gate and up has the name of up.
+constexpr Name kFused[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
+// Of a layer with two norms the second is the MLP's; with four, it has a name of its own.
+constexpr Name kTwoNorms[] = {{"ffn_norm", "post_attention_layernorm"}};
+constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm"},
+                               {"ffn_norm", "pre_feedforward_layernorm"},
+                               {"post_ffw_norm", "post_feedforward_layernorm"}};
+
+// The names that an architecture's tensors have, on both sides, those of layers after their number.
+struct Names {
+    std::vector<Name> layer;
+
+    explicit Names(const Config &config) {
+        const auto add = [&](std::span<const Name> names) {
+            layer.insert(layer.end(), names.begin(), names.end());
+        };
+        if (config.fused_tensors) {
+            add(kFused); // before the other name of up
+        }
+        add(kLayer);
+        config.post_norms ? add(kFourNorms) : add(kTwoNorms);
+    }
+
+    // The name on the other side; empty where there is none.
+    std::string translate(const std::string &name, const char *Name::*from, const char *from_layer,
+                          const char *Name::*to, const char *to_layer) const {
+        const size_t dot = name.rfind('.');
+        const std::string ending = dot == std::string::npos ? "" : name.substr(dot);
+        if (ending != ".weight" && ending != ".bias") {
+            return "";
+        }
+        std::string_view stem = std::string_view(name).substr(0, dot);
+        std::string prefix;
+        std::span<const Name> names = kModel;
+        if (stem.starts_with(from_layer)) {
+            stem.remove_prefix(std::strlen(from_layer));
+            const std::string number(stem.substr(0, stem.find('.')));
+            stem.remove_prefix(std::min(stem.size(), number.size() + 1));
+            prefix = to_layer + number + ".";
+            names = layer;
+        }
+        const auto found = std::find_if(names.begin(), names.end(),
+                                        [&](const Name &entry) { return stem == entry.*from; });
+        return found == names.end() ? "" : prefix + (*found).*to + ending;
+    }
+    std::string in_plan(const std::string &gguf) const {
+        return translate(gguf, &Name::gguf, "blk.", &Name::plan, "model.layers.");
+    }
+    std::string in_gguf(const std::string &plan) const {
+        return translate(plan, &Name::plan, "model.layers.", &Name::gguf, "blk.");
+    }
+};
+
+std::optional<DataType> data_type(GgufType type) {
+    switch (type) {
+    case GgufType::f32:
+        return DataType::f32;
+    case GgufType::f16:
+        return DataType::f16;
+    case GgufType::bf16:
+        return DataType::bf16;
+    case GgufType::q8_0:
+        return DataType::q8_0;
+    case GgufType::q4_0:
+        return DataType::q4_0;
+    case GgufType::q4_1:
+        return DataType::q4_1;
+    case GgufType::q5_0:
+        return DataType::q5_0;
+    case GgufType::q5_1:
+        return DataType::q5_1;
+    case GgufType::q4_k:
+        return DataType::q4_k;
+    case GgufType::q5_k:
+        return DataType::q5_k;
+    case GgufType::q6_k:
+        return DataType::q6_k;
+    }
+    return std::nullopt;
+}
+
+} // namespace
+
+Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
+    const Names names(config);
+    Checkpoint checkpoint;
+    checkpoint.files = file.files;
+    checkpoint.description = "the metadata";
+    checkpoint.name_in_file = [names](const std::string &plan) {
+        const std::string name = names.in_gguf(plan);
+        return name.empty() ? plan : name;
+    };
+    const bool factors = std::any_of(config.ropes.begin(), config.ropes.end(),
+                                     [](const Rope &rope) { return !rope.factors.empty(); });
+    for (const auto &[name, entry] : file.tensors) {
+        if (factors && name == "rope_freqs.weight") {
+            continue;
+        }
+        const std::string &where = file.names[entry.file];
+        const std::string planned = names.in_plan(name);
+        if (planned.empty()) {
+            fail(Status::unsupported, "tensor %s in %s is not part of the architecture %s",
+                 name.c_str(), where.c_str(), config.architecture.c_str());
+        }
+        const GgufTensor &tensor = file.tensor(name);
+        const std::vector<uint64_t> shape(tensor.shape.rbegin(), tensor.shape.rend());
+        checkpoint.tensors[planned] = {*data_type(tensor.type),
+                                       shape,
+                                       tensor.offset_bytes,
+                                       static_cast<size_t>(tensor.size_bytes),
+                                       where,
+                                       file.files[tensor.file].get()};
+    }
+    return checkpoint;
+}
+
+std::string gguf_name(const std::string &planned, const Config &config) {
+    return Names(config).in_gguf(planned);
+}
+
+} // namespace stasis

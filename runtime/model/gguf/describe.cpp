@@ -1,0 +1,189 @@
+// See describe.h. Keys: ggml's docs/gguf.md, and for Gemma 3 gguf-py's gguf/constants.py.
+#include "runtime/model/gguf/describe.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "format/state/error.h"
+#include "runtime/model/rope.h"
+
+namespace stasis {
+
+namespace {
+
+struct WrittenKeys {
+    const std::string prefix;
+    GgufMetadata &metadata;
+
+    void integer(const char *key, uint32_t value) const { metadata.integer(prefix + key, value); }
+    void number(const char *key, double value) const {
+        metadata.number(prefix + key, static_cast<float>(value));
+    }
+    void text(const char *key, const char *value) const { metadata.text(prefix + key, value); }
+};
+
+std::string family_of(const Config &config) {
+    for (const char *same : {"gemma3", "qwen2", "qwen3", "phi3"}) {
+        if (config.architecture == same) {
+            return same;
+        }
+    }
+    if (config.architecture != "llama" && config.architecture != "mistral") {
+        fail(Status::unsupported,
+             "%s models cannot be written as GGUF yet (llama, mistral, phi3, qwen2, qwen3 and "
+             "gemma3 can)",
+             config.architecture.c_str());
+    }
+    return "llama";
+}
+
+// The rope of global layers, which is the only one but in Gemma 3.
+const Rope &global_rope(const Config &config) {
+    const auto global = std::find_if(config.layer.begin(), config.layer.end(),
+                                     [](const LayerConfig &layer) { return layer.window == 0; });
+    return config.ropes[global == config.layer.end() ? config.layer[0].rope : global->rope];
+}
+
+// The window, and which layers have it: all but every n-th (0: all), or a list. Gemma 3's readers
+// want a window, and take n for 6 where it is not given; those of others take all layers.
+void describe_windows(const Config &config, const WrittenKeys &keys) {
+    const bool gemma = config.architecture == "gemma3";
+    std::vector<bool> local;
+    uint32_t window = 0;
+    for (const LayerConfig &layer : config.layer) {
+        local.push_back(layer.window != 0);
+        window = std::max(window, layer.window);
+    }
+    if (window == 0 && !gemma) {
+        return;
+    }
+    keys.integer("attention.sliding_window", window != 0 ? window : config.context);
+    const auto global = std::find(local.begin(), local.end(), false);
+    const auto pattern =
+        global == local.end() ? 0 : static_cast<uint32_t>(global - local.begin()) + 1;
+    bool regular = true;
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        regular = regular && local[i] == (pattern == 0 || (i + 1) % pattern != 0);
+    }
+    if (!regular) {
+        keys.metadata.booleans(keys.prefix + "attention.sliding_window_pattern", local);
+    } else if (pattern != (gemma ? 6U : 0U)) {
+        keys.integer("attention.sliding_window_pattern", pattern);
+    }
+    if (gemma && window != 0) {
+        const auto first = std::find(local.begin(), local.end(), true) - local.begin();
+        const Rope &rope = config.ropes[config.layer[static_cast<size_t>(first)].rope];
+        if (rope.base != 10000.0) {
+            keys.number("rope.freq_base_swa", rope.base);
+        }
+    }
+}
+
+// The scale of scores, where it is not what a head's size gives.
+void describe_scale(const Config &config, const WrittenKeys &keys) {
+    const double usual = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+    if (config.attention_scale != static_cast<float>(usual)) {
+        keys.number("attention.scale", static_cast<double>(config.attention_scale));
+    }
+}
+
+[[noreturn]] void refuse(const std::string &what) {
+    fail(Status::unsupported, "a GGUF file cannot say this model's %s", what.c_str());
+}
+
+bool same(double a, double b) { // metadata holds f32
+    return static_cast<float>(a) == static_cast<float>(b);
+}
+
+bool same_rope(const Rope &meant, const std::vector<float> &factors, const Rope &read) {
+    const bool linear = meant.scaling == RopeScaling::linear;
+    return same(meant.base, read.base) && linear == (read.scaling == RopeScaling::linear) &&
+           (!linear || same(meant.factor, read.factor)) && factors == read.factors;
+}
+
+} // namespace
+
+void describe_config(const Config &config, GgufMetadata &metadata) {
+    const std::string family = family_of(config);
+    const WrittenKeys keys{family + ".", metadata};
+    metadata.text("general.architecture", family);
+    metadata.text("general.type", "model");
+    keys.integer("context_length", config.context);
+    keys.integer("embedding_length", config.hidden);
+    keys.integer("block_count", config.layers);
+    keys.integer("feed_forward_length", config.intermediate);
+    keys.integer("vocab_size", config.vocabulary);
+    keys.integer("attention.head_count", config.heads);
+    keys.integer("attention.head_count_kv", config.kv_heads);
+    keys.integer("attention.key_length", config.head_dim);
+    keys.integer("attention.value_length", config.head_dim);
+    keys.number("attention.layer_norm_rms_epsilon", static_cast<double>(config.norm_eps));
+    keys.integer("rope.dimension_count", config.head_dim);
+    const Rope &rope = global_rope(config);
+    keys.number("rope.freq_base", rope.base);
+    if (rope.scaling == RopeScaling::linear) {
+        keys.text("rope.scaling.type", "linear");
+        keys.number("rope.scaling.factor", rope.factor);
+    }
+    describe_windows(config, keys);
+    describe_scale(config, keys);
+    if (config.attention_softcap != 0) {
+        keys.number("attn_logit_softcapping", static_cast<double>(config.attention_softcap));
+    }
+    if (config.final_softcap != 0) {
+        keys.number("final_logit_softcapping", static_cast<double>(config.final_softcap));
+    }
+}
+
+std::vector<float> rope_factors(const Config &config) {
+    const Rope &rope = global_rope(config);
+    if (rope.scaling != RopeScaling::llama3) {
+        return rope.factors;
+    }
+    Rope plain;
+    plain.base = rope.base;
+    const std::vector<double> unscaled = rope_frequencies(plain, config.head_dim);
+    const std::vector<double> scaled = rope_frequencies(rope, config.head_dim);
+    std::vector<float> factors;
+    for (size_t i = 0; i < scaled.size(); ++i) {
+        factors.push_back(static_cast<float>(unscaled[i] / scaled[i]));
+    }
+    return factors;
+}
+
+void check_described(const Config &meant, const Config &read) {
+    const auto expect = [](bool good, const char *what) {
+        if (!good) {
+            refuse(what);
+        }
+    };
+    expect(meant.query_key_norm == read.query_key_norm && meant.post_norms == read.post_norms,
+           "norms");
+    expect(meant.attention_bias == read.attention_bias && meant.output_bias == read.output_bias &&
+               meant.mlp_bias == read.mlp_bias,
+           "biases");
+    expect(meant.tied_head == read.tied_head, "output head");
+    expect(meant.norm_eps == read.norm_eps, "rms_norm_eps");
+    expect(meant.embedding_scale == read.embedding_scale, "scale of embeddings");
+    expect(meant.attention_scale == read.attention_scale, "attention scale");
+    expect(meant.attention_softcap == read.attention_softcap &&
+               meant.final_softcap == read.final_softcap,
+           "soft caps");
+    expect(meant.activation == read.activation, "activation");
+    const std::vector<float> factors = rope_factors(meant);
+    for (uint32_t i = 0; i < meant.layers; ++i) {
+        const LayerConfig &layer = meant.layer[i];
+        expect(layer.window == read.layer[i].window,
+               ("window of layer " + std::to_string(i)).c_str());
+        const Rope &rope = meant.ropes[layer.rope];
+        const bool global = &rope == &global_rope(meant);
+        expect(same_rope(rope, global ? factors : rope.factors, read.ropes[read.layer[i].rope]),
+               ("rope of layer " + std::to_string(i)).c_str());
+    }
+    const std::vector<uint32_t> &ends = meant.end_tokens; // in an order of their own
+    expect(ends.size() == read.end_tokens.size() &&
+               std::is_permutation(ends.begin(), ends.end(), read.end_tokens.begin()),
+           "end tokens");
+}
+
+} // namespace stasis

@@ -1,0 +1,81 @@
+// See model_file.h.
+#include "runtime/model/model_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstring>
+
+#include "format/state/error.h"
+
+namespace stasis {
+
+ModelFile::ModelFile(const std::string &path) : path_(path) {
+    // Non-blocking, so that a named pipe in the directory cannot make opening a model wait.
+    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor_ < 0) {
+        fail(errno == ENOENT || errno == ENOTDIR ? Status::not_found : Status::io,
+             "cannot open %s: %s", path.c_str(), std::strerror(errno));
+    }
+    if (fstat(descriptor_, &opened_) != 0 || !S_ISREG(opened_.st_mode)) {
+        close(descriptor_);
+        fail(Status::io, "%s is not a regular file", path.c_str());
+    }
+}
+
+ModelFile::~ModelFile() {
+    if (memory_ != nullptr) {
+        munmap(memory_, static_cast<size_t>(size_bytes()));
+    }
+    close(descriptor_);
+}
+
+void ModelFile::read(void *to, size_t size_bytes, uint64_t offset_bytes) const {
+    auto *bytes = static_cast<uint8_t *>(to);
+    for (size_t done = 0; done < size_bytes;) {
+        const uint64_t at = offset_bytes + done;
+        const ssize_t count =
+            pread(descriptor_, bytes + done, size_bytes - done, static_cast<off_t>(at));
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            fail(Status::io, "cannot read %s beyond byte %" PRIu64 " of %" PRIu64 ": %s",
+                 path_.c_str(), at, this->size_bytes(),
+                 count < 0 ? std::strerror(errno) : "the file was cut short");
+        }
+        done += static_cast<size_t>(count);
+    }
+}
+
+const uint8_t *ModelFile::map() {
+    if (memory_ == nullptr) {
+        const auto size_bytes = static_cast<size_t>(opened_.st_size);
+        void *memory = mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+        if (memory == MAP_FAILED) {
+            fail(errno == ENOMEM ? Status::no_memory : Status::io, "cannot map %s: %s",
+                 path_.c_str(), std::strerror(errno));
+        }
+        memory_ = memory;
+        // Read into the page cache on huge pages, where the file is not there yet and the system
+        // can: decoding reads all bf16 matrices for each token, and walks fewer page tables.
+        madvise(memory, size_bytes, MADV_HUGEPAGE);
+    }
+    return static_cast<const uint8_t *>(memory_);
+}
+
+void ModelFile::check_unchanged() const {
+    struct stat now {};
+    if (fstat(descriptor_, &now) != 0) {
+        fail(Status::io, "cannot examine %s: %s", path_.c_str(), std::strerror(errno));
+    }
+    if (now.st_size != opened_.st_size || now.st_mtim.tv_sec != opened_.st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != opened_.st_mtim.tv_nsec) {
+        fail(Status::io, "%s was changed while the model that uses it is open", path_.c_str());
+    }
+}
+
+} // namespace stasis

@@ -1,0 +1,129 @@
+// See weights.h. From a directory to weights in place and digests; what is read, and how, is in
+// weights_plan.cpp and weights_read.cpp.
+#include "runtime/model/weights.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/host/threads.h"
+#include "runtime/model/model_file.h"
+#include "runtime/model/weights_plan.h"
+#include "runtime/model/weights_read.h"
+
+namespace stasis {
+
+namespace {
+
+// The digests of all tensors, beside the plan they belong to.
+struct TensorDigests {
+    const std::vector<PlannedTensor> &plan;
+    const std::vector<Digest> &digests;
+
+    void add(WeightGroup group, uint32_t layer, Sha256 &hash) const {
+        for (size_t i = 0; i < plan.size(); ++i) {
+            if (plan[i].group == group && plan[i].layer == layer) {
+                hash.digest(digests[i]);
+            }
+        }
+    }
+};
+
+Digest model_digest(const ModelIdentity &identity) {
+    Sha256 hash;
+    hash.text("stasis model").text(identity.architecture).u64(identity.config.size());
+    for (const auto &[name, value] : identity.config) {
+        hash.text(name).text(value);
+    }
+    hash.digest(identity.embeddings).digest(identity.norms).u64(identity.attention.size());
+    for (size_t i = 0; i < identity.attention.size(); ++i) {
+        hash.digest(identity.attention[i]).digest(identity.mlp[i]);
+    }
+    return hash.digest(identity.head).finish();
+}
+
+void fill_identity(const Config &config, const TensorDigests &tensors, ModelIdentity &identity) {
+    identity.architecture = config.architecture;
+    identity.config = describe(config);
+    const auto digest = [&](const char *what, WeightGroup group, uint32_t layer) {
+        Sha256 hash;
+        hash.text(what).u32(layer);
+        tensors.add(group, layer, hash);
+        return hash.finish();
+    };
+    identity.embeddings = digest("stasis embeddings", WeightGroup::embeddings, 0);
+    identity.attention.clear();
+    identity.mlp.clear();
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        identity.attention.push_back(digest("stasis attention", WeightGroup::attention, i));
+        identity.mlp.push_back(digest("stasis mlp", WeightGroup::mlp, i));
+    }
+    identity.head =
+        config.tied_head ? identity.embeddings : digest("stasis head", WeightGroup::head, 0);
+    Sha256 norms; // with the two conventions that change what the same weights mean
+    norms.text("stasis norms").u32(std::bit_cast<uint32_t>(config.norm_eps));
+    norms.u32(config.norm_plus_one ? 1 : 0);
+    tensors.add(WeightGroup::norms, 0, norms);
+    identity.norms = norms.finish();
+    identity.model = model_digest(identity);
+}
+
+// Matrices first, of either the most frequent types.
+void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {
+    struct Kind {
+        bool vector;
+        DataType type;
+        size_t count;
+    };
+    std::vector<Kind> kinds;
+    for (const PlannedTensor &planned : plan) {
+        const Kind kind{planned.vector != nullptr, planned.tensor->type, 1};
+        const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Kind &known) {
+            return known.vector == kind.vector && known.type == kind.type;
+        });
+        found == kinds.end() ? kinds.push_back(kind) : void(++found->count);
+        weights.stored_bytes += planned.tensor->size_bytes;
+    }
+    std::stable_sort(kinds.begin(), kinds.end(), [](const Kind &a, const Kind &b) {
+        return a.vector != b.vector ? b.vector : a.count > b.count;
+    });
+    for (const Kind &kind : kinds) {
+        const char *what = kind.vector ? (kind.count == 1 ? " vector" : " vectors")
+                                       : (kind.count == 1 ? " matrix" : " matrices");
+        weights.types += (weights.types.empty() ? "" : ", ") + std::string(name_of(kind.type)) +
+                         ": " + std::to_string(kind.count) + what;
+    }
+}
+
+} // namespace
+
+void Weights::check_unchanged() const {
+    for (const std::shared_ptr<ModelFile> &file : mapped) {
+        file->check_unchanged();
+    }
+}
+
+Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
+                     Threads &threads, const Watch &watch, ModelIdentity &identity) {
+    Weights weights;
+    if (config.fused_tensors) {
+        split_fused(config, checkpoint);
+    }
+    std::vector<PlannedTensor> plan = plan_weights(config, weights);
+    find_tensors(checkpoint, plan);
+    describe_types(plan, weights);
+    const std::vector<Digest> digests = read_tensors(plan, place, threads, watch, weights);
+    // What was hashed above must be what will be computed with.
+    checkpoint.check_unchanged();
+    for (const std::shared_ptr<ModelFile> &file : checkpoint.files) {
+        if (file->mapped()) {
+            weights.mapped.push_back(file);
+        }
+    }
+    if (config.tied_head) {
+        weights.head = weights.embeddings;
+    }
+    fill_identity(config, {plan, digests}, identity);
+    return weights;
+}
+
+} // namespace stasis

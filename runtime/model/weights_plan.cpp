@@ -1,0 +1,255 @@
+// See weights_plan.h.
+#include "runtime/model/weights_plan.h"
+
+#include <set>
+#include <string_view>
+
+#include "format/state/error.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr char kEmbeddings[] = "embed_tokens.weight";
+constexpr char kHead[] = "lm_head.weight";
+
+// How checkpoints prefix the names. A text model; a multimodal Gemma 3 as published; the same as
+// newer tools write it. Only the latter two may have a vision tower beside the text model.
+struct Layout {
+    const char *body;
+    const char *head;
+    bool multimodal;
+};
+constexpr Layout kLayouts[] = {
+    {"model.", "", false},
+    {"language_model.model.", "language_model.", true},
+    {"model.language_model.", "", true},
+};
+
+constexpr const char *kTowers[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                   "model.multi_modal_projector."};
+
+// Builds the list for one model.
+struct Planner {
+    const Config &config;
+    std::vector<PlannedTensor> &plan;
+
+    void vector(const std::string &name, uint64_t size, WeightGroup group, uint32_t layer,
+                const float *&place) const {
+        const bool plus_one = group == WeightGroup::norms && config.norm_plus_one;
+        plan.push_back({name, {size}, group, layer, nullptr, &place, plus_one});
+    }
+
+    void norm(const std::string &name, uint64_t size, const float *&place) const {
+        vector(name + ".weight", size, WeightGroup::norms, 0, place);
+    }
+
+    void matrix(const std::string &name, uint64_t rows, uint64_t columns, WeightGroup group,
+                uint32_t layer, Matrix &place) const {
+        place.rows = rows;
+        place.columns = columns;
+        plan.push_back({name, {rows, columns}, group, layer, &place});
+    }
+
+    void linear(const std::string &name, uint64_t rows, uint64_t columns, bool biased,
+                WeightGroup group, uint32_t layer, Matrix &place) const {
+        matrix(name + ".weight", rows, columns, group, layer, place);
+        if (biased) {
+            vector(name + ".bias", rows, group, layer, place.bias);
+        }
+    }
+
+    void layer(uint32_t index, LayerWeights &place) const;
+};
+
+void Planner::layer(uint32_t index, LayerWeights &place) const {
+    const std::string name = "layers." + std::to_string(index) + ".";
+    const std::string attention = name + "self_attn.";
+    const std::string mlp = name + "mlp.";
+    const uint64_t hidden = config.hidden;
+    const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
+    const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
+
+    const auto attend = [&](const char *part, uint64_t rows, uint64_t columns, bool biased,
+                            Matrix &matrix) {
+        linear(attention + part, rows, columns, biased, WeightGroup::attention, index, matrix);
+    };
+    const auto gate = [&](const char *part, uint64_t rows, uint64_t columns, Matrix &matrix) {
+        linear(mlp + part, rows, columns, config.mlp_bias, WeightGroup::mlp, index, matrix);
+    };
+    attend("q_proj", query_size, hidden, config.attention_bias, place.query);
+    attend("k_proj", key_size, hidden, config.attention_bias, place.key);
+    attend("v_proj", key_size, hidden, config.attention_bias, place.value);
+    attend("o_proj", hidden, query_size, config.output_bias, place.output);
+    gate("gate_proj", config.intermediate, hidden, place.gate);
+    gate("up_proj", config.intermediate, hidden, place.up);
+    gate("down_proj", hidden, config.intermediate, place.down);
+
+    norm(name + "input_layernorm", hidden, place.attention_norm);
+    if (config.post_norms) {
+        norm(name + "post_attention_layernorm", hidden, place.post_attention_norm);
+        norm(name + "pre_feedforward_layernorm", hidden, place.mlp_norm);
+        norm(name + "post_feedforward_layernorm", hidden, place.post_mlp_norm);
+    } else {
+        // With two norms a layer, the one that is named after attention stands before the MLP.
+        norm(name + "post_attention_layernorm", hidden, place.mlp_norm);
+    }
+    if (config.query_key_norm) {
+        norm(attention + "q_norm", config.head_dim, place.query_norm);
+        norm(attention + "k_norm", config.head_dim, place.key_norm);
+    }
+}
+
+const Layout &find_layout(const Checkpoint &checkpoint) {
+    for (const Layout &layout : kLayouts) {
+        const std::string name = std::string(layout.body) + kEmbeddings;
+        if (checkpoint.tensors.count(name) != 0 || checkpoint.refused.count(name) != 0) {
+            return layout;
+        }
+    }
+    fail(Status::corrupt, "tensor %s%s is missing from the checkpoint", kLayouts[0].body,
+         kEmbeddings);
+}
+
+std::string stored_name(const Layout &layout, const std::string &name) {
+    return (name == kHead ? layout.head : layout.body) + name;
+}
+
+std::string shape_text(const std::vector<uint64_t> &shape) {
+    std::string text = "[";
+    for (const uint64_t dimension : shape) {
+        text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
+    }
+    return text + "]";
+}
+
+std::string shown(const Checkpoint &checkpoint, const std::string &name) {
+    return checkpoint.name_in_file ? checkpoint.name_in_file(name) : name;
+}
+
+const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
+                          const std::vector<uint64_t> &shape) {
+    const auto refused = checkpoint.refused.find(name);
+    if (refused != checkpoint.refused.end()) {
+        fail(Status::unsupported,
+             "tensor %s has dtype %s, which is not supported (BF16, F16 and F32 are)", name.c_str(),
+             refused->second.c_str());
+    }
+    const auto found = checkpoint.tensors.find(name);
+    if (found == checkpoint.tensors.end()) {
+        fail(Status::corrupt, "tensor %s is missing from the checkpoint",
+             shown(checkpoint, name).c_str());
+    }
+    if (found->second.shape != shape) {
+        fail(Status::corrupt, "tensor %s in %s: %s asks for the shape %s, found %s",
+             shown(checkpoint, name).c_str(), found->second.file.c_str(), checkpoint.description,
+             shape_text(shape).c_str(), shape_text(found->second.shape).c_str());
+    }
+    return found->second;
+}
+
+// Makes tensors of their own, without copying, of the rows of one that holds several; `parts` are
+// their names and rows, from the first row on.
+void split_rows(Checkpoint &checkpoint, const std::string &prefix, const char *fused,
+                const std::vector<std::pair<const char *, uint64_t>> &parts, uint64_t columns) {
+    uint64_t rows = 0;
+    for (const auto &[part, part_rows] : parts) {
+        rows += part_rows;
+    }
+    const std::string name = prefix + fused + ".weight";
+    Tensor rest = find_tensor(checkpoint, name, {rows, columns});
+    const size_t row_bytes = rest.size_bytes / rows;
+    for (const auto &[part, part_rows] : parts) {
+        rest.shape = {part_rows, columns};
+        rest.size_bytes = part_rows * row_bytes;
+        if (!checkpoint.tensors.emplace(prefix + part + ".weight", rest).second) {
+            fail(Status::corrupt, "the checkpoint has the tensor %s twice, also in %s",
+                 shown(checkpoint, prefix + part + ".weight").c_str(),
+                 shown(checkpoint, name).c_str());
+        }
+        rest.offset_bytes += rest.size_bytes;
+    }
+    checkpoint.tensors.erase(name);
+}
+
+// Tensors that have no influence on results: rotary frequencies that old tools saved although
+// they follow from the config, the vision tower, and the copy of the embeddings that some tools
+// write as the head of a model whose head is tied (when the plan has the head, it is not unknown).
+bool is_harmless(std::string_view name, const Layout &layout) {
+    constexpr std::string_view kFrequencies = ".rotary_emb.inv_freq";
+    if (name.size() > kFrequencies.size() &&
+        name.substr(name.size() - kFrequencies.size()) == kFrequencies) {
+        return true;
+    }
+    for (const std::string_view tower : kTowers) {
+        if (layout.multimodal && name.substr(0, tower.size()) == tower) {
+            return true;
+        }
+    }
+    return name == stored_name(layout, kHead);
+}
+
+} // namespace
+
+std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) {
+    std::vector<PlannedTensor> plan;
+    const Planner planner{config, plan};
+    weights.layers.resize(config.layers);
+    planner.matrix(kEmbeddings, config.vocabulary, config.hidden, WeightGroup::embeddings, 0,
+                   weights.embeddings);
+    plan.back().multiplied = config.tied_head;
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        planner.layer(i, weights.layers[i]);
+    }
+    planner.norm("norm", config.hidden, weights.final_norm);
+    if (!config.tied_head) {
+        planner.matrix(kHead, config.vocabulary, config.hidden, WeightGroup::head, 0, weights.head);
+    }
+    return plan;
+}
+
+void split_fused(const Config &config, Checkpoint &checkpoint) {
+    const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
+    const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
+    const std::string body = find_layout(checkpoint).body;
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        const std::string layer = body + "layers." + std::to_string(i) + ".";
+        split_rows(checkpoint, layer + "self_attn.", "qkv_proj",
+                   {{"q_proj", query_size}, {"k_proj", key_size}, {"v_proj", key_size}},
+                   config.hidden);
+        split_rows(checkpoint, layer + "mlp.", "gate_up_proj",
+                   {{"gate_proj", config.intermediate}, {"up_proj", config.intermediate}},
+                   config.hidden);
+    }
+}
+
+void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan) {
+    const Layout &layout = find_layout(checkpoint);
+    std::set<std::string> planned;
+    for (PlannedTensor &entry : plan) {
+        const std::string name = stored_name(layout, entry.name);
+        entry.shown = checkpoint.name_in_file ? checkpoint.name_in_file(name) : entry.name;
+        entry.tensor = &find_tensor(checkpoint, name, entry.shape);
+        planned.insert(name);
+    }
+    const auto check_known = [&](const std::string &name, const std::string &file) {
+        if (planned.count(name) == 0 && !is_harmless(name, layout)) {
+            fail(Status::unsupported, "tensor %s%s is not part of the architecture in %s",
+                 shown(checkpoint, name).c_str(), file.c_str(), checkpoint.description);
+        }
+    };
+    for (const auto &[name, tensor] : checkpoint.tensors) {
+        check_known(name, " in " + tensor.file);
+    }
+    for (const auto &[name, dtype] : checkpoint.refused) {
+        check_known(name, "");
+    }
+}
+
+const char *name_of(DataType type) {
+    constexpr const char *kNames[] = {"BF16", "F16",  "F32",  "Q8_0", "Q4_0", "Q4_1",
+                                      "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
+    return kNames[static_cast<size_t>(type)];
+}
+
+} // namespace stasis

@@ -1,0 +1,46 @@
+// The list of tensors that a Config calls for, and where each is in a checkpoint (private to
+// weights*.cpp). Names follow Hugging Face's modeling_llama.py, modeling_gemma3.py and
+// modeling_phi3.py.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/model/config.h"
+#include "runtime/model/safetensors.h"
+#include "runtime/model/weights.h"
+
+namespace stasis {
+
+// Groups of the model's identity (format/state/state.h, ModelIdentity).
+enum class WeightGroup { embeddings, norms, attention, mlp, head };
+
+struct PlannedTensor {
+    std::string name; // without the checkpoint's prefix: "layers.3.self_attn.q_proj.weight"
+    std::vector<uint64_t> shape;
+    WeightGroup group = WeightGroup::norms;
+    uint32_t layer = 0;             // attention and mlp
+    Matrix *matrix = nullptr;       // of a matrix: its data is to be filled in
+    const float **vector = nullptr; // of a norm or bias
+    bool plus_one = false;          // 1 is to be added to each value
+    bool multiplied = true;         // of a matrix: else only its rows are looked up
+    uint8_t *strips = nullptr;      // of a matrix of integers: to be filled in
+    const Tensor *tensor = nullptr; // as stored
+    std::string shown = {};         // what messages call it
+};
+
+// Shapes `weights` after `config` and lists its tensors in a fixed order, none found yet.
+std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights);
+
+// Where `config` says that tensors are stored fused (Phi-3): puts q, k and v, gate and up in their
+// place, as the plan names them. Throws Error: corrupt (missing, wrong shape), unsupported (dtype).
+void split_fused(const Config &config, Checkpoint &checkpoint);
+
+// Finds every planned tensor. Throws Error: corrupt (missing, wrong shape), unsupported (its dtype,
+// or a tensor of the checkpoint that no plan needs and that is not known to be harmless).
+void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan);
+
+const char *name_of(DataType type);
+
+} // namespace stasis

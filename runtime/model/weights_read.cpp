@@ -1,0 +1,317 @@
+// See weights_read.h. A piece of one MiB is the unit of work and a leaf of its tensor's digest.
+#include "runtime/model/weights_read.h"
+
+#include <algorithm>
+#include <bit>
+#include <cinttypes>
+#include <cstring>
+#include <exception>
+#include <limits>
+
+#include "format/state/error.h"
+#include "runtime/kernels/bf16.h"
+#include "runtime/kernels/environment.h"
+#include "runtime/model/f16.h"
+#include "runtime/model/model_file.h"
+#include "runtime/model/weights_strips.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kPieceBytes = 1U << 20;
+constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
+// Where the values of one tensor go; all null: a mapping is used, or strips (weights_strips.h).
+struct Destination {
+    uint8_t *stored = nullptr; // as they are
+    uint16_t *bf16 = nullptr;
+    float *f32 = nullptr;
+};
+
+struct Piece {
+    const PlannedTensor *planned = nullptr;
+    Destination destination; // of the whole tensor
+    size_t offset_bytes = 0; // in the tensor
+    size_t size_bytes = 0;
+    // Results.
+    Digest digest;
+    size_t nonfinite = kNone; // index in the tensor of the first value that is not finite
+    std::exception_ptr error;
+};
+
+bool is_finite(float value) {
+    return (std::bit_cast<uint32_t>(value) & 0x7F800000U) != 0x7F800000U;
+}
+
+// Stored values may lie at any address.
+uint16_t load_16(const uint8_t *data, size_t index) {
+    uint16_t value;
+    std::memcpy(&value, data + index * sizeof value, sizeof value);
+    return value;
+}
+
+float load_bf16(const uint8_t *data, size_t index) {
+    return kernels::bf16_to_f32(load_16(data, index));
+}
+
+float load_f16(const uint8_t *data, size_t index) {
+    return f16_to_f32(load_16(data, index));
+}
+
+float load_f32(const uint8_t *data, size_t index) {
+    float value;
+    std::memcpy(&value, data + index * sizeof value, sizeof value);
+    return value;
+}
+
+// Stores the `count` values of `data`, which begins with index `first` of the tensor; returns the
+// index of the first that is not finite as stored or as rounded, or kNone.
+template <float (*load)(const uint8_t *, size_t)>
+size_t convert(const PlannedTensor &planned, const uint8_t *data, const Destination &destination,
+               size_t first, size_t count) {
+    size_t nonfinite = kNone;
+    for (size_t i = first + count; i-- > first;) {
+        const float value = load(data, i - first);
+        bool finite = is_finite(value);
+        if (destination.f32 != nullptr) {
+            destination.f32[i] = planned.plus_one ? 1.0F + value : value;
+        }
+        if (destination.bf16 != nullptr) {
+            destination.bf16[i] = kernels::f32_to_bf16(value);
+            finite = is_finite(kernels::bf16_to_f32(destination.bf16[i]));
+        }
+        nonfinite = finite ? nonfinite : i;
+    }
+    return nonfinite;
+}
+
+// Four values at a time: adding one to the lowest exponent bit carries into the sign's place, which
+// was masked out, exactly where the exponent is all ones. The usual answer, yes, comes fast.
+bool all_finite_bf16(const uint8_t *data, size_t size_bytes) {
+    constexpr uint64_t kExponents = 0x7F807F807F807F80U;
+    constexpr uint64_t kLowest = 0x0080008000800080U;
+    uint64_t carries = 0;
+    size_t offset = 0;
+    for (; offset + sizeof carries <= size_bytes; offset += sizeof carries) {
+        uint64_t values;
+        std::memcpy(&values, data + offset, sizeof values);
+        carries |= (values & kExponents) + kLowest;
+    }
+    bool finite = (carries & 0x8000800080008000U) == 0;
+    for (; offset < size_bytes; offset += sizeof(uint16_t)) {
+        finite = finite && is_finite(load_bf16(data, offset / sizeof(uint16_t)));
+    }
+    return finite;
+}
+
+// Of the blocks that begin in a piece, whose last may end beyond it: the index of the first weight
+// whose scale is not finite.
+size_t find_nonfinite_scale(const uint8_t *data, kernels::Quant quant, const Piece &piece) {
+    const kernels::QuantBlock shape = kernels::quant_block(quant);
+    const size_t end = piece.offset_bytes + piece.size_bytes;
+    for (size_t at = (piece.offset_bytes + shape.bytes - 1) / shape.bytes; at * shape.bytes < end;
+         ++at) {
+        for (const size_t scale : kernels::quant_scales(quant)) {
+            const uint16_t bits =
+                load_16(data + (at * shape.bytes - piece.offset_bytes) + scale, 0);
+            if ((bits & 0x7C00U) == 0x7C00U) {
+                return at * shape.elements;
+            }
+        }
+    }
+    return kNone;
+}
+
+// `bytes` is room for those of a piece.
+void read_piece(Piece &piece, std::vector<uint8_t> &bytes) {
+    const kernels::FloatEnvironment environment; // for 1 + w
+    const Tensor &tensor = *piece.planned->tensor;
+    const std::optional<kernels::Quant> quant = quant_of(tensor.type);
+    const size_t beyond = quant ? kernels::quant_block(*quant).bytes : 0;
+    bytes.resize(std::min(piece.size_bytes + beyond, tensor.size_bytes - piece.offset_bytes));
+    tensor.source->read(bytes.data(), bytes.size(), tensor.offset_bytes + piece.offset_bytes);
+    const uint8_t *data = bytes.data();
+    piece.digest = Sha256().bytes(data, piece.size_bytes).finish();
+    if (piece.destination.stored != nullptr) {
+        std::memcpy(piece.destination.stored + piece.offset_bytes, data, piece.size_bytes);
+    }
+    if (quant) {
+        piece.nonfinite = find_nonfinite_scale(data, *quant, piece);
+        return;
+    }
+
+    const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
+    const size_t first = piece.offset_bytes / element_bytes;
+    const size_t count = piece.size_bytes / element_bytes;
+    const Destination &destination = piece.destination;
+    if (tensor.type == DataType::bf16 && destination.f32 == nullptr &&
+        all_finite_bf16(data, piece.size_bytes)) {
+        return;
+    }
+    switch (tensor.type) {
+    case DataType::bf16:
+        piece.nonfinite = convert<load_bf16>(*piece.planned, data, destination, first, count);
+        break;
+    case DataType::f16:
+        piece.nonfinite = convert<load_f16>(*piece.planned, data, destination, first, count);
+        break;
+    case DataType::f32:
+        piece.nonfinite = convert<load_f32>(*piece.planned, data, destination, first, count);
+        break;
+    default: // blocks, above
+        break;
+    }
+}
+
+template <typename T> T *take_storage(size_t count, const Memory &memory, Weights &weights) {
+    weights.storage.push_back(std::make_unique<Buffer>(memory));
+    weights.storage.back()->grow(count * sizeof(T));
+    return static_cast<T *>(weights.storage.back()->data());
+}
+
+// Points the forward pass at the mapping, or at new memory; matrices of integers get theirs from
+// place_strips.
+Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place,
+                         Weights &weights) {
+    const Tensor &tensor = *planned.tensor;
+    Destination destination;
+    if (const std::optional<kernels::Quant> quant = quant_of(tensor.type)) {
+        if (planned.matrix == nullptr) {
+            fail(Status::unsupported, "tensor %s in %s is of type %s, which only matrices may have",
+                 planned.shown.c_str(), tensor.file.c_str(), name_of(tensor.type));
+        }
+        planned.matrix->quant = *quant;
+        if (planned.group == WeightGroup::embeddings) {
+            if (place.map) {
+                weights.embedding_blocks = tensor.source->map() + tensor.offset_bytes;
+            } else {
+                destination.stored =
+                    take_storage<uint8_t>(tensor.size_bytes, place.memory, weights);
+                weights.embedding_blocks = destination.stored;
+            }
+        }
+        return destination;
+    }
+    const size_t element_bytes = tensor.type == DataType::f32 ? 4 : 2;
+    const size_t count = tensor.size_bytes / element_bytes;
+    if (planned.vector != nullptr) {
+        weights.float_storage.emplace_back(count);
+        destination.f32 = weights.float_storage.back().data();
+        *planned.vector = destination.f32;
+        return destination;
+    }
+    const bool aligned = tensor.offset_bytes % alignof(uint16_t) == 0;
+    if (tensor.type == DataType::bf16 && aligned && place.map) {
+        planned.matrix->data =
+            reinterpret_cast<const uint16_t *>(tensor.source->map() + tensor.offset_bytes);
+        return destination;
+    }
+    auto *copy = take_storage<uint16_t>(count, place.memory, weights);
+    planned.matrix->data = copy;
+    if (tensor.type == DataType::bf16) {
+        destination.stored = reinterpret_cast<uint8_t *>(copy);
+        return destination;
+    }
+    weights.converted = true;
+    destination.bf16 = copy;
+    if (planned.group == WeightGroup::embeddings) {
+        destination.f32 = take_storage<float>(count, place.memory, weights);
+        weights.wide_embeddings = destination.f32;
+    }
+    return destination;
+}
+
+std::vector<Piece> cut_into_pieces(const std::vector<PlannedTensor> &plan,
+                                   const WeightsPlace &place, Weights &weights) {
+    std::vector<Piece> pieces;
+    for (const PlannedTensor &planned : plan) {
+        const Destination destination = place_tensor(planned, place, weights);
+        const size_t size_bytes = planned.tensor->size_bytes;
+        for (size_t offset = 0; offset < size_bytes; offset += kPieceBytes) {
+            Piece &piece = pieces.emplace_back();
+            piece.planned = &planned;
+            piece.destination = destination;
+            piece.offset_bytes = offset;
+            piece.size_bytes = std::min(kPieceBytes, size_bytes - offset);
+        }
+    }
+    return pieces;
+}
+
+void check_piece(const Piece &piece) {
+    if (piece.error != nullptr) {
+        std::rethrow_exception(piece.error);
+    }
+    if (piece.nonfinite != kNone) {
+        const Tensor &tensor = *piece.planned->tensor;
+        fail(Status::nonfinite, "tensor %s in %s: the value at index %zu is not finite%s",
+             piece.planned->shown.c_str(), tensor.file.c_str(), piece.nonfinite,
+             piece.planned->matrix != nullptr ? ", at least not as bf16" : "");
+    }
+}
+
+Digest tensor_digest(const PlannedTensor &planned, const Piece *pieces, size_t count) {
+    Sha256 hash;
+    hash.text("stasis tensor").text(planned.name).text(name_of(planned.tensor->type));
+    hash.u64(planned.shape.size());
+    for (const uint64_t dimension : planned.shape) {
+        hash.u64(dimension);
+    }
+    hash.u64(count);
+    for (size_t i = 0; i < count; ++i) {
+        hash.digest(pieces[i].digest);
+    }
+    return hash.finish();
+}
+
+} // namespace
+
+std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
+                                 Threads &threads, const Watch &watch, Weights &weights) {
+    std::vector<Piece> pieces = cut_into_pieces(plan, place, weights);
+    std::vector<std::vector<uint8_t>> room(threads.count()); // of a piece, for each thread
+    Progress progress{watch, place_strips(plan, place.memory, weights)};
+    for (const Piece &piece : pieces) {
+        progress.total_bytes += piece.size_bytes;
+    }
+    const PlannedTensor *complete = plan.data(); // tensors before it were read to their ends
+    for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
+        progress.step();
+        const uint64_t goal_bytes = progress.done_bytes + kBatchBytes;
+        while (end < pieces.size() && progress.done_bytes < goal_bytes) {
+            progress.done_bytes += pieces[end++].size_bytes;
+        }
+        threads.run(end - begin, 1, [&](size_t first, size_t last, size_t thread) {
+            for (size_t i = begin + first; i < begin + last; ++i) {
+                try {
+                    read_piece(pieces[i], room[thread]);
+                } catch (...) {
+                    pieces[i].error = std::current_exception();
+                }
+            }
+        });
+        std::for_each(pieces.begin() + static_cast<ptrdiff_t>(begin),
+                      pieces.begin() + static_cast<ptrdiff_t>(end), check_piece);
+        const PlannedTensor *next =
+            end < pieces.size() ? pieces[end].planned : plan.data() + plan.size();
+        for (; complete < next; ++complete) {
+            make_strips(*complete, threads, progress);
+        }
+    }
+    progress.step();
+
+    std::vector<Digest> digests;
+    size_t first = 0;
+    for (const PlannedTensor &planned : plan) {
+        size_t last = first;
+        while (last < pieces.size() && pieces[last].planned == &planned) {
+            ++last;
+        }
+        digests.push_back(tensor_digest(planned, pieces.data() + first, last - first));
+        first = last;
+    }
+    return digests;
+}
+
+} // namespace stasis

@@ -1,0 +1,33 @@
+// The pass over the bytes of a model's weights: hashed, checked for non-finite values and, where
+// the forward pass wants another type or order than is stored, converted (private to weights*.cpp).
+#pragma once
+
+#include <vector>
+
+#include "format/state/digest.h"
+#include "format/state/watch.h"
+#include "runtime/host/threads.h"
+#include "runtime/model/weights.h"
+#include "runtime/model/weights_plan.h"
+
+namespace stasis {
+
+// What of the pass is done; `watch` hears of it.
+struct Progress {
+    const Watch &watch;
+    uint64_t total_bytes;
+    uint64_t done_bytes = 0;
+
+    void step() const { watch.step(done_bytes, total_bytes); }
+};
+
+// Bytes between two looks at `watch`: some 30 ms a core.
+inline constexpr uint64_t kBatchBytes = 64U << 20;
+
+// Fills the places of `plan` in `weights` and returns the digest of each tensor: its name without
+// prefix, dtype, shape, and the SHA-256 of each MiB as stored. Throws Error(nonfinite) naming the
+// first bad value, and what `watch` throws; progress counts bytes, those of strips too.
+std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
+                                 Threads &threads, const Watch &watch, Weights &weights);
+
+} // namespace stasis

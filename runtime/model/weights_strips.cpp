@@ -1,0 +1,86 @@
+// See weights_strips.h. A strip is the unit of work.
+#include "runtime/model/weights_strips.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/host/first_error.h"
+#include "runtime/model/model_file.h"
+
+namespace stasis {
+
+namespace {
+
+bool in_strips(const PlannedTensor &planned) {
+    return planned.matrix != nullptr && planned.multiplied &&
+           quant_of(planned.tensor->type).has_value();
+}
+
+// `rows` is room for those of a strip.
+void make_strip(const PlannedTensor &planned, size_t strip, std::vector<uint8_t> &rows) {
+    const Matrix &matrix = *planned.matrix;
+    const Tensor &tensor = *planned.tensor;
+    const size_t row_bytes = kernels::quant_row_bytes(matrix.quant, matrix.columns);
+    const size_t row = strip * kernels::kStripOutputs;
+    const size_t count = std::min(kernels::kStripOutputs, matrix.rows - row);
+    rows.resize(count * row_bytes);
+    tensor.source->read(rows.data(), rows.size(), tensor.offset_bytes + row * row_bytes);
+    kernels::make_strip(matrix.quant, rows.data(), row_bytes, count, matrix.columns,
+                        planned.strips +
+                            strip * kernels::strip_bytes(matrix.quant, matrix.columns));
+}
+
+} // namespace
+
+uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, Weights &weights) {
+    const auto bytes_of = [](const Matrix &matrix) {
+        return kernels::strips_bytes(matrix.quant, matrix.rows, matrix.columns);
+    };
+    size_t total_bytes = 0;
+    for (const PlannedTensor &planned : plan) {
+        total_bytes += in_strips(planned) ? bytes_of(*planned.matrix) : 0;
+    }
+    if (total_bytes == 0) {
+        return 0;
+    }
+    weights.storage.push_back(std::make_unique<Buffer>(memory));
+    weights.storage.back()->grow(total_bytes);
+    auto *at = static_cast<uint8_t *>(weights.storage.back()->data());
+    for (PlannedTensor &planned : plan) {
+        if (in_strips(planned)) {
+            planned.strips = at;
+            planned.matrix->strips = at;
+            weights.groups.add(*planned.matrix);
+            at += bytes_of(*planned.matrix);
+        }
+    }
+    return total_bytes;
+}
+
+void make_strips(const PlannedTensor &planned, Threads &threads, Progress &progress) {
+    if (planned.strips == nullptr) {
+        return;
+    }
+    constexpr size_t kOutputs = kernels::kStripOutputs;
+    const Matrix &matrix = *planned.matrix;
+    const size_t strip_bytes = kernels::strip_bytes(matrix.quant, matrix.columns);
+    const size_t strips = (matrix.rows + kOutputs - 1) / kOutputs;
+    std::vector<std::vector<uint8_t>> room(threads.count());
+    const size_t most = std::max<size_t>(kBatchBytes / strip_bytes, 1);
+    for (size_t begin = 0; begin < strips; begin += most) {
+        progress.step();
+        const size_t count = std::min(most, strips - begin);
+        FirstError error;
+        threads.run(count, 1, [&](size_t first, size_t last, size_t thread) {
+            error.guard([&] {
+                for (size_t strip = begin + first; strip < begin + last; ++strip) {
+                    make_strip(planned, strip, room[thread]);
+                }
+            });
+        });
+        error.rethrow();
+        progress.done_bytes += count * strip_bytes;
+    }
+}
+
+} // namespace stasis

@@ -1,0 +1,129 @@
+// See recommended.h. Keys: transformers, generation/configuration_utils.py (GenerationConfig);
+// gguf-py, constants.py (Keys.General, "Recommended Sampler Parameters"), as llama.cpp reads them
+// (common.cpp, common_init_sampler_from_model).
+#include "runtime/sampling/recommended.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <optional>
+
+#include "format/state/error.h"
+#include "runtime/model/config_fields.h"
+#include "runtime/sampling/sampling.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr uint32_t kWholeLog = 0; // of Sampling::penalty_window
+
+// What f32 cannot hold becomes an infinity, which is outside every range.
+float narrow(double value) {
+    return std::abs(value) <= FLT_MAX ? static_cast<float>(value) : HUGE_VALF;
+}
+
+uint32_t to_count(int64_t value) {
+    return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, UINT32_MAX));
+}
+
+// Settings of a file that gives some: what it leaves out is off, and the temperature 1.
+Sampling plain() {
+    Sampling sampling;
+    sampling.temperature = 1.0F;
+    return sampling;
+}
+
+// Runs `read`, which fills the settings, and keeps what was wrong with them. `file`: named in front
+// of what only the ranges tell.
+template <typename Read> RecommendedSampling checked(const std::string &file, Read read) {
+    RecommendedSampling result;
+    try {
+        result.sampling = read();
+    } catch (const Error &error) {
+        result.refusal = error.what();
+        return result;
+    }
+    try {
+        check_sampling(result.sampling, 1);
+    } catch (const Error &error) {
+        result.refusal = file + ": " + error.what();
+    }
+    return result;
+}
+
+} // namespace
+
+Sampling default_recommendation() {
+    Sampling sampling;
+    sampling.temperature = 0.6F;
+    sampling.min_p = 0.1F;
+    sampling.repetition_penalty = 1.1F;
+    return sampling;
+}
+
+RecommendedSampling recommended_sampling(const Json &object) {
+    return checked(kGenerationConfig, [&] {
+        const Fields fields{object, std::string(kGenerationConfig) + ": "};
+        Sampling sampling = plain();
+        bool any = false;
+        const auto read = [&](const char *key, float &value) {
+            if (const Json *found = object.find_value(key)) {
+                if (!found->number().has_value()) {
+                    fields.refuse(key, "a number");
+                }
+                value = narrow(*found->number());
+                any = true;
+            }
+        };
+        read("temperature", sampling.temperature);
+        read("top_p", sampling.top_p);
+        read("min_p", sampling.min_p);
+        read("typical_p", sampling.v2.typical_p);
+        read("repetition_penalty", sampling.repetition_penalty);
+        sampling.penalty_window = kWholeLog;
+        if (fields.has("top_k")) {
+            sampling.top_k = fields.count("top_k", UINT32_MAX, {}, 0);
+            any = true;
+        }
+        if (!fields.flag("do_sample", true)) {
+            sampling.temperature = 0.0F;
+            return sampling;
+        }
+        return any || fields.has("do_sample") ? sampling : default_recommendation();
+    });
+}
+
+RecommendedSampling recommended_sampling(const GgufFile &file) {
+    return checked(file.names[0] + ": metadata general.sampling", [&] {
+        Sampling sampling = plain();
+        bool any = false;
+        const auto key = [](const char *name) { return std::string("general.sampling.") + name; };
+        const auto read = [&](const char *name, float &value) {
+            if (const std::optional<double> number = file.number(key(name))) {
+                value = narrow(*number);
+                any = true;
+            }
+        };
+        read("temp", sampling.temperature);
+        read("top_p", sampling.top_p);
+        read("min_p", sampling.min_p);
+        read("xtc_probability", sampling.v2.xtc_probability);
+        read("xtc_threshold", sampling.v2.xtc_threshold);
+        read("penalty_repeat", sampling.repetition_penalty);
+        if (const std::optional<int64_t> top_k = file.signed_integer(key("top_k"))) {
+            sampling.top_k = to_count(*top_k); // none and less: all
+            any = true;
+        }
+        if (const std::optional<int64_t> window = file.signed_integer(key("penalty_last_n"))) {
+            sampling.penalty_window = *window < 0 ? kWholeLog : to_count(*window);
+            if (*window == 0) {
+                sampling.repetition_penalty = 1.0F;
+            }
+            any = true;
+        }
+        return any ? sampling : default_recommendation();
+    });
+}
+
+} // namespace stasis

@@ -1,0 +1,366 @@
+// Clause C7 of the contract, step by step. Float operations are single IEEE f32 operations in the
+// order written; a result beyond the finite range becomes the largest finite number of its sign.
+// Steps marked * came with version 2 and are off by default.
+//
+//  0. A token with a bias of -infinity is removed: no later step sees it. If none is left: error.
+//  1. Repetition penalty r, for each distinct token of the history (Keskar et al., "CTRL", 2019):
+//     l = l / r where l > 0, else l * r.
+//  2. Frequency penalty f, then presence penalty p, for the same tokens, seen `count` times:
+//     l = l - f32(count) * f (product and difference rounded each), l = l - p.
+//  3* DRY: a match is a run of tokens in the history that its end repeats, without breakers. For a
+//     token that followed one, no breaker itself, the longest being of n >= allowed_length tokens:
+//     l = l - f32(multiplier * base^(n - allowed_length)), in f64; FLT_MAX at most.
+//  4. Finite biases: l = l + bias.
+//  5. Temperature 0: the answer is the first token by (l descending, token ascending), done.
+//     * top-n-sigma (Tang et al., "Top-n-sigma: Not All Logits Are You Need", 2024):
+//     tokens with l < max l - n * sigma are removed, sigma being the standard deviation of all l.
+//     Then l = l / temperature for every token.
+//  6. Candidates in the order (l descending, token ascending); `max` is the first one's l. top_k
+//     above 0 keeps the first top_k.
+//  7. Weights, as integers, so that sums are exact in any order:
+//     w = floor(exp_f32(l - max) * 2^40), and 0 where l - max < -28 (exp(-28) * 2^40 < 1).
+//     The first candidate's weight is exactly 2^40. Candidates of weight 0 are left out.
+//  8* typical_p (Meister et al., "Locally Typical Sampling", TACL 2023) keeps the tokens
+//     whose information is nearest to the entropy. With d = floor((max - l) * 2^32) and
+//     mean = floor(sum(w * d) / sum(w)), in integers, information less entropy is d - mean: the
+//     shortest prefix by (|d - mean| ascending, order of 6) that has the share typical_p.
+//  9. min_p keeps the candidates with w >= floor(largest w * floor(min_p * 2^40) / 2^40).
+// 10. top_p keeps the shortest prefix that has the share top_p.
+// 11* XTC, "exclude top choices" (P. E. Weidmann, text-generation-webui, pull request 6335, 2024):
+//     if coin_bits(seed, position) < floor(probability * 2^32), then of the candidates whose w is
+//     at least the share xtc_threshold all but the last go, unless fewer than min_keep were left.
+// 12. draw = high 64 bits of (random_bits(seed, position) * total), which is below total; the
+//     answer is the last candidate of the shortest prefix whose weights add up to more than draw.
+//
+// The share x of candidates is max(1, ceil(total * floor(x * 2^32) / 2^32)), `total` being the sum
+// of their weights and the product exact (128 bits). Where 8, 9 or 10 would keep fewer than
+// min_keep, they keep the first min_keep of their order, or all.
+//
+// Where this file does something else, it is because the answer cannot differ: removal (0) happens
+// after 1-4, which treat each token alone; only as much is sorted as a prefix needs.
+#include "runtime/sampling/sampling.h"
+
+#include <algorithm>
+#include <array>
+#include <cfloat>
+#include <cmath>
+
+#include "format/state/error.h"
+#include "runtime/kernels/math.h"
+#include "runtime/sampling/lanes.h"
+#include "runtime/sampling/penalties.h"
+#include "runtime/sampling/philox.h"
+
+namespace stasis {
+namespace {
+
+__extension__ using Uint128 = unsigned __int128;
+
+constexpr float kWeightOne = 0x1p40F;
+constexpr uint64_t kWeightMax = uint64_t{1} << 40; // of the first candidate
+constexpr float kExponentMin = -28.0F;             // below it the weight is 0
+constexpr size_t kStepMax = static_cast<size_t>(-kExponentMin) * 16;
+
+bool better(const Candidate &a, const Candidate &b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+// Step 5: the first token by (logit descending, token ascending).
+uint32_t argmax(std::span<const float> row) {
+    float highest = kRemoved;
+    size_t found = row.size();
+    for (size_t token = 0; token < row.size(); ++token) {
+        if (row[token] > highest) {
+            highest = row[token];
+            found = token;
+        }
+    }
+    if (found == row.size()) {
+        fail(Status::invalid_argument,
+             "sampling: biases of -infinity removed all %zu tokens, expected one to be left",
+             row.size());
+    }
+    return static_cast<uint32_t>(found);
+}
+
+// Step 5: the standard deviation. Lane j has the tokens whose id mod 16 is j.
+double deviation(std::span<const float> row) {
+    Lanes lanes{};
+    size_t count = 0;
+    for (size_t token = 0; token < row.size(); ++token) {
+        if (row[token] != kRemoved) {
+            lanes[token % 16] += static_cast<double>(row[token]);
+            ++count;
+        }
+    }
+    const double mean = sum_of(lanes) / static_cast<double>(count);
+    lanes = {};
+    for (size_t token = 0; token < row.size(); ++token) {
+        if (row[token] != kRemoved) {
+            const double difference = static_cast<double>(row[token]) - mean;
+            lanes[token % 16] += difference * difference;
+        }
+    }
+    return std::sqrt(sum_of(lanes) / static_cast<double>(count));
+}
+
+// Step 5: the row without what lies too far below its best logit.
+std::span<const float> remove_below(std::span<const float> row, float best, float n,
+                                    std::vector<float> &storage) {
+    const double least = static_cast<double>(best) - static_cast<double>(n) * deviation(row);
+    if (row.data() != storage.data()) {
+        storage.assign(row.begin(), row.end());
+    }
+    for (float &logit : storage) {
+        logit = static_cast<double>(logit) < least ? kRemoved : logit;
+    }
+    return storage;
+}
+
+// Step 6: the top_k best of the candidates to the front, the last of them last; the rest dropped.
+void keep_best(std::vector<Candidate> &candidates, size_t top_k) {
+    if (top_k > 0 && top_k < candidates.size()) {
+        const auto last = candidates.begin() + static_cast<ptrdiff_t>(top_k - 1);
+        std::nth_element(candidates.begin(), last, candidates.end(), better);
+        candidates.resize(top_k);
+    }
+}
+
+// Steps 5 to 7: candidates with their weights, in no order. `max` is the best one's logit.
+void collect(std::span<const float> row, const Sampling &sampling, float max,
+             std::vector<Candidate> &candidates) {
+    const size_t top_k = sampling.top_k;
+    // With top_k, a few more than that are gathered before the worst of them are dropped, and
+    // from then on what is below the last one kept need not be gathered.
+    const size_t gathered_max = top_k == 0 ? row.size() + 1 : 2 * top_k + 1024;
+    float lowest = -FLT_MAX;
+    candidates.clear();
+    candidates.reserve(std::min(gathered_max, row.size()));
+    for (uint32_t token = 0; token < row.size(); ++token) {
+        const float l = finite(row[token] / sampling.temperature);
+        if (l < lowest || l - max < kExponentMin || row[token] == kRemoved) {
+            continue;
+        }
+        candidates.push_back({l, token, 0});
+        if (candidates.size() == gathered_max) {
+            keep_best(candidates, top_k);
+            lowest = candidates.back().logit;
+        }
+    }
+    keep_best(candidates, top_k);
+    size_t kept = 0;
+    for (Candidate candidate : candidates) {
+        candidate.weight =
+            static_cast<uint64_t>(kernels::exp_f32(candidate.logit - max) * kWeightOne);
+        candidates[kept] = candidate;
+        kept += candidate.weight > 0 ? 1 : 0;
+    }
+    candidates.resize(kept);
+}
+
+uint64_t total_weight(std::span<const Candidate> candidates) {
+    uint64_t total = 0;
+    for (const Candidate &candidate : candidates) {
+        total += candidate.weight;
+    }
+    return total;
+}
+
+uint64_t largest_weight(std::span<const Candidate> candidates) {
+    uint64_t largest = 0;
+    for (const Candidate &candidate : candidates) {
+        largest = std::max(largest, candidate.weight);
+    }
+    return largest;
+}
+
+// A share of a total, at least 1.
+uint64_t share_of(uint64_t total, float share) {
+    const auto fraction = static_cast<uint64_t>(share * 0x1p32F);
+    const Uint128 product = Uint128{total} * fraction + UINT32_MAX;
+    return std::max<uint64_t>(static_cast<uint64_t>(product >> 32), 1);
+}
+
+// The last candidate of the shortest prefix, in the order of `before`, whose weights add up to at
+// least `weight`, which lies in [1, total]. Reorders the candidates. `step`, at most kStepMax,
+// never falls in that order, so the sums of whole steps tell in which one the prefix ends; there
+// the search goes on by halves, looking into one half only.
+template <typename Step, typename Before>
+Candidate prefix_end(std::vector<Candidate> &candidates, uint64_t weight, const Step &step,
+                     const Before &before) {
+    std::array<uint64_t, kStepMax + 1> sums{};
+    for (const Candidate &candidate : candidates) {
+        sums[step(candidate)] += candidate.weight;
+    }
+    size_t last = 0;
+    while (sums[last] < weight) {
+        weight -= sums[last++];
+    }
+    auto from = candidates.begin(); // the prefix ends in [from, end)
+    auto end =
+        std::partition(from, candidates.end(), [&](const Candidate &c) { return step(c) == last; });
+    while (end - from > 1) {
+        const auto middle = from + (end - from) / 2;
+        std::nth_element(from, middle, end, before);
+        const uint64_t half = total_weight({from, middle});
+        if (half >= weight) {
+            end = middle;
+        } else {
+            weight -= half;
+            from = middle;
+        }
+    }
+    return *from;
+}
+
+// In the order of `better`, by steps of 1/16 below `max`.
+Candidate prefix_end(std::vector<Candidate> &candidates, float max, uint64_t weight) {
+    const auto step = [max](const Candidate &c) {
+        return static_cast<size_t>((max - c.logit) * 16.0F);
+    };
+    return prefix_end(candidates, weight, step, better);
+}
+
+// Keeps the first `count` in the order of `before`, sorted.
+template <typename Before>
+void keep_first(std::vector<Candidate> &candidates, size_t count, const Before &before) {
+    count = std::min(count, candidates.size());
+    std::partial_sort(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(count),
+                      candidates.end(), before);
+    candidates.resize(count);
+}
+
+// Keeps those up to `last` in the order of `before`, but no fewer than min_keep.
+template <typename Before>
+void keep_to(std::vector<Candidate> &candidates, const Candidate &last, uint32_t min_keep,
+             const Before &before) {
+    const auto falls = [&](const Candidate &c) { return before(last, c); };
+    if (min_keep == 1 || candidates.size() - static_cast<size_t>(std::count_if(
+                                                 candidates.begin(), candidates.end(), falls)) >=
+                             min_keep) {
+        std::erase_if(candidates, falls);
+        return;
+    }
+    keep_first(candidates, min_keep, before);
+}
+
+// Step 8.
+void keep_typical(std::vector<Candidate> &candidates, float max, const SamplingV2 &v2) {
+    const auto below = [max](const Candidate &c) {
+        return static_cast<uint64_t>((max - c.logit) * 0x1p32F);
+    };
+    Uint128 sum = 0;
+    for (const Candidate &candidate : candidates) {
+        sum += Uint128{candidate.weight} * below(candidate);
+    }
+    const uint64_t total = total_weight(candidates);
+    const auto mean = static_cast<uint64_t>(sum / total);
+    const auto distance = [&](const Candidate &c) {
+        return below(c) > mean ? below(c) - mean : mean - below(c);
+    };
+    const auto before = [&](const Candidate &a, const Candidate &b) {
+        return distance(a) < distance(b) || (distance(a) == distance(b) && better(a, b));
+    };
+    const auto step = [&](const Candidate &c) { return distance(c) >> 28; }; // of 1/16
+    const Candidate reached = prefix_end(candidates, share_of(total, v2.typical_p), step, before);
+    keep_to(candidates, reached, v2.min_keep, before);
+}
+
+// Step 9. `largest`: of all weights.
+void keep_min_p(std::vector<Candidate> &candidates, uint64_t largest, float min_p,
+                uint32_t min_keep) {
+    const Uint128 product = Uint128{largest} * static_cast<uint64_t>(min_p * kWeightOne);
+    const auto least = static_cast<uint64_t>(product >> 40);
+    const auto falls = [least](const Candidate &c) { return c.weight < least; };
+    if (min_keep == 1 || candidates.size() - static_cast<size_t>(std::count_if(
+                                                 candidates.begin(), candidates.end(), falls)) >=
+                             min_keep) {
+        std::erase_if(candidates, falls);
+        return;
+    }
+    keep_first(candidates, min_keep, better);
+}
+
+// Step 10.
+void keep_top_p(std::vector<Candidate> &candidates, float max, float top_p, uint32_t min_keep) {
+    const Candidate reached =
+        prefix_end(candidates, max, share_of(total_weight(candidates), top_p));
+    keep_to(candidates, reached, min_keep, better);
+}
+
+// Step 11, where the coin says so.
+void exclude_top(std::vector<Candidate> &candidates, const SamplingV2 &v2) {
+    const uint64_t least = share_of(total_weight(candidates), v2.xtc_threshold);
+    size_t reaching = 0;
+    Candidate last{};
+    for (const Candidate &candidate : candidates) {
+        if (candidate.weight >= least) {
+            last = reaching == 0 || better(last, candidate) ? candidate : last;
+            ++reaching;
+        }
+    }
+    if (reaching > 1 && candidates.size() - (reaching - 1) >= v2.min_keep) {
+        std::erase_if(candidates,
+                      [&](const Candidate &c) { return c.weight >= least && better(c, last); });
+    }
+}
+
+bool coin_falls(const Sampling &sampling, uint64_t position) {
+    const float probability = sampling.v2.xtc_probability;
+    return probability > 0.0F &&
+           coin_bits(sampling.seed, position) < static_cast<uint64_t>(probability * 0x1p32F);
+}
+
+// The words of the block of a position and a stream: 0 for draws, 1 for the coin of XTC.
+std::array<uint32_t, 4> random_block(uint64_t seed, uint64_t position, uint32_t stream) {
+    const auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
+    const auto high = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };
+    return philox4x32({low(position), high(position), stream, 0}, {low(seed), high(seed)});
+}
+
+} // namespace
+
+uint64_t random_bits(uint64_t seed, uint64_t position) {
+    const std::array<uint32_t, 4> block = random_block(seed, position, 0);
+    return uint64_t{block[1]} << 32 | block[0];
+}
+
+uint32_t coin_bits(uint64_t seed, uint64_t position) {
+    return random_block(seed, position, 1)[0];
+}
+
+uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_t position,
+                std::span<const uint32_t> history, SamplingScratch &scratch) {
+    std::span<const float> row = process_logits(logits, sampling, history, scratch);
+    const uint32_t best = argmax(row);
+    if (sampling.temperature == 0.0F) {
+        return best;
+    }
+    const SamplingV2 &v2 = sampling.v2;
+    if (v2.top_n_sigma > 0.0F) {
+        row = remove_below(row, row[best], v2.top_n_sigma, scratch.logits);
+    }
+    // Division by a positive number keeps the order, so the best token stays at the maximum.
+    const float max = finite(row[best] / sampling.temperature);
+    std::vector<Candidate> &candidates = scratch.candidates;
+    collect(row, sampling, max, candidates);
+    uint64_t largest = kWeightMax;
+    if (v2.typical_p < 1.0F) {
+        keep_typical(candidates, max, v2);
+        largest = largest_weight(candidates);
+    }
+    if (sampling.min_p > 0.0F) {
+        keep_min_p(candidates, largest, sampling.min_p, v2.min_keep);
+    }
+    if (sampling.top_p < 1.0F) {
+        keep_top_p(candidates, max, sampling.top_p, v2.min_keep);
+    }
+    if (coin_falls(sampling, position)) {
+        exclude_top(candidates, v2);
+    }
+    const Uint128 product =
+        Uint128{random_bits(sampling.seed, position)} * total_weight(candidates);
+    return prefix_end(candidates, max, static_cast<uint64_t>(product >> 64) + 1).token;
+}
+
+} // namespace stasis

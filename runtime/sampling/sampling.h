@@ -1,0 +1,52 @@
+// Choosing the next token from a row of logits (C7): processors in a written order, integer
+// weights, a counter-based generator keyed by (seed, position). Pure functions of their arguments;
+// callers are in the contract's floating-point environment (C2). sampling.cpp states every step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "format/state/state.h"
+
+namespace stasis {
+
+// Philox 4x32-10 with key = seed and counter = position: the first two words of the block, the
+// first one low.
+uint64_t random_bits(uint64_t seed, uint64_t position);
+
+// What XTC's coin is: the first word of the block whose counter is position and 1.
+uint32_t coin_bits(uint64_t seed, uint64_t position);
+
+// Throws Error(invalid_argument) naming the field that is out of range (NaN, infinite, negative,
+// top_p or min_p above 1; a bias or breaker outside the vocabulary, named twice or out of order).
+void check_sampling(const Sampling &sampling, uint32_t vocabulary);
+
+// How many of the last tokens of a log of `position` tokens `sample` looks at: the longer of the
+// penalties' window and DRY's range, as far as they are on.
+uint64_t history_length(const Sampling &sampling, uint64_t position);
+
+// A token that may be drawn; `weight` is floor(exp(logit - best logit) * 2^40).
+struct Candidate {
+    float logit;
+    uint32_t token;
+    uint64_t weight;
+};
+
+// Memory of one sampler, reused from token to token so that warm sampling allocates nothing.
+struct SamplingScratch {
+    std::vector<float> logits;         // [vocabulary]
+    std::vector<Candidate> candidates; // at most [vocabulary]
+    std::vector<uint32_t> counts;      // [vocabulary], all zero between calls
+    std::vector<uint32_t> matches;     // at most [history]
+};
+
+// Draws the token at `position` (the position it will take). `logits` [vocabulary] are finite;
+// `sampling` has passed check_sampling; `history` holds the last tokens of the log, oldest first:
+// history_length of them, or more, which change nothing. Throws Error(invalid_argument) if biases
+// removed every token.
+uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_t position,
+                std::span<const uint32_t> history, SamplingScratch &scratch);
+
+} // namespace stasis

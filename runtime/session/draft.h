@@ -1,0 +1,138 @@
+// Drafters: they propose tokens that may follow a log, for a session to check many in one pass
+// (session_speculate.h). What they propose has an influence on speed and on nothing else, so a
+// drafter may be wrong, and may fail. Knows neither the passes nor generation.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/kv/page_pool.h"
+#include "runtime/session/model.h"
+
+namespace stasis {
+
+class Session;
+
+struct DraftOptions {
+    std::shared_ptr<Model> model; // null: LookupDrafter
+    // Tokens proposed for a pass. Equal: always so many, whatever came of earlier ones.
+    uint32_t tokens_min = 2, tokens_max = 8;
+
+    static constexpr uint32_t kTokensMost = 32;
+};
+
+// What proposals are to follow.
+struct DraftPlace {
+    const TokenLog &log;
+    uint32_t next;            // drawn for the position behind the log
+    const Sampling &sampling; // the settings that will draw
+    const std::atomic<bool> *cancel = nullptr;
+};
+
+class Drafter {
+  public:
+    virtual ~Drafter() = default;
+    // Adds at most `most` tokens that may follow `next`. What it throws ends drafting, not the
+    // generation.
+    virtual void propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) = 0;
+    // The log was cut to this position since; beyond it all may be different.
+    virtual void rewound(uint64_t position) noexcept = 0;
+    // Of a proposed token, in passes of the target.
+    virtual double cost() const = 0;
+    // Gives KV pages back, to be made again when they are needed. False: it holds none.
+    virtual bool release() noexcept = 0;
+};
+
+// Proposes what followed the longest suffix of the log that occurred before: of the kCandidates
+// latest places whose last kShortest tokens are the log's, the one that has most of them in common,
+// counted up to kLongest. Places are found by a hash of kShortest tokens and chained backwards as
+// in RFC 1951 (Deutsch, "DEFLATE", 1996, section 4), so a token costs the same however long the log
+// is. Holds 12 to 24 bytes for each token of the log; asks for memory when their number reaches a
+// power of two.
+class LookupDrafter final : public Drafter {
+  public:
+    static constexpr size_t kShortest = 3, kLongest = 32, kCandidates = 16;
+
+    void propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) override;
+    void rewound(uint64_t position) noexcept override;
+    double cost() const override { return 0; }
+    bool release() noexcept override { return false; }
+
+  private:
+    size_t slot(size_t end) const;
+    void link(size_t end);
+    void push(uint32_t token);
+    void pop();
+    size_t common(size_t a, size_t b) const;
+    size_t find() const;
+
+    // A place is where some token ends: 1 .. tokens_.size(); 0 is none.
+    std::vector<uint32_t> tokens_;
+    std::vector<uint32_t> previous_; // [place - 1] the one before it in its chain
+    std::vector<uint32_t> latest_;   // [slot] the last place of its chain
+    uint64_t known_ = 0;             // tokens that are those of the log
+};
+
+// Proposes what a smaller model draws there, with the same settings, seed and positions: the same
+// random numbers make it agree more often than its own would. Its session follows the log.
+class ModelDrafter final : public Drafter {
+  public:
+    ModelDrafter(std::shared_ptr<Model> model, const Model &target, uint64_t capacity);
+    ~ModelDrafter() override;
+
+    void propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) override;
+    void rewound(uint64_t position) noexcept override;
+    double cost() const override { return cost_; }
+    bool release() noexcept override;
+
+  private:
+    void catch_up(const DraftPlace &place);
+
+    std::shared_ptr<Model> model_;
+    double cost_;
+    uint64_t capacity_;
+    std::unique_ptr<Session> session_; // null: to be made again
+    uint64_t common_ = 0;              // its tokens that are known to be those of the log
+    std::vector<TokenEntry> entries_;
+};
+
+// How many tokens to propose, by what came of the latest proposals. With a share a of them right,
+// each costing c passes of its own and v of the target's, k proposals make generation
+//     (1 - a^(k+1)) / ((1 - a) (1 + k (c + v)))
+// times as fast (Leviathan, Kalman, Matias, "Fast Inference from Transformers via Speculative
+// Decoding", ICML 2023, theorem 3.8, with v = 0): the k that promises most is taken. Where none
+// promises anything, a few are tried now and then, unless they could not pay even if all were
+// right.
+class DraftLength {
+  public:
+    DraftLength(const DraftOptions &options, double cost);
+
+    size_t wanted() const; // for the next pass; 0: not now
+    void began(size_t proposed);
+    void note(bool right); // of each proposal that was looked at
+
+  private:
+    double gain(size_t tokens, double right) const;
+    size_t best() const;
+
+    size_t least_, most_;
+    double cost_;
+    double right_ = 0.6;
+    bool never_; // even if all were right
+    uint32_t rest_ = 0, rest_next_, rest_max_;
+};
+
+// What a session keeps of drafting from one generation to the next.
+struct Drafting {
+    std::unique_ptr<Drafter> drafter;
+    DraftLength length;
+    std::vector<uint32_t> proposals;
+    std::vector<TokenEntry> rows; // of a pass
+
+    Drafting(std::unique_ptr<Drafter> given, const DraftOptions &options)
+        : drafter(std::move(given)), length(options, drafter->cost()) {}
+};
+
+} // namespace stasis

@@ -1,0 +1,158 @@
+// Opening a model: description, weights, tokenizer, template, kernels, threads, pool; see model.h.
+#include "runtime/session/model.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/compute/device/weights.h"
+#include "runtime/compute/profile.h"
+#include "runtime/model/gguf/checkpoint.h"
+#include "runtime/model/gguf/config.h"
+#include "runtime/model/json_file.h"
+#include "runtime/session/session.h"
+
+namespace stasis {
+
+namespace {
+
+const kernels::Table *choose_kernels(const std::string &name, const OpenDevice *device) {
+    if (device != nullptr && !name.empty()) {
+        fail(Status::unsupported, "kernels \"%s\": device \"%s\" has its own", name.c_str(),
+             device->name.c_str());
+    }
+    if (name.empty()) {
+        return &kernels::best_table();
+    }
+    const kernels::Table *table = kernels::find_table(name.c_str());
+    if (table == nullptr) {
+        fail(Status::unsupported, "kernels \"%s\": not in this build or not on this machine",
+             name.c_str());
+    }
+    return table;
+}
+
+// Where a model is read from: a directory, or a GGUF file.
+struct Origin {
+    std::string path;
+    std::optional<GgufFile> gguf;
+
+    explicit Origin(const std::string &given) : path(given) {
+        struct stat status {};
+        if (stat(path.c_str(), &status) != 0) {
+            fail(errno == ENOENT || errno == ENOTDIR ? Status::not_found : Status::io,
+                 "cannot open %s: %s", path.c_str(), std::strerror(errno));
+        }
+        if (S_ISREG(status.st_mode)) {
+            gguf = open_gguf(path);
+        }
+    }
+    Config config() const { return gguf ? read_config(*gguf) : read_config(path); }
+    Checkpoint checkpoint(const Config &config) const {
+        return gguf ? checkpoint_of(*gguf, config) : open_checkpoint(path);
+    }
+    std::unique_ptr<Tokenizer> tokenizer(const Config &config) const {
+        if (!gguf) {
+            return Tokenizer::open(path, config.vocabulary, config.bos, config.end_tokens);
+        }
+        const std::string kind = gguf->text("tokenizer.ggml.model").value_or("none");
+        if (kind == "none" || kind == "no_vocab") {
+            return nullptr;
+        }
+        return Tokenizer::open_gguf(*gguf, config.vocabulary, config.bos, config.end_tokens);
+    }
+    std::optional<ChatTemplate> chat(const Tokenizer &tokenizer) const {
+        if (!gguf) {
+            return ChatTemplate::recognise(path);
+        }
+        const std::optional<std::string> text = gguf->text("tokenizer.chat_template");
+        return text
+                   ? ChatTemplate::recognise_text(*text, tokenizer.bos_text(), tokenizer.eos_text())
+                   : std::nullopt;
+    }
+    // What cannot be used of it is refused when it is asked for: a model opens as it always did.
+    RecommendedSampling recommended() const {
+        if (gguf) {
+            return recommended_sampling(*gguf);
+        }
+        const std::string text = read_generation_config(path);
+        return recommended_sampling(text.empty() ? Json() : parse_json(text, kGenerationConfig));
+    }
+};
+
+void open_text(Model &model, const Origin &origin, const std::string &template_name) {
+    model.tokenizer = origin.tokenizer(model.config);
+    if (model.tokenizer == nullptr) {
+        if (!template_name.empty()) {
+            fail(Status::unsupported, "chat template \"%s\": the model has no tokenizer",
+                 template_name.c_str());
+        }
+        return;
+    }
+    const Tokenizer &tokenizer = *model.tokenizer;
+    model.chat = template_name.empty() ? origin.chat(tokenizer)
+                                       : ChatTemplate::named(template_name, tokenizer.bos_text(),
+                                                             tokenizer.eos_text());
+    model.identity.tokenizer = tokenizer.digest();
+    model.identity.tokenizer_type = tokenizer.type();
+    model.identity.tokenizer_rules = tokenizer.rules();
+    model.identity.chat_template = model.chat ? model.chat->name() : "";
+}
+
+} // namespace
+
+Model::Model(const ModelOptions &options) : Network(options.memory) {}
+
+Model::~Model() = default;
+
+StepLease::StepLease(Model &model) : model_(model), buffers_(model.idle_steps.take()) {
+    if (buffers_ == nullptr) {
+        buffers_ = std::make_unique<StepBuffers>();
+    }
+}
+
+StepLease::~StepLease() {
+    buffers_->clear(); // errors are not kept
+    model_.idle_steps.give(std::move(buffers_));
+}
+
+std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
+    std::unique_ptr<OpenDevice> device;
+    if (options.device != "cpu") {
+        device = open_device(options.device, options.device_module);
+    }
+    auto model = std::make_shared<Model>(options);
+    model->kernels = choose_kernels(options.kernels, device.get());
+    const Origin origin(path);
+    model->config = origin.config();
+    const Config &config = model->config;
+    model->threads = std::make_unique<Threads>(options.threads);
+    model->weights =
+        load_weights(origin.checkpoint(config), config, {model->memory, !options.copy_weights},
+                     *model->threads, options.watch, model->identity);
+    open_text(*model, origin, options.chat_template);
+    model->recommended = origin.recommended();
+    model->describe_layers();
+    if (device != nullptr) {
+        model->device =
+            std::make_unique<DeviceModel>(std::move(device), config, model->weights, options.watch);
+    }
+    model->profile = open_profile(*model, options.profile);
+    const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
+    PageMemory pages =
+        model->device != nullptr ? model->device->pages().memory() : host_pages(model->memory);
+    if (options.page_memory != nullptr) {
+        pages = *options.page_memory;
+    }
+    model->pool = std::make_unique<PagePool>(pages, budget, model->page_shapes);
+    if (model->device != nullptr) {
+        model->device->ask_for_room(
+            [&pool = *model->pool](size_t size_bytes) { return pool.make_room(size_bytes); });
+    }
+    model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
+    model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
+    return model;
+}
+
+} // namespace stasis

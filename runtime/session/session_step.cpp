@@ -1,0 +1,150 @@
+// One step of many sessions; see session.h. Logits of those that draw are one product, and what is
+// appended is one series of passes.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/compute/forward.h"
+#include "runtime/session/session.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kLogitRows = 16; // rows of logits that are computed, and held, together
+
+// Whether an item has something to do in a round: first what was given and what can be drawn at
+// once, then draws behind what was given.
+bool takes_part(const StepItem &item, bool behind) {
+    const bool given = !item.tokens.empty();
+    return item.error == nullptr && (behind ? given && item.sample : given || item.sample);
+}
+
+} // namespace
+
+void StepBuffers::clear() {
+    items.clear(), sessions.clear(), drawing.clear(), growing.clear();
+    entries.clear(), growths.clear();
+}
+
+void Session::check_step(std::span<const StepItem> items) {
+    if (items.empty()) {
+        return;
+    }
+    const StepLease buffers(*items[0].session->model_);
+    std::vector<const Session *> &sessions = buffers->sessions;
+    for (const StepItem &item : items) {
+        if (item.session->model_ != items[0].session->model_) {
+            fail(Status::invalid_argument, "sessions of one step are of different models");
+        }
+        sessions.push_back(item.session);
+    }
+    std::sort(sessions.begin(), sessions.end());
+    if (std::adjacent_find(sessions.begin(), sessions.end()) != sessions.end()) {
+        fail(Status::invalid_argument, "a session is in the same step twice");
+    }
+}
+
+// Draws the next token of each; of those that cannot, the error says why. Keeps those that have
+// something to draw from.
+void Session::draw_together(Model &model, std::vector<StepItem *> &ready) {
+    const size_t hidden = model.config.hidden, vocabulary = model.config.vocabulary;
+    WorkspaceLease work(model);
+    std::erase_if(ready, [&](StepItem *item) {
+        try {
+            item->session->require_hidden(*work);
+        } catch (...) {
+            item->error = std::current_exception();
+        }
+        return item->error != nullptr;
+    });
+    if (ready.empty()) {
+        return;
+    }
+    const size_t most = std::min(kLogitRows, ready.size());
+    work->fit(model.config, model.weights.groups, most);
+    work->fit_logits(most * vocabulary);
+    for (size_t begin = 0; begin < ready.size(); begin += most) {
+        const size_t count = std::min(most, ready.size() - begin);
+        for (size_t i = 0; i < count; ++i) {
+            std::memcpy(work->narrow + i * hidden, ready[begin + i]->session->hidden_.data(),
+                        hidden * sizeof(uint16_t));
+        }
+        project_logits(model, *work, work->narrow, count, work->logit_rows);
+        for (size_t i = 0; i < count; ++i) {
+            StepItem &item = *ready[begin + i];
+            const std::span<const float> row{work->logit_rows + i * vocabulary, vocabulary};
+            try {
+                item.session->check_stored(row);
+                item.token = item.session->draw_from(*work, row);
+            } catch (...) {
+                item.error = std::current_exception();
+            }
+        }
+    }
+}
+
+// The entries that the items of a round append, and for each of these items its growth.
+void Session::collect_growths(std::span<StepItem> items, bool behind, StepBuffers &buffers) {
+    std::vector<TokenEntry> &entries = buffers.entries;
+    const auto draws = [behind](const StepItem &item) { return behind || item.tokens.empty(); };
+    for (StepItem &item : items) {
+        if (!takes_part(item, behind)) {
+            continue;
+        }
+        const size_t before = entries.size();
+        try {
+            if (draws(item)) {
+                entries.push_back(item.session->drawn_entry(item.token));
+            } else {
+                item.session->add_entries(item.tokens, entries);
+            }
+            buffers.growing.push_back(&item);
+        } catch (...) {
+            entries.resize(before);
+            item.error = std::current_exception();
+        }
+    }
+    std::span<const TokenEntry> left = entries; // which stay where they are from here on
+    for (const StepItem *item : buffers.growing) {
+        const size_t count = draws(*item) ? 1 : item->tokens.size();
+        buffers.growths.push_back({item->session, left.first(count)});
+        left = left.subspan(count);
+    }
+}
+
+void Session::step_round(Model &model, std::span<StepItem> items, bool behind,
+                         const RunOptions &options, StepBuffers &buffers) {
+    for (StepItem &item : items) {
+        if (takes_part(item, behind) && (behind || item.tokens.empty())) {
+            buffers.drawing.push_back(&item);
+        }
+    }
+    draw_together(model, buffers.drawing);
+    collect_growths(items, behind, buffers);
+    grow(model, buffers.growths, options);
+    for (size_t i = 0; i < buffers.growths.size(); ++i) {
+        buffers.growing[i]->error = buffers.growths[i].error;
+        buffers.growing[i]->ended_call = buffers.growths[i].ended_call;
+    }
+}
+
+void Session::step(std::span<StepItem> items, const RunOptions &options) {
+    for (const bool behind : {false, true}) {
+        try {
+            if (!items.empty()) {
+                Model &model = *items[0].session->model_;
+                const StepLease buffers(model);
+                step_round(model, items, behind, options, *buffers);
+            }
+        } catch (...) { // before any session changed
+            for (StepItem &item : items) {
+                if (takes_part(item, behind)) {
+                    item.error = std::current_exception();
+                    item.ended_call = true;
+                }
+            }
+        }
+    }
+}
+
+} // namespace stasis

@@ -1,0 +1,89 @@
+// Verification by recomputing everything; see verify.h. The first pass computes the whole log and
+// compares digests; only where a page's differs does a second pass look for the place.
+#include "runtime/snapshot/verify.h"
+
+#include <algorithm>
+
+#include "runtime/compute/profile.h"
+#include "runtime/snapshot/verify_steps.h"
+
+namespace stasis {
+
+namespace {
+
+// The first page whose digest differs. Reads all stored pages, which checks their bytes.
+std::optional<uint64_t> first_different_page(const Model &model, const State &stored,
+                                             const State &computed, const StoredPages &pages) {
+    std::vector<uint16_t> data;
+    for (uint64_t index = 0; index < stored.pages[0].size(); ++index) {
+        bool equal = true;
+        for (size_t group = 0; group < stored.pages.size(); ++group) {
+            data.resize(model.pool->shape(static_cast<uint32_t>(group)).elements());
+            if (pages.stored(group, index)) {
+                pages.read(group, index, data.data());
+            }
+            equal &= stored.pages[group][index].digest == computed.pages[group][index].digest;
+        }
+        if (!equal) {
+            return index;
+        }
+    }
+    return std::nullopt;
+}
+
+} // namespace
+
+std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, const State &stored,
+                                          const StoredPages &pages, const VerifyOptions &options,
+                                          uint64_t index) {
+    const uint64_t end = std::min<uint64_t>((index + 1) * stored.page_positions, stored.log.size());
+    SessionOptions retaining;
+    retaining.capacity = end;
+    retaining.window_retain = stored.page_positions; // so that the whole page is still there
+    Session session(model, retaining);
+    RunOptions run;
+    run.chunk = options.chunk;
+    run.watch.cancel = options.watch.cancel;
+    run.schedule = &stored.profile;
+    const auto behind = std::find_if(stored.evictions.begin(), stored.evictions.end(),
+                                     [&](const auto &each) { return each.position >= end; });
+    session.replay(std::span(stored.log).first(end), Evictions({stored.evictions.begin(), behind}),
+                   run);
+    return compare_page(session, stored, pages, index);
+}
+
+VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
+                    const StoredPages &pages, const VerifyOptions &options) {
+    check_comparable(stored, *model);
+    check_computable(stored.profile);
+    const uint64_t positions = stored.log.size();
+    if (positions == 0) {
+        return {};
+    }
+    Redraw redraw(stored);
+    SessionOptions session_options;
+    session_options.window_retain = 0;
+    Session session(model, session_options);
+    recompute(session, redraw, positions, options, 0, positions);
+    evict_due(session, stored);
+    const State computed = session.export_state();
+
+    std::optional<Divergence> found;
+    if (const auto index = first_different_page(*model, stored, computed, pages)) {
+        found = find_divergence(model, stored, pages, options, *index);
+    } else {
+        found = compare_rest(stored, computed);
+    }
+    VerifyReport report;
+    report.first = earlier(redraw.first(), found);
+    report.positions = positions;
+    report.drawn = redraw.drawn();
+    report.drawn_otherwise = redraw.drawn_otherwise();
+    if (!report.first && stored.digest != computed.digest) {
+        fail(Status::corrupt, "the state digest %s is not that of the stored state, %s",
+             to_hex(stored.digest).c_str(), to_hex(computed.digest).c_str());
+    }
+    return report;
+}
+
+} // namespace stasis

@@ -1,0 +1,171 @@
+// Audits: a share of the pages computed again, each from what is stored before it; see verify.h.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "format/state/decimal.h"
+
+#include "runtime/compute/profile.h"
+#include "runtime/snapshot/verify_steps.h"
+
+namespace stasis {
+
+namespace {
+
+// The positions of a page that can be computed again: [from, end).
+struct Reach {
+    uint64_t from, end;
+};
+
+// A session that holds what is stored; null where the last window is not: nothing to start from.
+std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, const State &stored,
+                                        const StoredPages &pages, const Watch &watch) {
+    State whole = stored;
+    const Evictions evictions(stored.evictions);
+    for (size_t group = 0; group < whole.pages.size(); ++group) {
+        const size_t elements = model->pool->shape(static_cast<uint32_t>(group)).elements();
+        for (uint64_t index = 0; index < whole.pages[group].size(); ++index) {
+            const auto data = std::make_shared<std::vector<uint16_t>>(elements);
+            const bool kept = pages.stored(group, index);
+            whole.pages[group][index].data = kept ? data->data() : nullptr;
+            whole.pages[group][index].far = false;
+            if (kept) {
+                pages.read(group, index, data->data());
+                whole.storage.push_back(data);
+            }
+            watch.step(0, stored.log.size());
+        }
+        const uint64_t last = whole.pages[group].size() - 1;
+        if (whole.pages[group].back().data == nullptr && !evictions.whole(last)) {
+            return nullptr;
+        }
+    }
+    return Session::restore(model, whole, nullptr);
+}
+
+// Pages that can be computed again, by index: the first one from nothing, others as far as the
+// session could be rewound. What was computed together under a profile is so again.
+std::map<uint64_t, Reach> reachable(const State &stored, uint64_t floor) {
+    const uint64_t positions = stored.log.size();
+    const Profile &profile = stored.profile;
+    std::map<uint64_t, Reach> pages;
+    for (uint64_t begin = 0; begin < positions; begin += kPage) {
+        const uint64_t end = std::min(begin + kPage, positions);
+        uint64_t from = begin == 0 && profile.foreign == 0 ? 0 : std::max(begin, floor);
+        if (const ProfileChunk *chunk = profile.chunk_of(from)) {
+            const bool whole = chunk->begin == 0 || chunk->begin >= floor;
+            from = whole ? chunk->begin : chunk->end();
+        }
+        if (from < end) {
+            pages[begin / kPage] = {from, end};
+        }
+    }
+    return pages;
+}
+
+// The positions between the first page, if that can be computed again, and the others that can.
+void note_unreachable(const std::map<uint64_t, Reach> &pages, uint64_t positions,
+                      VerifyReport &report) {
+    const bool first =
+        !pages.empty() && pages.begin()->first == 0 && pages.begin()->second.from == 0;
+    const uint64_t begin = first ? std::min(kPage, positions) : 0;
+    const auto next = first ? std::next(pages.begin()) : pages.begin();
+    const uint64_t end =
+        next == pages.end() ? positions : std::max(next->first * kPage, next->second.from);
+    if (begin < end) {
+        report.unreachable_begin = begin;
+        report.unreachable_end = end;
+    }
+}
+
+// Drops the pages that are not drawn: those that stay have the lowest random numbers under the
+// seed, so that each set of that size is equally likely.
+void draw_pages(std::map<uint64_t, Reach> &pages, uint64_t last, const AuditOptions &options,
+                VerifyReport &report) {
+    std::vector<std::pair<uint64_t, uint64_t>> order; // random number, page
+    for (const auto &[index, reach] : pages) {
+        if (index != last) {
+            order.emplace_back(random_bits(options.seed, index), index);
+        }
+    }
+    std::sort(order.begin(), order.end());
+    report.pages_reachable = order.size();
+    const double share = options.percent / 100 * static_cast<double>(order.size());
+    report.pages_drawn = std::min<uint64_t>(order.size(), static_cast<uint64_t>(std::ceil(share)));
+    for (size_t i = report.pages_drawn; i < order.size(); ++i) {
+        pages.erase(order[i].second);
+    }
+}
+
+// Where to compute a page from: nothing, or what is stored before it.
+std::unique_ptr<Session> start_at(const std::shared_ptr<Model> &model, Session *held,
+                                  uint64_t position) {
+    if (position == 0) {
+        return std::make_unique<Session>(model, SessionOptions());
+    }
+    std::unique_ptr<Session> session = held->fork();
+    session->rewind_to_append(position);
+    return session;
+}
+
+void compute_pages(const std::shared_ptr<Model> &model, const State &stored,
+                   const StoredPages &pages, const AuditOptions &options, Session *held,
+                   const std::map<uint64_t, Reach> &chosen, VerifyReport &report) {
+    uint64_t total = 0;
+    for (const auto &[index, reach] : chosen) {
+        total += reach.end - reach.from;
+    }
+    Redraw redraw(stored);
+    for (const auto &[index, reach] : chosen) {
+        const std::unique_ptr<Session> session = start_at(model, held, reach.from);
+        recompute(*session, redraw, reach.end, options, report.positions, total);
+        std::optional<Divergence> found = compare_page(*session, stored, pages, index);
+        if (!found && reach.end == stored.log.size()) {
+            found = compare_rest(stored, session->export_state());
+        }
+        report.first = earlier(redraw.first(), found);
+        report.positions += reach.end - reach.from;
+        report.drawn = redraw.drawn();
+        report.drawn_otherwise = redraw.drawn_otherwise();
+        if (report.first) {
+            return; // what follows begins from other keys and values
+        }
+    }
+}
+
+} // namespace
+
+VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
+                   const StoredPages &pages, const AuditOptions &options) {
+    if (!(options.percent > 0 && options.percent <= 100)) {
+        fail(Status::invalid_argument, "an audit of %s percent: expected more than 0, at most 100",
+             decimal(options.percent).c_str());
+    }
+    check_comparable(stored, *model);
+    const uint64_t positions = stored.log.size();
+    VerifyReport report;
+    if (positions == 0) {
+        return report;
+    }
+    std::unique_ptr<Session> held;
+    try {
+        held = stored_session(model, stored, pages, options.watch);
+    } catch (const Error &error) {
+        if (error.status() != Status::diverged) {
+            throw;
+        }
+        report.first = diverged(Element::logits, positions - 1, error.what());
+        return report;
+    }
+    const uint64_t floor = held != nullptr ? held->append_floor() : positions;
+    std::map<uint64_t, Reach> chosen = reachable(stored, std::max(floor, stored.profile.foreign));
+    if (chosen.empty()) {
+        check_computable(stored.profile);
+    }
+    note_unreachable(chosen, positions, report);
+    draw_pages(chosen, (positions - 1) / kPage, options, report);
+    compute_pages(model, stored, pages, options, held.get(), chosen, report);
+    return report;
+}
+
+} // namespace stasis

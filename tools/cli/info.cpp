@@ -1,0 +1,132 @@
+// stasis info: what a model is, and the digests that say it is that model.
+#include <memory>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/model.h"
+#include "tools/cli/terminal.h"
+
+namespace command {
+namespace {
+
+struct InfoChoice {
+    ModelChoice model;
+    bool json = false;
+};
+
+Json digest_list(const stasis_digest *digests, uint32_t count) {
+    Json list = Json::array();
+    for (uint32_t i = 0; i < count; ++i) {
+        list.push_back(hex(digests[i]));
+    }
+    return list;
+}
+
+Json describe(const stasis_model_info &info) {
+    Json layer_types = Json::array();
+    for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        layer_types.push_back(info.layer_windows[layer] == 0 ? "full_attention"
+                                                             : "sliding_attention");
+    }
+    const bool tokenizer = (info.flags & STASIS_MODEL_TOKENIZER) != 0;
+    const std::string chat_template = info.chat_template;
+    return {{"architecture", info.architecture},
+            {"layers", info.layers},
+            {"hidden", info.hidden},
+            {"heads", info.heads},
+            {"kv_heads", info.kv_heads},
+            {"head_dim", info.head_dim},
+            {"vocabulary", info.vocabulary},
+            {"context", info.context},
+            {"layer_types", layer_types},
+            {"kernels", info.kernels},
+            {"device", info.device},
+            {"contract", contract_text(info.contract)},
+            {"profile", info.profile[0] == '\0' ? Json() : Json(info.profile)},
+            {"template", chat_template.empty() ? Json() : Json(chat_template)},
+            {"weights", info.weight_types},
+            {"weight_bytes", info.weight_bytes},
+            {"converted", (info.flags & STASIS_MODEL_CONVERTED) != 0},
+            {"digests",
+             {{"model", hex(info.model)},
+              {"embeddings", hex(info.embeddings)},
+              {"norms", hex(info.norms)},
+              {"attention", digest_list(info.attention, info.layers)},
+              {"mlp", digest_list(info.mlp, info.layers)},
+              {"head", hex(info.head)},
+              {"tokenizer", tokenizer ? Json(hex(info.tokenizer)) : Json()}}}};
+}
+
+std::string windows_text(const stasis_model_info &info) {
+    uint32_t local = 0, window = 0;
+    for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        if (info.layer_windows[layer] != 0) {
+            ++local;
+            window = info.layer_windows[layer];
+        }
+    }
+    return local == 0 ? std::to_string(info.layers) + ", all see everything"
+                      : std::to_string(info.layers) + ", " + std::to_string(local) +
+                            " of them see the last " + std::to_string(window) + " positions";
+}
+
+void print_table(const stasis_model_info &info) {
+    const auto row = [](const char *name, const std::string &value) {
+        print("  " + std::string(name) + std::string(14 - std::string(name).size(), ' ') +
+              visible(value) + "\n");
+    };
+    const bool converted = (info.flags & STASIS_MODEL_CONVERTED) != 0;
+    const bool tokenizer = (info.flags & STASIS_MODEL_TOKENIZER) != 0;
+    row("architecture", info.architecture);
+    row("layers", windows_text(info));
+    row("hidden", std::to_string(info.hidden));
+    row("heads", std::to_string(info.heads) + " query, " + std::to_string(info.kv_heads) +
+                     " key/value, of " + std::to_string(info.head_dim));
+    row("vocabulary", std::to_string(info.vocabulary));
+    row("context", std::to_string(info.context) + " positions");
+    row("template", info.chat_template[0] != '\0' ? info.chat_template : "none recognised");
+    row("weights", info.weight_types + std::string(converted ? "; matrices wider than bf16 are "
+                                                               "rounded to it"
+                                                             : ""));
+    row("kernels", std::string(info.kernels) + " on " + info.device + ", " +
+                       std::to_string(info.threads) + " threads");
+    row("contract", contract_text(info.contract));
+    if (info.profile[0] != '\0') {
+        row("profile", info.profile);
+    }
+    print("digests\n");
+    row("model", hex(info.model));
+    row("embeddings", hex(info.embeddings));
+    row("norms", hex(info.norms));
+    row("head", hex(info.head));
+    row("tokenizer", tokenizer ? hex(info.tokenizer) : "none");
+    for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        row(("layer " + std::to_string(layer)).c_str(),
+            "attention " + hex(info.attention[layer]).substr(0, 24) + "...  mlp " +
+                hex(info.mlp[layer]).substr(0, 24) + "...");
+    }
+}
+
+int run_info(const InfoChoice &choice) {
+    const Model model = open_model(choice.model, nullptr);
+    const stasis_model_info info = model_info(model.get());
+    if (choice.json) {
+        print_json(describe(info));
+    } else {
+        print(visible(choice.model.path) + "\n");
+        print_table(info);
+    }
+    return 0;
+}
+
+} // namespace
+
+void add_info(CLI::App &app, int &exit_code) {
+    auto choice = std::make_shared<InfoChoice>();
+    CLI::App *info_app = app.add_subcommand("info", "what a model is, and its digests");
+    add_model(*info_app, choice->model);
+    add_compute_options(*info_app, choice->model);
+    info_app->add_flag("--json", choice->json, "one JSON object on stdout and nothing else");
+    info_app->callback([=, &exit_code] { exit_code = run_info(*choice); });
+}
+
+} // namespace command

@@ -1,0 +1,73 @@
+// Options whose values are refused here, before anything is loaded: numbers, words and paths.
+// Knows no subcommand.
+#pragma once
+
+#include <charconv>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/cli/handles.h"
+
+namespace command {
+
+// The values that a number may take, and how a refusal says so.
+template <typename Number> struct Range {
+    Number least, most;
+    std::string text;
+};
+
+// A number in decimal from the first character to the last; the parser alone would clamp what is
+// too large, take "010" as octal and an empty value as 0.
+template <typename Number>
+CLI::Option *add_number(CLI::App &app, const std::string &name, Number &value,
+                        const std::string &help, const Range<Number> &range) {
+    const auto parse = [name, &value, range](const CLI::results_t &given) {
+        const std::string &text = given.at(0);
+        const char *const end = text.data() + text.size();
+        Number number{};
+        const auto [stop, problem] = std::from_chars(text.data(), end, number);
+        const bool inside = number >= range.least && number <= range.most; // false for NaN
+        if (problem != std::errc() || stop != end || !inside) {
+            throw Failure(name + ": '" + text + "' is not " + range.text);
+        }
+        value = number;
+        return true;
+    };
+    return app.add_option(name, parse, help)->type_name("N");
+}
+
+template <typename Unsigned>
+CLI::Option *add_count(CLI::App &app, const std::string &name, Unsigned &value,
+                       const std::string &help) {
+    constexpr Unsigned most = std::numeric_limits<Unsigned>::max();
+    const std::string text = "a whole number from 0 to " + std::to_string(most);
+    return add_number<Unsigned>(app, name, value, help, {0, most, text});
+}
+
+// One of a few words, each with what it stands for.
+CLI::Option *add_word(CLI::App &app, const std::string &name, uint32_t &value,
+                      const std::string &help,
+                      const std::vector<std::pair<std::string, uint32_t>> &words);
+// --codec and --keep, of snapshots that are written.
+void add_codec(CLI::App &app, uint32_t &codec, const std::string &help);
+void add_keep(CLI::App &app, uint32_t &keep);
+
+// A path that is not empty.
+CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
+                      const std::string &help);
+
+// Whether a file begins as snapshots do (FORMAT.md, "Header").
+bool is_snapshot(const std::string &path);
+
+enum class Special { refused, allowed };
+
+// Refuses early what could not be written in the end: a missing folder, a directory, a symbolic
+// link, and unless `special` allows them devices and pipes. Where it does, what is written is no
+// snapshot, and a snapshot that is there is not written over. `name`: the option.
+void check_target(const std::string &name, const std::string &path, Special special);
+
+} // namespace command

@@ -1,0 +1,201 @@
+// See walk.h. The settings of each draw are read from what the file says of itself, as JSON.
+#include "tools/cli/replay/walk.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tools/cli/generation.h"
+#include "tools/cli/snapshot.h"
+#include "tools/cli/terminal.h"
+
+namespace command::replay {
+namespace {
+
+constexpr uint32_t kConfig = 6, kLogits = 9, kSpans = 12; // elements
+
+struct Settings {
+    stasis_sampling sampling{};
+    std::vector<stasis_token> bias_tokens;
+    std::vector<float> bias;
+    std::vector<stasis_token> dry_breakers;
+};
+
+Settings read_settings(const Json &json) {
+    Settings settings;
+    stasis_sampling &to = settings.sampling;
+    stasis_sampling_init(&to, sizeof to);
+    to.seed = json["seed"];
+    to.temperature = json["temperature"];
+    to.top_k = json["top_k"];
+    to.top_p = json["top_p"];
+    to.min_p = json["min_p"];
+    to.repetition_penalty = json["repetition_penalty"];
+    to.frequency_penalty = json["frequency_penalty"];
+    to.presence_penalty = json["presence_penalty"];
+    const uint32_t window = json["penalty_window"];
+    to.penalty_window = window == 0 ? UINT32_MAX : window; // all tokens, in the file's words
+    to.typical_p = json["typical_p"];
+    to.top_n_sigma = json["top_n_sigma"];
+    to.xtc_probability = json["xtc_probability"];
+    to.xtc_threshold = json["xtc_threshold"];
+    to.dry_multiplier = json["dry_multiplier"];
+    to.dry_base = json["dry_base"];
+    to.dry_allowed_length = json["dry_allowed_length"];
+    to.dry_range = json["dry_range"];
+    to.min_keep = json["min_keep"];
+    settings.dry_breakers = json["dry_breakers"].get<std::vector<stasis_token>>();
+    for (const Json &each : json["bias"]) {
+        settings.bias_tokens.push_back(each["token"]);
+        settings.bias.push_back(each["bias"].is_null() ? -std::numeric_limits<float>::infinity()
+                                                       : each["bias"].get<float>());
+    }
+    return settings;
+}
+
+void apply(const Settings &settings, stasis_session *session) {
+    stasis_sampling sampling = settings.sampling;
+    sampling.bias_count = static_cast<uint32_t>(settings.bias.size());
+    sampling.bias_tokens = settings.bias_tokens.data();
+    sampling.bias = settings.bias.data();
+    sampling.dry_breaker_count = static_cast<uint32_t>(settings.dry_breakers.size());
+    sampling.dry_breakers = settings.dry_breakers.data();
+    stasis_error error{};
+    check(stasis_session_set_sampling(session, &sampling, &error), error, "settings in the file");
+}
+
+std::string words_of(const stasis_model *model, const std::vector<stasis_token> &tokens) {
+    const stasis_digest none{}, tokenizer = model_info(model).tokenizer;
+    return std::memcmp(&tokenizer, &none, sizeof none) != 0
+               ? detokenize(model, tokens, STASIS_DETOKENIZE_SPECIAL | STASIS_DETOKENIZE_MIDDLE)
+               : join_tokens(tokens);
+}
+
+// A session that takes the log in, with the progress of the whole.
+class Walker {
+  public:
+    Walker(stasis_model *model, std::vector<stasis_token> log, uint64_t tokens_max,
+           stasis_cancel *cancel)
+        : model_(model), session_(create_session(model)), log_(std::move(log)),
+          tokens_max_(tokens_max), cancel_(cancel), progress_("replaying") {}
+
+    void append(uint64_t begin, uint64_t end) {
+        stasis_run_options options;
+        stasis_run_options_init(&options, sizeof options);
+        options.cancel = cancel_;
+        stasis_error error{};
+        check(stasis_session_append(session_.get(), log_.data() + begin, end - begin, &options,
+                                    &error),
+              error, "replaying");
+        Progress::report(&progress_, end, log_.size());
+    }
+
+    // Draws the token at the session's position again and compares it with the log's.
+    void draw(uint64_t position, Walk &walk) {
+        stasis_token drawn = 0;
+        stasis_error error{};
+        check(stasis_session_sample(session_.get(), &drawn, &error), error, "replaying");
+        const stasis_token recorded = log_[position];
+        if (drawn == recorded) {
+            return;
+        }
+        if (walk.otherwise.empty()) {
+            say_instead(position, walk);
+        }
+        walk.otherwise.push_back(
+            {position, recorded, drawn, words_of(model_, {recorded}), words_of(model_, {drawn})});
+    }
+
+    const stasis_session *session() const { return session_.get(); }
+    stasis_session *session() { return session_.get(); }
+
+  private:
+    void say_instead(uint64_t position, Walk &walk) {
+        stasis_session *child = nullptr;
+        stasis_error error{};
+        check(stasis_session_fork(session_.get(), &child, &error), error, "replaying");
+        const Session fork(child);
+        GenerationChoice choice;
+        choice.tokens_max = tokens_max_;
+        walk.instead.tokens = generate(child, choice, cancel_, false).tokens;
+        const auto from = log_.begin() + static_cast<ptrdiff_t>(position);
+        walk.recorded.tokens.assign(from, from + static_cast<ptrdiff_t>(std::min<uint64_t>(
+                                                     tokens_max_, log_.size() - position)));
+        for (Words *words : {&walk.instead, &walk.recorded}) {
+            words->text = words_of(model_, words->tokens);
+        }
+    }
+
+    stasis_model *model_;
+    Session session_;
+    std::vector<stasis_token> log_;
+    uint64_t tokens_max_;
+    stasis_cancel *cancel_;
+    Progress progress_;
+};
+
+Logits compare_logits(const stasis_session *session, const stasis_model *model, const Json &top) {
+    const std::vector<float> row = fetch<float>(
+        [&](float *logits, size_t capacity, size_t *count, stasis_error *error) {
+            return stasis_session_logits(session, logits, capacity, count, error);
+        },
+        "logits");
+    Logits logits;
+    logits.compared = top.size();
+    for (const Json &each : top) {
+        const float stored = each["logit"].is_null() ? std::numeric_limits<float>::quiet_NaN()
+                                                     : each["logit"].get<float>();
+        const float computed = row.at(each["token"].get<size_t>());
+        if (std::bit_cast<uint32_t>(stored) != std::bit_cast<uint32_t>(computed)) {
+            ++logits.differ;
+            logits.largest = std::max(logits.largest, std::abs(double{stored} - double{computed}));
+        }
+    }
+    const auto best = [&](stasis_token token, float logit) {
+        return Best{token, logit, words_of(model, {token})};
+    };
+    const auto at = std::max_element(row.begin(), row.end()) - row.begin();
+    logits.computed = best(static_cast<stasis_token>(at), row[static_cast<size_t>(at)]);
+    if (!top.empty() && !top[0]["logit"].is_null()) {
+        logits.stored = best(top[0]["token"], top[0]["logit"]);
+    }
+    return logits;
+}
+
+} // namespace
+
+Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uint64_t tokens_max,
+          stasis_cancel *cancel) {
+    Walker walker(
+        model,
+        fetch<stasis_token>(
+            [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *error) {
+                return stasis_snapshot_tokens(snapshot, 0, tokens, nullptr, capacity, count, error);
+            },
+            "tokens"),
+        tokens_max, cancel);
+    const Json samplings = snapshot_element(snapshot, kConfig)["samplings"];
+    const Json spans = snapshot_element(snapshot, kSpans)["spans"];
+    Walk walk;
+    for (const Json &span : spans) {
+        const uint64_t begin = span["begin"], end = span["end"];
+        if (!redraw || span["sampling"].is_null()) {
+            walker.append(begin, end);
+            continue;
+        }
+        apply(read_settings(samplings.at(span["sampling"].get<size_t>())), walker.session());
+        for (uint64_t position = begin; position < end; ++position) {
+            if (position > 0) { // there is nothing to draw the first one from
+                walker.draw(position, walk);
+            }
+            walker.append(position, position + 1);
+        }
+    }
+    walk.logits =
+        compare_logits(walker.session(), model, snapshot_element(snapshot, kLogits)["top"]);
+    return walk;
+}
+
+} // namespace command::replay

@@ -1,0 +1,108 @@
+// stasis report: a snapshot as one HTML page that needs nothing but itself. Fills the page's
+// template with what report/data.cpp gathers; what is shown, and how, is the page's own business.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/options.h"
+#include "tools/cli/report/data.h"
+#include "tools/cli/report/page.h"
+#include "tools/cli/terminal.h"
+
+namespace command {
+namespace {
+
+struct ReportChoice {
+    std::string path, out, against;
+};
+
+// A piece of JSON that may stand in a script element: no "<", so that no text can end the element
+// or open a comment in it (HTML, "Restrictions for contents of script elements").
+std::string inert(std::string_view json) {
+    std::string text;
+    for (const char byte : json) {
+        text += byte == '<' ? "\\u003c" : std::string(1, byte);
+    }
+    return text;
+}
+
+std::string script() {
+    std::string text;
+    for (const std::string_view part :
+         {report::model_js(), report::conversation_js(), report::cache_js(), report::facts_js(),
+          report::parting_js(), report::page_js()}) {
+        text += part;
+    }
+    return text;
+}
+
+// The template with its marks replaced, in one pass: what is filled in is not looked at again.
+void write_page(const report::Shown &shown, const report::Shown *other,
+                const std::string &difference, const report::Out &out) {
+    const std::string_view whole = report::page_html();
+    size_t at = 0;
+    for (size_t mark; (mark = whole.find("{{", at)) != std::string_view::npos;) {
+        const size_t end = whole.find("}}", mark);
+        const std::string_view name = whole.substr(mark + 2, end - mark - 2);
+        out(whole.substr(at, mark - at));
+        if (name == "data") {
+            report::write_data(shown, other, difference,
+                               [&](std::string_view json) { out(inert(json)); });
+        } else {
+            // A text in the file cannot know the root digest that covers it: it is the nonce that
+            // scripts need to run.
+            out(name == "style"    ? std::string(report::page_css())
+                : name == "script" ? script()
+                                   : shown.root);
+        }
+        at = end + 2;
+    }
+    out(whole.substr(at));
+}
+
+int run_report(const ReportChoice &choice) {
+    const bool to_stdout = choice.out.empty() || is_stream(choice.out);
+    if (!to_stdout) {
+        check_target("-o", choice.out, Special::allowed);
+    }
+    // What can fail for what the files hold comes before anything is written.
+    const report::Shown shown = report::open_shown(choice.path);
+    std::optional<report::Shown> other;
+    std::string difference;
+    if (!choice.against.empty()) {
+        other = report::open_shown(choice.against);
+        difference = report::difference_of(shown, *other);
+    }
+    using File = std::unique_ptr<std::FILE, Releaser<std::fclose>>;
+    const std::string name = to_stdout ? "standard output" : choice.out;
+    const auto require = [&](bool done) {
+        if (!done) {
+            throw Failure(name + ": " + std::strerror(errno));
+        }
+    };
+    File opened(to_stdout ? nullptr : std::fopen(choice.out.c_str(), "wb"));
+    std::FILE *file = to_stdout ? stdout : opened.get();
+    require(file != nullptr);
+    write_page(shown, other ? &*other : nullptr, difference, [&](std::string_view text) {
+        require(std::fwrite(text.data(), 1, text.size(), file) == text.size());
+    });
+    require((to_stdout ? std::fflush(file) : std::fclose(opened.release())) == 0);
+    return 0;
+}
+
+} // namespace
+
+void add_report(CLI::App &app, int &exit_code) {
+    auto choice = std::make_shared<ReportChoice>();
+    CLI::App *report_app = app.add_subcommand(
+        "report", "a snapshot as one self-contained HTML page; needs no model and no network");
+    report_app->add_option("FILE", choice->path, "a snapshot")->required();
+    add_path(*report_app, "-o", choice->out, "where to write the page; -: stdout, as without it");
+    add_path(*report_app, "--against", choice->against, "another snapshot: where the two part");
+    report_app->callback([=, &exit_code] { exit_code = run_report(*choice); });
+}
+
+} // namespace command
