@@ -14,7 +14,7 @@ namespace {
 uint32_t tokens_of(uint64_t given, uint32_t otherwise, const char *name) {
     if (given > stasis::DraftOptions::kTokensMost) {
         fail(Status::invalid_argument, "%s is %llu: expected at most %u", name,
-             static_cast<unsigned long long>(given), stasis::DraftOptions::kTokensMost);
+             static_cast<Number>(given), stasis::DraftOptions::kTokensMost);
     }
     return given == 0 ? otherwise : static_cast<uint32_t>(given);
 }

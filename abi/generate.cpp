@@ -126,7 +126,7 @@ stasis_status stasis_session_generate(stasis_session *session,
         const SessionUse use(*session, caller);
         Generation generation(caller, options);
         session->session->generate(generation.options(), outcome.result);
-        const auto count = static_cast<unsigned long long>(outcome.result.count);
+        const auto count = static_cast<stasis::Number>(outcome.result.count);
         if (outcome.result.reason == stasis::StopReason::callback) {
             fail(Status::stopped, "the callback asked to stop after %llu tokens", count);
         }

@@ -10,7 +10,7 @@
 #include "format/compare.h"
 #include "format/constants.h"
 #include "format/dead.h"
-#include "format/element.h"
+#include "format/element_json.h"
 #include "format/pages.h"
 #include "format/reader.h"
 

@@ -65,8 +65,7 @@ void require_range(uint64_t begin, uint64_t end, uint64_t position) {
     if (begin > end || end > position) {
         fail(Status::invalid_argument,
              "positions [%llu, %llu): expected a range within the session's %llu positions",
-             static_cast<unsigned long long>(begin), static_cast<unsigned long long>(end),
-             static_cast<unsigned long long>(position));
+             static_cast<Number>(begin), static_cast<Number>(end), static_cast<Number>(position));
     }
 }
 

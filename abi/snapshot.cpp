@@ -86,7 +86,7 @@ void save(Session &session, const stasis_save_options &given, const Watch &watch
 std::optional<PagePlace> locate_by_fingerprints(const format::Snapshot &snapshot, size_t group,
                                                 uint64_t index, const uint16_t *computed) {
     const State &state = snapshot.state();
-    const format::PageEntry &page = snapshot.page(group, index);
+    const format::PageRecord &page = snapshot.page(group, index);
     if (page.fingerprints.empty()) {
         return std::nullopt;
     }

@@ -3,12 +3,6 @@
 
 namespace stasis::abi {
 
-namespace {
-
-using ull = unsigned long long;
-
-} // namespace
-
 HostSink::HostSink(const Caller &caller, const stasis_sink *sink)
     : caller_(caller), given_((require(sink, "sink"), read_struct(sink, "sink"))) {
     require_zero(given_.reserved, "sink");
@@ -21,7 +15,7 @@ void HostSink::write(void *user, const void *data, size_t size_bytes) {
         self.caller_.lend([&] { return self.given_.write(self.given_.user, data, size_bytes); });
     if (answer != 0) {
         fail(Status::io, "the sink refused %zu bytes at byte %llu: it returned %d", size_bytes,
-             ull{self.done_}, answer);
+             Number{self.done_}, answer);
     }
     self.done_ += size_bytes;
 }
@@ -37,13 +31,13 @@ size_t HostSource::read(void *user, void *data, size_t size_bytes) {
     const int64_t count =
         self.caller_.lend([&] { return self.given_.read(self.given_.user, data, size_bytes); });
     if (count < 0) {
-        fail(Status::io, "the source failed at byte %llu: it returned %lld", ull{self.done_},
+        fail(Status::io, "the source failed at byte %llu: it returned %lld", Number{self.done_},
              static_cast<long long>(count));
     }
     if (static_cast<uint64_t>(count) > size_bytes) {
         fail(Status::invalid_argument,
              "the source returned %lld at byte %llu: it was asked for %zu bytes",
-             static_cast<long long>(count), ull{self.done_}, size_bytes);
+             static_cast<long long>(count), Number{self.done_}, size_bytes);
     }
     self.done_ += static_cast<uint64_t>(count);
     return static_cast<size_t>(count);

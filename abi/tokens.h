@@ -13,7 +13,7 @@ void write_tokens(uint64_t size, uint64_t begin, stasis_token *tokens, uint8_t *
     require(count, "count");
     if (begin > size) {
         fail(Status::invalid_argument, "begin is %llu: the log has %llu tokens",
-             static_cast<unsigned long long>(begin), static_cast<unsigned long long>(size));
+             static_cast<Number>(begin), static_cast<Number>(size));
     }
     require_room(size - begin, capacity, count, "the buffer");
     for (size_t i = 0; i < *count; ++i) {

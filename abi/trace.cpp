@@ -29,8 +29,6 @@ static_assert(same(TraceKind::save, STASIS_TRACE_SAVE));
 static_assert(same(TraceKind::load, STASIS_TRACE_LOAD));
 static_assert(TraceEvent::kAllGroups == STASIS_TRACE_ALL_GROUPS);
 
-using ull = unsigned long long;
-
 } // namespace
 
 HostTrace::HostTrace(const stasis_session &owner, const stasis_trace_options &given)
@@ -98,7 +96,7 @@ stasis_trace_options read_trace(const stasis_trace_options *given, const char *n
     }
     if (options.queue_events > STASIS_TRACE_QUEUE_MAX) {
         fail(Status::invalid_argument, "%s.queue_events is %llu: expected at most %u", name,
-             ull{options.queue_events}, STASIS_TRACE_QUEUE_MAX);
+             Number{options.queue_events}, STASIS_TRACE_QUEUE_MAX);
     }
     return options;
 }

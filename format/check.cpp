@@ -16,8 +16,6 @@ namespace stasis::format {
 
 namespace {
 
-using Number = unsigned long long;
-
 void check_size(const char *name, uint32_t value, uint32_t max, Status status) {
     if (value == 0 || value > max) {
         fail(status, "%s is %u, expected 1 to %u", name, value, max);
@@ -281,7 +279,7 @@ void check_stored(const State &state, size_t group, uint64_t position,
     }
 }
 
-void check_entry(const State &state, size_t group, uint64_t index, const PageEntry &entry,
+void check_entry(const State &state, size_t group, uint64_t index, const PageRecord &entry,
                  uint64_t end) {
     const auto page = static_cast<Number>(index);
     const uint32_t valid = page_valid(state.log.size(), state.page_positions, index);

@@ -20,7 +20,7 @@ void check_stored(const State &state, size_t group, uint64_t position,
 
 // The entry of one page of a table: valid slots, runs that lie in front of `end` and fill them one
 // after the other, as many fingerprints as it must have. `state`: geometry checked, log there.
-void check_entry(const State &state, size_t group, uint64_t index, const PageEntry &entry,
+void check_entry(const State &state, size_t group, uint64_t index, const PageRecord &entry,
                  uint64_t end);
 
 // Everything else, page data apart: log, settings, pages, hidden state, logits, texts, and last the

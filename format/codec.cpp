@@ -81,7 +81,7 @@ uint64_t frame_begin(const RunShape &shape, size_t index, const uint8_t *run, si
     }
     if (end != run_bytes) {
         fail(Status::corrupt, "coded run: %zu bytes, its frames end at %llu", run_bytes,
-             static_cast<unsigned long long>(end));
+             static_cast<Number>(end));
     }
     return begin;
 }

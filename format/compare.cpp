@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <optional>
 
-#include "format/element.h"
+#include "format/element_json.h"
 #include "format/fingerprint.h"
 #include "format/pages.h"
 #include "format/spans.h"
@@ -171,7 +171,7 @@ Found evictions(const State &a, const State &b) {
 
 // Fingerprints of a page, computed if the file has the page itself.
 std::vector<uint32_t> prints_of(const Snapshot &snapshot, size_t group, uint64_t index) {
-    const PageEntry &entry = snapshot.page(group, index);
+    const PageRecord &entry = snapshot.page(group, index);
     if (entry.runs.empty()) {
         return entry.fingerprints;
     }

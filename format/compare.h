@@ -16,7 +16,7 @@ inline constexpr uint64_t kNoPosition = UINT64_MAX; // no position applies
 
 struct Difference {
     bool equal = true;
-    uint32_t element = 0; // 1 to 12, element.h
+    uint32_t element = 0; // 1 to 12, element_json.h
     uint64_t position = kNoPosition;
     uint32_t layer = kNowhere;
     uint32_t head = kNowhere; // KV head

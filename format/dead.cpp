@@ -13,8 +13,6 @@ namespace stasis::format {
 
 namespace {
 
-using Number = unsigned long long;
-
 // A run whose page no state names any more: its layer group and slots are not known, but few fit.
 bool compressed_run_intact(const Snapshot &snapshot, const Frame &frame,
                            const std::vector<uint8_t> &stored) {
@@ -70,7 +68,7 @@ uint64_t dead_bytes(const Snapshot &snapshot) {
         }
     }
     std::map<std::pair<uint64_t, uint32_t>, uint64_t> nodes;
-    const auto add = [&](const Tree &tree) {
+    const auto add = [&](const StoredTree &tree) {
         for (const std::vector<NodeRef> &level : tree.levels) {
             for (const NodeRef &node : level) {
                 nodes[{node.section, node.begin}] = node.bytes;
@@ -100,7 +98,7 @@ uint64_t check_all_sections(const Snapshot &snapshot, const Watch &watch) {
             }
             const uint64_t other = snapshot.slot() == kSlotA ? kSlotB : kSlotA;
             fail(Status::corrupt, "the root slot at byte %llu does not give its checksum",
-                 static_cast<unsigned long long>(other));
+                 static_cast<Number>(other));
         }
         const uint64_t end = snapshot.file_bytes();
         const Committed committed{snapshot.input(), end, snapshot.root().sequence};

@@ -10,8 +10,6 @@ namespace stasis::format {
 
 namespace {
 
-using Number = unsigned long long;
-
 void put(std::vector<uint8_t> &bytes, const void *data, size_t size_bytes) {
     const auto *from = static_cast<const uint8_t *>(data);
     bytes.insert(bytes.end(), from, from + size_bytes);

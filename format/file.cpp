@@ -76,7 +76,7 @@ void File::read(void *data, size_t size_bytes, uint64_t offset) const {
         }
         if (count == 0) {
             fail(Status::corrupt, "the file ends at byte %llu, %zu bytes early",
-                 static_cast<unsigned long long>(offset), size_bytes);
+                 static_cast<Number>(offset), size_bytes);
         }
         to += count;
         offset += static_cast<uint64_t>(count);

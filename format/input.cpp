@@ -7,8 +7,6 @@
 
 namespace stasis::format {
 
-using Number = unsigned long long;
-
 namespace {
 
 constexpr size_t kPieceBytes = size_t{4} << 20; // some milliseconds of reading or digesting

@@ -45,12 +45,12 @@ struct Run {
 static_assert(sizeof(Run) == 24); // as it is stored
 
 // An entry of a page table.
-struct PageEntry {
+struct PageRecord {
     Digest digest;
     uint32_t valid = 0;
     std::vector<Run> runs;              // slots 0 to valid - 1, in order; none: not stored
     std::vector<uint32_t> fingerprints; // of slots, then of layers; none: unknown
-    bool operator==(const PageEntry &) const = default;
+    bool operator==(const PageRecord &) const = default;
 };
 
 // What the manifest says of places and sizes.

@@ -22,8 +22,7 @@ constexpr uint64_t kTableBytes = 128; // no less than what a table takes with it
 void check_bound(const char *name, uint64_t bound) {
     if (bound > kManifestBytesMax) {
         fail(Status::unsupported, "the %s would take %llu bytes, the format allows %llu", name,
-             static_cast<unsigned long long>(bound),
-             static_cast<unsigned long long>(kManifestBytesMax));
+             static_cast<Number>(bound), static_cast<Number>(kManifestBytesMax));
     }
 }
 

@@ -2,7 +2,7 @@
 // after a commit was finished (FORMAT.md, "Roots"). Knows no way to choose between roots.
 #pragma once
 
-#include "format/frame.h"
+#include "format/header.h"
 #include "format/input.h"
 
 namespace stasis::format {

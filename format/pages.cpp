@@ -82,9 +82,8 @@ void check_page_finite(const State &state, size_t group, uint64_t index, const u
             fail(status,
                  "page %llu of layer group %zu: the bf16 bits %04x at position %llu are not a "
                  "finite number",
-                 static_cast<unsigned long long>(index), group, data[at],
-                 static_cast<unsigned long long>(index * state.page_positions +
-                                                 at / state.head_dim));
+                 static_cast<Number>(index), group, data[at],
+                 static_cast<Number>(index * state.page_positions + at / state.head_dim));
         }
     }
 }

@@ -8,14 +8,12 @@
 #include "format/evictions.h"
 #include "format/manifest.h"
 #include "format/naming.h"
+#include "format/node_io.h"
 #include "format/pages.h"
 #include "format/state/error.h"
 #include "format/texts.h"
-#include "format/trees.h"
 
 namespace stasis::format {
-
-using Number = unsigned long long;
 
 std::shared_ptr<const Snapshot> Snapshot::open(const std::string &path, const FileOperations &files,
                                                const Watch &watch) {
@@ -111,14 +109,14 @@ void Snapshot::read_trees(Contents &into, const Watch &watch) const {
         nodes.read({TreeKind::texts, 0, into.layout.text_count}, into.layout.texts, add_text);
     const uint64_t count = page_count(into.layout.position, into.state.page_positions);
     for (uint32_t group = 0; group < into.state.groups.size(); ++group) {
-        std::vector<PageEntry> &entries = into.pages.emplace_back();
+        std::vector<PageRecord> &entries = into.pages.emplace_back();
         const auto add_page = [&](std::span<const uint8_t> node, uint32_t items) {
             parse_pages(node, items, entries);
         };
         into.trees.pages.push_back(
             nodes.read({TreeKind::pages, group, count}, into.layout.pages[group], add_page));
         std::vector<Page> &pages = into.state.pages.emplace_back();
-        for (const PageEntry &entry : entries) {
+        for (const PageRecord &entry : entries) {
             pages.push_back({entry.valid, entry.digest, nullptr});
         }
     }
@@ -149,7 +147,7 @@ void Snapshot::check_entries(const Contents &read, const Watch &watch) const {
         watch.step(0, 0);
         std::vector<bool> stored;
         for (uint64_t index = 0; index < read.pages[group].size(); ++index) {
-            const PageEntry &entry = read.pages[group][index];
+            const PageRecord &entry = read.pages[group][index];
             check_entry(read.state, group, index, entry, current_.root.file_bytes);
             stored.push_back(!entry.runs.empty());
             for (const Run &run : entry.runs) {
@@ -217,7 +215,7 @@ namespace {
 // Offsets of the sections that hold nodes of the trees.
 std::set<uint64_t> node_sections(const Trees &trees) {
     std::set<uint64_t> offsets;
-    const auto add = [&](const Tree &tree) {
+    const auto add = [&](const StoredTree &tree) {
         for (const std::vector<NodeRef> &level : tree.levels) {
             for (const NodeRef &node : level) {
                 offsets.insert(node.section);
@@ -248,8 +246,8 @@ std::vector<Section> Snapshot::sections() const {
         for (const uint64_t offset : node_sections(trees())) {
             add(offset, SectionKind::nodes);
         }
-        for (const std::vector<PageEntry> &entries : pages()) {
-            for (const PageEntry &entry : entries) {
+        for (const std::vector<PageRecord> &entries : pages()) {
+            for (const PageRecord &entry : entries) {
                 for (const Run &run : entry.runs) {
                     add(run.offset, SectionKind::run);
                 }

@@ -12,20 +12,20 @@
 #include "format/file.h"
 #include "format/input.h"
 #include "format/layout.h"
-#include "format/nodes.h"
 #include "format/parallel.h"
 #include "format/roots.h"
 #include "format/state/state.h"
 #include "format/state/watch.h"
 #include "format/stream.h"
+#include "format/tree.h"
 
 namespace stasis::format {
 
 // The trees of a state as they lie in the file: what a commit compares with.
 struct Trees {
-    Tree log;
-    Tree texts;
-    std::vector<Tree> pages; // [group]
+    StoredTree log;
+    StoredTree texts;
+    std::vector<StoredTree> pages; // [group]
     bool operator==(const Trees &) const = default;
 };
 
@@ -38,8 +38,8 @@ struct Contents {
     State state;        // Page::data is null
     Layout layout;
     Trees trees;
-    std::vector<TokenText> texts;              // all that the file holds, in its order
-    std::vector<std::vector<PageEntry>> pages; // [group][index]
+    std::vector<TokenText> texts;               // all that the file holds, in its order
+    std::vector<std::vector<PageRecord>> pages; // [group][index]
 };
 
 // A section that the state reaches.
@@ -92,8 +92,8 @@ class Snapshot {
     const Input &input() const { return input_; }
 
     // Runs and fingerprints of a page.
-    const std::vector<std::vector<PageEntry>> &pages() const { return contents_->pages; }
-    const PageEntry &page(size_t group, uint64_t index) const { return pages()[group][index]; }
+    const std::vector<std::vector<PageRecord>> &pages() const { return contents_->pages; }
+    const PageRecord &page(size_t group, uint64_t index) const { return pages()[group][index]; }
     // False: the page was released before the save, or the file keeps none.
     bool stored(size_t group, uint64_t index) const { return !page(group, index).runs.empty(); }
     // Reads a stored page into `data` (page_elements, in memory order), unused slots zero, and

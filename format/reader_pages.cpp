@@ -10,8 +10,6 @@
 
 namespace stasis::format {
 
-using Number = unsigned long long;
-
 namespace {
 
 std::string page_name(size_t group, uint64_t index) {
@@ -66,7 +64,7 @@ void Snapshot::read_rows(size_t group, uint64_t index, uint32_t row_slots, uint1
 
 void Snapshot::check_page(size_t group, uint64_t index, uint32_t row_slots,
                           const uint16_t *data) const {
-    const PageEntry &entry = pages()[group][index];
+    const PageRecord &entry = pages()[group][index];
     naming(input_.path(), [&] {
         const Digest digest =
             page_digest(static_cast<uint32_t>(group), index, data, page_rows(state(), group),

@@ -12,8 +12,6 @@ namespace stasis::format {
 
 namespace {
 
-using Number = unsigned long long;
-
 constexpr int kSlotReadsMax = 1000; // whoever writes so often does not want to be read
 
 struct Slots {

@@ -2,7 +2,7 @@
 // ends with (FORMAT.md, "Roots"). Knows nothing of what a root leads to.
 #pragma once
 
-#include "format/frame.h"
+#include "format/header.h"
 #include "format/input.h"
 #include "format/stream.h"
 

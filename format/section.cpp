@@ -11,7 +11,6 @@ namespace {
 
 constexpr uint8_t kFrameMagic[4] = {'S', 'E', 'C', 'T'};
 constexpr size_t kSumAt = 56;
-using Number = unsigned long long;
 
 } // namespace
 

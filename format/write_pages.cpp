@@ -40,7 +40,7 @@ struct Buffers {
 struct Job {
     size_t group = 0;
     uint64_t index = 0;
-    PageEntry *entry = nullptr;
+    PageRecord *entry = nullptr;
     uint32_t begin = 0; // first slot
     uint32_t slots = 0; // 0: fingerprints
 
@@ -135,10 +135,10 @@ struct Planner {
     bool parted = false; // from the first page on that differs, nothing is shared
 
     // The entry with the runs that the file has for it; says from which slot on they are missing.
-    PageEntry plan(uint64_t index, uint32_t &missing) {
+    PageRecord plan(uint64_t index, uint32_t &missing) {
         const Page &page = input.state.pages[group][index];
         const bool wanted = input.options.keep == Keep::full && input.has_data(group, index);
-        PageEntry entry{page.digest, page.valid, {}, {}};
+        PageRecord entry{page.digest, page.valid, {}, {}};
         missing = wanted ? 0 : page.valid;
         if (input.pages_in != nullptr) {
             entry.fingerprints = input.pages_in->page(group, index).fingerprints;
@@ -146,7 +146,7 @@ struct Planner {
         if (old == nullptr || parted || index >= old->state().pages[group].size()) {
             return entry;
         }
-        const PageEntry &there = old->page(group, index);
+        const PageRecord &there = old->page(group, index);
         if (there.digest == page.digest && there.valid == page.valid) {
             if (wanted == !there.runs.empty()) {
                 missing = page.valid;
@@ -297,17 +297,17 @@ bool SaveInput::has_data(size_t group, uint64_t index) const {
     return pages_in != nullptr ? pages_in->stored(group, index) : state.pages[group][index].kept();
 }
 
-std::vector<std::vector<PageEntry>> write_pages(Output &output, const SaveInput &input) {
+std::vector<std::vector<PageRecord>> write_pages(Output &output, const SaveInput &input) {
     const State &state = input.state;
     const bool comparable = input.old != nullptr && same_geometry(input.old->state(), state);
-    std::vector<std::vector<PageEntry>> table(state.pages.size());
+    std::vector<std::vector<PageRecord>> table(state.pages.size());
     std::vector<Job> jobs;
     uint64_t total = 0;
     for (size_t group = 0; group < table.size(); ++group) {
         Planner planner{input, group, comparable ? input.old : nullptr};
         table[group].resize(state.pages[group].size());
         for (uint64_t index = 0; index < table[group].size(); ++index) {
-            PageEntry &entry = table[group][index];
+            PageRecord &entry = table[group][index];
             uint32_t missing = 0;
             entry = planner.plan(index, missing);
             const bool none = input.options.keep == Keep::none && entry.fingerprints.empty() &&

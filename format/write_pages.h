@@ -22,6 +22,6 @@ struct SaveInput {
 };
 
 // Appends the runs that are missing and returns the whole page tables, [group][index].
-std::vector<std::vector<PageEntry>> write_pages(Output &output, const SaveInput &input);
+std::vector<std::vector<PageRecord>> write_pages(Output &output, const SaveInput &input);
 
 } // namespace stasis::format

@@ -9,18 +9,16 @@
 #include "format/evictions.h"
 #include "format/existing.h"
 #include "format/manifest.h"
+#include "format/node_io.h"
 #include "format/reader.h"
 #include "format/state/error.h"
 #include "format/temporary.h"
 #include "format/texts.h"
-#include "format/trees.h"
 #include "format/write_pages.h"
 
 namespace stasis::format {
 
 namespace {
-
-using Number = unsigned long long;
 
 // Data that the save depends on, beyond what every State must satisfy.
 void check_data(const SaveInput &input) {
@@ -68,14 +66,14 @@ struct OldLists {
     Trees trees;
     std::span<const TokenEntry> log;
     std::span<const TokenText> texts;
-    std::vector<std::span<const PageEntry>> pages; // [group]
+    std::vector<std::span<const PageRecord>> pages; // [group]
 };
 
 OldLists old_lists(const SaveInput &input) {
     OldLists old;
     if (input.old != nullptr) {
         old = {input.old->trees(), input.old->state().log, input.old->texts(), {}};
-        for (const std::vector<PageEntry> &pages : input.old->pages()) {
+        for (const std::vector<PageRecord> &pages : input.old->pages()) {
             old.pages.push_back(pages);
         }
     }

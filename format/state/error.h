@@ -44,6 +44,9 @@ class Error : public std::exception {
     std::string message_;
 };
 
+// What %llu takes, whatever uint64_t is on the machine.
+using Number = unsigned long long;
+
 // Throws Error with a printf-formatted message: what was expected, what was found, and where.
 [[noreturn]] void fail(Status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -22,7 +22,7 @@ struct Watch {
     void look(uint64_t done, uint64_t total) const {
         if (cancel != nullptr && cancel->load(std::memory_order_acquire)) {
             fail(Status::cancelled, "cancelled by the caller at %llu of %llu",
-                 static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
+                 static_cast<Number>(done), static_cast<Number>(total));
         }
     }
 
@@ -31,7 +31,7 @@ struct Watch {
         look(done, total);
         if (progress != nullptr && !progress(user, done, total)) {
             fail(Status::stopped, "the progress callback asked to stop at %llu of %llu",
-                 static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
+                 static_cast<Number>(done), static_cast<Number>(total));
         }
     }
 };

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "runtime/compute/device/forward.h"
+#include "runtime/kernels/bf16.h"
 #include "runtime/model/rope.h"
 
 namespace stasis {
@@ -141,7 +142,7 @@ void add_to_stream(const Network &network, Workspace &work, const float *post_no
 bool finite_bf16(const uint16_t *x, size_t n) {
     bool finite = true;
     for (size_t i = 0; i < n; ++i) {
-        finite &= (x[i] & 0x7F80U) != 0x7F80U;
+        finite &= kernels::is_finite_bf16(x[i]);
     }
     return finite;
 }
@@ -149,11 +150,8 @@ bool finite_bf16(const uint16_t *x, size_t n) {
 // Marks the sequences of rows that `work.bad` names, each where it first failed, and clears it.
 void mark_failed(Workspace &work, size_t layer) {
     for (size_t row = 0; row < work.row_count; ++row) {
-        Sequence &sequence = work.sequence_of(row);
-        if (work.bad[row] != 0 && !sequence.failed) {
-            sequence.failed = true;
-            sequence.failed_layer = layer;
-            sequence.failed_position = work.position_of(row);
+        if (work.bad[row] != 0) {
+            work.sequence_of(row).fail_at(layer, work.position_of(row));
         }
         work.bad[row] = 0;
     }
@@ -334,7 +332,7 @@ void forward(const Network &network, Workspace &work, const Watch &watch, uint64
 }
 
 void fail_sequence(const Network &network, const Sequence &sequence) {
-    const auto position = static_cast<unsigned long long>(sequence.failed_position);
+    const auto position = static_cast<Number>(sequence.failed_position);
     if (sequence.failed_layer < network.config.layers) {
         fail(Status::nonfinite, "non-finite key or value in layer %zu at position %llu",
              sequence.failed_layer, position);

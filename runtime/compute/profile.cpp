@@ -12,7 +12,6 @@ namespace {
 
 using kernels::DeviceMatrix;
 using kernels::DeviceShape;
-using ull = unsigned long long;
 
 size_t padded_rows(size_t rows) {
     return *std::find_if(std::begin(kProfileRows), std::end(kProfileRows),
@@ -95,7 +94,7 @@ void check_profile(const State &state, const Network &network, bool any) {
             std::count(std::begin(kProfileRows), std::end(kProfileRows), size_t{chunk.padded}) != 0;
         if (!known && profile.id == network.profile) {
             fail(Status::corrupt, "device profile: products of %u rows from position %llu on",
-                 chunk.padded, ull{chunk.begin});
+                 chunk.padded, Number{chunk.begin});
         }
     }
 }
@@ -105,7 +104,7 @@ void check_computable(const Profile &profile) {
         fail(Status::unsupported,
              "positions below %llu were computed under another profile: they cannot be computed "
              "again",
-             ull{profile.foreign});
+             Number{profile.foreign});
     }
 }
 

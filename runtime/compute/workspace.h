@@ -47,6 +47,14 @@ struct Sequence {
     uint64_t *sums = nullptr;
     size_t sum_rows = 0;
 
+    // Records that a row met what is not finite; the first layer counts, and in it the first row.
+    void fail_at(size_t layer, uint64_t position) {
+        if (!failed || layer < failed_layer) {
+            failed = true;
+            failed_layer = layer;
+            failed_position = position;
+        }
+    }
     uint64_t evicted_slots(uint64_t block) const {
         return block < evicted.size() ? evicted[block] : 0;
     }

@@ -16,6 +16,10 @@ STASIS_ANYWHERE float bf16_to_f32(uint16_t value) {
     return __builtin_bit_cast(float, static_cast<uint32_t>(value) << 16);
 }
 
+STASIS_ANYWHERE bool is_finite_bf16(uint16_t value) {
+    return (value & 0x7F80U) != 0x7F80U;
+}
+
 // Round to nearest even; denormal results and -0 become +0 (C2, C9); NaN stays a quiet NaN.
 STASIS_ANYWHERE uint16_t f32_to_bf16(float value) {
     uint32_t bits = __builtin_bit_cast(uint32_t, value);

@@ -120,9 +120,8 @@ KvPage *PagePool::book(uint32_t group) {
         if (prefixes_.oldest() == nullptr) {
             fail(Status::pool_exhausted,
                  "KV pool exhausted: %llu of %llu bytes in use, a page needs %llu more",
-                 static_cast<unsigned long long>(used_bytes_),
-                 static_cast<unsigned long long>(budget_bytes_),
-                 static_cast<unsigned long long>(bytes));
+                 static_cast<Number>(used_bytes_), static_cast<Number>(budget_bytes_),
+                 static_cast<Number>(bytes));
         }
         forget_oldest();
     }

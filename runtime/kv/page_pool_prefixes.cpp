@@ -136,8 +136,8 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
     if (entry != nullptr && !stored && entry->digests != fresh->digests) {
         fail(Status::diverged,
              "positions %llu to %llu gave other keys or values than the same tokens gave before",
-             static_cast<unsigned long long>(entry->index * kPage),
-             static_cast<unsigned long long>(entry->index * kPage + kPage - 1));
+             static_cast<Number>(entry->index * kPage),
+             static_cast<Number>(entry->index * kPage + kPage - 1));
     }
     if (entry == nullptr) {
         entry = prefixes_.insert(std::move(fresh));

@@ -172,7 +172,7 @@ const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const E
         fail(Status::nonfinite,
              "tensor %s in %s: the value at index %llu is not finite, at least not as %s",
              source.name.c_str(), source.tensor == nullptr ? "" : source.tensor->file.c_str(),
-             static_cast<unsigned long long>(bad.load()), gguf_type_name(shape.type).c_str());
+             static_cast<Number>(bad.load()), gguf_type_name(shape.type).c_str());
     }
     return bytes_;
 }

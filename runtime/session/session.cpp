@@ -9,23 +9,17 @@
 
 namespace stasis {
 
-namespace {
-
-using ull = unsigned long long;
-
-} // namespace
-
 Session::Session(std::shared_ptr<Model> model, const SessionOptions &options)
     : model_(std::move(model)), log_(*model_->log_nodes) {
     const Config &config = model_->config;
     capacity_ = options.capacity == 0 ? config.context : options.capacity;
     if (capacity_ > config.context) {
         fail(Status::invalid_argument, "capacity %llu exceeds the model's context of %u positions",
-             ull{capacity_}, config.context);
+             Number{capacity_}, config.context);
     }
     if (options.reserve > capacity_) {
         fail(Status::invalid_argument, "reserve %llu exceeds the capacity of %llu positions",
-             ull{options.reserve}, ull{capacity_});
+             Number{options.reserve}, Number{capacity_});
     }
     domain_ = options.domain;
     profile_.id = model_->profile;
@@ -69,7 +63,7 @@ void Session::check_again(const Session &again, uint64_t begin) const {
                                     valid)) {
                 fail(Status::diverged,
                      "position %llu gives other keys or values than the cache holds",
-                     ull{page * kPage + valid - 1});
+                     Number{page * kPage + valid - 1});
             }
         }
     }
@@ -191,7 +185,8 @@ void Session::go_back(uint64_t position) {
 
 void Session::rewind_to_append(uint64_t position) {
     if (position != 0 && position < append_floor()) {
-        fail(Status::unsupported, "what position %llu sees is not there any more", ull{position});
+        fail(Status::unsupported, "what position %llu sees is not there any more",
+             Number{position});
     }
     go_back(position);
 }
@@ -199,7 +194,7 @@ void Session::rewind_to_append(uint64_t position) {
 void Session::rewind(uint64_t position, bool recompute, const RunOptions &options) {
     if (position > log_.size()) {
         fail(Status::invalid_argument, "rewind to %llu lies beyond the position %llu",
-             ull{position}, ull{log_.size()});
+             Number{position}, Number{log_.size()});
     }
     if (position == log_.size()) {
         if (position == 0) {
@@ -215,7 +210,7 @@ void Session::rewind(uint64_t position, bool recompute, const RunOptions &option
             fail(Status::unsupported,
                  "rewind to %llu lies below the floor %llu: %s; it needs recomputing "
                  "(STASIS_REWIND_RECOMPUTE)",
-                 ull{position}, ull{floor},
+                 Number{position}, Number{floor},
                  floor == evictions_.last() ? "at that position tokens were evicted"
                                             : "local layers have released their pages");
         }

@@ -12,8 +12,8 @@ AttentionSums tracked_sums(const Model &model, const SessionOptions &options, ui
         fail(Status::unsupported,
              "attention of %llu positions by %llu heads of all layers cannot be added up: the sums "
              "hold for a capacity of %llu",
-             static_cast<unsigned long long>(capacity), static_cast<unsigned long long>(heads),
-             static_cast<unsigned long long>((kernels::kReceivedLimit - 1) / heads));
+             static_cast<Number>(capacity), static_cast<Number>(heads),
+             static_cast<Number>((kernels::kReceivedLimit - 1) / heads));
     }
     return {options.tracking, static_cast<size_t>(heads)};
 }

@@ -8,17 +8,11 @@
 
 namespace stasis {
 
-namespace {
-
-using ull = unsigned long long;
-
-} // namespace
-
 void Session::evict(uint64_t begin, uint64_t end) {
     if (begin > end || end > log_.size()) {
         fail(Status::invalid_argument,
              "eviction of positions [%llu, %llu): expected a range within the session's %llu",
-             ull{begin}, ull{end}, ull{log_.size()});
+             Number{begin}, Number{end}, Number{log_.size()});
     }
     const std::vector<PositionRange> ranges = evictions_.rest(begin, end);
     if (ranges.empty()) {

@@ -15,8 +15,6 @@ namespace {
 constexpr size_t kChunk = 512; // positions computed together unless the caller says otherwise
 constexpr size_t kChunkMax = 4096;
 
-using ull = unsigned long long;
-
 } // namespace
 
 // Calls the caller back with the logits of each row.
@@ -34,7 +32,7 @@ void Session::report_logits(Workspace &work, const Sequence &sequence, const Run
         check_logits(*model_, {work.logits, vocabulary});
         if (!options.logits(options.logits_user, position, work.logits, vocabulary)) {
             fail(Status::stopped, "the logits callback asked to stop at position %llu",
-                 ull{position});
+                 Number{position});
         }
     }
 }
@@ -44,7 +42,7 @@ void Session::check_capacity(uint64_t tokens, bool at_least) const {
     if (tokens > capacity_ - start) {
         fail(Status::full,
              "session full: %s%llu tokens at position %llu exceed the capacity of %llu positions",
-             at_least ? "at least " : "", ull{tokens}, ull{start}, ull{capacity_});
+             at_least ? "at least " : "", Number{tokens}, Number{start}, Number{capacity_});
     }
 }
 
@@ -68,8 +66,8 @@ uint64_t Session::check_room(uint64_t end, uint64_t promised) const {
     if (needed > room || promised > room - needed) {
         fail(Status::pool_exhausted,
              "KV pool exhausted: %llu of %llu bytes in use or promised, %llu tokens need %llu more",
-             ull{model_->pool->budget_bytes() - room + promised}, ull{model_->pool->budget_bytes()},
-             ull{end - log_.size()}, ull{needed});
+             Number{model_->pool->budget_bytes() - room + promised},
+             Number{model_->pool->budget_bytes()}, Number{end - log_.size()}, Number{needed});
     }
     return needed;
 }

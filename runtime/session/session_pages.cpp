@@ -8,12 +8,6 @@
 
 namespace stasis {
 
-namespace {
-
-using ull = unsigned long long;
-
-} // namespace
-
 // First position that must stay for layers of a window when the next token takes `position`: the
 // window of the last token, which a rewind to here runs again, and what the session retains.
 uint64_t Session::keep_from(uint32_t window, uint64_t position) const {
@@ -280,7 +274,7 @@ void Session::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *ke
         if (!entry.page) {
             const bool evicted = evictions_.whole(position / kPage);
             fail(Status::not_found, "layer %u has released position %llu (%s%u)", layer,
-                 ull{position}, evicted ? "evicted; window of " : "window of ",
+                 Number{position}, evicted ? "evicted; window of " : "window of ",
                  model_->groups[place.group].window);
         }
         if (position == begin || position % kPage == 0) {

@@ -13,8 +13,6 @@ namespace {
 
 constexpr size_t kTop = 64; // best logits kept in a snapshot
 
-using ull = unsigned long long;
-
 ContractId contract(const std::vector<Sampling> &samplings) {
     return {kernels::kContractCore, kernels::kContractKv, sampling_version(samplings)};
 }
@@ -275,7 +273,7 @@ void check_geometry(const State &state, const Model &model) {
     }
     if (state.page_positions != kPage) {
         fail(Status::version, "KV format version differs: pages of %u positions, expected %llu",
-             state.page_positions, ull{kPage});
+             state.page_positions, Number{kPage});
     }
     bool groups =
         state.groups.size() == model.groups.size() && state.pages.size() == model.groups.size();

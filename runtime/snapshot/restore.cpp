@@ -14,8 +14,6 @@ namespace stasis {
 
 namespace {
 
-using ull = unsigned long long;
-
 // A page to be read.
 struct Job {
     uint32_t group;
@@ -96,7 +94,7 @@ std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const St
     auto session = std::make_unique<Session>(model, chosen);
     if (state.log.size() > session->capacity_) {
         fail(Status::full, "the snapshot holds %zu positions, more than the capacity of %llu",
-             state.log.size(), ull{session->capacity_});
+             state.log.size(), Number{session->capacity_});
     }
     if (!state.log.empty() && state.hidden.size() != model->config.hidden) {
         fail(Status::corrupt, "the final hidden state has %zu values, expected %u",
@@ -175,7 +173,7 @@ void Session::adopt_pages(const State &state, const StoredPages &pages, const Wa
         if (!log_.empty() && first_page_[group] * kPage > needed) {
             fail(Status::corrupt,
                  "KV cache: group %u holds nothing before position %llu, the window begins at %llu",
-                 group, ull{first_page_[group] * kPage}, ull{needed});
+                 group, Number{first_page_[group] * kPage}, Number{needed});
         }
     }
     tokens_reused_ =
@@ -261,11 +259,11 @@ void Session::check_pages(const State &state, const StoredPages &pages, const Wa
             fail(Status::diverged,
                  "recomputed keys and values of positions %llu to %llu do not give the stored "
                  "digest; the file cannot tell more",
-                 ull{index * kPage}, ull{index * kPage + state.pages[0][index].valid - 1});
+                 Number{index * kPage}, Number{index * kPage + state.pages[0][index].valid - 1});
         }
         fail(Status::diverged,
              "recomputed keys and values differ from the stored ones at position %llu, layer %u",
-             ull{found->position}, found->layer);
+             Number{found->position}, found->layer);
     }
 }
 
@@ -302,7 +300,7 @@ std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const 
             fail(Status::diverged,
                  "the recomputed hidden state of position %llu, kept for a rewind to where "
                  "positions were evicted, is not the stored one",
-                 ull{state.evictions[i].position - 1});
+                 Number{state.evictions[i].position - 1});
         }
     }
     session->check_digest(state);

@@ -152,7 +152,7 @@ void read_trainer(std::string_view bytes, size_t offset, SentencepieceModel &mod
             if (field.value != 1 && field.value != 2) {
                 fail(Status::unsupported,
                      "tokenizer.model: model type %llu; supported are 1 (unigram) and 2 (bpe)",
-                     static_cast<unsigned long long>(field.value));
+                     static_cast<Number>(field.value));
             }
             model.type = field.value == 1 ? "unigram" : "bpe";
         } else if (field.number == 24 && field.value != 0) { // treat_whitespace_as_suffix

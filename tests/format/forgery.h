@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "format/file.h"
-#include "format/frame.h"
+#include "format/header.h"
 #include "format/layout.h"
 #include "format/manifest.h"
-#include "format/nodes.h"
 #include "format/reader.h"
+#include "format/tree.h"
 
 namespace stasis::format {
 
@@ -165,9 +165,9 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
                          const Change &also = {}) {
     const auto snapshot = Snapshot::open("forged", memory_files(bytes));
     const Trees &trees = snapshot->trees();
-    Tree tree = kind == TreeKind::log     ? trees.log
-                : kind == TreeKind::texts ? trees.texts
-                                          : trees.pages[group];
+    StoredTree tree = kind == TreeKind::log     ? trees.log
+                      : kind == TreeKind::texts ? trees.texts
+                                                : trees.pages[group];
     const auto node_of = [&](const NodeRef &ref) {
         const auto begin =
             bytes.begin() + static_cast<ptrdiff_t>(ref.section + kFrameBytes + ref.begin);
@@ -207,14 +207,14 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
 
 // The file with changed entries in one leaf of a page table.
 inline Bytes forged_pages(const Bytes &bytes, size_t group, uint64_t leaf,
-                          const std::function<void(std::span<PageEntry>)> &change,
+                          const std::function<void(std::span<PageRecord>)> &change,
                           const Change &also = {}) {
     return forged_node(
         bytes, TreeKind::pages, group, 0, leaf,
         [&](Bytes &node) {
             uint32_t header[4];
             std::memcpy(header, node.data(), sizeof header);
-            std::vector<PageEntry> entries;
+            std::vector<PageRecord> entries;
             parse_pages(node, header[3], entries);
             change(entries);
             node.resize(kNodeHeaderBytes);
@@ -225,10 +225,10 @@ inline Bytes forged_pages(const Bytes &bytes, size_t group, uint64_t leaf,
 
 // The file with one changed entry in a page table.
 inline Bytes forged_page(const Bytes &bytes, size_t group, uint64_t index,
-                         const std::function<void(PageEntry &)> &change, const Change &also = {}) {
+                         const std::function<void(PageRecord &)> &change, const Change &also = {}) {
     return forged_pages(
         bytes, group, index / kPagesLeaf,
-        [&](std::span<PageEntry> entries) { change(entries[index % kPagesLeaf]); }, also);
+        [&](std::span<PageRecord> entries) { change(entries[index % kPagesLeaf]); }, also);
 }
 
 // The file with changed bytes in the first run of a page, its checksum right.

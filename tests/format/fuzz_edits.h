@@ -138,7 +138,7 @@ inline Bytes edited_run(Bytes bytes, const Snapshot &snapshot, const Edit &edit,
     } catch (const Error &error) {
         if (digest_in(error.what(), "its digest is ", digest)) {
             return forged_page(bytes, group, index,
-                               [&](PageEntry &entry) { entry.digest = digest; });
+                               [&](PageRecord &entry) { entry.digest = digest; });
         }
     }
     return bytes;
@@ -151,9 +151,9 @@ inline Bytes edited_node(const Bytes &bytes, const Snapshot &snapshot, const Edi
     const TreeKind kind = edit.which % 4 == 0   ? TreeKind::log
                           : edit.which % 4 == 1 ? TreeKind::texts
                                                 : TreeKind::pages;
-    const Tree &tree = kind == TreeKind::log     ? trees.log
-                       : kind == TreeKind::texts ? trees.texts
-                                                 : trees.pages[group];
+    const StoredTree &tree = kind == TreeKind::log     ? trees.log
+                             : kind == TreeKind::texts ? trees.texts
+                                                       : trees.pages[group];
     if (tree.levels.empty()) {
         return bytes;
     }

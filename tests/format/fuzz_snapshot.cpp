@@ -8,7 +8,7 @@
 
 #include "format/compare.h"
 #include "format/constants.h"
-#include "format/element.h"
+#include "format/element_json.h"
 #include "format/reader.h"
 #include "format/writer.h"
 #include "fuzz_bases.h"

@@ -12,7 +12,7 @@
 #include <limits>
 #include <random>
 
-#include "format/element.h"
+#include "format/element_json.h"
 #include "format/manifest.h"
 #include "format/pages.h"
 #include "format/reader.h"

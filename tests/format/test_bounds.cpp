@@ -8,7 +8,7 @@
 #include <random>
 
 #include "format/compare.h"
-#include "format/element.h"
+#include "format/element_json.h"
 #include "format/pages.h"
 #include "format/texts.h"
 #include "sample.h"

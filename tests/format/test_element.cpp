@@ -4,7 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "format/element.h"
+#include "format/element_json.h"
 #include "format/spans.h"
 #include "format/texts.h"
 #include "sample.h"

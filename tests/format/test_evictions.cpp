@@ -5,7 +5,7 @@
 #include <random>
 
 #include "format/compare.h"
-#include "format/element.h"
+#include "format/element_json.h"
 #include "format/evictions.h"
 #include "format/reader.h"
 #include "format/writer.h"

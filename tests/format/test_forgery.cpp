@@ -16,7 +16,8 @@ using namespace stasis::format;
 namespace {
 
 // An entry of page 0, or of the partial page 1, of group 0.
-void refused_page(const char *why, uint64_t index, const std::function<void(PageEntry &)> &change) {
+void refused_page(const char *why, uint64_t index,
+                  const std::function<void(PageRecord &)> &change) {
     check_refused(why, forged_page(small_file(), 0, index, change));
 }
 
@@ -24,7 +25,7 @@ void refused_page(const char *why, uint64_t index, const std::function<void(Page
 
 TEST_CASE("forging itself changes nothing") {
     CHECK(refusal(forged(small_file(), [](State &, Layout &) {})) == "");
-    CHECK(refusal(forged_page(small_file(), 0, 1, [](PageEntry &) {})) == "");
+    CHECK(refusal(forged_page(small_file(), 0, 1, [](PageRecord &) {})) == "");
     CHECK(refusal(forged_node(small_file(), TreeKind::log, 0, 0, 0, [](Bytes &) {})) == "");
 }
 
@@ -120,10 +121,10 @@ TEST_CASE("forged sizes are refused before anything of that size is allocated") 
 
 TEST_CASE("page entries that lie about their runs") {
     const auto run = [](const char *why, uint64_t index, const std::function<void(Run &)> &change) {
-        refused_page(why, index, [&](PageEntry &page) { change(page.runs.at(0)); });
+        refused_page(why, index, [&](PageRecord &page) { change(page.runs.at(0)); });
     };
-    refused_page("31 valid slots, expected 32", 0, [](PageEntry &p) { p.valid = 31; });
-    refused_page("6 valid slots, expected 5", 1, [](PageEntry &p) { p.valid = 6; });
+    refused_page("31 valid slots, expected 32", 0, [](PageRecord &p) { p.valid = 31; });
+    refused_page("6 valid slots, expected 5", 1, [](PageRecord &p) { p.valid = 6; });
     for (const uint64_t offset :
          {uint64_t{0}, uint64_t{4096}, uint64_t{12289}, UINT64_MAX - 63, uint64_t{1} << 40}) {
         run("a run of 384 bytes", 0, [=](Run &r) { r.offset = offset; });
@@ -141,18 +142,18 @@ TEST_CASE("page entries that lie about their runs") {
     run("a run of", 0, [](Run &r) { r.zero = 1; });
     run("its runs hold 31 slots, expected 32", 0, [](Run &r) { r.used = 31; });
     run("a run of", 1, [](Run &r) { r.first = r.used = r.slots = 0xFFFF; });
-    refused_page("its runs hold 64 slots", 0, [](PageEntry &p) { p.runs.push_back(p.runs[0]); });
-    refused_page("is not stored", 0, [](PageEntry &p) { p.runs.clear(); });
+    refused_page("its runs hold 64 slots", 0, [](PageRecord &p) { p.runs.push_back(p.runs[0]); });
+    refused_page("is not stored", 0, [](PageRecord &p) { p.runs.clear(); });
     // Half of the page twice: the slots add up, the digest does not.
-    refused_page("page 0 of layer group 0: its digest is", 0, [](PageEntry &p) {
+    refused_page("page 0 of layer group 0: its digest is", 0, [](PageRecord &p) {
         p.runs[0].used = 16;
         p.runs.push_back(p.runs[0]);
     });
-    refused_page("fingerprints and 1 runs", 0, [](PageEntry &p) { p.fingerprints.resize(33); });
-    refused_page("state digest is", 0, [](PageEntry &p) { p.digest.bytes[5] ^= 1; });
+    refused_page("fingerprints and 1 runs", 0, [](PageRecord &p) { p.fingerprints.resize(33); });
+    refused_page("state digest is", 0, [](PageRecord &p) { p.digest.bytes[5] ^= 1; });
     // One run named by all slots of a page: together they are larger than the file.
     const Bytes bytes = saved(sample_state({.position = 100, .head_dim = 64}));
-    const auto many = [](PageEntry &page) {
+    const auto many = [](PageRecord &page) {
         page.runs.assign(32, page.runs[0]);
         for (Run &each : page.runs) {
             each.used = 1;
@@ -164,11 +165,11 @@ TEST_CASE("page entries that lie about their runs") {
 TEST_CASE("fingerprints of a file that keeps none are as many as slots and layers") {
     const Bytes bytes = saved(sample_state(kSmall), {.keep = Keep::none});
     REQUIRE(refusal(bytes) == "");
-    check_refused("34 fingerprints", forged_page(bytes, 0, 0, [](PageEntry &page) {
+    check_refused("34 fingerprints", forged_page(bytes, 0, 0, [](PageRecord &page) {
                       page.fingerprints.push_back(1);
                   }));
     check_refused("1 fingerprints",
-                  forged_page(bytes, 0, 0, [](PageEntry &page) { page.fingerprints.resize(1); }));
+                  forged_page(bytes, 0, 0, [](PageRecord &page) { page.fingerprints.resize(1); }));
 }
 
 TEST_CASE("nodes that are not what their place asks for, or do not end where they should") {

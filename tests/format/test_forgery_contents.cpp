@@ -71,7 +71,7 @@ TEST_CASE("released pages come first, and the last token can run again: at openi
     const Bytes bytes = saved(sample_state({.position = 150, .window_retain = 1000}));
     // The file with pages of group 1 told released.
     const auto without = [](const Bytes &file, const std::vector<uint64_t> &pages_of_group_1) {
-        return refusal(forged_pages(file, 1, 0, [&](std::span<PageEntry> entries) {
+        return refusal(forged_pages(file, 1, 0, [&](std::span<PageRecord> entries) {
             for (const uint64_t index : pages_of_group_1) {
                 entries[index].runs.clear();
             }
@@ -125,7 +125,7 @@ TEST_CASE("keys and values that are not finite are refused when read, their dige
             reinterpret_cast<uint16_t *>(data)[(row * page.valid + slot) * 4 + 3] = bits;
         });
         return forged_page(
-            bytes, 1, index, [&](PageEntry &entry) { entry.digest = page.digest; },
+            bytes, 1, index, [&](PageRecord &entry) { entry.digest = page.digest; },
             [&](State &s, Layout &) { s.digest = bad.digest; });
     };
     CHECK(refusal(forged_number(120, 0, 0x7F7F)) == ""); // the largest finite number

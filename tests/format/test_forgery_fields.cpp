@@ -181,7 +181,7 @@ TEST_CASE("every number of every reference in the manifest") {
 TEST_CASE("every number of every child of an inner node") {
     const auto snapshot = Snapshot::open("memory", memory_files(deep()));
     for (const TreeKind kind : {TreeKind::log, TreeKind::pages}) {
-        const Tree &tree =
+        const StoredTree &tree =
             kind == TreeKind::log ? snapshot->trees().log : snapshot->trees().pages[1];
         REQUIRE(tree.levels.size() == 2);
         for (size_t child = 0; child < tree.levels[0].size(); ++child) {

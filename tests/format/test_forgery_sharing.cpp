@@ -68,7 +68,7 @@ TEST_CASE("sections inside one another: what they hold is held to its digests al
     const Bytes bytes = saved(state);
     const auto inner = static_cast<uint64_t>(inner_of(bytes));
     REQUIRE(inner % 64 == 0);
-    const auto bend = [&](PageEntry &entry) { entry.runs[0].offset = inner; };
+    const auto bend = [&](PageRecord &entry) { entry.runs[0].offset = inner; };
     const Bytes bent = forged_page(bytes, 0, 0, bend);
     CHECK(Snapshot::open("memory", memory_files(bent))->page(0, 0).runs[0].offset == inner);
     CHECK(refusal(bent) == "");

@@ -4,7 +4,7 @@
 
 #include "forgery.h"
 #include "format/compare.h"
-#include "format/element.h"
+#include "format/element_json.h"
 #include "format/reader.h"
 #include "format/writer.h"
 #include "sample.h"

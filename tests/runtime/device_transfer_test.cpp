@@ -96,7 +96,7 @@ TEST_CASE("device: many pages go there and back in batches") {
     const kernels::DeviceTable &module = under_test::each_module();
     const std::unique_ptr<OpenDevice> device = open_device("cuda", &module);
     {
-        DevicePages there(*device);
+        DevicePageMemory there(*device);
         PageMemory memory = there.memory();
         CHECK(memory.batch_bytes == size_t{32} << 20);
         memory.batch_bytes = 100000; // a few pages

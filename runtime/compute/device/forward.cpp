@@ -173,14 +173,12 @@ struct Pass {
 };
 
 // Marks the sequences whose rows met what is not finite, each where it first did.
-void mark_failed(Workspace &work, const uint32_t *failed) {
+void receive_failures(Workspace &work, const uint32_t *failed) {
     for (Sequence &sequence : work.pass()) {
         for (size_t row = 0; row < sequence.rows; ++row) {
             const uint32_t layer = failed[sequence.row + row];
-            if (layer != UINT32_MAX && (!sequence.failed || layer < sequence.failed_layer)) {
-                sequence.failed = true;
-                sequence.failed_layer = layer;
-                sequence.failed_position = sequence.begin + row;
+            if (layer != UINT32_MAX) {
+                sequence.fail_at(layer, sequence.begin + row);
             }
         }
     }
@@ -209,7 +207,7 @@ void try_forward(const Network &network, Workspace &work, const Watch &watch, ui
         throw;
     }
     on.queue.finish("computing");
-    mark_failed(work, on.failed_here);
+    receive_failures(work, on.failed_here);
 }
 
 } // namespace

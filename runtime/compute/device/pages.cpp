@@ -13,14 +13,14 @@ uint8_t *pointer(PageAddress address) {
     return reinterpret_cast<uint8_t *>(static_cast<uintptr_t>(address));
 }
 
-DevicePages &self(void *user) {
-    return *static_cast<DevicePages *>(user);
+DevicePageMemory &self(void *user) {
+    return *static_cast<DevicePageMemory *>(user);
 }
 
 } // namespace
 
 // Pinned memory with a queue of its own: transfers do not wait for each other.
-struct DevicePages::Stage : PageStage {
+struct DevicePageMemory::Stage : PageStage {
     DeviceWorkQueue queue;
     PinnedBuffer buffer;
 
@@ -28,14 +28,14 @@ struct DevicePages::Stage : PageStage {
     static Stage &of(PageStage *stage) { return *static_cast<Stage *>(stage); }
 };
 
-DevicePages::DevicePages(const OpenDevice &on) : on_(on), queue_(on) {
+DevicePageMemory::DevicePageMemory(const OpenDevice &on) : on_(on), queue_(on) {
     idle_.reserve(kIdleMax); // so that giving back cannot fail
 }
 
-DevicePages::~DevicePages() = default;
+DevicePageMemory::~DevicePageMemory() = default;
 
 // The smallest of those that are large enough, else any; null: there is none.
-std::unique_ptr<DevicePages::Stage> DevicePages::take_idle(size_t size_bytes) {
+std::unique_ptr<DevicePageMemory::Stage> DevicePageMemory::take_idle(size_t size_bytes) {
     const std::lock_guard lock(idle_mutex_);
     size_t best = 0;
     for (size_t i = 1; i < idle_.size(); ++i) {
@@ -51,7 +51,7 @@ std::unique_ptr<DevicePages::Stage> DevicePages::take_idle(size_t size_bytes) {
     return stage;
 }
 
-PageStage *DevicePages::take_stage(size_t size_bytes) {
+PageStage *DevicePageMemory::take_stage(size_t size_bytes) {
     on_.require_this_process();
     std::unique_ptr<Stage> stage = take_idle(size_bytes);
     if (stage == nullptr) {
@@ -65,7 +65,7 @@ PageStage *DevicePages::take_stage(size_t size_bytes) {
     return stage.release();
 }
 
-void DevicePages::give_back(PageStage *stage) noexcept {
+void DevicePageMemory::give_back(PageStage *stage) noexcept {
     std::unique_ptr<Stage> own(&Stage::of(stage));
     own->queue.finish_quietly();
     const std::lock_guard lock(idle_mutex_);
@@ -74,14 +74,14 @@ void DevicePages::give_back(PageStage *stage) noexcept {
     }
 }
 
-template <typename Work> void DevicePages::run(const char *doing, const Work &work) {
+template <typename Work> void DevicePageMemory::run(const char *doing, const Work &work) {
     on_.require_this_process();
     const std::lock_guard lock(mutex_);
     work();
     queue_.finish(doing);
 }
 
-void DevicePages::add_stages(PageMemory &memory) {
+void DevicePageMemory::add_stages(PageMemory &memory) {
     memory.take_stage = [](void *user, size_t size_bytes) {
         return self(user).take_stage(size_bytes);
     };
@@ -102,7 +102,7 @@ void DevicePages::add_stages(PageMemory &memory) {
     };
 }
 
-PageMemory DevicePages::memory() {
+PageMemory DevicePageMemory::memory() {
     PageMemory memory;
     memory.user = this;
     memory.batch_bytes = kBatchBytes;
@@ -115,14 +115,14 @@ PageMemory DevicePages::memory() {
     };
     memory.clear = [](void *user, PageAddress address, size_t rows, size_t row_bytes,
                       size_t from_bytes) {
-        DevicePages &pages = self(user);
+        DevicePageMemory &pages = self(user);
         pages.run("clearing a page", [&] {
             pages.queue_.table().clear(pages.queue_.get(), pointer(address), rows, row_bytes,
                                        from_bytes);
         });
     };
     memory.copy = [](void *user, PageAddress to, PageAddress from, size_t size_bytes) {
-        DevicePages &pages = self(user);
+        DevicePageMemory &pages = self(user);
         pages.run("copying a page",
                   [&] { pages.queue_.copy(pointer(to), pointer(from), size_bytes); });
     };

@@ -11,10 +11,10 @@
 namespace stasis {
 
 // What PageMemory's functions work with. Outlives the pool.
-class DevicePages {
+class DevicePageMemory {
   public:
-    explicit DevicePages(const OpenDevice &on);
-    ~DevicePages();
+    explicit DevicePageMemory(const OpenDevice &on);
+    ~DevicePageMemory();
     PageMemory memory();
 
   private:

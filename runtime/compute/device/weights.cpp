@@ -9,8 +9,6 @@ namespace stasis {
 
 namespace {
 
-using ull = unsigned long long;
-
 // Bytes that the weights take there, but for vectors.
 uint64_t weight_bytes(const Weights &weights) {
     uint64_t bytes = 0;
@@ -145,8 +143,8 @@ DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &confi
     if (bytes > device_->info.free_bytes) {
         fail(Status::no_memory,
              "device \"%s\" (%s): the weights take %llu bytes, %llu of its %llu are free",
-             device_->name.c_str(), device_->info.name, ull{bytes}, ull{device_->info.free_bytes},
-             ull{device_->info.memory_bytes});
+             device_->name.c_str(), device_->info.name, Number{bytes},
+             Number{device_->info.free_bytes}, Number{device_->info.memory_bytes});
     }
     try {
         for (const LayerWeights &layer : weights.layers) {

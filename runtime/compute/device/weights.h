@@ -41,7 +41,7 @@ class DeviceModel {
     DeviceModel &operator=(const DeviceModel &) = delete;
 
     const OpenDevice &on() const { return *device_; }
-    DevicePages &pages() { return pages_; }
+    DevicePageMemory &pages() { return pages_; }
     // Who is asked for memory (OpenDevice::make_room) while the model computes.
     void ask_for_room(std::function<bool(size_t)> make_room) {
         device_->make_room = std::move(make_room);
@@ -72,7 +72,7 @@ class DeviceModel {
     std::vector<void *> blocks_;                          // all of the memory taken
     std::map<const void *, kernels::DeviceMatrix> known_; // copied, by where they came from
     DeviceWorkQueue queue_;
-    DevicePages pages_;
+    DevicePageMemory pages_;
 
     std::mutex mutex_; // of what follows
     std::vector<DeviceRope> ropes_;

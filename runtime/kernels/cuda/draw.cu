@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, 1) best_kernel(DeviceDraw task, uint
     bool finite = true;
     for (uint32_t token = own.begin + threadIdx.x; token < own.end; token += kThreads) {
         const float logit = task.logits[token];
-        finite = finite && (f32_to_bf16(logit) & 0x7F80U) != 0x7F80U;
+        finite = finite && is_finite_bf16(f32_to_bf16(logit));
         const uint64_t rank = rank_of(logit, token);
         best = rank > best ? rank : best;
     }

@@ -31,10 +31,6 @@ __device__ float norm_scale(const float *x, size_t n, float eps) {
     return div(1.0F, sqrt(add(c2_div(sum, static_cast<float>(n)), eps)));
 }
 
-__device__ bool is_finite(uint16_t value) {
-    return (value & 0x7F80U) != 0x7F80U;
-}
-
 // Norm (if there is one), RoPE and rounding of the head in x. Returns whether the lane's part of it
 // is finite.
 __device__ bool finish(const float *x, size_t n, float eps, const float *norm, const float *cosine,
@@ -53,7 +49,7 @@ __device__ bool finish(const float *x, size_t n, float eps, const float *norm, c
         const uint16_t second = f32_to_bf16(c2_fma(b, c, c2_mul(a, s)));
         rounded[i] = first;
         rounded[i + half] = second;
-        finite = finite && is_finite(first) && is_finite(second);
+        finite = finite && is_finite_bf16(first) && is_finite_bf16(second);
     }
     return finite;
 }
@@ -96,7 +92,7 @@ __global__ void __launch_bounds__(kWarps *kWarp) heads_kernel(DeviceHeads task) 
         uint16_t *place = page + task.values_at + (head * kPagePositions + slot) * n;
         for (size_t i = lane; i < n; i += kWarp) {
             place[i] = f32_to_bf16(value[i]);
-            finite = finite && is_finite(place[i]);
+            finite = finite && is_finite_bf16(place[i]);
         }
     }
     if (!finite) {

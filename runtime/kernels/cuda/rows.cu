@@ -88,7 +88,7 @@ __global__ void residual_kernel(DeviceResidual task) {
     for_each(task.norm, n, [&](size_t i, float weight) {
         const uint16_t rounded = f32_to_bf16(c2_mul(c2_mul(row[i], scale), weight));
         task.narrow[at + i] = rounded;
-        finite = finite && (rounded & 0x7F80U) != 0x7F80U;
+        finite = finite && is_finite_bf16(rounded);
     });
     if (task.failed != nullptr && !finite) {
         atomicMin(&task.failed[blockIdx.x], task.layer);

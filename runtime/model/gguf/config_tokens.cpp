@@ -20,7 +20,7 @@ std::vector<uint32_t> ids_of(const GgufFile &file, std::initializer_list<const c
         const std::optional<uint64_t> id = file.integer(key);
         if (id && *id >= vocabulary) {
             fail(Status::corrupt, "%s: metadata %s is %llu; the vocabulary has %u tokens",
-                 file.names[0].c_str(), key, static_cast<unsigned long long>(*id), vocabulary);
+                 file.names[0].c_str(), key, static_cast<Number>(*id), vocabulary);
         }
         if (id && std::find(ids.begin(), ids.end(), *id) == ids.end()) {
             ids.push_back(static_cast<uint32_t>(*id));

@@ -38,8 +38,7 @@ class GgufCursor {
         if (count > rest_bytes()) {
             fail(Status::corrupt,
                  "%s: %llu bytes are wanted at byte %zu, %llu are left (is it cut short?)",
-                 file_.c_str(), static_cast<unsigned long long>(count), at_,
-                 static_cast<unsigned long long>(rest_bytes()));
+                 file_.c_str(), static_cast<Number>(count), at_, static_cast<Number>(rest_bytes()));
         }
         if (count > size_bytes_ - at_) {
             throw GgufHeadEnds{at_ + count};

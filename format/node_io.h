@@ -1,5 +1,5 @@
 // Trees in files: all nodes of one read and checked, and one written of which the file may hold
-// parts already. Knows what nodes are (nodes.h), not what their items mean.
+// parts already. Knows what nodes are (tree.h), not what their items mean.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include <map>
 
 #include "format/input.h"
-#include "format/nodes.h"
 #include "format/output.h"
+#include "format/tree.h"
 
 namespace stasis::format {
 
@@ -22,7 +22,7 @@ class NodeReader {
     // Calls `leaf` for the leaves of a tree in order, each with its number of items. Checks sizes,
     // digests and headers of all nodes. Error(corrupt).
     using Leaf = std::function<void(std::span<const uint8_t> node, uint32_t count)>;
-    Tree read(const TreeShape &shape, const NodeRef &root, const Leaf &leaf);
+    StoredTree read(const TreeShape &shape, const NodeRef &root, const Leaf &leaf);
 
   private:
     Bytes read_node(const char *tree, const NodeRef &ref);
@@ -40,8 +40,9 @@ class NodeWriter {
     // The tree of a list; `add` appends items to a leaf. `old` is the tree of `old_items`: a node
     // that it has at the same place, with the same bytes, is used again.
     template <typename Item>
-    Tree write(TreeKind kind, uint32_t group, const std::vector<Item> &items, const Tree &old,
-               std::span<const Item> old_items, void (*add)(Bytes &, std::span<const Item>)) {
+    StoredTree write(TreeKind kind, uint32_t group, const std::vector<Item> &items,
+                     const StoredTree &old, std::span<const Item> old_items,
+                     void (*add)(Bytes &, std::span<const Item>)) {
         const auto same =
             std::mismatch(items.begin(), items.end(), old_items.begin(), old_items.end());
         return write({kind, group, items.size()}, old,
@@ -55,8 +56,9 @@ class NodeWriter {
   private:
     // `leaf` appends the items [begin, end) to a node; the first `unchanged` are those of `old`.
     using Leaf = std::function<void(Bytes &node, uint64_t begin, uint64_t end)>;
-    Tree write(const TreeShape &shape, const Tree &old, uint64_t unchanged, const Leaf &leaf);
-    NodeRef put(const Bytes &node, const Tree &old, uint32_t level, uint64_t index);
+    StoredTree write(const TreeShape &shape, const StoredTree &old, uint64_t unchanged,
+                     const Leaf &leaf);
+    NodeRef put(const Bytes &node, const StoredTree &old, uint32_t level, uint64_t index);
 
     Output &output_;
     Bytes pending_;

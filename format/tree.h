@@ -31,10 +31,10 @@ struct TreeShape {
 };
 
 // References to all nodes of a tree.
-struct Tree {
+struct StoredTree {
     std::vector<std::vector<NodeRef>> levels; // leaves first; the last has one node, the root
     NodeRef root() const { return levels.empty() ? NodeRef{} : levels.back()[0]; }
-    bool operator==(const Tree &) const = default;
+    bool operator==(const StoredTree &) const = default;
 };
 
 using Bytes = std::vector<uint8_t>;
@@ -54,7 +54,7 @@ void add_entries(Bytes &node, std::span<const TokenEntry> entries);
 void parse_entries(std::span<const uint8_t> node, uint32_t count, std::vector<TokenEntry> &entries);
 void add_texts(Bytes &node, std::span<const TokenText> texts);
 void parse_texts(std::span<const uint8_t> node, uint32_t count, std::vector<TokenText> &texts);
-void add_pages(Bytes &node, std::span<const PageEntry> pages);
-void parse_pages(std::span<const uint8_t> node, uint32_t count, std::vector<PageEntry> &pages);
+void add_pages(Bytes &node, std::span<const PageRecord> pages);
+void parse_pages(std::span<const uint8_t> node, uint32_t count, std::vector<PageRecord> &pages);
 
 } // namespace stasis::format

@@ -1,5 +1,5 @@
-// Encoding and checking of the header and root slot blocks; see frame.h.
-#include "format/frame.h"
+// Encoding and checking of the header and root slot blocks; see header.h.
+#include "format/header.h"
 
 #include <algorithm>
 #include <bit>
@@ -94,8 +94,8 @@ Root decode_root(const RootBytes &bytes) {
         fail(Status::version,
              "the file needs format features %016llx; this build, of format version %u, knows "
              "%016llx",
-             static_cast<unsigned long long>(root.features_refuse), kFormatVersion,
-             static_cast<unsigned long long>(kFeaturesKnown));
+             static_cast<Number>(root.features_refuse), kFormatVersion,
+             static_cast<Number>(kFeaturesKnown));
     }
     if (root.sequence == 0) {
         fail(Status::corrupt, "root: nothing was ever committed (sequence 0)");

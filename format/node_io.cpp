@@ -1,11 +1,9 @@
-// Reading trees from the root down and writing them from the leaves up; see trees.h.
-#include "format/trees.h"
+// Reading trees from the root down and writing them from the leaves up; see node_io.h.
+#include "format/node_io.h"
 
 #include "format/state/error.h"
 
 namespace stasis::format {
-
-using Number = unsigned long long;
 
 Bytes NodeReader::read_node(const char *tree, const NodeRef &ref) {
     auto found = sections_.find(ref.section);
@@ -36,8 +34,8 @@ Bytes NodeReader::read_node(const char *tree, const NodeRef &ref) {
     return node;
 }
 
-Tree NodeReader::read(const TreeShape &shape, const NodeRef &root, const Leaf &leaf) {
-    Tree tree;
+StoredTree NodeReader::read(const TreeShape &shape, const NodeRef &root, const Leaf &leaf) {
+    StoredTree tree;
     const char *name = tree_name(shape.kind);
     if (shape.items == 0) {
         if (root != NodeRef{}) {
@@ -65,7 +63,7 @@ Tree NodeReader::read(const TreeShape &shape, const NodeRef &root, const Leaf &l
     return tree;
 }
 
-NodeRef NodeWriter::put(const Bytes &node, const Tree &old, uint32_t level, uint64_t index) {
+NodeRef NodeWriter::put(const Bytes &node, const StoredTree &old, uint32_t level, uint64_t index) {
     const Digest digest = Sha256().bytes(node.data(), node.size()).finish();
     if (level < old.levels.size() && index < old.levels[level].size()) {
         const NodeRef &there = old.levels[level][index];
@@ -82,9 +80,9 @@ NodeRef NodeWriter::put(const Bytes &node, const Tree &old, uint32_t level, uint
     return ref;
 }
 
-Tree NodeWriter::write(const TreeShape &shape, const Tree &old, uint64_t unchanged,
-                       const Leaf &leaf) {
-    Tree tree;
+StoredTree NodeWriter::write(const TreeShape &shape, const StoredTree &old, uint64_t unchanged,
+                             const Leaf &leaf) {
+    StoredTree tree;
     const std::vector<uint64_t> nodes = shape.level_nodes();
     uint64_t span = shape.leaf_items(); // items below a full node
     for (uint32_t level = 0; level < nodes.size(); ++level, span *= kTreeFan) {

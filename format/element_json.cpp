@@ -1,6 +1,6 @@
 // Elements of a snapshot as JSON objects, one function each, which writes
-// the object's members; see element.h.
-#include "format/element.h"
+// the object's members; see element_json.h.
+#include "format/element_json.h"
 
 #include <array>
 #include <cstdio>
@@ -94,7 +94,7 @@ Kept kept_of(const Snapshot &snapshot, size_t group) {
     const State &state = snapshot.state();
     Kept kept;
     for (uint64_t index = state.pages[group].size(); index-- > 0;) {
-        const PageEntry &page = snapshot.page(group, index);
+        const PageRecord &page = snapshot.page(group, index);
         if (page.runs.empty()) {
             continue;
         }
@@ -325,9 +325,8 @@ void tokenizer(const Snapshot &snapshot, JsonWriter &json) {
 void write_section(const Section &section, JsonWriter &json) {
     char sum[33];
     const Frame &frame = section.frame;
-    snprintf(sum, sizeof sum, "%016llx%016llx",
-             static_cast<unsigned long long>(frame.checksum.high),
-             static_cast<unsigned long long>(frame.checksum.low));
+    snprintf(sum, sizeof sum, "%016llx%016llx", static_cast<Number>(frame.checksum.high),
+             static_cast<Number>(frame.checksum.low));
     json.begin_object();
     json.field("name", section_name(frame.kind)).field("offset", section.offset);
     json.field("commit", frame.sequence);

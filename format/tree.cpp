@@ -1,5 +1,5 @@
-// Shapes of trees, and nodes to bytes and back; see nodes.h.
-#include "format/nodes.h"
+// Shapes of trees, and nodes to bytes and back; see tree.h.
+#include "format/tree.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,8 +9,6 @@
 namespace stasis::format {
 
 namespace {
-
-using Number = unsigned long long;
 
 uint64_t divided_up(uint64_t a, uint64_t b) {
     return a / b + (a % b != 0 ? 1 : 0);
@@ -144,8 +142,8 @@ void parse_texts(std::span<const uint8_t> node, uint32_t count, std::vector<Toke
     cursor.finish();
 }
 
-void add_pages(Bytes &node, std::span<const PageEntry> pages) {
-    for (const PageEntry &page : pages) {
+void add_pages(Bytes &node, std::span<const PageRecord> pages) {
+    for (const PageRecord &page : pages) {
         const uint32_t counts[4] = {page.valid, static_cast<uint32_t>(page.runs.size()),
                                     static_cast<uint32_t>(page.fingerprints.size()), 0};
         add(node, page.digest.bytes.data(), page.digest.bytes.size());
@@ -155,10 +153,10 @@ void add_pages(Bytes &node, std::span<const PageEntry> pages) {
     }
 }
 
-void parse_pages(std::span<const uint8_t> node, uint32_t count, std::vector<PageEntry> &pages) {
+void parse_pages(std::span<const uint8_t> node, uint32_t count, std::vector<PageRecord> &pages) {
     Cursor cursor(node);
     for (uint32_t i = 0; i < count; ++i) {
-        PageEntry &page = pages.emplace_back();
+        PageRecord &page = pages.emplace_back();
         cursor.copy(page.digest.bytes.data(), page.digest.bytes.size());
         uint32_t counts[4];
         cursor.copy(counts, 4);
