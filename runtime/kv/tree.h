@@ -9,35 +9,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <new>
 #include <utility>
 
-#include "runtime/host/memory.h"
+#include "runtime/kv/node_pool.h"
 
 namespace stasis {
-
-// Fixed-size blocks with a free list; safe from many threads.
-class NodePool {
-  public:
-    NodePool(const Memory &memory, size_t node_bytes) : memory_(memory), node_bytes_(node_bytes) {}
-    ~NodePool();
-    NodePool(const NodePool &) = delete;
-    NodePool &operator=(const NodePool &) = delete;
-
-    void *take(); // throws Error(no_memory)
-    void give_back(void *node);
-    size_t node_bytes() const { return node_bytes_; }
-
-  private:
-    struct Free {
-        Free *next;
-    };
-    const Memory &memory_;
-    const size_t node_bytes_;
-    std::mutex mutex_;
-    Free *free_ = nullptr;
-};
 
 template <typename T> class Tree {
   public:

@@ -106,17 +106,6 @@ Model::Model(const ModelOptions &options) : Network(options.memory) {}
 
 Model::~Model() = default;
 
-StepLease::StepLease(Model &model) : model_(model), buffers_(model.idle_steps.take()) {
-    if (buffers_ == nullptr) {
-        buffers_ = std::make_unique<StepBuffers>();
-    }
-}
-
-StepLease::~StepLease() {
-    buffers_->clear(); // errors are not kept
-    model_.idle_steps.give(std::move(buffers_));
-}
-
 std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
     std::unique_ptr<OpenDevice> device;
     if (options.device != "cpu") {

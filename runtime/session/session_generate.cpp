@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "runtime/host/utf8.h"
 #include "runtime/compute/forward.h"
+#include "runtime/host/utf8.h"
 #include "runtime/session/session_run.h"
 #include "runtime/session/session_speculate.h"
 #include "runtime/text/stop_strings.h"

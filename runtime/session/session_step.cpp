@@ -26,6 +26,17 @@ void StepBuffers::clear() {
     entries.clear(), growths.clear();
 }
 
+StepLease::StepLease(Model &model) : model_(model), buffers_(model.idle_steps.take()) {
+    if (buffers_ == nullptr) {
+        buffers_ = std::make_unique<StepBuffers>();
+    }
+}
+
+StepLease::~StepLease() {
+    buffers_->clear(); // errors are not kept
+    model_.idle_steps.give(std::move(buffers_));
+}
+
 void Session::check_step(std::span<const StepItem> items) {
     if (items.empty()) {
         return;

@@ -237,13 +237,23 @@ class Tidy(unittest.TestCase):
             for block in shown:
                 self.assertIn(block, example)
 
-    def test_readme_follows_a_token(self):
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        hops = re.findall(r"^\| \d \| `([\w./-]+)`[^|]*\| `([\w:]+)` \|", readme, re.MULTILINE)
-        self.assertEqual(len(hops), 5)
-        self.check([f"{path} does not define {function}" for path, function in hops
-                    if not re.search(rf"^\w[\w ]* \*?{function}\(",
-                                     (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)])
+    def test_documents_follow_the_code(self):
+        """Each row `| 3 | `file` | `function` | ...` names a function where it is defined."""
+        problems, rows = [], {}
+        for document in "README.md", "docs/ARCHITECTURE.md":
+            text = (ROOT / document).read_text(encoding="utf-8")
+            rows[document] = re.findall(r"^\| \d \| `([\w./-]+)`[^|]*\| `([\w:]+)` \|", text,
+                                        re.MULTILINE)
+            for path, function in rows[document]:
+                code = (ROOT / path).read_text(encoding="utf-8")
+                if not re.search(rf"^\w[\w:<> ]* [*&]?{function}\(", code, re.MULTILINE):
+                    problems.append(f"{document}: {path} does not define {function}")
+        self.assertEqual([len(found) for found in rows.values()], [5, 24])
+        self.check(problems)
+
+    def test_the_map_names_every_room(self):
+        text = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+        self.assertEqual(re.findall(r"^\| `runtime/(\w+)/`", text, re.MULTILINE), list(ROOMS))
 
     def test_readme_names_files_that_exist(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
