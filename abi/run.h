@@ -13,8 +13,8 @@ class Run {
         : caller_(caller), given_(read_struct(options, "options")),
           watch_(caller, given_.cancel, given_.progress, given_.progress_user) {}
 
-    RunOptions options() {
-        RunOptions options;
+    AppendOptions options() {
+        AppendOptions options;
         options.chunk = given_.chunk;
         options.watch = watch_.watch();
         options.logits = given_.logits != nullptr ? logits : nullptr;
@@ -36,6 +36,6 @@ class Run {
 };
 
 // Window options: 0 stands for the default in the ABI, and for nothing in the runtime.
-SessionOptions read_session_options(const stasis_session_options *given, const char *name);
+TimelineOptions read_session_options(const stasis_session_options *given, const char *name);
 
 } // namespace stasis::abi

@@ -22,9 +22,9 @@ static_assert(static_cast<uint32_t>(TokenSource::text) == STASIS_SOURCE_TEXT);
 static_assert(static_cast<uint32_t>(TokenSource::sampled) == STASIS_SOURCE_SAMPLED);
 static_assert(static_cast<uint32_t>(Tracking::total) == STASIS_TRACK_TOTAL);
 static_assert(static_cast<uint32_t>(Tracking::by_head) == STASIS_TRACK_BY_HEAD);
-static_assert(SessionOptions::kPrivate == STASIS_DOMAIN_PRIVATE);
+static_assert(TimelineOptions::kPrivate == STASIS_DOMAIN_PRIVATE);
 
-SessionOptions read_session_options(const stasis_session_options *given, const char *name) {
+TimelineOptions read_session_options(const stasis_session_options *given, const char *name) {
     const stasis_session_options options = read_struct(given, name);
     require_zero(options.reserved, name);
     require_zero(options.reserved_1, name);
@@ -32,7 +32,7 @@ SessionOptions read_session_options(const stasis_session_options *given, const c
         fail(Status::unsupported, "%s.track_attention is %u: expected 0, 1 (total) or 2 (by head)",
              name, options.track_attention);
     }
-    SessionOptions result;
+    TimelineOptions result;
     result.capacity = options.capacity;
     result.reserve = options.reserve;
     if (options.window_retain == STASIS_WINDOW_RETAIN_NONE) {
@@ -143,7 +143,7 @@ stasis_status stasis_session_create(stasis_model *model, const stasis_session_op
     return enter(error, [&] {
         require(model, "model");
         require(session, "session");
-        const stasis::SessionOptions given = read_session_options(options, "options");
+        const stasis::TimelineOptions given = read_session_options(options, "options");
         *session = new stasis_session(std::make_unique<Session>(model->model, given));
     });
 }

@@ -13,6 +13,9 @@
 #include "format/writer.h"
 #include "runtime/compute/profile.h"
 #include "runtime/session/session.h"
+#include "runtime/snapshot/check.h"
+#include "runtime/snapshot/export.h"
+#include "runtime/snapshot/restore.h"
 #include "runtime/snapshot/verify.h"
 
 namespace stasis::abi {
@@ -70,7 +73,7 @@ void save(Session &session, const stasis_save_options &given, const Watch &watch
     options.keep = read_keep(given.keep);
     options.watch = watch;
     options.parallel = parallel_on(*session.model()->threads);
-    State state = session.export_state();
+    State state = export_state(session);
     if (options.keep == format::Keep::none) {
         check_computable(state.profile);
     }
@@ -126,7 +129,7 @@ std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
                                      const Open &open) {
     require_flags(given.flags, STASIS_LOAD_NO_RECOMPUTE | STASIS_LOAD_TRUSTED |
                                    STASIS_LOAD_ANY_PROFILE | STASIS_LOAD_ACCEPT_OLDER);
-    SessionOptions session = read_session_options(given.session, "options.session");
+    TimelineOptions session = read_session_options(given.session, "options.session");
     const SharedSnapshot snapshot = open(watch);
     if ((given.flags & STASIS_LOAD_ACCEPT_OLDER) == 0) {
         snapshot->require_newest();
@@ -146,14 +149,14 @@ std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
         return handle;
     };
     if (snapshot->keep() == format::Keep::full) {
-        return made(Session::restore(model, snapshot->state(), &session, pages, watch));
+        return made(restore_session(model, snapshot->state(), &session, pages, watch));
     }
     if ((given.flags & STASIS_LOAD_NO_RECOMPUTE) != 0) {
         fail(Status::unsupported,
              "the snapshot keeps no keys and values: they would have to be recomputed, which "
              "STASIS_LOAD_NO_RECOMPUTE forbids");
     }
-    return made(Session::recompute(model, snapshot->state(), &session, pages, watch));
+    return made(recompute_session(model, snapshot->state(), &session, pages, watch));
 }
 
 // The same with the trace that the options ask for.

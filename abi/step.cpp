@@ -4,6 +4,7 @@
 #include "abi/handles.h"
 #include "abi/options.h"
 #include "abi/run.h"
+#include "runtime/session/step.h"
 
 namespace stasis::abi {
 
@@ -127,9 +128,9 @@ stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_
                              (item.flags & STASIS_STEP_SAMPLE) != 0});
             steps.back().owner = item.session;
         }
-        stasis::Session::check_step(steps); // before a session twice is found busy with itself
+        stasis::check_step(steps); // before a session twice is found busy with itself
         const AllBusy busy(steps, caller);
-        stasis::Session::step(steps, run.options());
+        stasis::run_step(steps, run.options());
         for (size_t i = 0; i < item_count; ++i) {
             given[i].token = steps[i].token;
             given[i].status = report_item(steps[i], given[i].error);

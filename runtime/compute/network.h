@@ -1,7 +1,9 @@
-// What a forward pass needs of a model: shapes, weights, kernels, threads and the device. It knows
-// no text and no session. Immutable after opening, but for the list of idle workspaces.
+// What computes: shapes, weights, kernels, threads, the device, and the KV cache that timelines
+// share. It knows no text and no session. Immutable after opening, but for the cache and lists,
+// which lock themselves.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,6 +41,9 @@ struct Network {
     std::unique_ptr<DeviceModel> device; // null: the CPU
     std::string profile;                 // id of the device profile; "": the contract alone
     mutable IdleList<Workspace> idle_workspaces;
+    std::unique_ptr<PagePool> pool;
+    std::unique_ptr<NodePool> log_nodes, table_nodes; // of TokenLog and PageTable
+    std::atomic<uint64_t> held_bytes{0}; // KV bytes summed over timelines, shared ones repeatedly
 
     explicit Network(const Memory &memory);
     ~Network();

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "runtime/session/session.h"
+#include "runtime/session/draw.h"
+#include "runtime/timeline/append.h"
 
 namespace stasis {
 
@@ -108,44 +109,48 @@ void ModelDrafter::rewound(uint64_t position) noexcept {
 
 bool ModelDrafter::release() noexcept {
     common_ = 0;
-    return std::exchange(session_, nullptr) != nullptr;
+    const bool held = timeline_.has_value();
+    timeline_.reset();
+    return held;
 }
 
-// Makes the session's log that of the place, and what was drawn for it.
+// Makes the timeline's log that of the place, and what was drawn for it.
 void ModelDrafter::catch_up(const DraftPlace &place) {
-    if (session_ == nullptr) {
-        SessionOptions options;
+    if (!timeline_) {
+        TimelineOptions options;
         options.capacity = capacity_;
-        // What was proposed in vain is taken back, if need be behind a small window.
+        // What was proposed in vain is taken back, if need be across the end of a small window.
         options.window_retain =
             std::max<uint64_t>(model_->groups.back().window, kernels::kPagePositions);
-        session_ = std::make_unique<Session>(model_, options);
+        timeline_.emplace(*model_, options);
         common_ = 0;
     }
-    Session &own = *session_;
+    Timeline &own = *timeline_;
     const uint64_t position = place.log.size();
-    const uint64_t both = std::min<uint64_t>(own.log_.size(), position);
-    while (common_ < both && own.log_[common_].token == place.log[common_].token) {
+    const uint64_t both = std::min<uint64_t>(own.position(), position);
+    while (common_ < both && own.log[common_].token == place.log[common_].token) {
         ++common_;
     }
     if (common_ > 0 && common_ >= own.rewind_floor()) {
         own.shorten(common_);
-    } else if (common_ < own.log_.size()) {
-        own.rewind(0, false, {});
+    } else if (common_ < own.position()) {
+        own.rewind(0);
         common_ = 0;
-    }
-    if (own.sampling_ != place.sampling) {
-        own.set_sampling(place.sampling);
     }
     entries_.clear();
     for (uint64_t i = common_; i < position; ++i) {
         entries_.push_back({place.log[i].token});
     }
     entries_.push_back({place.next});
-    RunOptions run;
+    AppendOptions run;
     run.watch.cancel = place.cancel;
-    own.extend(entries_, run);
+    append(own, entries_, run);
     common_ = position;
+}
+
+uint32_t ModelDrafter::sample_next(const Sampling &sampling) {
+    WorkspaceLease work(*model_);
+    return draw_next(*timeline_, sampling, *work);
 }
 
 void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) {
@@ -158,13 +163,13 @@ void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uin
     }
     catch_up(place);
     for (size_t count = 1;; ++count) {
-        const uint32_t token = session_->sample();
+        const uint32_t token = sample_next(place.sampling);
         tokens.push_back(token);
         if (count == most) {
             return;
         }
         const TokenEntry entry{token};
-        session_->extend({&entry, 1}, {});
+        append(*timeline_, {&entry, 1}, {});
     }
 }
 

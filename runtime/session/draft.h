@@ -1,19 +1,18 @@
 // Drafters: they propose tokens that may follow a log, for a session to check many in one pass
-// (session_speculate.h). What they propose has an influence on speed and on nothing else, so a
+// (lookahead.h). What they propose has an influence on speed and on nothing else, so a
 // drafter may be wrong, and may fail. Knows neither the passes nor generation.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "runtime/kv/page_pool.h"
 #include "runtime/session/model.h"
+#include "runtime/timeline/timeline.h"
 
 namespace stasis {
-
-class Session;
 
 struct DraftOptions {
     std::shared_ptr<Model> model; // null: LookupDrafter
@@ -76,7 +75,7 @@ class LookupDrafter final : public Drafter {
 };
 
 // Proposes what a smaller model draws there, with the same settings, seed and positions: the same
-// random numbers make it agree more often than its own would. Its session follows the log.
+// random numbers make it agree more often than its own would. Its timeline follows the log.
 class ModelDrafter final : public Drafter {
   public:
     ModelDrafter(std::shared_ptr<Model> model, const Model &target, uint64_t capacity);
@@ -89,12 +88,13 @@ class ModelDrafter final : public Drafter {
 
   private:
     void catch_up(const DraftPlace &place);
+    uint32_t sample_next(const Sampling &sampling);
 
     std::shared_ptr<Model> model_;
     double cost_;
     uint64_t capacity_;
-    std::unique_ptr<Session> session_; // null: to be made again
-    uint64_t common_ = 0;              // its tokens that are known to be those of the log
+    std::optional<Timeline> timeline_; // nothing: to be made again
+    uint64_t common_ = 0;              // its first tokens that are those of the log
     std::vector<TokenEntry> entries_;
 };
 
@@ -129,7 +129,6 @@ struct Drafting {
     std::unique_ptr<Drafter> drafter;
     DraftLength length;
     std::vector<uint32_t> proposals;
-    std::vector<TokenEntry> rows; // of a pass
 
     Drafting(std::unique_ptr<Drafter> given, const DraftOptions &options)
         : drafter(std::move(given)), length(options, drafter->cost()) {}

@@ -11,7 +11,7 @@
 #include "runtime/model/gguf/checkpoint.h"
 #include "runtime/model/gguf/config.h"
 #include "runtime/model/json_file.h"
-#include "runtime/session/session.h"
+#include "runtime/session/step.h"
 
 namespace stasis {
 

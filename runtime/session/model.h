@@ -1,8 +1,7 @@
-// A model as a host opens it: the network, tokenizer, chat template, and the KV cache that its
-// sessions share. Immutable after opening, but for pools and lists, which lock themselves.
+// A model as a host opens it: the network with its tokenizer and chat template. Immutable after
+// opening, but for what locks itself.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,9 +40,6 @@ struct Model : Network {
     std::unique_ptr<Tokenizer> tokenizer; // null: there is none
     std::optional<ChatTemplate> chat;
     RecommendedSampling recommended;
-    std::unique_ptr<PagePool> pool;
-    std::unique_ptr<NodePool> log_nodes, table_nodes; // of TokenLog and PageTable
-    std::atomic<uint64_t> held_bytes{0}; // KV bytes summed over sessions, shared ones repeatedly
     IdleList<StepBuffers> idle_steps;
 
     explicit Model(const ModelOptions &options);

@@ -1,5 +1,6 @@
-// A session from a stored state: its pages read into place, or computed again from the log. The
-// session is new, so whatever throws leaves nothing behind.
+// See restore.h. The session is new, so nothing remains of it if something throws.
+#include "runtime/snapshot/restore.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +8,8 @@
 #include "runtime/compute/workspace.h"
 #include "runtime/host/first_error.h"
 #include "runtime/kv/page_staging.h"
-#include "runtime/session/session.h"
+#include "runtime/sampling/sampling.h"
+#include "runtime/snapshot/check.h"
 #include "runtime/snapshot/verify.h"
 
 namespace stasis {
@@ -22,15 +24,15 @@ struct Job {
     uint16_t *numbers = nullptr; // while its batch is read: where to; null: anywhere
 };
 
-// The pages of a batch, on all threads.
-void read_batch(const Model &model, std::span<const Job> batch, const StoredPages &pages,
+// Reads the pages of a batch, on all threads.
+void read_batch(const Network &network, std::span<const Job> batch, const StoredPages &pages,
                 std::vector<std::vector<uint16_t>> &buffers) {
     FirstError failed;
-    model.threads->run(batch.size(), 1, [&](size_t from, size_t to, size_t thread) {
+    network.threads->run(batch.size(), 1, [&](size_t from, size_t to, size_t thread) {
         failed.guard([&] {
             for (const Job &job : batch.subspan(from, to - from)) {
                 if (job.numbers == nullptr) {
-                    buffers[thread].resize(model.pool->shape(job.group).elements());
+                    buffers[thread].resize(network.pool->shape(job.group).elements());
                 }
                 pages.read(job.group, job.index,
                            job.numbers != nullptr ? job.numbers : buffers[thread].data());
@@ -40,13 +42,13 @@ void read_batch(const Model &model, std::span<const Job> batch, const StoredPage
     failed.rethrow();
 }
 
-// Batch by batch: while far pages of one go to where they belong, the next one is read. Progress in
-// bytes, `total` of them.
-void read_pages(const Model &model, std::span<Job> jobs, const StoredPages &pages,
+// Reads batch by batch: while pages of one are copied to device memory, the next one is read.
+// Progress in bytes, `total` of them.
+void read_pages(const Network &network, std::span<Job> jobs, const StoredPages &pages,
                 const Watch &watch, uint64_t total) {
-    const PagePool &pool = *model.pool;
+    const PagePool &pool = *network.pool;
     PageStaging stagings[2] = {PageStaging(pool), PageStaging(pool)};
-    std::vector<std::vector<uint16_t>> buffers(model.threads->count());
+    std::vector<std::vector<uint16_t>> buffers(network.threads->count());
     uint64_t done = 0;
     watch.step(done, total);
     for (size_t begin = 0, turn = 0; begin < jobs.size(); ++turn) {
@@ -61,7 +63,7 @@ void read_pages(const Model &model, std::span<Job> jobs, const StoredPages &page
         for (Job &job : batch) {
             job.numbers = job.page ? staging.place(job.page) : nullptr;
         }
-        read_batch(model, batch, pages, buffers);
+        read_batch(network, batch, pages, buffers);
         for (const Job &job : batch) {
             if (job.page) {
                 staging.write(job.page, job.numbers);
@@ -75,33 +77,9 @@ void read_pages(const Model &model, std::span<Job> jobs, const StoredPages &page
     }
 }
 
-} // namespace
-
-// The session still empty, all that needs no page checked.
-std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const State &state,
-                                          const SessionOptions *options, const Watch &watch) {
-    watch.step(0, 0);
-    check_identity(state.model, model->identity);
-    check_geometry(state, *model);
-    check_profile(state, *model, options != nullptr && options->any_profile);
-    SessionOptions chosen;
-    chosen.capacity = std::min<uint64_t>(state.capacity, model->config.context);
-    chosen.window_retain = state.window_retain;
-    chosen.tracking = static_cast<Tracking>(state.tracking);
-    if (options != nullptr) {
-        chosen = *options;
-    }
-    auto session = std::make_unique<Session>(model, chosen);
-    if (state.log.size() > session->capacity_) {
-        fail(Status::full, "the snapshot holds %zu positions, more than the capacity of %llu",
-             state.log.size(), Number{session->capacity_});
-    }
-    if (!state.log.empty() && state.hidden.size() != model->config.hidden) {
-        fail(Status::corrupt, "the final hidden state has %zu values, expected %u",
-             state.hidden.size(), model->config.hidden);
-    }
+void check_log(const State &state, uint32_t vocabulary) {
     for (const TokenEntry &entry : state.log) {
-        if (entry.token >= model->config.vocabulary) {
+        if (entry.token >= vocabulary) {
             fail(Status::corrupt, "token %u of the log is outside the vocabulary", entry.token);
         }
         if (entry.source == TokenSource::sampled && entry.sampling >= state.samplings.size()) {
@@ -109,152 +87,213 @@ std::unique_ptr<Session> Session::prepare(std::shared_ptr<Model> model, const St
                  entry.sampling, state.samplings.size());
         }
     }
-    watch.step(0, 0);
-    session->adopt_settings(state);
-    watch.step(0, 0);
-    session->profile_.id = state.profile.id; // until its digest was compared
-    return session;
 }
 
-void Session::adopt_settings(const State &state) {
+void check_samplings(const State &state, uint32_t vocabulary) {
     for (const Sampling &sampling : state.samplings) {
         try {
-            check_sampling(sampling, model_->config.vocabulary);
+            check_sampling(sampling, vocabulary);
         } catch (const Error &error) {
             fail(Status::corrupt, "stored sampling settings: %s", error.what());
         }
     }
-    samplings_ = state.samplings;
-    if (state.sampling < samplings_.size()) {
-        sampling_ = samplings_[state.sampling];
-    }
-    pending_system_ = state.pending_system;
 }
 
-// Fills the page tables: first with memory, then that on all threads.
-void Session::adopt_pages(const State &state, const StoredPages &pages, const Watch &watch) {
-    std::vector<Job> jobs;
-    std::vector<PageRef> known = find_stored(state, watch);    // [page][group]
-    for (uint32_t group = 0; group < pages_.size(); ++group) { // before any page is taken
-        const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
-        for (size_t index = 0; index < state.pages[group].size(); ++index) {
-            if (index < keep || evictions_.whole(index) || !pages.stored(group, index)) {
-                known[index * pages_.size() + group] = PageRef();
+// Checks all of a state that needs no page, and returns an empty timeline for it.
+Timeline prepare(Model &model, const State &state, const TimelineOptions *options,
+                 const Watch &watch) {
+    watch.step(0, 0);
+    check_identity(state.model, model.identity);
+    check_geometry(state, model);
+    check_profile(state, model, options != nullptr && options->any_profile);
+
+    TimelineOptions chosen;
+    chosen.capacity = std::min<uint64_t>(state.capacity, model.config.context);
+    chosen.window_retain = state.window_retain;
+    chosen.tracking = static_cast<Tracking>(state.tracking);
+    if (options != nullptr) {
+        chosen = *options;
+    }
+    Timeline timeline(model, chosen);
+    if (state.log.size() > timeline.capacity) {
+        fail(Status::full, "the snapshot holds %zu positions, more than the capacity of %llu",
+             state.log.size(), Number{timeline.capacity});
+    }
+    if (!state.log.empty() && state.hidden.size() != model.config.hidden) {
+        fail(Status::corrupt, "the final hidden state has %zu values, expected %u",
+             state.hidden.size(), model.config.hidden);
+    }
+    check_log(state, model.config.vocabulary);
+    watch.step(0, 0);
+    check_samplings(state, model.config.vocabulary);
+    watch.step(0, 0);
+    timeline.profile.id = state.profile.id; // until its digest was compared
+    return timeline;
+}
+
+// Throws Error(corrupt) unless a group holds the whole window before the end of the log.
+void check_window(const Timeline &timeline, uint32_t group) {
+    const uint64_t end = timeline.position(), held = timeline.first_page[group] * kPage;
+    const uint32_t window = timeline.network->groups[group].window;
+    const uint64_t needed = window == 0 ? 0 : end - std::min<uint64_t>(end, window);
+    if (end != 0 && held > needed) {
+        fail(Status::corrupt,
+             "KV cache: group %u holds nothing before position %llu, the window begins at %llu",
+             group, Number{held}, Number{needed});
+    }
+}
+
+// Fills the page tables, first with memory, then with the file's numbers. Pages that the prefix
+// cache knows are held instead of new ones.
+void adopt_pages(Timeline &timeline, const State &state, bool trusted, const StoredPages &pages,
+                 const Watch &watch) {
+    const Network &network = *timeline.network;
+    const Evictions &evictions = timeline.evictions;
+    const auto groups = static_cast<uint32_t>(timeline.pages.size());
+    const auto keep = [&](uint32_t group) {
+        return timeline.keep_from(network.groups[group].window, timeline.position()) / kPage;
+    };
+    const auto wanted = [&](uint32_t group, uint64_t index) {
+        return index >= keep(group) && !evictions.whole(index) && pages.stored(group, index);
+    };
+    std::vector<PageRef> known = timeline.find_stored(state, trusted, watch); // [page][group]
+    const uint64_t count = groups == 0 ? 0 : known.size() / groups;
+    for (uint32_t group = 0; group < groups; ++group) { // before any page is taken
+        for (uint64_t index = 0; index < count; ++index) {
+            if (!wanted(group, index)) {
+                known[index * groups + group] = PageRef();
             }
         }
     }
+
     constexpr uint8_t kKnown = 1, kFile = 2;
-    std::vector<uint8_t> came_from((log_.size() + kPage - 1) / kPage);
+    std::vector<uint8_t> came_from(count);
+    std::vector<Job> jobs;
     uint64_t total = 0;
-    for (uint32_t group = 0; group < pages_.size(); ++group) {
-        const uint64_t keep = keep_from(model_->groups[group].window, log_.size()) / kPage;
-        for (size_t index = 0; index < state.pages[group].size(); ++index) {
+    for (uint32_t group = 0; group < groups; ++group) {
+        for (uint64_t index = 0; index < count; ++index) {
             const Page &page = state.pages[group][index];
             PageEntry entry{PageRef(), page.digest, page.valid, page.digest, page.valid};
-            const bool stored = pages.stored(group, index), evicted = evictions_.whole(index);
-            const bool wanted = stored && index >= keep && !evicted;
-            if (wanted) {
-                entry.page = std::move(known[index * pages_.size() + group]);
+            if (wanted(group, index)) {
+                entry.page = std::move(known[index * groups + group]);
                 came_from[index] |= entry.page ? kKnown : kFile;
                 jobs.push_back({group, index, PageRef(), nullptr});
                 if (!entry.page) {
-                    entry.page = jobs.back().page = model_->pool->take_unset(group);
+                    entry.page = jobs.back().page = network.pool->take_unset(group);
                 }
-                total += model_->pool->shape(group).bytes();
-            } else if (!stored && !evicted) {
-                first_page_[group] = index + 1; // pages are released from the beginning on
+                total += network.page_shapes[group].bytes();
+            } else if (!pages.stored(group, index) && !evictions.whole(index)) {
+                timeline.first_page[group] = index + 1; // released from the beginning on
             }
-            pages_[group].push_back(std::move(entry));
+            timeline.pages[group].push_back(std::move(entry));
         }
-        first_page_[group] = std::max(first_page_[group], keep);
-        const uint32_t window = model_->groups[group].window;
-        const uint64_t needed =
-            window == 0 ? 0 : log_.size() - std::min<uint64_t>(log_.size(), window);
-        if (!log_.empty() && first_page_[group] * kPage > needed) {
-            fail(Status::corrupt,
-                 "KV cache: group %u holds nothing before position %llu, the window begins at %llu",
-                 group, Number{first_page_[group] * kPage}, Number{needed});
-        }
+        timeline.first_page[group] = std::max(timeline.first_page[group], keep(group));
+        check_window(timeline, group);
     }
-    tokens_reused_ =
+    timeline.tokens_reused =
         kPage * static_cast<uint64_t>(std::count(came_from.begin(), came_from.end(), kKnown));
-    read_pages(*model_, jobs, pages, watch, total);
+    read_pages(network, jobs, pages, watch, total);
 }
 
-void Session::check_digest(const State &state) {
-    const Digest own = digest();
+void check_digest(Timeline &timeline, const Model &model, const State &state) {
+    const Digest own = timeline.digest(model.identity.model);
     if (own != state.digest) {
         fail(Status::corrupt, "the state's digest is %s, the file says %s", to_hex(own).c_str(),
              to_hex(state.digest).c_str());
     }
 }
 
-std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const State &state,
-                                          const SessionOptions *options, const StoredPages &pages,
-                                          const Watch &watch) {
-    std::unique_ptr<Session> session = prepare(std::move(model), state, options, watch);
+} // namespace
+
+Settings settings_of(const State &state) {
+    Settings settings;
+    settings.samplings = state.samplings;
+    if (state.sampling < state.samplings.size()) {
+        settings.sampling = state.samplings[state.sampling];
+    }
+    settings.pending_system = state.pending_system;
+    return settings;
+}
+
+Timeline restore_timeline(Model &model, const State &state, const TimelineOptions *options,
+                          const StoredPages &pages, const Watch &watch) {
+    Timeline timeline = prepare(model, state, options, watch);
     for (const TokenEntry &entry : state.log) {
-        session->log_.push_back(entry);
+        timeline.log.push_back(entry);
     }
-    session->evictions_ = Evictions(state.evictions);
-    session->profile_ = state.profile;
+    timeline.evictions = Evictions(state.evictions);
+    timeline.profile = state.profile;
     Profile profile = state.profile;
-    profile.go_on_under(session->model_->profile);
-    session->trusted_ &= profile.foreign == 0; // no others may take it for what its tokens give
-    session->unproven_ = session->trusted_ ? 0 : state.log.size();
-    session->adopt_pages(state, pages, watch);
+    profile.go_on_under(model.profile);
+    // What another profile computed is not what its tokens give.
+    const bool trusted = options != nullptr && options->trusted && profile.foreign == 0;
+    timeline.unproven = trusted ? 0 : state.log.size();
+
+    adopt_pages(timeline, state, trusted, pages, watch);
     if (!state.log.empty()) {
-        session->hidden_ = state.hidden;
-        session->hidden_valid_ = true;
-        session->stored_logits_ = state.logits; // computed by whoever needs them first
+        timeline.hidden.numbers = state.hidden;
+        timeline.hidden.valid = true;
+        timeline.next.stored = state.logits; // compared when they are needed first
     }
-    session->account();
+    timeline.count_held();
     watch.look(0, 0);
-    session->check_digest(state);
+    check_digest(timeline, model, state);
     watch.look(0, 0);
-    session->profile_ = std::move(profile);
-    session->offer_stored();
-    return session;
+    timeline.profile = std::move(profile);
+    timeline.offer_stored();
+    return timeline;
 }
 
-std::unique_ptr<Session> Session::restore(std::shared_ptr<Model> model, const State &state,
-                                          const SessionOptions *options) {
-    const Model &shaped = *model;
-    const StoredPages pages{
-        [&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
-        [&](size_t group, uint64_t index, uint16_t *data) {
-            const Page &page = state.pages[group][index];
-            const PageShape &shape = shaped.pool->shape(static_cast<uint32_t>(group));
-            if (page.far) {
-                const PageName name{group, index};
-                const FetchedPages fetched = state.fetch({&name, 1});
-                fetched.wait();
-                std::memcpy(data, fetched.numbers[0], shape.bytes());
-            } else {
-                std::memcpy(data, page.data, shape.bytes());
-            }
-            for (size_t row = 0; row < shape.rows(); ++row) { // unused slots of a live page
-                std::fill(data + shape.head_elements() * row + page.valid * shape.head_dim,
-                          data + shape.head_elements() * (row + 1), uint16_t{0});
-            }
-        },
-        nullptr};
-    return restore(model, state, options, pages, Watch());
+std::unique_ptr<Session> restore_session(std::shared_ptr<Model> model, const State &state,
+                                         const TimelineOptions *options, const StoredPages &pages,
+                                         const Watch &watch) {
+    Timeline timeline = restore_timeline(*model, state, options, pages, watch);
+    return std::make_unique<Session>(std::move(model), std::move(timeline), settings_of(state));
 }
 
-// Page digests outlive the pages, so all of them can be compared at the end.
-void Session::check_pages(const State &state, const StoredPages &pages, const Watch &watch) {
+StoredPages pages_of(const State &state, const Model &model) {
+    return {[&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
+            [&](size_t group, uint64_t index, uint16_t *data) {
+                const Page &page = state.pages[group][index];
+                const PageShape &shape = model.page_shapes[group];
+                if (page.far) {
+                    const PageName name{group, index};
+                    const FetchedPages fetched = state.fetch({&name, 1});
+                    fetched.wait();
+                    std::memcpy(data, fetched.numbers[0], shape.bytes());
+                } else {
+                    std::memcpy(data, page.data, shape.bytes());
+                }
+                for (size_t row = 0; row < shape.rows(); ++row) { // unused slots of a live page
+                    std::fill(data + shape.head_elements() * row + page.valid * shape.head_dim,
+                              data + shape.head_elements() * (row + 1), uint16_t{0});
+                }
+            },
+            nullptr};
+}
+
+std::unique_ptr<Session> restore_session(std::shared_ptr<Model> model, const State &state,
+                                         const TimelineOptions *options) {
+    const StoredPages pages = pages_of(state, *model);
+    return restore_session(std::move(model), state, options, pages, Watch());
+}
+
+namespace {
+
+// Compares the digests of all pages, which outlive the pages.
+void check_pages(Timeline &timeline, const std::shared_ptr<Model> &model, const State &state,
+                 const StoredPages &pages, const Watch &watch) {
     const size_t count = state.pages.empty() ? 0 : state.pages[0].size();
     for (uint64_t index = 0; index < count; ++index) {
         bool equal = true;
-        for (size_t group = 0; group < pages_.size(); ++group) {
-            equal &= digest_of(group, index) == state.pages[group][index].digest;
+        for (size_t group = 0; group < timeline.pages.size(); ++group) {
+            equal &= timeline.page_digest_of(group, index) == state.pages[group][index].digest;
         }
         if (equal) {
             continue;
         }
         const std::optional<Divergence> found =
-            find_divergence(model_, state, pages, {0, {watch.cancel, nullptr, nullptr}}, index);
+            find_divergence(model, state, pages, {0, {watch.cancel, nullptr, nullptr}}, index);
         if (!found || found->layer == Divergence::kNowhere) {
             fail(Status::diverged,
                  "recomputed keys and values of positions %llu to %llu do not give the stored "
@@ -267,49 +306,58 @@ void Session::check_pages(const State &state, const StoredPages &pages, const Wa
     }
 }
 
-std::unique_ptr<Session> Session::recompute(std::shared_ptr<Model> model, const State &state,
-                                            const SessionOptions *options, const StoredPages &pages,
-                                            const Watch &watch) {
-    std::unique_ptr<Session> session = prepare(std::move(model), state, options, watch);
-    if (state.profile.id != session->model_->profile && !state.profile.chunks.empty()) {
-        fail(Status::version,
-             "the snapshot keeps no keys and values, and only a model of the profile %s computes "
-             "them again",
-             state.profile.id.c_str());
+// Compares the final hidden states, that of the last position and those kept at evictions.
+void check_hidden(Timeline &timeline, const State &state) {
+    {
+        WorkspaceLease work(*timeline.network);
+        timeline.require_hidden(*work); // known pages may come without it
     }
-    RunOptions run;
-    run.watch = watch;
-    run.schedule = &state.profile;
-    if (!state.log.empty()) {
-        session->replay(state.log, Evictions(state.evictions), run);
-    }
-    watch.look(0, 0);
-    session->check_pages(state, pages, watch);
-    watch.look(0, 0);
-    if (!state.log.empty()) { // known pages may come without it
-        WorkspaceLease work(*session->model_);
-        session->require_hidden(*work);
-    }
-    if (!state.log.empty() && session->hidden_ != state.hidden) {
+    if (timeline.hidden.numbers != state.hidden) {
         fail(Status::diverged,
              "the recomputed final hidden state, of position %zu, is not the stored one",
              state.log.size() - 1);
     }
     for (size_t i = 0; i < state.evictions.size(); ++i) {
-        if (*session->evictions()[i] != state.evictions[i]) {
+        if (*timeline.evictions.events()[i] != state.evictions[i]) {
             fail(Status::diverged,
                  "the recomputed hidden state of position %llu, kept for a rewind to where "
                  "positions were evicted, is not the stored one",
                  Number{state.evictions[i].position - 1});
         }
     }
-    session->check_digest(state);
-    if (!state.log.empty()) {
-        session->stored_logits_ = state.logits;
-        session->logits();
+}
+
+} // namespace
+
+std::unique_ptr<Session> recompute_session(std::shared_ptr<Model> model, const State &state,
+                                           const TimelineOptions *options, const StoredPages &pages,
+                                           const Watch &watch) {
+    Timeline timeline = prepare(*model, state, options, watch);
+    if (state.profile.id != model->profile && !state.profile.chunks.empty()) {
+        fail(Status::version,
+             "the snapshot keeps no keys and values, and only a model of the profile %s computes "
+             "them again",
+             state.profile.id.c_str());
     }
-    session->profile_.go_on_under(session->model_->profile);
-    return session;
+    AppendOptions run;
+    run.watch = watch;
+    run.schedule = &state.profile;
+    if (!state.log.empty()) {
+        replay(timeline, state.log, Evictions(state.evictions), run);
+    }
+    watch.look(0, 0);
+    check_pages(timeline, model, state, pages, watch);
+    watch.look(0, 0);
+    if (!state.log.empty()) {
+        check_hidden(timeline, state);
+    }
+    check_digest(timeline, *model, state);
+    if (!state.log.empty()) {
+        timeline.next.stored = state.logits;
+        timeline.logits();
+    }
+    timeline.profile.go_on_under(model->profile);
+    return std::make_unique<Session>(std::move(model), std::move(timeline), settings_of(state));
 }
 
 } // namespace stasis

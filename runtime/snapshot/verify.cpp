@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "runtime/compute/profile.h"
+#include "runtime/snapshot/export.h"
+#include "runtime/snapshot/restore.h"
 #include "runtime/snapshot/verify_steps.h"
 
 namespace stasis {
@@ -37,19 +39,19 @@ std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, c
                                           const StoredPages &pages, const VerifyOptions &options,
                                           uint64_t index) {
     const uint64_t end = std::min<uint64_t>((index + 1) * stored.page_positions, stored.log.size());
-    SessionOptions retaining;
+    TimelineOptions retaining;
     retaining.capacity = end;
     retaining.window_retain = stored.page_positions; // so that the whole page is still there
-    Session session(model, retaining);
-    RunOptions run;
+    Timeline timeline(*model, retaining);
+    AppendOptions run;
     run.chunk = options.chunk;
     run.watch.cancel = options.watch.cancel;
     run.schedule = &stored.profile;
     const auto behind = std::find_if(stored.evictions.begin(), stored.evictions.end(),
                                      [&](const auto &each) { return each.position >= end; });
-    session.replay(std::span(stored.log).first(end), Evictions({stored.evictions.begin(), behind}),
-                   run);
-    return compare_page(session, stored, pages, index);
+    replay(timeline, std::span(stored.log).first(end),
+           Evictions({stored.evictions.begin(), behind}), run);
+    return compare_page(timeline, stored, pages, index);
 }
 
 VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
@@ -61,12 +63,12 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
         return {};
     }
     Redraw redraw(stored);
-    SessionOptions session_options;
-    session_options.window_retain = 0;
-    Session session(model, session_options);
-    recompute(session, redraw, positions, options, 0, positions);
-    evict_due(session, stored);
-    const State computed = session.export_state();
+    TimelineOptions retaining;
+    retaining.window_retain = 0;
+    Timeline timeline(*model, retaining);
+    recompute(timeline, redraw, positions, options, 0, positions);
+    evict_due(timeline, stored);
+    const State computed = export_state(timeline, settings_of(stored), *model);
 
     std::optional<Divergence> found;
     if (const auto index = first_different_page(*model, stored, computed, pages)) {

@@ -1,6 +1,6 @@
 // Recomputes a stored state from its token log, or a random share of it from the stored pages
 // before it, and finds the first bit that does not come out.
-// Knows states and sessions; where the stored pages lie is the caller's business.
+// Knows states and timelines; where the stored pages lie is the caller's business.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace stasis {
 
 struct VerifyOptions {
-    size_t chunk = 0; // as in RunOptions
+    size_t chunk = 0; // as in AppendOptions
     Watch watch;      // progress in positions
 };
 
@@ -48,8 +48,8 @@ struct VerifyReport {
     uint64_t unreachable_begin = 0, unreachable_end = 0;
 };
 
-// Computes the whole log in a session of its own and compares page digests, drawn tokens, the final
-// hidden state, logits and token texts. Pages that are not stored count by their digest.
+// Computes the whole log in a timeline of its own and compares page digests, drawn tokens, the
+// final hidden state, logits and token texts. Pages that are not stored count by their digest.
 // Throws Error(model_mismatch), Error(version), what `pages` throws and what append throws.
 VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
                     const StoredPages &pages, const VerifyOptions &options);

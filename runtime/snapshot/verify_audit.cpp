@@ -4,8 +4,9 @@
 #include <map>
 
 #include "format/state/decimal.h"
-
 #include "runtime/compute/profile.h"
+#include "runtime/snapshot/export.h"
+#include "runtime/snapshot/restore.h"
 #include "runtime/snapshot/verify_steps.h"
 
 namespace stasis {
@@ -17,8 +18,8 @@ struct Reach {
     uint64_t from, end;
 };
 
-// A session that holds what is stored; null where the last window is not: nothing to start from.
-std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, const State &stored,
+// Returns a timeline that holds what is stored; nothing if the last window is not.
+std::optional<Timeline> stored_timeline(const std::shared_ptr<Model> &model, const State &stored,
                                         const StoredPages &pages, const Watch &watch) {
     State whole = stored;
     const Evictions evictions(stored.evictions);
@@ -37,14 +38,14 @@ std::unique_ptr<Session> stored_session(const std::shared_ptr<Model> &model, con
         }
         const uint64_t last = whole.pages[group].size() - 1;
         if (whole.pages[group].back().data == nullptr && !evictions.whole(last)) {
-            return nullptr;
+            return std::nullopt;
         }
     }
-    return Session::restore(model, whole, nullptr);
+    return restore_timeline(*model, whole, nullptr, pages_of(whole, *model), Watch());
 }
 
 // Pages that can be computed again, by index: the first one from nothing, others as far as the
-// session could be rewound. What was computed together under a profile is so again.
+// timeline could be rewound. What was computed together under a profile is so again.
 std::map<uint64_t, Reach> reachable(const State &stored, uint64_t floor) {
     const uint64_t positions = stored.log.size();
     const Profile &profile = stored.profile;
@@ -97,31 +98,31 @@ void draw_pages(std::map<uint64_t, Reach> &pages, uint64_t last, const AuditOpti
     }
 }
 
-// Where to compute a page from: nothing, or what is stored before it.
-std::unique_ptr<Session> start_at(const std::shared_ptr<Model> &model, Session *held,
-                                  uint64_t position) {
+// Returns what to compute a page from: nothing, or what is stored before it.
+Timeline start_at(Model &model, const std::optional<Timeline> &held, uint64_t position) {
     if (position == 0) {
-        return std::make_unique<Session>(model, SessionOptions());
+        return {model, {}};
     }
-    std::unique_ptr<Session> session = held->fork();
-    session->rewind_to_append(position);
-    return session;
+    Timeline start(*held);
+    start.rewind(position);
+    return start;
 }
 
 void compute_pages(const std::shared_ptr<Model> &model, const State &stored,
-                   const StoredPages &pages, const AuditOptions &options, Session *held,
-                   const std::map<uint64_t, Reach> &chosen, VerifyReport &report) {
+                   const StoredPages &pages, const AuditOptions &options,
+                   const std::optional<Timeline> &held, const std::map<uint64_t, Reach> &chosen,
+                   VerifyReport &report) {
     uint64_t total = 0;
     for (const auto &[index, reach] : chosen) {
         total += reach.end - reach.from;
     }
     Redraw redraw(stored);
     for (const auto &[index, reach] : chosen) {
-        const std::unique_ptr<Session> session = start_at(model, held, reach.from);
-        recompute(*session, redraw, reach.end, options, report.positions, total);
-        std::optional<Divergence> found = compare_page(*session, stored, pages, index);
+        Timeline timeline = start_at(*model, held, reach.from);
+        recompute(timeline, redraw, reach.end, options, report.positions, total);
+        std::optional<Divergence> found = compare_page(timeline, stored, pages, index);
         if (!found && reach.end == stored.log.size()) {
-            found = compare_rest(stored, session->export_state());
+            found = compare_rest(stored, export_state(timeline, settings_of(stored), *model));
         }
         report.first = earlier(redraw.first(), found);
         report.positions += reach.end - reach.from;
@@ -147,9 +148,9 @@ VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
     if (positions == 0) {
         return report;
     }
-    std::unique_ptr<Session> held;
+    std::optional<Timeline> held;
     try {
-        held = stored_session(model, stored, pages, options.watch);
+        held = stored_timeline(model, stored, pages, options.watch);
     } catch (const Error &error) {
         if (error.status() != Status::diverged) {
             throw;
@@ -157,14 +158,14 @@ VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
         report.first = diverged(Element::logits, positions - 1, error.what());
         return report;
     }
-    const uint64_t floor = held != nullptr ? held->append_floor() : positions;
+    const uint64_t floor = held ? held->append_floor() : positions;
     std::map<uint64_t, Reach> chosen = reachable(stored, std::max(floor, stored.profile.foreign));
     if (chosen.empty()) {
         check_computable(stored.profile);
     }
     note_unreachable(chosen, positions, report);
     draw_pages(chosen, (positions - 1) / kPage, options, report);
-    compute_pages(model, stored, pages, options, held.get(), chosen, report);
+    compute_pages(model, stored, pages, options, held, chosen, report);
     return report;
 }
 

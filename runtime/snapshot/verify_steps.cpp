@@ -9,6 +9,7 @@
 
 #include "format/state/decimal.h"
 #include "runtime/compute/profile.h"
+#include "runtime/snapshot/check.h"
 
 namespace stasis {
 
@@ -26,8 +27,8 @@ uint64_t next_eviction(const State &stored, uint64_t position) {
     return next == stored.evictions.end() ? UINT64_MAX : next->position;
 }
 
-// The valid slots of a page in memory order, as the session holds them.
-std::vector<uint16_t> held_page(Session &session, const PageShape &shape,
+// Returns the valid slots of a page in memory order, as the timeline holds them.
+std::vector<uint16_t> held_page(const Timeline &timeline, const PageShape &shape,
                                 const std::vector<uint32_t> &layers, uint64_t begin,
                                 uint64_t valid) {
     std::vector<uint16_t> page(shape.elements()), parts[2];
@@ -35,7 +36,7 @@ std::vector<uint16_t> held_page(Session &session, const PageShape &shape,
         part.resize(valid * shape.kv_heads * shape.head_dim); // [slot][kv_head][head_dim]
     }
     for (size_t layer = 0; layer < layers.size(); ++layer) {
-        session.copy_kv(layers[layer], begin, begin + valid, parts[0].data(), parts[1].data());
+        timeline.copy_kv(layers[layer], begin, begin + valid, parts[0].data(), parts[1].data());
         for (size_t part = 0; part < 2; ++part) {
             for (size_t i = 0; i < valid * shape.kv_heads; ++i) {
                 std::memcpy(page.data() + shape.offset(layer, part, i % shape.kv_heads) +
@@ -114,6 +115,7 @@ Divergence diverged(Element element, uint64_t position, const std::string &messa
 Redraw::Redraw(const State &stored) : stored_(stored) {
     for (const TokenEntry &entry : stored.log) {
         tokens_.push_back(entry.token);
+        entries_.push_back({entry.token});
     }
 }
 
@@ -173,39 +175,39 @@ void check_comparable(const State &stored, const Model &model) {
     }
 }
 
-void evict_due(Session &session, const State &stored) {
+void evict_due(Timeline &timeline, const State &stored) {
     const auto here = std::lower_bound(
-        stored.evictions.begin(), stored.evictions.end(), session.position(),
+        stored.evictions.begin(), stored.evictions.end(), timeline.position(),
         [](const Eviction &eviction, uint64_t value) { return eviction.position < value; });
-    if (here != stored.evictions.end() && here->position == session.position()) {
+    if (here != stored.evictions.end() && here->position == timeline.position()) {
         for (const PositionRange &range : here->ranges) {
-            session.evict(range.begin, range.end);
+            timeline.evict(range.begin, range.end);
         }
     }
 }
 
-void recompute(Session &session, Redraw &redraw, uint64_t end, const VerifyOptions &options,
+void recompute(Timeline &timeline, Redraw &redraw, uint64_t end, const VerifyOptions &options,
                uint64_t done, uint64_t total) {
-    while (session.position() < end) {
-        const uint64_t begin = session.position();
-        evict_due(session, redraw.stored());
+    while (timeline.position() < end) {
+        const uint64_t begin = timeline.position();
+        evict_due(timeline, redraw.stored());
         const uint64_t cut = std::min(end, next_eviction(redraw.stored(), begin));
         WatchPart part{options.watch, done, total};
-        RunOptions run;
+        AppendOptions run;
         run.chunk = options.chunk;
         run.watch = part.watch();
         run.logits = Redraw::on_logits;
         run.logits_wanted = Redraw::on_wanted;
         run.logits_user = &redraw;
         run.schedule = &redraw.stored().profile;
-        session.append(redraw.tokens().subspan(begin, cut - begin), run);
+        append(timeline, redraw.entries().subspan(begin, cut - begin), run);
         done += cut - begin;
     }
 }
 
-std::optional<Divergence> compare_page(Session &session, const State &stored,
+std::optional<Divergence> compare_page(const Timeline &timeline, const State &stored,
                                        const StoredPages &pages, uint64_t index) {
-    const PagePool &pool = *session.model()->pool;
+    const PagePool &pool = *timeline.network->pool;
     const uint64_t begin = index * kPage;
     std::optional<Divergence> first;
     bool equal = true;
@@ -213,7 +215,7 @@ std::optional<Divergence> compare_page(Session &session, const State &stored,
         const Page &page = stored.pages[group][index];
         const PageShape &shape = pool.shape(group);
         const std::vector<uint32_t> &layers = stored.groups[group].layers;
-        const std::vector<uint16_t> held = held_page(session, shape, layers, begin, page.valid);
+        const std::vector<uint16_t> held = held_page(timeline, shape, layers, begin, page.valid);
         if (page_digest(group, index, held.data(), shape.rows(), kPage, page.valid,
                         shape.head_dim) == page.digest) {
             continue;

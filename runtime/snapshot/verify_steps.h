@@ -10,8 +10,8 @@
 
 #include "format/state/elements.h"
 #include "runtime/sampling/sampling.h"
-#include "runtime/session/session.h"
 #include "runtime/snapshot/verify.h"
+#include "runtime/timeline/append.h"
 
 namespace stasis {
 
@@ -24,7 +24,8 @@ class Redraw {
 
     // The token that follows a position was drawn.
     bool wants_logits(uint64_t position) const;
-    std::span<const uint32_t> tokens() const { return tokens_; } // of the whole log
+    std::span<const uint32_t> tokens() const { return tokens_; }     // of the whole log
+    std::span<const TokenEntry> entries() const { return entries_; } // the same, none as drawn
     const State &stored() const { return stored_; }
     // The first token that is not what its settings draw.
     std::optional<Divergence> first() const;
@@ -39,6 +40,7 @@ class Redraw {
 
     const State &stored_;
     std::vector<uint32_t> tokens_;
+    std::vector<TokenEntry> entries_;
     uint64_t drawn_ = 0, otherwise_ = 0, first_ = UINT64_MAX;
     uint32_t first_token_ = 0; // that is drawn at position first_
     SamplingScratch scratch_;
@@ -47,17 +49,17 @@ class Redraw {
 // Throws unless recomputing under this model can be expected to give the stored bits.
 void check_comparable(const State &stored, const Model &model);
 
-// Evicts what the log says was evicted at the session's position.
-void evict_due(Session &session, const State &stored);
+// Evicts what the log says was evicted at the timeline's position.
+void evict_due(Timeline &timeline, const State &stored);
 
-// Appends the positions of the log from the session's own up to `end`, with logits where a drawn
+// Appends the positions of the log from the timeline's own up to `end`, with logits where a drawn
 // token follows, and what was evicted before `end` at its place. `done` of `total` positions were
 // computed before.
-void recompute(Session &session, Redraw &redraw, uint64_t end, const VerifyOptions &options,
+void recompute(Timeline &timeline, Redraw &redraw, uint64_t end, const VerifyOptions &options,
                uint64_t done, uint64_t total);
 
-// Compares page `index` of all groups, as the session has computed and still holds it.
-std::optional<Divergence> compare_page(Session &session, const State &stored,
+// Compares page `index` of all groups, as the timeline has computed and still holds it.
+std::optional<Divergence> compare_page(const Timeline &timeline, const State &stored,
                                        const StoredPages &pages, uint64_t index);
 
 // Compares what follows from the last position and from the tokens as a whole.

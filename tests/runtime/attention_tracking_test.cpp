@@ -200,7 +200,7 @@ TEST_CASE("attention received: any chunk, threads and table give the same number
                 CAPTURE(threads);
                 CAPTURE(chunk);
                 Session session(open(name, threads), tracking());
-                RunOptions options;
+                AppendOptions options;
                 options.chunk = chunk;
                 session.append(std::span(tokens).first(70), options);
                 session.append(std::span(tokens).subspan(70), options);
@@ -228,7 +228,7 @@ TEST_CASE("attention received: steps of several sessions give each its own, fork
                                        {&plain, std::span(tokens).subspan(70, 2), false},
                                        {child.get(), other, false},
                                        {&in_total, std::span(tokens).subspan(70, 30), false}};
-        Session::step(items, {});
+        run_step(items, {});
         for (const StepItem &item : items) {
             REQUIRE(item.error == nullptr);
         }
@@ -303,14 +303,14 @@ TEST_CASE("attention received: a rewind, a load and a last token run again leave
         session.append(std::span(tokens).first(65), {});
         CHECK(sums_of(session) == fresh(model, std::span(tokens).first(65)));
 
-        State state = unasked->export_state();
+        State state = export_state(*unasked);
         CHECK(state.tracking == 2);
-        const auto loaded = Session::restore(model, state, nullptr);
+        const auto loaded = restore_session(model, state, nullptr);
         CHECK(sums_of(*loaded) == fresh(model, std::span(tokens).first(130)));
         loaded->append(std::span(tokens).subspan(130), {});
         CHECK(sums_of(*loaded) == fresh(model, tokens));
-        const SessionOptions in_total = tracking(Tracking::total);
-        const auto other = Session::restore(model, state, &in_total); // before it was ever asked
+        const TimelineOptions in_total = tracking(Tracking::total);
+        const auto other = restore_session(model, state, &in_total); // before it was ever asked
         other->append(std::span(tokens).subspan(130, 5), {});
         CHECK(sums_of(*other, false) ==
               totals(fresh(model, std::span(tokens).first(135)), all_heads(*model)));
@@ -329,7 +329,7 @@ TEST_CASE("attention received: a failed append leaves the numbers as they were")
         const Sums before = sums_of(session);
         const auto child = session.fork();
         for (uint64_t stop : {uint64_t{0}, uint64_t{40}, uint64_t{120}}) {
-            RunOptions options;
+            AppendOptions options;
             options.chunk = 40;
             options.watch.user = &stop;
             options.watch.progress = [](void *user, uint64_t done, uint64_t) {
@@ -360,7 +360,7 @@ TEST_CASE("attention received: what is evicted receives nothing from then on") {
         // A whole page and more, then single positions, at 150 and 200; whatever the chunk.
         const auto culled = [&](size_t chunk) {
             auto session = std::make_unique<Session>(model, tracking());
-            RunOptions options;
+            AppendOptions options;
             options.chunk = chunk;
             session->append(std::span(tokens).first(150), options);
             session->evict(40, 130);
@@ -386,7 +386,7 @@ TEST_CASE("attention received: what is evicted receives nothing from then on") {
         for (const size_t chunk : {1, 5, 64}) {
             CHECK(sums_of(*culled(chunk)) == sums);
         }
-        const auto loaded = Session::restore(model, session->export_state(), nullptr);
+        const auto loaded = restore_session(model, export_state(*session), nullptr);
         CHECK(sums_of(*loaded) == sums); // computed again, evictions at their places
         const auto again = culled(0);
         again->rewind(250, true, {});
@@ -411,7 +411,7 @@ TEST_CASE("attention received: refused unless tracked, and where a sum could ove
     huge->config.context = UINT32_MAX;
     huge->config.layers = 2, huge->config.heads = 4; // at 2^29 positions just too many
     const uint64_t most = (uint64_t{1} << 29) - 1;
-    SessionOptions options = tracking(Tracking::total);
+    TimelineOptions options = tracking(Tracking::total);
     options.capacity = most + 1;
     expect_error(Status::unsupported, {std::to_string(most)}, [&] { Session(huge, options); });
     options.capacity = most;

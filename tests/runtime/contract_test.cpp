@@ -270,8 +270,8 @@ TEST_CASE("a restored state continues with the bits of one that was never export
                 session.append({&tokens[cut], 1}, {});
                 continue;
             }
-            const State state = session.export_state();
-            const auto restored = Session::restore(elsewhere, state, nullptr);
+            const State state = export_state(session);
+            const auto restored = restore_session(elsewhere, state, nullptr);
             REQUIRE(restored->digest() == session.digest());
             restored->append(std::span(tokens).subspan(cut), {});
             REQUIRE_MESSAGE(fingerprint(*restored) == whole, name << " cut at " << cut);
@@ -301,7 +301,7 @@ TEST_CASE("draws do not depend on how the position was reached") {
     const auto rewound = session.fork();
     rewound->rewind(130, false, {});
     const auto restored =
-        Session::restore(open("recall-gemma3", 1), rewound->export_state(), nullptr);
+        restore_session(open("recall-gemma3", 1), export_state(*rewound), nullptr);
     for (Session *again : {rewound.get(), restored.get()}) {
         for (size_t i = 100; i < 120; ++i) {
             REQUIRE(again->decode() == drawn[i]);

@@ -82,11 +82,11 @@ TEST_CASE("frozen at any turn, the conversation goes on with the same words and 
         Session whole(open(name), {});
         std::vector<State> frozen;
         for (const Turn &turn : turns) {
-            frozen.push_back(whole.export_state());
+            frozen.push_back(export_state(whole));
             play(whole, turn);
         }
         for (size_t cut = 0; cut < turns.size(); ++cut) {
-            const auto resumed = Session::restore(open(name, 1), frozen[cut], nullptr);
+            const auto resumed = restore_session(open(name, 1), frozen[cut], nullptr);
             for (size_t i = cut; i < turns.size(); ++i) {
                 CHECK(play(*resumed, turns[i]) == turns[i].reply);
             }
@@ -156,7 +156,7 @@ TEST_CASE("insight 30: a damaged cache answers fluently and wrong; the digest te
         for (size_t i = 0; i + 2 < turns.size(); ++i) {
             play(session, turns[i]);
         }
-        State state = session.export_state();
+        State state = export_state(session);
         // The values of each full page in reverse order: every token stays, what it told is mixed
         // up.
         std::vector<std::vector<uint16_t>> damaged;
@@ -172,7 +172,7 @@ TEST_CASE("insight 30: a damaged cache answers fluently and wrong; the digest te
         }
         const Digest honest = state.digest;
         // An honest file cannot hold this: the reader checks each page against its digest.
-        const auto broken = Session::restore(open(name), state, nullptr);
+        const auto broken = restore_session(open(name), state, nullptr);
         const std::string answer = play(*broken, turns[6]);
         MESSAGE(std::string(name) << " with a damaged cache: " << answer);
         CHECK(answer != turns[6].reply);

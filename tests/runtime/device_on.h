@@ -26,7 +26,7 @@ open_there(const std::string &name, const kernels::DeviceTable &module = host_mo
 }
 
 inline std::unique_ptr<Session> session_of(const std::shared_ptr<Model> &model) {
-    SessionOptions options;
+    TimelineOptions options;
     options.capacity = 1024;
     return std::make_unique<Session>(model, options);
 }

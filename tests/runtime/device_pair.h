@@ -22,7 +22,7 @@ struct DevicePair {
     DevicePair(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device)
         : here(session_of(cpu)), there(session_of(device)) {}
     DevicePair(const std::shared_ptr<Model> &cpu, const std::shared_ptr<Model> &device,
-               const SessionOptions &options)
+               const TimelineOptions &options)
         : here(std::make_unique<Session>(cpu, options)),
           there(std::make_unique<Session>(device, options)) {}
     DevicePair(std::unique_ptr<Session> here_, std::unique_ptr<Session> there_)

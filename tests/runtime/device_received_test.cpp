@@ -39,7 +39,7 @@ TEST_CASE("device attention received: forks, rewinds, evictions, windows that ar
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 250);
-        SessionOptions options = tracking();
+        TimelineOptions options = tracking();
         options.window_retain = 0;
         DevicePair pair(open(name), device, options);
         pair.both([&](Session &session) { session.append(part(tokens, 0, 100), {}); });
@@ -63,13 +63,13 @@ TEST_CASE("device attention received: steps of several sessions, of which some t
     const std::vector<uint32_t> tokens = tokens_for(*device, 120);
     DevicePair by_head(open(name), device, tracking()),
         other(by_head.here->model(), device, tracking());
-    DevicePair plain(by_head.here->model(), device, SessionOptions());
+    DevicePair plain(by_head.here->model(), device, TimelineOptions());
     const auto rounds = [&](Session &a, Session &b, Session &c) {
         for (const size_t rows : {70, 1, 1, 30}) { // in tiles, and by blocks
             StepItem items[] = {{&a, part(tokens, 0, rows), true},
                                 {&b, part(tokens, 7, 8), true},
                                 {&c, part(tokens, 20, 20 + rows / 2), true}};
-            Session::step(items, {});
+            run_step(items, {});
             for (const StepItem &item : items) {
                 CHECK(item.error == nullptr);
             }
@@ -88,9 +88,9 @@ TEST_CASE("device attention received: generated tokens, and those of a session t
     DevicePair pair(cpu, device, tracking());
     pair.both([&](Session &session) { session.append(tokens_for(*device, 60), {}); });
     pair.both([&](Session &session) { CHECK(generate(session, 20).count == 20); });
-    const State here = pair.here->export_state(), there = pair.there->export_state();
-    DevicePair crossed(Session::restore(cpu, there, nullptr),
-                       Session::restore(device, here, nullptr));
+    const State here = export_state(*pair.here), there = export_state(*pair.there);
+    DevicePair crossed(restore_session(cpu, there, nullptr),
+                       restore_session(device, here, nullptr));
     CHECK(crossed.there->tracks_attention());
     crossed.same(); // computed again from the log
     CHECK(sums_by_head(*crossed.there) == sums_by_head(*pair.here));
@@ -106,7 +106,7 @@ TEST_CASE("device attention received: a pass that fails leaves the sums as they 
     plain.append(part(tokens, 0, 30), {});
     const std::vector<uint64_t> before = sums_by_head(plain);
     CHECK(sums_by_head(session) == before);
-    RunOptions options;
+    AppendOptions options;
     options.chunk = 20; // so that a pass of it succeeds
     int calls = 0;
     options.watch.progress = [](void *user, uint64_t, uint64_t) {
@@ -127,7 +127,7 @@ TEST_CASE("device attention received: one token at a time, between sessions that
     const std::shared_ptr<Model> device = open_there(name);
     const std::vector<uint32_t> tokens = tokens_for(*device, 20);
     DevicePair tracked(open(name), device, tracking()),
-        plain(tracked.here->model(), device, SessionOptions());
+        plain(tracked.here->model(), device, TimelineOptions());
     for (size_t i = 0; i < 16; i += i == 0 ? 10 : 1) {
         for (Session *session :
              {plain.here.get(), plain.there.get(), tracked.here.get(), tracked.there.get()}) {
@@ -145,7 +145,7 @@ TEST_CASE("device attention received: sessions that do not track it launch and c
         uint64_t launches, copies;
         bool operator==(const Work &) const = default;
     };
-    const auto work = [&](const SessionOptions &options) {
+    const auto work = [&](const TimelineOptions &options) {
         Session session(device, options);
         session.append(part(tokens, 0, 50), {});
         const host_module::Counts before = host_module::counts();

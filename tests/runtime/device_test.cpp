@@ -88,7 +88,7 @@ TEST_CASE("device: forks, rewinds, evictions, steps of several") {
         pair.both([&](Session &session) { session.append(part(tokens, 150, 200), {}); });
         const auto step = [&](Session &a, Session &b) {
             StepItem items[] = {{&a, part(tokens, 0, 1), true}, {&b, part(tokens, 7, 30), true}};
-            Session::step(items, {});
+            run_step(items, {});
             CHECK(items[0].error == nullptr);
             CHECK(items[1].error == nullptr);
         };
@@ -111,9 +111,9 @@ TEST_CASE("device: sessions cross to the CPU and back in the middle of a convers
         DevicePair pair(cpu, device);
         pair.both([&](Session &session) { session.append(tokens, {}); });
         for (int turn = 0; turn < 3; ++turn) { // each goes on where the other one was
-            const State here = pair.here->export_state(), there = pair.there->export_state();
-            DevicePair crossed(Session::restore(cpu, there, nullptr),
-                               Session::restore(device, here, nullptr));
+            const State here = export_state(*pair.here), there = export_state(*pair.there);
+            DevicePair crossed(restore_session(cpu, there, nullptr),
+                               restore_session(device, here, nullptr));
             crossed.same();
             crossed.both([&](Session &session) { session.set_sampling(warm(uint64_t(turn))); });
             crossed.decode(20);
@@ -177,7 +177,7 @@ TEST_CASE("device: a decode takes no more memory for the rows of the prompt befo
 TEST_CASE("device: a run ends where a plain decode would fail") {
     const std::string name = "zoo/llama-gqa-untied";
     const std::shared_ptr<Model> device = open_there(name);
-    SessionOptions options;
+    TimelineOptions options;
     options.capacity = 30;
     DevicePair pair(std::make_unique<Session>(open(name), options),
                     std::make_unique<Session>(device, options));

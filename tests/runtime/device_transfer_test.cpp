@@ -28,7 +28,7 @@ save(Session &session, const std::string &path, format::Codec codec = format::Co
     options.keep = keep;
     options.known = known;
     options.parallel = parallel_on(*session.model()->threads);
-    return format::save(session.export_state(), path, options);
+    return format::save(export_state(session), path, options);
 }
 
 std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const std::string &path) {
@@ -39,7 +39,7 @@ std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const std::st
             snapshot->read_page(group, index, data);
         },
         nullptr};
-    return Session::restore(model, snapshot->state(), nullptr, pages, Watch());
+    return restore_session(model, snapshot->state(), nullptr, pages, Watch());
 }
 
 } // namespace
@@ -66,7 +66,7 @@ TEST_CASE("device: files saved there are the CPU's, commit by commit, and load t
         for (const auto &stage : stages) {
             stage(*session);
             const auto codec = session->position() < 260 ? format::Codec::raw : format::Codec::zstd;
-            const auto moved = Session::restore(there, session->export_state(), nullptr);
+            const auto moved = restore_session(there, export_state(*session), nullptr);
             Session *both[] = {session.get(), moved.get()};
             for (int i = 0; i < 2; ++i) {
                 known[i] = save(*both[i], paths[i], codec, format::Keep::full, known[i]);
@@ -146,7 +146,7 @@ TEST_CASE("device: a save that fails on the way leaves the file, and the session
     for (const size_t begin : {0, 200}) {
         const std::string before = begin == 0 ? "" : read_bytes(path);
         host->append(part(tokens, begin, begin == 0 ? 200 : 260), {});
-        session = Session::restore(model, host->export_state(), nullptr);
+        session = restore_session(model, export_state(*host), nullptr);
         int64_t n = 0;
         session->digest(); // so that the save's own copies fail
         session->logits();
@@ -222,7 +222,7 @@ TEST_CASE("device: sessions are saved while another one generates") {
     const auto grown = [&](const std::shared_ptr<Model> &on, size_t i) {
         const std::unique_ptr<Session> session = session_of(near);
         session->append(part(tokens, i, 200 + i), {});
-        return Session::restore(on, session->export_state(), nullptr);
+        return restore_session(on, export_state(*session), nullptr);
     };
     const std::unique_ptr<Session> sessions[3] = {grown(model, 0), grown(model, 1),
                                                   grown(model, 2)};
@@ -256,20 +256,19 @@ TEST_CASE("device: memory of free pages gives way to what needs it") {
     host_module::settings().memory_bytes = uint64_t{4} << 20;
     const std::unique_ptr<Session> host = session_of(open(kTransferModel));
     host->append(tokens_for(*host->model(), 250), {});
-    const State state = host->export_state();
+    const State state = export_state(*host);
     const std::vector<uint32_t> more = tokens_for(*host->model(), 90, 5);
     host->append(more, {});
     for (const bool known : {false, true}) {
         INFO("their contents known: ", known);
         const std::shared_ptr<Model> model = open_there(kTransferModel);
-        SessionOptions options;
+        TimelineOptions options;
         options.capacity = 1024;
         std::vector<std::unique_ptr<Session>> sessions; // as many as there is memory for
         const auto load_one = [&] {
-            options.domain = known ? sessions.size() : SessionOptions::kPrivate;
+            options.domain = known ? sessions.size() : TimelineOptions::kPrivate;
             options.trusted = known;
-            return failure_of(
-                [&] { sessions.push_back(Session::restore(model, state, &options)); });
+            return failure_of([&] { sessions.push_back(restore_session(model, state, &options)); });
         };
         Failure failure;
         while (failure.status == Status::ok) {

@@ -132,9 +132,9 @@ void walk(const std::string &name, Kind kind, uint32_t seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto model = open(name, 1 + seed % 3);
-    SessionOptions options;
+    TimelineOptions options;
     options.capacity = std::min<uint64_t>(model->config.context, 100 + random() % 300);
-    options.window_retain = random() % 2 == 0 ? 0 : SessionOptions::kDefaultRetain;
+    options.window_retain = random() % 2 == 0 ? 0 : TimelineOptions::kDefaultRetain;
     DraftPair pair = pair_of(model, options);
     if (kind < Kind::right) {
         DraftOptions draft;
@@ -219,8 +219,8 @@ void generate_within(uint64_t budget_bytes, bool own_pages, GenerateResult &resu
     options.kv_budget_bytes = budget_bytes;
     const std::string path = directory("zoo/llama-gqa-untied");
     const auto one = open_model(path, options), two = open_model(path, options);
-    DraftPair pair{std::make_unique<Session>(one, SessionOptions()),
-                   std::make_unique<Session>(two, SessionOptions())};
+    DraftPair pair{std::make_unique<Session>(one, TimelineOptions()),
+                   std::make_unique<Session>(two, TimelineOptions())};
     const auto prompt = tokens_for(*one, 20);
     pair.ahead->append(prompt, {});
     pair.plain->append(prompt, {});

@@ -57,7 +57,7 @@ void play(Session &session, const Script &script, uint64_t end, size_t chunk = 0
         if (chunk == 1) {
             next = session.position() + 1;
         }
-        RunOptions options;
+        AppendOptions options;
         options.chunk = chunk;
         session.append(
             std::span(script.tokens).subspan(session.position(), next - session.position()),
@@ -68,7 +68,7 @@ void play(Session &session, const Script &script, uint64_t end, size_t chunk = 0
 
 std::unique_ptr<Session> played(const std::shared_ptr<Model> &model, const Script &script,
                                 uint64_t end, size_t chunk = 0) {
-    auto session = std::make_unique<Session>(model, SessionOptions());
+    auto session = std::make_unique<Session>(model, TimelineOptions());
     play(*session, script, end, chunk);
     return session;
 }
@@ -147,7 +147,7 @@ TEST_CASE("evict: the same bits in any pieces, by any threads and tables, and re
             for (uint64_t i = 0; i < end; ++i) {
                 entries.push_back(whole->entry(i));
             }
-            again.replay(entries, Evictions(whole->export_state().evictions), {});
+            replay(again.timeline(), entries, whole->timeline().evictions, {});
             CHECK(equal(*whole, again));
             Script without = script;
             without.events.clear();
@@ -264,10 +264,10 @@ TEST_CASE("evict: stored states, recomputed ones and verification have it at its
             }
             const Stored stored(*model, *session);
             const auto loaded =
-                Session::restore(model, stored.state, nullptr, stored.pages(), Watch());
+                restore_session(model, stored.state, nullptr, stored.pages(), Watch());
             CHECK(equal(*loaded, *session));
             const auto again =
-                Session::recompute(model, stored.state, nullptr, stored.pages(), Watch());
+                recompute_session(model, stored.state, nullptr, stored.pages(), Watch());
             CHECK(equal(*again, *session));
             CHECK(loaded->info().kv_bytes == session->info().kv_bytes);
             loaded->rewind(session->evictions().back()->position, true, {});

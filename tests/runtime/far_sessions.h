@@ -94,7 +94,7 @@ inline std::string streamed(Session &session, format::Codec codec = format::Code
                                 static_cast<std::string *>(user)->append(
                                     static_cast<const char *>(data), size_bytes);
                             }};
-    write_stream(session.export_state(), sink, options);
+    write_stream(export_state(session), sink, options);
     return bytes;
 }
 

@@ -14,6 +14,10 @@
 
 #include "runtime/kernels/environment.h"
 #include "runtime/session/session.h"
+#include "runtime/session/step.h"
+#include "runtime/snapshot/check.h"
+#include "runtime/snapshot/export.h"
+#include "runtime/snapshot/restore.h"
 #include "tests/data_files.h"
 #include "tests/runtime/quantized_model.h"
 #include "tests/share.h"
@@ -94,7 +98,7 @@ Golden golden(const std::string &name);
 inline std::vector<std::vector<float>>
 append_with_logits(Session &session, std::span<const uint32_t> tokens, size_t chunk = 0) {
     std::vector<std::vector<float>> rows;
-    RunOptions options;
+    AppendOptions options;
     options.chunk = chunk;
     options.logits_user = &rows;
     options.logits = [](void *user, uint64_t, const float *logits, size_t count) {
@@ -105,8 +109,8 @@ append_with_logits(Session &session, std::span<const uint32_t> tokens, size_t ch
     return rows;
 }
 
-inline SessionOptions tracking(Tracking mode = Tracking::by_head) {
-    SessionOptions options;
+inline TimelineOptions tracking(Tracking mode = Tracking::by_head) {
+    TimelineOptions options;
     options.tracking = mode;
     return options;
 }

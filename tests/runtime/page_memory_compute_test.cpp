@@ -46,7 +46,7 @@ void generate(Session &session, uint64_t count, bool drafts, Life &life) {
 
 Life live(const std::shared_ptr<Model> &model, Tracking tracking) {
     Life life;
-    SessionOptions options;
+    TimelineOptions options;
     options.tracking = tracking;
     Session session(model, options);
     const TraceListener listener{Life::hear, &life, true};
@@ -69,7 +69,7 @@ Life live(const std::shared_ptr<Model> &model, Tracking tracking) {
     life.note(session);
     const std::vector<uint32_t> five = some_tokens(5);
     StepItem items[] = {{&session, five}, {fork.get(), {}, true}};
-    Session::step(items, {});
+    run_step(items, {});
     life.note(session);
     life.note(*fork);
     session.rewind(120, true, {}); // below what was evicted: computed anew
@@ -79,8 +79,8 @@ Life live(const std::shared_ptr<Model> &model, Tracking tracking) {
         session.received(false, sums);
         life.numbers.push_back(sums);
     }
-    const State state = fork->export_state();
-    life.note(*Session::restore(model, state, nullptr));
+    const State state = export_state(*fork);
+    life.note(*restore_session(model, state, nullptr));
     return life;
 }
 
@@ -114,7 +114,7 @@ TEST_CASE(
         CAPTURE(name);
         FarMemory memory(FarMemory::Reach::kernels);
         const auto model = open_on(&memory, name), near = open_on(nullptr, name);
-        SessionOptions options;
+        TimelineOptions options;
         options.domain = 1;
         Session far(model, options), host(near, options);
         Life life;
@@ -124,7 +124,7 @@ TEST_CASE(
             FarMemory &memory;
             size_t rows;
         } pass{memory, 0};
-        RunOptions run;
+        AppendOptions run;
         run.chunk = 100;
         run.watch.user = &pass;
         run.watch.progress = [](void *user, uint64_t, uint64_t) {
@@ -160,7 +160,7 @@ TEST_CASE("sessions of one domain share what they compute in far memory") {
         const std::shared_ptr<Model> models[2] = {open_on(&memory, name), open_on(nullptr, name)};
         Life lives[2];
         for (int i = 0; i < 2; ++i) {
-            SessionOptions options;
+            TimelineOptions options;
             options.domain = 1;
             const std::vector<uint32_t> tokens = tokens_for(*models[i], 200);
             Session first(models[i], options);
@@ -184,7 +184,7 @@ TEST_CASE("what is computed in far memory is verified on the host, and the other
         const std::shared_ptr<Model> far = open_on(&memory, name), host = open_on(nullptr, name);
         for (const auto &[one, other] : {std::pair{far, host}, std::pair{host, far}}) {
             const std::shared_ptr<Model> &verifier = other;
-            const State state = conversation(one)->export_state();
+            const State state = export_state(*conversation(one));
             std::vector<std::vector<std::vector<uint16_t>>> data; // [group][page]
             for (size_t group = 0; group < state.pages.size(); ++group) {
                 data.emplace_back();
@@ -207,7 +207,7 @@ TEST_CASE("what is computed in far memory is verified on the host, and the other
                 nullptr};
             CHECK(!verify(verifier, state, pages, VerifyOptions()).first);
             CHECK(!audit(verifier, state, pages, AuditOptions()).first);
-            const auto again = Session::recompute(verifier, state, nullptr, pages, Watch());
+            const auto again = recompute_session(verifier, state, nullptr, pages, Watch());
             CHECK(again->digest() == state.digest);
             // A forgery is found where it is.
             State lie = state;

@@ -75,11 +75,11 @@ const Row kRows[] = {
     {"save", nothing, [](Session &session) { return streamed(session); }},
     {"restore", nothing,
      [](Session &session) {
-         return streamed(*Session::restore(session.model(), session.export_state(), nullptr));
+         return streamed(*restore_session(session.model(), export_state(session), nullptr));
      }},
     {"a session with pages reserved", nothing,
      [](Session &session) {
-         SessionOptions options;
+         TimelineOptions options;
          options.reserve = 100;
          const Session reserved(session.model(), options);
          return std::to_string(session.model()->pool->cached_bytes() > 0);
@@ -106,7 +106,7 @@ bool trial(const Row &row, const std::string &name, const State &state, FarMemor
            int64_t n, bool for_good, Session &host, const std::string &answer) {
     FarMemory memory(FarMemory::Reach::kernels);
     const auto model = open_on(&memory, name); // without free pages
-    auto session = Session::restore(model, state, nullptr), fork = session->fork();
+    auto session = restore_session(model, state, nullptr), fork = session->fork();
     row.prepare(*session);
     const Held before(*session), fork_before(*fork);
     memory.fail(call, n, for_good);
@@ -138,9 +138,9 @@ TEST_CASE("far memory that fails leaves the session as it was") {
     const kernels::FloatEnvironment environment;
     uint64_t failures[FarMemory::kCalls] = {};
     for (const std::string &name : far_models()) {
-        const State state = conversation(open(name))->export_state();
+        const State state = export_state(*conversation(open(name)));
         for (const Row &row : kRows) {
-            const auto host = Session::restore(open(name), state, nullptr);
+            const auto host = restore_session(open(name), state, nullptr);
             row.prepare(*host);
             const std::string answer = row.call(*host);
             for (const FarMemory::Call call : kAll) {
@@ -167,7 +167,7 @@ namespace {
 
 // The numbers of a session's last pages, slots beyond its position included.
 std::vector<std::vector<uint16_t>> last_pages(Session &session) {
-    const State state = session.export_state();
+    const State state = export_state(session);
     std::vector<std::vector<uint16_t>> all;
     for (size_t group = 0; group < state.pages.size(); ++group) {
         const PageShape &shape = session.model()->pool->shape(static_cast<uint32_t>(group));
@@ -195,7 +195,7 @@ bool clean(Session &session) {
 // An append that ends in its first pass, and cannot clear what that wrote.
 void leave_unclean(FarMemory &memory, Session &session) {
     std::atomic<bool> cancel{false};
-    RunOptions run;
+    AppendOptions run;
     run.watch = {&cancel,
                  [](void *user, uint64_t, uint64_t) {
                      *static_cast<std::atomic<bool> *>(user) = true;
@@ -214,15 +214,15 @@ TEST_CASE("what far memory could not clear is cleared before anybody computes wi
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
-        const State state = conversation(open(name))->export_state();
-        const auto host = Session::restore(open(name), state, nullptr);
+        const State state = export_state(*conversation(open(name)));
+        const auto host = restore_session(open(name), state, nullptr);
         FarMemory memory(FarMemory::Reach::kernels);
         const auto model = open_on(&memory, name);
-        const auto session = Session::restore(model, state, nullptr);
+        const auto session = restore_session(model, state, nullptr);
         leave_unclean(memory, *session);
         check_bits(*session, *host);
-        check_bits(*Session::restore(open(name), session->export_state(), nullptr), *host);
-        CHECK(clean(*Session::restore(model, session->export_state(), nullptr)));
+        check_bits(*restore_session(open(name), export_state(*session), nullptr), *host);
+        CHECK(clean(*restore_session(model, export_state(*session), nullptr)));
 
         memory.fail(FarMemory::kClear, 0, true); // still not
         CHECK(fails(FarMemory::kClear, [&] { append<7>(*session); }));
@@ -252,15 +252,15 @@ TEST_CASE("what far memory could not clear is cleared before anybody computes wi
 TEST_CASE("a page that goes back unclean is clean for who takes it next") {
     const kernels::FloatEnvironment environment;
     const std::string name = "zoo/gemma3-text";
-    const State state = conversation(open(name))->export_state();
+    const State state = export_state(*conversation(open(name)));
     FarMemory memory(FarMemory::Reach::kernels);
     const auto model = open_on(&memory, name);
-    auto session = Session::restore(model, state, nullptr);
+    auto session = restore_session(model, state, nullptr);
     leave_unclean(memory, *session);
     session.reset();
     const uint64_t taken = memory.count(FarMemory::kTake);
-    const auto host = Session::restore(open(name), state, nullptr);
-    session = Session::restore(model, state, nullptr);
+    const auto host = restore_session(open(name), state, nullptr);
+    session = restore_session(model, state, nullptr);
     const uint64_t cleared = memory.count(FarMemory::kClear);
     CHECK(append<7>(*session) == append<7>(*host));
     CHECK(memory.count(FarMemory::kClear) == cleared); // nobody remembers
@@ -276,7 +276,7 @@ TEST_CASE("a generation that far memory interrupts keeps its tokens and goes on"
     constexpr uint64_t kEnd = 300;
     for (const std::string name : {"zoo/llama-gqa-untied", "zoo/gemma3-text"}) {
         const auto host = conversation(open(name));
-        const State state = host->export_state();
+        const State state = export_state(*host);
         host->set_sampling(Sampling()); // repeats itself, so that much is drafted
         GenerateOptions options;
         options.ignore_end = true;
@@ -290,7 +290,7 @@ TEST_CASE("a generation that far memory interrupts keeps its tokens and goes on"
                 CAPTURE(call);
                 CAPTURE(n);
                 FarMemory memory(FarMemory::Reach::kernels);
-                const auto session = Session::restore(open_on(&memory, name), state, nullptr);
+                const auto session = restore_session(open_on(&memory, name), state, nullptr);
                 session->set_sampling(Sampling());
                 session->set_draft(DraftOptions());
                 memory.fail(call, n);
@@ -314,13 +314,13 @@ TEST_CASE("of a step, far memory fails those whose pages it fails") {
     const std::string name = "zoo/gemma3-text";
     FarMemory memory(FarMemory::Reach::kernels);
     const auto model = open_on(&memory, name);
-    const State state = conversation(open(name))->export_state();
-    const auto one = Session::restore(model, state, nullptr), held = one->fork(),
-               other = Session::restore(model, state, nullptr);
+    const State state = export_state(*conversation(open(name)));
+    const auto one = restore_session(model, state, nullptr), held = one->fork(),
+               other = restore_session(model, state, nullptr);
     const std::vector<uint32_t> tokens = tokens_for(*model, 9);
     StepItem items[] = {{one.get(), tokens}, {other.get(), tokens}};
     memory.fail(FarMemory::kCopy, 1); // of the first, which shares its pages
-    Session::step(items, {});
+    run_step(items, {});
     CHECK(memory.stop_failing());
     REQUIRE(items[0].error);
     CHECK(fails(FarMemory::kCopy, [&] { std::rethrow_exception(items[0].error); }));
@@ -328,7 +328,7 @@ TEST_CASE("of a step, far memory fails those whose pages it fails") {
     CHECK(!items[1].error);
     CHECK(one->digest() == state.digest);
     CHECK(held->digest() == state.digest);
-    const auto host = Session::restore(open(name), state, nullptr);
+    const auto host = restore_session(open(name), state, nullptr);
     host->append(tokens, {});
     check_bits(*other, *host);
     one->append(tokens, {});
@@ -344,13 +344,13 @@ TEST_CASE("a file is as it was when far memory cannot be read for a save") {
         FarMemory memory(FarMemory::Reach::kernels);
         const auto model = open_on(&memory, name);
         const auto host = conversation(open(name));
-        const auto session = Session::restore(model, host->export_state(), nullptr);
+        const auto session = restore_session(model, export_state(*host), nullptr);
         format::SaveOptions options;
         options.parallel = parallel_on(*model->threads);
         for (int stage = 0; stage < 2; ++stage) {
             const std::string before = stage == 0 ? "" : read_bytes(paths[0]);
             for (int64_t n = 0;; ++n) {
-                const State state = session->export_state();
+                const State state = export_state(*session);
                 memory.fail(FarMemory::kRead, n);
                 const bool failed =
                     fails(FarMemory::kRead, [&] { format::save(state, paths[0], options); });
@@ -362,7 +362,7 @@ TEST_CASE("a file is as it was when far memory cannot be read for a save") {
                 CHECK(std::filesystem::exists(paths[0]) == (stage == 1));
                 CHECK((stage == 0 || read_bytes(paths[0]) == before));
             }
-            format::save(host->export_state(), paths[1], options);
+            format::save(export_state(*host), paths[1], options);
             CHECK(read_bytes(paths[0]) == read_bytes(paths[1]));
             for (Session *each : {session.get(), host.get()}) {
                 each->append(tokens_for(*model, 150), {});

@@ -10,8 +10,8 @@ using namespace stasis::test;
 
 namespace {
 
-SessionOptions of_domain(bool trusted = true) {
-    SessionOptions options;
+TimelineOptions of_domain(bool trusted = true) {
+    TimelineOptions options;
     options.domain = 7;
     options.trusted = trusted;
     return options;
@@ -20,7 +20,7 @@ SessionOptions of_domain(bool trusted = true) {
 // Appends, and is cancelled when all pages are the session's own and nothing is computed yet.
 void append_cancelled(Session &session, size_t count) {
     std::atomic<bool> cancel{false};
-    RunOptions run;
+    AppendOptions run;
     run.watch = {&cancel,
                  [](void *user, uint64_t, uint64_t) {
                      *static_cast<std::atomic<bool> *>(user) = true;
@@ -44,9 +44,9 @@ TEST_CASE("a session restored into far memory is the one that was saved, whateve
         FarMemory memory(FarMemory::Reach::nobody);
         const auto model = open_on(&memory, name);
         const auto host = conversation(open(name));
-        const State state = host->export_state();
-        const auto far = Session::restore(model, state, nullptr);
-        const auto pair = Session::restore(open(name), state, nullptr);
+        const State state = export_state(*host);
+        const auto far = restore_session(model, state, nullptr);
+        const auto pair = restore_session(open(name), state, nullptr);
         check_far(*far, *pair);
         for (const format::Codec codec : {format::Codec::raw, format::Codec::zstd}) {
             CHECK(streamed(*far, codec) == streamed(*pair, codec));
@@ -77,9 +77,9 @@ TEST_CASE("an append that is undone in far memory leaves what was there, copies 
         CAPTURE(name);
         FarMemory memory(FarMemory::Reach::nobody);
         const auto model = open_on(&memory, name);
-        const State state = conversation(open(name))->export_state();
-        const auto far = Session::restore(model, state, nullptr);
-        const auto pair = Session::restore(open(name), state, nullptr);
+        const State state = export_state(*conversation(open(name)));
+        const auto far = restore_session(model, state, nullptr);
+        const auto pair = restore_session(open(name), state, nullptr);
         for (Session *session : {far.get(), pair.get()}) {
             append_cancelled(*session, 70); // a page more, of which nothing is left
         }
@@ -92,7 +92,7 @@ TEST_CASE("an append that is undone in far memory leaves what was there, copies 
         CHECK(memory.count(FarMemory::kCopy) == model->groups.size());
         check_far(*far, *pair);
         check_far(*fork, *pair_fork);
-        for (const std::vector<Page> &pages : fork->export_state().pages) {
+        for (const std::vector<Page> &pages : export_state(*fork).pages) {
             CHECK(pages.back().kept());
         }
     }
@@ -105,18 +105,17 @@ TEST_CASE("states go from far memory to the host, to far memory and to files") {
         FarMemory memory(FarMemory::Reach::nobody), other(FarMemory::Reach::nobody);
         const auto model = open_on(&memory, name), elsewhere = open_on(&other, name);
         const auto host = conversation(open(name));
-        const auto far = Session::restore(model, host->export_state(), nullptr);
-        const State state = far->export_state();
+        const auto far = restore_session(model, export_state(*host), nullptr);
+        const State state = export_state(*far);
         for (const std::vector<Page> &pages : state.pages) {
             for (const Page &page : pages) {
                 CHECK(page.data == nullptr);
             }
             CHECK(pages.back().far);
         }
-        CHECK(state.pages.back().front().kept() ==
-              host->export_state().pages.back().front().kept());
-        check_far(*Session::restore(open(name), state, nullptr), *host);
-        check_far(*Session::restore(elsewhere, state, nullptr), *host);
+        CHECK(state.pages.back().front().kept() == export_state(*host).pages.back().front().kept());
+        check_far(*restore_session(open(name), state, nullptr), *host);
+        check_far(*restore_session(elsewhere, state, nullptr), *host);
         const StoredPages pages{
             [&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
             [&](size_t group, uint64_t index, uint16_t *to) {
@@ -124,7 +123,7 @@ TEST_CASE("states go from far memory to the host, to far memory and to files") {
                 std::ranges::copy(fetched(state, shape, group, index), to);
             },
             nullptr};
-        CHECK(!verify(open(name), host->export_state(), pages, VerifyOptions()).first);
+        CHECK(!verify(open(name), export_state(*host), pages, VerifyOptions()).first);
     }
 }
 
@@ -140,22 +139,22 @@ std::vector<std::vector<uint64_t>> shared_life(const std::shared_ptr<Model> &mod
             told.push_back(numbers_of(session->info()));
         }
     };
-    const SessionOptions trusted = of_domain(), untrusted = of_domain(false);
-    auto first = Session::restore(model, state, &trusted);
+    const TimelineOptions trusted = of_domain(), untrusted = of_domain(false);
+    auto first = restore_session(model, state, &trusted);
     note(first.get());
-    auto second = Session::restore(model, state, &trusted); // all its full pages are known
+    auto second = restore_session(model, state, &trusted); // all its full pages are known
     note(second.get());
-    const auto liar = Session::restore(model, shorter, &untrusted);
+    const auto liar = restore_session(model, shorter, &untrusted);
     note(liar.get());
     first->evict(0, 70);
     note(first.get());
     first.reset();
     second.reset(); // its pages are idle now, with their contents
     note(nullptr);
-    second = Session::restore(model, shorter, &trusted);
+    second = restore_session(model, shorter, &trusted);
     note(second.get());
     const Session reserved(model, [] {
-        SessionOptions options;
+        TimelineOptions options;
         options.reserve = 300;
         return options;
     }());
@@ -170,9 +169,9 @@ TEST_CASE("far pages are shared, kept and counted as those of the host, and reus
     for (const std::string &name : far_models()) {
         CAPTURE(name);
         const auto session = conversation(open(name), 250);
-        const State state = session->export_state();
+        const State state = export_state(*session);
         session->rewind(200, true, {});
-        const State shorter = session->export_state();
+        const State shorter = export_state(*session);
         FarMemory memory(FarMemory::Reach::nobody);
         const auto model = open_on(&memory, name);
         const auto told = shared_life(model, state, shorter);
@@ -183,8 +182,8 @@ TEST_CASE("far pages are shared, kept and counted as those of the host, and reus
         }
         const uint64_t taken = memory.count(FarMemory::kTake),
                        written = memory.count(FarMemory::kWrite);
-        const SessionOptions trusted = of_domain();
-        const auto again = Session::restore(model, shorter, &trusted);
+        const TimelineOptions trusted = of_domain();
+        const auto again = restore_session(model, shorter, &trusted);
         check_bits(*again, *session);
         CHECK(memory.count(FarMemory::kTake) == taken); // free pages were there
         CHECK(memory.count(FarMemory::kWrite) == written + model->groups.size()); // the last ones
@@ -195,18 +194,17 @@ TEST_CASE("a budget bounds far memory, and what is free gives way") {
     const kernels::FloatEnvironment environment;
     const std::string name = "zoo/gemma3-text";
     const auto host = conversation(open(name));
-    const State state = host->export_state();
-    const uint64_t bytes =
-        Session::restore(open_on(nullptr, name), state, nullptr)->info().kv_bytes;
+    const State state = export_state(*host);
+    const uint64_t bytes = restore_session(open_on(nullptr, name), state, nullptr)->info().kv_bytes;
     FarMemory memory(FarMemory::Reach::nobody);
     const auto model = open_on(&memory, name, 2 * bytes + bytes / 2);
-    const SessionOptions trusted = of_domain();
-    auto first = Session::restore(model, state, nullptr);
-    auto second = Session::restore(model, state, &trusted);
+    const TimelineOptions trusted = of_domain();
+    auto first = restore_session(model, state, nullptr);
+    auto second = restore_session(model, state, &trusted);
     const std::vector<uint64_t> before = numbers_of(*model->pool);
     CHECK(before[0] == 2 * bytes);
     try {
-        Session::restore(model, state, nullptr);
+        restore_session(model, state, nullptr);
         FAIL("taken beyond the budget");
     } catch (const Error &error) {
         CHECK(error.status() == Status::pool_exhausted);
@@ -217,8 +215,8 @@ TEST_CASE("a budget bounds far memory, and what is free gives way") {
     check_bits(*second, *host);
     first.reset();
     second.reset(); // idle, until room is needed
-    first = Session::restore(model, state, nullptr);
-    second = Session::restore(model, state, nullptr);
+    first = restore_session(model, state, nullptr);
+    second = restore_session(model, state, nullptr);
     CHECK(memory.taken_bytes() <= model->pool->budget_bytes());
     check_bits(*first, *host);
     check_bits(*second, *host);
@@ -242,11 +240,11 @@ TEST_CASE("files of far sessions are those of the host's, and their commits") {
         for (Session *stage : {begin.get(), session.get(), other.get(), begin.get()}) {
             for (const bool host : {false, true}) {
                 const auto saved =
-                    Session::restore(host ? open(name) : model, stage->export_state(), nullptr);
+                    restore_session(host ? open(name) : model, export_state(*stage), nullptr);
                 format::SaveOptions options;
                 options.known = known[host];
                 options.parallel = parallel_on(*model->threads);
-                known[host] = format::save(saved->export_state(), paths[host], options);
+                known[host] = format::save(export_state(*saved), paths[host], options);
                 CHECK(known[host]->state.fetch == nullptr); // keeps no page
             }
             CHECK(read_bytes(paths[0]) == read_bytes(paths[1]));
@@ -257,7 +255,7 @@ TEST_CASE("files of far sessions are those of the host's, and their commits") {
                     snapshot->read_page(group, index, data);
                 },
                 nullptr};
-            const auto loaded = Session::restore(model, snapshot->state(), nullptr, pages, Watch());
+            const auto loaded = restore_session(model, snapshot->state(), nullptr, pages, Watch());
             check_bits(*loaded, *stage);
         }
         CHECK(memory.taken_bytes() == model->pool->cached_bytes());

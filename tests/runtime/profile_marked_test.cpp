@@ -48,7 +48,7 @@ void check_taken(const std::shared_ptr<Model> &model, std::unique_ptr<Session> t
 TEST_CASE("profile: no page is taken for what its tokens give") {
     const std::shared_ptr<Model> model = open_profiled(kModels[0]), plain = open_there(kModels[0]);
     const std::vector<uint32_t> tokens = tokens_for(*model, 130);
-    SessionOptions common;
+    TimelineOptions common;
     common.domain = 0;
     const auto reused = [&](const std::shared_ptr<Model> &of_model) {
         Session first(of_model, common), second(of_model, common);
@@ -58,13 +58,13 @@ TEST_CASE("profile: no page is taken for what its tokens give") {
         return second.info().tokens_reused;
     };
     CHECK(reused(model) == 0);
-    CHECK(reused(plain) == 78);  // the second piece, and what was before it of a page
-    SessionOptions any = common; // nor what another profile computed, whoever vouches for it
+    CHECK(reused(plain) == 78);   // the second piece, and what was before it of a page
+    TimelineOptions any = common; // nor what another profile computed, whoever vouches for it
     any.any_profile = any.trusted = true;
     Session own(model, common);
     own.append(tokens, {});
-    const std::unique_ptr<Session> taken = Session::restore(plain, own.export_state(), &any);
-    Session exact(plain, common), alone(plain, SessionOptions());
+    const std::unique_ptr<Session> taken = restore_session(plain, export_state(own), &any);
+    Session exact(plain, common), alone(plain, TimelineOptions());
     exact.append(tokens, {});
     alone.append(tokens, {});
     CHECK(exact.digest() == alone.digest());
@@ -78,7 +78,7 @@ TEST_CASE("profile: refused under another id, or taken over and marked") {
         CHECK(second->profile == "stand-in 2");
         const std::unique_ptr<Session> session = talk(first, 1000);
         const Stored stored(*first, *session);
-        SessionOptions any;
+        TimelineOptions any;
         any.any_profile = true;
         any.window_retain = 1000;
         for (const auto &model : {second, plain, cpu}) {
@@ -92,18 +92,18 @@ TEST_CASE("profile: refused under another id, or taken over and marked") {
                           Status::version) != "");
             CHECK(
                 refusal(
-                    [&] { Session::recompute(model, stored.state, &any, stored.pages(), Watch()); },
+                    [&] { recompute_session(model, stored.state, &any, stored.pages(), Watch()); },
                     Status::version) ==
                 "the snapshot keeps no keys and values, and only a model of the profile "
                 "stand-in 1 computes them again");
-            std::unique_ptr<Session> taken = Session::restore(model, session->export_state(), &any);
+            std::unique_ptr<Session> taken = restore_session(model, export_state(*session), &any);
             CHECK(same_bits(taken->logits(), session->logits()));
-            CHECK(taken->export_state().profile == Profile{model->profile, {}, 232});
+            CHECK(export_state(*taken).profile == Profile{model->profile, {}, 232});
             CHECK(taken->info().foreign == 232);
             check_taken(model, std::move(taken));
         }
-        const std::unique_ptr<Session> back = Session::restore(
-            first, Session::restore(cpu, session->export_state(), &any)->export_state(), &any);
+        const std::unique_ptr<Session> back = restore_session(
+            first, export_state(*restore_session(cpu, export_state(*session), &any)), &any);
         CHECK(back->info().foreign == 232); // it stays marked
         back->rewind(0, false, {});
         CHECK(back->info().foreign == 0);
@@ -114,17 +114,17 @@ TEST_CASE("profile: what the contract computed is not marked, and can be verifie
     const std::shared_ptr<Model> model = open_profiled(kModels[0]), plain = open(kModels[0]);
     const std::unique_ptr<Session> exact = talk(plain);
     CHECK(refusal([&] { reloaded(model, *exact); }, Status::version) != "");
-    SessionOptions any;
+    TimelineOptions any;
     any.any_profile = true;
-    const std::unique_ptr<Session> taken = Session::restore(model, exact->export_state(), &any);
+    const std::unique_ptr<Session> taken = restore_session(model, export_state(*exact), &any);
     CHECK(taken->info().foreign == 0);
     taken->append(tokens_for(*model, 90, 3), {});
-    CHECK(taken->export_state().profile.chunks == std::vector<ProfileChunk>{{233, 90, 128}});
+    CHECK(export_state(*taken).profile.chunks == std::vector<ProfileChunk>{{233, 90, 128}});
     const Stored stored(*model, *taken);
     CHECK(verify(model, stored.state, stored.pages(), {}).first == std::nullopt);
     const Stored before(*plain, *exact);
     const std::unique_ptr<Session> made =
-        Session::recompute(model, before.state, &any, before.pages(), Watch());
+        recompute_session(model, before.state, &any, before.pages(), Watch());
     made->append(tokens_for(*model, 90, 3), {});
     check_same(*taken, *made);
 }
@@ -154,10 +154,10 @@ TEST_CASE("profile: an audit of windows says what it could not reach, and reache
     CHECK(beginning.first == std::nullopt);
     CHECK(beginning.unreachable_begin == 64);
     CHECK(beginning.unreachable_end == 610);
-    SessionOptions any;
+    TimelineOptions any;
     any.any_profile = true;
     const std::unique_ptr<Session> taken =
-        Session::restore(open(kModels[1]), session->export_state(), &any);
+        restore_session(open(kModels[1]), export_state(*session), &any);
     const Stored marked(*taken->model(), *taken);
     CHECK(refusal([&] { audit(open(kModels[1]), marked.state, marked.pages(), {}); },
                   Status::unsupported) != "");
@@ -166,12 +166,12 @@ TEST_CASE("profile: an audit of windows says what it could not reach, and reache
 TEST_CASE("profile: marked sessions that share pages go back and on like any") {
     const std::shared_ptr<Model> model = open_profiled(kModels[0]), plain = open_there(kModels[0]);
     const std::vector<uint32_t> tokens = tokens_for(*model, 400);
-    SessionOptions any;
+    TimelineOptions any;
     any.any_profile = any.trusted = true;
     any.domain = 0;
     const std::unique_ptr<Session> own = of(model);
     own->append(part(tokens, 0, 150), {});
-    const std::unique_ptr<Session> taken = Session::restore(plain, own->export_state(), &any);
+    const std::unique_ptr<Session> taken = restore_session(plain, export_state(*own), &any);
     const auto go_back_and_on = [&](bool ask, size_t from) {
         taken->rewind(128, false, {});
         if (ask) {

@@ -16,13 +16,13 @@ TEST_CASE("profile: long appends are computed outside the contract, and that is 
         const std::shared_ptr<Model> model = open_profiled(name);
         CHECK(model->profile == "stand-in 1");
         const std::unique_ptr<Session> session = talk(model), again = talk(open_profiled(name));
-        CHECK(session->export_state().profile == Profile{"stand-in 1", kTalked, 0});
+        CHECK(export_state(*session).profile == Profile{"stand-in 1", kTalked, 0});
         check_same(*session, *again);
 
         const std::shared_ptr<Model> plain = open_there(name);
         CHECK(plain->profile == "");
         const std::unique_ptr<Session> exact = talk(plain);
-        CHECK(exact->export_state().profile == Profile());
+        CHECK(export_state(*exact).profile == Profile());
         CHECK(exact->digest() != session->digest());
         std::vector<float> rows[2];
         for (const auto &each : {model, plain}) {
@@ -42,25 +42,25 @@ TEST_CASE("profile: appends are cut by their own length alone") {
     const std::vector<uint32_t> tokens = tokens_for(*model, 576);
     const auto appended = [&](size_t count, size_t chunk) {
         std::unique_ptr<Session> session = of(model);
-        RunOptions run;
+        AppendOptions run;
         run.chunk = chunk;
         session->append(part(tokens, 0, count), run);
         return session;
     };
     const auto chunks = [&](size_t count) {
-        return appended(count, 0)->export_state().profile.chunks;
+        return export_state(*appended(count, 0)).profile.chunks;
     };
     CHECK(chunks(63).empty());
     CHECK(chunks(64) == std::vector<ProfileChunk>{{0, 64, 128}});
     CHECK(chunks(128) == std::vector<ProfileChunk>{{0, 128, 128}});
     CHECK(chunks(129) == std::vector<ProfileChunk>{{0, 129, 512}});
     const std::unique_ptr<Session> large = appended(576, 0), pieces = appended(576, 50);
-    CHECK(large->export_state().profile.chunks ==
+    CHECK(export_state(*large).profile.chunks ==
           std::vector<ProfileChunk>{{0, 512, 512}, {512, 64, 128}});
     check_same(*large, *pieces);
     large->rewind(0, false, {});
     large->append(part(tokens, 0, 575), {});
-    CHECK(large->export_state().profile.chunks == std::vector<ProfileChunk>{{0, 512, 512}});
+    CHECK(export_state(*large).profile.chunks == std::vector<ProfileChunk>{{0, 512, 512}});
 }
 
 TEST_CASE("profile: in steps of several each gives what it gives alone") {
@@ -74,7 +74,7 @@ TEST_CASE("profile: in steps of several each gives what it gives alone") {
             items.push_back({sessions.back().get(), part(tokens, length, 2 * length), true});
         }
         for (size_t i = 0; i < items.size(); i += together ? items.size() : 1) {
-            Session::step(std::span(items).subspan(i, together ? items.size() : 1), {});
+            run_step(std::span(items).subspan(i, together ? items.size() : 1), {});
         }
         for (const StepItem &item : items) {
             CHECK(item.error == nullptr);
@@ -138,7 +138,7 @@ TEST_CASE("profile: a rewind into a chunk goes on from the bits that it had ther
         const std::unique_ptr<Session> session = of(model, 1000);
         session->append(part(tokens, 0, 10), {});
         std::map<uint64_t, std::vector<float>> rows; // by the position behind them
-        RunOptions run;
+        AppendOptions run;
         run.logits_user = &rows;
         run.logits_wanted = [](void *, uint64_t position) {
             return std::find(kCuts.begin(), kCuts.end(), position + 1) != kCuts.end();
@@ -150,7 +150,7 @@ TEST_CASE("profile: a rewind into a chunk goes on from the bits that it had ther
         };
         session->append(part(tokens, 10, 110), run);
         session->append(part(tokens, 110, 260), run);
-        CHECK(session->export_state().profile.chunks ==
+        CHECK(export_state(*session).profile.chunks ==
               std::vector<ProfileChunk>{{10, 100, 128}, {110, 150, 512}});
         for (const uint64_t position : kCuts) {
             INFO("position: ", position);
@@ -185,7 +185,7 @@ TEST_CASE("profile: rewinds stop where the beginning of a chunk has lost what it
     session->rewind(290, true, {});
     shorter->rewind(290, true, {});
     check_same(*session, *shorter);
-    CHECK(session->export_state().profile.chunks == std::vector<ProfileChunk>{{0, 290, 512}});
+    CHECK(export_state(*session).profile.chunks == std::vector<ProfileChunk>{{0, 290, 512}});
 }
 
 TEST_CASE("profile: evictions, drafts and generated tokens go on as without one") {
@@ -221,7 +221,7 @@ TEST_CASE("profile: a failure in the middle of an append leaves the session and 
     const std::shared_ptr<Model> model = open_profiled(kModels[1]);
     const std::vector<uint32_t> tokens = tokens_for(*model, 600);
     const std::unique_ptr<Session> session = talk(model), same = session->fork();
-    RunOptions run;
+    AppendOptions run;
     run.logits_wanted = [](void *, uint64_t position) { return position == 800; };
     run.logits = [](void *, uint64_t, const float *, size_t) { return false; }; // second chunk
     CHECK(refusal([&] { session->append(tokens, run); }, Status::stopped) != "");

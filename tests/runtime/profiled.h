@@ -26,7 +26,7 @@ inline std::shared_ptr<Model> open_profiled(const std::string &name, uint32_t ve
 }
 
 inline std::unique_ptr<Session> of(const std::shared_ptr<Model> &model, uint64_t retain = 0) {
-    SessionOptions options;
+    TimelineOptions options;
     options.window_retain = retain;
     return std::make_unique<Session>(model, options);
 }
@@ -57,19 +57,19 @@ inline std::string refusal(const std::function<void()> &work, Status status) {
 
 // The same state in a new process, as far as a test can tell.
 inline std::unique_ptr<Session> reloaded(const std::shared_ptr<Model> &model, Session &session) {
-    return Session::restore(model, session.export_state(), nullptr);
+    return restore_session(model, export_state(session), nullptr);
 }
 
 // From tokens and record alone.
 inline std::unique_ptr<Session> recomputed(const std::shared_ptr<Model> &model, Session &session) {
     const Stored stored(*session.model(), session);
-    return Session::recompute(model, stored.state, nullptr, stored.pages(), Watch());
+    return recompute_session(model, stored.state, nullptr, stored.pages(), Watch());
 }
 
 inline void check_same(Session &a, Session &b) {
     CHECK(to_hex(a.digest()) == to_hex(b.digest()));
     CHECK(same_bits(a.logits(), b.logits()));
-    CHECK(a.export_state().profile == b.export_state().profile);
+    CHECK(export_state(a).profile == export_state(b).profile);
 }
 
 } // namespace stasis::test::profiled

@@ -37,7 +37,7 @@ std::shared_ptr<Model> open_with(const std::string &name, const ModelOptions &op
 TEST_CASE("insight 20: append is all or nothing") {
     kernels::FloatEnvironment environment;
     const auto model = open("zoo/gemma3-text");
-    SessionOptions options;
+    TimelineOptions options;
     options.capacity = 100;
     Session session(model, options);
     session.append(tokens_for(*model, 70), {});
@@ -48,7 +48,7 @@ TEST_CASE("insight 20: append is all or nothing") {
     check_refused(session, Status::full, "capacity of 100",
                   [&] { session.append(tokens_for(*model, 31), {}); });
     std::atomic<bool> cancelled{true};
-    RunOptions run;
+    AppendOptions run;
     run.watch.cancel = &cancelled;
     check_refused(session, Status::cancelled, "cancelled",
                   [&] { session.append(tokens_for(*model, 30), run); });
@@ -73,7 +73,7 @@ TEST_CASE(
     "insight 57: positions beyond the model's maximum are refused before anything is touched") {
     kernels::FloatEnvironment environment;
     const auto model = open("zoo/llama-gqa-untied");
-    SessionOptions options;
+    TimelineOptions options;
     options.capacity = model->config.context + 1;
     CHECK_THROWS_AS(Session(model, options), Error);
     options.capacity = 10;
@@ -135,13 +135,13 @@ TEST_CASE("an append that runs out of memory beside a fork leaves both as they w
         options.memory = {&failing, Failing::take, Failing::give_back};
         const auto model = open_with(name, options);
         for (const size_t start : {32UL, 64UL, 96UL, 100UL}) {
-            SessionOptions none;
+            TimelineOptions none;
             none.window_retain = 0;
             Session parent(model, none);
             parent.append(tokens_for(*model, start), {});
             const auto fork = parent.fork();
             const Digest before = parent.digest();
-            RunOptions run;
+            AppendOptions run;
             run.chunk = 32;
             bool done = false;
             for (long k = 0; !done; ++k) {
@@ -177,7 +177,7 @@ TEST_CASE("a non-finite hidden state fails the append wherever the tokens are cu
         std::vector<bool> failed;
         for (const size_t chunk : {1U, 7U, 64U}) {
             Session session(model, {});
-            RunOptions run;
+            AppendOptions run;
             run.chunk = chunk;
             try {
                 session.append(tokens, run);
@@ -200,7 +200,7 @@ TEST_CASE("the KV budget is kept, and freeing sessions gives pages back") {
     const uint64_t global = probe->pool->shape(0).bytes(), local = probe->pool->shape(1).bytes();
     options.kv_budget_bytes = 3 * (global + local);
     const auto model = open_with("zoo/gemma3-text", options);
-    auto first = std::make_unique<Session>(model, SessionOptions());
+    auto first = std::make_unique<Session>(model, TimelineOptions());
     first->append(tokens_for(*model, 100), {}); // the first local page is released again
     CHECK(model->pool->used_bytes() == 2 * global + local);
     Session second(model, {});
@@ -241,7 +241,7 @@ TEST_CASE("the last page goes by the digest that it was exported with as long as
     const auto model = open_with("zoo/llama-gqa-untied", {});
     Session session(model, {});
     const auto append = [&](size_t count) { session.append(tokens_for(*model, count), {}); };
-    const auto last_page = [](Session &of) { return of.export_state().pages[0].back(); };
+    const auto last_page = [](Session &of) { return export_state(of).pages[0].back(); };
     append(70);
     const Page first = last_page(session);
     CHECK(first.earlier_valid == 0);
@@ -253,7 +253,7 @@ TEST_CASE("the last page goes by the digest that it was exported with as long as
     CHECK(grown.earlier_valid == 6);
     CHECK(grown.earlier == first.digest);
     append(100); // the page becomes full
-    CHECK(session.export_state().pages[0][1].earlier == grown.digest);
+    CHECK(export_state(session).pages[0][1].earlier == grown.digest);
     session.rewind(75, false, {}); // some of those sixteen are written anew
     append(10);
     CHECK(last_page(session).earlier_valid == 0);
@@ -264,7 +264,7 @@ TEST_CASE("the last page goes by the digest that it was exported with as long as
 TEST_CASE("insight 29: local layers release what fell out of window and retain") {
     kernels::FloatEnvironment environment;
     const auto model = open_with("zoo/gemma3-text", {}); // window 16
-    SessionOptions options;
+    TimelineOptions options;
     options.window_retain = 0;
     Session session(model, options);
     session.append(tokens_for(*model, 400), {});
@@ -288,7 +288,7 @@ TEST_CASE("insight 29: where every layer has a window, a session's memory does n
     kernels::FloatEnvironment environment;
     const auto model = open_with("zoo/mistral-window", {}); // window 20
     REQUIRE(model->groups.size() == 1);
-    SessionOptions options;
+    TimelineOptions options;
     options.window_retain = 0;
     Session session(model, options);
     const std::vector<uint32_t> tokens = tokens_for(*model, 400);
@@ -308,7 +308,7 @@ TEST_CASE("insight 29: where every layer has a window, a session's memory does n
     fresh.append(std::span(tokens).first(340), {});
     CHECK(child->digest() == fresh.digest());
     CHECK(same_bits(logits_of(*child), logits_of(fresh)));
-    const State state = session.export_state();
+    const State state = export_state(session);
     CHECK(state.pages[0][4].data == nullptr);
     CHECK(state.pages[0][5].data != nullptr);
 }
@@ -395,9 +395,9 @@ TEST_CASE("generation stops where it is told to") {
     const GenerateResult after = run(options, stopped, *session);
     CHECK(after.reason == StopReason::callback);
     CHECK(after.count == 3); // delivered tokens stay
-    SessionOptions small;
+    TimelineOptions small;
     small.capacity = start.position() + 4;
-    session = Session::restore(model, start.export_state(), &small);
+    session = restore_session(model, export_state(start), &small);
     options.ignore_end = true;
     CHECK(run(options, full, *session).reason == StopReason::length);
     CHECK(session->position() == small.capacity);

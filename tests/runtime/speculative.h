@@ -86,7 +86,7 @@ struct Told {
 // Whether `a` holds the keys and values that `b` holds, and beyond its position nothing, or what a
 // rewind left there in both.
 inline bool same_pages(Session &a, Session &b) {
-    const State left = a.export_state(), right = b.export_state();
+    const State left = export_state(a), right = export_state(b);
     const Model &model = *a.model();
     for (size_t group = 0; group < left.pages.size(); ++group) {
         const PageShape &shape = model.pool->shape(static_cast<uint32_t>(group));
@@ -129,7 +129,7 @@ struct DraftPair {
     }
 };
 
-inline DraftPair pair_of(const std::shared_ptr<Model> &model, const SessionOptions &options = {}) {
+inline DraftPair pair_of(const std::shared_ptr<Model> &model, const TimelineOptions &options = {}) {
     return {std::make_unique<Session>(model, options), std::make_unique<Session>(model, options)};
 }
 

@@ -35,8 +35,8 @@ Sampling sampling_of(std::mt19937 &random) {
 
 StepPair pair_of(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens,
                  const Sampling &sampling) {
-    StepPair pair{std::make_unique<Session>(model, SessionOptions()),
-                  std::make_unique<Session>(model, SessionOptions())};
+    StepPair pair{std::make_unique<Session>(model, TimelineOptions()),
+                  std::make_unique<Session>(model, TimelineOptions())};
     for (Session *session : {pair.together.get(), pair.alone.get()}) {
         session->set_sampling(sampling);
         session->append(tokens, {});
@@ -62,9 +62,9 @@ void random_step(std::vector<StepPair> &pairs, std::mt19937 &random, size_t chun
         items.push_back({pairs[i].together.get(), given[i], count == 0 || random() % 3 == 0});
         of.push_back(&pairs[i]);
     }
-    RunOptions options;
+    AppendOptions options;
     options.chunk = chunk;
-    Session::step(items, options);
+    run_step(items, options);
     for (size_t i = 0; i < items.size(); ++i) {
         REQUIRE(items[i].error == nullptr);
         of[i]->alone->append(items[i].tokens, {});
@@ -113,7 +113,7 @@ TEST_CASE("what one session of a step meets leaves the others alone") {
     const kernels::FloatEnvironment environment;
     const auto model = open("zoo/llama-odd-sizes-f32");
     const std::vector<uint32_t> tokens = tokens_for(*model, 80);
-    SessionOptions small;
+    TimelineOptions small;
     small.capacity = 81;
     Session full(model, small), empty(model, {}), biased(model, {}), well(model, {});
     for (Session *session : {&full, &biased, &well}) {
@@ -132,7 +132,7 @@ TEST_CASE("what one session of a step meets leaves the others alone") {
                                    {&biased, {}, true},
                                    {&well, more, true},
                                    {&strange, unknown, false}};
-    Session::step(items, {});
+    run_step(items, {});
     const auto status = [](const StepItem &item) {
         try {
             std::rethrow_exception(item.error);
@@ -156,11 +156,11 @@ TEST_CASE("what one session of a step meets leaves the others alone") {
     CHECK(alone.digest() == well.digest());
 
     std::vector<StepItem> twice = {{&well, more, false}, {&well, more, false}};
-    expect_error(Status::invalid_argument, {"twice"}, [&] { Session::check_step(twice); });
+    expect_error(Status::invalid_argument, {"twice"}, [&] { check_step(twice); });
     const auto other = open("zoo/gemma3-text");
     Session foreign(other, {});
     std::vector<StepItem> two = {{&well, more, false}, {&foreign, more, false}};
-    expect_error(Status::invalid_argument, {"different models"}, [&] { Session::check_step(two); });
+    expect_error(Status::invalid_argument, {"different models"}, [&] { check_step(two); });
     CHECK(alone.digest() == well.digest());
 }
 
@@ -226,10 +226,10 @@ TEST_CASE("what is not finite fails those of a step that it fails alone") {
         std::vector<std::unique_ptr<Session>> sessions;
         std::vector<StepItem> items;
         for (size_t i = 0; i < tokens.size(); i += 3) {
-            sessions.push_back(std::make_unique<Session>(model, SessionOptions()));
+            sessions.push_back(std::make_unique<Session>(model, TimelineOptions()));
             items.push_back({sessions.back().get(), std::span(tokens).subspan(i, 1 + i % 2)});
         }
-        Session::step(items, {});
+        run_step(items, {});
         for (size_t i = 0; i < items.size(); ++i) {
             Session alone(model, {});
             bool failed = false;
@@ -258,10 +258,10 @@ TEST_CASE("a step that is stopped leaves what is not complete as it was") {
     const Digest before = long_one.digest();
     std::vector<StepItem> items = {{&short_one, std::span(tokens).first(5), false},
                                    {&long_one, std::span(tokens).first(150), false}};
-    RunOptions options;
+    AppendOptions options;
     options.chunk = 40;
     options.watch.progress = [](void *, uint64_t done, uint64_t) { return done < 100; };
-    Session::step(items, options);
+    run_step(items, options);
     CHECK(items[0].error == nullptr);
     CHECK(short_one.position() == 25);
     CHECK(items[1].error != nullptr);

@@ -15,7 +15,7 @@ struct Stored {
     State state;
     std::vector<std::vector<std::vector<uint16_t>>> data; // [group][page], empty: not stored
 
-    Stored(Model &model, Session &session) : state(session.export_state()) {
+    Stored(Model &model, Session &session) : state(export_state(session)) {
         for (size_t group = 0; group < state.pages.size(); ++group) {
             const size_t elements = model.pool->shape(static_cast<uint32_t>(group)).elements();
             std::vector<std::vector<uint16_t>> &pages = data.emplace_back();
@@ -82,7 +82,7 @@ struct Stored {
                 state.pages[group][index].data = page.empty() ? nullptr : page.data();
             }
         }
-        return Session::restore(model, state, nullptr);
+        return restore_session(model, state, nullptr);
     }
 };
 
@@ -101,9 +101,9 @@ inline std::vector<uint32_t> some_tokens(size_t count) {
 
 // `given` tokens and 60 drawn ones.
 inline std::unique_ptr<Session> conversation(const std::shared_ptr<Model> &model,
-                                             size_t given = 150, SessionOptions options = {}) {
+                                             size_t given = 150, TimelineOptions options = {}) {
     auto session = std::make_unique<Session>(model, options);
-    session->append(some_tokens(given), RunOptions());
+    session->append(some_tokens(given), AppendOptions());
     Sampling sampling;
     sampling.temperature = 1.5F;
     sampling.frequency_penalty = 0.5F;

@@ -272,7 +272,7 @@ TEST_CASE("text time: a search by parts finds what a search of the whole finds")
 
 TEST_CASE("text time: what cannot fit is refused before it is tokenized, and cancelling is seen") {
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
-        Session session(test::open(name), SessionOptions{});
+        Session session(test::open(name), TimelineOptions{});
         const std::string text(32U << 20, 'x');
         const double begin = cpu_seconds();
         expect_error(Status::full, {"session full: at least ", "exceed the capacity"},

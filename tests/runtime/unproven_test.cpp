@@ -7,8 +7,8 @@ using namespace stasis::test;
 
 namespace {
 
-SessionOptions common() {
-    SessionOptions options;
+TimelineOptions common() {
+    TimelineOptions options;
     options.domain = 0;
     return options;
 }
@@ -35,10 +35,10 @@ TEST_CASE("a file that lies does so to nobody else, whatever is appended behind 
             Session truth(model, {});
             truth.append(tokens, {});
             const Stored stored = lie(model, std::span(tokens).first(saved));
-            SessionOptions options = common();
+            TimelineOptions options = common();
             options.trusted = trusted;
             const auto liar =
-                Session::restore(model, stored.state, &options, stored.pages(), Watch());
+                restore_session(model, stored.state, &options, stored.pages(), Watch());
             liar->rewind(cut, false, {});
             liar->append(std::span(tokens).subspan(cut), {});
             CHECK(liar->digest() != truth.digest());
@@ -60,8 +60,8 @@ TEST_CASE("from the beginning again, what a session computes is proven") {
     const auto model = open_model(directory("zoo/llama-gqa-untied"), {});
     const std::vector<uint32_t> tokens = tokens_for(*model, 130);
     const Stored stored = lie(model, tokens);
-    const SessionOptions options = common();
-    const auto liar = Session::restore(model, stored.state, &options, stored.pages(), Watch());
+    const TimelineOptions options = common();
+    const auto liar = restore_session(model, stored.state, &options, stored.pages(), Watch());
     liar->rewind(0, false, {});
     liar->append(tokens, {});
     Session other(model, common());
@@ -78,7 +78,7 @@ TEST_CASE("an append that is undone leaves the session the page that was its own
     session.append(std::span(tokens).first(10), {});
     const Digest before = session.digest();
     other.append(std::span(tokens).first(64), {});
-    RunOptions run;
+    AppendOptions run;
     run.chunk = 64;
     run.logits = [](void *, uint64_t position, const float *, size_t) { return position < 100; };
     CHECK_THROWS_AS(session.append(std::span(tokens).subspan(10), run), Error);

@@ -24,7 +24,7 @@ VerifyReport audited(const std::shared_ptr<Model> &model, const Stored &stored, 
 Stored forged_page(const std::shared_ptr<Model> &model, uint64_t index) {
     const std::unique_ptr<Session> honest = conversation(model, 580);
     const Stored whole(*model, *honest);
-    honest->rewind((index + 1) * kPage, false, RunOptions());
+    honest->rewind((index + 1) * kPage, false, AppendOptions());
     Stored prefix(*model, *honest);
     prefix.flip(*model, model->config.layers - 1, 1, index * kPage + 5);
     prefix.state.digest = state_digest(prefix.state);
@@ -33,7 +33,7 @@ Stored forged_page(const std::shared_ptr<Model> &model, uint64_t index) {
     for (uint64_t i = forger->position(); i < whole.state.log.size(); ++i) {
         rest.push_back(whole.state.log[i].token);
     }
-    forger->append(rest, RunOptions());
+    forger->append(rest, AppendOptions());
     return Stored(*model, *forger);
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("an audit of everything that is the model's own work finds nothing") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/llama-gqa-untied", "zoo/gemma3-text", "zoo/mistral-window"}) {
         const std::shared_ptr<Model> model = test::open(name);
-        SessionOptions all;
+        TimelineOptions all;
         all.window_retain = 1000;
         const std::unique_ptr<Session> session = conversation(model, 250, all);
         const Stored stored(*model, *session);
@@ -128,7 +128,7 @@ TEST_CASE("an audit says which positions it cannot start from") {
     CHECK(audited(model, stored, 100).first);
 
     const std::unique_ptr<Session> nothing_left = [&] { // not one position to compute again
-        SessionOptions none;
+        TimelineOptions none;
         none.window_retain = 0;
         return conversation(model, 580, none);
     }();
@@ -139,7 +139,7 @@ TEST_CASE("an audit says which positions it cannot start from") {
 
     const std::unique_ptr<Session> young = conversation(model, 0 + 1);
     CHECK(audited(model, Stored(*model, *young), 1).positions == 61);
-    Session empty(model, SessionOptions());
+    Session empty(model, TimelineOptions());
     CHECK(audited(model, Stored(*model, empty), 1).positions == 0);
 }
 
@@ -164,13 +164,13 @@ TEST_CASE("an audit draws tokens again where it has their logits") {
     const std::unique_ptr<Session> session = conversation(model, 250);
     // The token at 300 becomes another one, and all that follows is computed from it.
     Stored stored(*model, *session);
-    session->rewind(300, false, RunOptions());
+    session->rewind(300, false, AppendOptions());
     std::vector<uint32_t> rest;
     for (uint64_t i = 300; i < 310; ++i) {
         rest.push_back(stored.state.log[i].token);
     }
     rest[0] = (rest[0] + 1) % 191;
-    session->append(rest, RunOptions());
+    session->append(rest, AppendOptions());
     const std::vector<TokenEntry> entries = stored.state.log;
     stored = Stored(*model, *session);
     const std::vector<Sampling> samplings = stored.state.samplings;

@@ -158,7 +158,7 @@ TEST_CASE("verification refuses what cannot be compared") {
     stored = original;
     stored.state.digest.bytes[0] ^= 1;
     CHECK(status(stored) == Status::corrupt);
-    Session at_start(model, SessionOptions());
+    Session at_start(model, TimelineOptions());
     const Stored nothing(*model, at_start);
     CHECK(!verified(model, nothing).first);
 }

@@ -1,9 +1,12 @@
-// One step of many sessions; see session.h. Logits of those that draw are one product, and what is
-// appended is one series of passes.
+// See step.h. Logits of those that draw are one product, and what is appended is one series of
+// passes.
+#include "runtime/session/step.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "runtime/compute/forward.h"
+#include "runtime/session/draw.h"
 #include "runtime/session/session.h"
 
 namespace stasis {
@@ -23,7 +26,7 @@ bool takes_part(const StepItem &item, bool behind) {
 
 void StepBuffers::clear() {
     items.clear(), sessions.clear(), drawing.clear(), growing.clear();
-    entries.clear(), growths.clear();
+    entries.clear(), appends.clear();
 }
 
 StepLease::StepLease(Model &model) : model_(model), buffers_(model.idle_steps.take()) {
@@ -37,14 +40,14 @@ StepLease::~StepLease() {
     model_.idle_steps.give(std::move(buffers_));
 }
 
-void Session::check_step(std::span<const StepItem> items) {
+void check_step(std::span<const StepItem> items) {
     if (items.empty()) {
         return;
     }
-    const StepLease buffers(*items[0].session->model_);
+    const StepLease buffers(*items[0].session->model());
     std::vector<const Session *> &sessions = buffers->sessions;
     for (const StepItem &item : items) {
-        if (item.session->model_ != items[0].session->model_) {
+        if (item.session->model() != items[0].session->model()) {
             fail(Status::invalid_argument, "sessions of one step are of different models");
         }
         sessions.push_back(item.session);
@@ -55,14 +58,16 @@ void Session::check_step(std::span<const StepItem> items) {
     }
 }
 
-// Draws the next token of each; of those that cannot, the error says why. Keeps those that have
-// something to draw from.
-void Session::draw_together(Model &model, std::vector<StepItem *> &ready) {
+namespace {
+
+// Draws the next token of each item. Those that have nothing to draw from get their error, and are
+// removed from `ready`.
+void draw_together(Model &model, std::vector<StepItem *> &ready) {
     const size_t hidden = model.config.hidden, vocabulary = model.config.vocabulary;
     WorkspaceLease work(model);
     std::erase_if(ready, [&](StepItem *item) {
         try {
-            item->session->require_hidden(*work);
+            item->session->timeline().require_hidden(*work);
         } catch (...) {
             item->error = std::current_exception();
         }
@@ -77,7 +82,8 @@ void Session::draw_together(Model &model, std::vector<StepItem *> &ready) {
     for (size_t begin = 0; begin < ready.size(); begin += most) {
         const size_t count = std::min(most, ready.size() - begin);
         for (size_t i = 0; i < count; ++i) {
-            std::memcpy(work->narrow + i * hidden, ready[begin + i]->session->hidden_.data(),
+            std::memcpy(work->narrow + i * hidden,
+                        ready[begin + i]->session->timeline().hidden.numbers.data(),
                         hidden * sizeof(uint16_t));
         }
         project_logits(model, *work, work->narrow, count, work->logit_rows);
@@ -85,8 +91,9 @@ void Session::draw_together(Model &model, std::vector<StepItem *> &ready) {
             StepItem &item = *ready[begin + i];
             const std::span<const float> row{work->logit_rows + i * vocabulary, vocabulary};
             try {
-                item.session->check_stored(row);
-                item.token = item.session->draw_from(*work, row);
+                Timeline &timeline = item.session->timeline();
+                timeline.check_logits_row(row);
+                item.token = draw_from(timeline, item.session->settings().sampling, row, *work);
             } catch (...) {
                 item.error = std::current_exception();
             }
@@ -94,8 +101,8 @@ void Session::draw_together(Model &model, std::vector<StepItem *> &ready) {
     }
 }
 
-// The entries that the items of a round append, and for each of these items its growth.
-void Session::collect_growths(std::span<StepItem> items, bool behind, StepBuffers &buffers) {
+// Collects the entries that the items of a round append, and an Append for each of these items.
+void collect_appends(std::span<StepItem> items, bool behind, StepBuffers &buffers) {
     std::vector<TokenEntry> &entries = buffers.entries;
     const auto draws = [behind](const StepItem &item) { return behind || item.tokens.empty(); };
     for (StepItem &item : items) {
@@ -118,34 +125,36 @@ void Session::collect_growths(std::span<StepItem> items, bool behind, StepBuffer
     std::span<const TokenEntry> left = entries; // which stay where they are from here on
     for (const StepItem *item : buffers.growing) {
         const size_t count = draws(*item) ? 1 : item->tokens.size();
-        buffers.growths.push_back({item->session, left.first(count)});
+        buffers.appends.push_back({&item->session->timeline(), left.first(count)});
         left = left.subspan(count);
     }
 }
 
-void Session::step_round(Model &model, std::span<StepItem> items, bool behind,
-                         const RunOptions &options, StepBuffers &buffers) {
+void run_round(Model &model, std::span<StepItem> items, bool behind, const AppendOptions &options,
+               StepBuffers &buffers) {
     for (StepItem &item : items) {
         if (takes_part(item, behind) && (behind || item.tokens.empty())) {
             buffers.drawing.push_back(&item);
         }
     }
     draw_together(model, buffers.drawing);
-    collect_growths(items, behind, buffers);
-    grow(model, buffers.growths, options);
-    for (size_t i = 0; i < buffers.growths.size(); ++i) {
-        buffers.growing[i]->error = buffers.growths[i].error;
-        buffers.growing[i]->ended_call = buffers.growths[i].ended_call;
+    collect_appends(items, behind, buffers);
+    append_together(model, buffers.appends, options);
+    for (size_t i = 0; i < buffers.appends.size(); ++i) {
+        buffers.growing[i]->error = buffers.appends[i].error;
+        buffers.growing[i]->ended_call = buffers.appends[i].ended_call;
     }
 }
 
-void Session::step(std::span<StepItem> items, const RunOptions &options) {
+} // namespace
+
+void run_step(std::span<StepItem> items, const AppendOptions &options) {
     for (const bool behind : {false, true}) {
         try {
             if (!items.empty()) {
-                Model &model = *items[0].session->model_;
+                Model &model = *items[0].session->model();
                 const StepLease buffers(model);
-                step_round(model, items, behind, options, *buffers);
+                run_round(model, items, behind, options, *buffers);
             }
         } catch (...) { // before any session changed
             for (StepItem &item : items) {

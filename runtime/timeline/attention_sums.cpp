@@ -1,5 +1,5 @@
 // See attention_sums.h.
-#include "runtime/compute/attention_sums.h"
+#include "runtime/timeline/attention_sums.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,6 @@
 // How much attention each position of a session has received since its beginning (C10): the numbers
-// and who shares them. What adds to them is attention.cpp; when they count, session_grow.cpp.
+// and who shares them. Attention adds to them (compute/attention.cpp); an Append decides when they
+// count (append.cpp).
 #pragma once
 
 #include <cstddef>

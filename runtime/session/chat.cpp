@@ -20,10 +20,10 @@ Role role_named(std::string_view role) {
 
 // Whether the log ends in a reply that has not been closed by the template's end.
 bool Session::reply_open() const {
-    if (log_.empty()) {
+    if (timeline_.log.empty()) {
         return false;
     }
-    const TokenEntry &last = log_[log_.size() - 1];
+    const TokenEntry &last = timeline_.log[timeline_.log.size() - 1];
     return (last.turn & TokenEntry::kReplyPrompt) != 0 ||
            (last.role() == Role::assistant && last.source != TokenSource::templated);
 }
@@ -31,10 +31,10 @@ bool Session::reply_open() const {
 // The `turn` of a token that is sampled, or appended by its id, next: part of the open reply; a
 // sampled token after a turn begins a reply even without a prompt for one.
 uint8_t Session::next_turn(bool sampled) const {
-    if (log_.empty()) {
+    if (timeline_.log.empty()) {
         return 0;
     }
-    const Role role = log_[log_.size() - 1].role();
+    const Role role = timeline_.log[timeline_.log.size() - 1].role();
     const auto assistant = static_cast<uint8_t>(Role::assistant);
     if (reply_open()) {
         return role == Role::assistant ? assistant : assistant | TokenEntry::kTurnStart;
@@ -44,19 +44,19 @@ uint8_t Session::next_turn(bool sampled) const {
 
 ChatPosition Session::chat_position() const {
     ChatPosition position;
-    position.started = !log_.empty();
-    position.pending_system = pending_system_;
-    for (uint64_t i = 0; i < log_.size(); ++i) {
-        const Role role = log_[i].role();
+    position.started = !timeline_.log.empty();
+    position.pending_system = settings_.pending_system;
+    for (uint64_t i = 0; i < timeline_.log.size(); ++i) {
+        const Role role = timeline_.log[i].role();
         position.last = role == Role::none ? position.last : role;
         position.user_seen |= role == Role::user;
     }
     position.reply_open = reply_open();
     if (position.reply_open) {
         position.last = Role::assistant;
-        const uint32_t token = log_[log_.size() - 1].token;
+        const uint32_t token = timeline_.log[timeline_.log.size() - 1].token;
         if (model_->tokenizer->is_special(token) &&
-            log_[log_.size() - 1].source != TokenSource::templated) {
+            timeline_.log[timeline_.log.size() - 1].source != TokenSource::templated) {
             position.reply_tail = model_->tokenizer->decode({&token, 1}, false, true);
         }
     }
@@ -64,7 +64,7 @@ ChatPosition Session::chat_position() const {
 }
 
 void Session::append_message(std::string_view role, std::string_view text, bool reply,
-                             const RunOptions &options) {
+                             const AppendOptions &options) {
     if (model_->tokenizer == nullptr) {
         fail(Status::unsupported, "messages need a tokenizer, which the model does not have");
     }
@@ -78,7 +78,7 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
         size_bytes += segment.text.size();
     }
     // What cannot fit is refused before it is tokenized.
-    check_capacity(model_->tokenizer->tokens_min(size_bytes), true);
+    check_capacity(timeline_, model_->tokenizer->tokens_min(size_bytes), true);
     const std::vector<SourcedToken> tokens =
         model_->tokenizer->encode(turn.segments, options.watch);
     std::vector<TokenEntry> entries;
@@ -107,8 +107,8 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
         entries.back().turn |= TokenEntry::kReplyPrompt;
     }
     std::string pending = turn.pending_system; // what can fail comes first
-    extend(entries, options);
-    pending_system_ = std::move(pending);
+    stasis::append(timeline_, entries, options);
+    settings_.pending_system = std::move(pending);
 }
 
 std::string Session::text(uint64_t begin, uint64_t end) const {
@@ -118,7 +118,7 @@ std::string Session::text(uint64_t begin, uint64_t end) const {
     std::vector<uint32_t> tokens;
     tokens.reserve(end - begin);
     for (uint64_t i = begin; i < end; ++i) {
-        tokens.push_back(log_[i].token);
+        tokens.push_back(timeline_.log[i].token);
     }
     std::string text = model_->tokenizer->decode(tokens, begin == 0, false);
     text.resize(complete_utf8(text));

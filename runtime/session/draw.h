@@ -1,0 +1,18 @@
+// Drawing the token that follows a timeline.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/timeline/timeline.h"
+
+namespace stasis {
+
+// Draws from a row of logits by `sampling`, whose penalties look at the log. `work` lends memory.
+uint32_t draw_from(const Timeline &timeline, const Sampling &sampling, std::span<const float> row,
+                   Workspace &work);
+
+// Computes the logits, into work.logits, and draws. Throws as Timeline::compute_logits.
+uint32_t draw_next(Timeline &timeline, const Sampling &sampling, Workspace &work);
+
+} // namespace stasis

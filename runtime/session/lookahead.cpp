@@ -1,0 +1,201 @@
+// See lookahead.h.
+#include "runtime/session/lookahead.h"
+
+#include <algorithm>
+
+#include "runtime/compute/forward.h"
+#include "runtime/session/draw.h"
+#include "runtime/timeline/ahead.h"
+
+namespace stasis {
+
+Lookahead::Lookahead(Session &session, Drafting *drafting, const GenerateOptions &options,
+                     GenerateResult &result)
+    : session_(session), timeline_(session.timeline()), drafting_(drafting), options_(options),
+      result_(result),
+      // Rows that are not kept would leave their attention in the sums.
+      device_draws_(drafting == nullptr && session.model()->device != nullptr &&
+                    options.log_probabilities == 0 && !session.tracks_attention() &&
+                    drawn_on_device(session.settings().sampling)) {}
+
+uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
+    if (!work_) {
+        work_.emplace(*session_.model());
+    }
+    const uint32_t token = next_token(likely);
+    const TokenEntry entry = session_.drawn_entry(token);
+
+    if (drafting_ != nullptr && taken_ < rows_.size()) {
+        const bool right = rows_[taken_].token == token;
+        drafting_->length.note(right);
+        result_.accepted += right ? 1 : 0;
+        if (!right) {
+            drop();
+        }
+    }
+    if (taken_ == rows_.size()) {
+        drop();
+        if (!compute_rows(entry, most)) {
+            rows_.clear();
+            append_alone(entry);
+            ++result_.passes;
+            return token;
+        }
+    }
+    result_.passes += device_draws_ || taken_ == 0 ? 1 : 0;
+    take_ahead(timeline_, entry, (*work_)->hidden + taken_ * session_.model()->config.hidden);
+    ++taken_;
+    return token;
+}
+
+// Returns the token that the device drew after the last row taken, else one drawn from its logits.
+uint32_t Lookahead::next_token(LogProbabilities &likely) {
+    if (taken_ > 0 && taken_ <= drawn_.size()) {
+        return drawn_[taken_ - 1];
+    }
+    const std::span<const float> row = next_row();
+    const uint32_t token = draw_from(timeline_, session_.settings().sampling, row, **work_);
+    if (options_.log_probabilities > 0) {
+        log_probabilities(row, options_.log_probabilities, token, likely);
+    }
+    return token;
+}
+
+// Returns the logits of the next token: those of the final hidden state, or, after a row of a pass,
+// that row's, which are one product with those of the other rows.
+std::span<const float> Lookahead::next_row() {
+    const Model &model = *session_.model();
+    const size_t vocabulary = model.config.vocabulary;
+    if (taken_ == 0) {
+        (*work_)->fit(model.config, model.weights.groups, 1);
+        const std::span<float> row{(*work_)->logits, vocabulary};
+        with_pages([&] { timeline_.compute_logits(**work_, row); });
+        return row;
+    }
+    if (!projected_) {
+        project_logits(model, **work_, (*work_)->hidden, rows_.size(), (*work_)->logit_rows);
+        projected_ = true;
+    }
+    const std::span<const float> row{(*work_)->logit_rows + (taken_ - 1) * vocabulary, vocabulary};
+    timeline_.check_logits_row(row);
+    return row;
+}
+
+// Computes rows for a token that was drawn and for proposals after it. Returns false if there are
+// no proposals, or the pass failed.
+bool Lookahead::compute_rows(const TokenEntry &entry, uint64_t most) {
+    if (drafting_ == nullptr && !device_draws_) {
+        return false;
+    }
+    rows_.assign(1, entry);
+    return drafting_ != nullptr ? compute_drafted(most) : compute_drawn(most);
+}
+
+bool Lookahead::compute_drafted(uint64_t most) {
+    propose(rows_[0].token, most);
+    const size_t proposed = rows_.size() - 1;
+    drafting_->length.began(proposed);
+    if (proposed == 0) {
+        return false;
+    }
+    try {
+        (*work_)->fit_logits(rows_.size() * session_.model()->config.vocabulary);
+        compute_ahead(timeline_, rows_, **work_);
+    } catch (...) {
+        drafting_->length.note(false);
+        return false;
+    }
+    projected_ = false;
+    computed_ = rows_.size();
+    result_.drafted += proposed;
+    return true;
+}
+
+// Adds rows of what the drafter proposes.
+void Lookahead::propose(uint32_t drawn, uint64_t most) {
+    const size_t wanted = drafts_ ? std::min<uint64_t>(drafting_->length.wanted(), most - 1) : 0;
+    if (wanted == 0) {
+        return;
+    }
+    const std::atomic<bool> *cancel = options_.watch.cancel;
+    std::vector<uint32_t> &proposals = drafting_->proposals;
+    try {
+        proposals.clear();
+        drafting_->drafter->propose({timeline_.log, drawn, session_.settings().sampling, cancel},
+                                    wanted, proposals);
+        for (const uint32_t token : proposals) {
+            if (rows_.size() > wanted || token >= session_.model()->config.vocabulary) {
+                break;
+            }
+            rows_.push_back({token});
+        }
+    } catch (...) {
+        rows_.resize(1);
+        drafts_ = false;
+        result_.draft_failures += cancel == nullptr || !cancel->load() ? 1 : 0;
+    }
+}
+
+bool Lookahead::compute_drawn(uint64_t most) {
+    const Model &model = *session_.model();
+    const uint64_t left = timeline_.capacity - timeline_.position();
+    device_length_ = std::min(2 * device_length_, kRunMost);
+    const auto count = static_cast<size_t>(std::min({uint64_t{device_length_}, most, left}));
+    if (count < 2) {
+        return false;
+    }
+    rows_.resize(count);
+    try {
+        (*work_)->fit(model.config, model.weights.groups, kRunMost); // once for all lengths
+        compute_ahead(timeline_, rows_, **work_, session_.settings().sampling, &run_);
+    } catch (...) {
+        return false;
+    }
+    computed_ = count;
+    // A row that is not finite is computed again, alone, and fails then.
+    const auto failed = std::find_if(run_.failures.begin(), run_.failures.end(),
+                                     [](uint32_t layer) { return layer != UINT32_MAX; });
+    rows_.resize(static_cast<size_t>(failed - run_.failures.begin()));
+    drawn_.assign(run_.tokens.begin(), run_.tokens.begin() + static_cast<long>(rows_.size()));
+    if (rows_.empty()) {
+        drop();
+        return false;
+    }
+    for (size_t i = 1; i < rows_.size(); ++i) {
+        rows_[i].token = drawn_[i - 1];
+    }
+    return true;
+}
+
+void Lookahead::append_alone(const TokenEntry &entry) {
+    work_.reset(); // append has its own
+    with_pages([&] { append(timeline_, {&entry, 1}, {}); });
+}
+
+// Does some work, and again if pages of the drafter's timeline in the same pool were what it
+// lacked.
+template <typename Work> void Lookahead::with_pages(const Work &work) {
+    try {
+        work();
+    } catch (const Error &error) {
+        if (error.status() != Status::pool_exhausted || drafting_ == nullptr ||
+            session_.draft()->model != session_.model() || !drafting_->drafter->release()) {
+            throw;
+        }
+        result_.draft_failures += drafts_ ? 1 : 0;
+        drafts_ = false;
+        work();
+    }
+}
+
+// Forgets the rows that are not in the timeline.
+void Lookahead::drop() noexcept {
+    if (taken_ < computed_) {
+        drop_ahead(timeline_);
+    }
+    rows_.clear();
+    drawn_.clear();
+    taken_ = computed_ = 0;
+}
+
+} // namespace stasis

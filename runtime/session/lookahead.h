@@ -1,0 +1,68 @@
+// How a generation gets its tokens: one at a time, from rows that may be computed ahead.
+//
+// A pass computes rows for a token that was drawn and for tokens proposed after it. A drafter
+// proposes them, or the device, which draws them itself; or nothing does, and each token is
+// appended alone. Rows enter the timeline one at a time, and only after the token of that position
+// was drawn from the logits of the row before, with the sampler and the history that it has there.
+// So between two tokens the session is what appending one at a time would have made it, apart from
+// keys and values after its position, which become zero, and pages after it, which are released, as
+// soon as a draw differs or the generation ends.
+//
+// What fails because of a proposal (memory, pages, numbers that are not finite) is done again
+// without any, and then succeeds or fails as it would have without.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/compute/device/run.h"
+#include "runtime/session/session.h"
+
+namespace stasis {
+
+class Lookahead {
+  public:
+    // `drafting` null: no drafter. Counts passes and proposals in `result`.
+    Lookahead(Session &session, Drafting *drafting, const GenerateOptions &options,
+              GenerateResult &result);
+    ~Lookahead() { drop(); }
+    Lookahead(const Lookahead &) = delete;
+    Lookahead &operator=(const Lookahead &) = delete;
+
+    // Draws the next token and appends it. `most`: tokens that may come, this one included. Fills
+    // `likely` if log-probabilities are asked for.
+    uint32_t decode(uint64_t most, LogProbabilities &likely);
+
+  private:
+    uint32_t next_token(LogProbabilities &likely);
+    std::span<const float> next_row();
+    bool compute_rows(const TokenEntry &entry, uint64_t most);
+    bool compute_drafted(uint64_t most);
+    bool compute_drawn(uint64_t most);
+    void propose(uint32_t drawn, uint64_t most);
+    void append_alone(const TokenEntry &entry);
+    template <typename Work> void with_pages(const Work &work);
+    void drop() noexcept;
+
+    Session &session_;
+    Timeline &timeline_;
+    Drafting *const drafting_;
+    const GenerateOptions &options_;
+    GenerateResult &result_;
+    const bool device_draws_;
+    bool drafts_ = true; // no drafter has failed
+    size_t device_length_ =
+        1; // of the latest rows that the device drew: the next are twice as many
+
+    std::optional<WorkspaceLease> work_; // held while rows may be pending
+    std::vector<TokenEntry> rows_;       // computed: the first drawn, the others proposed
+    size_t computed_ = 0;                // rows in pages, those that failed included
+    size_t taken_ = 0;                   // rows in the timeline
+    bool projected_ = false;             // the rows' logits are computed
+    DeviceRun run_;
+    std::vector<uint32_t> drawn_; // [row] the token after it, where the device drew it
+};
+
+} // namespace stasis

@@ -1,0 +1,24 @@
+// Rows computed before it is known that their tokens will enter the log. They lie in pages after
+// the end of the timeline, where nothing looks, until they are taken or dropped.
+#pragma once
+
+#include <span>
+
+#include "runtime/compute/device/run.h"
+#include "runtime/timeline/timeline.h"
+
+namespace stasis {
+
+// Computes rows for entries that may follow the log: keys and values into pages, final hidden
+// states into `pass`. With `run`, only the first token counts; the device draws the others by
+// `sampling`, and reports in `run` what failed. Throws as append does. Strong guarantee.
+void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Workspace &pass,
+                   const Sampling &sampling = {}, DeviceRun *run = nullptr);
+
+// Appends the entry of the next row computed, whose final hidden state is given. Strong guarantee.
+void take_ahead(Timeline &timeline, const TokenEntry &entry, const uint16_t *hidden);
+
+// Drops the rows that were not taken.
+void drop_ahead(Timeline &timeline) noexcept;
+
+} // namespace stasis

@@ -1,0 +1,338 @@
+// The transaction by which timelines grow; see append.h. In order: capacity, pages, passes, the
+// log, the commit, and how all of it is undone.
+#include "runtime/timeline/append.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "runtime/compute/forward.h"
+#include "runtime/compute/profile.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kChunk = 512; // positions computed together unless the caller says otherwise
+constexpr size_t kChunkMax = 4096;
+
+// Calls the caller back with the logits of each row.
+void report_logits(const Network &network, Workspace &pass, const Sequence &sequence,
+                   const AppendOptions &options) {
+    const size_t vocabulary = network.config.vocabulary;
+    for (size_t row = 0; row < sequence.rows; ++row) {
+        const uint64_t position = sequence.begin + row;
+        options.watch.look(row, sequence.rows);
+        if (options.logits_wanted != nullptr &&
+            !options.logits_wanted(options.logits_user, position)) {
+            continue;
+        }
+        project_logits(network, pass, pass.hidden + (sequence.row + row) * network.config.hidden, 1,
+                       pass.logits);
+        check_logits(network, {pass.logits, vocabulary});
+        if (!options.logits(options.logits_user, position, pass.logits, vocabulary)) {
+            fail(Status::stopped, "the logits callback asked to stop at position %llu",
+                 Number{position});
+        }
+    }
+}
+
+} // namespace
+
+void check_capacity(const Timeline &timeline, uint64_t tokens, bool at_least) {
+    const uint64_t start = timeline.position();
+    if (tokens > timeline.capacity - start) {
+        fail(Status::full,
+             "session full: %s%llu tokens at position %llu exceed the capacity of %llu positions",
+             at_least ? "at least " : "", Number{tokens}, Number{start}, Number{timeline.capacity});
+    }
+}
+
+void Append::check_size() const {
+    check_capacity(*timeline, entries.size(), false);
+    // A system call, and so not for every token that is decoded.
+    if (entries.size() > 1 || (entries.size() == 1 && start % kPage == 0)) {
+        timeline->network->weights.check_unchanged();
+    }
+}
+
+// Returns the bytes of pages that are needed at least, 0 without a budget. Throws
+// Error(pool_exhausted) if the pool has not got them beside those promised to others. More may be
+// needed on the way, and others may be quicker.
+uint64_t Append::bytes_needed(uint64_t promised) const {
+    const PagePool &pool = *timeline->network->pool;
+    const uint64_t left = pool.room_bytes();
+    if (left == UINT64_MAX) {
+        return 0;
+    }
+    const uint64_t end = start + entries.size();
+    const uint64_t needed = timeline->bytes_missing(end);
+    if (needed > left || promised > left - needed) {
+        fail(Status::pool_exhausted,
+             "KV pool exhausted: %llu of %llu bytes in use or promised, %llu tokens need %llu more",
+             Number{pool.budget_bytes() - left + promised}, Number{pool.budget_bytes()},
+             Number{end - timeline->position()}, Number{needed});
+    }
+    return needed;
+}
+
+void Append::reserve(bool reuses, uint64_t &promised) {
+    assert(!ended() || entries.empty());
+    start = timeline->position();
+    committed = entries.empty();
+    check_size();
+    if (reuses) {
+        reuse();
+    }
+    promised += bytes_needed(promised);
+}
+
+void Append::stage(const ProfilePart &part, Workspace &pass) {
+    Timeline &own = *timeline;
+    const uint64_t begin = own.position();
+    sequence = pass.sequence_count;
+    rows = part.rows;
+    pass.fit(own.network->config, own.network->weights.groups, part.padded);
+
+    own.make_writable(begin, begin + rows);
+    own.tell_pages(PageOrigin::computed);
+    Sequence &staged = pass.add_sequence(begin, rows, own.pages.size());
+    pass.padded = part.padded;
+    own.name_pages(staged);
+    if (own.trace) {
+        own.trace->reads(staged);
+    }
+
+    if (sums == nullptr && own.sums.collecting(begin)) {
+        sums = own.sums.grown(start + entries.size());
+    }
+    if (sums != nullptr) {
+        staged.sums = sums->data();
+        staged.sum_rows = own.sums.rows();
+    }
+    for (const TokenEntry &entry : entries.subspan(done, rows)) {
+        pass.tokens.push_back(entry.token);
+    }
+}
+
+void Append::accept(Workspace &pass, const AppendOptions &options) {
+    Timeline &own = *timeline;
+    const Sequence &staged = pass.sequences[sequence];
+    if (staged.failed) {
+        fail_sequence(*own.network, staged);
+    }
+    if (options.logits != nullptr) {
+        report_logits(*own.network, pass, staged, options);
+    }
+
+    // The log and the chunks advance.
+    for (const TokenEntry &entry : entries.subspan(done, rows)) {
+        own.log.push_back(entry);
+    }
+    if (pass.padded != 0) {
+        own.profile.chunks.push_back(
+            {staged.begin, static_cast<uint32_t>(rows), static_cast<uint32_t>(pass.padded)});
+    }
+    done += rows;
+
+    // Full pages get their digests, and may be shared.
+    const uint64_t end = own.position(), first = start / kPage;
+    if (own.shares && start % kPage != 0 && replaced.empty() && first < end / kPage) {
+        for (const PageTable &table : own.pages) { // once known, it may be exchanged
+            replaced.push_back(table[first]);
+        }
+    }
+    own.digest_full_pages(staged.begin, end);
+    own.make_known(staged.begin, end, pass.hidden + staged.row * own.network->config.hidden);
+    own.release_outrun(end, (start + kPage - 1) / kPage); // abort needs the pages of the start
+    own.tell_pages(PageOrigin::computed);
+}
+
+void Append::commit(const uint16_t *last_hidden) {
+    Timeline &own = *timeline;
+    assert(complete() && !committed);
+    const uint64_t end = own.position();
+    own.own_outrun(end); // nothing fails from here on
+
+    if (last_hidden != nullptr) {
+        std::copy_n(last_hidden, own.network->config.hidden, own.hidden.numbers.data());
+    }
+    own.hidden.valid = last_hidden != nullptr;
+    own.next.reset();
+    own.tokens_reused += reused;
+    if (sums != nullptr) {
+        own.sums.adopt(std::move(sums), end);
+    }
+    own.release_outrun(end, 0);
+    for (size_t group = 0; group < own.pages.size(); ++group) {
+        const uint32_t window = own.network->groups[group].window;
+        own.first_page[group] = std::max(own.first_page[group], own.keep_from(window, end) / kPage);
+    }
+    own.count_held();
+    own.tell_pages(PageOrigin::computed);
+    own.tell(TraceKind::append, start, end);
+    committed = true;
+}
+
+void Append::abort() noexcept {
+    Timeline &own = *timeline;
+    own.roll_back(start);
+    for (size_t group = 0; group < replaced.size(); ++group) { // on paths of its own
+        own.pages[group].mutate(start / kPage) = std::move(replaced[group]);
+    }
+    own.clear_beyond(start);
+    error = std::current_exception();
+    own.tell_pages(PageOrigin::before); // no more than at the start, so nothing can fail
+    own.tell(TraceKind::undone, start, start + entries.size());
+}
+
+namespace {
+
+// Calls a step of an append, and aborts the append if it throws.
+template <typename Step> void guard(Append &append, const Step &step) noexcept {
+    try {
+        step();
+    } catch (...) {
+        append.abort();
+    }
+}
+
+// Fills a pass with rows that are left to compute. Returns false if there are none. What a profile
+// pads is a pass of its own, in which it comes first.
+bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *schedule,
+                Workspace &pass) {
+    pass.clear_sequences();
+    pass.tokens.clear();
+    for (Append &each : appends) {
+        each.rows = 0;
+        if (each.ended() || pass.row_count == rows_max || pass.padded != 0) {
+            continue;
+        }
+        const ProfilePart part =
+            next_part(each.timeline->profile.id, schedule, each.timeline->position(),
+                      each.entries.size() - each.done, rows_max - pass.row_count);
+        if (part.padded != 0 && pass.row_count != 0) {
+            continue;
+        }
+        guard(each, [&] { each.stage(part, pass); });
+        if (each.error != nullptr) {
+            pass.drop_sequences(each.sequence);
+            each.rows = 0;
+        }
+    }
+    return pass.row_count != 0;
+}
+
+// Commits what the pass completed, or, without one, what the prefix cache gave whole.
+void commit_complete(std::span<Append> appends, const Workspace *pass) {
+    for (Append &each : appends) {
+        if (each.committed || !each.complete()) {
+            continue;
+        }
+        const uint16_t *hidden = each.hidden.empty() ? nullptr : each.hidden.data();
+        if (each.reused != each.entries.size()) {
+            const Sequence &staged = pass->sequences[each.sequence];
+            hidden = pass->hidden +
+                     (staged.row + staged.rows - 1) * each.timeline->network->config.hidden;
+        }
+        guard(each, [&] { each.commit(hidden); });
+    }
+}
+
+void run_passes(const Network &network, std::span<Append> appends, const AppendOptions &options,
+                size_t done, size_t total) {
+    const size_t chunk = std::min(options.chunk == 0 ? kChunk : options.chunk, kChunkMax);
+    WorkspaceLease pass(network);
+    pass->fit(network.config, network.weights.groups, std::min(chunk, total - done));
+    while (stage_pass(appends, chunk, options.schedule, *pass)) {
+        forward(network, *pass, options.watch, done, total);
+        for (Append &each : appends) {
+            if (each.rows != 0) {
+                guard(each, [&] { each.accept(*pass, options); });
+            }
+        }
+        done += pass->row_count;
+        options.watch.step(done, total);
+        commit_complete(appends, &*pass);
+    }
+}
+
+} // namespace
+
+void append_together(Network &network, std::span<Append> appends, const AppendOptions &options) {
+    size_t total = 0, done = 0;
+    uint64_t promised = 0;
+    for (Append &each : appends) {
+        guard(each, [&] { each.reserve(options.logits == nullptr, promised); });
+        if (each.error == nullptr) {
+            total += each.entries.size();
+            done += each.done;
+        }
+    }
+    if (total == 0) {
+        return;
+    }
+    try {
+        options.watch.step(done, total);
+        commit_complete(appends, nullptr);
+        if (done != total) {
+            run_passes(network, appends, options, done, total);
+        }
+    } catch (...) {
+        for (Append &each : appends) {
+            if (!each.committed && each.error == nullptr) {
+                each.abort();
+                each.ended_call = true;
+            }
+        }
+    }
+}
+
+void append(Timeline &timeline, std::span<const TokenEntry> entries, const AppendOptions &options) {
+    Append one{&timeline, entries};
+    append_together(*timeline.network, {&one, 1}, options);
+    if (one.error) {
+        std::rethrow_exception(one.error);
+    }
+}
+
+void replay(Timeline &timeline, std::span<const TokenEntry> entries, const Evictions &evictions,
+            const AppendOptions &options) {
+    if (options.schedule != nullptr) {
+        check_computable(*options.schedule);
+    }
+    const auto append_to = [&](uint64_t end) {
+        const uint64_t begin = timeline.position();
+        WatchPart part{options.watch, begin, entries.size()};
+        AppendOptions run = options;
+        run.watch = part.watch();
+        append(timeline, entries.subspan(begin, end - begin), run);
+    };
+    for (const Evictions::Event &eviction : evictions.events()) {
+        if (eviction->position > entries.size()) {
+            break;
+        }
+        append_to(eviction->position);
+        for (const PositionRange &range : eviction->ranges) {
+            timeline.evict(range.begin, range.end);
+        }
+    }
+    append_to(entries.size());
+}
+
+Timeline computed_again(const Timeline &timeline, uint64_t position, const TimelineOptions &options,
+                        const AppendOptions &run) {
+    assert(position <= timeline.position());
+    Timeline again(*timeline.network, options);
+    std::vector<TokenEntry> entries(position);
+    for (uint64_t i = 0; i < position; ++i) {
+        entries[i] = timeline.log[i];
+    }
+    AppendOptions scheduled = run;
+    scheduled.logits = nullptr;
+    scheduled.schedule = &timeline.profile;
+    replay(again, entries, timeline.evictions, scheduled);
+    return again;
+}
+
+} // namespace stasis

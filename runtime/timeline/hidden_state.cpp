@@ -1,0 +1,129 @@
+// What follows from a timeline's last position: the final hidden state, logits, the state's digest;
+// see timeline.h.
+#include <atomic>
+#include <cstring>
+
+#include "runtime/compute/forward.h"
+#include "runtime/timeline/timeline.h"
+
+namespace stasis {
+
+// Throws Error(diverged) unless keys and values from a position on are the same in both.
+void Timeline::check_again(const Timeline &again, uint64_t begin) const {
+    const uint64_t position = log.size();
+    for (size_t group = 0; group < pages.size(); ++group) {
+        for (uint64_t page = begin / kPage; page * kPage < position; ++page) {
+            const uint64_t valid = std::min(position - page * kPage, kPage);
+            if (!network->pool->same(pages[group][page].page, again.pages[group][page].page,
+                                     valid)) {
+                fail(Status::diverged,
+                     "position %llu gives other keys or values than the cache holds",
+                     Number{page * kPage + valid - 1});
+            }
+        }
+    }
+}
+
+// The positions run on copies of their pages, and must give the keys and values that are held.
+void Timeline::require_hidden(Workspace &work) {
+    const uint64_t position = log.size();
+    if (position == 0) {
+        fail(Status::not_found, "no logits before the first position");
+    }
+    if (hidden.valid) {
+        return;
+    }
+    const ProfileChunk *chunk = profile.chunk_of(position - 1);
+    const uint64_t begin = chunk != nullptr ? chunk->begin : position - 1;
+    const size_t rows = position - begin, padded = chunk != nullptr ? chunk->padded : 0;
+    const size_t width = network->config.hidden;
+
+    work.fit(network->config, network->weights.groups, std::max(rows, padded));
+    Timeline again(*this);
+    again.make_writable(begin, position);
+    work.clear_sequences();
+    work.tokens.clear();
+    for (uint64_t i = begin; i < position; ++i) {
+        work.tokens.push_back(log[i].token);
+    }
+    again.name_pages(work.add_sequence(begin, rows, pages.size()));
+    work.padded = padded;
+    if (trace) {
+        trace->reads(work.sequences[0]);
+    }
+    forward(*network, work);
+    if (work.sequences[0].failed) {
+        fail_sequence(*network, work.sequences[0]);
+    }
+
+    if (position > profile.foreign) { // else another profile's bits, which stay
+        check_again(again, begin);
+    }
+    std::memcpy(hidden.numbers.data(), work.hidden + (rows - 1) * width, width * sizeof(uint16_t));
+    hidden.valid = true;
+}
+
+void Timeline::compute_logits(Workspace &work, std::span<float> row) {
+    require_hidden(work);
+    work.fit(network->config, network->weights.groups, 1);
+    project_logits(*network, work, hidden.numbers.data(), 1, row.data());
+    check_logits_row(row);
+}
+
+void Timeline::check_logits_row(std::span<const float> row) {
+    check_logits(*network, row);
+    if (next.stored && Sha256().bytes(row.data(), row.size_bytes()).finish() != *next.stored) {
+        fail(Status::diverged, "logits: the kept hidden state gives other logits than stored");
+    }
+    next.stored.reset();
+}
+
+const std::vector<float> &Timeline::logits() {
+    if (!next.valid) {
+        if (next.row == nullptr || next.row.use_count() > 1) { // a copy's as well
+            next.row = std::make_shared<std::vector<float>>(network->config.vocabulary);
+        }
+        // A copy in another thread may just have released it: what that thread read, it has read.
+        std::atomic_thread_fence(std::memory_order_acquire);
+        WorkspaceLease work(*network);
+        compute_logits(*work, *next.row);
+        next.valid = true;
+    }
+    return *next.row;
+}
+
+Digest Timeline::digest(const Digest &model) {
+    if (!log.empty()) {
+        WorkspaceLease work(*network);
+        require_hidden(*work);
+    }
+    StateParts parts;
+    parts.contract_core = kernels::kContractCore;
+    parts.contract_kv = kernels::kContractKv;
+    parts.profile = profile.id;
+    parts.model = model;
+    parts.position = log.size();
+    Sha256 tokens;
+    for (uint64_t i = 0; i < log.size(); ++i) {
+        tokens.u32(log[i].token);
+    }
+    parts.tokens = tokens.finish();
+    for (const Evictions::Event &eviction : evictions.events()) {
+        for (const PositionRange &range : eviction->ranges) {
+            parts.evicted.push_back({eviction->position, range.begin, range.end});
+        }
+    }
+    for (size_t group = 0; group < pages.size(); ++group) {
+        parts.windows.push_back(network->groups[group].window);
+        std::vector<Digest> &digests = parts.pages.emplace_back();
+        for (size_t page = 0; page < pages[group].size(); ++page) {
+            digests.push_back(page_digest_of(group, page));
+        }
+    }
+    if (!log.empty()) {
+        parts.hidden = hidden.numbers;
+    }
+    return state_digest(parts);
+}
+
+} // namespace stasis

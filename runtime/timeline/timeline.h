@@ -1,0 +1,188 @@
+// One timeline of tokens over a model: the log, the keys and values of its positions, and what
+// follows from the last of them. A value: a copy shares pages and nodes, and costs reference
+// counts. It grows through Append alone (append.h). It knows no sampling, no chat, no file and no
+// host.
+//
+// What holds between two calls:
+// 1. There is a page table for each group of the network, with one entry for every kPage positions
+//    of the log, the last of which may be partial.
+// 2. The entry of a full page has the digest of its numbers, also after the page was released.
+// 3. A group holds the pages from first_page on, but for those that were evicted whole.
+// 4. Slots of the last page after the end of the log are zero, or the page is marked unclean.
+// 5. A page that another table holds, or that the prefix cache knows, is not written.
+// 6. If `shares`, `known` names the last full page in the prefix cache; else it is empty.
+// 7. If hidden.valid, hidden.numbers follow from the log; if next.valid, *next.row follows from
+// them.
+// 8. Chunks of `profile` and evictions lie within the log.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "format/state/state.h"
+#include "format/state/watch.h"
+#include "runtime/compute/network.h"
+#include "runtime/kv/page_pool.h"
+#include "runtime/timeline/attention_sums.h"
+#include "runtime/timeline/evictions.h"
+#include "runtime/timeline/held_bytes.h"
+#include "runtime/timeline/trace.h"
+
+namespace stasis {
+
+struct Sequence;
+
+struct TimelineOptions {
+    static constexpr uint64_t kDefaultRetain = UINT64_MAX;
+    static constexpr uint64_t kPrivate = UINT64_MAX; // shares pages with its copies alone
+
+    uint64_t capacity = 0;                   // positions; 0: the model's context
+    uint64_t reserve = 0;                    // positions whose memory is allocated at once
+    uint64_t window_retain = kDefaultRetain; // positions; one window by default
+    uint64_t domain = kPrivate;              // timelines of a domain share pages by their tokens
+    bool any_profile = false;                // for a restore: accept what another profile computed
+    bool trusted = false;                    // for a restore: the file holds what its tokens give
+    Tracking tracking = Tracking::off;       // of the attention that positions receive
+};
+
+struct TimelineInfo {
+    uint64_t position, capacity, rewind_floor, window_retain, window_begin;
+    uint32_t window;
+    uint64_t pages_own, pages_shared, kv_bytes, tokens_reused;
+    uint64_t evicted; // positions
+    uint64_t foreign; // positions below were computed under another profile
+};
+
+// The final hidden state of the last position.
+struct HiddenState {
+    std::vector<uint16_t> numbers; // bf16 [hidden]
+    bool valid = false;            // false: the log is empty, or was cut
+};
+
+// Logits of the next token.
+struct NextLogits {
+    std::shared_ptr<std::vector<float>> row; // [vocabulary]; copies may share it
+    bool valid = false;
+    std::optional<Digest> stored; // from a file: the first row computed must have this digest
+
+    void reset() { valid = false, stored.reset(); }
+};
+
+struct Timeline {
+    Network *network; // must outlive the timeline
+    uint64_t capacity = 0, window_retain = 0;
+    uint64_t domain = TimelineOptions::kPrivate;
+    bool shares = false; // gives its full pages to others of its domain, and takes theirs
+
+    TokenLog log;
+    std::vector<PageTable> pages;     // [group]
+    std::vector<uint64_t> first_page; // [group]
+    Evictions evictions;
+    Profile profile; // chunks that a device profile computed
+    PrefixRef known;
+    uint64_t unproven = 0; // positions below hold what an untrusted file says
+    uint64_t tokens_reused = 0;
+    HiddenState hidden;
+    NextLogits next;
+    AttentionSums sums;
+    HeldBytes held;
+    TraceRef trace; // copies have none
+
+    // An empty timeline. Throws Error(invalid_argument) for a capacity beyond the context,
+    // Error(unsupported) where sums of attention could overflow, and what PagePool::take throws.
+    Timeline(Network &network_, const TimelineOptions &options);
+
+    uint64_t position() const { return log.size(); }
+    TimelineInfo info() const;
+    // Takes over everything but the listener of the trace, which learns how the pages changed.
+    // Expects no more pages in any table than there are now.
+    void become(Timeline next_) noexcept;
+
+    // Ends at a position that is 0 or not below append_floor(). Strong guarantee.
+    void rewind(uint64_t position);
+    // The same in place, not to 0: needs no memory. Expects that nothing is shared with a copy.
+    void shorten(uint64_t position) noexcept;
+    // The lowest position whose windows are held, and after which nothing was evicted.
+    uint64_t append_floor() const;
+    // The lowest position, apart from 0, whose logits a rewind can give without computing more than
+    // the last token or its chunk again.
+    uint64_t rewind_floor() const;
+    // No later token sees positions [begin, end), and pages of which nothing is visible are
+    // released. What was evicted before stays so. Throws Error(invalid_argument). Strong guarantee.
+    void evict(uint64_t begin, uint64_t end);
+
+    // Computes the final hidden state if it is not valid: the last token runs once more, together
+    // with those that were computed with it under a profile. Throws Error(not_found) for an empty
+    // log, Error(diverged) if keys and values differ from those held.
+    void require_hidden(Workspace &work);
+    // Computes the logits of the next token. Throws as require_hidden, Error(nonfinite), and
+    // Error(diverged) if they are not what a file says.
+    void compute_logits(Workspace &work, std::span<float> row);
+    // The same, kept until the timeline changes.
+    const std::vector<float> &logits();
+    // Throws as compute_logits where a row of logits is not finite, or not what a file says.
+    void check_logits_row(std::span<const float> row);
+
+    // Returns the digest of the state (format/state/digest.h); `model` is that of the model.
+    Digest digest(const Digest &model);
+    // The digest of the valid slots of a page.
+    const Digest &page_digest_of(size_t group, size_t page);
+
+    // Copies keys and values, [end - begin][kv_heads][head_dim] each. Throws Error(not_found) for
+    // released positions.
+    void copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys,
+                 uint16_t *values) const;
+
+    // Attention that positions have received (C10): [position] from all query heads of all layers,
+    // or [head of all layers][position]. Computes the log again if it was cut or loaded.
+    void received(bool by_head, std::vector<uint64_t> &into);
+    // The number of rows that `received` gives. Both throw Error(unsupported) where attention is
+    // not tracked, or not by head.
+    size_t received_heads(bool by_head) const;
+
+    // Starts or ends (null) the trace. The listener learns at once of the pages held. Strong
+    // guarantee.
+    void set_trace(const TraceListener *listener, PageOrigin origin);
+    void tell(TraceKind kind, uint64_t begin, uint64_t end, const Digest &digest_ = {}) const {
+        if (trace) {
+            trace->operation(kind, begin, end, digest_);
+        }
+    }
+    // Reports what has changed in the tables since the last report.
+    void tell_pages(PageOrigin origin) {
+        if (trace) {
+            trace->compare(pages, origin);
+        }
+    }
+
+    // pages.cpp: what an Append does with pages.
+    uint64_t keep_from(uint32_t window, uint64_t position) const;
+    uint64_t bytes_missing(uint64_t end) const;
+    void make_writable(uint64_t begin, uint64_t end);
+    void name_pages(Sequence &sequence) const;
+    void digest_full_pages(uint64_t begin, uint64_t end);
+    void own_outrun(uint64_t position);
+    void release_outrun(uint64_t position, uint64_t from_page) noexcept;
+    void cut(uint64_t position);
+    void roll_back(uint64_t position) noexcept;
+    void clear_beyond(uint64_t position) noexcept;
+    void count_held() noexcept;
+
+    // sharing.cpp: full pages that timelines of a domain share.
+    PrefixRealm realm(uint64_t end) const;
+    void make_known(uint64_t begin, uint64_t end, const uint16_t *hidden_rows);
+    std::vector<PageRef> find_stored(const State &state, bool trusted, const Watch &watch);
+    void offer_stored();
+
+  private:
+    void copy_page(PageRef &page);
+    void release_evicted(std::span<const PositionRange> ranges);
+    void check_again(const Timeline &again, uint64_t begin) const;
+    void recompute_sums();
+    bool consistent() const;
+};
+
+} // namespace stasis
