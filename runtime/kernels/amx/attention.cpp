@@ -4,7 +4,7 @@
 #include "runtime/kernels/amx/kernels.h"
 #include "runtime/kernels/amx/packed.h"
 #include "runtime/kernels/avx512/vector.h"
-#include "runtime/kernels/lanes/functions.h"
+#include "runtime/kernels/generic/lanes/functions.h"
 
 namespace stasis::kernels::amx {
 

@@ -5,9 +5,9 @@
 #include "runtime/kernels/amx/tile.h"
 #include "runtime/kernels/avx512/integers.h"
 #include "runtime/kernels/avx512vnni/kernels.h"
-#include "runtime/kernels/blocks/packed.h"
-#include "runtime/kernels/blocks/strip.h"
-#include "runtime/kernels/panels/tile.h"
+#include "runtime/kernels/generic/blocks/packed.h"
+#include "runtime/kernels/generic/blocks/strip.h"
+#include "runtime/kernels/generic/panels/tile.h"
 
 namespace stasis::kernels::amx {
 

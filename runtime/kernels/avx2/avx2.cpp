@@ -1,10 +1,10 @@
 // Fills the table of this instruction set.
 #include "runtime/kernels/avx2/vector.h"
-#include "runtime/kernels/blocks/kernels.h"
-#include "runtime/kernels/lanes/kernels.h"
+#include "runtime/kernels/generic/blocks/kernels.h"
+#include "runtime/kernels/generic/lanes/kernels.h"
+#include "runtime/kernels/generic/panels/attention.h"
+#include "runtime/kernels/generic/panels/product.h"
 #include "runtime/kernels/overlay.h"
-#include "runtime/kernels/panels/attention.h"
-#include "runtime/kernels/panels/product.h"
 
 namespace stasis::kernels::avx2 {
 

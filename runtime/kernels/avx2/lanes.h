@@ -1,5 +1,5 @@
 // Lanes in two registers of AVX2 with FMA. The same names as in avx512/lanes.h; what is computed
-// with them is in lanes/ and knows neither.
+// with them is in generic/lanes/ and knows neither.
 #pragma once
 
 #include <immintrin.h>

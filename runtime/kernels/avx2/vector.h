@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/panels/unroll.h"
+#include "runtime/kernels/generic/panels/unroll.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

@@ -1,5 +1,5 @@
 // Lanes in one register of AVX-512 (F, BW, DQ, VL). The same names as in avx2/lanes.h; what is
-// computed with them is in lanes/ and knows neither.
+// computed with them is in generic/lanes/ and knows neither.
 #pragma once
 
 #include <cstddef>

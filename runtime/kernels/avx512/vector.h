@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/avx512/intrinsics.h"
-#include "runtime/kernels/panels/unroll.h"
+#include "runtime/kernels/generic/panels/unroll.h"
 
 // To the end of the file that includes this: a flattened function bears the warnings of what was
 // inlined into it (GCC bug 105593, as in intrinsics.h).

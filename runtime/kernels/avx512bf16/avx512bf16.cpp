@@ -1,8 +1,8 @@
 // Fills the table of this instruction set.
 #include "runtime/kernels/avx512bf16/vector.h"
+#include "runtime/kernels/generic/panels/attention.h"
+#include "runtime/kernels/generic/panels/product.h"
 #include "runtime/kernels/overlay.h"
-#include "runtime/kernels/panels/attention.h"
-#include "runtime/kernels/panels/product.h"
 
 namespace stasis::kernels::avx512bf16 {
 

@@ -1,5 +1,5 @@
 // Fills the table of this instruction set.
-#include "runtime/kernels/blocks/kernels.h"
+#include "runtime/kernels/generic/blocks/kernels.h"
 #include "runtime/kernels/overlay.h"
 
 namespace stasis::kernels::avx512vnni {

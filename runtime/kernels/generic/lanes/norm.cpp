@@ -1,6 +1,6 @@
 // RMSNorm (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019) under C4.
-#include "runtime/kernels/lanes/kernels.h"
-#include "runtime/kernels/lanes/lanes.h"
+#include "runtime/kernels/generic/lanes/kernels.h"
+#include "runtime/kernels/generic/lanes/lanes.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

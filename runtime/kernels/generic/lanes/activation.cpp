@@ -1,7 +1,7 @@
 // Gated activations and the soft cap from the contract's own functions (C3); gelu's form is derived
 // in reference/activation.cpp.
-#include "runtime/kernels/lanes/functions.h"
-#include "runtime/kernels/lanes/kernels.h"
+#include "runtime/kernels/generic/lanes/functions.h"
+#include "runtime/kernels/generic/lanes/kernels.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

@@ -1,5 +1,5 @@
 // Products with weights of type Q6_K.
-#include "runtime/kernels/blocks/product.h"
+#include "runtime/kernels/generic/blocks/product.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

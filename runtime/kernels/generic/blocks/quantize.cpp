@@ -1,7 +1,7 @@
 // Activations to 8-bit integers (C8). Plain loops: compilers make vectors of all of them.
 #include "runtime/kernels/bf16.h"
-#include "runtime/kernels/blocks/kernels.h"
-#include "runtime/kernels/blocks/packed.h"
+#include "runtime/kernels/generic/blocks/kernels.h"
+#include "runtime/kernels/generic/blocks/packed.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 namespace {

@@ -1,4 +1,4 @@
-// The table entries that blocks/ computes, compiled once per instruction set.
+// The table entries that generic/blocks/ computes, compiled once per instruction set.
 #pragma once
 
 #include "runtime/kernels/table.h"

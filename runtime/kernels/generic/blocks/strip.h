@@ -2,8 +2,8 @@
 // four, scales as vectors. Lanes are outputs.
 #pragma once
 
-#include "runtime/kernels/blocks/kind.h"
-#include "runtime/kernels/panels/unroll.h"
+#include "runtime/kernels/generic/blocks/kind.h"
+#include "runtime/kernels/generic/panels/unroll.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

@@ -1,6 +1,6 @@
 // What attention does with a block's partial (C5): the merge and the division.
-#include "runtime/kernels/lanes/functions.h"
-#include "runtime/kernels/lanes/kernels.h"
+#include "runtime/kernels/generic/lanes/functions.h"
+#include "runtime/kernels/generic/lanes/kernels.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

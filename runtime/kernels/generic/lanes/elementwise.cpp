@@ -1,6 +1,6 @@
 // Kernels that do one plain operation per element.
-#include "runtime/kernels/lanes/kernels.h"
-#include "runtime/kernels/lanes/lanes.h"
+#include "runtime/kernels/generic/lanes/kernels.h"
+#include "runtime/kernels/generic/lanes/lanes.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

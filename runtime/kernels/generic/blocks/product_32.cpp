@@ -1,5 +1,5 @@
 // Products with weights in blocks of 32 elements.
-#include "runtime/kernels/blocks/product.h"
+#include "runtime/kernels/generic/blocks/product.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

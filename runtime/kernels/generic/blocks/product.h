@@ -2,10 +2,10 @@
 // weights meet a few rows at a time, whose sums stay in registers along the whole depth.
 #pragma once
 
-#include "runtime/kernels/blocks/integers.h"
-#include "runtime/kernels/blocks/packed.h"
-#include "runtime/kernels/blocks/strip.h"
-#include "runtime/kernels/panels/tile.h"
+#include "runtime/kernels/generic/blocks/integers.h"
+#include "runtime/kernels/generic/blocks/packed.h"
+#include "runtime/kernels/generic/blocks/strip.h"
+#include "runtime/kernels/generic/panels/tile.h"
 #include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {

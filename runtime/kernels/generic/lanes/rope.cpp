@@ -1,7 +1,7 @@
 // Rotary position embedding (Su et al., "RoFormer", 2021) in the layout of the published Llama and
 // Gemma checkpoints: element i is paired with element i + n/2.
-#include "runtime/kernels/lanes/kernels.h"
-#include "runtime/kernels/lanes/lanes.h"
+#include "runtime/kernels/generic/lanes/kernels.h"
+#include "runtime/kernels/generic/lanes/lanes.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

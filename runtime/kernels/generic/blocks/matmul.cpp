@@ -1,6 +1,6 @@
 // Products with weights of any type.
-#include "runtime/kernels/blocks/kernels.h"
-#include "runtime/kernels/blocks/product.h"
+#include "runtime/kernels/generic/blocks/kernels.h"
+#include "runtime/kernels/generic/blocks/product.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

@@ -2,7 +2,7 @@
 // Reads nothing outside the rows; what lies beyond their depth is +0.
 #pragma once
 
-#include "runtime/kernels/panels/unroll.h"
+#include "runtime/kernels/generic/panels/unroll.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

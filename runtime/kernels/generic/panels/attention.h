@@ -1,9 +1,9 @@
 // One attention block (C5) as two matrix products: queries with the panel of keys, weights p with
-// panels of values, and between them what lanes/ computes.
+// panels of values, and between them what generic/lanes/ computes.
 #pragma once
 
-#include "runtime/kernels/lanes/functions.h"
-#include "runtime/kernels/panels/product.h"
+#include "runtime/kernels/generic/lanes/functions.h"
+#include "runtime/kernels/generic/panels/product.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

@@ -2,7 +2,7 @@
 // weights. A tile of sums stays in registers for a chain of a block; between blocks it lies in y.
 #pragma once
 
-#include "runtime/kernels/panels/strip.h"
+#include "runtime/kernels/generic/panels/strip.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 

@@ -6,7 +6,7 @@
 // outputs in place of rows.
 #pragma once
 
-#include "runtime/kernels/panels/tile.h"
+#include "runtime/kernels/generic/panels/tile.h"
 #include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {

@@ -2,7 +2,7 @@
 // reference/functions.h, with selection in place of branches.
 #pragma once
 
-#include "runtime/kernels/lanes/lanes.h"
+#include "runtime/kernels/generic/lanes/lanes.h"
 #include "runtime/kernels/math.h"
 
 namespace stasis::kernels::STASIS_TABLE {
