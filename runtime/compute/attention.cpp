@@ -1,6 +1,6 @@
-// Attention over pages by fixed blocks (C5): which slots a query sees, and how the work of a pass
-// is split over threads. A block's partial and the order of merging do not depend on the split, nor
-// on which other sequences take part.
+// Attention over pages by fixed blocks (C5): how the work of a pass is split over threads. A
+// block's partial and the order of merging do not depend on the split, nor on which other sequences
+// take part.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -11,17 +11,6 @@
 namespace stasis {
 
 namespace {
-
-// Slots of a block that a query at `position` sees, as a bit mask.
-uint64_t visible_slots(uint64_t position, uint32_t window, uint64_t block) {
-    const uint64_t base = block * kBlock;
-    const uint64_t low = std::max(first_visible(position, window), base);
-    const uint64_t high = std::min(position, base + kBlock - 1);
-    if (low > high) {
-        return 0;
-    }
-    return (~uint64_t{0} >> (kBlock - 1 - (high - low))) << (low - base);
-}
 
 // What the two ways of splitting share.
 struct Attention {
@@ -94,9 +83,10 @@ struct Attention {
 
     // What a sequence's row sees of a block, for each of its queries.
     void set_visible(size_t at, const Sequence &sequence, size_t row, uint64_t block) const {
-        std::fill_n(work.visible + at, group_heads,
-                    visible_slots(sequence.begin + row, window, block) &
-                        ~sequence.evicted_slots(block));
+        std::fill_n(
+            work.visible + at, group_heads,
+            kernels::visible_slots(sequence.begin + row, window, block) &
+                kernels::held_slots(sequence.evicted.data(), sequence.evicted.size(), block));
     }
 
     // Folds the partial at index `from` into the running result at index `into`.

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/kernels/table.h"
+#include "runtime/kernels/visibility.h"
 
 namespace stasis {
 
@@ -17,10 +17,7 @@ struct Workspace;
 inline constexpr uint64_t kBlock = kernels::kPagePositions; // positions of a block (C5)
 inline constexpr size_t kRowsTile = 16;
 
-// First position that a query at `position` sees.
-inline uint64_t first_visible(uint64_t position, uint32_t window) {
-    return window == 0 || position < window ? 0 : position - window + 1;
-}
+using kernels::first_visible;
 
 // Of sequences of few rows. Partial results are counted by rows of the pass and blocks, for one KV
 // head: [read][row of its readers].

@@ -55,9 +55,6 @@ struct Sequence {
             failed_position = position;
         }
     }
-    uint64_t evicted_slots(uint64_t block) const {
-        return block < evicted.size() ? evicted[block] : 0;
-    }
     // The page of `group` that holds a position.
     uint16_t *page(uint32_t group, uint64_t position) const {
         return pages[group].data[position / kernels::kPagePositions - pages[group].first];

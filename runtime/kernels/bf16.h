@@ -1,14 +1,9 @@
-// Conversions between f32 and bf16 (C6). bf16 values are carried as raw bits. Always inlined:
-// kernels are compiled for several instruction sets, and none may get another's copy.
+// Conversions between f32 and bf16 (C6). bf16 values are carried as raw bits.
 #pragma once
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define STASIS_ANYWHERE __host__ __device__ inline
-#else
-#define STASIS_ANYWHERE [[gnu::always_inline]] inline
-#endif
+#include "runtime/kernels/anywhere.h"
 
 namespace stasis::kernels {
 

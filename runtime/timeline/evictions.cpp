@@ -4,21 +4,14 @@
 #include <algorithm>
 #include <bit>
 
-#include "runtime/kernels/table.h"
+#include "runtime/kernels/visibility.h"
 
 namespace stasis {
 
 namespace {
 
-constexpr uint64_t kBlockPositions = kernels::kPagePositions;
-static_assert(kBlockPositions == 64, "a block's slots are the bits of a word");
-
-// Bits of a block's slots that lie in [begin, end).
-uint64_t slots(uint64_t block, uint64_t begin, uint64_t end) {
-    const uint64_t base = block * kBlockPositions;
-    const uint64_t low = std::max(begin, base), high = std::min(end, base + kBlockPositions);
-    return low >= high ? 0 : ~uint64_t{0} >> (kBlockPositions - (high - low)) << (low - base);
-}
+using kernels::kPagePositions;
+using kernels::slots_of;
 
 // Two lists of ranges that share no position as one, those that touch joined.
 std::vector<PositionRange> join(std::span<const PositionRange> a,
@@ -40,10 +33,10 @@ std::vector<PositionRange> join(std::span<const PositionRange> a,
 
 // Marks the slots of a range.
 void mark(std::vector<uint64_t> &masks, const PositionRange &range) {
-    const uint64_t blocks = (range.end + kBlockPositions - 1) / kBlockPositions;
+    const uint64_t blocks = (range.end + kPagePositions - 1) / kPagePositions;
     masks.resize(std::max<size_t>(masks.size(), blocks));
-    for (uint64_t block = range.begin / kBlockPositions; block < blocks; ++block) {
-        masks[block] |= slots(block, range.begin, range.end);
+    for (uint64_t block = range.begin / kPagePositions; block < blocks; ++block) {
+        masks[block] |= slots_of(range.begin, range.end - 1, block);
     }
 }
 
@@ -111,21 +104,21 @@ uint64_t Evictions::whole_blocks(uint64_t begin, uint64_t end) const {
 
 std::vector<PositionRange> Evictions::rest(uint64_t begin, uint64_t end) const {
     std::vector<PositionRange> ranges;
-    for (uint64_t block = begin / kBlockPositions; block * kBlockPositions < end; ++block) {
-        uint64_t left = slots(block, begin, end);
+    for (uint64_t block = begin / kPagePositions; block * kPagePositions < end; ++block) {
+        uint64_t left = slots_of(begin, end - 1, block);
         if (block < masks().size()) {
             left &= ~masks()[block];
         }
         while (left != 0) {
             const auto low = static_cast<uint64_t>(std::countr_zero(left));
             const auto length = static_cast<uint64_t>(std::countr_one(left >> low));
-            const uint64_t from = block * kBlockPositions + low;
+            const uint64_t from = block * kPagePositions + low;
             if (!ranges.empty() && ranges.back().end == from) {
                 ranges.back().end += length;
             } else {
                 ranges.push_back({from, from + length});
             }
-            left &= ~slots(block, from, from + length);
+            left &= ~slots_of(from, from + length - 1, block);
         }
     }
     return ranges;

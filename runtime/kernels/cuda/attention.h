@@ -1,8 +1,9 @@
-// What both ways of computing attention (C5) share: what a row of a pass sees, how numbers of pages
+// What both ways of computing attention (C5) share: the pages of a sequence, how numbers of pages
 // come into registers, and how the scores of a query in a block become its weights. Knows no grid.
 #pragma once
 
 #include "runtime/kernels/cuda/functions.h"
+#include "runtime/kernels/visibility.h"
 
 namespace stasis::kernels::device {
 
@@ -20,27 +21,7 @@ inline constexpr unsigned kScoresOfLane = kSlots / kScoreLanes;
 // lie in different banks.
 inline constexpr unsigned kScoreStride = kSlots + 8;
 
-// --- What is seen. ---
-
-__device__ inline uint64_t first_visible(uint64_t position, uint32_t window) {
-    return window == 0 || position < window ? 0 : position - window + 1;
-}
-
-// The slots of a block that hold the positions low .. high, as a mask.
-__device__ inline uint64_t slots_of(uint64_t low, uint64_t high, uint64_t block) {
-    const uint64_t base = block * kSlots, end = base + kSlots - 1;
-    const uint64_t from = low > base ? low : base, to = high < end ? high : end;
-    return from > to ? 0 : (~uint64_t{0} >> (kSlots - 1 - (to - from))) << (from - base);
-}
-
-// The blocks that a row sees: `count` from `first` on.
-struct Blocks {
-    uint64_t first, count;
-};
-__device__ inline Blocks blocks_of(uint64_t position, uint32_t window) {
-    const uint64_t first = first_visible(position, window) / kSlots;
-    return {first, position / kSlots - first + 1};
-}
+// --- What is seen (visibility.h). ---
 
 // The pages of a sequence in the task's group.
 struct Pages {
@@ -51,7 +32,7 @@ struct Pages {
 
     __device__ const uint16_t *page(uint64_t block) const { return pages[block - first]; }
     __device__ uint64_t held(uint64_t block) const {
-        return block < evicted_count ? ~evicted[block] : ~uint64_t{0};
+        return held_slots(evicted, evicted_count, block);
     }
 };
 

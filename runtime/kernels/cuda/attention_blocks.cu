@@ -172,7 +172,7 @@ struct Page {
 __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task) {
     __shared__ uint32_t least[2];
     const DeviceRow row = task.pass.rows[blockIdx.z];
-    const Blocks range = blocks_of(row.position, task.window);
+    const Blocks range = visible_blocks(row.position, task.window);
     const size_t index = blockIdx.x, head = blockIdx.y * kSlots * task.head_dim;
     const uint64_t block = range.first + index;
     const uint16_t *page = nullptr;
@@ -180,8 +180,7 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
     if (index < range.count) {
         const Pages pages = pages_of(task, row.sequence);
         page = pages.page(block);
-        visible = slots_of(first_visible(row.position, task.window), row.position, block) &
-                  pages.held(block);
+        visible = visible_slots(row.position, task.window, block) & pages.held(block);
     }
     if (page != nullptr && visible != 0) { // what this pass writes there is seen none the less
         const size_t size_bytes = kSlots * task.head_dim * sizeof(uint16_t);
@@ -285,7 +284,7 @@ __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
     __shared__ Step steps[kWarp];
     const size_t head = size_t{blockIdx.y} * task.heads + blockIdx.x;
     const size_t column = blockIdx.z * kWarp + threadIdx.x;
-    const uint64_t count = blocks_of(task.pass.rows[blockIdx.y].position, task.window).count;
+    const uint64_t count = visible_blocks(task.pass.rows[blockIdx.y].position, task.window).count;
     wait_for_previous();
     float maximum = -__builtin_inff(), sum = 0.0F, o = 0.0F;
     unsigned here = blocks_of_chunk(count);

@@ -48,16 +48,17 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(DeviceReceive task) {
     const DeviceAttention &attention = task.attention;
     const size_t row = task.row + blockIdx.z;
     const DeviceRow of_row = attention.pass.rows[row];
-    const Blocks range = blocks_of(of_row.position, attention.window);
+    const Blocks range = visible_blocks(of_row.position, attention.window);
     if (blockIdx.x >= range.count) {
         return;
     }
     const uint64_t block = range.first + blockIdx.x;
     const Pages pages = pages_of(attention, of_row.sequence);
     const uint16_t *page = pages.page(block);
-    const uint64_t low = first_visible(of_row.position, attention.window);
     const uint64_t visible =
-        page == nullptr ? 0 : slots_of(low, of_row.position, block) & pages.held(block);
+        page == nullptr
+            ? 0
+            : visible_slots(of_row.position, attention.window, block) & pages.held(block);
     const auto group_heads = static_cast<unsigned>(attention.heads / attention.kv_heads);
     const size_t first_head = blockIdx.y * group_heads, head_dim = attention.head_dim;
     const uint16_t *query = attention.query + (row * attention.heads + first_head) * head_dim;
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(kWarp) receive_kernel(DeviceReceive task) {
     __shared__ Step steps[kWarp];
     const DeviceAttention &attention = task.attention;
     const Blocks range =
-        blocks_of(attention.pass.rows[task.row + blockIdx.y].position, attention.window);
+        visible_blocks(attention.pass.rows[task.row + blockIdx.y].position, attention.window);
     const uint64_t begin = uint64_t{blockIdx.z} * kWarp;
     if (begin >= range.count) {
         return;

@@ -112,7 +112,7 @@ template <unsigned kRows> struct Queries {
             return 0;
         }
         const uint64_t own = position(query);
-        return slots_of(first_visible(own, task.window), own, block) & state.pages.held(block);
+        return visible_slots(own, task.window, block) & state.pages.held(block);
     }
 
     __device__ void stage_queries(size_t term, Least &least) const {

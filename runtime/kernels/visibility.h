@@ -1,0 +1,48 @@
+// Which positions a query sees (C5): those of its window up to its own, without those that its
+// sequence has evicted. Positions are cut into blocks of kPagePositions slots, and the slots of a
+// block are the bits of a mask. One text for CPU, devices and whoever plans what they read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/kernels/anywhere.h"
+#include "runtime/kernels/table.h"
+
+namespace stasis::kernels {
+
+static_assert(kPagePositions == 64, "the slots of a block are the bits of a word");
+
+// Returns the first position that a query at `position` sees. A window counts the query's own
+// position; 0: it sees all.
+STASIS_ANYWHERE uint64_t first_visible(uint64_t position, uint32_t window) {
+    return window == 0 || position < window ? 0 : position - window + 1;
+}
+
+// Returns the slots of a block that hold the positions low .. high.
+STASIS_ANYWHERE uint64_t slots_of(uint64_t low, uint64_t high, uint64_t block) {
+    const uint64_t base = block * kPagePositions, end = base + kPagePositions - 1;
+    const uint64_t from = low > base ? low : base, to = high < end ? high : end;
+    return from > to ? 0 : (~uint64_t{0} >> (kPagePositions - 1 - (to - from))) << (from - base);
+}
+
+// Returns the slots of a block that a query at `position` sees, evicted ones among them.
+STASIS_ANYWHERE uint64_t visible_slots(uint64_t position, uint32_t window, uint64_t block) {
+    return slots_of(first_visible(position, window), position, block);
+}
+
+// Returns the slots of a block that are not evicted; `evicted`: masks of the first `count` blocks.
+STASIS_ANYWHERE uint64_t held_slots(const uint64_t *evicted, uint64_t count, uint64_t block) {
+    return block < count ? ~evicted[block] : ~uint64_t{0};
+}
+
+// The blocks that a query sees: `count` from `first` on.
+struct Blocks {
+    uint64_t first, count;
+};
+STASIS_ANYWHERE Blocks visible_blocks(uint64_t position, uint32_t window) {
+    const uint64_t first = first_visible(position, window) / kPagePositions;
+    return {first, position / kPagePositions - first + 1};
+}
+
+} // namespace stasis::kernels
