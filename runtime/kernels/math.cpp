@@ -15,8 +15,9 @@ namespace stasis::kernels {
 namespace {
 
 const Reference &reference() {
-    const Reference *fast = reference_with_fma();
-    return fast != nullptr ? *fast : portable::kReference;
+    static const Reference &best =
+        best_reference(); // looked up once: this is called for each number
+    return best;
 }
 
 // An unevaluated sum, `low` at most half a unit in the last place of `high`.

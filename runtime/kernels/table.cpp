@@ -1,35 +1,51 @@
-// Which kernel tables run on this machine. Knows their names and what they need, not what is in
-// them.
+// The instruction sets: their names, what each needs of the machine, and the tables that they make.
+// Knows nothing of what is in these.
 #include "runtime/kernels/table.h"
 
 #include <cstring>
+#include <iterator>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-#include "runtime/kernels/overlay.h"
+#include "runtime/kernels/amx/kernels.h"
 #include "runtime/kernels/reference/reference.h"
 
 namespace stasis::kernels {
 
-namespace {
+// Each is defined in the folder of its name, compiled for its instruction set, and called only
+// where the machine has that: it enters what the instruction set computes faster into a table.
+namespace avx2 {
+void add_kernels(Table &table);
+}
+namespace avx512 {
+void add_kernels(Table &table);
+}
+namespace avx512vnni {
+void add_kernels(Table &table);
+}
+namespace avx512bf16 {
+void add_kernels(Table &table);
+}
+namespace amx {
+void add_kernels(Table &table);
+}
 
-// The fastest first: AMX beats VDPBF16PS where a machine has both.
-constexpr const char *kNames[] = {
-#ifdef STASIS_AVX512_TABLES
-    "amx",  "avx512bf16", "avx512vnni", "avx512",
-#endif
-    "avx2", "reference",  nullptr};
-constexpr size_t kCount = sizeof kNames / sizeof kNames[0] - 1;
+namespace {
 
 #ifdef STASIS_X86_TABLES
 
 // The compilers' answers include what the operating system says it saves (XCR0, read by XGETBV):
 // a processor with AVX-512 under a system that does not save its registers counts as without.
-bool has_f16c() {
+bool has_avx2_and_fma() {
+    return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+}
+
+bool has_avx2() { // with F16C
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1U) != 0;
+    return has_avx2_and_fma() && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
+           (ecx >> 29 & 1U) != 0;
 }
 
 #endif
@@ -37,8 +53,17 @@ bool has_f16c() {
 #ifdef STASIS_AVX512_TABLES
 
 bool has_avx512() {
-    return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-           __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+    return has_avx2() && __builtin_cpu_supports("avx512f") != 0 &&
+           __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+           __builtin_cpu_supports("avx512vl") != 0;
+}
+
+bool has_avx512vnni() {
+    return has_avx512() && __builtin_cpu_supports("avx512vnni") != 0;
+}
+
+bool has_avx512bf16() {
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0;
 }
 
 // CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE, bit 25 AMX-INT8.
@@ -47,46 +72,56 @@ bool has_avx512() {
 // refuses it.
 bool has_amx() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 22 & 1U) != 0 &&
-           (edx >> 24 & 1U) != 0 && (edx >> 25 & 1U) != 0;
+    return has_avx512vnni() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+           (edx >> 22 & 1U) != 0 && (edx >> 24 & 1U) != 0 && (edx >> 25 & 1U) != 0 &&
+           amx::request_permission();
 }
 
 #endif
 
-// The tables in the order of kNames, null where this machine cannot run them.
+void add_reference(Table &table) {
+    table = best_reference().table;
+}
+
+// A table is the next slower one that this machine runs, with what its own kernels replace.
+struct InstructionSet {
+    const char *name;
+    bool (*is_here)();
+    void (*add_kernels)(Table &table);
+};
+
+// The fastest first: AMX beats VDPBF16PS where a machine has both.
+constexpr InstructionSet kInstructionSets[] = {
+#ifdef STASIS_AVX512_TABLES
+    {"amx", has_amx, amx::add_kernels},
+    {"avx512bf16", has_avx512bf16, avx512bf16::add_kernels},
+    {"avx512vnni", has_avx512vnni, avx512vnni::add_kernels},
+    {"avx512", has_avx512, avx512::add_kernels},
+#endif
+#ifdef STASIS_X86_TABLES
+    {"avx2", has_avx2, avx2::add_kernels},
+#endif
+    {"reference", [] { return true; }, add_reference},
+};
+constexpr size_t kCount = std::size(kInstructionSets);
+
+// In the order of kInstructionSets.
 struct Tables {
-    const Table *in_order[kCount] = {};
-    Table overlay[kCount - 1] = {};
+    const char *names[kCount + 1] = {}; // the last null
+    Table memory[kCount] = {};
+    const Table *runs[kCount] = {}; // null where this machine cannot run it
 
     Tables() {
-        constexpr size_t kSlowest = kCount - 1;
-        in_order[kSlowest] = &reference_table();
-#ifdef STASIS_X86_TABLES
-        if (reference_with_fma() == nullptr || !has_f16c()) {
-            return;
+        Table table = {};
+        for (size_t i = kCount; i-- > 0;) {
+            names[i] = kInstructionSets[i].name;
+            if (kInstructionSets[i].is_here()) {
+                kInstructionSets[i].add_kernels(table);
+                table.name = names[i];
+                memory[i] = table;
+                runs[i] = &memory[i];
+            }
         }
-        [[maybe_unused]] const Table &avx2 = add(kSlowest - 1, avx2::overlay(reference_table()));
-#endif
-#ifdef STASIS_AVX512_TABLES
-        if (!has_avx512()) {
-            return;
-        }
-        const Table &avx512 = add(kSlowest - 2, avx512::overlay(avx2));
-        const bool has_vnni = __builtin_cpu_supports("avx512vnni") != 0;
-        const Table &below = has_vnni ? add(kSlowest - 3, avx512vnni::overlay(avx512)) : avx512;
-        if (__builtin_cpu_supports("avx512bf16") != 0) {
-            add(kSlowest - 4, avx512bf16::overlay(below));
-        }
-        if (has_vnni && has_amx() && amx::request_permission()) {
-            add(kSlowest - 5, amx::overlay(below));
-        }
-#endif
-    }
-
-    const Table &add(size_t place, const Table &table) {
-        overlay[place] = table;
-        in_order[place] = &overlay[place];
-        return overlay[place];
     }
 };
 
@@ -99,34 +134,37 @@ const Tables &tables() {
 
 const Reference *reference_with_fma() {
 #ifdef STASIS_X86_TABLES
-    static const bool supported =
-        __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-    return supported ? &with_fma::kReference : nullptr;
+    static const bool supported = has_avx2_and_fma();
+    return supported ? &with_fma::reference() : nullptr;
 #else
     return nullptr;
 #endif
 }
 
-const Table &reference_table() {
+const Reference &best_reference() {
     const Reference *fast = reference_with_fma();
-    return fast != nullptr ? fast->table : portable::kReference.table;
+    return fast != nullptr ? *fast : portable::reference();
+}
+
+const Table &reference_table() {
+    return *tables().runs[kCount - 1];
 }
 
 const char *const *table_names() {
-    return kNames;
+    return tables().names;
 }
 
 const Table *find_table(const char *name) {
     for (size_t i = 0; i < kCount; ++i) {
-        if (std::strcmp(name, kNames[i]) == 0) {
-            return tables().in_order[i];
+        if (std::strcmp(name, kInstructionSets[i].name) == 0) {
+            return tables().runs[i];
         }
     }
     return nullptr;
 }
 
 const Table &best_table() {
-    const Table *const *table = tables().in_order;
+    const Table *const *table = tables().runs;
     while (*table == nullptr) { // the reference runs everywhere
         ++table;
     }

@@ -1,6 +1,6 @@
-// One table of compute kernels per instruction set; reference.cpp fills the first, which is the
+// One table of compute kernels per instruction set. reference/ fills the first, which is the
 // executable form of NUMERICS.md, and every other table must equal it bit for bit. Each further
-// table is the one below it with some entries replaced (overlay.h).
+// table is a slower one with some entries replaced (table.cpp).
 // A kernel computes on the calling thread, on the range it is given: callers split outputs, rows,
 // heads and blocks over threads, never a reduction. Kernels allocate nothing, keep no state and
 // expect the floating-point environment of C2 (environment.h).

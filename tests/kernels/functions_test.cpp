@@ -70,7 +70,7 @@ class Errors {
 };
 
 std::vector<Reference> builds() {
-    std::vector<Reference> found = {portable::kReference};
+    std::vector<Reference> found = {portable::reference()};
     if (reference_with_fma() != nullptr) {
         found.push_back(*reference_with_fma());
     }

@@ -38,7 +38,7 @@ inline std::vector<Candidate> instruction_set_tables() {
 inline std::vector<Candidate> all_tables() {
     const stasis::kernels::Reference *fast = stasis::kernels::reference_with_fma();
     std::vector<Candidate> all = instruction_set_tables();
-    all.push_back({"reference, portable build", &stasis::kernels::portable::kReference.table});
+    all.push_back({"reference, portable build", &stasis::kernels::portable::reference().table});
     all.push_back({"reference, fma build", fast != nullptr ? &fast->table : nullptr});
     return all;
 }

@@ -1,4 +1,4 @@
-// The kernels that AMX replaces (table.h).
+// The kernels that AMX replaces (table.h), and the permission to run them.
 #pragma once
 
 #include "runtime/kernels/table.h"
@@ -13,5 +13,9 @@ inline constexpr size_t kStreamedRows = 64;
 void stream(const Matmul &task);
 void matmul_quantized(const QuantizedMatmul &task);
 void attention_block(const AttentionBlock &task);
+
+// Asks the kernel, once for the process, to let its threads use tiles. False if it refuses (an old
+// kernel, or a host that runs under a filter).
+bool request_permission();
 
 } // namespace stasis::kernels::amx

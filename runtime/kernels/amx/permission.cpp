@@ -3,7 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "runtime/kernels/overlay.h"
+#include "runtime/kernels/amx/kernels.h"
 
 namespace stasis::kernels::amx {
 

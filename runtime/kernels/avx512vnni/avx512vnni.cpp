@@ -1,13 +1,10 @@
-// Fills the table of this instruction set.
+// Enters what this instruction set computes faster.
 #include "runtime/kernels/generic/blocks/kernels.h"
-#include "runtime/kernels/overlay.h"
 
 namespace stasis::kernels::avx512vnni {
 
-Table overlay(Table table) {
-    table.name = "avx512vnni";
-    put_blocks(table);
-    return table;
+void add_kernels(Table &table) {
+    add_blocks(table);
 }
 
 } // namespace stasis::kernels::avx512vnni

@@ -5,6 +5,8 @@
 
 namespace stasis::kernels::STASIS_REFERENCE {
 
+namespace {
+
 void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
     for (size_t i = 0; i < n; ++i) {
         y[i] = f32_to_bf16((gate[i] * sigmoid(gate[i])) * up[i]);
@@ -25,6 +27,14 @@ void softcap(float *x, size_t n, float cap) {
     for (size_t i = 0; i < n; ++i) {
         x[i] = cap * tanh(x[i] / cap);
     }
+}
+
+} // namespace
+
+void add_activations(Table &table) {
+    table.silu_gate = silu_gate;
+    table.gelu_gate = gelu_gate;
+    table.softcap = softcap;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

@@ -78,8 +78,6 @@ void weigh_values(const AttentionBlock &task, uint64_t visible, const float (&p)
     }
 }
 
-} // namespace
-
 void attention_block(const AttentionBlock &task) {
     for (size_t begin = 0; begin < task.rows; begin += kRows) {
         const size_t left = task.rows - begin;
@@ -122,6 +120,14 @@ void attention_finish(const float *o, float l, size_t head_dim, uint16_t *y) {
     for (size_t i = 0; i < head_dim; ++i) {
         y[i] = f32_to_bf16(o[i] / l);
     }
+}
+
+} // namespace
+
+void add_attention(Table &table) {
+    table.attention_block = attention_block;
+    table.attention_merge = attention_merge;
+    table.attention_finish = attention_finish;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

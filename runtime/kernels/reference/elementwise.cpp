@@ -4,6 +4,8 @@
 
 namespace stasis::kernels::STASIS_REFERENCE {
 
+namespace {
+
 void round_bf16(const float *x, size_t n, uint16_t *y) {
     for (size_t i = 0; i < n; ++i) {
         y[i] = f32_to_bf16(x[i]);
@@ -35,6 +37,16 @@ size_t find_nonfinite(const float *x, size_t n) {
         }
     }
     return n;
+}
+
+} // namespace
+
+void add_elementwise(Table &table) {
+    table.round_bf16 = round_bf16;
+    table.add = add;
+    table.embed = embed;
+    table.embed_wide = embed_wide;
+    table.find_nonfinite = find_nonfinite;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

@@ -33,8 +33,6 @@ void load_row(const Matmul &task, size_t r, size_t k, float (&x)[kBlock]) {
     }
 }
 
-} // namespace
-
 size_t packed_bytes(size_t rows, size_t depth) {
     return rows * depth * sizeof(uint16_t);
 }
@@ -46,6 +44,8 @@ void pack(const Pack &task, size_t begin, size_t end) {
                          task.x + r * task.x_stride, task.depth * sizeof(uint16_t));
     }
 }
+
+} // namespace
 
 void matmul(const Matmul &task) {
     for (size_t r = 0; r < task.rows; ++r) {
@@ -70,6 +70,12 @@ void matmul(const Matmul &task) {
             }
         }
     }
+}
+
+void add_products(Table &table) {
+    table.pack = pack;
+    table.packed_bytes = packed_bytes;
+    table.matmul = matmul;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

@@ -4,6 +4,8 @@
 
 namespace stasis::kernels::STASIS_REFERENCE {
 
+namespace {
+
 void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y) {
     float lanes[kSumLanes] = {};
     for (size_t i = 0; i < n; ++i) {
@@ -15,6 +17,12 @@ void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y
     for (size_t i = 0; i < n; ++i) {
         y[i] = (x[i] * scale) * weight[i];
     }
+}
+
+} // namespace
+
+void add_norm(Table &table) {
+    table.rms_norm = rms_norm;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

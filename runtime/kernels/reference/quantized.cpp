@@ -57,8 +57,6 @@ void integer_sums(const Block &block, const int8_t *q, int32_t &sum, int32_t &mi
     }
 }
 
-} // namespace
-
 size_t quantized_bytes(size_t rows, size_t depth, size_t group) {
     return rows * (depth + depth / group * sizeof(float));
 }
@@ -113,6 +111,15 @@ void embed_quantized(Quant type, const uint8_t *row, float scale, size_t n, floa
             y[at + i] = value * scale;
         }
     }
+}
+
+} // namespace
+
+void add_quantized(Table &table) {
+    table.quantize = quantize;
+    table.quantized_bytes = quantized_bytes;
+    table.matmul_quantized = matmul_quantized;
+    table.embed_quantized = embed_quantized;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

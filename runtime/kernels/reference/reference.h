@@ -14,13 +14,15 @@ struct Reference {
 };
 
 namespace portable {
-extern const Reference kReference;
+const Reference &reference();
 }
 namespace with_fma { // defined where the compiler can target it (CMakeLists.txt)
-extern const Reference kReference;
+const Reference &reference();
 }
 
 // The build with FMA instructions, null where the build or this machine has none.
 const Reference *reference_with_fma();
+// The faster one of those that this machine runs.
+const Reference &best_reference();
 
 } // namespace stasis::kernels

@@ -5,6 +5,8 @@
 
 namespace stasis::kernels::STASIS_REFERENCE {
 
+namespace {
+
 void rope(float *x, const float *cosine, const float *sine, size_t n) {
     const size_t half = n / 2;
     for (size_t i = 0; i < half; ++i) {
@@ -13,6 +15,12 @@ void rope(float *x, const float *cosine, const float *sine, size_t n) {
         x[i] = fma(a, cosine[i], -(b * sine[i]));
         x[i + half] = fma(b, cosine[i], a * sine[i]);
     }
+}
+
+} // namespace
+
+void add_rope(Table &table) {
+    table.rope = rope;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

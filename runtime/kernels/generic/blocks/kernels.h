@@ -1,18 +1,16 @@
-// The table entries that generic/blocks/ computes, compiled once per instruction set.
+// The files of this folder that hold kernels: each enters its own into a table.
 #pragma once
 
 #include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 
-void quantize(const Quantize &task, size_t begin, size_t end);
-size_t quantized_bytes(size_t rows, size_t depth, size_t group);
-void matmul_quantized(const QuantizedMatmul &task);
+void add_quantize(Table &table);           // quantize.cpp: quantize, quantized_bytes
+void add_quantized_products(Table &table); // matmul.cpp: matmul_quantized
 
-inline void put_blocks(Table &table) {
-    table.quantize = quantize;
-    table.quantized_bytes = quantized_bytes;
-    table.matmul_quantized = matmul_quantized;
+[[gnu::always_inline]] inline void add_blocks(Table &table) {
+    add_quantize(table);
+    add_quantized_products(table);
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

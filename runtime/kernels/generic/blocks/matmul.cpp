@@ -25,4 +25,8 @@ void matmul_quantized(const QuantizedMatmul &task) {
     }
 }
 
+void add_quantized_products(Table &table) {
+    table.matmul_quantized = matmul_quantized;
+}
+
 } // namespace stasis::kernels::STASIS_TABLE

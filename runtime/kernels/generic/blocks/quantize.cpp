@@ -77,8 +77,6 @@ void clear_row(const Activations &to, size_t row) {
     }
 }
 
-} // namespace
-
 size_t quantized_bytes(size_t rows, size_t depth, size_t group) {
     return Activations(static_cast<void *>(nullptr), rows, depth, group).bytes();
 }
@@ -92,6 +90,13 @@ void quantize(const Quantize &task, size_t begin, size_t end) {
     for (size_t row = end; end == task.rows && row < to.rows; ++row) {
         clear_row(to, row);
     }
+}
+
+} // namespace
+
+void add_quantize(Table &table) {
+    table.quantize = quantize;
+    table.quantized_bytes = quantized_bytes;
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -5,6 +5,8 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
+namespace {
+
 void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
     by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
         const Lanes x = load(gate + i, count);
@@ -24,6 +26,14 @@ void softcap(float *x, size_t n, float cap) {
     const Lanes limit = broadcast(cap);
     by_lanes(n, [&](size_t i, size_t count)
                     STASIS_STEP { store(limit * tanh(load(x + i, count) / limit), x + i, count); });
+}
+
+} // namespace
+
+void add_activations(Table &table) {
+    table.silu_gate = silu_gate;
+    table.gelu_gate = gelu_gate;
+    table.softcap = softcap;
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

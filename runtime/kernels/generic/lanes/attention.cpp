@@ -4,6 +4,8 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
+namespace {
+
 void attention_merge(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
                      size_t head_dim) {
     const float maximum = m_b > *m ? m_b : *m;
@@ -20,6 +22,13 @@ void attention_finish(const float *o, float l, size_t head_dim, uint16_t *y) {
     const Lanes divisor = broadcast(l);
     by_lanes(head_dim, [&](size_t i, size_t count)
                            STASIS_STEP { store_bf16(load(o + i, count) / divisor, y + i, count); });
+}
+
+} // namespace
+
+void add_merge(Table &table) {
+    table.attention_merge = attention_merge;
+    table.attention_finish = attention_finish;
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -4,6 +4,8 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
+namespace {
+
 void round_bf16(const float *x, size_t n, uint16_t *y) {
     by_lanes(n, [&](size_t i, size_t count)
                     STASIS_STEP { store_bf16(load(x + i, count), y + i, count); });
@@ -36,6 +38,16 @@ size_t find_nonfinite(const float *x, size_t n) {
         }
     }
     return n;
+}
+
+} // namespace
+
+void add_elementwise(Table &table) {
+    table.round_bf16 = round_bf16;
+    table.add = add;
+    table.embed = embed;
+    table.embed_wide = embed_wide;
+    table.find_nonfinite = find_nonfinite;
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

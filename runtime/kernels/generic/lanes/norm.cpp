@@ -4,6 +4,8 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
+namespace {
+
 void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y) {
     Lanes squares = broadcast(0.0F);
     by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
@@ -15,6 +17,12 @@ void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y
     by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
         store((load(x + i, count) * scale) * load(weight + i, count), y + i, count);
     });
+}
+
+} // namespace
+
+void add_norm(Table &table) {
+    table.rms_norm = rms_norm;
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

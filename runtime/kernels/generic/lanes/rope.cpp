@@ -5,6 +5,8 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
+namespace {
+
 void rope(float *x, const float *cosine, const float *sine, size_t n) {
     float *second = x + n / 2;
     by_lanes(n / 2, [&](size_t i, size_t count) STASIS_STEP {
@@ -15,6 +17,12 @@ void rope(float *x, const float *cosine, const float *sine, size_t n) {
         store(fma(a, c, -(b * s)), x + i, count);
         store(fma(b, c, a * s), second + i, count);
     });
+}
+
+} // namespace
+
+void add_rope(Table &table) {
+    table.rope = rope;
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -170,8 +170,8 @@ template <typename V> void attention_block(const AttentionBlock &task) {
     upcoming.fetch(upcoming.lines);
 }
 
-// The entries that panels compute, for vectors of type V.
-template <typename V> [[gnu::always_inline]] inline void put_panels(Table &table) {
+// Enters the kernels that panels compute with vectors of type V.
+template <typename V> [[gnu::always_inline]] inline void add_panels(Table &table) {
     table.pack = pack<V>;
     table.packed_bytes = packed_bytes<V>;
     table.matmul = matmul<V>;
