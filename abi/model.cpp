@@ -103,10 +103,8 @@ stasis_model_info describe(const stasis_model &handle) {
     info.end_tokens = config.end_tokens.data();
     info.layer_windows = handle.layer_windows;
     info.bos = config.bos.empty() ? -1 : int64_t{config.bos.front()};
-    const OpenDevice *device = model.device != nullptr ? &model.device->on() : nullptr;
-    write_field(device != nullptr ? device->table->name : model.kernels->name, info.kernels,
-                sizeof info.kernels);
-    write_field(device != nullptr ? device->name.c_str() : "cpu", info.device, sizeof info.device);
+    write_field(model.kernels_name, info.kernels, sizeof info.kernels);
+    write_field(model.device_name, info.device, sizeof info.device);
     static_assert(sizeof info.profile == kernels::kDeviceIdBytes);
     write_field(model.profile, info.profile, sizeof info.profile);
     write_field(model.identity.chat_template, info.chat_template, sizeof info.chat_template);

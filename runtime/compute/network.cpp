@@ -4,7 +4,7 @@
 #include <set>
 
 #include "runtime/compute/device/weights.h"
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/pass.h"
 #include "runtime/model/rope.h"
 
 namespace stasis {
@@ -38,22 +38,7 @@ void Network::describe_layers() {
 }
 
 uint64_t Network::scratch_bytes() const {
-    return idle_workspaces.size_bytes();
-}
-
-WorkspaceLease::WorkspaceLease(const Network &network) : network_(network) {
-    if (network.device != nullptr) {
-        network.device->on().require_this_process();
-    }
-    workspace_ = network.idle_workspaces.take();
-    if (workspace_ == nullptr) {
-        workspace_ = std::make_unique<Workspace>(network.memory, *network.kernels,
-                                                 network.threads->count(), network.device.get());
-    }
-}
-
-WorkspaceLease::~WorkspaceLease() {
-    network_.idle_workspaces.give(std::move(workspace_));
+    return idle_passes.size_bytes();
 }
 
 } // namespace stasis

@@ -21,7 +21,8 @@
 namespace stasis {
 
 class DeviceModel;
-struct Workspace;
+struct Backend;
+struct Pass;
 
 // Where the KV cache has a layer: its group, and its place among the group's layers.
 struct LayerPlace {
@@ -39,8 +40,10 @@ struct Network {
     std::unique_ptr<Threads> threads;
     Weights weights;
     std::unique_ptr<DeviceModel> device; // null: the CPU
-    std::string profile;                 // id of the device profile; "": the contract alone
-    mutable IdleList<Workspace> idle_workspaces;
+    std::string device_name, kernels_name;
+    std::string profile;              // id of the device profile; "": the contract alone
+    const Backend *backend = nullptr; // of the CPU or of the device
+    mutable IdleList<Pass> idle_passes;
     std::unique_ptr<PagePool> pool;
     std::unique_ptr<NodePool> log_nodes, table_nodes; // of TokenLog and PageTable
     std::atomic<uint64_t> held_bytes{0}; // KV bytes summed over timelines, shared ones repeatedly
@@ -52,23 +55,8 @@ struct Network {
 
     // Fills in what follows from the configuration: groups, places, shapes, frequencies of rope.
     void describe_layers();
-    // Returns the bytes of idle workspaces.
+    // Returns the bytes of idle passes.
     uint64_t scratch_bytes() const;
-};
-
-// A workspace for the length of one call.
-class WorkspaceLease {
-  public:
-    explicit WorkspaceLease(const Network &network);
-    ~WorkspaceLease();
-    WorkspaceLease(const WorkspaceLease &) = delete;
-    WorkspaceLease &operator=(const WorkspaceLease &) = delete;
-    Workspace &operator*() const { return *workspace_; }
-    Workspace *operator->() const { return workspace_.get(); }
-
-  private:
-    const Network &network_;
-    std::unique_ptr<Workspace> workspace_;
 };
 
 } // namespace stasis

@@ -3,15 +3,12 @@
 
 #include <algorithm>
 
-#include "runtime/compute/device/weights.h"
+#include "runtime/compute/backend.h"
 #include "runtime/compute/network.h"
 
 namespace stasis {
 
 namespace {
-
-using kernels::DeviceMatrix;
-using kernels::DeviceShape;
 
 size_t padded_rows(size_t rows) {
     return *std::find_if(std::begin(kProfileRows), std::end(kProfileRows),
@@ -51,33 +48,7 @@ std::string open_profile(const Network &network, const std::string &name) {
         fail(Status::unsupported, "profile \"%s\": profiles are \"contract\" and \"device\"",
              name.c_str());
     }
-    if (network.device == nullptr) {
-        fail(Status::unsupported, "profile \"device\": device \"cpu\" has none");
-    }
-    const QuantGroups &groups = network.weights.groups;
-    if (groups.by_32 || groups.by_256) {
-        fail(Status::unsupported, "profile \"device\": it is of bf16 weights, not of integers (%s)",
-             network.weights.types.c_str());
-    }
-    std::vector<DeviceShape> shapes;
-    for (const DeviceLayer &layer : network.device->layers) {
-        for (const DeviceMatrix *w : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                      &layer.gate, &layer.up, &layer.down}) {
-            for (const size_t rows : kProfileRows) {
-                const DeviceShape shape{rows, w->outputs, w->depth, w->bias != nullptr};
-                if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) {
-                    shapes.push_back(shape);
-                }
-            }
-        }
-    }
-    const OpenDevice &on = network.device->on();
-    char id[kernels::kDeviceIdBytes] = {};
-    kernels::DeviceError error;
-    if (!on.table->pin_products(on.device, shapes.data(), shapes.size(), id, &error)) {
-        on.fail_with(error, "opening its profile");
-    }
-    return id;
+    return network.backend->open_profile(network);
 }
 
 void check_profile(const State &state, const Network &network, bool any) {

@@ -20,7 +20,7 @@ inline constexpr size_t kProfileRows[] = {128, 512};
 // generated token by token is the same as without a profile.
 inline constexpr size_t kProfileLeast = 64;
 
-// Entries that one pass computes of a sequence, and Workspace::padded of it.
+// Entries that one pass computes of a sequence, and Pass::padded of it.
 struct ProfilePart {
     size_t rows, padded;
 };

@@ -149,8 +149,8 @@ void ModelDrafter::catch_up(const DraftPlace &place) {
 }
 
 uint32_t ModelDrafter::sample_next(const Sampling &sampling) {
-    WorkspaceLease work(*model_);
-    return draw_next(*timeline_, sampling, *work);
+    PassLease pass(*model_);
+    return draw_next(*timeline_, sampling, *pass);
 }
 
 void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) {

@@ -1,30 +1,30 @@
 // See draw.h.
 #include "runtime/session/draw.h"
 
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/pass.h"
 #include "runtime/sampling/sampling.h"
 
 namespace stasis {
 
 uint32_t draw_from(const Timeline &timeline, const Sampling &sampling, std::span<const float> row,
-                   Workspace &work) {
+                   Pass &pass) {
     const uint64_t end = timeline.position();
-    work.tokens.clear();
+    pass.tokens.clear();
     if (const uint64_t length = history_length(sampling, end); length > 0) {
-        work.tokens.reserve((end / kPage + 1) * kPage);
+        pass.tokens.reserve((end / kPage + 1) * kPage);
         for (uint64_t i = end - length; i < end; ++i) {
-            work.tokens.push_back(timeline.log[i].token);
+            pass.tokens.push_back(timeline.log[i].token);
         }
     }
-    return sample(row, sampling, end, work.tokens, work.sampling);
+    return sample(row, sampling, end, pass.tokens, pass.sampling);
 }
 
-uint32_t draw_next(Timeline &timeline, const Sampling &sampling, Workspace &work) {
+uint32_t draw_next(Timeline &timeline, const Sampling &sampling, Pass &pass) {
     const Network &network = *timeline.network;
-    work.fit(network.config, network.weights.groups, 1);
-    const std::span<float> row{work.logits, network.config.vocabulary};
-    timeline.compute_logits(work, row);
-    return draw_from(timeline, sampling, row, work);
+    pass.fit(1);
+    const std::span<float> row{pass.logits, network.config.vocabulary};
+    timeline.compute_logits(pass, row);
+    return draw_from(timeline, sampling, row, pass);
 }
 
 } // namespace stasis

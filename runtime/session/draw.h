@@ -8,11 +8,11 @@
 
 namespace stasis {
 
-// Draws from a row of logits by `sampling`, whose penalties look at the log. `work` lends memory.
+// Draws from a row of logits by `sampling`, whose penalties look at the log. `pass` lends memory.
 uint32_t draw_from(const Timeline &timeline, const Sampling &sampling, std::span<const float> row,
-                   Workspace &work);
+                   Pass &pass);
 
-// Computes the logits, into work.logits, and draws. Throws as Timeline::compute_logits.
-uint32_t draw_next(Timeline &timeline, const Sampling &sampling, Workspace &work);
+// Computes the logits, into pass.logits, and draws. Throws as Timeline::compute_logits.
+uint32_t draw_next(Timeline &timeline, const Sampling &sampling, Pass &pass);
 
 } // namespace stasis

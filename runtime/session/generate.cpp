@@ -60,8 +60,8 @@ void Session::set_sampling(const Sampling &sampling) {
 }
 
 uint32_t Session::sample() {
-    WorkspaceLease work(*model_);
-    return draw_next(timeline_, settings_.sampling, *work);
+    PassLease pass(*model_);
+    return draw_next(timeline_, settings_.sampling, *pass);
 }
 
 TokenEntry Session::drawn_entry(uint32_t token) {

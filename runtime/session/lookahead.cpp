@@ -14,13 +14,13 @@ Lookahead::Lookahead(Session &session, Drafting *drafting, const GenerateOptions
     : session_(session), timeline_(session.timeline()), drafting_(drafting), options_(options),
       result_(result),
       // Rows that are not kept would leave their attention in the sums.
-      device_draws_(drafting == nullptr && session.model()->device != nullptr &&
-                    options.log_probabilities == 0 && !session.tracks_attention() &&
-                    drawn_on_device(session.settings().sampling)) {}
+      device_draws_(drafting == nullptr && options.log_probabilities == 0 &&
+                    !session.tracks_attention() &&
+                    session.model()->backend->draws_ahead(session.settings().sampling)) {}
 
 uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
-    if (!work_) {
-        work_.emplace(*session_.model());
+    if (!pass_) {
+        pass_.emplace(*session_.model());
     }
     const uint32_t token = next_token(likely);
     const TokenEntry entry = session_.drawn_entry(token);
@@ -43,7 +43,7 @@ uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
         }
     }
     result_.passes += device_draws_ || taken_ == 0 ? 1 : 0;
-    take_ahead(timeline_, entry, (*work_)->hidden + taken_ * session_.model()->config.hidden);
+    take_ahead(timeline_, entry, (*pass_)->hidden + taken_ * session_.model()->config.hidden);
     ++taken_;
     return token;
 }
@@ -54,7 +54,7 @@ uint32_t Lookahead::next_token(LogProbabilities &likely) {
         return drawn_[taken_ - 1];
     }
     const std::span<const float> row = next_row();
-    const uint32_t token = draw_from(timeline_, session_.settings().sampling, row, **work_);
+    const uint32_t token = draw_from(timeline_, session_.settings().sampling, row, **pass_);
     if (options_.log_probabilities > 0) {
         log_probabilities(row, options_.log_probabilities, token, likely);
     }
@@ -67,16 +67,16 @@ std::span<const float> Lookahead::next_row() {
     const Model &model = *session_.model();
     const size_t vocabulary = model.config.vocabulary;
     if (taken_ == 0) {
-        (*work_)->fit(model.config, model.weights.groups, 1);
-        const std::span<float> row{(*work_)->logits, vocabulary};
-        with_pages([&] { timeline_.compute_logits(**work_, row); });
+        (*pass_)->fit(1);
+        const std::span<float> row{(*pass_)->logits, vocabulary};
+        with_pages([&] { timeline_.compute_logits(**pass_, row); });
         return row;
     }
     if (!projected_) {
-        project_logits(model, **work_, (*work_)->hidden, rows_.size(), (*work_)->logit_rows);
+        project_logits(**pass_, (*pass_)->hidden, rows_.size(), (*pass_)->logit_rows);
         projected_ = true;
     }
-    const std::span<const float> row{(*work_)->logit_rows + (taken_ - 1) * vocabulary, vocabulary};
+    const std::span<const float> row{(*pass_)->logit_rows + (taken_ - 1) * vocabulary, vocabulary};
     timeline_.check_logits_row(row);
     return row;
 }
@@ -99,8 +99,8 @@ bool Lookahead::compute_drafted(uint64_t most) {
         return false;
     }
     try {
-        (*work_)->fit_logits(rows_.size() * session_.model()->config.vocabulary);
-        compute_ahead(timeline_, rows_, **work_);
+        (*pass_)->fit_logits(rows_.size());
+        compute_ahead(timeline_, rows_, **pass_);
     } catch (...) {
         drafting_->length.note(false);
         return false;
@@ -137,17 +137,16 @@ void Lookahead::propose(uint32_t drawn, uint64_t most) {
 }
 
 bool Lookahead::compute_drawn(uint64_t most) {
-    const Model &model = *session_.model();
     const uint64_t left = timeline_.capacity - timeline_.position();
-    device_length_ = std::min(2 * device_length_, kRunMost);
+    device_length_ = std::min(2 * device_length_, kDrawnMost);
     const auto count = static_cast<size_t>(std::min({uint64_t{device_length_}, most, left}));
     if (count < 2) {
         return false;
     }
     rows_.resize(count);
     try {
-        (*work_)->fit(model.config, model.weights.groups, kRunMost); // once for all lengths
-        compute_ahead(timeline_, rows_, **work_, session_.settings().sampling, &run_);
+        (*pass_)->fit(kDrawnMost); // once for all lengths
+        compute_ahead(timeline_, rows_, **pass_, session_.settings().sampling, &run_);
     } catch (...) {
         return false;
     }
@@ -168,7 +167,7 @@ bool Lookahead::compute_drawn(uint64_t most) {
 }
 
 void Lookahead::append_alone(const TokenEntry &entry) {
-    work_.reset(); // append has its own
+    pass_.reset(); // append has its own
     with_pages([&] { append(timeline_, {&entry, 1}, {}); });
 }
 

@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/compute/device/run.h"
+#include "runtime/compute/backend.h"
 #include "runtime/session/session.h"
 
 namespace stasis {
@@ -56,12 +56,12 @@ class Lookahead {
     size_t device_length_ =
         1; // of the latest rows that the device drew: the next are twice as many
 
-    std::optional<WorkspaceLease> work_; // held while rows may be pending
-    std::vector<TokenEntry> rows_;       // computed: the first drawn, the others proposed
-    size_t computed_ = 0;                // rows in pages, those that failed included
-    size_t taken_ = 0;                   // rows in the timeline
-    bool projected_ = false;             // the rows' logits are computed
-    DeviceRun run_;
+    std::optional<PassLease> pass_; // held while rows may be pending
+    std::vector<TokenEntry> rows_;  // computed: the first drawn, the others proposed
+    size_t computed_ = 0;           // rows in pages, those that failed included
+    size_t taken_ = 0;              // rows in the timeline
+    bool projected_ = false;        // the rows' logits are computed
+    DrawnRows run_;
     std::vector<uint32_t> drawn_; // [row] the token after it, where the device drew it
 };
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/compute/backend.h"
 #include "runtime/compute/device/weights.h"
 #include "runtime/compute/profile.h"
 #include "runtime/model/gguf/checkpoint.h"
@@ -123,22 +124,28 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     open_text(*model, origin, options.chat_template);
     model->recommended = origin.recommended();
     model->describe_layers();
-    if (device != nullptr) {
+    PageMemory pages = host_pages(model->memory);
+    if (device == nullptr) {
+        model->backend = &kCpuBackend;
+        model->device_name = "cpu";
+        model->kernels_name = model->kernels->name;
+    } else {
+        model->backend = &kDeviceBackend;
+        model->device_name = device->name;
+        model->kernels_name = device->table->name;
         model->device =
             std::make_unique<DeviceModel>(std::move(device), config, model->weights, options.watch);
+        model->device->ask_for_room([&pool = model->pool](size_t size_bytes) {
+            return pool != nullptr && pool->make_room(size_bytes);
+        });
+        pages = model->device->pages().memory();
     }
-    model->profile = open_profile(*model, options.profile);
-    const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
-    PageMemory pages =
-        model->device != nullptr ? model->device->pages().memory() : host_pages(model->memory);
     if (options.page_memory != nullptr) {
         pages = *options.page_memory;
     }
+    model->profile = open_profile(*model, options.profile);
+    const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
     model->pool = std::make_unique<PagePool>(pages, budget, model->page_shapes);
-    if (model->device != nullptr) {
-        model->device->ask_for_room(
-            [&pool = *model->pool](size_t size_bytes) { return pool.make_room(size_bytes); });
-    }
     model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
     model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
     return model;

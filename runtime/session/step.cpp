@@ -64,10 +64,10 @@ namespace {
 // removed from `ready`.
 void draw_together(Model &model, std::vector<StepItem *> &ready) {
     const size_t hidden = model.config.hidden, vocabulary = model.config.vocabulary;
-    WorkspaceLease work(model);
+    PassLease pass(model);
     std::erase_if(ready, [&](StepItem *item) {
         try {
-            item->session->timeline().require_hidden(*work);
+            item->session->timeline().require_hidden(*pass);
         } catch (...) {
             item->error = std::current_exception();
         }
@@ -77,23 +77,23 @@ void draw_together(Model &model, std::vector<StepItem *> &ready) {
         return;
     }
     const size_t most = std::min(kLogitRows, ready.size());
-    work->fit(model.config, model.weights.groups, most);
-    work->fit_logits(most * vocabulary);
+    pass->fit(most);
+    pass->fit_logits(most);
     for (size_t begin = 0; begin < ready.size(); begin += most) {
         const size_t count = std::min(most, ready.size() - begin);
         for (size_t i = 0; i < count; ++i) {
-            std::memcpy(work->narrow + i * hidden,
+            std::memcpy(pass->hidden + i * hidden,
                         ready[begin + i]->session->timeline().hidden.numbers.data(),
                         hidden * sizeof(uint16_t));
         }
-        project_logits(model, *work, work->narrow, count, work->logit_rows);
+        project_logits(*pass, pass->hidden, count, pass->logit_rows);
         for (size_t i = 0; i < count; ++i) {
             StepItem &item = *ready[begin + i];
-            const std::span<const float> row{work->logit_rows + i * vocabulary, vocabulary};
+            const std::span<const float> row{pass->logit_rows + i * vocabulary, vocabulary};
             try {
                 Timeline &timeline = item.session->timeline();
                 timeline.check_logits_row(row);
-                item.token = draw_from(timeline, item.session->settings().sampling, row, *work);
+                item.token = draw_from(timeline, item.session->settings().sampling, row, *pass);
             } catch (...) {
                 item.error = std::current_exception();
             }

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/compute/pass.h"
 #include "runtime/compute/profile.h"
-#include "runtime/compute/workspace.h"
 #include "runtime/host/first_error.h"
 #include "runtime/kv/page_staging.h"
 #include "runtime/sampling/sampling.h"
@@ -309,8 +309,8 @@ void check_pages(Timeline &timeline, const std::shared_ptr<Model> &model, const 
 // Compares the final hidden states, that of the last position and those kept at evictions.
 void check_hidden(Timeline &timeline, const State &state) {
     {
-        WorkspaceLease work(*timeline.network);
-        timeline.require_hidden(*work); // known pages may come without it
+        PassLease pass(*timeline.network);
+        timeline.require_hidden(*pass); // known pages may come without it
     }
     if (timeline.hidden.numbers != state.hidden) {
         fail(Status::diverged,

@@ -9,23 +9,22 @@
 
 namespace stasis {
 
-void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Workspace &pass,
-                   const Sampling &sampling, DeviceRun *run) {
+void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass &pass,
+                   const Sampling &sampling, DrawnRows *run) {
     assert(!entries.empty());
     const Network &network = *timeline.network;
     Append append{&timeline, entries};
     uint64_t promised = 0;
     append.reserve(false, promised);
     try {
-        pass.fit(network.config, network.weights.groups, entries.size());
-        pass.clear_sequences();
-        pass.tokens.clear();
+        pass.fit(entries.size());
+        pass.clear();
         append.stage({entries.size(), 0}, pass);
         if (run != nullptr) {
-            run_on_device(network, pass, sampling, *run);
+            network.backend->draw_ahead(pass, sampling, *run);
             return;
         }
-        forward(network, pass);
+        forward(pass);
         if (pass.sequences[append.sequence].failed) {
             fail_sequence(network, pass.sequences[append.sequence]);
         }

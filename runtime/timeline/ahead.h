@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "runtime/compute/device/run.h"
+#include "runtime/compute/backend.h"
 #include "runtime/timeline/timeline.h"
 
 namespace stasis {
@@ -12,8 +12,8 @@ namespace stasis {
 // Computes rows for entries that may follow the log: keys and values into pages, final hidden
 // states into `pass`. With `run`, only the first token counts; the device draws the others by
 // `sampling`, and reports in `run` what failed. Throws as append does. Strong guarantee.
-void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Workspace &pass,
-                   const Sampling &sampling = {}, DeviceRun *run = nullptr);
+void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass &pass,
+                   const Sampling &sampling = {}, DrawnRows *run = nullptr);
 
 // Appends the entry of the next row computed, whose final hidden state is given. Strong guarantee.
 void take_ahead(Timeline &timeline, const TokenEntry &entry, const uint16_t *hidden);

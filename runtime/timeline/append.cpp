@@ -17,7 +17,7 @@ constexpr size_t kChunk = 512; // positions computed together unless the caller 
 constexpr size_t kChunkMax = 4096;
 
 // Calls the caller back with the logits of each row.
-void report_logits(const Network &network, Workspace &pass, const Sequence &sequence,
+void report_logits(const Network &network, Pass &pass, const Sequence &sequence,
                    const AppendOptions &options) {
     const size_t vocabulary = network.config.vocabulary;
     for (size_t row = 0; row < sequence.rows; ++row) {
@@ -27,7 +27,7 @@ void report_logits(const Network &network, Workspace &pass, const Sequence &sequ
             !options.logits_wanted(options.logits_user, position)) {
             continue;
         }
-        project_logits(network, pass, pass.hidden + (sequence.row + row) * network.config.hidden, 1,
+        project_logits(pass, pass.hidden + (sequence.row + row) * network.config.hidden, 1,
                        pass.logits);
         check_logits(network, {pass.logits, vocabulary});
         if (!options.logits(options.logits_user, position, pass.logits, vocabulary)) {
@@ -87,12 +87,12 @@ void Append::reserve(bool reuses, uint64_t &promised) {
     promised += bytes_needed(promised);
 }
 
-void Append::stage(const ProfilePart &part, Workspace &pass) {
+void Append::stage(const ProfilePart &part, Pass &pass) {
     Timeline &own = *timeline;
     const uint64_t begin = own.position();
     sequence = pass.sequence_count;
     rows = part.rows;
-    pass.fit(own.network->config, own.network->weights.groups, part.padded);
+    pass.fit(part.padded);
 
     own.make_writable(begin, begin + rows);
     own.tell_pages(PageOrigin::computed);
@@ -115,7 +115,7 @@ void Append::stage(const ProfilePart &part, Workspace &pass) {
     }
 }
 
-void Append::accept(Workspace &pass, const AppendOptions &options) {
+void Append::accept(Pass &pass, const AppendOptions &options) {
     Timeline &own = *timeline;
     const Sequence &staged = pass.sequences[sequence];
     if (staged.failed) {
@@ -199,10 +199,8 @@ template <typename Step> void guard(Append &append, const Step &step) noexcept {
 
 // Fills a pass with rows that are left to compute. Returns false if there are none. What a profile
 // pads is a pass of its own, in which it comes first.
-bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *schedule,
-                Workspace &pass) {
-    pass.clear_sequences();
-    pass.tokens.clear();
+bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *schedule, Pass &pass) {
+    pass.clear();
     for (Append &each : appends) {
         each.rows = 0;
         if (each.ended() || pass.row_count == rows_max || pass.padded != 0) {
@@ -224,7 +222,7 @@ bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *sched
 }
 
 // Commits what the pass completed, or, without one, what the prefix cache gave whole.
-void commit_complete(std::span<Append> appends, const Workspace *pass) {
+void commit_complete(std::span<Append> appends, const Pass *pass) {
     for (Append &each : appends) {
         if (each.committed || !each.complete()) {
             continue;
@@ -242,10 +240,10 @@ void commit_complete(std::span<Append> appends, const Workspace *pass) {
 void run_passes(const Network &network, std::span<Append> appends, const AppendOptions &options,
                 size_t done, size_t total) {
     const size_t chunk = std::min(options.chunk == 0 ? kChunk : options.chunk, kChunkMax);
-    WorkspaceLease pass(network);
-    pass->fit(network.config, network.weights.groups, std::min(chunk, total - done));
+    PassLease pass(network);
+    pass->fit(std::min(chunk, total - done));
     while (stage_pass(appends, chunk, options.schedule, *pass)) {
-        forward(network, *pass, options.watch, done, total);
+        forward(*pass, options.watch, done, total);
         for (Append &each : appends) {
             if (each.rows != 0) {
                 guard(each, [&] { each.accept(*pass, options); });

@@ -8,7 +8,7 @@
 
 #include "format/state/state.h"
 #include "format/state/watch.h"
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/pass.h"
 #include "runtime/timeline/timeline.h"
 
 namespace stasis {
@@ -61,9 +61,9 @@ struct Append {
     // of pages that it will need.
     void reserve(bool reuses, uint64_t &promised);
     // Adds the next rows to the pass, their pages writable.
-    void stage(const ProfilePart &part, Workspace &pass);
+    void stage(const ProfilePart &part, Pass &pass);
     // Takes over what the pass computed: the log advances.
-    void accept(Workspace &pass, const AppendOptions &options);
+    void accept(Pass &pass, const AppendOptions &options);
     // `last_hidden` null: the final hidden state is computed when it is needed.
     void commit(const uint16_t *last_hidden);
     // Expects an exception in flight, which becomes `error`.

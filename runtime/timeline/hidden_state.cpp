@@ -25,7 +25,7 @@ void Timeline::check_again(const Timeline &again, uint64_t begin) const {
 }
 
 // The positions run on copies of their pages, and must give the keys and values that are held.
-void Timeline::require_hidden(Workspace &work) {
+void Timeline::require_hidden(Pass &pass) {
     const uint64_t position = log.size();
     if (position == 0) {
         fail(Status::not_found, "no logits before the first position");
@@ -38,35 +38,34 @@ void Timeline::require_hidden(Workspace &work) {
     const size_t rows = position - begin, padded = chunk != nullptr ? chunk->padded : 0;
     const size_t width = network->config.hidden;
 
-    work.fit(network->config, network->weights.groups, std::max(rows, padded));
+    pass.fit(std::max(rows, padded));
     Timeline again(*this);
     again.make_writable(begin, position);
-    work.clear_sequences();
-    work.tokens.clear();
+    pass.clear();
     for (uint64_t i = begin; i < position; ++i) {
-        work.tokens.push_back(log[i].token);
+        pass.tokens.push_back(log[i].token);
     }
-    again.name_pages(work.add_sequence(begin, rows, pages.size()));
-    work.padded = padded;
+    again.name_pages(pass.add_sequence(begin, rows, pages.size()));
+    pass.padded = padded;
     if (trace) {
-        trace->reads(work.sequences[0]);
+        trace->reads(pass.sequences[0]);
     }
-    forward(*network, work);
-    if (work.sequences[0].failed) {
-        fail_sequence(*network, work.sequences[0]);
+    forward(pass);
+    if (pass.sequences[0].failed) {
+        fail_sequence(*network, pass.sequences[0]);
     }
 
     if (position > profile.foreign) { // else another profile's bits, which stay
         check_again(again, begin);
     }
-    std::memcpy(hidden.numbers.data(), work.hidden + (rows - 1) * width, width * sizeof(uint16_t));
+    std::memcpy(hidden.numbers.data(), pass.hidden + (rows - 1) * width, width * sizeof(uint16_t));
     hidden.valid = true;
 }
 
-void Timeline::compute_logits(Workspace &work, std::span<float> row) {
-    require_hidden(work);
-    work.fit(network->config, network->weights.groups, 1);
-    project_logits(*network, work, hidden.numbers.data(), 1, row.data());
+void Timeline::compute_logits(Pass &pass, std::span<float> row) {
+    require_hidden(pass);
+    pass.fit(1);
+    project_logits(pass, hidden.numbers.data(), 1, row.data());
     check_logits_row(row);
 }
 
@@ -85,8 +84,8 @@ const std::vector<float> &Timeline::logits() {
         }
         // A copy in another thread may just have released it: what that thread read, it has read.
         std::atomic_thread_fence(std::memory_order_acquire);
-        WorkspaceLease work(*network);
-        compute_logits(*work, *next.row);
+        PassLease pass(*network);
+        compute_logits(*pass, *next.row);
         next.valid = true;
     }
     return *next.row;
@@ -94,8 +93,8 @@ const std::vector<float> &Timeline::logits() {
 
 Digest Timeline::digest(const Digest &model) {
     if (!log.empty()) {
-        WorkspaceLease work(*network);
-        require_hidden(*work);
+        PassLease pass(*network);
+        require_hidden(*pass);
     }
     StateParts parts;
     parts.contract_core = kernels::kContractCore;

@@ -4,7 +4,8 @@
 #include <cassert>
 #include <cstring>
 
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/pass.h"
+#include "runtime/kernels/visibility.h"
 #include "runtime/kv/page_staging.h"
 #include "runtime/timeline/timeline.h"
 
@@ -92,7 +93,7 @@ void Timeline::name_pages(Sequence &sequence) const {
     for (size_t group = 0; group < pages.size(); ++group) {
         const uint32_t window = network->groups[group].window;
         Sequence::Pages &named = sequence.pages[group];
-        named.first = first_visible(sequence.begin, window) / kPage;
+        named.first = kernels::first_visible(sequence.begin, window) / kPage;
         for (size_t index = named.first; index <= last; ++index) {
             const PageAddress address = pages[group][index].page.address(); // null: evicted
             named.data.push_back(reinterpret_cast<uint16_t *>(address));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/kernels/visibility.h"
 #include "runtime/timeline/append.h"
 
 namespace stasis {
@@ -33,7 +34,7 @@ void Append::reuse() {
     // What the timeline keeps in the end, and what the positions that remain see.
     const auto first_needed = [&](size_t group, uint64_t count) {
         const uint32_t window = own.network->groups[group].window;
-        const uint64_t seen = first_visible((first + count) * kPage, window);
+        const uint64_t seen = kernels::first_visible((first + count) * kPage, window);
         return std::min(count, std::max(first, std::min(own.keep_from(window, end), seen) / kPage) -
                                    first);
     };

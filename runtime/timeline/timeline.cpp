@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/pass.h"
 #include "runtime/kernels/received.h"
 
 namespace stasis {
@@ -146,8 +146,8 @@ void Timeline::evict(uint64_t begin, uint64_t end) {
         return;
     }
     {
-        WorkspaceLease work(*network);
-        require_hidden(*work); // what the last token saw may be released
+        PassLease pass(*network);
+        require_hidden(*pass); // what the last token saw may be released
     }
     Timeline changed(*this); // all that can fail happens to the copy
     changed.evictions.add(log.size(), ranges, hidden.numbers);

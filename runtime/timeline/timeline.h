@@ -117,10 +117,10 @@ struct Timeline {
     // Computes the final hidden state if it is not valid: the last token runs once more, together
     // with those that were computed with it under a profile. Throws Error(not_found) for an empty
     // log, Error(diverged) if keys and values differ from those held.
-    void require_hidden(Workspace &work);
+    void require_hidden(Pass &pass);
     // Computes the logits of the next token. Throws as require_hidden, Error(nonfinite), and
     // Error(diverged) if they are not what a file says.
-    void compute_logits(Workspace &work, std::span<float> row);
+    void compute_logits(Pass &pass, std::span<float> row);
     // The same, kept until the timeline changes.
     const std::vector<float> &logits();
     // Throws as compute_logits where a row of logits is not finite, or not what a file says.

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "runtime/compute/attention_plan.h"
 #include "runtime/compute/network.h"
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/pass.h"
+#include "runtime/kernels/visibility.h"
 
 namespace stasis {
 
@@ -86,7 +86,8 @@ void Trace::reads(const Sequence &sequence) const {
     const uint64_t last = sequence.begin + sequence.rows;
     for (uint32_t group = 0; group < sequence.pages.size(); ++group) {
         const Sequence::Pages &pages = sequence.pages[group];
-        const uint64_t first = first_visible(sequence.begin, network_.groups[group].window);
+        const uint64_t first =
+            kernels::first_visible(sequence.begin, network_.groups[group].window);
         const auto held = [&](size_t i) { return i < pages.data.size() && pages.data[i]; };
         for (size_t i = 0; i < pages.data.size(); ++i) {
             if (!held(i)) {

@@ -2,8 +2,8 @@
 // however the tokens came in.
 #include <cmath>
 
-#include "runtime/compute/attention_plan.h"
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/cpu/scratch.h"
+#include "runtime/compute/pass.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/math.h"
 #include "tests/runtime/model_files.h"
@@ -428,8 +428,8 @@ TEST_CASE("attention received: a pass of sessions that do not track it keeps no 
     Session tracked(model, tracking()), plain(model, {});
     for (Session *session : {&tracked, &plain, &tracked, &plain}) {
         session->append(tokens, {});
-        const WorkspaceLease work(*model); // the one that computed
-        CHECK((work->partial_weights != nullptr) == (session == &tracked));
-        CHECK(work->attention.tracked == (session == &tracked));
+        const PassLease pass(*model); // the one that computed
+        CHECK((pass->cpu->partial_weights != nullptr) == (session == &tracked));
+        CHECK(pass->cpu->attention.tracked == (session == &tracked));
     }
 }

@@ -3,8 +3,9 @@
 #include <atomic>
 #include <random>
 
+#include "runtime/compute/cpu/scratch.h"
 #include "runtime/compute/forward.h"
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/pass.h"
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/models.h"
@@ -166,7 +167,7 @@ TEST_CASE("what one session of a step meets leaves the others alone") {
 
 TEST_CASE("sessions that decode read a page that they share once") {
     const auto model = open("zoo/llama-odd-sizes-f32");
-    WorkspaceLease work(*model);
+    PassLease pass(*model);
     uint16_t pages[6] = {}; // only their addresses matter
     // Three forks behind two full pages, two of them with the last page in common as well; a
     // stranger; one of many rows.
@@ -177,14 +178,14 @@ TEST_CASE("sessions that decode read a page that they share once") {
                                             {&pages[5]}};
     const uint64_t begins[] = {130, 140, 135, 10, 0};
     const size_t rows[] = {1, 2, 1, 4, 40};
-    work->clear_sequences();
+    pass->clear();
     for (size_t i = 0; i < 5; ++i) {
-        work->add_sequence(begins[i], rows[i], model->groups.size()).pages[0].data = seen[i];
+        pass->add_sequence(begins[i], rows[i], model->groups.size()).pages[0].data = seen[i];
     }
     REQUIRE(model->groups.size() == 1);
-    plan_attention(*model, *work);
-    const BlockPlan &plan = work->attention.groups[0];
-    CHECK(work->attention.tiles.size() == 3);
+    plan_attention(*pass);
+    const BlockPlan &plan = pass->cpu->attention.groups[0];
+    CHECK(pass->cpu->attention.tiles.size() == 3);
     CHECK(plan.reads.size() == 5);
     CHECK(plan.partials == 2 * 4 + 4 + 2 + 2); // rows of those that read each
     CHECK(plan.readers.size() == 4);
@@ -197,19 +198,19 @@ TEST_CASE("a request to cancel ends a pass before its next layer") {
     REQUIRE(model->groups.size() == 1);
     const PageRef page = model->pool->take(0);
     auto *numbers = reinterpret_cast<uint16_t *>(page.address());
-    WorkspaceLease work(*model);
-    work->fit(model->config, model->weights.groups, 3);
-    work->clear_sequences();
-    work->tokens = {1, 2, 3};
-    work->add_sequence(0, 3, 1).pages[0] = {0, {numbers}};
+    PassLease pass(*model);
+    pass->fit(3);
+    pass->clear();
+    pass->tokens = {1, 2, 3};
+    pass->add_sequence(0, 3, 1).pages[0] = {0, {numbers}};
     std::atomic<bool> cancel{false};
     const Watch watch{&cancel};
-    forward(*model, *work, watch, 5, 7);
+    forward(*pass, watch, 5, 7);
     const std::vector<uint16_t> written(numbers, numbers + 8);
     CHECK(written != std::vector<uint16_t>(8));
     cancel = true;
     std::fill_n(numbers, 8, uint16_t{0});
-    expect_error(Status::cancelled, {"5 of 7"}, [&] { forward(*model, *work, watch, 5, 7); });
+    expect_error(Status::cancelled, {"5 of 7"}, [&] { forward(*pass, watch, 5, 7); });
     CHECK(std::vector<uint16_t>(numbers, numbers + 8) == std::vector<uint16_t>(8));
 }
 

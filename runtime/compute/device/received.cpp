@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "runtime/compute/workspace.h"
+#include "runtime/compute/network.h"
+#include "runtime/compute/pass.h"
 #include "runtime/kv/page_pool.h"
-#include "runtime/model/config.h"
 
 namespace stasis {
 
@@ -24,12 +24,12 @@ size_t rows_together(size_t rows, size_t heads, size_t blocks) {
 
 } // namespace
 
-void DeviceReceived::begin(const Config &config, const Workspace &work,
-                           const DeviceWorkQueue &queue) {
+void DeviceReceived::begin(const Pass &pass, const DeviceWorkQueue &queue) {
+    const Config &config = pass.network.config;
     tracked_.clear();
     size_t count = 0, room_bytes = 0;
-    for (size_t i = 0; i < work.sequence_count; ++i) {
-        const Sequence &sequence = work.sequences[i];
+    for (size_t i = 0; i < pass.sequence_count; ++i) {
+        const Sequence &sequence = pass.sequences[i];
         if (sequence.sums == nullptr) {
             continue;
         }

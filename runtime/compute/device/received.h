@@ -1,6 +1,6 @@
 // The attention received (C10) of a pass on a device: sums of the sequences that track it go there
 // before the pass and come back behind it, so that who has them, and when they count, is decided on
-// the host alone (attention_sums.h).
+// the host alone (timeline/attention_sums.h).
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,7 @@
 
 namespace stasis {
 
-struct Config;
-struct Workspace;
+struct Pass;
 
 class DeviceReceived {
   public:
@@ -20,7 +19,7 @@ class DeviceReceived {
 
     // Enqueues that the sums of the pass's sequences go there. Until the queue is done with the
     // pass, nobody touches them.
-    void begin(const Config &config, const Workspace &work, const DeviceWorkQueue &queue);
+    void begin(const Pass &pass, const DeviceWorkQueue &queue);
     // Whether the pass has such sequences: it is then not recorded, as their sums have no fixed
     // place.
     bool any() const { return !tracked_.empty(); }

@@ -1,12 +1,12 @@
-// Buffers and descriptions of passes; see work.h.
-#include "runtime/compute/device/work.h"
+// Buffers and descriptions of passes; see scratch.h.
+#include "runtime/compute/device/scratch.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "runtime/compute/forward.h"
 #include "runtime/compute/network.h"
+#include "runtime/compute/pass.h"
 #include "runtime/host/carver.h"
 
 namespace stasis {
@@ -16,19 +16,19 @@ namespace {
 constexpr size_t kRowsFew = 4; // of a sequence: more are computed in tiles
 constexpr size_t kPartialBytesMax = size_t{256} << 20;
 
-size_t most_rows(const Workspace &work) {
+size_t most_rows(const Pass &from) {
     size_t most = 0;
-    for (size_t i = 0; i < work.sequence_count; ++i) {
-        most = std::max(most, work.sequences[i].rows);
+    for (size_t i = 0; i < from.sequence_count; ++i) {
+        most = std::max(most, from.sequences[i].rows);
     }
     return most;
 }
 
 // The most blocks that a row sees; no fewer than any layer's window calls for.
-size_t most_blocks(const Workspace &work) {
+size_t most_blocks(const Pass &from) {
     size_t most = 1;
-    for (size_t i = 0; i < work.sequence_count; ++i) {
-        for (const Sequence::Pages &pages : work.sequences[i].pages) {
+    for (size_t i = 0; i < from.sequence_count; ++i) {
+        for (const Sequence::Pages &pages : from.sequences[i].pages) {
             most = std::max(most, pages.data.size());
         }
     }
@@ -39,7 +39,7 @@ size_t most_blocks(const Workspace &work) {
 
 // A description's parts, one behind the other, in pinned memory and on the device alike. What grows
 // comes last, so that what is used of it is copied with the rest in one piece.
-struct DeviceWork::Layout {
+struct DeviceScratch::Layout {
     kernels::DeviceRow *rows;
     uint32_t *failed;
     kernels::DevicePages *sequences;
@@ -62,17 +62,17 @@ struct DeviceWork::Layout {
     }
 };
 
-DeviceWork::DeviceWork(DeviceModel &model_)
+DeviceScratch::DeviceScratch(DeviceModel &model_)
     : model(model_), queue(model.on()), received(model.on()), storage(model.on()),
       partials(model.on()), described(model.on()), logits(model.on()), run(model.on()),
       staged(model.on()), results(model.on()), run_staged(model.on()) {}
 
-DeviceWork::~DeviceWork() {
+DeviceScratch::~DeviceScratch() {
     queue.finish_quietly();
     forget_recorded();
 }
 
-void DeviceWork::forget_recorded() {
+void DeviceScratch::forget_recorded() {
     for (const auto &entry : recorded) {
         if (model.on().of_this_process()) {
             queue.table().destroy_graph(entry.second);
@@ -81,12 +81,12 @@ void DeviceWork::forget_recorded() {
     recorded.clear();
 }
 
-uint64_t DeviceWork::size_bytes() const {
+uint64_t DeviceScratch::size_bytes() const {
     return storage.size_bytes() + partials.size_bytes() + described.size_bytes() +
            logits.size_bytes() + run.size_bytes() + received.size_bytes();
 }
 
-void DeviceWork::fit(const Config &config, size_t wanted) {
+void DeviceScratch::fit(const Config &config, size_t wanted) {
     if (wanted <= rows) {
         return;
     }
@@ -128,7 +128,7 @@ void DeviceWork::fit(const Config &config, size_t wanted) {
     rows = wanted;
 }
 
-void DeviceWork::fit_partials(const Config &config, size_t row_count) {
+void DeviceScratch::fit_partials(const Config &config, size_t row_count) {
     const size_t count = row_count * config.heads * blocks;
     auto carve = [&](uint8_t *base) {
         Carver<256> carver{base};
@@ -143,15 +143,15 @@ void DeviceWork::fit_partials(const Config &config, size_t row_count) {
     carve(static_cast<uint8_t *>(partials.data()));
 }
 
-void DeviceWork::fill(const Network &network, const Workspace &work, const Layout &layout) {
-    const size_t groups = network.groups.size();
+void DeviceScratch::fill(const Pass &from, const Layout &layout) {
+    const size_t groups = from.network.groups.size();
     size_t page = 0, mask = 0;
     tile_count = 0;
-    for (size_t i = 0; i < work.sequence_count; ++i) {
-        const Sequence &sequence = work.sequences[i];
+    for (size_t i = 0; i < from.sequence_count; ++i) {
+        const Sequence &sequence = from.sequences[i];
         for (size_t row = 0; row < sequence.rows; ++row) {
             layout.rows[sequence.row + row] = {
-                sequence.begin + row, work.tokens[sequence.row + row], static_cast<uint32_t>(i)};
+                sequence.begin + row, from.tokens[sequence.row + row], static_cast<uint32_t>(i)};
             if (row % kernels::kDeviceTileRows == 0) {
                 const size_t left = sequence.rows - row;
                 layout.tiles[tile_count++] = {
@@ -161,7 +161,7 @@ void DeviceWork::fill(const Network &network, const Workspace &work, const Layou
         }
         for (size_t group = 0; group < groups; ++group) {
             const Sequence::Pages &pages = sequence.pages[group];
-            layout.sequences[group * work.sequence_count + i] = {static_cast<uint32_t>(pages.first),
+            layout.sequences[group * from.sequence_count + i] = {static_cast<uint32_t>(pages.first),
                                                                  static_cast<uint32_t>(page)};
             std::copy(pages.data.begin(), pages.data.end(), layout.pages + page);
             page += pages.data.size();
@@ -171,18 +171,19 @@ void DeviceWork::fill(const Network &network, const Workspace &work, const Layou
         std::copy(sequence.evicted.begin(), sequence.evicted.end(), layout.evicted + mask);
         mask += sequence.evicted.size();
     }
-    std::fill_n(layout.failed, work.row_count, UINT32_MAX);
+    std::fill_n(layout.failed, from.row_count, UINT32_MAX);
     const auto *begin = reinterpret_cast<const uint8_t *>(layout.rows);
     const auto *end = reinterpret_cast<const uint8_t *>(layout.pages + page);
     queue.copy(described.data(), begin, static_cast<size_t>(end - begin));
 }
 
-void DeviceWork::describe(const Network &network, const Workspace &work) {
+void DeviceScratch::describe(const Pass &from) {
+    const Network &network = from.network;
     const size_t groups = network.groups.size();
     size_t pages = 0, masks = 0;
     uint64_t end = 0;
-    for (size_t i = 0; i < work.sequence_count; ++i) {
-        const Sequence &sequence = work.sequences[i];
+    for (size_t i = 0; i < from.sequence_count; ++i) {
+        const Sequence &sequence = from.sequences[i];
         for (const Sequence::Pages &of_group : sequence.pages) {
             pages += of_group.data.size();
         }
@@ -198,10 +199,10 @@ void DeviceWork::describe(const Network &network, const Workspace &work) {
         described.grow(bytes);
         pages_max_ = pages_max, evicted_max_ = evicted_max; // now that there is room for it
     }
-    padded = work.padded;
-    fill(network, work, Layout(staged.data(), rows, groups, pages_max_, evicted_max_));
+    padded = from.padded;
+    fill(from, Layout(staged.data(), rows, groups, pages_max_, evicted_max_));
     const Layout there(described.data(), rows, groups, pages_max_, evicted_max_);
-    pass = {work.row_count,  work.sequence_count, there.rows,    there.sequences,
+    pass = {from.row_count,  from.sequence_count, there.rows,    there.sequences,
             there.evictions, there.pages,         there.evicted, there.failed};
     std::vector<DeviceRope> tables = model.ropes(network.rope_frequencies, end);
     if (ropes.empty() || tables[0].cosine != ropes[0].cosine) {
@@ -210,15 +211,15 @@ void DeviceWork::describe(const Network &network, const Workspace &work) {
     }
     tiles = there.tiles;
     const Config &config = network.config;
-    received.begin(config, work, queue);
-    blocks = std::bit_ceil(most_blocks(work));
+    received.begin(from, queue);
+    blocks = std::bit_ceil(most_blocks(from));
     const size_t partial_bytes =
-        work.row_count * config.heads * blocks * (config.head_dim + 2) * sizeof(float);
-    if (most_rows(work) > kRowsFew || partial_bytes > kPartialBytesMax) {
+        from.row_count * config.heads * blocks * (config.head_dim + 2) * sizeof(float);
+    if (most_rows(from) > kRowsFew || partial_bytes > kPartialBytesMax) {
         return;
     }
     tile_count = 0;
-    fit_partials(config, work.row_count);
+    fit_partials(config, from.row_count);
 }
 
 } // namespace stasis

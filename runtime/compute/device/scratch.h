@@ -1,5 +1,5 @@
 // What one call computes with on a device: its queue, buffers for a number of rows, the description
-// of a pass, and recorded passes. Part of a Workspace; one caller at a time.
+// of a pass, and recorded passes. Part of a Pass; one caller at a time.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,25 @@
 namespace stasis {
 
 struct Network;
-struct Workspace;
+struct Pass;
 
-struct DeviceWork {
-    explicit DeviceWork(DeviceModel &model);
-    ~DeviceWork();
-    DeviceWork(const DeviceWork &) = delete;
-    DeviceWork &operator=(const DeviceWork &) = delete;
+struct DeviceScratch {
+    explicit DeviceScratch(DeviceModel &model);
+    ~DeviceScratch();
+    DeviceScratch(const DeviceScratch &) = delete;
+    DeviceScratch &operator=(const DeviceScratch &) = delete;
 
     // Makes room for `rows` rows.
     void fit(const Config &config, size_t rows);
-    // Puts what the work space's sequences compute into `pass` and `tiles`, in the device's memory,
+    // Puts what the pass's sequences compute into `pass` and `tiles`, in the device's memory,
     // and makes room for the partial results of attention that it needs. Waits for nothing.
-    void describe(const Network &network, const Workspace &work);
+    void describe(const Pass &from);
     uint64_t size_bytes() const;
 
     DeviceModel &model;
     DeviceWorkQueue queue;
 
-    // On the device, for `rows` rows; shapes as in Workspace.
+    // On the device, for `rows` rows; shapes as in CpuScratch.
     size_t rows = 0;
     float *stream = nullptr;
     float *wide = nullptr;
@@ -53,7 +53,7 @@ struct DeviceWork {
     std::vector<DeviceRope> ropes;
     const kernels::DeviceTile *tiles = nullptr;
     size_t tile_count = 0; // 0: by blocks
-    size_t padded = 0;     // as Workspace::padded
+    size_t padded = 0;     // as Pass::padded
     size_t blocks = 0;     // room for partials, of each row and head
     float *maximum = nullptr, *sum = nullptr, *partial = nullptr;
     uint32_t *failed_here = nullptr; // pinned, [rows]: where `pass.failed` is copied to
@@ -77,12 +77,12 @@ struct DeviceWork {
 
   private:
     struct Layout;
-    void fill(const Network &network, const Workspace &work, const Layout &layout);
+    void fill(const Pass &from, const Layout &layout);
     void fit_partials(const Config &config, size_t row_count);
     size_t pages_max_ = 0, evicted_max_ = 0; // room in the description
 };
 
-template <typename Enqueue> void DeviceWork::replay(const Key &wanted, const Enqueue &enqueue) {
+template <typename Enqueue> void DeviceScratch::replay(const Key &wanted, const Enqueue &enqueue) {
     const kernels::DeviceTable &table = queue.table();
     if (recorded.size() == kRecordedMost && recorded.count(wanted) == 0) {
         forget_recorded();

@@ -1,11 +1,13 @@
 // See attention_plan.h.
-#include "runtime/compute/attention_plan.h"
+#include "runtime/compute/cpu/attention_plan.h"
 
 #include <algorithm>
 #include <functional>
 #include <tuple>
 
-#include "runtime/compute/forward.h"
+#include "runtime/compute/cpu/scratch.h"
+#include "runtime/compute/network.h"
+#include "runtime/compute/pass.h"
 
 namespace stasis {
 
@@ -15,10 +17,10 @@ namespace {
 constexpr size_t kRowsByBlock = 4;
 
 // One entry for each sequence and block, sorted by pages.
-void list_entries(Workspace &work, uint32_t group, uint32_t window, BlockPlan &plan) {
-    const std::span<const Sequence> pass = work.pass();
-    for (uint32_t s = 0; s < pass.size(); ++s) {
-        const Sequence &sequence = pass[s];
+void list_entries(const Pass &pass, uint32_t group, uint32_t window, BlockPlan &plan) {
+    const std::span<const Sequence> all = pass.all();
+    for (uint32_t s = 0; s < all.size(); ++s) {
+        const Sequence &sequence = all[s];
         if (sequence.rows > kRowsByBlock) {
             continue;
         }
@@ -45,8 +47,7 @@ void list_entries(Workspace &work, uint32_t group, uint32_t window, BlockPlan &p
 }
 
 // The readers that these entries' sequences are.
-size_t readers_of(const Network &network, Workspace &work, BlockPlan &plan, size_t begin,
-                  size_t end) {
+size_t readers_of(const Pass &pass, BlockPlan &plan, size_t begin, size_t end) {
     const auto same = [&](const BlockPlan::Readers &known) {
         return known.count == end - begin &&
                std::equal(
@@ -64,27 +65,28 @@ size_t readers_of(const Network &network, Workspace &work, BlockPlan &plan, size
     BlockPlan::Readers readers{plan.members.size(), end - begin, 0, plan.query_bytes};
     for (size_t i = begin; i < end; ++i) {
         plan.members.push_back(plan.entries[i].sequence);
-        readers.rows += work.sequences[plan.entries[i].sequence].rows;
+        readers.rows += pass.sequences[plan.entries[i].sequence].rows;
     }
-    plan.query_bytes += packed_query_bytes(network, readers.rows);
+    plan.query_bytes += packed_query_bytes(pass.network, readers.rows);
     plan.readers.push_back(readers);
     return latest;
 }
 
 // Reads of pages, each by as many sequences at once as there is scratch memory for their queries.
-void list_reads(const Network &network, Workspace &work, BlockPlan &plan) {
+void list_reads(const Pass &pass, BlockPlan &plan) {
+    const Network &network = pass.network;
     const size_t row_bytes =
         network.config.heads / network.config.kv_heads * network.config.head_dim * sizeof(uint16_t);
     const size_t rows_max = std::max(kernels::kScratchBytes / row_bytes, kRowsByBlock);
     const std::vector<BlockPlan::Entry> &entries = plan.entries;
-    plan.latest.assign(work.sequence_count, SIZE_MAX);
+    plan.latest.assign(pass.sequence_count, SIZE_MAX);
     for (size_t begin = 0, end = 0; begin < entries.size(); begin = end) {
         size_t rows = 0;
         const size_t partial = plan.partials;
         for (; end < entries.size() && entries[end].block == entries[begin].block &&
                entries[end].page == entries[begin].page;
              ++end) {
-            const size_t more = work.sequences[entries[end].sequence].rows;
+            const size_t more = pass.sequences[entries[end].sequence].rows;
             if (rows + more > rows_max) {
                 break;
             }
@@ -93,7 +95,7 @@ void list_reads(const Network &network, Workspace &work, BlockPlan &plan) {
         }
         plan.partials += rows;
         plan.reads.push_back({entries[begin].block, entries[begin].page,
-                              readers_of(network, work, plan, begin, end), partial});
+                              readers_of(pass, plan, begin, end), partial});
     }
 }
 
@@ -111,24 +113,25 @@ void BlockPlan::clear() {
     partials = query_bytes = 0;
 }
 
-void plan_attention(const Network &network, Workspace &work) {
-    AttentionPlan &plan = work.attention;
+void plan_attention(Pass &pass) {
+    const Network &network = pass.network;
+    AttentionPlan &plan = pass.cpu->attention;
     plan.tiles.clear();
     plan.few = plan.tracked = false;
-    const std::span<const Sequence> pass = work.pass();
-    for (uint32_t s = 0; s < pass.size(); ++s) {
-        plan.few = plan.few || pass[s].rows <= kRowsByBlock;
-        plan.tracked = plan.tracked || pass[s].sums != nullptr;
-        for (size_t row = 0; pass[s].rows > kRowsByBlock && row < pass[s].rows; row += kRowsTile) {
-            plan.tiles.push_back({s, row, std::min(kRowsTile, pass[s].rows - row)});
+    const std::span<const Sequence> all = pass.all();
+    for (uint32_t s = 0; s < all.size(); ++s) {
+        plan.few = plan.few || all[s].rows <= kRowsByBlock;
+        plan.tracked = plan.tracked || all[s].sums != nullptr;
+        for (size_t row = 0; all[s].rows > kRowsByBlock && row < all[s].rows; row += kRowsTile) {
+            plan.tiles.push_back({s, row, std::min(kRowsTile, all[s].rows - row)});
         }
     }
     plan.groups.resize(network.groups.size());
     for (uint32_t group = 0; group < network.groups.size(); ++group) {
         plan.groups[group].clear();
         if (plan.few) {
-            list_entries(work, group, network.groups[group].window, plan.groups[group]);
-            list_reads(network, work, plan.groups[group]);
+            list_entries(pass, group, network.groups[group].window, plan.groups[group]);
+            list_reads(pass, plan.groups[group]);
         }
     }
 }

@@ -1,11 +1,14 @@
 // Attention over pages by fixed blocks (C5): how the work of a pass is split over threads. A
 // block's partial and the order of merging do not depend on the split, nor on which other sequences
 // take part.
+#include "runtime/compute/cpu/attention.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
-#include "runtime/compute/forward.h"
+#include "runtime/compute/cpu/scratch.h"
+#include "runtime/compute/network.h"
 #include "runtime/kernels/received.h"
 
 namespace stasis {
@@ -15,7 +18,8 @@ namespace {
 // What the two ways of splitting share.
 struct Attention {
     const Network &network;
-    Workspace &work;
+    Pass &pass;
+    CpuScratch &work;
     const PageShape &shape;
     LayerPlace place;
     size_t layer;
@@ -26,7 +30,7 @@ struct Attention {
 
     // The queries of a row, and of those behind it, that share a KV head.
     const uint16_t *query(size_t kv_head, size_t row) const {
-        return work.query_bf16 + (kv_head * work.row_count + row) * group_heads * head_dim;
+        return work.query_bf16 + (kv_head * pass.row_count + row) * group_heads * head_dim;
     }
     void pack_query(const uint16_t *query, size_t rows, void *packed) const {
         const size_t query_rows = rows * group_heads;
@@ -116,10 +120,10 @@ void pack_readers(const Attention &a, const BlockPlan &plan, size_t kv_heads) {
             auto *gathered = static_cast<uint16_t *>(a.work.scratch_of(thread));
             const uint16_t *query = gathered;
             if (readers.count == 1) { // they lie together
-                query = a.query(kv_head, a.work.sequences[plan.members[readers.member]].row);
+                query = a.query(kv_head, a.pass.sequences[plan.members[readers.member]].row);
             } else {
                 for (size_t i = 0; i < readers.count; ++i) {
-                    const Sequence &sequence = a.work.sequences[plan.members[readers.member + i]];
+                    const Sequence &sequence = a.pass.sequences[plan.members[readers.member + i]];
                     const size_t count = sequence.rows * row_elements;
                     std::memcpy(gathered, a.query(kv_head, sequence.row), count * sizeof(uint16_t));
                     gathered += count;
@@ -161,7 +165,7 @@ void merge_row(const Attention &a, const BlockPlan &plan, const BlockPlan::Row &
         }
     }
     a.finish(into, kv_head, row.row, head);
-    const Sequence &sequence = a.work.sequence_of(row.row);
+    const Sequence &sequence = a.pass.sequence_of(row.row);
     if (sequence.sums == nullptr) {
         return;
     }
@@ -194,7 +198,7 @@ void attend_by_block(const Attention &a) {
             size_t at = partial_index(a, plan, kv_head, read.partial);
             const size_t first = at;
             for (size_t i = 0; i < readers.count; ++i) {
-                const Sequence &sequence = a.work.sequences[plan.members[readers.member + i]];
+                const Sequence &sequence = a.pass.sequences[plan.members[readers.member + i]];
                 for (size_t row = 0; row < sequence.rows; ++row, at += heads) {
                     a.set_visible(at, sequence, row, read.block);
                 }
@@ -269,7 +273,7 @@ void add_tile_to_sums(const TileBlocks &blocks, size_t into, size_t thread) {
 // Two partials for each query row: the running result and the block's.
 void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t item,
                  size_t query_bytes, size_t thread) {
-    const Sequence &sequence = a.work.sequences[tile.sequence];
+    const Sequence &sequence = a.pass.sequences[tile.sequence];
     const size_t tile_rows = kRowsTile * a.group_heads;
     const size_t into = item * 2 * tile_rows, from = into + tile_rows;
     const uint64_t position = sequence.begin + tile.row;
@@ -323,9 +327,12 @@ void attend_by_row(const Attention &a) {
 
 } // namespace
 
-void attend(const Network &network, Workspace &work, size_t layer, uint16_t *output) {
+void attend(Pass &pass, size_t layer) {
+    const Network &network = pass.network;
+    CpuScratch &work = *pass.cpu;
     const LayerPlace place = network.layer_places[layer];
     const Attention attention{network,
+                              pass,
                               work,
                               network.page_shapes[place.group],
                               place,
@@ -333,7 +340,7 @@ void attend(const Network &network, Workspace &work, size_t layer, uint16_t *out
                               network.config.layer[layer].window,
                               network.config.heads / network.config.kv_heads,
                               network.config.head_dim,
-                              output};
+                              work.narrow};
     if (work.attention.few) {
         attend_by_block(attention);
     }

@@ -12,7 +12,7 @@
 namespace stasis {
 
 struct Network;
-struct Workspace;
+struct Pass;
 
 inline constexpr uint64_t kBlock = kernels::kPagePositions; // positions of a block (C5)
 inline constexpr size_t kRowsTile = 16;
@@ -73,8 +73,8 @@ struct AttentionPlan {
     bool tracked = false; // whether the attention of some sequence is added up
 };
 
-// Makes the plan of the pass's sequences, whose pages are named, in work.attention.
-void plan_attention(const Network &network, Workspace &work);
+// Makes the plan of the pass's sequences, whose pages are named, in its scratch.
+void plan_attention(Pass &pass);
 
 // Bytes of the packed queries of so many rows that share a KV head, a multiple of 64.
 size_t packed_query_bytes(const Network &network, size_t rows);

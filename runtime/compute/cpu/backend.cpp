@@ -1,0 +1,271 @@
+// The CPU's backend: each step over the rows of a pass, split over threads, by the kernel table.
+// See runtime/compute/backend.h for the shapes.
+#include "runtime/compute/backend.h"
+
+#include <algorithm>
+
+#include "runtime/compute/cpu/attention.h"
+#include "runtime/compute/cpu/products.h"
+#include "runtime/compute/cpu/scratch.h"
+#include "runtime/compute/forward.h"
+#include "runtime/kernels/bf16.h"
+#include "runtime/model/rope.h"
+
+namespace stasis {
+
+namespace {
+
+// Calls work(row) for each row, split over threads.
+template <typename Work> void each_row(const Network &network, size_t rows, const Work &work) {
+    network.threads->run(rows, 4, [&](size_t begin, size_t end) {
+        for (size_t row = begin; row < end; ++row) {
+            work(row);
+        }
+    });
+}
+
+bool finite_bf16(const uint16_t *x, size_t n) {
+    bool finite = true;
+    for (size_t i = 0; i < n; ++i) {
+        finite &= kernels::is_finite_bf16(x[i]);
+    }
+    return finite;
+}
+
+// Marks the sequences of the rows that are bad, each where it first failed.
+void mark_failed(Pass &pass, size_t layer) {
+    for (size_t row = 0; row < pass.row_count; ++row) {
+        if (pass.cpu->bad[row] != 0) {
+            pass.sequence_of(row).fail_at(layer, pass.position_of(row));
+        }
+        pass.cpu->bad[row] = 0;
+    }
+}
+
+void make_scratch(Pass &pass) {
+    pass.cpu = std::make_unique<CpuScratch>(pass.network);
+}
+
+void fit_scratch(Pass &pass, size_t rows) {
+    pass.cpu->fit(rows);
+}
+
+void check_process(const Network &) {}
+
+void run(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
+    plan_attention(pass);
+    run_layers(pass, watch, done, total);
+}
+
+void embed_token(const Network &network, uint32_t token, float *stream) {
+    const Weights &weights = network.weights;
+    const Matrix &embeddings = weights.embeddings;
+    const size_t hidden = embeddings.columns, from = size_t{token} * hidden;
+    const float scale = network.config.embedding_scale;
+    if (weights.embedding_blocks != nullptr) {
+        const size_t row_bytes = kernels::quant_row_bytes(embeddings.quant, hidden);
+        network.kernels->embed_quantized(
+            embeddings.quant, weights.embedding_blocks + token * row_bytes, scale, hidden, stream);
+    } else if (weights.wide_embeddings != nullptr) {
+        network.kernels->embed_wide(weights.wide_embeddings + from, scale, hidden, stream);
+    } else {
+        network.kernels->embed(embeddings.data + from, scale, hidden, stream);
+    }
+}
+
+// Computes the cosines and sines of RoPE as well, which all layers use.
+void embed(Pass &pass) {
+    const Network &network = pass.network;
+    const CpuScratch &work = *pass.cpu;
+    const Config &config = network.config;
+    const size_t half = config.head_dim / 2;
+    each_row(network, pass.row_count, [&](size_t row) {
+        embed_token(network, pass.tokens[row], work.stream + row * config.hidden);
+        for (size_t rope = 0; rope < config.ropes.size(); ++rope) {
+            const size_t at = (rope * work.rows + row) * half;
+            rope_row(network.rope_frequencies[rope], pass.position_of(row), work.cosine + at,
+                     work.sine + at);
+        }
+    });
+}
+
+// The norms around an addition to the stream.
+struct Norms {
+    const float *post; // of what is added; null: none
+    const float *next; // of the stream
+    bool last;         // `next` is the final norm
+};
+
+Norms norms_of(const Network &network, After after, size_t layer) {
+    const std::vector<LayerWeights> &layers = network.weights.layers;
+    switch (after) {
+    case After::embedding:
+        return {nullptr, layers[0].attention_norm, false};
+    case After::attention:
+        return {layers[layer].post_attention_norm, layers[layer].mlp_norm, false};
+    case After::mlp:
+        break;
+    }
+    const bool last = layer + 1 == layers.size();
+    return {layers[layer].post_mlp_norm,
+            last ? network.weights.final_norm : layers[layer + 1].attention_norm, last};
+}
+
+void residual(Pass &pass, After after, size_t layer) {
+    const Network &network = pass.network;
+    const kernels::Table &table = *network.kernels;
+    CpuScratch &work = *pass.cpu;
+    const Norms norms = norms_of(network, after, layer);
+    const size_t hidden = network.config.hidden;
+    const float eps = network.config.norm_eps;
+    uint16_t *normed = norms.last ? pass.hidden : work.narrow;
+    each_row(network, pass.row_count, [&](size_t row) {
+        float *wide = work.wide + row * hidden, *stream = work.stream + row * hidden;
+        if (norms.post != nullptr) {
+            table.rms_norm(wide, norms.post, hidden, eps, wide);
+        }
+        if (after != After::embedding) {
+            table.add(wide, hidden, stream);
+        }
+        table.rms_norm(stream, norms.next, hidden, eps, wide);
+        table.round_bf16(wide, hidden, normed + row * hidden);
+        if (norms.last) { // of every row, so that failing does not depend on the cuts (C9)
+            work.bad[row] = finite_bf16(normed + row * hidden, hidden) ? 0 : 1;
+        }
+    });
+    if (norms.last) {
+        mark_failed(pass, network.config.layers);
+    }
+}
+
+void project_heads(Pass &pass, size_t layer) {
+    const LayerWeights &weights = pass.network.weights.layers[layer];
+    const CpuScratch &work = *pass.cpu;
+    pack(pass, work.narrow, pass.row_count, {&weights.query, &weights.key, &weights.value});
+    multiply_packed(
+        pass, {{weights.query, work.query}, {weights.key, work.key}, {weights.value, work.value}},
+        pass.row_count);
+}
+
+// Puts the halves of a head's pairs, which lie side by side, where RoPE expects them.
+void part_pairs(float *head, size_t head_dim) {
+    float pairs[kHeadDimMax];
+    std::copy_n(head, head_dim, pairs);
+    for (size_t i = 0; i < head_dim / 2; ++i) {
+        head[i] = pairs[2 * i];
+        head[head_dim / 2 + i] = pairs[2 * i + 1];
+    }
+}
+
+// Norm (where the architecture has one), RoPE and rounding of one head.
+void finish_head(const Network &network, float *head, const float *norm, const float *cosine,
+                 const float *sine, uint16_t *rounded) {
+    const size_t head_dim = network.config.head_dim;
+    if (network.config.interleaved_rope) {
+        part_pairs(head, head_dim);
+    }
+    if (norm != nullptr) {
+        network.kernels->rms_norm(head, norm, head_dim, network.config.norm_eps, head);
+    }
+    network.kernels->rope(head, cosine, sine, head_dim);
+    network.kernels->round_bf16(head, head_dim, rounded);
+}
+
+void finish_heads(Pass &pass, size_t layer) {
+    const Network &network = pass.network;
+    CpuScratch &work = *pass.cpu;
+    const Config &config = network.config;
+    const LayerWeights &weights = network.weights.layers[layer];
+    const LayerPlace place = network.layer_places[layer];
+    const PageShape &shape = network.page_shapes[place.group];
+    const size_t head_dim = config.head_dim, half = head_dim / 2;
+    const size_t group_heads = config.heads / config.kv_heads;
+    const size_t rope_offset = config.layer[layer].rope * work.rows;
+    const size_t rows = pass.row_count;
+
+    each_row(network, rows, [&](size_t row) {
+        const uint64_t position = pass.position_of(row);
+        const size_t slot = position % kernels::kPagePositions;
+        const float *cosine = work.cosine + (rope_offset + row) * half;
+        const float *sine = work.sine + (rope_offset + row) * half;
+        uint16_t *page = pass.sequence_of(row).page(place.group, position);
+        for (size_t head = 0; head < config.heads; ++head) {
+            const size_t kv_head = head / group_heads;
+            uint16_t *rounded =
+                work.query_bf16 +
+                ((kv_head * rows + row) * group_heads + head % group_heads) * head_dim;
+            finish_head(network, work.query + (row * config.heads + head) * head_dim,
+                        weights.query_norm, cosine, sine, rounded);
+        }
+        for (size_t head = 0; head < config.kv_heads; ++head) {
+            const size_t from = (row * config.kv_heads + head) * head_dim;
+            uint16_t *key = page + shape.offset(place.index, 0, head) + slot * head_dim;
+            uint16_t *value = page + shape.offset(place.index, 1, head) + slot * head_dim;
+            finish_head(network, work.key + from, weights.key_norm, cosine, sine, key);
+            network.kernels->round_bf16(work.value + from, head_dim, value);
+            if (!finite_bf16(key, head_dim) || !finite_bf16(value, head_dim)) {
+                work.bad[row] = 1;
+            }
+        }
+    });
+    mark_failed(pass, layer);
+}
+
+void project_output(Pass &pass, size_t layer) {
+    const Matrix &w = pass.network.weights.layers[layer].output;
+    pack(pass, pass.cpu->narrow, pass.row_count, {&w});
+    multiply_packed(pass, {{w, pass.cpu->wide}}, pass.row_count);
+}
+
+void gated_product(Pass &pass, size_t layer) {
+    const LayerWeights &weights = pass.network.weights.layers[layer];
+    pack(pass, pass.cpu->narrow, pass.row_count, {&weights.gate, &weights.up});
+    multiply_gated(pass, weights, pass.row_count, pass.cpu->narrow);
+}
+
+void project_down(Pass &pass, size_t layer) {
+    const Matrix &w = pass.network.weights.layers[layer].down;
+    pack(pass, pass.cpu->narrow, pass.row_count, {&w});
+    multiply_packed(pass, {{w, pass.cpu->wide}}, pass.row_count);
+}
+
+void compute_logits(Pass &pass, const uint16_t *hidden, size_t rows, float *logits) {
+    const Network &network = pass.network;
+    pack(pass, hidden, rows, {&network.weights.head});
+    multiply_packed(pass, {{network.weights.head, logits}}, rows);
+    if (network.config.final_softcap != 0.0F) {
+        const size_t count = rows * network.config.vocabulary;
+        network.threads->run(count, 4096, [&](size_t begin, size_t end) {
+            network.kernels->softcap(logits + begin, end - begin, network.config.final_softcap);
+        });
+    }
+}
+
+bool draws_ahead(const Sampling &) {
+    return false;
+}
+
+std::string open_profile(const Network &) {
+    fail(Status::unsupported, "profile \"device\": device \"cpu\" has none");
+}
+
+} // namespace
+
+const Backend kCpuBackend = {.make_scratch = make_scratch,
+                             .fit = fit_scratch,
+                             .check_process = check_process,
+                             .run = run,
+                             .embed = embed,
+                             .residual = residual,
+                             .project_heads = project_heads,
+                             .finish_heads = finish_heads,
+                             .attend = attend,
+                             .project_output = project_output,
+                             .gated_product = gated_product,
+                             .project_down = project_down,
+                             .logits = compute_logits,
+                             .draws_ahead = draws_ahead,
+                             .draw_ahead = nullptr,
+                             .open_profile = open_profile};
+
+} // namespace stasis

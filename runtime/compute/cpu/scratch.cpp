@@ -1,0 +1,82 @@
+// See scratch.h.
+#include "runtime/compute/cpu/scratch.h"
+
+#include <algorithm>
+
+#include "runtime/compute/network.h"
+#include "runtime/host/carver.h"
+
+namespace stasis {
+
+CpuScratch::CpuScratch(const Network &network_)
+    : network(network_), storage(network_.memory), partial_storage(network_.memory) {}
+
+void CpuScratch::fit(size_t wanted) {
+    if (wanted <= rows) {
+        return;
+    }
+    const Config &config = network.config;
+    const kernels::Table &table = *network.kernels;
+    const QuantGroups &groups = network.weights.groups;
+    const size_t threads = network.threads->count();
+    const size_t query_size = size_t{config.heads} * config.head_dim;
+    const size_t kv_size = size_t{config.kv_heads} * config.head_dim;
+    const size_t half = config.head_dim / 2;
+    const size_t widest =
+        std::max({size_t{config.hidden}, query_size, size_t{config.intermediate}});
+    const size_t whole = (widest + 255) / 256 * 256; // groups of either size
+    auto carve = [&](uint8_t *base) {
+        Carver<64> carver{base};
+        stream = carver.take<float>(wanted * config.hidden);
+        wide = carver.take<float>(wanted * config.hidden);
+        narrow = carver.take<uint16_t>(wanted * widest);
+        packed = carver.take<uint8_t>(table.packed_bytes(wanted, widest));
+        if (groups.by_32) {
+            quantized[0] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 32));
+        }
+        if (groups.by_256) {
+            quantized[1] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 256));
+        }
+        query = carver.take<float>(wanted * query_size);
+        key = carver.take<float>(wanted * kv_size);
+        value = carver.take<float>(wanted * kv_size);
+        query_bf16 = carver.take<uint16_t>(wanted * query_size);
+        gate = carver.take<float>(threads * wanted * kProductOutputs);
+        up = carver.take<float>(threads * wanted * kProductOutputs);
+        cosine = carver.take<float>(config.ropes.size() * wanted * half);
+        sine = carver.take<float>(config.ropes.size() * wanted * half);
+        scratch = carver.take<uint8_t>(threads * kernels::kScratchBytes);
+        return carver.used;
+    };
+    const size_t size_bytes = carve(nullptr);
+    rows = 0; // stays so if growing fails
+    bad.resize(wanted);
+    storage.grow(size_bytes);
+    carve(static_cast<uint8_t *>(storage.data()));
+    rows = wanted;
+}
+
+void CpuScratch::fit_partials(size_t query_rows, size_t blocks, size_t head_dim,
+                              size_t query_bytes) {
+    auto carve = [&](uint8_t *base) {
+        Carver<64> carver{base};
+        partial_max = carver.take<float>(query_rows * blocks);
+        partial_sum = carver.take<float>(query_rows * blocks);
+        partial_output = carver.take<float>(query_rows * blocks * head_dim);
+        visible = carver.take<uint64_t>(query_rows * blocks);
+        packed_query = carver.take<uint8_t>(query_bytes);
+        partial_weights = nullptr;
+        if (attention.tracked) {
+            partial_weights = carver.take<uint16_t>(query_rows * blocks * kernels::kPagePositions);
+        }
+        return carver.used;
+    };
+    // Twice as much, so that a growing context rarely asks again.
+    const size_t size_bytes = carve(nullptr);
+    if (size_bytes > partial_storage.size_bytes()) {
+        partial_storage.grow(2 * size_bytes);
+    }
+    carve(static_cast<uint8_t *>(partial_storage.data()));
+}
+
+} // namespace stasis
