@@ -48,8 +48,8 @@ Block make_block(Numbers &numbers, size_t rows, size_t head_dim, Kind kind, floa
 }
 
 struct Naive {
-    decltype(naive::attention_merge) *attention_merge = naive::attention_merge;
-    decltype(naive::attention_finish) *attention_finish = naive::attention_finish;
+    decltype(Table::attention_merge) attention_merge = naive::table().attention_merge;
+    decltype(Table::attention_finish) attention_finish = naive::table().attention_finish;
 };
 
 void compute(const Block &block, AttentionBlock &task, const Naive &) {
@@ -278,10 +278,10 @@ TEST_CASE("attention_merge: all kinds of numbers, far apart and equal maxima") {
             const float l_b = 1.0F + std::fabs(numbers.next(Kind::plain));
             std::vector<float> expected = o;
             float expected_ml[2] = {m, l};
-            naive::attention_merge(&expected_ml[0], &expected_ml[1], expected.data(), m_b, l_b,
-                                   o_b.data(), n);
+            naive::table().attention_merge(&expected_ml[0], &expected_ml[1], expected.data(), m_b,
+                                           l_b, o_b.data(), n);
             std::vector<uint16_t> divided(n);
-            naive::attention_finish(expected.data(), expected_ml[1], n, divided.data());
+            naive::table().attention_finish(expected.data(), expected_ml[1], n, divided.data());
             for_each_table([&](const Table &table) {
                 std::vector<float> y = o;
                 float ml[2] = {m, l};

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "runtime/kernels/environment.h"
+#include "tests/kernels/entries.h"
 #include "tests/kernels/inputs.h"
 
 using namespace stasis::kernels;
@@ -126,35 +127,20 @@ void bench_attention(const Line &line, size_t rows, size_t head_dim) {
              });
 }
 
-// Bytes are those that an entry reads and writes.
 void bench_elements(const Line &line, size_t n) {
     Numbers numbers(1);
     const std::vector<float> x = numbers.floats(n, Kind::plain), z = numbers.floats(n, Kind::plain);
     const std::vector<uint16_t> row = numbers.bf16(n, Kind::plain);
     std::vector<float> y(n);
     std::vector<uint16_t> bits(n);
-    float m = 0.0F, l = 1.0F;
-    const auto run = [&](const char *entry, size_t bytes,
-                         const std::function<void(const Table &)> &work) {
+    for (const entries::Call &call : entries::kCalls) {
         y = x; // of what works in place
-        line.run(std::string(entry) + " " + std::to_string(n), "GB/s",
-                 static_cast<double>(bytes * n), work);
-    };
-    run("rms_norm", 12,
-        [&](const Table &t) { t.rms_norm(x.data(), z.data(), n, 1e-6F, y.data()); });
-    run("round_bf16", 6, [&](const Table &t) { t.round_bf16(x.data(), n, bits.data()); });
-    run("rope", 12, [&](const Table &t) { t.rope(y.data(), x.data(), z.data(), n); });
-    run("attention_merge", 12,
-        [&](const Table &t) { t.attention_merge(&m, &l, y.data(), -1.0F, 0.0F, x.data(), n); });
-    run("attention_finish", 6,
-        [&](const Table &t) { t.attention_finish(x.data(), 3.0F, n, bits.data()); });
-    run("silu_gate", 10, [&](const Table &t) { t.silu_gate(x.data(), z.data(), n, bits.data()); });
-    run("gelu_gate", 10, [&](const Table &t) { t.gelu_gate(x.data(), z.data(), n, bits.data()); });
-    run("add", 12, [&](const Table &t) { t.add(z.data(), n, y.data()); });
-    run("embed", 6, [&](const Table &t) { t.embed(row.data(), 2.0F, n, y.data()); });
-    run("embed_wide", 8, [&](const Table &t) { t.embed_wide(x.data(), 2.0F, n, y.data()); });
-    run("softcap", 8, [&](const Table &t) { t.softcap(y.data(), n, 30.0F); });
-    run("find_nonfinite", 4, [&](const Table &t) { t.find_nonfinite(x.data(), n); });
+        entries::Operands operands{n,        x.data(),   z.data(), z.data(),   x.data(),
+                                   z.data(), row.data(), y.data(), bits.data()};
+        line.run(std::string(call.name) + " " + std::to_string(n), "GB/s",
+                 static_cast<double>(call.element_bytes * n),
+                 [&](const Table &table) { call.of(table, operands); });
+    }
 }
 
 } // namespace

@@ -1,5 +1,6 @@
-// Every kernel of every table against the naive restatement of NUMERICS.md, bit for bit: sizes that
-// are no multiples of any vector width, strides, and all kinds of inputs.
+// Products of every table against the naive restatement of NUMERICS.md, bit for bit: sizes that are
+// no multiples of any vector width, strides, and all kinds of inputs. Single cases of other
+// entries, which entries_test.cpp goes through.
 #include <limits>
 
 #include "runtime/kernels/environment.h"
@@ -68,45 +69,6 @@ TEST_CASE("matmul: rows and outputs do not depend on what is computed beside the
     });
 }
 
-TEST_CASE("rms_norm, rope, add, round_bf16, find_nonfinite: sizes 1 to 67 and all kinds") {
-    const FloatEnvironment environment;
-    for (const Kind kind : kKinds) {
-        for (size_t n = 1; n <= 67; ++n) {
-            INFO("n ", n, " kind ", static_cast<int>(kind));
-            Numbers numbers(n);
-            const std::vector<float> x = numbers.floats(n, kind);
-            const std::vector<float> z = numbers.floats(n, kind);
-            const std::vector<float> weight = numbers.floats(n, Kind::wide);
-            const size_t even = 2 * n;
-            const std::vector<float> head = numbers.floats(even, kind);
-            const std::vector<float> cosine = numbers.floats(n, Kind::plain);
-            const std::vector<float> sine = numbers.floats(n, Kind::plain);
-
-            std::vector<float> norm(n), rotated = head, sum = z;
-            std::vector<uint16_t> rounded(n);
-            naive::rms_norm(x.data(), weight.data(), n, 1e-6F, norm.data());
-            naive::rope(rotated.data(), cosine.data(), sine.data(), even);
-            naive::add(x.data(), n, sum.data());
-            naive::round_bf16(x.data(), n, rounded.data());
-            for_each_table([&](const Table &table) {
-                std::vector<float> y(n), in_place = x, turned = head, total = z;
-                std::vector<uint16_t> bits(n);
-                table.rms_norm(x.data(), weight.data(), n, 1e-6F, y.data());
-                CHECK(first_difference(y, norm) == -1);
-                table.rms_norm(in_place.data(), weight.data(), n, 1e-6F, in_place.data());
-                CHECK(first_difference(in_place, norm) == -1);
-                table.rope(turned.data(), cosine.data(), sine.data(), even);
-                CHECK(first_difference(turned, rotated) == -1);
-                table.add(x.data(), n, total.data());
-                CHECK(first_difference(total, sum) == -1);
-                table.round_bf16(x.data(), n, bits.data());
-                CHECK(std::memcmp(bits.data(), rounded.data(), n * sizeof(uint16_t)) == 0);
-                CHECK(table.find_nonfinite(x.data(), n) == naive::find_nonfinite(x.data(), n));
-            });
-        }
-    }
-}
-
 // a x cosine lies half-way between two floats, and b x sine decides from far below: rounding the
 // sum to double first would lose it.
 TEST_CASE("rope: its fma rounds once") {
@@ -117,54 +79,13 @@ TEST_CASE("rope: its fma rounds once") {
                 const float cosine = sign * (1.0F + 0x1p-12F);
                 const float sine = 0x1p-30F;
                 float expected[2] = {a, b};
-                naive::rope(expected, &cosine, &sine, 2);
+                naive::table().rope(expected, &cosine, &sine, 2);
                 for_each_table([&](const Table &table) {
                     float x[2] = {a, b};
                     table.rope(x, &cosine, &sine, 2);
                     CHECK(std::memcmp(x, expected, sizeof x) == 0);
                 });
             }
-        }
-    }
-}
-
-TEST_CASE("silu_gate, gelu_gate, softcap, embed: sizes 1 to 67, all kinds, and the whole range") {
-    const FloatEnvironment environment;
-    for (const Kind kind : kKinds) {
-        for (size_t n = 1; n <= 67; ++n) {
-            INFO("n ", n, " kind ", static_cast<int>(kind));
-            Numbers numbers(n);
-            std::vector<float> gate = numbers.floats(n, kind);
-            if (kind == Kind::plain) { // where sigmoid and tanh bend, saturate and reach the floor
-                for (float &x : gate) {
-                    x *= static_cast<float>(numbers.below(200));
-                }
-            }
-            const std::vector<float> up = numbers.floats(n, kind);
-            const std::vector<uint16_t> row = numbers.bf16(n, kind);
-            const float cap = n % 2 == 0 ? 30.0F : 50.0F;
-
-            std::vector<uint16_t> silu(n), gelu(n);
-            std::vector<float> capped = gate, embedded(n), wide(n);
-            naive::silu_gate(gate.data(), up.data(), n, silu.data());
-            naive::gelu_gate(gate.data(), up.data(), n, gelu.data());
-            naive::softcap(capped.data(), n, cap);
-            naive::embed(row.data(), 11.3125F, n, embedded.data());
-            naive::embed_wide(gate.data(), 11.3125F, n, wide.data());
-            for_each_table([&](const Table &table) {
-                std::vector<uint16_t> y(n);
-                std::vector<float> x = gate, scaled(n);
-                table.silu_gate(gate.data(), up.data(), n, y.data());
-                CHECK(first_difference(y, silu) == -1);
-                table.gelu_gate(gate.data(), up.data(), n, y.data());
-                CHECK(first_difference(y, gelu) == -1);
-                table.softcap(x.data(), n, cap);
-                CHECK(first_difference(x, capped) == -1);
-                table.embed(row.data(), 11.3125F, n, scaled.data());
-                CHECK(first_difference(scaled, embedded) == -1);
-                table.embed_wide(gate.data(), 11.3125F, n, scaled.data());
-                CHECK(first_difference(scaled, wide) == -1);
-            });
         }
     }
 }

@@ -77,6 +77,8 @@ float sigmoid(float x) {
     return soft::div(x < 0.0F ? e : 1.0F, soft::add(1.0F, e));
 }
 
+namespace {
+
 // C4
 float tree(std::vector<float> lanes) {
     for (size_t j = 0; j < 8; ++j) {
@@ -108,6 +110,8 @@ float sum(const std::vector<float> &x) {
     return tree(lanes);
 }
 
+} // namespace
+
 // C1
 float block(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n) {
     float even = 0.0F;
@@ -138,6 +142,8 @@ void matmul(const Product &task) {
     }
 }
 
+namespace {
+
 void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y) {
     const float mean = soft::div(sum_of_squares(x, n), static_cast<float>(n));
     const float scale = soft::div(1.0F, soft::sqrt(soft::add(mean, eps)));
@@ -160,6 +166,8 @@ void rope(float *x, const float *cosine, const float *sine, size_t n) {
         x[i + n / 2] = soft::fma(b, cosine[i], soft::mul(a, sine[i]));
     }
 }
+
+} // namespace
 
 // C5
 void attention_block(const stasis::kernels::AttentionBlock &task, const uint16_t *query,
@@ -212,6 +220,8 @@ void attention_block(const stasis::kernels::AttentionBlock &task, const uint16_t
     }
 }
 
+namespace {
+
 void attention_merge(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
                      size_t head_dim) {
     const float maximum = *m < m_b ? m_b : *m;
@@ -230,6 +240,8 @@ void attention_finish(const float *o, float l, size_t head_dim, uint16_t *y) {
     }
 }
 
+} // namespace
+
 // C10: MPFR with the 53 bits of an f64.
 uint64_t received(uint16_t p, double share) {
     mpfr_t product, floor;
@@ -242,6 +254,8 @@ uint64_t received(uint16_t p, double share) {
     mpfr_clears(product, floor, static_cast<mpfr_ptr>(nullptr));
     return result;
 }
+
+namespace {
 
 // C3, activations
 void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
@@ -290,6 +304,29 @@ size_t find_nonfinite(const float *x, size_t n) {
         }
     }
     return n;
+}
+
+} // namespace
+
+const stasis::kernels::Table &table() {
+    static const stasis::kernels::Table entries = [] {
+        stasis::kernels::Table made = {};
+        made.name = "naive";
+        made.rms_norm = rms_norm;
+        made.round_bf16 = round_bf16;
+        made.rope = rope;
+        made.attention_merge = attention_merge;
+        made.attention_finish = attention_finish;
+        made.silu_gate = silu_gate;
+        made.gelu_gate = gelu_gate;
+        made.add = add;
+        made.embed = embed;
+        made.embed_wide = embed_wide;
+        made.softcap = softcap;
+        made.find_nonfinite = find_nonfinite;
+        return made;
+    }();
+    return entries;
 }
 
 } // namespace naive

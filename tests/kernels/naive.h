@@ -1,5 +1,6 @@
 // Every kernel of the table once more, written from NUMERICS.md with soft_float.h: slow, plain, and
-// sharing nothing with runtime/kernels but the signatures.
+// sharing nothing with runtime/kernels but the signatures. Products of integer weights are in
+// naive_quantized.h.
 #pragma once
 
 #include <cstddef>
@@ -32,23 +33,12 @@ struct Product {
 };
 
 void matmul(const Product &task);
-void rms_norm(const float *x, const float *weight, size_t n, float eps, float *y);
-void round_bf16(const float *x, size_t n, uint16_t *y);
-void rope(float *x, const float *cosine, const float *sine, size_t n);
 // `query` [rows][head_dim] as it lies, in place of the packed one.
 void attention_block(const stasis::kernels::AttentionBlock &task, const uint16_t *query,
                      size_t query_stride);
-void attention_merge(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
-                     size_t head_dim);
-void attention_finish(const float *o, float l, size_t head_dim, uint16_t *y);
 // C10 of one slot; `share` is exp(m_b - M) / L, or what it is to be tried with.
 uint64_t received(uint16_t p, double share);
-void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y);
-void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y);
-void add(const float *x, size_t n, float *y);
-void embed(const uint16_t *row, float scale, size_t n, float *y);
-void embed_wide(const float *row, float scale, size_t n, float *y);
-void softcap(float *x, size_t n, float cap);
-size_t find_nonfinite(const float *x, size_t n);
+// The entries whose operands lie alike for every table; the others are null.
+const stasis::kernels::Table &table();
 
 } // namespace naive

@@ -1,6 +1,7 @@
 // The table of kernels that a model is opened with is the one that computes.
 #include <atomic>
 
+#include "tests/kernels/entries.h"
 #include "tests/runtime/models.h"
 
 using namespace stasis;
@@ -22,25 +23,17 @@ struct Counted<entry> {
     }
 };
 
-template <auto... entries> struct CountedEntries {
+template <typename List> struct CountedEntries;
+template <auto... each> struct CountedEntries<entries::List<each...>> {
     static Table table_of(const Table &table) {
         Table counting = table;
         forwarded = &table;
-        ((counting.*entries = Counted<entries>::call, Counted<entries>::calls = 0), ...);
+        ((counting.*each = Counted<each>::call, Counted<each>::calls = 0), ...);
         return counting;
     }
-    static std::vector<size_t> calls() { return {Counted<entries>::calls.load()...}; }
+    static std::vector<size_t> calls() { return {Counted<each>::calls.load()...}; }
 };
-
-// All of them, in the order of Table.
-using Entries =
-    CountedEntries<&Table::pack, &Table::packed_bytes, &Table::matmul, &Table::quantize,
-                   &Table::quantized_bytes, &Table::matmul_quantized, &Table::embed_quantized,
-                   &Table::rms_norm, &Table::round_bf16, &Table::rope, &Table::attention_block,
-                   &Table::attention_merge, &Table::attention_finish, &Table::silu_gate,
-                   &Table::gelu_gate, &Table::add, &Table::embed, &Table::embed_wide,
-                   &Table::softcap, &Table::find_nonfinite>;
-static_assert(sizeof(Table) == 21 * sizeof(void *), "the name and every entry of the list above");
+using Entries = CountedEntries<entries::All>;
 
 } // namespace
 

@@ -1,0 +1,68 @@
+// The entries of a kernel table, listed once for the tests: all of them by type, and those that
+// work on n elements as calls, which any table can be asked for, the naive restatement too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/kernels/table.h"
+
+namespace entries {
+
+using stasis::kernels::Table;
+
+template <auto... entries> struct List { static constexpr size_t kCount = sizeof...(entries); };
+
+// In the order of Table.
+using All =
+    List<&Table::pack, &Table::packed_bytes, &Table::matmul, &Table::quantize,
+         &Table::quantized_bytes, &Table::matmul_quantized, &Table::embed_quantized,
+         &Table::rms_norm, &Table::round_bf16, &Table::rope, &Table::attention_block,
+         &Table::attention_merge, &Table::attention_finish, &Table::silu_gate, &Table::gelu_gate,
+         &Table::add, &Table::embed, &Table::embed_wide, &Table::softcap, &Table::find_nonfinite>;
+static_assert(sizeof(Table) == (1 + All::kCount) * sizeof(void *),
+              "the name and every entry of the list above");
+
+// What calls work on, wherever a test placed it.
+struct Operands {
+    size_t n;
+    const float *x, *z, *weight; // [n]
+    const float *cosine, *sine;  // [n / 2]
+    const uint16_t *row;         // [n] bf16
+    float *y;                    // [n] a result; x before the call
+    uint16_t *bits;              // [n] a result
+    float m = -1.5F, l = 7.0F;   // results
+    size_t found = 0;            // a result
+};
+
+struct Call {
+    const char *name;
+    size_t element_bytes; // read and written for each of n
+    void (*of)(const Table &table, Operands &o);
+};
+
+inline constexpr Call kCalls[] = {
+    {"rms_norm", 12,
+     [](const Table &t, Operands &o) { t.rms_norm(o.x, o.weight, o.n, 1e-6F, o.y); }},
+    {"rms_norm, in place", 12,
+     [](const Table &t, Operands &o) { t.rms_norm(o.y, o.weight, o.n, 1e-6F, o.y); }},
+    {"round_bf16", 6, [](const Table &t, Operands &o) { t.round_bf16(o.x, o.n, o.bits); }},
+    {"rope", 12, [](const Table &t, Operands &o) { t.rope(o.y, o.cosine, o.sine, o.n / 2 * 2); }},
+    {"attention_merge", 12,
+     [](const Table &t, Operands &o) {
+         t.attention_merge(&o.m, &o.l, o.y, 0.25F, 3.0F, o.z, o.n);
+     }},
+    {"attention_finish", 6,
+     [](const Table &t, Operands &o) { t.attention_finish(o.x, 3.0F, o.n, o.bits); }},
+    {"silu_gate", 10, [](const Table &t, Operands &o) { t.silu_gate(o.x, o.z, o.n, o.bits); }},
+    {"gelu_gate", 10, [](const Table &t, Operands &o) { t.gelu_gate(o.x, o.z, o.n, o.bits); }},
+    {"add", 12, [](const Table &t, Operands &o) { t.add(o.z, o.n, o.y); }},
+    {"embed", 6, [](const Table &t, Operands &o) { t.embed(o.row, 11.3125F, o.n, o.y); }},
+    {"embed_wide", 8, [](const Table &t, Operands &o) { t.embed_wide(o.x, 11.3125F, o.n, o.y); }},
+    {"softcap", 8,
+     [](const Table &t, Operands &o) { t.softcap(o.y, o.n, o.n % 2 == 0 ? 30.0F : 50.0F); }},
+    {"find_nonfinite", 4,
+     [](const Table &t, Operands &o) { o.found = t.find_nonfinite(o.x, o.n); }},
+};
+
+} // namespace entries
