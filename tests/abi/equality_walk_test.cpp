@@ -25,19 +25,18 @@ Model open_on_device(const std::string &path) {
 std::vector<Model> open_all(const std::string &path) {
     std::vector<Model> models;
     uint32_t threads = 2;
-    for (const char *table : {"reference", "avx2",
-#ifdef STASIS_AVX512_TABLES
-                              "avx512", "avx512vnni", "avx512bf16", "amx", "amx",
-#endif
-                              "avx2"}) {
+    std::vector<std::string> tables = kernel_tables();
+    tables.insert(tables.end(), tables.begin(), tables.end()); // twice, for two numbers of threads
+    for (const std::string &table : tables) {
         auto options = sized<stasis_model_options>();
-        options.kernels = table;
+        options.kernels = table.c_str();
         options.threads = 1 + threads++ % 3;
         stasis_model *model = nullptr;
         stasis_error error;
         const stasis_status status = stasis_model_open(path.c_str(), &options, &model, &error);
         if (status == STASIS_UNSUPPORTED) {
-            std::printf("SKIPPED: equality walk: this machine cannot run table '%s'\n", table);
+            std::printf("SKIPPED: equality walk: this machine cannot run table '%s'\n",
+                        table.c_str());
             continue;
         }
         REQUIRE_MESSAGE(status == STASIS_OK, error.message);

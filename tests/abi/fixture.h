@@ -2,6 +2,7 @@
 // public header and where the bundled models lie, nothing below.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -210,6 +211,24 @@ inline void write_file(const std::string &path, const std::string &bytes) {
     std::ofstream file(path, std::ios::binary);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     REQUIRE(file.good());
+}
+
+// Returns the names of the kernel tables that this build has, the fastest first, as the public
+// header lists them.
+inline std::vector<std::string> kernel_tables() {
+    const std::string header = read_file(source_folder() + "/abi/stasis.h");
+    const size_t begin = header.find("const char *kernels;");
+    const std::string field = header.substr(begin, header.find("*/", begin) - begin);
+    std::vector<std::string> names;
+    for (size_t at = field.find('"'); at != std::string::npos; at = field.find('"', at + 1)) {
+        const size_t end = field.find('"', at + 1);
+        names.push_back(field.substr(at + 1, end - at - 1));
+        at = end;
+    }
+#ifndef STASIS_AVX512_TABLES
+    names.erase(names.begin(), std::find(names.begin(), names.end(), "avx2"));
+#endif
+    return names;
 }
 
 // A directory of its own for one test, gone afterwards.

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import subprocess
@@ -33,6 +34,12 @@ def share(cases, step=3):
     if "STASIS_TEST_ALL" in os.environ:
         return cases
     return cases[int(os.environ.get("STASIS_TEST_SEED", 0)) % min(step, len(cases))::step]
+
+
+def kernel_tables():
+    """Names of the kernel tables, the fastest first, as the public header lists them."""
+    header = (ROOT / "abi/stasis.h").read_text(encoding="utf-8")
+    return re.findall(r'"(\w+)"', re.search(r"char \*kernels;(.*?)\*/", header, re.DOTALL)[1])
 
 
 def comma(tokens):

@@ -10,13 +10,12 @@ import shutil
 import subprocess
 import sys
 
-from stasis_process import CommandTest, DATA, LLAMA, ROOT, comma
+from stasis_process import CommandTest, DATA, LLAMA, ROOT, comma, kernel_tables
 
 sys.path.insert(0, str(ROOT / "tools/peer"))
 import differences  # the script's own, as it finds it
 
 HERE = DATA / "smollm2"
-TABLES = "reference", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"
 UNREACHABLE = 3
 GREEDY = "--temperature", 0, "--repetition-penalty", 1  # as the recorded replies were made
 
@@ -159,7 +158,7 @@ class Logits(SmolLM2):
         for options in (["--chunk", 1], ["--chunk", 7], ["--threads", 1], ["--threads", 3],
                         ["--chunk", 1, "--threads", 1]):
             self.assertEqual(self.logits(tokens, *options), whole, options)
-        for table in TABLES:
+        for table in kernel_tables():
             done = self.run_command("logits", self.model, "--tokens", comma(tokens[:12]), "--out",
                                     self.path("few"), "--kernels", table)
             if done.returncode == 0:

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from stasis_process import ROOT
+from stasis_process import ROOT, kernel_tables
 
 C_LIKE = (".cpp", ".h", ".c", ".cu", ".cuh")
 CODE = C_LIKE + (".go", ".rs", ".py", ".fbs", ".cmake", ".in", ".bash")
@@ -250,6 +250,36 @@ class Tidy(unittest.TestCase):
                     problems.append(f"{document}: {path} does not define {function}")
         self.assertEqual([len(found) for found in rows.values()], [6, 26])
         self.check(problems)
+
+    def test_recipes_list_the_files_that_name_their_example(self):
+        """The others may name it too: they follow by themselves, or are about something else."""
+        document = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+        for title, example, count, others in (
+                ("A kernel", "embed_wide", 7, ("tests/kernels/",)),
+                ("An instruction set", "avx512bf16", 5,
+                 ("tools/bench/ceilings/", "tools/CMakeLists.txt", "tools/BENCHMARKS.md",
+                  "tests/abi/older/"))):
+            recipe = re.search(rf"^### {title}\n(.*?)(?=^##|\Z)", document,
+                               re.DOTALL | re.MULTILINE)[1]
+            self.assertIn(f"such as `{example}`", recipe)
+            listed = re.findall(r"^\| `([^`]+)` \|", recipe, re.MULTILINE)
+            self.assertEqual(len(listed), count, title)
+            naming = subprocess.run(
+                ["git", "grep", "--untracked", "-lwF", example], cwd=ROOT, capture_output=True,
+                text=True, check=True).stdout.split()
+            self.assertEqual([name for name in naming if name not in listed and not
+                              name.startswith(("CONTRIBUTING.md", "tests/tools/test_tidy.py",
+                                               *others))], [], title)
+            self.assertEqual(sorted(set(listed) - set(naming)), [], title)
+
+    def test_instruction_sets_are_listed_alike(self):
+        names = kernel_tables()
+        rows = (ROOT / "runtime/kernels/table.cpp").read_text(encoding="utf-8")
+        rows = re.search(r"kInstructionSets\[\] = {(.*?)^};", rows, re.DOTALL | re.MULTILINE)[1]
+        self.assertEqual(re.findall(r'{"(\w+)"', rows), names)
+        completion = (ROOT / "tools/cli/completion.bash").read_text(encoding="utf-8")
+        words = re.search(r'--kernels\) _stasis_words "(.*?)"', completion)[1].split()
+        self.assertEqual(sorted(words), sorted(names))
 
     def test_the_map_names_every_room(self):
         text = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")

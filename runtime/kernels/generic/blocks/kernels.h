@@ -5,8 +5,8 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
-void add_quantize(Table &table);           // quantize.cpp: quantize, quantized_bytes
-void add_quantized_products(Table &table); // matmul.cpp: matmul_quantized
+void add_quantize(Table &table);           // quantize.cpp
+void add_quantized_products(Table &table); // matmul.cpp
 
 [[gnu::always_inline]] inline void add_blocks(Table &table) {
     add_quantize(table);

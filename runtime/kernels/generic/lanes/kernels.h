@@ -5,11 +5,11 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
-void add_norm(Table &table);        // norm.cpp: rms_norm
-void add_rope(Table &table);        // rope.cpp: rope
-void add_merge(Table &table);       // attention.cpp: attention_merge, attention_finish
-void add_activations(Table &table); // activation.cpp: silu_gate, gelu_gate, softcap
-void add_elementwise(Table &table); // elementwise.cpp: add, embed, embed_wide and rounding
+void add_norm(Table &table);        // norm.cpp
+void add_rope(Table &table);        // rope.cpp
+void add_merge(Table &table);       // attention.cpp
+void add_activations(Table &table); // activation.cpp
+void add_elementwise(Table &table); // elementwise.cpp
 
 [[gnu::always_inline]] inline void add_lanes(Table &table) {
     add_norm(table);
