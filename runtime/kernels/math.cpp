@@ -14,12 +14,6 @@ namespace stasis::kernels {
 
 namespace {
 
-const Reference &reference() {
-    static const Reference &best =
-        best_reference(); // looked up once: this is called for each number
-    return best;
-}
-
 // An unevaluated sum, `low` at most half a unit in the last place of `high`.
 struct Pair {
     double high, low;
@@ -143,13 +137,8 @@ double sin_turned(double x, uint64_t turns) {
 } // namespace
 
 float exp_f32(float x) {
-    return reference().exp(x);
-}
-float tanh_f32(float x) {
-    return reference().tanh(x);
-}
-float sigmoid_f32(float x) {
-    return reference().sigmoid(x);
+    static float (*const exp)(float) = best_reference().exp; // samplers call for each logit
+    return exp(x);
 }
 
 double exp_f64(double x) {

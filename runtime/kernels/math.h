@@ -5,10 +5,8 @@
 
 namespace stasis::kernels {
 
-// Single precision: attention, activations, sampling. Run under flush-to-zero (C2).
+// Single precision, as kernels compute it, for sampling. Run under flush-to-zero (C2).
 float exp_f32(float x); // exp_f32(0) is exactly 1; below kExpFloor the result is +0
-float tanh_f32(float x);
-float sigmoid_f32(float x);
 inline constexpr float kExpFloor = -87.0F;
 
 // Double precision: rope tables, log-probabilities, attention received; on the host (devices have

@@ -64,10 +64,10 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group, Next &next) {
     const size_t columns = smaller(task.rows, kTileRows);
     const size_t step_bytes = columns * 64; // of the queries, one block of terms
     const auto *query = static_cast<const uint8_t *>(task.query) +
-                        group.row / kTileRows * blocks(task.head_dim) * kTileBytes;
+                        group.row / kTileRows * blocks_in(task.head_dim) * kTileBytes;
     tiles.configure(TileConfig(kTileRows, columns));
     zero<0>(), zero<1>(), zero<2>(), zero<3>();
-    for (size_t block = 0; block < blocks(task.head_dim); ++block) {
+    for (size_t block = 0; block < blocks_in(task.head_dim); ++block) {
         const size_t k = block * kBlock;
         load<6>(query + block * step_bytes, columns * 4);
         load_keys(task, 0, k);

@@ -65,7 +65,7 @@ void pack_panel(const Pass &pass) {
 // 32 outputs by 32 rows.
 void multiply_tiles(const Pass &pass, const uint8_t *x, size_t group_bytes) {
     const uint8_t *panel = pass.panel;
-    const size_t block_count = blocks(pass.terms);
+    const size_t block_count = blocks_in(pass.terms);
     for (size_t block = 0; block < block_count; ++block) {
         load_passing<6>(x + block * kTileBytes, 64);
         load<4>(panel + block * 2 * kTileBytes, 64);
@@ -100,7 +100,7 @@ void store_sums(const Pass &pass, const uint8_t *sum, size_t row) {
 }
 
 void multiply_panel(const Pass &pass) {
-    const size_t group_bytes = blocks(pass.task.depth) * kTileBytes;
+    const size_t group_bytes = blocks_in(pass.task.depth) * kTileBytes;
     const auto *packed = static_cast<const uint8_t *>(pass.task.packed) +
                          pass.row / kTileRows * group_bytes + pass.k / kBlock * kTileBytes;
     const bool first = pass.k == 0;

@@ -17,7 +17,7 @@ __m512i load_terms(const uint16_t *row, size_t k, size_t depth) {
 
 void pack_narrow(const Pack &task) {
     auto *packed = static_cast<uint32_t *>(task.packed);
-    for (size_t block = 0; block < blocks(task.depth); ++block) {
+    for (size_t block = 0; block < blocks_in(task.depth); ++block) {
         for (size_t r = 0; r < task.rows; ++r) {
             alignas(64) uint32_t pairs[16];
             _mm512_store_si512(pairs,
@@ -31,7 +31,7 @@ void pack_narrow(const Pack &task) {
 
 void pack_group(const Pack &task, size_t first, uint8_t *group) {
     const size_t rows = smaller(task.rows - first, kTileRows);
-    for (size_t block = 0; block < blocks(task.depth); ++block) {
+    for (size_t block = 0; block < blocks_in(task.depth); ++block) {
         __m512i pairs[16];
         for (size_t r = 0; r < 16; ++r) {
             pairs[r] = _mm512_setzero_si512();
@@ -50,7 +50,7 @@ void pack_group(const Pack &task, size_t first, uint8_t *group) {
 } // namespace
 
 size_t packed_bytes(size_t rows, size_t depth) {
-    return (rows <= kTileRows ? rows : groups(rows) * kTileRows) * blocks(depth) * 64;
+    return (rows <= kTileRows ? rows : groups(rows) * kTileRows) * blocks_in(depth) * 64;
 }
 
 void pack(const Pack &task, size_t begin, size_t end) {
@@ -59,7 +59,7 @@ void pack(const Pack &task, size_t begin, size_t end) {
         return;
     }
     auto *packed = static_cast<uint8_t *>(task.packed);
-    const size_t group_bytes = blocks(task.depth) * kTileBytes;
+    const size_t group_bytes = blocks_in(task.depth) * kTileBytes;
     for (size_t row = begin; row < end; row += kTileRows) {
         pack_group(task, row, packed + row / kTileRows * group_bytes);
     }

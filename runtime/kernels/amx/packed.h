@@ -1,20 +1,10 @@
-// The sizes of packed activations (pack.cpp), and of what is left of anything.
+// The sizes of packed activations (pack.cpp).
 #pragma once
 
 #include "runtime/kernels/amx/tile.h"
+#include "runtime/kernels/generic/rule.h"
 
 namespace stasis::kernels::amx {
-
-inline size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-inline constexpr size_t kBlock = 32; // terms of the block rule (C1)
-
-// Tiles along k.
-inline constexpr size_t blocks(size_t depth) {
-    return (depth + kBlock - 1) / kBlock;
-}
 
 // Groups of 16 rows, for more than 16 rows.
 inline constexpr size_t groups(size_t rows) {

@@ -59,7 +59,7 @@ template <size_t groups>
 template <size_t groups> void stream_strip(const Strip &strip, uint8_t *turned) {
     const Matmul &task = strip.task;
     const size_t x_bytes = groups == 1 ? task.rows * 4 : 64;
-    const size_t group_bytes = blocks(task.depth) * kTileBytes;
+    const size_t group_bytes = blocks_in(task.depth) * kTileBytes;
     const auto *x = static_cast<const uint8_t *>(task.packed);
     zero<0>(), zero<1>(), zero<2>(), zero<3>();
     const size_t whole = task.depth / kBlock * kBlock;

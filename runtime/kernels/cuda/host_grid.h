@@ -171,13 +171,6 @@ template <typename T> T atomicMin(T *place, T value) {
     }
     return before;
 }
-template <typename T> T atomicMax(T *place, T value) {
-    std::atomic_ref<T> there(*place);
-    T before = there.load(std::memory_order_relaxed);
-    while (value > before && !there.compare_exchange_weak(before, value)) {
-    }
-    return before;
-}
 template <typename T> T atomicAdd(T *place, T value) {
     return std::atomic_ref<T>(*place).fetch_add(value, std::memory_order_relaxed);
 }

@@ -3,18 +3,9 @@
 #pragma once
 
 #include "runtime/kernels/generic/panels/unroll.h"
+#include "runtime/kernels/generic/rule.h"
 
 namespace stasis::kernels::STASIS_TABLE {
-
-inline constexpr size_t kBlock = 32; // terms in a block of the rule
-
-inline size_t blocks_in(size_t depth) {
-    return (depth + kBlock - 1) / kBlock;
-}
-
-inline size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
 
 // Steps of one chain of a block, and words that a row has of a block when packed: both chains.
 template <typename V> inline constexpr size_t kSteps = kBlock / 2 / V::kPairs;
