@@ -1,4 +1,4 @@
-// See config.h. Chooses the parser of the architecture, and checks what holds for all of them.
+// See config.h. Chooses the family, and checks what holds for all of them.
 #include "runtime/model/config.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 #include "format/state/error.h"
 #include "runtime/kernels/environment.h"
-#include "runtime/model/config_fields.h"
+#include "runtime/model/family/family.h"
 #include "runtime/model/json_file.h"
 
 namespace stasis {
@@ -15,25 +15,6 @@ namespace {
 
 constexpr size_t kFileLimitBytes = 16U << 20;
 constexpr char kConfig[] = "config.json";
-
-struct Family {
-    const char *model_type;
-    const char *architecture;
-    Config (*parse)(const Fields &fields);
-    uint32_t bos, eos; // where no file says
-};
-
-constexpr uint32_t kNone = UINT32_MAX; // outside any vocabulary
-
-constexpr Family kFamilies[] = {
-    {"llama", "LlamaForCausalLM", parse_llama, 1, 2},
-    {"mistral", "MistralForCausalLM", parse_mistral, 1, 2},
-    {"phi3", "Phi3ForCausalLM", parse_phi3, 1, 32000},
-    {"qwen2", "Qwen2ForCausalLM", parse_qwen2, kNone, kNone},
-    {"qwen3", "Qwen3ForCausalLM", parse_qwen3, kNone, kNone},
-    {"gemma3_text", "Gemma3ForCausalLM", parse_gemma3, 2, 1},
-    {"gemma3", "Gemma3ForConditionalGeneration", parse_gemma3, 2, 1},
-};
 
 // Published files name the architecture twice; both must be ours, as a sequence classifier, say,
 // has the model_type of the language model it was made from.
@@ -47,15 +28,18 @@ const Family &find_family(const Fields &fields) {
         }
         architecture = *names->front().text();
     }
-    for (const Family &family : kFamilies) {
-        if (type == family.model_type &&
-            (architecture.empty() || architecture == family.architecture)) {
-            return family;
-        }
-    }
     std::string known;
-    for (const Family &family : kFamilies) {
-        known += (known.empty() ? "" : ", ") + std::string(family.architecture);
+    for (const Family *family : families()) {
+        for (const Family::Published &name : family->published) {
+            if (name.model_type == nullptr) {
+                continue;
+            }
+            if (type == name.model_type &&
+                (architecture.empty() || architecture == name.architecture)) {
+                return *family;
+            }
+            known += (known.empty() ? "" : ", ") + std::string(name.architecture);
+        }
     }
     fail(Status::unsupported,
          "%s: architecture \"%s\" with model_type \"%s\" is not supported (%s are)", kConfig,
@@ -155,7 +139,7 @@ Config parse_config(const std::string &config_text, const std::string &generatio
         generation_text.empty() ? Json() : parse_json(generation_text, kGenerationConfig);
     refuse_unsupported(fields);
     const Family &family = find_family(fields);
-    Config config = family.parse(fields);
+    Config config = family.read(fields);
     check_sizes(config, {kConfig, "num_attention_heads", "num_key_value_heads", "head_dim"});
 
     std::vector<Fields> files{{generation, std::string(kGenerationConfig) + ": "}, fields};

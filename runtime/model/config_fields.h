@@ -1,6 +1,5 @@
-// Typed, range-checked access to one object of a config.json, the parsers of each architecture, and
-// what they share with the reader of GGUF metadata (private to config*.cpp, there and here). Knows
-// no architecture's field names.
+// Typed, range-checked access to one object of a config.json, and what families share in reading it
+// (private to this room). Knows no family.
 #pragma once
 
 #include <optional>
@@ -44,26 +43,6 @@ struct SizeNames {
 // Checks what holds for all architectures, wherever they are described. Throws Error: corrupt,
 // unsupported.
 void check_sizes(const Config &config, const SizeNames &names);
-
-// config_llama.cpp, config_qwen.cpp, config_gemma3.cpp: all but the token ids, unchecked across
-// fields.
-Config parse_llama(const Fields &fields);
-Config parse_mistral(const Fields &fields);
-Config parse_phi3(const Fields &fields);
-Config parse_qwen2(const Fields &fields);
-Config parse_qwen3(const Fields &fields);
-Config parse_gemma3(const Fields &fields);
-
-// What a family shaped like Llama has where a file leaves a field out; 0 heads: as many as there
-// are query heads, 0 head_dim: hidden_size / heads.
-struct DecoderDefaults {
-    const char *architecture;
-    uint32_t kv_heads, head_dim, context;
-    double norm_eps;
-};
-
-// config_llama.cpp: all but layers and biases.
-Config parse_decoder(const Fields &fields, const DecoderDefaults &defaults);
 
 // config_layers.cpp: whether each layer is local, by `layer_types`, which is there.
 std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers);

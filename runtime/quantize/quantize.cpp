@@ -9,6 +9,7 @@
 
 #include "format/state/error.h"
 #include "runtime/host/threads.h"
+#include "runtime/model/family/family.h"
 #include "runtime/model/gguf/checkpoint.h"
 #include "runtime/model/gguf/config.h"
 #include "runtime/model/gguf/describe.h"
@@ -51,11 +52,10 @@ void refuse_gguf(const std::string &path) {
     }
 }
 
-// The rows of llama's queries and keys lie in GGUF files as its rope turns them: pairs together.
+// Whether rows of a matrix lie in GGUF files as RoPE turns them: pairs together.
 bool has_pairs(const Plan &plan, const std::string &name) {
-    const bool llama = plan.config.architecture == "llama" || plan.config.architecture == "mistral";
-    return llama && (name.find(".attn_q.") != std::string::npos ||
-                     name.find(".attn_k.") != std::string::npos);
+    return family_of(plan.config).gguf_pairs && (name.find(".attn_q.") != std::string::npos ||
+                                                 name.find(".attn_k.") != std::string::npos);
 }
 
 // Of matrices that are stored fused, as Phi-3's are, in GGUF files too, the first stands for all:

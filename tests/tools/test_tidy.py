@@ -281,6 +281,28 @@ class Tidy(unittest.TestCase):
         words = re.search(r'--kernels\) _stasis_words "(.*?)"', completion)[1].split()
         self.assertEqual(sorted(words), sorted(names))
 
+    def test_model_families_are_listed_alike(self):
+        folder = ROOT / "runtime/model/family"
+        text = (folder / "list.cpp").read_text(encoding="utf-8")
+        listed = re.findall(r"&(k\w+)", text)
+        families = {}
+        for path in folder.glob("*.cpp"):
+            for name, row in re.findall(r"^const Family (k\w+) = {(.*?)};\n",
+                                        path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+                families[name] = dict(re.findall(r'\.(shown|gguf) = "([^"]+)"', row))
+        self.assertEqual(sorted(families), sorted(listed))
+        shown = [families[name]["shown"] for name in listed]
+        header = (ROOT / "abi/stasis.h").read_text(encoding="utf-8")
+        header = re.search(r"architectures ([\w, *]+?), types", " ".join(header.split()))[1]
+        self.assertEqual(sorted(re.findall(r"\w+", header.replace(" and ", " "))),
+                         sorted({families[name]["gguf"] for name in listed}))
+        manual = (ROOT / "tools/cli/stasis.1").read_text(encoding="utf-8")
+        manual = re.search(r"of one of the\nfamilies (.*?)\.\n", manual, re.DOTALL)[1]
+        self.assertEqual(re.split(r", | and ", manual), shown)
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        readme = re.search(r"^- Models: (.*?)\. From", readme, re.DOTALL | re.MULTILINE)[1]
+        self.check([f"README.md does not name {name}" for name in shown if name not in readme])
+
     def test_the_map_names_every_room(self):
         text = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
         self.assertEqual(re.findall(r"^\| `runtime/(\w+)/`", text, re.MULTILINE), list(ROOMS))

@@ -7,19 +7,14 @@
 
 #include "format/state/error.h"
 #include "runtime/kernels/environment.h"
-#include "runtime/model/config_fields.h"
-#include "runtime/model/gguf/config_keys.h"
+#include "runtime/model/family/family.h"
 #include "runtime/model/model_file.h"
 
 namespace stasis {
 
 namespace {
 
-constexpr char kEmbeddings[] = "token_embd.weight", kRopeFactors[] = "rope_freqs.weight";
-
-[[noreturn]] void unsupported(const GgufFile &file, const std::string &what) {
-    fail(Status::unsupported, "%s: %s", file.names[0].c_str(), what.c_str());
-}
+constexpr char kEmbeddings[] = "token_embd.weight";
 
 bool has_tensor(const GgufFile &file, const char *name) {
     return file.tensors.count(name) != 0;
@@ -137,148 +132,17 @@ Config parse_decoder(const Keys &keys) {
     return config;
 }
 
-Rope parse_rope(const Keys &keys, double base_fallback) {
-    Rope rope;
-    rope.base = keys.positive("rope.freq_base", base_fallback);
-    const bool scaled = keys.has("rope.scaling.factor");
-    const bool scaled_of_old = keys.has("rope.scale_linear");
-    const std::string kind = keys.file.text(keys.name("rope.scaling.type"))
-                                 .value_or(scaled || scaled_of_old ? "linear" : "none");
-    if (kind == "linear") {
-        rope.factor =
-            keys.positive(scaled_of_old && !scaled ? "rope.scale_linear" : "rope.scaling.factor");
-        rope.scaling = rope.factor == 1.0 ? RopeScaling::none : RopeScaling::linear;
-    } else if (kind != "none") {
-        unsupported(keys.file, "metadata " + keys.name("rope.scaling.type") + " is \"" + kind +
-                                   "\" (none and linear are supported)");
-    }
-    return rope;
-}
-
-// Llama 3's scaling comes as one factor for each frequency.
-std::vector<float> parse_rope_factors(const GgufFile &file, uint32_t head_dim) {
-    if (!has_tensor(file, kRopeFactors)) {
-        return {};
-    }
-    const GgufTensor &tensor = file.tensor(kRopeFactors);
-    const uint32_t half = head_dim / 2;
-    if (tensor.type != GgufType::f32 || tensor.shape != std::vector<uint64_t>{half}) {
-        fail(Status::corrupt, "tensor %s in %s: expected F32 [%u]", kRopeFactors,
-             file.names[tensor.file].c_str(), half);
-    }
-    std::vector<float> factors(half);
-    file.files[tensor.file]->read(factors.data(), half * sizeof(float), tensor.offset_bytes);
-    for (uint32_t i = 0; i < half; ++i) {
-        if (!(factors[i] >= 0x1p-126F && factors[i] <= 0x1p127F)) {
-            fail(Status::corrupt, "tensor %s in %s: the factor at index %u is not a number above 0",
-                 kRopeFactors, file.names[tensor.file].c_str(), i);
-        }
-    }
-    return factors;
-}
-
-// Which layers have a window: said one by one, or all but every pattern-th; 0: all of them.
-std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t fallback) {
-    constexpr char kPattern[] = "attention.sliding_window_pattern";
-    if (keys.file.is_array(keys.name(kPattern))) {
-        std::vector<bool> local = *keys.file.booleans(keys.name(kPattern));
-        if (local.size() != layers) {
-            keys.refuse(kPattern, "one for each of " + std::to_string(layers) + " layers",
-                        std::to_string(local.size()));
-        }
-        return local;
-    }
-    const uint32_t pattern = keys.count(kPattern, kLayersMax, fallback, 0);
-    std::vector<bool> local(layers);
-    for (uint32_t i = 0; i < layers; ++i) {
-        local[i] = pattern == 0 || (i + 1) % pattern != 0;
-    }
-    return local;
-}
-
-// Layers that share one rope; those with a window all have the same.
-void set_layers(const Keys &keys, bool windows, Config &config) {
-    const uint32_t window = windows ? keys.count("attention.sliding_window", kContextMax, 0, 0) : 0;
-    Rope rope = parse_rope(keys, 10000.0);
-    rope.factors = parse_rope_factors(keys.file, config.head_dim);
-    const uint32_t index = rope_index(config, rope);
-    for (const bool local : parse_local_layers(keys, config.layers, 0)) {
-        config.layer.push_back({local ? window : 0, index});
-    }
-}
-
-// Llama, Mistral, SmolLM2. Pairs that rope turns together lie side by side.
-void finish_llama(const Keys &keys, Config &config) {
-    config.interleaved_rope = true;
-    set_layers(keys, true, config);
-}
-
-void finish_phi3(const Keys &keys, Config &config) {
-    config.fused_tensors = true;
-    set_layers(keys, true, config);
-}
-
-// No published converter writes windows of Qwen's, as theirs are off. One as long as the context
-// leaves nothing out.
-void refuse_window(const Keys &keys, const Config &config) {
-    constexpr char kWindow[] = "attention.sliding_window";
-    const uint32_t window = keys.count(kWindow, kContextMax, 0, 0);
-    if (window != 0 && window < config.context) {
-        unsupported(keys.file, "metadata " + keys.name(kWindow) + " is " + std::to_string(window) +
-                                   "; windows of " + keys.architecture + " are not supported");
-    }
-}
-
-void finish_qwen2(const Keys &keys, Config &config) {
-    refuse_window(keys, config);
-    set_layers(keys, false, config);
-}
-
-void finish_qwen3(const Keys &keys, Config &config) {
-    refuse_window(keys, config);
-    config.query_key_norm = true;
-    set_layers(keys, false, config);
-}
-
-// Norm weights are stored with their one. Five local layers, then a global one; local layers have
-// a rope of their own, unscaled. The 27B model alone scales scores by another size than a head's.
-void finish_gemma3(const Keys &keys, Config &config) {
-    constexpr uint32_t kPattern = 6, kLayers27 = 62;
-    config.query_key_norm = true;
-    config.post_norms = true;
-    config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
-    config.activation = Activation::gelu_tanh;
-    if (config.layers == kLayers27 && !keys.has("attention.scale")) {
-        config.attention_scale =
-            static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.hidden) / config.heads));
-    }
-    const Rope global = parse_rope(keys, 1e6);
-    Rope local;
-    local.base = keys.positive("rope.freq_base_swa", 10000.0);
-    const uint32_t window = keys.count("attention.sliding_window", kContextMax);
-    for (const bool is_local : parse_local_layers(keys, config.layers, kPattern)) {
-        config.layer.push_back(
-            {is_local ? window : 0, rope_index(config, is_local ? local : global)});
-    }
-}
-
-struct Family {
-    const char *name;
-    void (*finish)(const Keys &keys, Config &config);
-};
-constexpr Family kFamilies[] = {{"llama", finish_llama},
-                                {"gemma3", finish_gemma3},
-                                {"qwen2", finish_qwen2},
-                                {"qwen3", finish_qwen3},
-                                {"phi3", finish_phi3}};
-
+// The family that reads files of an architecture.
 const Family &find_family(const GgufFile &file, const std::string &architecture) {
     std::string known;
-    for (const Family &family : kFamilies) {
-        if (architecture == family.name) {
-            return family;
+    for (const Family *family : families()) {
+        if (family->read_gguf == nullptr) {
+            continue;
         }
-        known += (known.empty() ? "" : ", ") + std::string(family.name);
+        if (architecture == family->gguf) {
+            return *family;
+        }
+        known += (known.empty() ? "" : ", ") + std::string(family->gguf);
     }
     unsupported(file, "general.architecture \"" + architecture + "\" is not supported (" + known +
                           " are)");
@@ -300,7 +164,7 @@ Config read_config(const GgufFile &file) {
     Config config = parse_decoder(keys);
     check_sizes(config, {file.names[0] + ": metadata " + architecture, "attention.head_count",
                          "attention.head_count_kv", "attention.key_length"});
-    family.finish(keys, config);
+    family.read_gguf(keys, config);
     read_token_ids(file, config);
     return config;
 }

@@ -5,6 +5,10 @@
 
 namespace stasis {
 
+void unsupported(const GgufFile &file, const std::string &what) {
+    fail(Status::unsupported, "%s: %s", file.names[0].c_str(), what.c_str());
+}
+
 void Keys::refuse(const char *key, const std::string &expected, const std::string &found) const {
     fail(Status::corrupt, "%s: metadata %s: expected %s, found %s", file.names[0].c_str(),
          name(key).c_str(), expected.c_str(), found.c_str());

@@ -4,9 +4,11 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/model/config.h"
 #include "runtime/model/gguf/gguf.h"
+#include "runtime/model/gguf/writer.h"
 
 namespace stasis {
 
@@ -28,6 +30,28 @@ struct Keys {
 
     [[noreturn]] void refuse(const char *key, const std::string &expected,
                              const std::string &found) const;
+};
+
+// Throws Error(unsupported) naming the file.
+[[noreturn]] void unsupported(const GgufFile &file, const std::string &what);
+
+// config_layers.cpp: the RoPE of all layers, or of the global ones.
+Rope parse_rope(const Keys &keys, double base_fallback);
+// Which layers have a window: said one by one, or all but every pattern-th; 0: all of them.
+std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t pattern_fallback);
+// Reads layers that share one RoPE; those with a window, if there may be any, all have the same.
+void set_layers(const Keys &keys, bool windows, Config &config);
+
+// Writes metadata under "ARCHITECTURE.".
+struct WrittenKeys {
+    const std::string prefix;
+    GgufMetadata &metadata;
+
+    void integer(const char *key, uint32_t value) const { metadata.integer(prefix + key, value); }
+    void number(const char *key, double value) const {
+        metadata.number(prefix + key, static_cast<float>(value));
+    }
+    void text(const char *key, const char *value) const { metadata.text(prefix + key, value); }
 };
 
 // config_tokens.cpp: the ids of `config`, whose vocabulary is known. Throws Error(corrupt): an id

@@ -1,41 +1,15 @@
-// See describe.h. Keys: ggml's docs/gguf.md, and for Gemma 3 gguf-py's gguf/constants.py.
+// See describe.h. Keys: ggml's docs/gguf.md, and gguf-py's gguf/constants.py.
 #include "runtime/model/gguf/describe.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "format/state/error.h"
+#include "runtime/model/family/family.h"
 #include "runtime/model/rope.h"
 
 namespace stasis {
 
 namespace {
-
-struct WrittenKeys {
-    const std::string prefix;
-    GgufMetadata &metadata;
-
-    void integer(const char *key, uint32_t value) const { metadata.integer(prefix + key, value); }
-    void number(const char *key, double value) const {
-        metadata.number(prefix + key, static_cast<float>(value));
-    }
-    void text(const char *key, const char *value) const { metadata.text(prefix + key, value); }
-};
-
-std::string family_of(const Config &config) {
-    for (const char *same : {"gemma3", "qwen2", "qwen3", "phi3"}) {
-        if (config.architecture == same) {
-            return same;
-        }
-    }
-    if (config.architecture != "llama" && config.architecture != "mistral") {
-        fail(Status::unsupported,
-             "%s models cannot be written as GGUF yet (llama, mistral, phi3, qwen2, qwen3 and "
-             "gemma3 can)",
-             config.architecture.c_str());
-    }
-    return "llama";
-}
 
 // The rope of global layers, which is the only one but in Gemma 3.
 const Rope &global_rope(const Config &config) {
@@ -44,17 +18,15 @@ const Rope &global_rope(const Config &config) {
     return config.ropes[global == config.layer.end() ? config.layer[0].rope : global->rope];
 }
 
-// The window, and which layers have it: all but every n-th (0: all), or a list. Gemma 3's readers
-// want a window, and take n for 6 where it is not given; those of others take all layers.
-void describe_windows(const Config &config, const WrittenKeys &keys) {
-    const bool gemma = config.architecture == "gemma3";
+// Writes the window, and which layers have it: all but every n-th (0: all), or a list.
+void write_windows(const Config &config, const WrittenKeys &keys, uint32_t usual_pattern) {
     std::vector<bool> local;
     uint32_t window = 0;
     for (const LayerConfig &layer : config.layer) {
         local.push_back(layer.window != 0);
         window = std::max(window, layer.window);
     }
-    if (window == 0 && !gemma) {
+    if (window == 0 && usual_pattern == 0) {
         return;
     }
     keys.integer("attention.sliding_window", window != 0 ? window : config.context);
@@ -67,15 +39,8 @@ void describe_windows(const Config &config, const WrittenKeys &keys) {
     }
     if (!regular) {
         keys.metadata.booleans(keys.prefix + "attention.sliding_window_pattern", local);
-    } else if (pattern != (gemma ? 6U : 0U)) {
+    } else if (pattern != usual_pattern) {
         keys.integer("attention.sliding_window_pattern", pattern);
-    }
-    if (gemma && window != 0) {
-        const auto first = std::find(local.begin(), local.end(), true) - local.begin();
-        const Rope &rope = config.ropes[config.layer[static_cast<size_t>(first)].rope];
-        if (rope.base != 10000.0) {
-            keys.number("rope.freq_base_swa", rope.base);
-        }
     }
 }
 
@@ -104,9 +69,9 @@ bool same_rope(const Rope &meant, const std::vector<float> &factors, const Rope 
 } // namespace
 
 void describe_config(const Config &config, GgufMetadata &metadata) {
-    const std::string family = family_of(config);
-    const WrittenKeys keys{family + ".", metadata};
-    metadata.text("general.architecture", family);
+    const Family &family = family_of(config);
+    const WrittenKeys keys{std::string(family.gguf) + ".", metadata};
+    metadata.text("general.architecture", family.gguf);
     metadata.text("general.type", "model");
     keys.integer("context_length", config.context);
     keys.integer("embedding_length", config.hidden);
@@ -125,7 +90,10 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
         keys.text("rope.scaling.type", "linear");
         keys.number("rope.scaling.factor", rope.factor);
     }
-    describe_windows(config, keys);
+    write_windows(config, keys, family.gguf_pattern);
+    if (family.write_gguf != nullptr) {
+        family.write_gguf(config, keys);
+    }
     describe_scale(config, keys);
     if (config.attention_softcap != 0) {
         keys.number("attn_logit_softcapping", static_cast<double>(config.attention_softcap));

@@ -1,9 +1,9 @@
-// config.json of Gemma 3: the text model, alone or inside the multimodal one. Published files leave
-// out most fields; defaults of absent ones: transformers, Gemma3TextConfig.
-#include <cmath>
+// Gemma 3: the text model, alone or inside the multimodal one. Published files leave out most
+// fields; defaults of absent ones: transformers, Gemma3TextConfig.
+#include "runtime/model/family/family.h"
 
-#include "format/state/error.h"
-#include "runtime/model/config_fields.h"
+#include <algorithm>
+#include <cmath>
 
 namespace stasis {
 
@@ -40,7 +40,7 @@ float softcap(const Fields &fields, const char *key) {
     return fields.has(key) ? static_cast<float>(fields.positive(key)) : 0.0F;
 }
 
-Config parse_text(const Fields &fields, bool tied_fallback) {
+Config read_gemma3_text(const Fields &fields, bool tied_fallback) {
     Config config;
     config.architecture = "gemma3";
     config.layers = fields.count("num_hidden_layers", kLayersMax);
@@ -67,11 +67,9 @@ Config parse_text(const Fields &fields, bool tied_fallback) {
     return config;
 }
 
-} // namespace
-
-Config parse_gemma3(const Fields &fields) {
+Config read_gemma3(const Fields &fields) {
     if (fields.text("model_type", "") == "gemma3_text") {
-        return parse_text(fields, true);
+        return read_gemma3_text(fields, true);
     }
     const Fields text = fields.child("text_config");
     const std::string type = text.text("model_type", "gemma3_text");
@@ -80,7 +78,56 @@ Config parse_gemma3(const Fields &fields) {
              text.name.c_str(), type.c_str());
     }
     refuse_unsupported(text);
-    return parse_text(text, fields.flag("tie_word_embeddings", true));
+    return read_gemma3_text(text, fields.flag("tie_word_embeddings", true));
 }
+
+// Five local layers, then a global one, where a file does not say.
+constexpr uint32_t kGgufPattern = 6;
+constexpr double kLocalBase = 10000.0; // of the RoPE of local layers
+
+// Norm weights are stored with their one. Local layers have a RoPE of their own, unscaled. The 27B
+// model alone scales scores by another size than a head's.
+void read_gemma3_gguf(const Keys &keys, Config &config) {
+    constexpr uint32_t kLayers27 = 62;
+    config.query_key_norm = true;
+    config.post_norms = true;
+    config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden)));
+    config.activation = Activation::gelu_tanh;
+    if (config.layers == kLayers27 && !keys.has("attention.scale")) {
+        config.attention_scale =
+            static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.hidden) / config.heads));
+    }
+    const Rope global = parse_rope(keys, 1e6);
+    Rope local;
+    local.base = keys.positive("rope.freq_base_swa", kLocalBase);
+    const uint32_t window = keys.count("attention.sliding_window", kContextMax);
+    for (const bool is_local : parse_local_layers(keys, config.layers, kGgufPattern)) {
+        config.layer.push_back(
+            {is_local ? window : 0, rope_index(config, is_local ? local : global)});
+    }
+}
+
+void write_gemma3_gguf(const Config &config, const WrittenKeys &keys) {
+    const auto local = std::find_if(config.layer.begin(), config.layer.end(),
+                                    [](const LayerConfig &layer) { return layer.window != 0; });
+    if (local != config.layer.end() && config.ropes[local->rope].base != kLocalBase) {
+        keys.number("rope.freq_base_swa", config.ropes[local->rope].base);
+    }
+}
+
+} // namespace
+
+const Family kGemma3 = {.name = "gemma3",
+                        .shown = "Gemma 3",
+                        .published = {{"gemma3_text", "Gemma3ForCausalLM"},
+                                      {"gemma3", "Gemma3ForConditionalGeneration"}},
+                        .read = read_gemma3,
+                        .bos = 2,
+                        .eos = 1,
+                        .gguf = "gemma3",
+                        .gguf_pairs = false,
+                        .read_gguf = read_gemma3_gguf,
+                        .gguf_pattern = kGgufPattern,
+                        .write_gguf = write_gemma3_gguf};
 
 } // namespace stasis

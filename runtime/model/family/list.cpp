@@ -1,0 +1,25 @@
+// The list of families. The documents name those that stand here (tests/tools/test_tidy.py).
+#include <algorithm>
+#include <cassert>
+
+#include "runtime/model/family/family.h"
+
+namespace stasis {
+
+extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kGemma3;
+
+std::span<const Family *const> families() {
+    static const Family *const list[] = {&kLlama, &kMistral, &kPhi3, &kQwen2, &kQwen3, &kGemma3};
+    return list;
+}
+
+const Family &family_of(const Config &config) {
+    const auto all = families();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Family *family) {
+        return config.architecture == family->name;
+    });
+    assert(found != all.end());
+    return **found;
+}
+
+} // namespace stasis

@@ -1,0 +1,82 @@
+// What the metadata of a GGUF file says of layers: windows and RoPE; see config_keys.h.
+#include "runtime/model/config_fields.h"
+#include "runtime/model/gguf/config_keys.h"
+#include "runtime/model/model_file.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr char kRopeFactors[] = "rope_freqs.weight";
+
+// Llama 3's scaling comes as one factor for each frequency.
+std::vector<float> parse_rope_factors(const GgufFile &file, uint32_t head_dim) {
+    if (file.tensors.count(kRopeFactors) == 0) {
+        return {};
+    }
+    const GgufTensor &tensor = file.tensor(kRopeFactors);
+    const uint32_t half = head_dim / 2;
+    if (tensor.type != GgufType::f32 || tensor.shape != std::vector<uint64_t>{half}) {
+        fail(Status::corrupt, "tensor %s in %s: expected F32 [%u]", kRopeFactors,
+             file.names[tensor.file].c_str(), half);
+    }
+    std::vector<float> factors(half);
+    file.files[tensor.file]->read(factors.data(), half * sizeof(float), tensor.offset_bytes);
+    for (uint32_t i = 0; i < half; ++i) {
+        if (!(factors[i] >= 0x1p-126F && factors[i] <= 0x1p127F)) {
+            fail(Status::corrupt, "tensor %s in %s: the factor at index %u is not a number above 0",
+                 kRopeFactors, file.names[tensor.file].c_str(), i);
+        }
+    }
+    return factors;
+}
+
+} // namespace
+
+Rope parse_rope(const Keys &keys, double base_fallback) {
+    Rope rope;
+    rope.base = keys.positive("rope.freq_base", base_fallback);
+    const bool scaled = keys.has("rope.scaling.factor");
+    const bool scaled_of_old = keys.has("rope.scale_linear");
+    const std::string kind = keys.file.text(keys.name("rope.scaling.type"))
+                                 .value_or(scaled || scaled_of_old ? "linear" : "none");
+    if (kind == "linear") {
+        rope.factor =
+            keys.positive(scaled_of_old && !scaled ? "rope.scale_linear" : "rope.scaling.factor");
+        rope.scaling = rope.factor == 1.0 ? RopeScaling::none : RopeScaling::linear;
+    } else if (kind != "none") {
+        unsupported(keys.file, "metadata " + keys.name("rope.scaling.type") + " is \"" + kind +
+                                   "\" (none and linear are supported)");
+    }
+    return rope;
+}
+
+std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t fallback) {
+    constexpr char kPattern[] = "attention.sliding_window_pattern";
+    if (keys.file.is_array(keys.name(kPattern))) {
+        std::vector<bool> local = *keys.file.booleans(keys.name(kPattern));
+        if (local.size() != layers) {
+            keys.refuse(kPattern, "one for each of " + std::to_string(layers) + " layers",
+                        std::to_string(local.size()));
+        }
+        return local;
+    }
+    const uint32_t pattern = keys.count(kPattern, kLayersMax, fallback, 0);
+    std::vector<bool> local(layers);
+    for (uint32_t i = 0; i < layers; ++i) {
+        local[i] = pattern == 0 || (i + 1) % pattern != 0;
+    }
+    return local;
+}
+
+void set_layers(const Keys &keys, bool windows, Config &config) {
+    const uint32_t window = windows ? keys.count("attention.sliding_window", kContextMax, 0, 0) : 0;
+    Rope rope = parse_rope(keys, 10000.0);
+    rope.factors = parse_rope_factors(keys.file, config.head_dim);
+    const uint32_t index = rope_index(config, rope);
+    for (const bool local : parse_local_layers(keys, config.layers, 0)) {
+        config.layer.push_back({local ? window : 0, index});
+    }
+}
+
+} // namespace stasis
