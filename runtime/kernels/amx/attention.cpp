@@ -10,15 +10,13 @@ namespace stasis::kernels::amx {
 
 namespace {
 
-constexpr size_t kSlots = kPagePositions;
-
 // What one group of up to 16 query rows goes through.
 struct Group {
-    size_t row;                                     // of the task
-    size_t count;                                   // rows
-    alignas(64) float turned[kSlots][kTileRows];    // scores [slot][row]
-    alignas(64) float scores[kTileRows][kSlots];    // [row][slot]
-    alignas(64) uint16_t weights[2][kTileRows][32]; // p, bf16: [half of the slots][row][slot]
+    size_t row;                                          // of the task
+    size_t count;                                        // rows
+    alignas(64) float turned[kPagePositions][kTileRows]; // scores [slot][row]
+    alignas(64) float scores[kTileRows][kPagePositions]; // [row][slot]
+    alignas(64) uint16_t weights[2][kTileRows][32];      // p, bf16: [half of the slots][row][slot]
     alignas(64) float sums[2][kTileRows][kTileRows];
 };
 
@@ -29,7 +27,9 @@ class Next {
     explicit Next(const AttentionBlock &task)
         : values_(reinterpret_cast<const char *>(task.next_values)),
           keys_(reinterpret_cast<const char *>(task.next_keys)),
-          lines_(task.next_keys == nullptr ? 0 : kSlots * task.head_dim * sizeof(uint16_t) / 64) {}
+          lines_(task.next_keys == nullptr
+                     ? 0
+                     : kPagePositions * task.head_dim * sizeof(uint16_t) / 64) {}
 
     [[gnu::always_inline]] void fetch(size_t count) {
         for (; count > 0 && line_ < lines_; --count, ++line_) {
@@ -85,7 +85,7 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group, Next &next) {
     }
     store<0>(group.turned[0], 64), store<1>(group.turned[16], 64);
     store<2>(group.turned[32], 64), store<3>(group.turned[48], 64);
-    for (size_t slot = 0; slot < kSlots; slot += kTileRows) {
+    for (size_t slot = 0; slot < kPagePositions; slot += kTileRows) {
         __m512i rows[16];
         for (size_t i = 0; i < 16; ++i) {
             rows[i] = _mm512_load_si512(group.turned[slot + i]);
@@ -97,7 +97,7 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group, Next &next) {
     }
 }
 
-constexpr size_t kVectors = kSlots / kLanes; // of a row
+constexpr size_t kVectors = kPagePositions / kLanes; // of a row
 
 // Which slots of a row are visible, 16 at a time: all of them, in most blocks.
 struct Everything {
@@ -166,7 +166,7 @@ __m512i load_value(const AttentionBlock &task, uint64_t some, size_t slot, size_
 // 128-bit lanes, two from the upper ones.
 void pair_values(const AttentionBlock &task, uint64_t some, uint8_t *tiles, Next &next) {
     for (size_t dim = 0; dim < task.head_dim; dim += kBlock, tiles += 4 * kTileBytes) {
-        for (size_t pair = 0; pair < kSlots / 2; ++pair) {
+        for (size_t pair = 0; pair < kPagePositions / 2; ++pair) {
             const __m512i even = load_value(task, some, 2 * pair, dim);
             const __m512i odd = load_value(task, some, 2 * pair + 1, dim);
             uint8_t *to = tiles + pair / 16 * kTileBytes + pair % 16 * 64;

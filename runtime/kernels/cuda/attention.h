@@ -12,7 +12,7 @@ void attend_tiles(DeviceQueue *queue, const DeviceAttention &task, const DeviceT
                   size_t tile_count);                        // attention_tiles.cu
 void receive(DeviceQueue *queue, const DeviceReceive &task); // attention_received.cu
 
-inline constexpr unsigned kSlots = kPagePositions;
+inline constexpr unsigned kSlots = kPagePositions; // in 32 bits, as indices of threads are
 inline constexpr unsigned kTerms = 32; // of a block of the rule (C1)
 // Neighbouring lanes of a warp that share a query's scores: lane i has the slots i, i + 8, ...
 inline constexpr unsigned kScoreLanes = 8;
