@@ -94,7 +94,7 @@ stasis_model_info describe(const stasis_model &handle) {
     info.head_dim = config.head_dim;
     info.vocabulary = config.vocabulary;
     info.context = config.context;
-    info.page_positions = kernels::kPagePositions;
+    info.page_positions = kPage;
     info.threads = static_cast<uint32_t>(model.threads->count());
     info.contract[0] = kernels::kContractCore;
     info.contract[1] = kernels::kContractKv;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/host/memory.h"
-#include "runtime/kernels/table.h"
+#include "runtime/kv/page_pool.h"
 #include "runtime/sampling/sampling.h"
 
 namespace stasis {
@@ -51,7 +51,7 @@ struct Sequence {
     }
     // The page of `group` that holds a position.
     uint16_t *page(uint32_t group, uint64_t position) const {
-        return pages[group].data[position / kernels::kPagePositions - pages[group].first];
+        return pages[group].data[position / kPage - pages[group].first];
     }
 };
 

@@ -22,8 +22,6 @@
 
 namespace stasis {
 
-inline constexpr uint64_t kPage = kernels::kPagePositions; // positions of a page
-
 class PagePool;
 
 // One page's memory, reference-counted across tables.

@@ -17,9 +17,11 @@
 
 namespace stasis {
 
+inline constexpr uint64_t kPage = kernels::kPagePositions; // positions of a page
+
 struct KvPage;
 
-using PageTokens = std::span<const uint32_t, kernels::kPagePositions>;
+using PageTokens = std::span<const uint32_t, kPage>;
 
 // Who may take whose pages, and what the log says beside its tokens.
 struct PrefixRealm {
@@ -36,7 +38,7 @@ struct Prefix {
     // such pages: a file may lie, and would lie to all of them.
     bool stored = false;
     uint64_t hash = 0;
-    std::array<uint32_t, kernels::kPagePositions> tokens = {};
+    std::array<uint32_t, kPage> tokens = {};
     std::vector<KvPage *> pages;  // [group]; null: nobody has it any more
     std::vector<Digest> digests;  // [group]
     std::vector<uint16_t> hidden; // final hidden state of the last position; empty: not known

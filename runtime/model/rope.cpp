@@ -60,13 +60,4 @@ void rope_row(const std::vector<double> &frequencies, uint64_t position, float *
     }
 }
 
-void rope_rows(const Rope &rope, uint32_t head_dim, uint64_t begin, uint64_t end, float *cosine,
-               float *sine) {
-    const std::vector<double> frequencies = rope_frequencies(rope, head_dim);
-    for (uint64_t position = begin; position < end; ++position) {
-        const size_t row = (position - begin) * frequencies.size();
-        rope_row(frequencies, position, cosine + row, sine + row);
-    }
-}
-
 } // namespace stasis

@@ -17,8 +17,4 @@ std::vector<double> rope_frequencies(const Rope &rope, uint32_t head_dim);
 void rope_row(const std::vector<double> &frequencies, uint64_t position, float *cosine,
               float *sine);
 
-// Rows of the positions [begin, end): [end - begin][head_dim / 2] each.
-void rope_rows(const Rope &rope, uint32_t head_dim, uint64_t begin, uint64_t end, float *cosine,
-               float *sine);
-
 } // namespace stasis

@@ -121,7 +121,7 @@ void ModelDrafter::catch_up(const DraftPlace &place) {
         options.capacity = capacity_;
         // What was proposed in vain is taken back, if need be across the end of a small window.
         options.window_retain =
-            std::max<uint64_t>(model_->groups.back().window, kernels::kPagePositions);
+            std::max<uint64_t>(model_->groups.back().window, kPage);
         timeline_.emplace(*model_, options);
         common_ = 0;
     }

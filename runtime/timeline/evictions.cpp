@@ -5,12 +5,12 @@
 #include <bit>
 
 #include "runtime/kernels/visibility.h"
+#include "runtime/kv/prefixes.h"
 
 namespace stasis {
 
 namespace {
 
-using kernels::kPagePositions;
 using kernels::slots_of;
 
 // Two lists of ranges that share no position as one, those that touch joined.
@@ -33,9 +33,9 @@ std::vector<PositionRange> join(std::span<const PositionRange> a,
 
 // Marks the slots of a range.
 void mark(std::vector<uint64_t> &masks, const PositionRange &range) {
-    const uint64_t blocks = (range.end + kPagePositions - 1) / kPagePositions;
+    const uint64_t blocks = (range.end + kPage - 1) / kPage;
     masks.resize(std::max<size_t>(masks.size(), blocks));
-    for (uint64_t block = range.begin / kPagePositions; block < blocks; ++block) {
+    for (uint64_t block = range.begin / kPage; block < blocks; ++block) {
         masks[block] |= slots_of(range.begin, range.end - 1, block);
     }
 }
@@ -104,7 +104,7 @@ uint64_t Evictions::whole_blocks(uint64_t begin, uint64_t end) const {
 
 std::vector<PositionRange> Evictions::rest(uint64_t begin, uint64_t end) const {
     std::vector<PositionRange> ranges;
-    for (uint64_t block = begin / kPagePositions; block * kPagePositions < end; ++block) {
+    for (uint64_t block = begin / kPage; block * kPage < end; ++block) {
         uint64_t left = slots_of(begin, end - 1, block);
         if (block < masks().size()) {
             left &= ~masks()[block];
@@ -112,7 +112,7 @@ std::vector<PositionRange> Evictions::rest(uint64_t begin, uint64_t end) const {
         while (left != 0) {
             const auto low = static_cast<uint64_t>(std::countr_zero(left));
             const auto length = static_cast<uint64_t>(std::countr_one(left >> low));
-            const uint64_t from = block * kPagePositions + low;
+            const uint64_t from = block * kPage + low;
             if (!ranges.empty() && ranges.back().end == from) {
                 ranges.back().end += length;
             } else {

@@ -42,6 +42,16 @@ Rope llama3() {
     return {500000.0, RopeScaling::llama3, 8.0, 1.0, 4.0, 8192};
 }
 
+// Rows of the positions [begin, end): [end - begin][head_dim / 2] each.
+void rope_rows(const Rope &rope, uint32_t head_dim, uint64_t begin, uint64_t end, float *cosine,
+               float *sine) {
+    const std::vector<double> frequencies = stasis::rope_frequencies(rope, head_dim);
+    for (uint64_t position = begin; position < end; ++position) {
+        const size_t row = (position - begin) * frequencies.size();
+        stasis::rope_row(frequencies, position, cosine + row, sine + row);
+    }
+}
+
 } // namespace
 
 TEST_CASE("rope: frequencies follow the published formulas to a few units in the last place") {
@@ -67,7 +77,7 @@ TEST_CASE("rope: rows are the cosine and sine of position times frequency, round
         const uint32_t head_dim = 64;
         for (const uint64_t begin : {uint64_t{0}, uint64_t{1000}, uint64_t{131072} - 20}) {
             std::vector<float> cosine(20 * 32), sine(20 * 32);
-            stasis::rope_rows(rope, head_dim, begin, begin + 20, cosine.data(), sine.data());
+            rope_rows(rope, head_dim, begin, begin + 20, cosine.data(), sine.data());
             for (uint64_t row = 0; row < 20; ++row) {
                 for (uint32_t i = 0; i < 32; ++i) {
                     const long double angle = (begin + row) * expected_frequency(rope, head_dim, i);
@@ -91,7 +101,7 @@ TEST_CASE("rope: position 0 does not turn") {
 TEST_CASE("rope: a row is the same however the range is cut, and in the contract's environment") {
     const std::vector<double> frequencies = stasis::rope_frequencies(llama3(), 48);
     std::vector<float> cosine(100 * 24), sine(100 * 24);
-    stasis::rope_rows(llama3(), 48, 70, 170, cosine.data(), sine.data());
+    rope_rows(llama3(), 48, 70, 170, cosine.data(), sine.data());
     const stasis::kernels::FloatEnvironment environment;
     for (uint64_t position = 70; position < 170; ++position) {
         std::vector<float> one_cosine(24), one_sine(24);
@@ -149,7 +159,7 @@ TEST_CASE("rope: the tables give the recorded bits on every machine") {
     for (const Rope &rope : ropes) {
         for (const uint64_t begin : {uint64_t{0}, uint64_t{32700}}) {
             std::vector<float> cosine(100 * 64), sine(100 * 64);
-            stasis::rope_rows(rope, 128, begin, begin + 100, cosine.data(), sine.data());
+            rope_rows(rope, 128, begin, begin + 100, cosine.data(), sine.data());
             digest.bytes(cosine.data(), cosine.size() * sizeof(float));
             digest.bytes(sine.data(), sine.size() * sizeof(float));
         }

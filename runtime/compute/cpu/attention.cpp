@@ -70,15 +70,15 @@ struct Attention {
     }
 
     // Of the partial at an index, where the pass is tracked.
-    uint16_t *weights(size_t at) const { return work.partial_weights + at * kBlock; }
+    uint16_t *weights(size_t at) const { return work.partial_weights + at * kPage; }
 
     // Adds to a sequence's sums what a block received from a query head of this layer (C10).
     // Several threads may add to the same: the sums do not depend on the order.
     void add_to_sums(const Sequence &sequence, uint64_t block, size_t head,
-                     const uint64_t (&received)[kBlock]) const {
+                     const uint64_t (&received)[kPage]) const {
         const size_t row = sequence.sum_rows == 1 ? 0 : layer * network.config.heads + head;
-        uint64_t *sums = sequence.sums + (block * sequence.sum_rows + row) * kBlock;
-        for (size_t slot = 0; slot < kBlock; ++slot) {
+        uint64_t *sums = sequence.sums + (block * sequence.sum_rows + row) * kPage;
+        for (size_t slot = 0; slot < kPage; ++slot) {
             if (received[slot] != 0) {
                 std::atomic_ref(sums[slot]).fetch_add(received[slot], std::memory_order_relaxed);
             }
@@ -169,11 +169,11 @@ void merge_row(const Attention &a, const BlockPlan &plan, const BlockPlan::Row &
     if (sequence.sums == nullptr) {
         return;
     }
-    const uint64_t first = first_visible(sequence.begin, a.window) / kBlock;
+    const uint64_t first = first_visible(sequence.begin, a.window) / kPage;
     for (size_t i = 0; i < row.blocks; ++i) {
         if (sees(i)) {
             const size_t at = index(i);
-            uint64_t received[kBlock] = {};
+            uint64_t received[kPage] = {};
             kernels::add_received(a.weights(at), at == into ? maximum : a.work.partial_max[at],
                                   a.work.partial_max[into], a.work.partial_sum[into], received);
             a.add_to_sums(sequence, first + i, kv_head * a.group_heads + head, received);
@@ -228,7 +228,7 @@ struct TileBlocks {
     uint64_t first, last;
 
     Attention::Place page(uint64_t block) const {
-        return {sequence.page(a.place.group, block * kBlock), kv_head};
+        return {sequence.page(a.place.group, block * kPage), kv_head};
     }
     // The next block from here on that is not evicted whole; the last one never is.
     uint64_t held(uint64_t block) const {
@@ -255,7 +255,7 @@ void add_tile_to_sums(const TileBlocks &blocks, size_t into, size_t thread) {
          block = blocks.held(block + 1)) {
         blocks.compute(block, thread);
         for (size_t head = 0; head < a.group_heads; ++head) {
-            uint64_t received[kBlock] = {};
+            uint64_t received[kPage] = {};
             for (size_t i = head; i < blocks.count * a.group_heads; i += a.group_heads) {
                 const size_t at = blocks.from + i;
                 if (a.work.visible[at] != 0) {
@@ -285,8 +285,8 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
                             kv_head,
                             from,
                             query,
-                            first_visible(position, a.window) / kBlock,
-                            (position + tile.count - 1) / kBlock};
+                            first_visible(position, a.window) / kPage,
+                            (position + tile.count - 1) / kPage};
     a.pack_query(a.query(kv_head, sequence.row + tile.row), tile.count, query);
     std::fill_n(a.work.partial_sum + into, tile.count * a.group_heads, 0.0F);
     for (uint64_t block = blocks.held(blocks.first); block <= blocks.last;

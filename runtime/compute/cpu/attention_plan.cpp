@@ -24,19 +24,19 @@ void list_entries(const Pass &pass, uint32_t group, uint32_t window, BlockPlan &
         if (sequence.rows > kRowsByBlock) {
             continue;
         }
-        const uint64_t first = first_visible(sequence.begin, window) / kBlock;
-        const uint64_t last = (sequence.begin + sequence.rows - 1) / kBlock;
+        const uint64_t first = first_visible(sequence.begin, window) / kPage;
+        const uint64_t last = (sequence.begin + sequence.rows - 1) / kPage;
         const size_t place = plan.partial_of.size();
         plan.partial_of.resize(place + last + 1 - first, BlockPlan::kNone);
         for (size_t row = 0; row < sequence.rows; ++row) {
             plan.rows.push_back({sequence.row + row, row, place, last + 1 - first});
         }
         for (uint64_t block = first; block <= last; ++block) {
-            if (sequence.page(group, block * kBlock) == nullptr) {
+            if (sequence.page(group, block * kPage) == nullptr) {
                 continue; // evicted
             }
             plan.entries.push_back(
-                {block, sequence.page(group, block * kBlock), s, place + (block - first)});
+                {block, sequence.page(group, block * kPage), s, place + (block - first)});
         }
     }
     std::sort(plan.entries.begin(), plan.entries.end(), [](const auto &a, const auto &b) {

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "runtime/kernels/visibility.h"
+#include "runtime/kv/prefixes.h"
 
 namespace stasis {
 
 struct Network;
 struct Pass;
 
-inline constexpr uint64_t kBlock = kernels::kPagePositions; // positions of a block (C5)
 inline constexpr size_t kRowsTile = 16;
 
 using kernels::first_visible;

@@ -185,7 +185,7 @@ void finish_heads(Pass &pass, size_t layer) {
 
     each_row(network, rows, [&](size_t row) {
         const uint64_t position = pass.position_of(row);
-        const size_t slot = position % kernels::kPagePositions;
+        const size_t slot = position % kPage;
         const float *cosine = work.cosine + (rope_offset + row) * half;
         const float *sine = work.sine + (rope_offset + row) * half;
         uint16_t *page = pass.sequence_of(row).page(place.group, position);

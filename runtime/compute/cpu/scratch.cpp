@@ -67,7 +67,7 @@ void CpuScratch::fit_partials(size_t query_rows, size_t blocks, size_t head_dim,
         packed_query = carver.take<uint8_t>(query_bytes);
         partial_weights = nullptr;
         if (attention.tracked) {
-            partial_weights = carver.take<uint16_t>(query_rows * blocks * kernels::kPagePositions);
+            partial_weights = carver.take<uint16_t>(query_rows * blocks * kPage);
         }
         return carver.used;
     };

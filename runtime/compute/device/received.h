@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/compute/device/device.h"
+#include "runtime/kv/prefixes.h"
 
 namespace stasis {
 
@@ -37,7 +38,7 @@ class DeviceReceived {
         size_t sum_rows;
         uint64_t *here; // the host's
         size_t at;      // in sums_, in numbers
-        size_t count() const { return blocks * sum_rows * kernels::kPagePositions; }
+        size_t count() const { return blocks * sum_rows * kPage; }
     };
     unsigned long long *there(const Tracked &tracked) const {
         return static_cast<unsigned long long *>(sums_.data()) + tracked.at;
