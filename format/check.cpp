@@ -8,6 +8,7 @@
 
 #include "format/constants.h"
 #include "format/evictions.h"
+#include "format/numbers.h"
 #include "format/pages.h"
 #include "format/section.h"
 #include "format/state/decimal.h"
@@ -69,9 +70,15 @@ void check_log(const State &state, Status status) {
         fail(status, "capacity is %llu, the log has %zu tokens",
              static_cast<Number>(state.capacity), state.log.size());
     }
-    if (state.tracking > 2) {
-        fail(status, "tracking of attention is %u, expected 0 to 2", state.tracking);
-    }
+}
+
+void check_numbers(const State &state, Status status) {
+    each_session_number([&](const auto &row) {
+        if (state.*row.member > row.most) {
+            fail(status, "%s is %llu, expected 0 to %llu", row.title,
+                 static_cast<Number>(state.*row.member), static_cast<Number>(row.most));
+        }
+    });
 }
 
 // (token, number) pairs: tokens in the vocabulary, numbers not NaN.
@@ -320,8 +327,9 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageRec
 }
 
 void check_state(const State &state, Status status, const Watch &watch) {
-    for (const auto check : {check_geometry, check_samplings, check_log, check_evictions,
-                             check_profile, check_pages, check_last, check_digest}) {
+    for (const auto check :
+         {check_geometry, check_samplings, check_log, check_numbers, check_evictions, check_profile,
+          check_pages, check_last, check_digest}) {
         watch.step(0, 0);
         check(state, status);
     }

@@ -8,6 +8,7 @@
 
 #include "format/element_json.h"
 #include "format/fingerprint.h"
+#include "format/numbers.h"
 #include "format/pages.h"
 #include "format/spans.h"
 
@@ -304,9 +305,13 @@ Found settings(const State &a, const State &b) {
     if (a.profile != b.profile) {
         return differs(Element::kv_format, "positions computed under a device profile differ");
     }
-    return first({value(Element::model_config, "capacity", a.capacity, b.capacity),
-                  value(Element::model_config, "window_retain", a.window_retain, b.window_retain),
-                  value(Element::model_config, "tracking", a.tracking, b.tracking)});
+    Found found;
+    each_session_number([&](const auto &row) {
+        if (!found) {
+            found = value(Element::model_config, row.name, a.*row.member, b.*row.member);
+        }
+    });
+    return found;
 }
 
 } // namespace

@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "format/numbers.h"
 #include "format/pages.h"
 #include "format/spans.h"
 #include "format/state/error.h"
@@ -283,8 +284,8 @@ void model_config(const Snapshot &snapshot, JsonWriter &json) {
         write_sampling(sampling, json);
     }
     json.end_array();
-    json.field("sampling", state.sampling).field("capacity", state.capacity);
-    json.field("window_retain", state.window_retain).field("tracking", state.tracking);
+    json.field("sampling", state.sampling);
+    each_session_number([&](const auto &row) { json.field(row.name, state.*row.member); });
 }
 
 void layer_norm(const Snapshot &snapshot, JsonWriter &json) {

@@ -1,8 +1,11 @@
 // State, layout and identity to FlatBuffers; see manifest.h. Paired with manifest_parse.cpp.
+#include <algorithm>
+#include <functional>
 #include <string_view>
 
 #include "format/constants.h"
 #include "format/manifest.h"
+#include "format/numbers.h"
 #include "format/state/error.h"
 #include "manifest_generated.h"
 
@@ -153,6 +156,35 @@ Offset<fb::Profile> pack(Builder &builder, const Profile &profile) {
     return fb::CreateProfile(builder, id, builder.CreateVectorOfStructs(packed), profile.foreign);
 }
 
+// The fields of a manifest, which are added in the order of the generated code: those of 8 bytes
+// first, and of one size the last first. So equal states give equal bytes, and always the same.
+class ManifestFields {
+  public:
+    using Add = std::function<void(fb::ManifestBuilder &)>;
+
+    void add(flatbuffers::voffset_t id, size_t size_bytes, Add add) {
+        fields_.push_back({size_bytes, id, std::move(add)});
+    }
+    Offset<fb::Manifest> finish(Builder &builder) {
+        std::sort(fields_.begin(), fields_.end(), [](const Field &a, const Field &b) {
+            return std::pair(a.size_bytes, a.id) > std::pair(b.size_bytes, b.id);
+        });
+        fb::ManifestBuilder table(builder);
+        for (const Field &field : fields_) {
+            field.add(table);
+        }
+        return table.Finish();
+    }
+
+  private:
+    struct Field {
+        size_t size_bytes; // of a number; structs and offsets count as 4
+        flatbuffers::voffset_t id;
+        Add add;
+    };
+    std::vector<Field> fields_;
+};
+
 std::vector<uint8_t> bytes_of(const Builder &builder) {
     return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
@@ -184,15 +216,42 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const fb::NodeRef texts = pack(layout.texts);
     const fb::Digest logits = pack(state.logits);
     const fb::Digest digest = pack(state.digest);
-    builder.Finish(fb::CreateManifest(
-                       builder, &contract, &identity, state.layers, state.kv_heads, state.head_dim,
-                       state.hidden_size, state.vocabulary, state.page_positions, groups,
-                       layout.position, samplings, state.sampling, state.capacity,
-                       state.window_retain, pending_system, &logits, top, &digest, &log, &texts,
-                       layout.text_count, static_cast<uint32_t>(layout.keep), &hidden, &logits_row,
-                       layout.evictions == SectionRef{} ? nullptr : &evictions, state.tracking,
-                       profile),
-                   fb::ManifestIdentifier());
+    ManifestFields fields;
+    const auto add = [&](flatbuffers::voffset_t id, auto adder, auto value) {
+        const size_t size_bytes = sizeof value == 8 && std::is_integral_v<decltype(value)> ? 8 : 4;
+        fields.add(id, size_bytes,
+                   [adder, value](fb::ManifestBuilder &table) { (table.*adder)(value); });
+    };
+    using Table = fb::Manifest;
+    using Make = fb::ManifestBuilder;
+    add(Table::VT_CONTRACT, &Make::add_contract, &contract);
+    add(Table::VT_IDENTITY, &Make::add_identity, &identity);
+    add(Table::VT_LAYERS, &Make::add_layers, state.layers);
+    add(Table::VT_KV_HEADS, &Make::add_kv_heads, state.kv_heads);
+    add(Table::VT_HEAD_DIM, &Make::add_head_dim, state.head_dim);
+    add(Table::VT_HIDDEN_SIZE, &Make::add_hidden_size, state.hidden_size);
+    add(Table::VT_VOCABULARY, &Make::add_vocabulary, state.vocabulary);
+    add(Table::VT_PAGE_POSITIONS, &Make::add_page_positions, state.page_positions);
+    add(Table::VT_GROUPS, &Make::add_groups, groups);
+    add(Table::VT_POSITION, &Make::add_position, layout.position);
+    add(Table::VT_SAMPLINGS, &Make::add_samplings, samplings);
+    add(Table::VT_SAMPLING, &Make::add_sampling, state.sampling);
+    add(Table::VT_PENDING_SYSTEM, &Make::add_pending_system, pending_system);
+    add(Table::VT_LOGITS, &Make::add_logits, &logits);
+    add(Table::VT_TOP, &Make::add_top, top);
+    add(Table::VT_DIGEST, &Make::add_digest, &digest);
+    add(Table::VT_LOG, &Make::add_log, &log);
+    add(Table::VT_TEXTS, &Make::add_texts, &texts);
+    add(Table::VT_TEXT_COUNT, &Make::add_text_count, layout.text_count);
+    add(Table::VT_KEEP, &Make::add_keep, static_cast<uint32_t>(layout.keep));
+    add(Table::VT_HIDDEN, &Make::add_hidden, &hidden);
+    add(Table::VT_LOGITS_ROW, &Make::add_logits_row, &logits_row);
+    if (!(layout.evictions == SectionRef{})) {
+        add(Table::VT_EVICTIONS, &Make::add_evictions, &evictions);
+    }
+    add(Table::VT_PROFILE, &Make::add_profile, profile);
+    each_session_number([&](const auto &row) { add(row.id, row.add, state.*row.member); });
+    builder.Finish(fields.finish(builder), fb::ManifestIdentifier());
     return bytes_of(builder);
 }
 

@@ -3,6 +3,7 @@
 
 #include "format/constants.h"
 #include "format/manifest.h"
+#include "format/numbers.h"
 #include "format/state/error.h"
 #include "manifest_generated.h"
 
@@ -205,9 +206,7 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     unpack_groups(packed, state, layout, budget);
     unpack_samplings(packed, state, budget);
     state.sampling = packed->sampling();
-    state.capacity = packed->capacity();
-    state.window_retain = packed->window_retain();
-    state.tracking = packed->tracking();
+    each_session_number([&](const auto &row) { state.*row.member = (packed->*row.get)(); });
     state.profile = unpack(packed->profile(), budget);
     state.pending_system = unpack(packed->pending_system(), budget);
     state.logits = unpack(packed->logits());

@@ -258,7 +258,11 @@ class Tidy(unittest.TestCase):
                 ("A kernel", "embed_wide", 7, ("tests/kernels/",)),
                 ("An instruction set", "avx512bf16", 5,
                  ("tools/bench/ceilings/", "tools/CMakeLists.txt", "tools/BENCHMARKS.md",
-                  "tests/abi/older/"))):
+                  "tests/abi/older/")),
+                ("A number in the snapshot", "tracking", 9,
+                 ("LICENSE", "abi/", "runtime/compute/", "runtime/session/", "runtime/timeline/",
+                  "tests/abi/", "tests/failures/", "tests/runtime/", "tests/format/test_",
+                  "tests/format/reader/state.py"))):
             recipe = re.search(rf"^### {title}\n(.*?)(?=^##|\Z)", document,
                                re.DOTALL | re.MULTILINE)[1]
             self.assertIn(f"such as `{example}`", recipe)

@@ -1,0 +1,42 @@
+// The numbers of a session that a snapshot stores beside its log, pages and settings: one row each,
+// which the manifest's builder and parser, the checks, the comparison and the JSON walk.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include "format/state/state.h"
+#include "manifest_generated.h"
+
+namespace stasis::format {
+
+template <class T> struct SessionNumber {
+    const char *name;  // in the JSON of element 6, and where two snapshots are compared
+    const char *title; // in messages
+    T State::*member;
+    T (manifest::Manifest::*get)() const;
+    void (manifest::ManifestBuilder::*add)(T value);
+    flatbuffers::voffset_t id;
+    T most; // a larger one is refused
+};
+
+// In the order in which they are shown.
+inline constexpr std::tuple kSessionNumbers = {
+    SessionNumber<uint64_t>{"capacity", "capacity", &State::capacity, &manifest::Manifest::capacity,
+                            &manifest::ManifestBuilder::add_capacity,
+                            manifest::Manifest::VT_CAPACITY, UINT64_MAX},
+    SessionNumber<uint64_t>{"window_retain", "window_retain", &State::window_retain,
+                            &manifest::Manifest::window_retain,
+                            &manifest::ManifestBuilder::add_window_retain,
+                            manifest::Manifest::VT_WINDOW_RETAIN, UINT64_MAX},
+    SessionNumber<uint32_t>{"tracking", "tracking of attention", &State::tracking,
+                            &manifest::Manifest::tracking, &manifest::ManifestBuilder::add_tracking,
+                            manifest::Manifest::VT_TRACKING, 2},
+};
+
+// Calls visit(row) for each.
+template <class Visit> void each_session_number(const Visit &visit) {
+    std::apply([&](const auto &...row) { (visit(row), ...); }, kSessionNumbers);
+}
+
+} // namespace stasis::format
