@@ -25,6 +25,16 @@ std::string describe_bias(const Config &config) {
                                                         : yes_or_no(config.attention_bias);
 }
 
+const char *name_of(Activation activation) {
+    switch (activation) {
+    case Activation::silu:
+        break;
+    case Activation::gelu_tanh:
+        return "gelu_tanh";
+    }
+    return "silu";
+}
+
 std::string describe_rope(const Rope &rope) {
     std::string text = "base " + exact(rope.base);
     if (rope.scaling == RopeScaling::linear) {
@@ -63,7 +73,7 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
         {"attention_scale", exact(config.attention_scale)},
         {"attention_softcap", exact(config.attention_softcap)},
         {"final_softcap", exact(config.final_softcap)},
-        {"activation", config.activation == Activation::silu ? "silu" : "gelu_tanh"},
+        {"activation", name_of(config.activation)},
     };
     for (size_t i = 0; i < config.ropes.size(); ++i) {
         pairs.emplace_back("rope_" + std::to_string(i), describe_rope(config.ropes[i]));
