@@ -9,19 +9,22 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define STASIS_QUANTIZE_REPLACE 1u /* put the file in the place of a GGUF file that is there */
+#define STASIS_QUANTIZE_REPLACE 1u /* replace a GGUF file that exists */
 
-/* Types: F16, BF16; Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, blocks of 32 weights with the scales that the
- * published quantizer gives them; Q4_K, Q5_K, Q6_K, blocks of 256 with scales of least squares;
- * Q4_K_M and Q5_K_M, which are Q4_K and Q5_K with half of the layers' value and down projections
- * in Q6_K (query, key and value in one matrix, as Phi-3 has them: in Q5_K, Q6_K). Under all types
- * smaller than Q8_0 the output head is Q6_K, and so are embeddings that serve as head. A matrix
- * whose rows are no whole blocks of 256 becomes Q5_0 (for Q4_K), Q5_1 (Q5_K) or Q8_0 (Q6_K), and
- * F16 if they are no multiple of 32. Norms and biases are F32. */
+/* Types:
+ *   F16, BF16
+ *   Q8_0, Q4_0, Q4_1, Q5_0, Q5_1  blocks of 32 weights, with the scales of the published quantizer
+ *   Q4_K, Q5_K, Q6_K              blocks of 256 weights, with scales of least squares
+ *   Q4_K_M, Q5_K_M                Q4_K and Q5_K, with the value and down projections of half of
+ *                                 the layers in Q6_K; query, key and value in one matrix, as in
+ *                                 Phi-3, are in Q5_K and Q6_K
+ * With every type smaller than Q8_0 the output head is Q6_K, and so are embeddings that serve as
+ * head. A matrix whose rows are not whole blocks of 256 becomes Q5_0 (for Q4_K), Q5_1 (Q5_K) or
+ * Q8_0 (Q6_K), or F16 if they are not a multiple of 32. Norms and biases are F32. */
 typedef struct stasis_quantize_options {
     uint32_t struct_size, flags;
-    const char *type;  /* one of those above; NULL: Q8_0 */
-    uint32_t threads;  /* that compute, the caller's included; 0: one per core */
+    const char *type;  /* one of the types above; NULL: Q8_0 */
+    uint32_t threads;  /* threads that compute, the caller's included; 0: one per core */
     uint32_t reserved; /* 0 */
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* bytes of weights read */
@@ -36,19 +39,26 @@ typedef struct stasis_quantize_share {
 
 typedef struct stasis_quantize_report {
     uint32_t struct_size, share_count;
-    uint64_t source_bytes; /* of the weights that were read */
+    uint64_t source_bytes; /* bytes of the weights that were read */
     uint64_t file_bytes;
     stasis_quantize_share shares[STASIS_QUANTIZE_TYPES_MAX]; /* types in use, the largest first */
 } stasis_quantize_report;
 
 void stasis_quantize_options_init(stasis_quantize_options *options, size_t size);
 /* Writes the Hugging Face directory `path` (see stasis_model_open) as the GGUF file `out`, whole or
- * not at all: under another name first, synced and renamed. Description, tokenizer and chat
- * template go with it; what GGUF has no word for is refused. The bytes depend on the model and the
- * type alone. `report` may be NULL. INVALID_ARGUMENT (`out` is there, or not a GGUF file to be
- * replaced), UNSUPPORTED (the type, the architecture, a tensor, a model that is a GGUF file
- * already: named), NONFINITE (a weight that is not, or not in that type: named), NOT_FOUND, IO (a
- * full disk included), CORRUPT, BUSY (another call writes `out`), CANCELLED, STOPPED. */
+ * not at all: it is written under another name, synced and renamed. The file includes description,
+ * tokenizer and chat template; a model with properties that GGUF cannot express is refused. The
+ * bytes depend on the model and the type alone. `report` may be NULL.
+ * Errors:
+ *   INVALID_ARGUMENT  `out` exists, or is not a GGUF file that may be replaced
+ *   UNSUPPORTED       the type, the architecture, a tensor, or a model that is a GGUF file already;
+ *                     the message names it
+ *   NONFINITE         a weight is not finite, or not in that type; the message names it
+ *   NOT_FOUND         no such directory or file
+ *   IO                a file operation failed, for example on a full disk
+ *   CORRUPT           the bytes of a file contradict each other
+ *   BUSY              another call is writing `out`
+ *   CANCELLED, STOPPED */
 stasis_status stasis_model_quantize(const char *path, const char *out,
                                     const stasis_quantize_options *options,
                                     stasis_quantize_report *report, stasis_error *error);
