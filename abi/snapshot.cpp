@@ -189,9 +189,8 @@ void compact(const char *path, const stasis_save_options &given, const Watch &wa
     Threads threads(0);
     read_codec(given.codec, format::Codec::raw); // refused before anything is opened
     const format::Codec standard =
-        has_compressed(*format::Snapshot::open(path, format::system_files(), watch))
-            ? format::Codec::zstd
-            : format::Codec::raw;
+        has_compressed(*format::Snapshot::open(path, system_files(), watch)) ? format::Codec::zstd
+                                                                             : format::Codec::raw;
     format::SaveOptions options;
     options.codec = read_codec(given.codec, standard);
     options.watch = watch;
@@ -302,10 +301,10 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
         require(session, "session");
         const stasis_load_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
-        *session = load_traced(
-            caller, model->model, given, watch.watch(), [&](const stasis::Watch &open_watch) {
-                return Snapshot::open(path, stasis::format::system_files(), open_watch);
-            });
+        *session = load_traced(caller, model->model, given, watch.watch(),
+                               [&](const stasis::Watch &open_watch) {
+                                   return Snapshot::open(path, stasis::system_files(), open_watch);
+                               });
     });
 }
 

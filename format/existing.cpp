@@ -16,7 +16,7 @@ bool check_regular(const FileOperations &files, const std::string &path) {
         if (errno == ENOENT) {
             return false;
         }
-        fail_errno(Status::io, "look up", path);
+        fail_file(Status::io, FileFailure::look_up, path, errno);
     }
     if (!S_ISREG(status.st_mode)) {
         fail(Status::invalid_argument, "%s: is a %s; a save only replaces regular files",
@@ -30,28 +30,6 @@ bool check_regular(const FileOperations &files, const std::string &path) {
 
 } // namespace
 
-void lock(const File &file) {
-    if (file.files().lock(file.descriptor()) == 0) {
-        return;
-    }
-    if (errno == EWOULDBLOCK) {
-        fail(Status::busy, "%s: another save of this file is running", file.path().c_str());
-    }
-    fail_errno(Status::io, "lock", file.path());
-}
-
-bool still_there(const File &file) {
-    struct stat at_path {};
-    if (file.files().path_status(file.path().c_str(), &at_path) != 0) {
-        if (errno == ENOENT) {
-            return false;
-        }
-        fail_errno(Status::io, "look up", file.path());
-    }
-    const struct stat opened = file.status();
-    return at_path.st_dev == opened.st_dev && at_path.st_ino == opened.st_ino;
-}
-
 std::optional<File> lock_existing(const FileOperations &files, const std::string &path) {
     for (int attempt = 0; attempt < 16; ++attempt) {
         if (!check_regular(files, path)) {
@@ -63,15 +41,15 @@ std::optional<File> lock_existing(const FileOperations &files, const std::string
             continue; // it has just changed
         }
         if (descriptor < 0) {
-            fail_errno(Status::io, "open", path);
+            fail_file(Status::io, FileFailure::open, path, errno);
         }
         File file(files, descriptor, path);
-        lock(file);
-        if (still_there(file) && S_ISREG(file.status().st_mode)) {
+        file.lock();
+        if (file.still_there() && S_ISREG(file.status().st_mode)) {
             return file;
         }
     }
-    fail(Status::busy, "%s: other saves of this file keep running", path.c_str());
+    fail_file(Status::busy, FileFailure::crowded, path);
 }
 
 } // namespace stasis::format

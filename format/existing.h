@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "format/file.h"
+#include "format/state/file.h"
 
 namespace stasis::format {
 
@@ -13,11 +13,5 @@ namespace stasis::format {
 // follows a link. Error(invalid_argument): not a regular file; Error(busy): another save of it is
 // running; Error(io).
 std::optional<File> lock_existing(const FileOperations &files, const std::string &path);
-
-// Whether `path` still names the file that was opened; another saver may have put a new one there.
-bool still_there(const File &file);
-// flock; Error(busy), Error(io). Belongs to the open file, so it also keeps threads of one process
-// apart.
-void lock(const File &file);
 
 } // namespace stasis::format

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "format/file.h"
 #include "format/layout.h"
 #include "format/section.h"
+#include "format/state/file.h"
 #include "format/state/watch.h"
 
 namespace stasis::format {

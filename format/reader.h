@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "format/codec.h"
-#include "format/file.h"
 #include "format/input.h"
 #include "format/layout.h"
 #include "format/parallel.h"
 #include "format/roots.h"
+#include "format/state/file.h"
 #include "format/state/state.h"
 #include "format/state/watch.h"
 #include "format/stream.h"

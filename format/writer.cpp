@@ -6,19 +6,22 @@
 #include <cerrno>
 
 #include "format/check.h"
+#include "format/constants.h"
 #include "format/evictions.h"
 #include "format/existing.h"
 #include "format/manifest.h"
 #include "format/node_io.h"
 #include "format/reader.h"
+#include "format/state/atomic_file.h"
 #include "format/state/error.h"
-#include "format/temporary.h"
 #include "format/texts.h"
 #include "format/write_pages.h"
 
 namespace stasis::format {
 
 namespace {
+
+constexpr AtomicKind kSavedFile = {".saving", kMagic, 0600};
 
 // Data that the save depends on, beyond what every State must satisfy.
 void check_data(const SaveInput &input) {
@@ -154,15 +157,15 @@ void write_slot(const File &file, uint64_t slot, const Root &root) {
 }
 
 // A new file, which then appears at `path`.
-std::shared_ptr<Contents> write_whole(Temporary &temporary, const SaveInput &input) {
-    FileEnd end(temporary.file(), 0);
+std::shared_ptr<Contents> write_whole(AtomicFile &whole, const SaveInput &input) {
+    FileEnd end(whole.file(), 0);
     Output output(end.sink(), 0, 1, input.options.watch);
     write_beginning(output);
     const std::shared_ptr<Contents> written = write_state(output, input);
     output.flush();
-    write_slot(temporary.file(), kSlotA, written->root);
-    temporary.commit();
-    stamp(*written, temporary.file());
+    write_slot(whole.file(), kSlotA, written->root);
+    whole.commit();
+    stamp(*written, whole.file());
     return written;
 }
 
@@ -305,17 +308,17 @@ std::shared_ptr<const Contents> save(State state, const std::string &path,
         }
         const File *locked = old ? old->input().file() : existing ? &*existing : nullptr;
         if (locked != nullptr) {
-            clear_leftover(*locked);
+            clear_leftover(*locked, kSavedFile);
         }
         if (old && is_private(*locked)) {
             return told(commit(*old, state, options), std::move(state));
         }
-        Temporary temporary(files, path);
+        AtomicFile whole(files, path, kSavedFile, true);
         if (locked != nullptr || !lock_existing(files, path)) { // locked, or still nothing there
-            return told(write_whole(temporary, input), std::move(state));
+            return told(write_whole(whole, input), std::move(state));
         }
     }
-    fail(Status::busy, "%s: other saves of this file keep running", path.c_str());
+    fail_file(Status::busy, FileFailure::crowded, path);
 }
 
 void write_stream(const State &state, const Sink &sink, const SaveOptions &options) {
@@ -340,13 +343,13 @@ void compact(const std::string &path, const SaveOptions &options, const FileOper
         Snapshot::open_input(Input(std::move(*existing)), nullptr, options.watch);
     old->require_newest();
     check_features(*old);
-    clear_leftover(*old->input().file());
+    clear_leftover(*old->input().file(), kSavedFile);
     const std::vector<float> row = old->logits_row();
     SaveOptions chosen = options;
     chosen.keep = old->keep();
     chosen.logits_row = row;
-    Temporary temporary(files, path);
-    write_whole(temporary, {old->state(), old.get(), nullptr, chosen});
+    AtomicFile whole(files, path, kSavedFile, true);
+    write_whole(whole, {old->state(), old.get(), nullptr, chosen});
 }
 
 } // namespace stasis::format

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "format/codec.h"
-#include "format/file.h"
 #include "format/layout.h"
 #include "format/parallel.h"
+#include "format/state/file.h"
 #include "format/state/state.h"
 #include "format/state/watch.h"
 #include "format/stream.h"

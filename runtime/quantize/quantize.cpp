@@ -136,14 +136,14 @@ std::string write_head(const std::string &path, const Mixture &mixture, Plan &pl
 }
 
 // Reads the file's beginning back, before the long part.
-void check_head(const NewFile &file, const std::string &path, const Config &meant) {
-    const GgufFile written = open_gguf(file.written());
+void check_head(const File &file, const std::string &path, const Config &meant) {
+    const GgufFile written = open_gguf(file.path());
     const Config given = read_config(written);
     check_described(meant, given);
     check_described_tokenizer(path, meant, written, given);
 }
 
-void write_tensors(const Plan &plan, const NewFile &file, Threads &threads, const Watch &watch) {
+void write_tensors(const Plan &plan, const File &file, Threads &threads, const Watch &watch) {
     Encoder encoder(threads);
     uint64_t done = 0;
     watch.step(0, plan.source_bytes);
@@ -208,17 +208,17 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
     file_bytes = gguf_aligned(file_bytes);
 
     Threads threads(options.threads);
-    NewFile file(out, options.replace);
-    file.write(head.data(), head.size(), 0);
-    file.set_size(file_bytes);
-    if (!plan.rope_factors.empty()) { // part of what is read back
-        file.write(plan.rope_factors.data(), plan.rope_factors.size() * sizeof(float),
-                   plan.outputs[0].entry.offset_bytes);
-    }
-    check_head(file, path, plan.config);
-    write_tensors(plan, file, threads, options.watch);
-    plan.checkpoint.check_unchanged();
-    file.commit();
+    write_new_file(out, options.replace, [&](const File &file) {
+        file.write(head.data(), head.size(), 0);
+        file.set_size(file_bytes);
+        if (!plan.rope_factors.empty()) { // part of what is read back
+            file.write(plan.rope_factors.data(), plan.rope_factors.size() * sizeof(float),
+                       plan.outputs[0].entry.offset_bytes);
+        }
+        check_head(file, path, plan.config);
+        write_tensors(plan, file, threads, options.watch);
+        plan.checkpoint.check_unchanged();
+    });
     return report_on(plan, file_bytes);
 }
 

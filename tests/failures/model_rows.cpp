@@ -41,18 +41,28 @@ Row opening(const char *detail, const char *name) {
             }};
 }
 
-Row quantizing(const char *detail, const char *name) {
+// With `leftover`, a process that was killed has left the beginning of the same file.
+Row quantizing(const char *detail, const char *name, bool leftover = false) {
     return {"stasis_model_quantize", detail, Needs::nothing, "", [=](stasis_model *) {
                 const auto folder = std::make_shared<Folder>();
                 const std::string from = path_of(name), to = folder->file("a.gguf");
+                const std::string begun = leftover ? "GGUF" : "";
+                if (leftover) {
+                    write_file(to + ".writing", begun);
+                }
                 const auto again =
                     std::make_shared<bool>(false); // it may have failed behind its rename
                 return Trial{[=](stasis_error *error) {
                                  return quantize(from, to, std::exchange(*again, true), error);
                              },
-                             [=] { // nothing, or all of it
+                             [=] { // nothing, or all of it, or what was there
                                  for (const auto &file :
                                       std::filesystem::directory_iterator(folder->file("."))) {
+                                     if (file.path().filename() == "a.gguf.writing") {
+                                         CHECK(leftover);
+                                         CHECK(read_file(file.path()) == begun);
+                                         continue;
+                                     }
                                      CHECK(file.path().filename() == "a.gguf");
                                      CHECK(open_path(to) != nullptr);
                                  }
@@ -174,6 +184,7 @@ std::vector<Row> model_rows() {
         opening("GGUF", "gguf"),
         quantizing("SentencePiece", kChat),
         quantizing("byte-level BPE", "byte-bpe"),
+        quantizing("after one that was killed", kChat, true),
         replacing(kChat),
         {"stasis_cancel_create", "", Needs::nothing, "", [](stasis_model *) {
              const auto out = std::make_shared<Cancel>();

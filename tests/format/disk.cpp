@@ -360,9 +360,10 @@ struct DiskCalls {
     }
 
     int rename(const char *from, const char *to) {
-        if (disk.fails({"rename"})) {
-            return -1;
-        }
+        return disk.fails({"rename"}) ? -1 : move_entry(from, to);
+    }
+
+    int move_entry(const char *from, const char *to) {
         const auto entry = disk.entries_.find(name_of(from));
         if (entry == disk.entries_.end()) {
             return fail_with(ENOENT);
@@ -370,6 +371,13 @@ struct DiskCalls {
         disk.enter(name_of(to), entry->second);
         disk.enter(name_of(from), 0);
         return 0;
+    }
+
+    int rename_new(const char *from, const char *to) {
+        if (disk.fails({"rename_new"})) {
+            return -1;
+        }
+        return disk.exists(name_of(to)) ? fail_with(EEXIST) : move_entry(from, to);
     }
 
     int remove(const char *path) {
@@ -437,6 +445,7 @@ const FileOperations &Disk::files() {
         [](int, off_t, off_t) {}, // what is not synced may last or be lost anyway
         [](int descriptor) { return DiskCalls().lock(descriptor); },
         [](const char *from, const char *to) { return DiskCalls().rename(from, to); },
+        [](const char *from, const char *to) { return DiskCalls().rename_new(from, to); },
         [](const char *path) { return DiskCalls().remove(path); },
         [](int descriptor) { return DiskCalls().close(descriptor); },
     };

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "forgery.h"
-#include "format/file.h"
+#include "format/state/file.h"
 
 namespace stasis::format {
 

@@ -7,11 +7,11 @@
 #include <functional>
 #include <vector>
 
-#include "format/file.h"
 #include "format/header.h"
 #include "format/layout.h"
 #include "format/manifest.h"
 #include "format/reader.h"
+#include "format/state/file.h"
 #include "format/tree.h"
 
 namespace stasis::format {

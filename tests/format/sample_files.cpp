@@ -71,7 +71,7 @@ void refuse_memory(bool refuse) {
 ScratchFolder::ScratchFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "stasis-format-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) {
-        fail_errno(Status::io, "create", name);
+        fail_file(Status::io, FileFailure::create, name, errno);
     }
     folder_ = name;
 }

@@ -346,33 +346,78 @@ TEST_CASE("quantize: a new file, what is in its way, and what a killed process l
     const TemporaryDirectory directory;
     const std::string out = directory.file("m.gguf"), temporary = out + ".writing";
     write_bytes(temporary, "GGUF and half of the rest");
-    {
-        NewFile file(out, false);
+    const auto nothing = [](const File &) {};
+    write_new_file(out, false, [&](const File &file) {
         file.write("GGUF", 4, 0);
-        expect_error(Status::busy, {"m.gguf.writing"}, [&] { NewFile second(out, false); });
+        expect_error(Status::busy, {"m.gguf.writing"},
+                     [&] { write_new_file(out, false, nothing); });
         CHECK(!std::filesystem::exists(out));
-        file.commit();
-    }
+    });
     CHECK(read_bytes(out) == "GGUF");
     CHECK(files_in(directory) == std::vector<std::string>{"m.gguf"});
     write_bytes(temporary, "somebody's notes");
-    expect_error(Status::io, {"m.gguf.writing", "in the way"}, [&] { NewFile file(out, true); });
+    expect_error(Status::io, {"m.gguf.writing", "in the way"},
+                 [&] { write_new_file(out, true, nothing); });
     CHECK(read_bytes(temporary) == "somebody's notes");
     std::filesystem::remove(temporary);
     std::filesystem::create_directory(directory.file("folder"));
     expect_error(Status::invalid_argument, {"folder"},
-                 [&] { NewFile file(directory.file("folder"), true); });
+                 [&] { write_new_file(directory.file("folder"), true, nothing); });
     std::filesystem::create_symlink("m.gguf", directory.file("link"));
     expect_error(Status::invalid_argument, {"link"},
-                 [&] { NewFile file(directory.file("link"), true); });
+                 [&] { write_new_file(directory.file("link"), true, nothing); });
     const std::string late = directory.file("late.gguf"); // appears while the file is written
     expect_error(Status::invalid_argument, {"late.gguf", "there already"}, [&] {
-        NewFile file(late, false);
-        write_bytes(late, "GGUF of another");
-        file.commit();
+        write_new_file(late, false, [&](const File &) { write_bytes(late, "GGUF of another"); });
     });
     CHECK(read_bytes(late) == "GGUF of another");
     CHECK(files_in(directory) == std::vector<std::string>{"folder", "late.gguf", "link", "m.gguf"});
+}
+
+TEST_CASE("quantize: failures of its file, in its words") {
+    const TemporaryDirectory directory;
+    const std::string out = directory.file("m.gguf"), temporary = out + ".writing";
+    const auto told = [&](const std::function<void(FileOperations & files)> &fail) {
+        FileOperations files = system_files();
+        fail(files);
+        try {
+            const auto write = [](const File &file) {
+                file.write("GGUF", 4, 0);
+                file.set_size(8);
+            };
+            write_new_file(out, false, write, files);
+        } catch (const Error &error) {
+            CHECK(error.status() == Status::io);
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    constexpr auto failed = [](auto...) {
+        errno = EIO;
+        return -1;
+    };
+    const std::string reason = ": Input/output error";
+    CHECK(told([&](FileOperations &files) { files.open = failed; }) ==
+          "cannot create " + temporary + reason);
+    CHECK(told([&](FileOperations &files) { files.lock = failed; }) ==
+          "cannot lock " + temporary + reason);
+    CHECK(told([&](FileOperations &files) { files.path_status = failed; }) ==
+          "cannot write " + out + reason);
+    CHECK(told([&](FileOperations &files) { files.status = failed; }) ==
+          "cannot examine " + temporary + reason);
+    CHECK(told([&](FileOperations &files) {
+              files.write_at = [](int, const void *, size_t, off_t) -> ssize_t {
+                  errno = EIO;
+                  return -1;
+              };
+          }) == "cannot write " + temporary + reason);
+    CHECK(told([&](FileOperations &files) { files.set_size = failed; }) ==
+          "cannot write " + temporary + reason);
+    CHECK(told([&](FileOperations &files) { files.rename_new = failed; }) ==
+          "cannot finish " + out + reason);
+    CHECK(told([&](FileOperations &files) { files.sync = failed; }) ==
+          "cannot finish " + out + reason);
+    CHECK(files_in(directory).empty());
 }
 
 } // namespace stasis

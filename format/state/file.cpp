@@ -1,5 +1,5 @@
 // The system's file calls and loops around their short counts and interruptions; see file.h.
-#include "format/file.h"
+#include "format/state/file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -10,7 +10,51 @@
 #include <system_error>
 #include <utility>
 
-namespace stasis::format {
+namespace stasis {
+
+namespace {
+
+const char *words(FileFailure failure) {
+    switch (failure) {
+    case FileFailure::create:
+        return "cannot create";
+    case FileFailure::open:
+    case FileFailure::open_directory:
+        return "cannot open";
+    case FileFailure::look_up:
+        return "cannot look up";
+    case FileFailure::read_size:
+        return "cannot read the size";
+    case FileFailure::read:
+        return "cannot read";
+    case FileFailure::write:
+        return "cannot write";
+    case FileFailure::cut:
+        return "cannot cut";
+    case FileFailure::set_mode:
+        return "cannot set the mode";
+    case FileFailure::sync:
+        return "cannot sync";
+    case FileFailure::lock:
+        return "cannot lock";
+    case FileFailure::rename:
+        return "cannot rename the finished save to";
+    case FileFailure::remove:
+        return "cannot remove";
+    case FileFailure::in_use:
+        return "another save of this file is running";
+    case FileFailure::crowded:
+        return "other saves of this file keep running";
+    case FileFailure::in_the_way:
+        return "in the way of saving, and not left by an unfinished save";
+    case FileFailure::unsynced:
+        return "the new file is in place, but may not survive a power loss: cannot sync its "
+               "directory";
+    }
+    return "";
+}
+
+} // namespace
 
 const FileOperations &system_files() {
     static const FileOperations operations = {
@@ -31,15 +75,22 @@ const FileOperations &system_files() {
         },
         [](int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB); },
         [](const char *from, const char *to) { return std::rename(from, to); },
+        [](const char *from, const char *to) {
+            return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+        },
         [](const char *path) { return ::unlink(path); },
         [](int descriptor) { return ::close(descriptor); },
     };
     return operations;
 }
 
-void fail_errno(Status status, const char *operation, const std::string &path) {
-    const std::string reason = std::generic_category().message(errno);
-    fail(status, "%s: cannot %s: %s", path.c_str(), operation, reason.c_str());
+FileError::FileError(Status status, FileFailure failure, std::string path, int number)
+    : Error(status, path + ": " + words(failure) +
+                        (number == 0 ? "" : ": " + std::generic_category().message(number))),
+      failure_(failure), path_(std::move(path)), number_(number) {}
+
+void fail_file(Status status, FileFailure failure, const std::string &path, int number) {
+    throw FileError(status, failure, path, number);
 }
 
 File::File(const FileOperations &files, int descriptor, std::string path)
@@ -58,29 +109,58 @@ File::File(File &&other) noexcept
 struct stat File::status() const {
     struct stat result {};
     if (files_->status(descriptor_, &result) != 0) {
-        fail_errno(Status::io, "read the size", path_);
+        fail_file(Status::io, FileFailure::read_size, path_, errno);
     }
     return result;
 }
 
-void File::read(void *data, size_t size_bytes, uint64_t offset) const {
+bool File::still_there() const {
+    struct stat at_path {};
+    if (files_->path_status(path_.c_str(), &at_path) != 0) {
+        if (errno == ENOENT) {
+            return false;
+        }
+        fail_file(Status::io, FileFailure::look_up, path_, errno);
+    }
+    const struct stat opened = status();
+    return at_path.st_dev == opened.st_dev && at_path.st_ino == opened.st_ino;
+}
+
+void File::lock() const {
+    if (files_->lock(descriptor_) == 0) {
+        return;
+    }
+    if (errno == EWOULDBLOCK) {
+        fail_file(Status::busy, FileFailure::in_use, path_);
+    }
+    fail_file(Status::io, FileFailure::lock, path_, errno);
+}
+
+size_t File::read_some(void *data, size_t size_bytes, uint64_t offset) const {
     auto *to = static_cast<uint8_t *>(data);
-    while (size_bytes > 0) {
-        const ssize_t count =
-            files_->read_at(descriptor_, to, size_bytes, static_cast<off_t>(offset));
+    size_t done = 0;
+    while (done < size_bytes) {
+        const ssize_t count = files_->read_at(descriptor_, to + done, size_bytes - done,
+                                              static_cast<off_t>(offset + done));
         if (count < 0 && errno == EINTR) {
             continue;
         }
         if (count < 0) {
-            fail_errno(Status::io, "read", path_);
+            fail_file(Status::io, FileFailure::read, path_, errno);
         }
         if (count == 0) {
-            fail(Status::corrupt, "the file ends at byte %llu, %zu bytes early",
-                 static_cast<Number>(offset), size_bytes);
+            break;
         }
-        to += count;
-        offset += static_cast<uint64_t>(count);
-        size_bytes -= static_cast<size_t>(count);
+        done += static_cast<size_t>(count);
+    }
+    return done;
+}
+
+void File::read(void *data, size_t size_bytes, uint64_t offset) const {
+    const size_t done = read_some(data, size_bytes, offset);
+    if (done < size_bytes) {
+        fail(Status::corrupt, "the file ends at byte %llu, %zu bytes early",
+             static_cast<Number>(offset + done), size_bytes - done);
     }
 }
 
@@ -93,8 +173,8 @@ void File::write(const void *data, size_t size_bytes, uint64_t offset) const {
             continue;
         }
         if (count <= 0) {
-            errno = count == 0 ? EIO : errno; // a device that takes nothing would loop for ever
-            fail_errno(Status::io, "write", path_);
+            // A device that takes nothing would loop for ever.
+            fail_file(Status::io, FileFailure::write, path_, count == 0 ? EIO : errno);
         }
         from += count;
         offset += static_cast<uint64_t>(count);
@@ -104,19 +184,19 @@ void File::write(const void *data, size_t size_bytes, uint64_t offset) const {
 
 void File::set_size(uint64_t size_bytes) const {
     if (files_->set_size(descriptor_, static_cast<off_t>(size_bytes)) != 0) {
-        fail_errno(Status::io, "cut", path_);
+        fail_file(Status::io, FileFailure::cut, path_, errno);
     }
 }
 
 void File::set_mode(mode_t mode) const {
     if (files_->set_mode(descriptor_, mode) != 0) {
-        fail_errno(Status::io, "set the mode", path_);
+        fail_file(Status::io, FileFailure::set_mode, path_, errno);
     }
 }
 
 void File::sync() const {
     if (files_->sync(descriptor_) != 0) {
-        fail_errno(Status::io, "sync", path_);
+        fail_file(Status::io, FileFailure::sync, path_, errno);
     }
 }
 
@@ -136,7 +216,9 @@ File open_file(const FileOperations &files, const std::string &path) {
     // Without O_NONBLOCK, opening a pipe would wait for its other end.
     const int descriptor = files.open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (descriptor < 0) {
-        fail_errno(errno == ENOENT ? Status::not_found : Status::io, "open", path);
+        const int number = errno;
+        fail_file(number == ENOENT ? Status::not_found : Status::io, FileFailure::open, path,
+                  number);
     }
     File file(files, descriptor, path);
     if (!S_ISREG(file.status().st_mode)) {
@@ -152,9 +234,9 @@ File open_directory(const FileOperations &files, const std::string &path) {
                                                              : path.substr(0, slash);
     const int descriptor = files.open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (descriptor < 0) {
-        fail_errno(Status::io, "open", directory);
+        fail_file(Status::io, FileFailure::open_directory, directory, errno);
     }
     return {files, descriptor, directory};
 }
 
-} // namespace stasis::format
+} // namespace stasis

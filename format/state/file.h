@@ -1,6 +1,5 @@
-// All file access of the format: the system's calls as a plain struct, so that a test can fail each
-// of them, and an open file that reads and writes whole ranges. Knows nothing of what the bytes
-// mean.
+// The system's file calls as a plain struct, so that a test can fail each of them, and an open file
+// that reads and writes whole ranges. Knows nothing of what the bytes mean.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,7 +11,7 @@
 
 #include "format/state/error.h"
 
-namespace stasis::format {
+namespace stasis {
 
 // Each behaves as the POSIX call it is named after: -1 and errno on failure, short counts allowed.
 struct FileOperations {
@@ -28,15 +27,55 @@ struct FileOperations {
     void (*begin_sync)(int descriptor, off_t offset, off_t size_bytes);
     int (*lock)(int descriptor); // flock, exclusive, without waiting
     int (*rename)(const char *from, const char *to);
-    int (*remove)(const char *path); // unlink
+    int (*rename_new)(const char *from, const char *to); // renameat2, EEXIST if `to` is there
+    int (*remove)(const char *path);                     // unlink
     int (*close)(int descriptor);
 };
 
 // The operating system's.
 const FileOperations &system_files();
 
-// Throws Error with the operation, the path and errno's text.
-[[noreturn]] void fail_errno(Status status, const char *operation, const std::string &path);
+enum class FileFailure {
+    // Calls of the system.
+    create,
+    open,
+    open_directory,
+    look_up,
+    read_size,
+    read,
+    write,
+    cut,
+    set_mode,
+    sync,
+    lock,
+    rename,
+    remove,
+    // What stands against writing a file.
+    in_use,     // another process or thread has locked it
+    crowded,    // others took it, again and again, between two calls
+    in_the_way, // something else has the name that it is to have until it is whole
+    unsynced,   // it has its name, but may lose it with the power
+};
+
+// Its message is in the words of a save. Whoever writes another file catches it and tells what it
+// holds in words of its own.
+class FileError : public Error {
+  public:
+    // `number` is the errno of a failed call; 0: none failed.
+    FileError(Status status, FileFailure failure, std::string path, int number);
+
+    FileFailure failure() const { return failure_; }
+    const std::string &path() const { return path_; }
+    int number() const { return number_; }
+
+  private:
+    FileFailure failure_;
+    std::string path_;
+    int number_;
+};
+
+[[noreturn]] void fail_file(Status status, FileFailure failure, const std::string &path,
+                            int number = 0);
 
 // An open descriptor; closed at the end of its life.
 class File {
@@ -51,10 +90,17 @@ class File {
     const FileOperations &files() const { return *files_; }
     int descriptor() const { return descriptor_; }
     struct stat status() const;
+    // Whether the path still names this file; somebody else may have put a new one there.
+    bool still_there() const;
+    // Throws Error(busy) if another open file of it is locked, in this process or another;
+    // Error(io).
+    void lock() const;
 
     // Exactly `size_bytes`; Error(corrupt) where the file ends earlier (without the path, as all
     // that is said of contents), Error(io).
     void read(void *data, size_t size_bytes, uint64_t offset) const;
+    // As many of them as there are; returns their count.
+    size_t read_some(void *data, size_t size_bytes, uint64_t offset) const;
     void write(const void *data, size_t size_bytes, uint64_t offset) const;
     void set_size(uint64_t size_bytes) const;
     void set_mode(mode_t mode) const;
@@ -82,4 +128,4 @@ File open_file(const FileOperations &files, const std::string &path);
 // Opens the directory of `path`; its sync makes a rename there durable. Error(io).
 File open_directory(const FileOperations &files, const std::string &path);
 
-} // namespace stasis::format
+} // namespace stasis
