@@ -43,11 +43,14 @@ def templates():
 
 
 def snapshots():
-    """Each file there is, used in each way (fuzz_snapshot.cpp)."""
-    for base in range(6):
+    """Each file there is, used in each way, whole and with each root slot damaged
+    (fuzz_snapshot.cpp)."""
+    damage = [bytes([9, 1, 0, at & 255, at >> 8, 1, 0x23]) for at in (4100, 8200)]
+    for base in range(8):
         for use in range(4):
             for how in (0, 1, 2, 7 << 3, 4 | 2 << 3):
-                yield bytes([base | use << 3, how])
+                for edit in (b"", *damage):
+                    yield bytes([base | use << 3, how]) + edit
 
 
 def gguf_models():
