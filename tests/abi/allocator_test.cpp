@@ -90,7 +90,8 @@ void check_allocator(const std::string &path) {
 } // namespace
 
 // Of f16 weights, which are converted, and of integers, which are put into strips.
-TEST_CASE("bulk memory comes from the host's allocator, which may fail, and all of it comes back") {
+TEST_CASE("stasis_allocator: bulk memory comes from the host's allocator, which may fail, and all "
+          "of it comes back") {
     for (const std::string &path : {test_data("zoo/llama-mha-bias-f16-sharded"),
                                     stasis::test::quantized_model("quantized/llama")}) {
         CAPTURE(path);

@@ -12,7 +12,7 @@ using namespace abi_test;
         CHECK_MESSAGE(contains(error, name), error.message);                                       \
     } while (false)
 
-TEST_CASE("models refuse NULL") {
+TEST_CASE("stasis_model_open: models refuse NULL") {
     stasis_model *model = nullptr;
     auto info = sized<stasis_model_info>();
     auto stats = sized<stasis_model_stats>();
@@ -35,7 +35,8 @@ TEST_CASE("models refuse NULL") {
     CHECK(model == nullptr);
 }
 
-TEST_CASE("an empty path is refused as such, and not taken for the root of the file system") {
+TEST_CASE("stasis_model_open: an empty path is refused as such, and not taken for the root of the "
+          "file system") {
     stasis_model *model = nullptr;
     stasis_session *session = nullptr;
     stasis_snapshot *snapshot = nullptr;
@@ -50,7 +51,7 @@ TEST_CASE("an empty path is refused as such, and not taken for the root of the f
     REFUSED("path is empty", stasis_snapshot_compact("", nullptr, &error));
 }
 
-TEST_CASE("cancel handles ignore NULL") {
+TEST_CASE("stasis_cancel_request: cancel handles ignore NULL") {
     stasis_cancel_request(nullptr);
     stasis_cancel_reset(nullptr);
     stasis_cancel_release(nullptr);
@@ -62,7 +63,7 @@ TEST_CASE("cancel handles ignore NULL") {
     stasis_cancel_progress(cancel.get(), nullptr, nullptr);
 }
 
-TEST_CASE("text calls refuse a NULL model") {
+TEST_CASE("stasis_model_tokenize: text calls refuse a NULL model") {
     stasis_token token = 0;
     char text[8];
     size_t count = 0;
@@ -71,7 +72,7 @@ TEST_CASE("text calls refuse a NULL model") {
     REFUSED("model", stasis_model_render(nullptr, nullptr, 0, 0, 0, text, 8, &count, &error));
 }
 
-TEST_CASE("text calls say when there is no tokenizer") {
+TEST_CASE("stasis_model_tokenize: text calls say when there is no tokenizer") {
     stasis_token token = 0;
     char text[8];
     size_t count = 0;
@@ -95,7 +96,7 @@ TEST_CASE("text calls say when there is no tokenizer") {
     CHECK(position(session.get()) == 2);
 }
 
-TEST_CASE("every session call refuses a NULL session") {
+TEST_CASE("stasis_session_append: every session call refuses a NULL session") {
     stasis_session *out = nullptr;
     stasis_token token = 0;
     float logit = 0;
@@ -127,7 +128,8 @@ TEST_CASE("every session call refuses a NULL session") {
     stasis_session_free(nullptr);
 }
 
-TEST_CASE("session calls refuse NULL where they need something, and leave the session alone") {
+TEST_CASE("stasis_session_append: session calls refuse NULL where they need something, and leave "
+          "the session alone") {
     const Session own = session_of(gemma(), some_tokens(4));
     stasis_session *session = own.get();
     const Digest before = digest(session);
@@ -176,7 +178,7 @@ TEST_CASE("session calls refuse NULL where they need something, and leave the se
     CHECK(digest(session) == before);
 }
 
-TEST_CASE("snapshot calls refuse NULL") {
+TEST_CASE("stasis_snapshot_open: snapshot calls refuse NULL") {
     stasis_snapshot *snapshot = nullptr;
     stasis_session *session = nullptr;
     auto info = sized<stasis_snapshot_info>();
@@ -219,7 +221,7 @@ TEST_CASE("snapshot calls refuse NULL") {
     REFUSED("report", stasis_snapshot_verify(snapshot, gemma(), nullptr, nullptr, &error));
 }
 
-TEST_CASE("zero-length arguments are fine and do nothing") {
+TEST_CASE("stasis_session_append: zero-length arguments are fine and do nothing") {
     const Session own = session_of(gemma(), some_tokens(4));
     stasis_session *session = own.get();
     const Digest before = digest(session);
@@ -239,7 +241,8 @@ TEST_CASE("zero-length arguments are fine and do nothing") {
     CHECK(digest(session) == before);
 }
 
-TEST_CASE("a buffer that is too small is not touched, and the size needed is told") {
+TEST_CASE("stasis_session_logits: a buffer that is too small is not touched, and the size needed "
+          "is told") {
     const Session own = session_of(gemma(), some_tokens(4));
     stasis_session *session = own.get();
     size_t count = 0;

@@ -48,8 +48,8 @@ size_t heads_of(const stasis_model *model) {
 
 } // namespace
 
-TEST_CASE(
-    "attention received: each position gives one for each head, and is asked for in two ways") {
+TEST_CASE("stasis_session_attention: each position gives one for each head, and is asked for in "
+          "two ways") {
     for (stasis_model *model : {gemma(), llama()}) {
         const size_t heads = heads_of(model);
         const Session session = tracked(model);
@@ -74,7 +74,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("attention received: exact after forks, rewinds, steps, saves and loads") {
+TEST_CASE("stasis_session_attention: exact after forks, rewinds, steps, saves and loads") {
     const Tokens first = some_tokens(70), second = some_tokens(40, 2);
     const Session session = tracked(gemma());
     append(session.get(), first);
@@ -120,7 +120,7 @@ TEST_CASE("attention received: exact after forks, rewinds, steps, saves and load
     }
 }
 
-TEST_CASE("attention received: a cancelled append leaves it, and generating adds to it") {
+TEST_CASE("stasis_session_attention: a cancelled append leaves it, and generating adds to it") {
     const Session session = tracked(llama());
     append(session.get(), some_tokens(70));
     const Weights before = attention(session);
@@ -150,7 +150,7 @@ TEST_CASE("attention received: a cancelled append leaves it, and generating adds
     CHECK(attention(session) == fresh(llama(), all));
 }
 
-TEST_CASE("attention received: what is not tracked, not known or too small is refused") {
+TEST_CASE("stasis_session_attention: what is not tracked, not known or too small is refused") {
     const Session plain = session_of(llama(), some_tokens(5));
     const Session in_total = tracked(llama(), STASIS_TRACK_TOTAL);
     append(in_total.get(), some_tokens(5));

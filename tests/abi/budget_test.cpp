@@ -44,7 +44,8 @@ void check_sums(const Model &model) {
 
 } // namespace
 
-TEST_CASE("an append that cannot have its pages is refused before anything is computed") {
+TEST_CASE("stasis_session_append: an append that cannot have its pages is refused before anything "
+          "is computed") {
     const Model model = with_pages(6);
     const Session other = session_of(model.get(), some_tokens(100, 2));
     for (const size_t start : {0, 10, 64}) {
@@ -73,7 +74,8 @@ TEST_CASE("an append that cannot have its pages is refused before anything is co
     CHECK(digest(session.get()) == digest(session_of(gemma(), some_tokens(640)).get()));
 }
 
-TEST_CASE("FULL is the session's own and comes first; POOL_EXHAUSTED passes") {
+TEST_CASE(
+    "stasis_session_append: FULL is the session's own and comes first; POOL_EXHAUSTED passes") {
     const Model model = with_pages(2);
     const Session small = create(model.get(), 100);
     Session other = session_of(model.get(), some_tokens(128, 2));
@@ -85,7 +87,7 @@ TEST_CASE("FULL is the session's own and comes first; POOL_EXHAUSTED passes") {
     CHECK(try_append(small, some_tokens(100), &computed) == STASIS_OK);
 }
 
-TEST_CASE("a fork takes what it writes, and gives it back") {
+TEST_CASE("stasis_session_fork: a fork takes what it writes, and gives it back") {
     const uint64_t page = page_bytes();
     const Model model = with_pages(3);
     const Session parent = session_of(model.get(), some_tokens(100));
@@ -114,7 +116,8 @@ TEST_CASE("a fork takes what it writes, and gives it back") {
     CHECK(digest(late.get()) == digest(session_of(llama(), expected).get()));
 }
 
-TEST_CASE("an item of a step that the budget refuses leaves the others alone") {
+TEST_CASE(
+    "stasis_sessions_step: an item of a step that the budget refuses leaves the others alone") {
     const Model model = with_pages(7);
     const Tokens tokens = some_tokens(300);
     // Room for five: two for the first, not four more for the second, three for the third.
@@ -154,7 +157,8 @@ TEST_CASE("an item of a step that the budget refuses leaves the others alone") {
     check_sums(model);
 }
 
-TEST_CASE("what sessions share counts once, and what is known is not in the way") {
+TEST_CASE("stasis_model_get_stats: what sessions share counts once, and what is known is not in "
+          "the way") {
     const Model model = with_pages(4);
     const Tokens prompt = some_tokens(128);
     std::vector<Session> sessions;

@@ -87,7 +87,7 @@ const char *const kWindowedModel = "recall-gemma3"; // has windows
 
 } // namespace
 
-TEST_CASE("cancelled at any moment: append leaves the session as before") {
+TEST_CASE("stasis_cancel_request: cancelled at any moment: append leaves the session as before") {
     stasis_model *model = shared_model(kWindowedModel);
     const Tokens begin = some_tokens(100), more = some_tokens(900, 2);
     const Session parent = session_of(model, begin);
@@ -115,7 +115,8 @@ TEST_CASE("cancelled at any moment: append leaves the session as before") {
     });
 }
 
-TEST_CASE("cancelled at any moment: a step leaves what is not complete as before") {
+TEST_CASE("stasis_cancel_request: cancelled at any moment: a step leaves what is not complete as "
+          "before") {
     stasis_model *model = shared_model(kWindowedModel);
     const Tokens begin = some_tokens(70), more = some_tokens(500, 2);
     const Session parent = session_of(model, begin);
@@ -156,7 +157,8 @@ TEST_CASE("cancelled at any moment: a step leaves what is not complete as before
     });
 }
 
-TEST_CASE("cancelled at any moment: generate keeps the tokens that it told of") {
+TEST_CASE(
+    "stasis_cancel_request: cancelled at any moment: generate keeps the tokens that it told of") {
     stasis_model *model = shared_model(kWindowedModel);
     const Session parent = session_of(model, some_tokens(40));
     std::vector<Digest> after = {digest(parent.get())}; // of so many tokens
@@ -188,8 +190,8 @@ TEST_CASE("cancelled at any moment: generate keeps the tokens that it told of") 
     });
 }
 
-TEST_CASE(
-    "cancelled at any moment: rewind that recomputes, and score, leave the session as before") {
+TEST_CASE("stasis_cancel_request: cancelled at any moment: rewind that recomputes, and score, "
+          "leave the session as before") {
     stasis_model *model = shared_model(kWindowedModel);
     const Tokens all = some_tokens(1100), kept(all.begin(), all.begin() + 800);
     const Session parent = session_of(model, all, STASIS_WINDOW_RETAIN_NONE);
@@ -219,7 +221,8 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("cancelled at any moment: save and compact leave a whole file and nothing else") {
+TEST_CASE("stasis_cancel_request: cancelled at any moment: save and compact leave a whole file and "
+          "nothing else") {
     stasis_model *model = shared_model(kWindowedModel);
     const Folder folder;
     const std::string path = folder.file("a");
@@ -257,7 +260,8 @@ TEST_CASE("cancelled at any moment: save and compact leave a whole file and noth
     }
 }
 
-TEST_CASE("cancelled at any moment: load and verify make nothing and change nothing") {
+TEST_CASE("stasis_cancel_request: cancelled at any moment: load and verify make nothing and change "
+          "nothing") {
     stasis_model *model = shared_model(kWindowedModel);
     const Folder folder;
     const Session session = session_of(model, some_tokens(700));
@@ -301,7 +305,8 @@ TEST_CASE("cancelled at any moment: load and verify make nothing and change noth
     }
 }
 
-TEST_CASE("cancelled at any moment: a model that is being opened is not there") {
+TEST_CASE(
+    "stasis_cancel_request: cancelled at any moment: a model that is being opened is not there") {
     cancel_at_random_moments([&](stasis_cancel *cancel) {
         const auto out = std::make_shared<stasis_model *>(nullptr);
         const auto run = [=] {

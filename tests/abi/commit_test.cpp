@@ -22,7 +22,8 @@ void check_saved(stasis_session *session, const std::string &path,
 
 } // namespace
 
-TEST_CASE("one file takes a session's whole life, and continues it bit for bit") {
+TEST_CASE(
+    "stasis_session_save: one file takes a session's whole life, and continues it bit for bit") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(gemma(), some_tokens(90));
@@ -47,7 +48,8 @@ TEST_CASE("one file takes a session's whole life, and continues it bit for bit")
     CHECK(snapshot_info(path).commits == 9);
 }
 
-TEST_CASE("past the window: saved at its edges and far behind, it goes on as if it never had") {
+TEST_CASE("stasis_session_save: past the window: saved at its edges and far behind, it goes on as "
+          "if it never had") {
     auto info = sized<stasis_session_info>();
     REQUIRE(stasis_session_get_info(create(gemma()).get(), &info, nullptr) == STASIS_OK);
     const uint64_t window = info.window;
@@ -65,7 +67,7 @@ TEST_CASE("past the window: saved at its edges and far behind, it goes on as if 
     }
 }
 
-TEST_CASE("a commit costs what is new") {
+TEST_CASE("stasis_session_save: a commit costs what is new") {
     const Folder folder;
     const std::string path = folder.file("a");
     auto model = sized<stasis_model_info>();
@@ -84,7 +86,7 @@ TEST_CASE("a commit costs what is new") {
     }
 }
 
-TEST_CASE("codecs store fewer bytes or as many, and the file tells how many") {
+TEST_CASE("stasis_session_save: codecs store fewer bytes or as many, and the file tells how many") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(300));
     REQUIRE(save_as(session.get(), folder.file("raw"), STASIS_CODEC_DEFAULT) == STASIS_OK);
@@ -104,7 +106,8 @@ TEST_CASE("codecs store fewer bytes or as many, and the file tells how many") {
     CHECK(std::memcmp(zstd.digest.bytes, raw.digest.bytes, 32) == 0);
 }
 
-TEST_CASE("compact leaves the state and nothing else, under the codec that is asked for") {
+TEST_CASE("stasis_snapshot_compact: compact leaves the state and nothing else, under the codec "
+          "that is asked for") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(gemma(), some_tokens(200));
@@ -153,7 +156,8 @@ TEST_CASE("compact leaves the state and nothing else, under the codec that is as
     CHECK(read_file(path) == bytes);
 }
 
-TEST_CASE("a file that is refused leaves the running session and the file untouched") {
+TEST_CASE("stasis_session_save: a file that is refused leaves the running session and the file "
+          "untouched") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(gemma(), some_tokens(100));

@@ -58,7 +58,7 @@ void seed(stasis_session *session, uint64_t value, float temperature) {
 
 } // namespace
 
-TEST_CASE("drafts change how many passes it takes and nothing else") {
+TEST_CASE("stasis_session_set_draft: drafts change how many passes it takes and nothing else") {
     for (stasis_model *model : {gemma(), llama(), shared_model("recall-llama")}) {
         for (const float temperature : {0.0F, 0.8F}) {
             const Session plain = session_of(model, repeating(40));
@@ -84,7 +84,8 @@ TEST_CASE("drafts change how many passes it takes and nothing else") {
     }
 }
 
-TEST_CASE("a draft survives what is done between generations, and is in no file") {
+TEST_CASE("stasis_session_set_draft: a draft survives what is done between generations, and is in "
+          "no file") {
     const Folder folder;
     const Session plain = session_of(llama(), some_tokens(30));
     const Session ahead = fork(plain.get());
@@ -133,7 +134,8 @@ TEST_CASE("a draft survives what is done between generations, and is in no file"
     CHECK(digest(ahead.get()) == digest(plain.get()));
 }
 
-TEST_CASE("stopped in the middle of what was accepted, a session has the tokens it told of") {
+TEST_CASE("stasis_session_set_draft: stopped in the middle of what was accepted, a session has the "
+          "tokens it told of") {
     for (const uint32_t stop_after : {1U, 2U, 3U, 4U, 5U, 11U}) {
         struct Stop {
             uint32_t after, seen = 0;
@@ -174,7 +176,8 @@ TEST_CASE("stopped in the middle of what was accepted, a session has the tokens 
     }
 }
 
-TEST_CASE("set_draft refuses what does not fit and leaves the setting as it was") {
+TEST_CASE("stasis_session_set_draft: set_draft refuses what does not fit and leaves the setting as "
+          "it was") {
     const Session session = session_of(llama(), repeating(40));
     stasis_error error;
     CHECK(set_draft(nullptr, nullptr) == STASIS_INVALID_ARGUMENT);
@@ -213,7 +216,8 @@ TEST_CASE("set_draft refuses what does not fit and leaves the setting as it was"
     CHECK(inside.status == STASIS_BUSY);
 }
 
-TEST_CASE("a session keeps its draft model alive, and an older caller's result is not overrun") {
+TEST_CASE("stasis_session_set_draft: a session keeps its draft model alive, and an older caller's "
+          "result is not overrun") {
     Session session = session_of(llama(), repeating(40));
     {
         const Model draft = open_path(test_data("zoo/llama-gqa-untied"));
@@ -229,7 +233,8 @@ TEST_CASE("a session keeps its draft model alive, and an older caller's result i
     CHECK((result.count == 5 && result.drafted == 77));
 }
 
-TEST_CASE("where the drafter's pages run out, the generation goes on without it and says so") {
+TEST_CASE("stasis_session_set_draft: where the drafter's pages run out, the generation goes on "
+          "without it and says so") {
     const Session session = session_of(llama(), repeating(60));
     const Session plain = fork(session.get());
     auto options = sized<stasis_model_options>();
@@ -243,7 +248,7 @@ TEST_CASE("where the drafter's pages run out, the generation goes on without it 
     CHECK(result.passes + result.accepted == 300);
 }
 
-TEST_CASE("after a rewind as well a drafter of the same pool gives way") {
+TEST_CASE("stasis_session_set_draft: after a rewind as well a drafter of the same pool gives way") {
     auto options = sized<stasis_model_options>();
     options.kv_budget_bytes = 3 * info_of(session_of(llama(), some_tokens(5))).kv_bytes;
     std::vector<Digest> digests;

@@ -49,7 +49,8 @@ uint32_t differing_element(const std::string &from, const std::string &to) {
 
 } // namespace
 
-TEST_CASE("element 1: a page that is not what was saved is refused, group and page named") {
+TEST_CASE("stasis_session_load: element 1: a page that is not what was saved is refused, group and "
+          "page named") {
     const Saved saved;
     forge_bytes(saved.path, saved.forged, [](const Bytes &bytes) {
         return stasis::format::forged_run(bytes, 0, 1, // positions 64 to 99
@@ -58,8 +59,8 @@ TEST_CASE("element 1: a page that is not what was saved is refused, group and pa
     check_refused(gemma(), saved.forged, STASIS_CORRUPT, {"page 1 of layer group 0", "digest"});
 }
 
-TEST_CASE(
-    "element 1, insight 47: a bit of the cache that the file vouches for is found by verify") {
+TEST_CASE("stasis_snapshot_verify: element 1, insight 47: a bit of the cache that the file vouches "
+          "for is found by verify") {
     const Saved saved;
     forge_state(saved.path, saved.forged, [](State &state) {
         const size_t slot = 70 % 64; // the first key of the group's first layer at position 70
@@ -74,14 +75,14 @@ TEST_CASE(
     CHECK(report.layer == 5); // the model's only global layer
 }
 
-TEST_CASE("element 3: positional state: another rope base is refused") {
+TEST_CASE("stasis_session_load: element 3: positional state: another rope base is refused") {
     check_edited("zoo/gemma3-text", "config.json", "\"rope_theta\": 1000000",
                  "\"rope_theta\": 1000001",
                  {"positional state differs", "base 1e+06", "base 1000001"});
 }
 
-TEST_CASE(
-    "element 3: positional state: a log and pages that disagree on the position are refused") {
+TEST_CASE("stasis_session_load: element 3: positional state: a log and pages that disagree on the "
+          "position are refused") {
     const Saved saved;
     forge_bytes(saved.path, saved.forged, [](const Bytes &bytes) {
         return stasis::format::forged(bytes,
@@ -91,7 +92,8 @@ TEST_CASE(
                   {"token log, node 0", "100 items, expected 1, 0, 0, 36"});
 }
 
-TEST_CASE("element 4: input token buffer: a log that is not the digest's is refused") {
+TEST_CASE("stasis_session_load: element 4: input token buffer: a log that is not the digest's is "
+          "refused") {
     const Saved saved;
     forge_bytes(saved.path, saved.forged, [](const Bytes &bytes) {
         return stasis::format::forged_node(
@@ -103,12 +105,13 @@ TEST_CASE("element 4: input token buffer: a log that is not the digest's is refu
     CHECK(differing_element(saved.path, saved.forged) == 4);
 }
 
-TEST_CASE("element 5: attention mask: another window is refused") {
+TEST_CASE("stasis_session_load: element 5: attention mask: another window is refused") {
     check_edited("zoo/gemma3-text", "config.json", "\"sliding_window\": 16",
                  "\"sliding_window\": 17", {"attention mask differs", "16 16 16", "17 17 17"});
 }
 
-TEST_CASE("element 6: model config snapshot: one other number is refused, both named") {
+TEST_CASE("stasis_session_load: element 6: model config snapshot: one other number is refused, "
+          "both named") {
     check_edited("zoo/gemma3-text", "config.json", "\"max_position_embeddings\": 2048",
                  "\"max_position_embeddings\": 4096",
                  {"model config snapshot differs", "context = 2048", "4096"});
@@ -120,12 +123,12 @@ TEST_CASE("element 6: model config snapshot: one other number is refused, both n
     CHECK(differing_element(saved.path, saved.forged) == 6);
 }
 
-TEST_CASE("element 7: LayerNorm state: another eps is refused") {
+TEST_CASE("stasis_session_load: element 7: LayerNorm state: another eps is refused") {
     check_edited("zoo/gemma3-text", "config.json", "\"rms_norm_eps\": 1e-06",
                  "\"rms_norm_eps\": 1e-05", {"LayerNorm state differs", "norm_eps = 1e-05"});
 }
 
-TEST_CASE("element 9: logits: a changed output head is refused") {
+TEST_CASE("stasis_session_load: element 9: logits: a changed output head is refused") {
     const Saved saved(llama());
     const std::string path = copy_model(saved.folder, "zoo/llama-gqa-untied");
     std::string bytes = read_file(path + "/model.safetensors");
@@ -134,7 +137,8 @@ TEST_CASE("element 9: logits: a changed output head is refused") {
     check_refused(open_path(path).get(), saved.path, STASIS_MODEL_MISMATCH, {"logits", "head"});
 }
 
-TEST_CASE("element 9: logits: those that do not follow from the hidden state are refused") {
+TEST_CASE("stasis_session_load: element 9: logits: those that do not follow from the hidden state "
+          "are refused") {
     const Saved saved;
     forge_bytes(saved.path, saved.forged, [](const Bytes &bytes) {
         return stasis::format::forged(bytes,
@@ -162,12 +166,14 @@ TEST_CASE("element 9: logits: those that do not follow from the hidden state are
     check_no_logits();
 }
 
-TEST_CASE("element 10, insight 36: tokenizer state: other rules of special tokens are refused") {
+TEST_CASE("stasis_session_load: element 10, insight 36: tokenizer state: other rules of special "
+          "tokens are refused") {
     check_edited("recall-gemma3", "generation_config.json", "[\n    1,\n    5\n  ]", "[1]",
                  {"tokenizer state", "end_tokens = 1,5", "end_tokens = 1"});
 }
 
-TEST_CASE("element 10, insight 37: another chat template is refused, both named") {
+TEST_CASE(
+    "stasis_session_load: element 10, insight 37: another chat template is refused, both named") {
     const Saved saved(shared_model("recall-gemma3"));
     auto options = sized<stasis_model_options>();
     options.chat_template = "chatml";
@@ -176,7 +182,8 @@ TEST_CASE("element 10, insight 37: another chat template is refused, both named"
                   {"tokenizer state", "chat template", "gemma", "chatml"});
 }
 
-TEST_CASE("element 11, insight 10: a cache of another contract version is refused, both named") {
+TEST_CASE("stasis_session_load: element 11, insight 10: a cache of another contract version is "
+          "refused, both named") {
     const Saved saved;
     for (const size_t part : {0U, 1U, 2U}) {
         forge_state(saved.path, saved.forged, [part](State &state) {
@@ -198,7 +205,8 @@ TEST_CASE("element 11, insight 10: a cache of another contract version is refuse
     }
 }
 
-TEST_CASE("element 12, insight 31: a drawn token and the same one given are told apart") {
+TEST_CASE("stasis_session_tokens: element 12, insight 31: a drawn token and the same one given are "
+          "told apart") {
     const Saved saved;
     const Session given = fork(saved.session.get());
     stasis_token token = 0;
@@ -218,7 +226,8 @@ TEST_CASE("element 12, insight 31: a drawn token and the same one given are told
     }
 }
 
-TEST_CASE("element 12: a token whose origin was changed in the file is refused") {
+TEST_CASE(
+    "stasis_session_load: element 12: a token whose origin was changed in the file is refused") {
     const Saved saved;
     std::string bytes = read_file(saved.path);
     size_t log = 0;

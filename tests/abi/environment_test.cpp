@@ -41,7 +41,7 @@ class Environment {
 
 } // namespace
 
-TEST_CASE("the host's rounding mode has no influence and stays") {
+TEST_CASE("stasis_session_append: the host's rounding mode has no influence and stays") {
     const auto expected = work();
     for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
         const Environment environment;
@@ -54,7 +54,8 @@ TEST_CASE("the host's rounding mode has no influence and stays") {
     }
 }
 
-TEST_CASE("exceptions that the host unmasked do not trap, and stay unmasked; flags stay") {
+TEST_CASE("stasis_session_append: exceptions that the host unmasked do not trap, and stay "
+          "unmasked; flags stay") {
     const auto expected = work();
     const Environment environment;
     std::feclearexcept(FE_ALL_EXCEPT);
@@ -77,7 +78,8 @@ TEST_CASE("exceptions that the host unmasked do not trap, and stay unmasked; fla
     CHECK(work() == expected);
 }
 
-TEST_CASE("inside, no exception is unmasked, in either of the processor's units") {
+TEST_CASE(
+    "stasis_session_append: inside, no exception is unmasked, in either of the processor's units") {
     std::vector<int> enabled;
     auto allocator = sized<stasis_allocator>(); // called from inside, unlike other callbacks
     allocator.user = &enabled;
@@ -107,7 +109,8 @@ TEST_CASE("inside, no exception is unmasked, in either of the processor's units"
     CHECK(enabled == std::vector<int>(enabled.size(), 0));
 }
 
-TEST_CASE("flush-to-zero of the host has no influence, nor does its absence in callbacks") {
+TEST_CASE("stasis_session_append: flush-to-zero of the host has no influence, nor does its absence "
+          "in callbacks") {
     const auto expected = work();
     const Environment environment;
     _mm_setcsr(_mm_getcsr() | 0x8040U); // flush to zero, denormals are zero
@@ -140,7 +143,7 @@ TEST_CASE("flush-to-zero of the host has no influence, nor does its absence in c
     CHECK(digest(session.get()) == digest(session_of(gemma(), tokens).get()));
 }
 
-TEST_CASE("nothing is written to the standard streams, not even by failures") {
+TEST_CASE("stasis_error: nothing is written to the standard streams, not even by failures") {
     std::fflush(stdout);
     std::fflush(stderr);
     int ends[2];

@@ -151,7 +151,8 @@ void walk(const std::string &name, const std::string &path, Counts &counts) {
 
 } // namespace
 
-TEST_CASE("equality walk: whatever is done to sessions, each is a plain run of its log") {
+TEST_CASE("stasis_session_digest: equality walk: whatever is done to sessions, each is a plain run "
+          "of its log") {
     Counts counts;
     for (const char *name : {"gemma3-text", "llama-gqa-untied", "mistral-window"}) {
         walk(name, test_data(std::string("zoo/") + name), counts);

@@ -21,7 +21,7 @@ Session evicted_session(stasis_model *model) {
 
 } // namespace
 
-TEST_CASE("evict: sessions are saved, loaded, recomputed and verified with it") {
+TEST_CASE("stasis_session_evict: sessions are saved, loaded, recomputed and verified with it") {
     for (stasis_model *model : {gemma(), llama()}) {
         const Folder folder;
         const Session session = evicted_session(model);
@@ -49,7 +49,7 @@ TEST_CASE("evict: sessions are saved, loaded, recomputed and verified with it") 
     }
 }
 
-TEST_CASE("evict: a file grows over an eviction, and back behind it") {
+TEST_CASE("stasis_session_evict: a file grows over an eviction, and back behind it") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(llama(), some_tokens(150));
@@ -73,7 +73,7 @@ TEST_CASE("evict: a file grows over an eviction, and back behind it") {
     CHECK(digest(load(llama(), path).get()) == digest(plain.get()));
 }
 
-TEST_CASE("evict: bad ranges are refused and change nothing") {
+TEST_CASE("stasis_session_evict: bad ranges are refused and change nothing") {
     const Session session = session_of(llama(), some_tokens(100));
     const Digest before = digest(session.get());
     stasis_error error;
@@ -92,7 +92,7 @@ TEST_CASE("evict: bad ranges are refused and change nothing") {
     CHECK(contains(error, "layer 0 has released position 63 (evicted; window of 0)"));
 }
 
-TEST_CASE("evict: the budget's pages come back, and another session takes them") {
+TEST_CASE("stasis_session_evict: the budget's pages come back, and another session takes them") {
     auto options = sized<stasis_model_options>();
     const Session probe = session_of(llama(), some_tokens(64));
     const uint64_t page = info_of(probe.get()).kv_bytes;

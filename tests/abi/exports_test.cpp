@@ -46,7 +46,7 @@ std::vector<std::string> public_headers() {
 
 } // namespace
 
-TEST_CASE("the library exports exactly the functions that the header declares") {
+TEST_CASE("stasis.h: the library exports exactly the functions that the header declares") {
     std::string text;
     for (const std::string &header : public_headers()) {
         text += read_file(header);
@@ -74,7 +74,7 @@ TEST_CASE("the library exports exactly the functions that the header declares") 
 
 #ifndef STASIS_ADDRESS_SANITIZER // which has constructors of its own
 
-TEST_CASE("loading the library runs no constructor of its files") {
+TEST_CASE("stasis.h: loading the library runs no constructor of its files") {
     // A file's constructors are one function, whatever they construct.
     const std::string symbols = output_of(std::string(places::nm) + " -C " + places::library);
     CHECK(symbols.find("stasis::abi::") != std::string::npos); // not stripped
@@ -85,7 +85,7 @@ TEST_CASE("loading the library runs no constructor of its files") {
 
 #endif
 
-TEST_CASE("each header compiles alone as strict C99, C11 and C++17") {
+TEST_CASE("stasis.h: each header compiles alone as strict C99, C11 and C++17") {
     const std::string warnings =
         " -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fsyntax-only ";
     for (const std::string &header : public_headers()) {
@@ -96,7 +96,7 @@ TEST_CASE("each header compiles alone as strict C99, C11 and C++17") {
     }
 }
 
-TEST_CASE("version and names of statuses") {
+TEST_CASE("stasis_version: version and names of statuses") {
     CHECK(stasis_version() == STASIS_HEADER_VERSION);
     CHECK(std::string(stasis_status_name(STASIS_OK)) == "OK");
     CHECK(std::string(stasis_status_name(STASIS_FULL)) == "FULL");

@@ -68,7 +68,8 @@ size_t threads_of_this_process() {
 
 } // namespace
 
-TEST_CASE("a forked host: the child uses what it inherits, or its own, and the parent goes on") {
+TEST_CASE("stasis.h: a forked host: the child uses what it inherits, or its own, and the parent "
+          "goes on") {
     Model model = open_with_threads(3);
     Session session = session_of(model.get(), prompt());
     const Digest before = digest(session.get());
@@ -154,7 +155,8 @@ TEST_CASE("a forked host: the child uses what it inherits, or its own, and the p
     CHECK(go_on(session_of(model.get(), prompt()).get()) == expected);
 }
 
-TEST_CASE("a forked host: what lies on a device is refused in the child, and can be released") {
+TEST_CASE(
+    "stasis.h: a forked host: what lies on a device is refused in the child, and can be released") {
     REQUIRE(device_module_loaded);
     auto options = sized<stasis_model_options>();
     options.device = "cuda";

@@ -7,7 +7,8 @@
 
 using namespace abi_test;
 
-TEST_CASE("a GGUF file opens by its path; its sessions are saved, loaded, verified") {
+TEST_CASE(
+    "stasis_model_open: a GGUF file opens by its path; its sessions are saved, loaded, verified") {
     for (const auto &entry : stasis::test::quantized_models()) {
         const std::string path = stasis::test::quantized_model(entry.first);
         CAPTURE(path);
@@ -46,7 +47,8 @@ TEST_CASE("a GGUF file opens by its path; its sessions are saved, loaded, verifi
     }
 }
 
-TEST_CASE("a session of a GGUF model is refused by one with a bit of its integers changed") {
+TEST_CASE("stasis_session_load: a session of a GGUF model is refused by one with a bit of its "
+          "integers changed") {
     const std::string path = stasis::test::quantized_model("quantized/llama");
     const Folder folder;
     std::string bytes = read_file(path);
@@ -63,7 +65,7 @@ TEST_CASE("a session of a GGUF model is refused by one with a bit of its integer
     CHECK(contains(error, "head"));
 }
 
-TEST_CASE("a GGUF file that was changed while open is noticed") {
+TEST_CASE("stasis_session_append: a GGUF file that was changed while open is noticed") {
     const Folder folder;
     const std::string path = folder.file("model.gguf");
     std::filesystem::copy_file(stasis::test::quantized_model("quantized/llama"), path);

@@ -49,7 +49,8 @@ void check_continues(stasis_session *session, const Json &file) {
 
 } // namespace
 
-TEST_CASE("golden files of version 1 say what was recorded, and continue with the recorded bits") {
+TEST_CASE("stasis_session_load: golden files of version 1 say what was recorded, and continue with "
+          "the recorded bits") {
     REQUIRE(golden_files().size() == 9);
     for (const Json &file : golden_files()) {
         CAPTURE(path_of(file));
@@ -58,7 +59,8 @@ TEST_CASE("golden files of version 1 say what was recorded, and continue with th
     }
 }
 
-TEST_CASE("golden files of version 1 are reproduced by verify, drawn tokens included") {
+TEST_CASE("stasis_snapshot_verify: golden files of version 1 are reproduced by verify, drawn "
+          "tokens included") {
     uint64_t drawn = 0;
     for (const Json &file : golden_files()) {
         CAPTURE(path_of(file));
@@ -75,7 +77,7 @@ TEST_CASE("golden files of version 1 are reproduced by verify, drawn tokens incl
     CHECK(drawn > 20);
 }
 
-TEST_CASE("golden files of version 1 come through a stream") {
+TEST_CASE("stasis_session_read: golden files of version 1 come through a stream") {
     for (const Json &file : golden_files()) {
         CAPTURE(path_of(file));
         Memory memory{read_file(path_of(file))};
@@ -91,7 +93,8 @@ TEST_CASE("golden files of version 1 come through a stream") {
     }
 }
 
-TEST_CASE("copies of golden files of version 1 take commits, which leave their bytes alone") {
+TEST_CASE("stasis_session_save: copies of golden files of version 1 take commits, which leave "
+          "their bytes alone") {
     for (const Json &file : golden_files()) {
         CAPTURE(path_of(file));
         const Folder folder;

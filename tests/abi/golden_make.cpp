@@ -148,7 +148,7 @@ Json record(const Golden &golden, const std::string &path) {
 
 } // namespace
 
-TEST_CASE("golden files are made" * doctest::skip()) {
+TEST_CASE("stasis_session_save: golden files are made" * doctest::skip()) {
     REQUIRE_MESSAGE(!std::filesystem::exists(golden_path("")), "they are never made anew");
     std::filesystem::create_directories(golden_path(""));
     Json files = Json::array();

@@ -161,7 +161,7 @@ std::string quantized_numbers(const Folder &folder, const std::string &name) {
 
 } // namespace
 
-TEST_CASE("guest: what belongs to the host's process is as it was") {
+TEST_CASE("stasis.h: what belongs to the host's process is as it was") {
     const Folder folder;
     live(folder, "first"); // what libraries below make once, and the test's own
     struct sigaction handler {
@@ -190,7 +190,7 @@ TEST_CASE("guest: what belongs to the host's process is as it was") {
     }
 }
 
-TEST_CASE("guest: signals of the process reach no thread of the library") {
+TEST_CASE("stasis.h: signals of the process reach no thread of the library") {
     auto options = sized<stasis_model_options>();
     options.threads = 4;
     const Model model = open_path(test_data("zoo/gemma3-text"), &options);
@@ -218,7 +218,7 @@ TEST_CASE("guest: signals of the process reach no thread of the library") {
     sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST_CASE("guest: the host's locale has no influence, however it is set") {
+TEST_CASE("stasis.h: the host's locale has no influence, however it is set") {
     const Folder folder;
     const std::string made = folder.file("de_DE.UTF-8"), log = folder.file("log");
     const std::string command = "localedef -i de_DE -f UTF-8 " + made + " >" + log + " 2>&1";
@@ -263,7 +263,7 @@ TEST_CASE("guest: the host's locale has no influence, however it is set") {
 
 #ifndef STASIS_THREAD_SANITIZER // which cannot follow a process that forks while it has threads
 
-TEST_CASE("guest: the host may fork, and both processes go on") {
+TEST_CASE("stasis.h: the host may fork, and both processes go on") {
     auto options = sized<stasis_model_options>();
     options.threads = 3;
     Model model = open_path(test_data("zoo/gemma3-text"), &options);

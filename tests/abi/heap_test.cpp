@@ -127,7 +127,8 @@ void check_warm(const char *name, std::vector<uint64_t> positions, bool (*expect
 
 } // namespace
 
-TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
+TEST_CASE(
+    "stasis_session_decode: decoding allocates nothing but pages and the nodes that name them") {
     struct Case {
         const char *name;
         bool everything; // all steps of sampling, and log-probabilities
@@ -154,7 +155,8 @@ TEST_CASE("decoding allocates nothing but pages and the nodes that name them") {
     }
 }
 
-TEST_CASE("speculative decoding allocates nothing else, but does so up to eight tokens earlier") {
+TEST_CASE("stasis_session_generate: speculative decoding allocates nothing else, but does so up to "
+          "eight tokens earlier") {
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         for (const bool lookup : {true, false}) {
             const Model model = open_counted(name);
@@ -168,7 +170,7 @@ TEST_CASE("speculative decoding allocates nothing else, but does so up to eight 
     }
 }
 
-TEST_CASE("third source: with its pages reserved, warm decoding takes no memory at all") {
+TEST_CASE("stasis_session_decode: with its pages reserved, warm decoding takes no memory at all") {
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         const Model model = open_counted(name);
         auto options = sized<stasis_session_options>();
@@ -197,7 +199,8 @@ TEST_CASE("third source: with its pages reserved, warm decoding takes no memory 
     }
 }
 
-TEST_CASE("steps of several sessions allocate nothing but pages and the nodes that name them") {
+TEST_CASE("stasis_sessions_step: steps of several sessions allocate nothing but pages and the "
+          "nodes that name them") {
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         const Model model = open_counted(name);
         std::vector<Session> sessions;

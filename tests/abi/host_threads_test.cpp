@@ -104,7 +104,8 @@ std::vector<Work> works(const Folder &folder, const std::vector<Session> &prompt
 
 } // namespace
 
-TEST_CASE("eight host threads append, decode, step, fork, save, load and free on one model") {
+TEST_CASE("stasis_session_append: eight host threads append, decode, step, fork, save, load and "
+          "free on one model") {
     const Folder folder;
     stasis_model *model = gemma();
     const Session prompt = session_of(model, some_tokens(90));

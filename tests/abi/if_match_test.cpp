@@ -23,7 +23,8 @@ void check_conflict(stasis_session *session, const std::string &path) {
 
 } // namespace
 
-TEST_CASE("of two who have loaded one file, the second finds that the first has saved") {
+TEST_CASE("STASIS_SAVE_IF_MATCH: of two who have loaded one file, the second finds that the first "
+          "has saved") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session first = session_of(gemma(), some_tokens(70));
@@ -42,7 +43,7 @@ TEST_CASE("of two who have loaded one file, the second finds that the first has 
     check_conflict(third.get(), path);
 }
 
-TEST_CASE("what a save that must match takes for the same, and for another") {
+TEST_CASE("STASIS_SAVE_IF_MATCH: what a save that must match takes for the same, and for another") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(gemma(), some_tokens(70));
@@ -78,7 +79,7 @@ TEST_CASE("what a save that must match takes for the same, and for another") {
 }
 
 // Each appends its own token, and begins again from the file wherever another was faster.
-TEST_CASE("of many threads that add to one file none loses a token") {
+TEST_CASE("STASIS_SAVE_IF_MATCH: of many threads that add to one file none loses a token") {
     constexpr uint32_t kHosts = 3, kTokens = 12;
     const Folder folder;
     const std::string path = folder.file("a");

@@ -36,7 +36,8 @@ void reverse_values(stasis::State &state) {
 
 } // namespace
 
-TEST_CASE("insights 03, 18: each turn and reply advances the position by its own tokens") {
+TEST_CASE("stasis_session_append_message: insights 03, 18: each turn and reply advances the "
+          "position by its own tokens") {
     for (const char *name : kRecall) {
         const Session session = create(shared_model(name));
         uint64_t expected = 0;
@@ -49,7 +50,8 @@ TEST_CASE("insights 03, 18: each turn and reply advances the position by its own
     }
 }
 
-TEST_CASE("insight 08: a damaged cache still talks, and is refused or found by verify") {
+TEST_CASE("stasis_session_load: insight 08: a damaged cache still talks, and is refused or found "
+          "by verify") {
     for (const char *name : kRecall) {
         const Folder folder;
         stasis_model *const model = shared_model(name);
@@ -81,7 +83,7 @@ TEST_CASE("insight 08: a damaged cache still talks, and is refused or found by v
     }
 }
 
-TEST_CASE("insight 09: tokens are told by turn and source") {
+TEST_CASE("stasis_session_tokens: insight 09: tokens are told by turn and source") {
     const Session session = create(shared_model("recall-gemma3"));
     play(session.get(), "recall-gemma3", 0, 2);
     const nlohmann::json spans = element_of(session.get(), 12)["spans"];
@@ -101,7 +103,8 @@ TEST_CASE("insight 09: tokens are told by turn and source") {
     CHECK(sources["template"].get<uint64_t>() + sources["text"].get<uint64_t>() + sampled == total);
 }
 
-TEST_CASE("insight 12: a turn costs its own tokens, however long the history is") {
+TEST_CASE("stasis_session_append_message: insight 12: a turn costs its own tokens, however long "
+          "the history is") {
     for (const char *name : kRecall) {
         const Session session = create(shared_model(name));
         for (const Turn &turn : turns_of(name)) {
@@ -119,7 +122,8 @@ TEST_CASE("insight 12: a turn costs its own tokens, however long the history is"
     }
 }
 
-TEST_CASE("insight 15: turns appended one by one equal the whole rendering") {
+TEST_CASE("stasis_session_append_message: insight 15: turns appended one by one equal the whole "
+          "rendering") {
     for (const char *name : kRecall) {
         stasis_model *const model = shared_model(name);
         const Session session = create(model);
@@ -152,7 +156,8 @@ TEST_CASE("insight 15: turns appended one by one equal the whole rendering") {
     }
 }
 
-TEST_CASE("insight 27: tokens are kept as they were, even where their text has other tokens") {
+TEST_CASE("stasis_session_text: insight 27: tokens are kept as they were, even where their text "
+          "has other tokens") {
     const Folder folder;
     for (const char *name : kRecall) {
         stasis_model *const model = shared_model(name);
@@ -174,7 +179,8 @@ TEST_CASE("insight 27: tokens are kept as they were, even where their text has o
     }
 }
 
-TEST_CASE("insight 39: the room that is left is told, and a reply stops at the end by name") {
+TEST_CASE("stasis_session_get_info: insight 39: the room that is left is told, and a reply stops "
+          "at the end by name") {
     const Turn &turn = turns_of("recall-gemma3")[0];
     const Session session = create(shared_model("recall-gemma3"), turn.prompt_ids.size() + 3);
     say(session.get(), turn.user);
@@ -186,7 +192,7 @@ TEST_CASE("insight 39: the room that is left is told, and a reply stops at the e
     CHECK(info_of(session.get()).capacity == position(session.get()));
 }
 
-TEST_CASE("insight 40: what each turn adds to the memory is told") {
+TEST_CASE("stasis_session_get_info: insight 40: what each turn adds to the memory is told") {
     const Session session = create(shared_model("recall-llama")); // global layers only
     uint64_t page_bytes = 0;
     for (const Turn &turn : turns_of("recall-llama")) {
@@ -199,7 +205,8 @@ TEST_CASE("insight 40: what each turn adds to the memory is told") {
     }
 }
 
-TEST_CASE("insight 48: a paraphrase is another state, though the answer is the same") {
+TEST_CASE("stasis_session_digest: insight 48: a paraphrase is another state, though the answer is "
+          "the same") {
     const Folder folder;
     for (const char *name : kRecall) {
         const Turn &turn = turns_of(name)[0];
@@ -221,7 +228,8 @@ TEST_CASE("insight 48: a paraphrase is another state, though the answer is the s
     }
 }
 
-TEST_CASE("insights 22, 50: at its end a session refuses the turn and keeps all it has") {
+TEST_CASE("stasis_session_append_message: insights 22, 50: at its end a session refuses the turn "
+          "and keeps all it has") {
     for (const char *name : kRecall) {
         const Session calm = create(shared_model(name)), full = create(shared_model(name), 80);
         play(calm.get(), name, 0, 2);

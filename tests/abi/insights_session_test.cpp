@@ -33,7 +33,8 @@ void set_sampling(stasis_session *session, float temperature, uint64_t seed) {
 
 } // namespace
 
-TEST_CASE("insight 02: the position is the log's length, whatever was done") {
+TEST_CASE(
+    "stasis_session_get_info: insight 02: the position is the log's length, whatever was done") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(70));
     const auto holds = [](const stasis_session *at, uint64_t expected) {
@@ -55,7 +56,7 @@ TEST_CASE("insight 02: the position is the log's length, whatever was done") {
     holds(loaded.get(), 68);
 }
 
-TEST_CASE("insight 04: what only asks does not change a session") {
+TEST_CASE("stasis_session_sample: insight 04: what only asks does not change a session") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(100));
     const Digest before = digest(session.get());
@@ -81,7 +82,7 @@ TEST_CASE("insight 04: what only asks does not change a session") {
     CHECK(digest(session.get()) != before);
 }
 
-TEST_CASE("insight 06: drawing advances by one, or does not draw") {
+TEST_CASE("stasis_session_decode: insight 06: drawing advances by one, or does not draw") {
     const Session session = create(gemma(), 21);
     append(session.get(), some_tokens(20));
     stasis_token next = 0, drawn = 0;
@@ -96,7 +97,8 @@ TEST_CASE("insight 06: drawing advances by one, or does not draw") {
     CHECK(digest(session.get()) == before);
 }
 
-TEST_CASE("insight 07: a new session holds nothing, and its first token sees nothing else") {
+TEST_CASE("stasis_session_create: insight 07: a new session holds nothing, and its first token "
+          "sees nothing else") {
     const Session session = create(gemma());
     auto info = sized<stasis_session_info>();
     REQUIRE(stasis_session_get_info(session.get(), &info, nullptr) == STASIS_OK);
@@ -109,7 +111,7 @@ TEST_CASE("insight 07: a new session holds nothing, and its first token sees not
     CHECK(digest(used.get()) == digest(session.get()));
 }
 
-TEST_CASE("insight 20: no call that writes to a session takes a position") {
+TEST_CASE("stasis.h: insight 20: no call that writes to a session takes a position") {
     const std::string folder = std::string(places::source) + "/abi/";
     const std::string header =
         read_file(folder + "stasis.h") + read_file(folder + "stasis_generate.h");
@@ -133,7 +135,8 @@ TEST_CASE("insight 20: no call that writes to a session takes a position") {
     }
 }
 
-TEST_CASE("insight 21: generate equals decode in a loop, with nothing to hand back in between") {
+TEST_CASE("stasis_session_generate: insight 21: generate equals decode in a loop, with nothing to "
+          "hand back in between") {
     for (const char *name : {"zoo/gemma3-text", "zoo/llama-gqa-untied"}) {
         const Session whole = session_of(shared_model(name), some_tokens(50));
         set_sampling(whole.get(), 1.5F, 3);
@@ -150,7 +153,7 @@ TEST_CASE("insight 21: generate equals decode in a loop, with nothing to hand ba
     }
 }
 
-TEST_CASE("insight 23: appending keeps every bit that was there") {
+TEST_CASE("stasis_session_append: insight 23: appending keeps every bit that was there") {
     const Session session = create(gemma(), 0, 2048); // local layers keep all positions
     append(session.get(), some_tokens(100));
     std::vector<std::vector<uint16_t>> before;
@@ -166,7 +169,7 @@ TEST_CASE("insight 23: appending keeps every bit that was there") {
     CHECK(Tokens(tokens.begin(), tokens.begin() + 100) == some_tokens(100));
 }
 
-TEST_CASE("insight 24: an unknown device is refused by name") {
+TEST_CASE("stasis_model_open: insight 24: an unknown device is refused by name") {
     for (const char *device : {"cuda:9", "cuda:", "cuda:x", "cuda:1 ", "cpu:1", "CPU", "metal"}) {
         auto options = sized<stasis_model_options>();
         options.device = device;
@@ -179,7 +182,8 @@ TEST_CASE("insight 24: an unknown device is refused by name") {
     }
 }
 
-TEST_CASE("insight 28: a key carries its position's phase, and keeps it when it is loaded") {
+TEST_CASE("stasis_session_load: insight 28: a key carries its position's phase, and keeps it when "
+          "it is loaded") {
     const Folder folder;
     const Session session = session_of(llama(), Tokens(10, 7)); // one token ten times
     const std::vector<uint16_t> all = keys_and_values(session.get(), 0, 0, 10);
@@ -197,7 +201,8 @@ TEST_CASE("insight 28: a key carries its position's phase, and keeps it when it 
     CHECK(keys_and_values(loaded.get(), 0, 0, 10) == all);
 }
 
-TEST_CASE("insight 33: every draw can be repeated after the settings changed") {
+TEST_CASE("stasis_session_set_sampling: insight 33: every draw can be repeated after the settings "
+          "changed") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(30));
     for (const uint64_t seed : {1U, 2U, 3U}) {
@@ -222,7 +227,8 @@ TEST_CASE("insight 33: every draw can be repeated after the settings changed") {
     CHECK(report.position < 40);
 }
 
-TEST_CASE("insights 32, 35: what local layers released is told, and reading it is an error") {
+TEST_CASE("stasis_session_kv: insights 32, 35: what local layers released is told, and reading it "
+          "is an error") {
     const Session session = create(gemma(), 0, STASIS_WINDOW_RETAIN_NONE);
     append(session.get(), some_tokens(400));
     auto info = sized<stasis_session_info>();
@@ -242,7 +248,8 @@ TEST_CASE("insights 32, 35: what local layers released is told, and reading it i
                             &count, &error) == STASIS_OK);
 }
 
-TEST_CASE("insight 59: a config's dropout has no influence, and a pass repeated gives its bits") {
+TEST_CASE("stasis_model_open: insight 59: a config's dropout has no influence, and a pass repeated "
+          "gives its bits") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(100));
     const std::string path = copy_model(folder, "zoo/gemma3-text");

@@ -31,7 +31,7 @@ void check_diverges(const std::string &path, const std::vector<std::string> &wor
 
 } // namespace
 
-TEST_CASE("kept as tokens alone, a session continues with the same bits") {
+TEST_CASE("STASIS_KEEP_NONE: kept as tokens alone, a session continues with the same bits") {
     const Folder folder;
     for (const size_t count : {0U, 1U, 15U, 16U, 17U, 48U, 64U, 65U, 300U}) {
         const Session session = session_of(gemma(), some_tokens(count));
@@ -61,7 +61,7 @@ TEST_CASE("kept as tokens alone, a session continues with the same bits") {
     }
 }
 
-TEST_CASE("a system text that waits survives without keys and values") {
+TEST_CASE("STASIS_KEEP_NONE: a system text that waits survives without keys and values") {
     const Folder folder;
     stasis_model *model = shared_model("recall-gemma3");
     const Session session = create(model);
@@ -74,7 +74,7 @@ TEST_CASE("a system text that waits survives without keys and values") {
     CHECK(info.pending_bytes == 9);
 }
 
-TEST_CASE("without keys and values a token takes less than 64 bytes") {
+TEST_CASE("STASIS_KEEP_NONE: without keys and values a token takes less than 64 bytes") {
     const Folder folder;
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         const Session session = create(shared_model(name));
@@ -93,7 +93,8 @@ TEST_CASE("without keys and values a token takes less than 64 bytes") {
     }
 }
 
-TEST_CASE("recomputing reports positions, can be cancelled, and can be forbidden") {
+TEST_CASE(
+    "STASIS_KEEP_NONE: recomputing reports positions, can be cancelled, and can be forbidden") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(gemma(), some_tokens(1200));
@@ -136,7 +137,8 @@ TEST_CASE("recomputing reports positions, can be cancelled, and can be forbidden
     stasis_session_free(out);
 }
 
-TEST_CASE("recomputed keys and values that are not the saved ones: position and layer named") {
+TEST_CASE("STASIS_KEEP_NONE: recomputed keys and values that are not the saved ones: position and "
+          "layer named") {
     const Folder folder;
     const std::string path = folder.file("a"), forged = folder.file("forged");
     const Session session = session_of(gemma(), some_tokens(200));
@@ -197,8 +199,8 @@ TEST_CASE("recomputed keys and values that are not the saved ones: position and 
     CHECK(digest(load(gemma(), path).get()) == digest(session.get()));
 }
 
-TEST_CASE("a model whose weights hide behind the identity of another diverges where they begin to "
-          "matter") {
+TEST_CASE("STASIS_KEEP_NONE: a model whose weights hide behind the identity of another diverges "
+          "where they begin to matter") {
     auto report = sized<stasis_verify_report>();
     const auto identity = [](const std::string &path) {
         return stasis::format::Snapshot::open(path)->state().model;

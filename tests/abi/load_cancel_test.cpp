@@ -69,7 +69,7 @@ stasis_status load_told(const std::string &path, bool stream, Told &told,
 
 } // namespace
 
-TEST_CASE("a load that is told to end in any phase ends at once") {
+TEST_CASE("stasis_session_load: a load that is told to end in any phase ends at once") {
     const Folder folder;
     const std::string path = folder.file("s");
     const Session session = session_of(gemma(), some_tokens(150));
@@ -110,7 +110,8 @@ TEST_CASE("a load that is told to end in any phase ends at once") {
     }
 }
 
-TEST_CASE("a save that is told to end while it looks at the file that is there leaves that file") {
+TEST_CASE("stasis_session_save: a save that is told to end while it looks at the file that is "
+          "there leaves that file") {
     const Folder folder;
     const std::string path = folder.file("s");
     REQUIRE(save(session_of(gemma(), some_tokens(70)).get(), path) == STASIS_OK);

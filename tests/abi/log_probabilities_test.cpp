@@ -47,7 +47,8 @@ stasis_generate_options generating(std::vector<GeneratedToken> &events, uint32_t
 
 } // namespace
 
-TEST_CASE("log-probabilities of generate are those of top before the draw, bit for bit") {
+TEST_CASE("stasis_session_generate: log-probabilities of generate are those of top before the "
+          "draw, bit for bit") {
     auto sampling = sized<stasis_sampling>(); // what they do not depend on
     sampling.temperature = 3.0F;
     sampling.top_k = 50;
@@ -86,7 +87,7 @@ TEST_CASE("log-probabilities of generate are those of top before the draw, bit f
     }
 }
 
-TEST_CASE("log-probabilities add up to one, and greedy takes the first") {
+TEST_CASE("stasis_session_generate: log-probabilities add up to one, and greedy takes the first") {
     const Session session = session_of(gemma(), some_tokens(30));
     std::vector<GeneratedToken> events;
     const auto options = generating(events, 192, 1);
@@ -100,7 +101,8 @@ TEST_CASE("log-probabilities add up to one, and greedy takes the first") {
     CHECK(events[0].own == events[0].values[0]);
 }
 
-TEST_CASE("log-probabilities: none unless asked for, none with held-back text, not too many") {
+TEST_CASE("stasis_session_generate: log-probabilities: none unless asked for, none with held-back "
+          "text, not too many") {
     std::vector<GeneratedToken> events;
     const Session session = session_of(shared_model("recall-gemma3"), some_tokens(30));
     auto options = generating(events, 0, 20);

@@ -88,7 +88,7 @@ const Case kCases[] = {{"zoo/gemma3-text", true},      {"zoo/llama-mha-bias-f16-
 
 } // namespace
 
-TEST_CASE("model files: what changed in place is an error to the next append") {
+TEST_CASE("stasis_model_open: what changed in place is an error to the next append") {
     for (const Case &c : kCases) {
         for (const Change change : kChanges) {
             CAPTURE(c.model);
@@ -110,7 +110,8 @@ TEST_CASE("model files: what changed in place is an error to the next append") {
     }
 }
 
-TEST_CASE("model files: what changes in place while a model is opened is an error, and no signal") {
+TEST_CASE(
+    "stasis_model_open: what changes in place while a model is opened is an error, and no signal") {
     struct Moment {
         const Spoiled &spoiled;
         Change change;
@@ -152,7 +153,7 @@ TEST_CASE("model files: what changes in place while a model is opened is an erro
     }
 }
 
-TEST_CASE("model files: copied weights lie in the host's memory, and no file stays open") {
+TEST_CASE("stasis_model_open: copied weights lie in the host's memory, and no file stays open") {
     for (const Case &c : kCases) {
         CAPTURE(c.model);
         const Spoiled spoiled(c.model);
@@ -187,7 +188,7 @@ TEST_CASE("model files: copied weights lie in the host's memory, and no file sta
     }
 }
 
-TEST_CASE("model files: copy_weights is 0 or 1") {
+TEST_CASE("stasis_model_open: copy_weights is 0 or 1") {
     auto options = sized<stasis_model_options>();
     options.copy_weights = 2;
     stasis_model *model = nullptr;
@@ -260,7 +261,7 @@ End generate(stasis_session *session, const std::function<void()> &at_third) {
 
 } // namespace
 
-TEST_CASE("model files: with copy_weights nothing that becomes of them is noticed") {
+TEST_CASE("stasis_model_open: with copy_weights nothing that becomes of them is noticed") {
     for (const Case &c : kCases) {
         const Spoiled whole(c.model);
         const Session plain = session_of(open_model(whole, 0).get(), some_tokens(30));
@@ -281,7 +282,8 @@ TEST_CASE("model files: with copy_weights nothing that becomes of them is notice
     }
 }
 
-TEST_CASE("model files: mapped ones may be replaced or deleted, and cutting them short is SIGBUS") {
+TEST_CASE(
+    "stasis_model_open: mapped ones may be replaced or deleted, and cutting them short is SIGBUS") {
     for (const Case &c : kCases) {
         const Spoiled whole(c.model);
         const Session plain = session_of(open_model(whole, 0).get(), some_tokens(30));

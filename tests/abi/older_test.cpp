@@ -51,7 +51,8 @@ stasis_verify_report verified(const std::string &path, uint32_t flags, stasis_st
 
 } // namespace
 
-TEST_CASE("a damaged last commit is refused by load, save and compact, and told by the others") {
+TEST_CASE("stasis_session_load: a damaged last commit is refused by load, save and compact, and "
+          "told by the others") {
     const Folder folder;
     const std::string path = folder.file("a");
     const TwoCommits made = two_commits(path);
@@ -96,7 +97,8 @@ TEST_CASE("a damaged last commit is refused by load, save and compact, and told 
     }
 }
 
-TEST_CASE("damage to the slot of an older commit keeps nobody from the last one") {
+TEST_CASE(
+    "stasis_session_load: damage to the slot of an older commit keeps nobody from the last one") {
     const Folder folder;
     const std::string path = folder.file("a");
     const TwoCommits made = two_commits(path);
@@ -108,7 +110,8 @@ TEST_CASE("damage to the slot of an older commit keeps nobody from the last one"
     verified(path, STASIS_VERIFY_STRICT, STASIS_CORRUPT);
 }
 
-TEST_CASE("the strict verification finds each flipped byte, dead ones included") {
+TEST_CASE(
+    "STASIS_VERIFY_STRICT: the strict verification finds each flipped byte, dead ones included") {
     for (const uint32_t codec : {STASIS_CODEC_RAW, STASIS_CODEC_ZSTD}) {
         CAPTURE(codec);
         const Folder folder;

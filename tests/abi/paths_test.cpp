@@ -21,7 +21,8 @@ std::string message_of(const std::string &path) {
 
 } // namespace
 
-TEST_CASE("names of every length that a file system takes can be saved to, and anew") {
+TEST_CASE("stasis_session_save: names of every length that a file system takes can be saved to, "
+          "and anew") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(3));
     for (size_t length = 1; length <= 255; length += length < 235 ? 26 : 1) {
@@ -40,7 +41,8 @@ TEST_CASE("names of every length that a file system takes can be saved to, and a
     CHECK(save(session.get(), folder.file(std::string(256, 'n'))) == STASIS_IO);
 }
 
-TEST_CASE("two long names with the same beginning have temporary names of their own") {
+TEST_CASE("stasis_session_save: two long names with the same beginning have temporary names of "
+          "their own") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(3));
     const std::string name(254, 'n');
@@ -50,7 +52,7 @@ TEST_CASE("two long names with the same beginning have temporary names of their 
     }
 }
 
-TEST_CASE("a message keeps its reason however long the path is") {
+TEST_CASE("stasis_error: a message keeps its reason however long the path is") {
     for (size_t length = 1; length < 5000; length += length < 700 ? 13 : 391) {
         CAPTURE(length);
         std::string path = "/";
@@ -71,7 +73,7 @@ TEST_CASE("a message keeps its reason however long the path is") {
     }
 }
 
-TEST_CASE("a message is UTF-8 whatever bytes the path has, cut or not") {
+TEST_CASE("stasis_error: a message is UTF-8 whatever bytes the path has, cut or not") {
     for (int byte = 1; byte < 256; ++byte) {
         CAPTURE(byte);
         const std::string odd(1, static_cast<char>(byte));

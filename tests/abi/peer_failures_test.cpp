@@ -29,7 +29,8 @@ void write_byte(const std::string &path, size_t at, char byte) {
 
 } // namespace
 
-TEST_CASE("peer: past the sliding window the same tokens and bits follow, saved in any form") {
+TEST_CASE("stasis_session_load: past the sliding window the same tokens and bits follow, saved in "
+          "any form") {
     for (const char *name : {"zoo/gemma3-text", "zoo/mistral-window", "recall-gemma3"}) {
         stasis_model *model = shared_model(name);
         auto info = sized<stasis_session_info>();
@@ -58,7 +59,7 @@ TEST_CASE("peer: past the sliding window the same tokens and bits follow, saved 
     }
 }
 
-TEST_CASE("peer: logits are there after a restore, without a step") {
+TEST_CASE("stasis_session_load: logits are there after a restore, without a step") {
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         stasis_model *model = shared_model(name);
         const Session session = session_of(model, some_tokens(70));
@@ -78,7 +79,7 @@ TEST_CASE("peer: logits are there after a restore, without a step") {
     }
 }
 
-TEST_CASE("peer: one flipped bit in any byte that the root reaches is refused") {
+TEST_CASE("stasis_session_load: one flipped bit in any byte that the root reaches is refused") {
     const Session session = session_of(llama(), some_tokens(2));
     for (const uint32_t codec : {STASIS_CODEC_RAW, STASIS_CODEC_ZSTD}) {
         const Folder folder;
@@ -100,8 +101,8 @@ TEST_CASE("peer: one flipped bit in any byte that the root reaches is refused") 
     }
 }
 
-TEST_CASE(
-    "peer: one flipped bit in any byte of a root slot: the other commit opens, and it says so") {
+TEST_CASE("stasis_session_load: one flipped bit in any byte of a root slot: the other commit "
+          "opens, and it says so") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(llama(), some_tokens(2));

@@ -81,7 +81,8 @@ std::string of_other_weights(const Folder &folder) {
 
 } // namespace
 
-TEST_CASE("peer: a file that is refused, for whatever reason, leaves a running session untouched") {
+TEST_CASE("stasis_session_load: a file that is refused, for whatever reason, leaves a running "
+          "session untouched") {
     const Folder folder;
     const Model model = small_model();
     const Running running(model.get());
@@ -123,7 +124,8 @@ TEST_CASE("peer: a file that is refused, for whatever reason, leaves a running s
     }
 }
 
-TEST_CASE("peer: a file of another model, or one that cannot be had now, leaves it untouched") {
+TEST_CASE("stasis_session_load: a file of another model, or one that cannot be had now, leaves it "
+          "untouched") {
     const Folder folder;
     const Model model = small_model();
     const Running running(model.get());

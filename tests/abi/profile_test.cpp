@@ -43,7 +43,8 @@ stasis_status verify(stasis_model *model, const std::string &path, stasis_error 
 
 } // namespace
 
-TEST_CASE("profile: a session of one is resumed, verified and recomputed under the same id alone") {
+TEST_CASE("stasis_model_options.profile: a session of one is resumed, verified and recomputed "
+          "under the same id alone") {
     const Model model = open_profiled("device"), again = open_profiled("device");
     const Model exact = open_profiled("contract");
     CHECK(profile_of(model) == "stand-in 1");
@@ -75,7 +76,8 @@ TEST_CASE("profile: a session of one is resumed, verified and recomputed under t
     CHECK(contains(error, "keeps no keys and values"));
 }
 
-TEST_CASE("profile: a session taken over under the contract says from where on it is verifiable") {
+TEST_CASE("stasis_model_options.profile: a session taken over under the contract says from where "
+          "on it is verifiable") {
     const Model model = open_profiled("device");
     const Session session = session_of(model.get(), some_tokens(150));
     const Folder folder;
@@ -101,7 +103,7 @@ TEST_CASE("profile: a session taken over under the contract says from where on i
     CHECK(contains(error, "positions below 150"));
 }
 
-TEST_CASE("profile: names that mean none") {
+TEST_CASE("stasis_model_options.profile: names that mean none") {
     stasis_error error;
     auto options = sized<stasis_model_options>();
     stasis_model *model = nullptr;

@@ -15,7 +15,8 @@ stasis_status quantize(const std::string &out, const stasis_quantize_options *op
 
 } // namespace
 
-TEST_CASE("quantize: what is written opens, generates, and its sessions are saved and loaded") {
+TEST_CASE("stasis_model_quantize: what is written opens, generates, and its sessions are saved and "
+          "loaded") {
     const Folder folder;
     const std::string out = folder.file("m.gguf");
     auto options = sized<stasis_quantize_options>();
@@ -43,7 +44,7 @@ TEST_CASE("quantize: what is written opens, generates, and its sessions are save
                               &other, nullptr) == STASIS_MODEL_MISMATCH);
 }
 
-TEST_CASE("quantize: without options, and with those of another version") {
+TEST_CASE("stasis_model_quantize: without options, and with those of another version") {
     const Folder folder;
     CHECK(quantize(folder.file("a"), nullptr) == STASIS_OK);
     auto report = sized<stasis_quantize_report>();
@@ -74,7 +75,7 @@ TEST_CASE("quantize: without options, and with those of another version") {
     CHECK(!std::filesystem::exists(folder.file("c")));
 }
 
-TEST_CASE("quantize: refusals leave what was there") {
+TEST_CASE("stasis_model_quantize: refusals leave what was there") {
     const Folder folder;
     const std::string out = folder.file("m.gguf");
     CHECK(stasis_model_quantize(nullptr, out.c_str(), nullptr, nullptr, nullptr) ==
@@ -103,7 +104,7 @@ TEST_CASE("quantize: refusals leave what was there") {
     CHECK(read_file(out) != before);
 }
 
-TEST_CASE("quantize: progress, and a request to stop or to cancel") {
+TEST_CASE("stasis_model_quantize: progress, and a request to stop or to cancel") {
     const Folder folder;
     const std::string out = folder.file("m.gguf");
     struct Seen {

@@ -55,7 +55,8 @@ std::string read_in_turn(const std::string &path, const std::atomic<bool> &done,
 
 } // namespace
 
-TEST_CASE("readers of a file keep their state while a writer commits single tokens to it") {
+TEST_CASE("stasis_session_load: readers of a file keep their state while a writer commits single "
+          "tokens to it") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(gemma(), some_tokens(40));

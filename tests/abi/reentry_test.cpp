@@ -469,11 +469,11 @@ void attempt_all(const std::vector<Outer> &outers) {
 
 } // namespace
 
-TEST_CASE("callbacks that call: appending, steps and generating") {
+TEST_CASE("stasis.h: callbacks that call: appending, steps and generating") {
     attempt_all(appending());
 }
 
-TEST_CASE("callbacks that call: saving, loading, verifying, opening, quantizing") {
+TEST_CASE("stasis.h: callbacks that call: saving, loading, verifying, opening, quantizing") {
     attempt_all(storing());
     attempt_all(loading());
 }

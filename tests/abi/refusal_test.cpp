@@ -8,7 +8,8 @@
 
 using namespace abi_test;
 
-TEST_CASE("one changed weight bit: refused, and the element and layer are named") {
+TEST_CASE(
+    "stasis_session_load: one changed weight bit: refused, and the element and layer are named") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(40));
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);
@@ -42,7 +43,7 @@ TEST_CASE("one changed weight bit: refused, and the element and layer are named"
     CHECK(try_load(llama(), folder.file("a"), error) == STASIS_MODEL_MISMATCH);
 }
 
-TEST_CASE("another tokenizer: refused by name") {
+TEST_CASE("stasis_session_load: another tokenizer: refused by name") {
     const Folder folder;
     const Session session = session_of(shared_model("recall-gemma3"), some_tokens(20));
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);
@@ -56,7 +57,7 @@ TEST_CASE("another tokenizer: refused by name") {
     CHECK_MESSAGE(contains(error, "tokenizer"), error.message);
 }
 
-TEST_CASE("a damaged file is refused, and running sessions do not notice") {
+TEST_CASE("stasis_session_load: a damaged file is refused, and running sessions do not notice") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(100));
     const Digest before = digest(session.get());
@@ -97,7 +98,7 @@ TEST_CASE("a damaged file is refused, and running sessions do not notice") {
     CHECK(stats.kv_used_bytes == info.kv_bytes); // refused files hold nothing
 }
 
-TEST_CASE("places that cannot be written: IO, and the session goes on") {
+TEST_CASE("stasis_session_save: places that cannot be written: IO, and the session goes on") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(10));
     const Digest before = digest(session.get());
@@ -112,7 +113,7 @@ TEST_CASE("places that cannot be written: IO, and the session goes on") {
     CHECK(digest(session.get()) == before);
 }
 
-TEST_CASE("a full disk: IO, the old file whole, no leftovers") {
+TEST_CASE("stasis_session_save: a full disk: IO, the old file whole, no leftovers") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(gemma(), some_tokens(10));
@@ -141,7 +142,7 @@ TEST_CASE("a full disk: IO, the old file whole, no leftovers") {
     CHECK(digest(load(gemma(), path).get()) == before);
 }
 
-TEST_CASE("verify finds a forged log that the file itself vouches for") {
+TEST_CASE("stasis_snapshot_verify: verify finds a forged log that the file itself vouches for") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(90));
     stasis_token drawn = 0;

@@ -29,7 +29,8 @@ uint64_t bytes_of_commit(stasis_session *session, const std::string &path) {
 
 } // namespace
 
-TEST_CASE("a session that saved or loaded a file commits to it without reading it") {
+TEST_CASE(
+    "stasis_session_save: a session that saved or loaded a file commits to it without reading it") {
     constexpr uint64_t kRoots = 3 * 4096, kCounters = 1024; // reading the counters counts as well
     const Folder folder;
     const std::string path = folder.file("s");
@@ -45,7 +46,8 @@ TEST_CASE("a session that saved or loaded a file commits to it without reading i
     CHECK(digest(load(llama(), path).get()) == digest(session.get()));
 }
 
-TEST_CASE("a file that was damaged since is refused by who remembers it, and replaced when asked") {
+TEST_CASE("stasis_session_save: a file that was damaged since is refused by who remembers it, and "
+          "replaced when asked") {
     const Folder folder;
     const std::string path = folder.file("s");
     const Session session = session_of(llama(), some_tokens(400));

@@ -77,7 +77,8 @@ stasis_verify_report verify(const std::string &path) {
 
 } // namespace
 
-TEST_CASE("sampling of version 2: drawn again after a load, in steps and by verification") {
+TEST_CASE("stasis_session_set_sampling: sampling of version 2: drawn again after a load, in steps "
+          "and by verification") {
     const Folder folder;
     Tokens prompt = some_tokens(40);
     prompt.insert(prompt.end(), prompt.begin(), prompt.end()); // there is something to repeat
@@ -106,7 +107,8 @@ TEST_CASE("sampling of version 2: drawn again after a load, in steps and by veri
     }
 }
 
-TEST_CASE("sampling of version 2: its defaults are those of no version 2") {
+TEST_CASE(
+    "stasis_session_set_sampling: sampling of version 2: its defaults are those of no version 2") {
     const Session session = session_of(gemma(), some_tokens(30));
     stasis_sampling sampling = warm();
     sampling.typical_p = 1;
@@ -133,7 +135,8 @@ TEST_CASE("sampling of version 2: its defaults are those of no version 2") {
     CHECK(snapshot_info(folder.file("b")).contract[2] == 1);
 }
 
-TEST_CASE("sampling of version 2: bad values are refused by name, and an older struct has none") {
+TEST_CASE("stasis_session_set_sampling: sampling of version 2: bad values are refused by name, and "
+          "an older struct has none") {
     const Session session = session_of(gemma(), some_tokens(20));
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const stasis_token outside[] = {3, 100000};

@@ -16,7 +16,7 @@ std::vector<float> logits(const stasis_session *session) {
 
 } // namespace
 
-TEST_CASE("append is all or nothing: a bad token in the middle") {
+TEST_CASE("stasis_session_append: append is all or nothing: a bad token in the middle") {
     const Session session = session_of(gemma(), some_tokens(70));
     const Digest before = digest(session.get());
     Tokens tokens = some_tokens(100, 2);
@@ -34,7 +34,7 @@ TEST_CASE("append is all or nothing: a bad token in the middle") {
     CHECK(digest(session.get()) == before);
 }
 
-TEST_CASE("append past the capacity is FULL and changes nothing") {
+TEST_CASE("stasis_session_append: append past the capacity is FULL and changes nothing") {
     const Session session = create(gemma(), 100);
     append(session.get(), some_tokens(90));
     const Digest before = digest(session.get());
@@ -58,7 +58,8 @@ TEST_CASE("append past the capacity is FULL and changes nothing") {
     CHECK(created == nullptr);
 }
 
-TEST_CASE("the KV budget: POOL_EXHAUSTED, nothing changed, and freeing sessions helps") {
+TEST_CASE("stasis_session_append: the KV budget: POOL_EXHAUSTED, nothing changed, and freeing "
+          "sessions helps") {
     auto page = sized<stasis_session_info>();
     REQUIRE(stasis_session_get_info(session_of(llama(), some_tokens(64)).get(), &page, nullptr) ==
             STASIS_OK);
@@ -85,7 +86,7 @@ TEST_CASE("the KV budget: POOL_EXHAUSTED, nothing changed, and freeing sessions 
     CHECK(stats.kv_used_bytes < used);
 }
 
-TEST_CASE("sharing is visible in the stats") {
+TEST_CASE("stasis_model_get_stats: sharing is visible in the stats") {
     const Model model = open_path(test_data("zoo/gemma3-text"));
     const Session parent = session_of(model.get(), some_tokens(64));
     auto alone = sized<stasis_model_stats>(), both = sized<stasis_model_stats>();
@@ -101,7 +102,7 @@ TEST_CASE("sharing is visible in the stats") {
     CHECK(info.pages_shared > 0);
 }
 
-TEST_CASE("a closed model lives on in its sessions") {
+TEST_CASE("stasis_model_close: a closed model lives on in its sessions") {
     Model model = open_path(test_data("zoo/gemma3-text"));
     const Session session = create(model.get());
     auto info = sized<stasis_model_info>();
@@ -117,7 +118,7 @@ TEST_CASE("a closed model lives on in its sessions") {
     CHECK(std::string(info.weight_types) == "BF16: 50 matrices, BF16: 43 vectors");
 }
 
-TEST_CASE("a fork leaves its parent alone, whatever it does") {
+TEST_CASE("stasis_session_fork: a fork leaves its parent alone, whatever it does") {
     const Session parent = session_of(gemma(), some_tokens(100));
     const Digest before = digest(parent.get());
     const Session child = fork(parent.get());
@@ -132,7 +133,7 @@ TEST_CASE("a fork leaves its parent alone, whatever it does") {
     CHECK(digest(parent.get()) == digest(child.get()));
 }
 
-TEST_CASE("rewind reaches its floor, and below it only by recomputing") {
+TEST_CASE("stasis_session_rewind: rewind reaches its floor, and below it only by recomputing") {
     const Session session = session_of(gemma(), some_tokens(150));
     auto info = sized<stasis_session_info>();
     REQUIRE(stasis_session_get_info(session.get(), &info, nullptr) == STASIS_OK);
@@ -160,7 +161,7 @@ TEST_CASE("rewind reaches its floor, and below it only by recomputing") {
     CHECK(digest(session.get()) == digest(create(gemma()).get()));
 }
 
-TEST_CASE("before the first position there is nothing to draw from") {
+TEST_CASE("stasis_session_logits: before the first position there is nothing to draw from") {
     const Session session = create(gemma());
     stasis_error error;
     std::vector<float> row(192);
@@ -178,7 +179,7 @@ TEST_CASE("before the first position there is nothing to draw from") {
     CHECK(position(session.get()) == 0);
 }
 
-TEST_CASE("top, logits and the logits callback agree bit for bit") {
+TEST_CASE("stasis_session_top: top, logits and the logits callback agree bit for bit") {
     const Session session = create(gemma());
     std::vector<float> last;
     uint64_t calls = 0;
@@ -210,7 +211,8 @@ TEST_CASE("top, logits and the logits callback agree bit for bit") {
     CHECK(draw(session.get()) == best[0]); // greedy
 }
 
-TEST_CASE("sampling settings reach the sampler, and bad ones are refused by name") {
+TEST_CASE("stasis_session_set_sampling: sampling settings reach the sampler, and bad ones are "
+          "refused by name") {
     const Session session = session_of(gemma(), some_tokens(20));
     auto sampling = sized<stasis_sampling>();
     stasis_error error;
@@ -253,7 +255,8 @@ TEST_CASE("sampling settings reach the sampler, and bad ones are refused by name
     CHECK(draw(other.get(), 5) == draw(greedy.get(), 5));
 }
 
-TEST_CASE("tokens come with their sources, and generation tells of every one") {
+TEST_CASE(
+    "stasis_session_tokens: tokens come with their sources, and generation tells of every one") {
     const Session session = session_of(gemma(), some_tokens(10));
     struct Seen {
         Tokens tokens;

@@ -50,7 +50,8 @@ void check_same(const Session &a, const Session &b, const Folder &folder) {
 
 } // namespace
 
-TEST_CASE("settings that drew what was rewound do not count, however many they were") {
+TEST_CASE("stasis_session_set_sampling: settings that drew what was rewound do not count, however "
+          "many they were") {
     const Folder folder;
     const std::string plain = folder.file("plain"), full = folder.file("full");
     REQUIRE(save(session_of(llama(), some_tokens(kBefore)).get(), plain) == STASIS_OK);
@@ -84,7 +85,8 @@ TEST_CASE("settings that drew what was rewound do not count, however many they w
     }
 }
 
-TEST_CASE("settings of drawn tokens stay those that drew them when others are dropped") {
+TEST_CASE("stasis_session_set_sampling: settings of drawn tokens stay those that drew them when "
+          "others are dropped") {
     const Folder folder;
     const std::string plain = folder.file("plain"), full = folder.file("full");
     const Session drawn = session_of(llama(), some_tokens(kBefore));
@@ -118,7 +120,8 @@ TEST_CASE("settings of drawn tokens stay those that drew them when others are dr
     CHECK(report.drawn == 6);
 }
 
-TEST_CASE("a log that names as many settings as a file can hold is full, and says so") {
+TEST_CASE("stasis_session_set_sampling: a log that names as many settings as a file can hold is "
+          "full, and says so") {
     const Folder folder;
     const std::string path = folder.file("model");
     std::filesystem::copy(test_data("zoo/mistral-window"), path);

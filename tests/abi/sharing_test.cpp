@@ -39,7 +39,8 @@ const char *const kModels[] = {"zoo/llama-gqa-untied", "zoo/gemma3-text"};
 
 } // namespace
 
-TEST_CASE("a thousand sessions with one prompt hold it once, and compute it once") {
+TEST_CASE("stasis_session_append: a thousand sessions with one prompt hold it once, and compute it "
+          "once") {
     for (const char *name : kModels) {
         CAPTURE(name);
         const Model model = open_path(test_data(name));
@@ -67,8 +68,8 @@ TEST_CASE("a thousand sessions with one prompt hold it once, and compute it once
     }
 }
 
-TEST_CASE(
-    "a known prefix is taken at any place, and nothing tells the result from a computed one") {
+TEST_CASE("stasis_session_append: a known prefix is taken at any place, and nothing tells the "
+          "result from a computed one") {
     for (const char *name : kModels) {
         const Model model = open_path(test_data(name));
         const Tokens tokens = some_tokens(300);
@@ -96,7 +97,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a window's pages are taken where they are still there, and missed where they are not") {
+TEST_CASE("stasis_session_append: a window's pages are taken where they are still there, and "
+          "missed where they are not") {
     const auto check = [](const Model &model, const Tokens &tokens, uint64_t retain) {
         const Session session = sharing(model.get(), STASIS_DOMAIN_COMMON, retain);
         append(session.get(), tokens);
@@ -125,7 +127,8 @@ TEST_CASE("a window's pages are taken where they are still there, and missed whe
     CHECK(check(small, tokens, 0) == 384); // its end is held
 }
 
-TEST_CASE("an append that takes pages and then fails leaves the session as it was") {
+TEST_CASE("stasis_session_append: an append that takes pages and then fails leaves the session as "
+          "it was") {
     for (const char *name : kModels) {
         const Model model = open_path(test_data(name));
         const Tokens tokens = some_tokens(300);
@@ -163,7 +166,7 @@ TEST_CASE("an append that takes pages and then fails leaves the session as it wa
     }
 }
 
-TEST_CASE("only sessions of one domain share") {
+TEST_CASE("stasis_session_options: only sessions of one domain share") {
     const Model model = open_path(test_data("zoo/llama-gqa-untied"));
     const Tokens tokens = some_tokens(128);
     const auto reused = [&](uint64_t domain) {
@@ -187,7 +190,7 @@ TEST_CASE("only sessions of one domain share") {
     CHECK(info_of(child).tokens_reused == 64);
 }
 
-TEST_CASE("positions whose logits are asked for are computed") {
+TEST_CASE("stasis_logits_fn: positions whose logits are asked for are computed") {
     const Model model = open_path(test_data("zoo/llama-gqa-untied"));
     const Tokens tokens = some_tokens(128);
     const Session first = sharing(model.get()), second = sharing(model.get());
@@ -205,7 +208,8 @@ TEST_CASE("positions whose logits are asked for are computed") {
     CHECK(info_of(second).pages_own == 0); // held once all the same
 }
 
-TEST_CASE("pages let go are known for a while, and give way to those that are needed") {
+TEST_CASE("stasis_session_append: pages let go are known for a while, and give way to those that "
+          "are needed") {
     auto options = sized<stasis_model_options>();
     const Model unbounded = open_path(test_data("zoo/llama-gqa-untied"));
     const uint64_t page = info_of(session_of(unbounded.get(), some_tokens(64))).kv_bytes;
@@ -241,7 +245,7 @@ TEST_CASE("pages let go are known for a while, and give way to those that are ne
           STASIS_POOL_EXHAUSTED);
 }
 
-TEST_CASE("a page that others may take is never written to") {
+TEST_CASE("stasis_session_append: a page that others may take is never written to") {
     for (const char *name : kModels) {
         const Model model = open_path(test_data(name));
         const Tokens tokens = some_tokens(192);
@@ -260,8 +264,8 @@ TEST_CASE("a page that others may take is never written to") {
     }
 }
 
-TEST_CASE(
-    "without memory for a copy, a known page that nobody else holds is written all the same") {
+TEST_CASE("stasis_session_append: without memory for a copy, a known page that nobody else holds "
+          "is written all the same") {
     const Model unbounded = open_path(test_data("zoo/llama-gqa-untied"));
     auto options = sized<stasis_model_options>();
     options.kv_budget_bytes = info_of(session_of(unbounded.get(), some_tokens(128))).kv_bytes;
@@ -275,7 +279,8 @@ TEST_CASE(
     CHECK(digest(session.get()) == digest(session_of(unbounded.get(), expected).get()));
 }
 
-TEST_CASE("loads share pages of the same digests; appends take them only from a trusted file") {
+TEST_CASE("STASIS_LOAD_TRUSTED: loads share pages of the same digests; appends take them only from "
+          "a trusted file") {
     const Folder folder;
     for (const char *name : kModels) {
         CAPTURE(name);
@@ -325,7 +330,8 @@ TEST_CASE("loads share pages of the same digests; appends take them only from a 
     }
 }
 
-TEST_CASE("a log that is computed again may end in a page that a trusted file brought") {
+TEST_CASE("STASIS_LOAD_TRUSTED: a log that is computed again may end in a page that a trusted file "
+          "brought") {
     for (const char *name : kModels) { // which brings its keys and values, and no hidden state
         const Folder folder;
         const Tokens tokens = some_tokens(192);
@@ -350,7 +356,7 @@ TEST_CASE("a log that is computed again may end in a page that a trusted file br
     }
 }
 
-TEST_CASE("what is drawn alike is held once, alone and in steps") {
+TEST_CASE("stasis_session_decode: what is drawn alike is held once, alone and in steps") {
     const Model model = open_path(test_data("zoo/llama-gqa-untied"));
     std::vector<Session> sessions;
     Tokens flat = some_tokens(70);
@@ -388,7 +394,7 @@ TEST_CASE("what is drawn alike is held once, alone and in steps") {
     CHECK(info_of(late).tokens_reused == 64 + 1); // of the second page only its last was left
 }
 
-TEST_CASE("sessions of many threads share, let go and come back") {
+TEST_CASE("stasis_session_append: sessions of many threads share, let go and come back") {
     auto options = sized<stasis_model_options>();
     options.threads = 2;
     const uint64_t bytes = info_of(session_of(gemma(), some_tokens(300))).kv_bytes;
@@ -439,7 +445,7 @@ TEST_CASE("sessions of many threads share, let go and come back") {
     CHECK(stats_of(model).kv_cached_bytes <= options.kv_budget_bytes);
 }
 
-TEST_CASE("a load holds no known page that it does not keep") {
+TEST_CASE("stasis_session_load: a load holds no known page that it does not keep") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Tokens tokens = some_tokens(448);

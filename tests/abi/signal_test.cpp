@@ -69,7 +69,7 @@ const Tokens &appended_tokens() {
 
 } // namespace
 
-TEST_CASE("a signal handler cancels: append, score, generate") {
+TEST_CASE("stasis_cancel_request: a signal handler cancels: append, score, generate") {
     const Cancel cancel = make_cancel();
     const Session parent = session_of(gemma(), some_tokens(90));
     const Session appended = fork(parent.get());
@@ -117,7 +117,7 @@ TEST_CASE("a signal handler cancels: append, score, generate") {
         });
 }
 
-TEST_CASE("a signal handler cancels: save, load, verify, open") {
+TEST_CASE("stasis_cancel_request: a signal handler cancels: save, load, verify, open") {
     const Cancel cancel = make_cancel();
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(200));

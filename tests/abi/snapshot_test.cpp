@@ -30,7 +30,7 @@ stasis_difference compare(const stasis_snapshot *a, const stasis_snapshot *b) {
 
 } // namespace
 
-TEST_CASE("a loaded session goes on with the same bits and settings") {
+TEST_CASE("stasis_session_load: a loaded session goes on with the same bits and settings") {
     const Folder folder;
     for (const size_t prompt : {1U, 16U, 17U, 64U, 130U}) {
         const Session session = conversation(prompt, 5);
@@ -51,7 +51,7 @@ TEST_CASE("a loaded session goes on with the same bits and settings") {
     CHECK(digest(load(gemma(), folder.file("empty")).get()) == digest(empty.get()));
 }
 
-TEST_CASE("load options: another capacity and window, cancel, progress") {
+TEST_CASE("stasis_session_load: load options: another capacity and window, cancel, progress") {
     const Folder folder;
     const Session session = conversation(200, 20);
     const std::string path = folder.file("a");
@@ -84,7 +84,7 @@ TEST_CASE("load options: another capacity and window, cancel, progress") {
           STASIS_NOT_FOUND);
 }
 
-TEST_CASE("an existing file is replaced by its own future, or when told so") {
+TEST_CASE("stasis_session_save: an existing file is replaced by its own future, or when told so") {
     const Folder folder;
     const std::string path = folder.file("a"), other = folder.file("other");
     const Session session = conversation(30, 5);
@@ -106,7 +106,7 @@ TEST_CASE("an existing file is replaced by its own future, or when told so") {
     CHECK(digest(load(gemma(), other).get()) == digest(foreign.get()));
 }
 
-TEST_CASE("a stopped or cancelled save leaves the old file and nothing else") {
+TEST_CASE("stasis_session_save: a stopped or cancelled save leaves the old file and nothing else") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = conversation(100, 5);
@@ -126,7 +126,7 @@ TEST_CASE("a stopped or cancelled save leaves the old file and nothing else") {
     CHECK(std::distance(begin(entries), end(entries)) == 1);
 }
 
-TEST_CASE("a snapshot tells what it holds, without the model") {
+TEST_CASE("stasis_snapshot_get_info: a snapshot tells what it holds, without the model") {
     const Folder folder;
     const Session session = conversation(70, 6);
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);
@@ -162,7 +162,7 @@ TEST_CASE("a snapshot tells what it holds, without the model") {
     CHECK(stored_sources == live_sources);
 }
 
-TEST_CASE("compare finds the first difference of two snapshots") {
+TEST_CASE("stasis_snapshot_compare: compare finds the first difference of two snapshots") {
     const Folder folder;
     const Session a = session_of(gemma(), some_tokens(100));
     const Session b = fork(a.get());
@@ -185,7 +185,8 @@ TEST_CASE("compare finds the first difference of two snapshots") {
     CHECK(difference.message[0] != '\0');
 }
 
-TEST_CASE("verify reproduces what is stored, drawn tokens included, in any chunks") {
+TEST_CASE("stasis_snapshot_verify: verify reproduces what is stored, drawn tokens included, in any "
+          "chunks") {
     const Folder folder;
     const Session session = conversation(150, 60);
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);

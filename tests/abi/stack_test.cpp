@@ -215,7 +215,8 @@ void open_only(Deepest &deepest, const std::string &model, const std::string &wh
 
 } // namespace
 
-TEST_CASE("a thread with the stack that the header asks for makes every call, on every model") {
+TEST_CASE("stasis_model_open: a thread with the stack that the header asks for makes every call, "
+          "on every model") {
     CHECK(read_file(source_folder() + "/abi/stasis.h")
               .find(" " + std::to_string(kStackBytes >> 10) + " KiB of stack") !=
           std::string::npos);
@@ -251,7 +252,8 @@ TEST_CASE("a thread with the stack that the header asks for makes every call, on
     }
 }
 
-TEST_CASE("a thread with the stack that the header asks for quantizes, and computes with blocks") {
+TEST_CASE("stasis_model_quantize: a thread with the stack that the header asks for quantizes, and "
+          "computes with blocks") {
     Deepest deepest;
     const Folder folder;
     for (const auto *type : {"Q4_K_M", "Q5_K_M", "Q4_0", "Q8_0"}) {
@@ -270,7 +272,8 @@ TEST_CASE("a thread with the stack that the header asks for quantizes, and compu
     }
 }
 
-TEST_CASE("a thread with the stack that the header asks for opens what asks for deep recursion") {
+TEST_CASE("stasis_model_open: a thread with the stack that the header asks for opens what asks for "
+          "deep recursion") {
     Deepest deepest;
     const Folder folder;
     const std::string model = folder.file("model"), chat = model + "/chat_template.jinja";

@@ -4,7 +4,7 @@
 
 using namespace abi_test;
 
-TEST_CASE("a step of sessions equals the same calls made one by one") {
+TEST_CASE("stasis_sessions_step: a step of sessions equals the same calls made one by one") {
     const Tokens tokens = some_tokens(90);
     const Session parent = session_of(llama(), some_tokens(70));
     std::vector<Session> together, alone;
@@ -51,7 +51,7 @@ TEST_CASE("a step of sessions equals the same calls made one by one") {
     }
 }
 
-TEST_CASE("each item of a step has its own status and message") {
+TEST_CASE("stasis_sessions_step: each item of a step has its own status and message") {
     const Tokens tokens = some_tokens(8);
     const Session small = create(gemma(), 4), well = create(gemma());
     stasis_error own{};
@@ -81,7 +81,7 @@ TEST_CASE("each item of a step has its own status and message") {
     CHECK(position(well.get()) == 8);
 }
 
-TEST_CASE("a step that makes no sense is refused, and nothing is done") {
+TEST_CASE("stasis_sessions_step: a step that makes no sense is refused, and nothing is done") {
     const Tokens tokens = some_tokens(8);
     const Session first = create(gemma()), second = create(gemma()), foreign = create(llama());
     std::vector<stasis_step_item> items(2, sized<stasis_step_item>());

@@ -41,8 +41,8 @@ int64_t stop_at_each(const std::function<void()> &before,
 
 } // namespace
 
-TEST_CASE(
-    "stopped at any report: append and a rewind that recomputes leave the session as before") {
+TEST_CASE("stasis_progress_fn: stopped at any report: append and a rewind that recomputes leave "
+          "the session as before") {
     const Tokens begin = some_tokens(100), more = some_tokens(150, 2);
     Session session;
     Digest before;
@@ -73,7 +73,8 @@ TEST_CASE(
               unharmed) > 3);
 }
 
-TEST_CASE("stopped by the logits callback at any position: append leaves the session as before") {
+TEST_CASE("stasis_session_append: stopped by the logits callback at any position: append leaves "
+          "the session as before") {
     const Tokens begin = some_tokens(60), more = some_tokens(20, 2);
     Digest after[2];
     for (const size_t chunk : {1, 7, 0}) {
@@ -97,7 +98,8 @@ TEST_CASE("stopped by the logits callback at any position: append leaves the ses
     CHECK(after[0] == after[1]);
 }
 
-TEST_CASE("stopped by its callback at any token: generate keeps what it told of") {
+TEST_CASE("stasis_session_generate: stopped by its callback at any token: generate keeps what it "
+          "told of") {
     const Session parent = session_of(gemma(), some_tokens(60));
     const Session alone = fork(parent.get());
     for (uint64_t count = 1; count <= 12; ++count) {
@@ -119,7 +121,8 @@ TEST_CASE("stopped by its callback at any token: generate keeps what it told of"
     }
 }
 
-TEST_CASE("stopped at any report: a step leaves what is not complete as before") {
+TEST_CASE(
+    "stasis_progress_fn: stopped at any report: a step leaves what is not complete as before") {
     const Tokens tokens = some_tokens(70, 2);
     const Session parent = session_of(gemma(), some_tokens(30)), appended = fork(parent.get()),
                   drawn = fork(parent.get());
@@ -157,7 +160,8 @@ TEST_CASE("stopped at any report: a step leaves what is not complete as before")
     look();
 }
 
-TEST_CASE("stopped at any report: files and models are as before, or not there") {
+TEST_CASE(
+    "stasis_progress_fn: stopped at any report: files and models are as before, or not there") {
     const Folder folder;
     const std::string path = folder.file("a"), other = folder.file("b");
     const Session session = session_of(gemma(), some_tokens(300));

@@ -85,7 +85,8 @@ void check_same_from_here(stasis_session *a, stasis_session *b) {
 
 } // namespace
 
-TEST_CASE("a stream loads to the same bits, whatever it keeps and in whatever pieces it comes") {
+TEST_CASE("stasis_session_read: a stream loads to the same bits, whatever it keeps and in whatever "
+          "pieces it comes") {
     for (const size_t count : {0U, 1U, 64U, 200U}) {
         const Session session = session_of(gemma(), some_tokens(count));
         for (const uint32_t codec : {STASIS_CODEC_RAW, STASIS_CODEC_ZSTD}) {
@@ -108,7 +109,8 @@ TEST_CASE("a stream loads to the same bits, whatever it keeps and in whatever pi
     }
 }
 
-TEST_CASE("what a sink was given is a file: it opens, loads, and takes commits") {
+TEST_CASE(
+    "stasis_session_write: what a sink was given is a file: it opens, loads, and takes commits") {
     const Folder folder;
     const std::string path = folder.file("a");
     const Session session = session_of(gemma(), some_tokens(100));
@@ -139,7 +141,8 @@ TEST_CASE("what a sink was given is a file: it opens, loads, and takes commits")
     CHECK(stasis_snapshot_verify(out, gemma(), nullptr, &report, nullptr) == STASIS_OK);
 }
 
-TEST_CASE("a sink that fails at any byte: IO, the session goes on as it was") {
+TEST_CASE(
+    "stasis_session_write: a sink that fails at any byte: IO, the session goes on as it was") {
     const Session session = session_of(gemma(), some_tokens(70));
     const Digest before = digest(session.get());
     const std::string whole = written(session.get());
@@ -156,7 +159,7 @@ TEST_CASE("a sink that fails at any byte: IO, the session goes on as it was") {
     CHECK(written(session.get()) == whole);
 }
 
-TEST_CASE("a source that ends, fails or lies at any byte is refused") {
+TEST_CASE("stasis_session_read: a source that ends, fails or lies at any byte is refused") {
     const Session session = session_of(gemma(), some_tokens(70));
     const std::string whole = written(session.get(), STASIS_CODEC_ZSTD);
     stasis_session *out = nullptr;
@@ -183,7 +186,7 @@ TEST_CASE("a source that ends, fails or lies at any byte is refused") {
     CHECK(rubbish.at < 8192); // it saw that early
 }
 
-TEST_CASE("one flipped bit anywhere in a stream is refused") {
+TEST_CASE("stasis_session_read: one flipped bit anywhere in a stream is refused") {
     const Session session = session_of(gemma(), some_tokens(70));
     const std::string whole = written(session.get());
     for (size_t at = 0; at < whole.size(); at += 1 + at % 389) {
@@ -204,7 +207,7 @@ TEST_CASE("one flipped bit anywhere in a stream is refused") {
     }
 }
 
-TEST_CASE("through a socket, with more behind the snapshot") {
+TEST_CASE("stasis_session_read: through a socket, with more behind the snapshot") {
     int ends[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     const Session first = session_of(gemma(), some_tokens(150));
@@ -244,7 +247,8 @@ TEST_CASE("through a socket, with more behind the snapshot") {
     close(ends[1]);
 }
 
-TEST_CASE("callbacks of streams may look at nothing that is busy, and cancel the call") {
+TEST_CASE("stasis_session_read: callbacks of streams may look at nothing that is busy, and cancel "
+          "the call") {
     const Session session = session_of(gemma(), some_tokens(70));
     struct Host {
         stasis_session *session;

@@ -19,7 +19,8 @@ template <typename Struct> Longer<Struct> longer() {
 
 } // namespace
 
-TEST_CASE("init states the size and zeroes everything, whatever version the caller has") {
+TEST_CASE(
+    "struct_size: init states the size and zeroes everything, whatever version the caller has") {
     Longer<stasis_run_options> options;
     std::memset(&options, 0xAB, sizeof options);
     stasis_run_options_init(&options.known, sizeof options.known);
@@ -69,7 +70,7 @@ TEST_CASE("init states the size and zeroes everything, whatever version the call
     CHECK(verify.struct_size == sizeof verify);
 }
 
-TEST_CASE("an older caller's shorter struct leaves what it lacks at the default") {
+TEST_CASE("struct_size: an older caller's shorter struct leaves what it lacks at the default") {
     auto options = sized<stasis_session_options>();
     options.capacity = 10;
     options.reserve = UINT64_MAX; // beyond what the caller states: must not be read
@@ -102,7 +103,7 @@ TEST_CASE("an older caller's shorter struct leaves what it lacks at the default"
     }
 }
 
-TEST_CASE("a newer caller's longer struct works while what is unknown is zero") {
+TEST_CASE("struct_size: a newer caller's longer struct works while what is unknown is zero") {
     const Session session = create(gemma());
     auto options = longer<stasis_run_options>();
     const Tokens tokens = some_tokens(3);
@@ -140,7 +141,7 @@ TEST_CASE("a newer caller's longer struct works while what is unknown is zero") 
     CHECK(model == nullptr);
 }
 
-TEST_CASE("outputs are written as far as the caller's struct reaches") {
+TEST_CASE("struct_size: outputs are written as far as the caller's struct reaches") {
     const Session session = session_of(gemma(), some_tokens(5));
     stasis_session_info info;
     std::memset(&info, 0xAB, sizeof info);
@@ -171,7 +172,7 @@ TEST_CASE("outputs are written as far as the caller's struct reaches") {
     CHECK(model.future[2] == 0);
 }
 
-TEST_CASE("a struct_size that cannot be is refused before anything else is read") {
+TEST_CASE("struct_size: a struct_size that cannot be is refused before anything else is read") {
     const Session session = create(gemma());
     stasis_error error;
     for (uint32_t size : {0U, 3U, 4097U, UINT32_MAX}) {
@@ -191,7 +192,7 @@ TEST_CASE("a struct_size that cannot be is refused before anything else is read"
     }
 }
 
-TEST_CASE("unknown flags and reserved fields are refused") {
+TEST_CASE("struct_size: unknown flags and reserved fields are refused") {
     const Session session = session_of(gemma(), some_tokens(3));
     CHECK(stasis_session_rewind(session.get(), 0, 2, nullptr, nullptr) == STASIS_UNSUPPORTED);
     auto generate = sized<stasis_generate_options>();

@@ -72,7 +72,7 @@ struct Reply {
 
 } // namespace
 
-TEST_CASE("text to tokens and back") {
+TEST_CASE("stasis_model_tokenize: text to tokens and back") {
     const std::string text = "k is 5, \xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80 and <end_of_turn>";
     const Tokens tokens = tokenize(text);
     CHECK(detokenize(tokens) == text);
@@ -112,7 +112,8 @@ TEST_CASE("text to tokens and back") {
           STASIS_INVALID_ARGUMENT);
 }
 
-TEST_CASE("a conversation renders as turns append, whatever the stride of the messages") {
+TEST_CASE("stasis_model_render: a conversation renders as turns append, whatever the stride of the "
+          "messages") {
     const std::string reply = "k is 5.";
     struct Wide {
         stasis_message message;
@@ -157,7 +158,8 @@ TEST_CASE("a conversation renders as turns append, whatever the stride of the me
                               &length, &error) == STASIS_INVALID_ARGUMENT);
 }
 
-TEST_CASE("a reply streams as text, ends at its end token, and tells template from text") {
+TEST_CASE("stasis_session_generate: a reply streams as text, ends at its end token, and tells "
+          "template from text") {
     stasis_session *created = nullptr;
     REQUIRE(stasis_session_create(chat_model(), nullptr, &created, nullptr) == STASIS_OK);
     const Session session(created);

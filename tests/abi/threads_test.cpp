@@ -42,7 +42,8 @@ int32_t call_everything(void *user, uint64_t, uint64_t) {
 
 } // namespace
 
-TEST_CASE("a callback that calls into its own session gets BUSY, and nothing breaks") {
+TEST_CASE("stasis_session_append: a callback that calls into its own session gets BUSY, and "
+          "nothing breaks") {
     const Session session = create(gemma());
     Interrupted own{session.get(), {}};
     auto options = sized<stasis_run_options>();
@@ -55,7 +56,8 @@ TEST_CASE("a callback that calls into its own session gets BUSY, and nothing bre
     CHECK(digest(session.get()) == digest(session_of(gemma(), tokens).get()));
 }
 
-TEST_CASE("a second thread gets BUSY while a call runs, and the session afterwards") {
+TEST_CASE("stasis_session_append: a second thread gets BUSY while a call runs, and the session "
+          "afterwards") {
     const Session session = create(gemma());
     std::atomic<int> stage{0};
     auto options = sized<stasis_run_options>();
@@ -92,7 +94,8 @@ TEST_CASE("a second thread gets BUSY while a call runs, and the session afterwar
     CHECK(position(session.get()) == 20);
 }
 
-TEST_CASE("a cancel request from another thread ends a call, sticks, and is reset") {
+TEST_CASE("stasis_cancel_request: a cancel request from another thread ends a call, sticks, and is "
+          "reset") {
     const Session session = session_of(gemma(), some_tokens(70));
     const Digest before = digest(session.get());
     const Cancel cancel = make_cancel();
@@ -136,7 +139,8 @@ TEST_CASE("a cancel request from another thread ends a call, sticks, and is rese
     CHECK(stasis_session_append(session.get(), tokens.data(), 1, &options, nullptr) == STASIS_OK);
 }
 
-TEST_CASE("a cancel handle may be released while the call that uses it runs") {
+TEST_CASE(
+    "stasis_cancel_release: a cancel handle may be released while the call that uses it runs") {
     const Session session = create(gemma());
     stasis_cancel *cancel = make_cancel().release();
     auto options = sized<stasis_run_options>();
@@ -156,7 +160,7 @@ TEST_CASE("a cancel handle may be released while the call that uses it runs") {
     CHECK(position(session.get()) == 0);
 }
 
-TEST_CASE("progress rises to the total, and a non-zero return stops the call") {
+TEST_CASE("stasis_progress_fn: progress rises to the total, and a non-zero return stops the call") {
     const Session session = session_of(gemma(), some_tokens(10));
     const Digest before = digest(session.get());
     struct Seen {
@@ -186,7 +190,7 @@ TEST_CASE("progress rises to the total, and a non-zero return stops the call") {
     CHECK(seen.total == 100);
 }
 
-TEST_CASE("parent and child of a fork run at the same time") {
+TEST_CASE("stasis_session_fork: parent and child of a fork run at the same time") {
     const Session parent = session_of(gemma(), some_tokens(100));
     const Session child = fork(parent.get());
     stasis_status statuses[2] = {-1, -1};
@@ -211,7 +215,7 @@ TEST_CASE("parent and child of a fork run at the same time") {
     }
 }
 
-TEST_CASE("eight host threads on one model give what one gives") {
+TEST_CASE("stasis_session_append: eight host threads on one model give what one gives") {
     const Digest expected = digest(session_of(llama(), some_tokens(130)).get());
     std::atomic<int> right{0};
     std::vector<std::thread> threads;
@@ -283,8 +287,8 @@ void generate_from(uint32_t seed, Share &share) {
 
 } // namespace
 
-TEST_CASE(
-    "four host threads generate on one model: each what it gives alone, none waits its turn") {
+TEST_CASE("stasis_session_generate: four host threads generate on one model: each what it gives "
+          "alone, none waits its turn") {
     std::atomic<uint32_t> ignored{0}, decoded{0};
     std::barrier<> one(1), four(4);
     std::vector<Share> alone(4, Share{ignored, one}), together(4, Share{decoded, four});
@@ -307,7 +311,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("after a call no thread of the library is busy") {
+TEST_CASE("stasis_session_append: after a call no thread of the library is busy") {
     std::atomic<uint32_t> decoded{0};
     std::barrier<> one(1);
     Share share{decoded, one};

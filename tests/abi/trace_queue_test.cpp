@@ -47,7 +47,7 @@ void live(stasis_session *session, const Folder &folder) {
 
 } // namespace
 
-TEST_CASE("trace: events that wait are those that a callback hears") {
+TEST_CASE("stasis_session_take_trace: events that wait are those that a callback hears") {
     const Folder folder;
     TraceModel heard;
     const Session one = create(gemma(), 0, 1000);
@@ -76,7 +76,8 @@ TEST_CASE("trace: events that wait are those that a callback hears") {
     }
 }
 
-TEST_CASE("trace: events go round the queue, and those without room are counted") {
+TEST_CASE(
+    "stasis_session_take_trace: events go round the queue, and those without room are counted") {
     const Folder folder;
     TraceModel heard;
     const Session one = create(gemma()), other = create(gemma());
@@ -114,7 +115,7 @@ TEST_CASE("trace: events go round the queue, and those without room are counted"
     CHECK(gaps >= 2);
 }
 
-TEST_CASE("trace: waiting events in the struct of an older or a newer caller") {
+TEST_CASE("stasis_session_take_trace: waiting events in the struct of an older or a newer caller") {
     const Session session = create(gemma());
     const stasis_trace_options options = waiting(100);
     for (const size_t stride : {size_t{8}, size_t{24}, kEvent, kEvent + 16}) {
@@ -143,7 +144,7 @@ TEST_CASE("trace: waiting events in the struct of an older or a newer caller") {
     }
 }
 
-TEST_CASE("trace: what cannot wait, and what is not there, is refused") {
+TEST_CASE("stasis_session_take_trace: what cannot wait, and what is not there, is refused") {
     const Session session = create(llama());
     stasis_error error;
     stasis_trace_event event{};

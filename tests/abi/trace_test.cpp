@@ -37,7 +37,7 @@ std::string replay_without(const std::vector<stasis_trace_event> &events, size_t
 
 } // namespace
 
-TEST_CASE("trace: an event that is left out, or told twice, is noticed") {
+TEST_CASE("stasis_session_set_trace: an event that is left out, or told twice, is noticed") {
     TraceModel trace;
     const Session session = create(gemma());
     trace.follow(session.get());
@@ -78,7 +78,7 @@ TEST_CASE("trace: an event that is left out, or told twice, is noticed") {
     CHECK(left_out > 10);
 }
 
-TEST_CASE("trace: digests of pages are those of the same pages in any session") {
+TEST_CASE("stasis_session_set_trace: digests of pages are those of the same pages in any session") {
     for (stasis_model *model : {gemma(), llama()}) {
         const Tokens tokens = some_tokens(300);
         TraceModel one, pieces, known, loaded;
@@ -121,7 +121,7 @@ TEST_CASE("trace: digests of pages are those of the same pages in any session") 
     }
 }
 
-TEST_CASE("trace: what is shared, copied and undone is told as that") {
+TEST_CASE("stasis_session_set_trace: what is shared, copied and undone is told as that") {
     const Tokens tokens = some_tokens(200);
     TraceModel parent, child;
     const Session session = create(llama());
@@ -155,7 +155,7 @@ TEST_CASE("trace: what is shared, copied and undone is told as that") {
     CHECK(parent.differs(session.get()) == "");
 }
 
-TEST_CASE("trace: a pool without pages: what was taken is told to go") {
+TEST_CASE("stasis_session_set_trace: a pool without pages: what was taken is told to go") {
     auto budget = sized<stasis_model_options>();
     TraceModel measure;
     {
@@ -178,7 +178,7 @@ TEST_CASE("trace: a pool without pages: what was taken is told to go") {
     CHECK(one.differs(first.get()) == "");
 }
 
-TEST_CASE("trace: reads are told when asked for, as far as a query sees") {
+TEST_CASE("stasis_session_set_trace: reads are told when asked for, as far as a query sees") {
     for (stasis_model *model : {gemma(), llama()}) {
         TraceModel with, without;
         const Session session = create(model), quiet = create(model);
@@ -239,7 +239,8 @@ struct TracedHost {
 
 } // namespace
 
-TEST_CASE("trace: the callback is on the caller's thread, in its environment, and gets BUSY") {
+TEST_CASE("stasis_session_set_trace: the callback is on the caller's thread, in its environment, "
+          "and gets BUSY") {
     TracedHost host;
     const Session session = create(gemma());
     host.session = session.get();
@@ -266,7 +267,8 @@ TEST_CASE("trace: the callback is on the caller's thread, in its environment, an
     CHECK(digest(session.get()) == digest(plain.get()));
 }
 
-TEST_CASE("trace: it ends once, when another takes its place, when switched off, when freed") {
+TEST_CASE("stasis_session_set_trace: it ends once, when another takes its place, when switched "
+          "off, when freed") {
     TraceModel first, second, third;
     Session session = session_of(llama(), some_tokens(100));
     first.follow(session.get());

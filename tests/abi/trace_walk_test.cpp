@@ -218,7 +218,8 @@ void TraceWalk::step() {
 
 } // namespace
 
-TEST_CASE("trace: replayed, the events give the page tables after every call of a random walk") {
+TEST_CASE("stasis_session_set_trace: replayed, the events give the page tables after every call of "
+          "a random walk") {
     const char *given = std::getenv("STASIS_SEED");
     const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
     std::map<uint32_t, uint64_t> counts;

@@ -369,7 +369,8 @@ void FileWalk::step() {
 
 } // namespace
 
-TEST_CASE("a random walk of sessions and files never leaves what a plain model says") {
+TEST_CASE("stasis_session_save: a random walk of sessions and files never leaves what a plain "
+          "model says") {
     const uint64_t seed = from_environment("STASIS_SEED", std::random_device()());
     const uint64_t steps =
         from_environment("STASIS_WALK_STEPS", 10000 / (stasis::test::whole_sweeps() ? 1 : 8));

@@ -31,7 +31,7 @@ std::vector<Recorded> read_recorded() {
 
 } // namespace
 
-TEST_CASE("block rule: the naive restatement equals the recorded hardware results") {
+TEST_CASE("matmul: block rule: the naive restatement equals the recorded hardware results") {
     for (const Recorded &recorded : read_recorded()) {
         std::vector<float> y, expected;
         for (size_t m = 0; m < 16; ++m) {
@@ -47,7 +47,7 @@ TEST_CASE("block rule: the naive restatement equals the recorded hardware result
 
 // The tables' own c starts at +0 and so is never -0, but the recorded c is in some results, where
 // it would show the sign that an empty sum lost: these few are left to the restatement above.
-TEST_CASE("block rule: every table equals the recorded hardware results") {
+TEST_CASE("matmul: block rule: every table equals the recorded hardware results") {
     const std::vector<Recorded> cases = read_recorded();
     const stasis::kernels::FloatEnvironment environment;
     for_each_table([&](const stasis::kernels::Table &table) {

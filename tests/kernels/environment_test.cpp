@@ -48,7 +48,7 @@ struct Work {
 
 #ifdef __x86_64__
 
-TEST_CASE("environment: any host setting gives the same bits and is restored bit for bit") {
+TEST_CASE("FloatEnvironment: any host setting gives the same bits and is restored bit for bit") {
     const Work work;
     for_each_table([&](const Table &table) {
         std::vector<float> expected;
@@ -84,7 +84,7 @@ TEST_CASE("environment: any host setting gives the same bits and is restored bit
 }
 
 // If it did not, the test above would pass without a guard.
-TEST_CASE("environment: without the guard the host's setting shows") {
+TEST_CASE("FloatEnvironment: without the guard the host's setting shows") {
     const Work work;
     for_each_table([&](const Table &table) {
         std::vector<float> expected;
@@ -103,7 +103,7 @@ TEST_CASE("environment: without the guard the host's setting shows") {
     });
 }
 
-TEST_CASE("environment: guards nest") {
+TEST_CASE("FloatEnvironment: guards nest") {
     const uint32_t before = _mm_getcsr();
     {
         const FloatEnvironment outer;
@@ -115,7 +115,7 @@ TEST_CASE("environment: guards nest") {
 
 #else
 
-TEST_CASE("environment: the host's rounding mode is restored") {
+TEST_CASE("FloatEnvironment: the host's rounding mode is restored") {
     std::fesetround(FE_UPWARD);
     {
         const FloatEnvironment environment;
@@ -129,7 +129,7 @@ TEST_CASE("environment: the host's rounding mode is restored") {
 
 // The boundary of flushing, both ways: tiny is decided after rounding (C2). Terms 0 and 2 fall into
 // one chain of the block rule, 1 and 3 into the other.
-TEST_CASE("environment: results around 2^-126") {
+TEST_CASE("FloatEnvironment: results around 2^-126") {
     constexpr uint16_t k1 = 0x3F80, kMin = 0x0080; // 1, 2^-126
     constexpr uint16_t k76 = 0x1980, k75 = 0x1A00; // 2^-76, 2^-75
     constexpr uint16_t kMinus = 0x8000;            // sign

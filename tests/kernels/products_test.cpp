@@ -60,7 +60,7 @@ std::vector<float> run(const Table &table, const ProductCase &c, Edge edge) {
 
 } // namespace
 
-TEST_CASE("products: rows, outputs and depths around every tile equal the reference, stay inside") {
+TEST_CASE("matmul: rows, outputs and depths around every tile equal the reference, stay inside") {
     const FloatEnvironment environment;
     Numbers numbers(1);
     size_t count = 0;
@@ -87,7 +87,7 @@ TEST_CASE("products: rows, outputs and depths around every tile equal the refere
 }
 
 // More rows, outputs and terms than a table keeps together: it takes them in several turns.
-TEST_CASE("products: what exceeds every table's panels equals the reference, stays inside") {
+TEST_CASE("matmul: what exceeds every table's panels equals the reference, stays inside") {
     const FloatEnvironment environment;
     constexpr size_t kShapes[][3] = {{65, 33, 257},  {97, 31, 1},     {129, 300, 513},
                                      {512, 256, 64}, {513, 257, 300}, {1030, 40, 290}};
@@ -112,8 +112,7 @@ TEST_CASE("products: what exceeds every table's panels equals the reference, sta
 }
 
 // C9: no bits are promised of what is not finite, but that it is not.
-TEST_CASE(
-    "products: an input that is not finite shows in the outputs it belongs to, in no others") {
+TEST_CASE("matmul: an input that is not finite shows in the outputs it belongs to, in no others") {
     const FloatEnvironment environment;
     const float infinity = std::numeric_limits<float>::infinity();
     const float nan = std::numeric_limits<float>::quiet_NaN();

@@ -41,7 +41,7 @@ void check(const Product &p, Edge edge) {
 
 } // namespace
 
-TEST_CASE("integer weights: shapes around every group and tile, nothing outside is touched") {
+TEST_CASE("matmul_quantized: shapes around every group and tile, nothing outside is touched") {
     const FloatEnvironment environment;
     Numbers numbers(11);
     for (const Quant type : kTypes) {
@@ -56,7 +56,7 @@ TEST_CASE("integer weights: shapes around every group and tile, nothing outside 
     }
 }
 
-TEST_CASE("integer weights: more blocks than a table keeps together") {
+TEST_CASE("matmul_quantized: more blocks than a table keeps together") {
     const FloatEnvironment environment;
     Numbers numbers(12);
     for (const Quant type : kTypes) {
@@ -68,7 +68,7 @@ TEST_CASE("integer weights: more blocks than a table keeps together") {
     }
 }
 
-TEST_CASE("integer weights: integers at their extremes") {
+TEST_CASE("matmul_quantized: integers at their extremes") {
     const FloatEnvironment environment;
     Numbers numbers(13);
     for (const Quant type : kTypes) {
@@ -80,7 +80,7 @@ TEST_CASE("integer weights: integers at their extremes") {
     }
 }
 
-TEST_CASE("integer weights: groups of activations around the least that count") {
+TEST_CASE("matmul_quantized: groups of activations around the least that count") {
     const FloatEnvironment environment;
     Numbers numbers(14);
     for (const Quant type : kTypes) {

@@ -104,7 +104,7 @@ void check_product(const Named &named, size_t rows, size_t outputs, size_t block
 
 } // namespace
 
-TEST_CASE("integer weights: blocks stand for what the published reader says") {
+TEST_CASE("matmul_quantized: blocks stand for what the published reader says") {
     const FloatEnvironment environment;
     for (const Named &named : kNamedTypes) {
         INFO(named.name);
@@ -128,7 +128,7 @@ TEST_CASE("integer weights: blocks stand for what the published reader says") {
     }
 }
 
-TEST_CASE("integer weights: a strip holds the published blocks of its outputs, word by word") {
+TEST_CASE("matmul_quantized: a strip holds the published blocks of its outputs, word by word") {
     struct Layout { // offsets in a published block; the fifth bits' word, 99: none
         size_t words, first, half, fifth;
     };
@@ -176,7 +176,7 @@ TEST_CASE("integer weights: a strip holds the published blocks of its outputs, w
     }
 }
 
-TEST_CASE("integer weights: products of every type, shape and kind of numbers") {
+TEST_CASE("matmul_quantized: products of every type, shape and kind of numbers") {
     const FloatEnvironment environment;
     for (const Named &named : kNamedTypes) {
         for (const Kind kind : kKinds) {
@@ -189,7 +189,7 @@ TEST_CASE("integer weights: products of every type, shape and kind of numbers") 
     }
 }
 
-TEST_CASE("integer weights: embeddings are scaled") {
+TEST_CASE("matmul_quantized: embeddings are scaled") {
     const FloatEnvironment environment;
     Numbers numbers(3);
     for (const Named &named : kNamedTypes) {
@@ -206,7 +206,7 @@ TEST_CASE("integer weights: embeddings are scaled") {
     }
 }
 
-TEST_CASE("integer weights: what is not finite shows in its row, in no others") {
+TEST_CASE("matmul_quantized: what is not finite shows in its row, in no others") {
     const FloatEnvironment environment;
     Numbers numbers(4);
     for (const Named &named : kNamedTypes) {

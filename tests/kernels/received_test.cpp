@@ -33,7 +33,7 @@ std::vector<uint16_t> weights(Numbers &numbers) {
 
 } // namespace
 
-TEST_CASE("attention received is the floor of weights in fixed point") {
+TEST_CASE("receive: attention received is the floor of weights in fixed point") {
     const FloatEnvironment environment;
     Numbers numbers(3);
     for (int i = 0; i < 300; ++i) {

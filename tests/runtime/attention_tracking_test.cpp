@@ -101,7 +101,7 @@ void add_naively(std::span<const Call *const> of, size_t row, uint64_t base, uin
 
 } // namespace
 
-TEST_CASE("attention received: every number is what the clause makes of the weights") {
+TEST_CASE("AttentionSums: every number is what the clause makes of the weights") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32",
                              "zoo/gemma3-softcap-linear-rope", "quantized/llama"}) {
@@ -153,7 +153,7 @@ TEST_CASE("attention received: every number is what the clause makes of the weig
     }
 }
 
-TEST_CASE("attention received: every query of every head gives one") {
+TEST_CASE("AttentionSums: every query of every head gives one") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : bundled()) {
         CAPTURE(name);
@@ -180,7 +180,7 @@ TEST_CASE("attention received: every query of every head gives one") {
     }
 }
 
-TEST_CASE("attention received: any chunk, threads and table give the same numbers") {
+TEST_CASE("AttentionSums: any chunk, threads and table give the same numbers") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "quantized/llama"}) {
         CAPTURE(name);
@@ -210,7 +210,7 @@ TEST_CASE("attention received: any chunk, threads and table give the same number
     }
 }
 
-TEST_CASE("attention received: steps of several sessions give each its own, forks among them") {
+TEST_CASE("AttentionSums: steps of several sessions give each its own, forks among them") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"}) {
         CAPTURE(name);
@@ -249,7 +249,7 @@ TEST_CASE("attention received: steps of several sessions give each its own, fork
     }
 }
 
-TEST_CASE("attention received: what lies behind a window receives nothing") {
+TEST_CASE("AttentionSums: what lies behind a window receives nothing") {
     const kernels::FloatEnvironment environment;
     const auto model = open("zoo/gemma3-text");
     const std::vector<uint32_t> tokens = tokens_for(*model, 200);
@@ -271,7 +271,7 @@ TEST_CASE("attention received: what lies behind a window receives nothing") {
     CHECK(local > 0);
 }
 
-TEST_CASE("attention received: a rewind, a load and a last token run again leave no trace") {
+TEST_CASE("AttentionSums: a rewind, a load and a last token run again leave no trace") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"}) {
         CAPTURE(name);
@@ -317,7 +317,7 @@ TEST_CASE("attention received: a rewind, a load and a last token run again leave
     }
 }
 
-TEST_CASE("attention received: a failed append leaves the numbers as they were") {
+TEST_CASE("AttentionSums: a failed append leaves the numbers as they were") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/mistral-window", "zoo/llama-odd-sizes-f32"}) {
         CAPTURE(name);
@@ -350,7 +350,7 @@ TEST_CASE("attention received: a failed append leaves the numbers as they were")
     }
 }
 
-TEST_CASE("attention received: what is evicted receives nothing from then on") {
+TEST_CASE("AttentionSums: what is evicted receives nothing from then on") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"}) {
         CAPTURE(name);
@@ -397,7 +397,7 @@ TEST_CASE("attention received: what is evicted receives nothing from then on") {
     }
 }
 
-TEST_CASE("attention received: refused unless tracked, and where a sum could overflow") {
+TEST_CASE("AttentionSums: refused unless tracked, and where a sum could overflow") {
     const kernels::FloatEnvironment environment;
     const auto model = open("zoo/llama-gqa-untied");
     Session none(model, {}), in_total(model, tracking(Tracking::total));
@@ -421,7 +421,7 @@ TEST_CASE("attention received: refused unless tracked, and where a sum could ove
     Session untracked(huge, options);
 }
 
-TEST_CASE("attention received: a pass of sessions that do not track it keeps no weights") {
+TEST_CASE("AttentionSums: a pass of sessions that do not track it keeps no weights") {
     const kernels::FloatEnvironment environment;
     const auto model = open_model(test_data("zoo/llama-gqa-untied"), {});
     const std::vector<uint32_t> tokens = tokens_for(*model, 30);

@@ -49,7 +49,7 @@ bool lacks_f1(const Tokenizer &tokenizer) {
 
 } // namespace
 
-TEST_CASE("byte bpe: the ids that Hugging Face's tokenizers give") {
+TEST_CASE("ByteBpe: the ids that Hugging Face's tokenizers give") {
     for (const std::string layout : kLayouts) {
         CAPTURE(layout);
         const auto tokenizer = open_layout(layout);
@@ -67,7 +67,7 @@ TEST_CASE("byte bpe: the ids that Hugging Face's tokenizers give") {
     }
 }
 
-TEST_CASE("byte bpe: the published ids of llama.cpp's vocabularies") {
+TEST_CASE("ByteBpe: the published ids of llama.cpp's vocabularies") {
     for (const std::string name : {"gpt-2", "llama-bpe", "qwen2", "starcoder", "deepseek-coder"}) {
         CAPTURE(name);
         const auto tokenizer = open_published(name);
@@ -94,7 +94,7 @@ TEST_CASE("byte bpe: the published ids of llama.cpp's vocabularies") {
     }
 }
 
-TEST_CASE("byte bpe: random texts come back byte for byte") {
+TEST_CASE("ByteBpe: random texts come back byte for byte") {
     std::mt19937 random(5);
     std::vector<std::unique_ptr<Tokenizer>> tokenizers;
     for (const char *layout : {"llama3", "smollm2", "deepseek-coder"}) {
@@ -120,7 +120,7 @@ TEST_CASE("byte bpe: random texts come back byte for byte") {
     }
 }
 
-TEST_CASE("byte bpe: marker texts become special tokens only where asked for") {
+TEST_CASE("ByteBpe: marker texts become special tokens only where asked for") {
     for (const auto &[layout, mark] :
          {std::pair("llama3", "<|eot_id|>"), {"smollm2", "<|im_end|>"}, {"qwen2", "<|im_end|>"}}) {
         const auto tokenizer = open_layout(layout);
@@ -150,7 +150,7 @@ TEST_CASE("byte bpe: marker texts become special tokens only where asked for") {
     }
 }
 
-TEST_CASE("byte bpe: every token knows where it came from") {
+TEST_CASE("ByteBpe: every token knows where it came from") {
     const auto tokenizer = open_layout("llama3");
     const std::vector<Segment> segments = {
         {"<|begin_of_text|>sess", TokenSource::templated, true, TurnPart::body, true},
@@ -176,7 +176,7 @@ TEST_CASE("byte bpe: every token knows where it came from") {
           tokenizer->encode("Hello", false, false).size() + 1);
 }
 
-TEST_CASE("byte bpe: composing characters, and where they came from") {
+TEST_CASE("ByteBpe: composing characters, and where they came from") {
     CHECK_FALSE(may_compose("abc \u00E9"));
     CHECK(may_compose("e\u0301"));
     CHECK(compose("e\u0301 \u00E9 abc").text == "\u00E9 \u00E9 abc");
@@ -207,7 +207,7 @@ TEST_CASE("byte bpe: composing characters, and where they came from") {
     CHECK(bytes == "x \u00E9 y");
 }
 
-TEST_CASE("byte bpe: a long text takes time in proportion") {
+TEST_CASE("ByteBpe: a long text takes time in proportion") {
     const auto seconds = [](const Tokenizer &tokenizer, const std::string &text) {
         const auto begin = std::chrono::steady_clock::now();
         const Tokens tokens = tokenizer.encode(text, false, false);
@@ -236,7 +236,7 @@ TEST_CASE("byte bpe: a long text takes time in proportion") {
     }
 }
 
-TEST_CASE("byte bpe: patterns") {
+TEST_CASE("ByteBpe: patterns") {
     const auto split = [](const std::vector<std::string> &patterns, const std::string &text) {
         std::vector<std::string> out;
         for (const std::string_view word : Pretokenizer(patterns, "f").split(text)) {

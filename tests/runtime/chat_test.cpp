@@ -88,7 +88,7 @@ ChatTemplate recognised(std::string_view jinja) {
 
 } // namespace
 
-TEST_CASE("chat: published templates render exactly as published, whole and turn by turn") {
+TEST_CASE("ChatTemplate: published templates render exactly as published, whole and turn by turn") {
     const JsonValue cases = published_cases();
     if (cases.is_null()) {
         STASIS_SKIP("templates/cases.json is not beside the clone");
@@ -116,7 +116,7 @@ TEST_CASE("chat: published templates render exactly as published, whole and turn
     CHECK(refused == 4);
 }
 
-TEST_CASE("chat: published templates are recognised by what they render") {
+TEST_CASE("ChatTemplate: published templates are recognised by what they render") {
     const JsonValue cases = published_cases();
     if (cases.is_null()) {
         STASIS_SKIP("templates/cases.json is not beside the clone");
@@ -146,7 +146,7 @@ TEST_CASE("chat: published templates are recognised by what they render") {
     }
 }
 
-TEST_CASE("chat: built-in formats") {
+TEST_CASE("ChatTemplate: built-in formats") {
     const Messages messages = {
         {"system", "Be brief."}, {"user", " Hi "}, {"assistant", " Yo "}, {"user", "Bye"}};
     const std::pair<const char *, const char *> kExpected[] = {
@@ -181,7 +181,7 @@ TEST_CASE("chat: built-in formats") {
           "'llama3', 'mistral', 'phi3'");
 }
 
-TEST_CASE("chat: orders that a template refuses are refused naming both roles") {
+TEST_CASE("ChatTemplate: orders that a template refuses are refused naming both roles") {
     const ChatTemplate gemma = ChatTemplate::named("gemma", "<bos>", "<eos>");
     ChatPosition position;
     CHECK(message_of([&] { gemma.turn(position, "assistant", "x", false); }) ==
@@ -199,7 +199,7 @@ TEST_CASE("chat: orders that a template refuses are refused naming both roles") 
     CHECK(status_of([&] { gemma.render({}, true); }) == Status::invalid_argument);
 }
 
-TEST_CASE("chat: a system text without a turn of its own waits for the first user turn") {
+TEST_CASE("ChatTemplate: a system text without a turn of its own waits for the first user turn") {
     const ChatTemplate gemma = ChatTemplate::named("gemma", "<bos>", "<eos>");
     ChatPosition position;
     RenderedTurn turn = gemma.turn(position, "system", " Be brief. ", false);
@@ -228,7 +228,7 @@ TEST_CASE("chat: a system text without a turn of its own waits for the first use
           "<start_of_turn>user\n Be brief. \n\nHi<end_of_turn>\n");
 }
 
-TEST_CASE("chat: behind tokens that the caller appended, no bos is rendered") {
+TEST_CASE("ChatTemplate: behind tokens that the caller appended, no bos is rendered") {
     ChatPosition position;
     position.started = true;
     const ChatTemplate llama3 = ChatTemplate::named("llama3", "<s>", "</s>");
@@ -239,7 +239,7 @@ TEST_CASE("chat: behind tokens that the caller appended, no bos is rendered") {
     CHECK_FALSE(llama3.turn(position, "user", "A", false).segments.front().start);
 }
 
-TEST_CASE("chat: an open reply is closed with what it lacks") {
+TEST_CASE("ChatTemplate: an open reply is closed with what it lacks") {
     const auto next = [](const char *name, const char *tail) {
         const ChatTemplate chat = ChatTemplate::named(name, "<bos>", "</s>");
         const ChatPosition position = {true, Role::assistant, true, true, tail, ""};
@@ -259,7 +259,7 @@ TEST_CASE("chat: an open reply is closed with what it lacks") {
     CHECK(next("mistral", "") == "</s>|closing");
 }
 
-TEST_CASE("chat: contents are text, all else is the template's") {
+TEST_CASE("ChatTemplate: contents are text, all else is the template's") {
     const ChatTemplate llama2 = ChatTemplate::named("llama2", "<s>", "</s>");
     const RenderedTurn turn = llama2.turn({}, "user", "  [INST] </s> \n", true);
     CHECK(contents_of(turn) == "[[INST] </s>]");
@@ -273,7 +273,7 @@ TEST_CASE("chat: contents are text, all else is the template's") {
     CHECK(llama2.render(wide, true) == "<s>[INST] x [/INST]");
 }
 
-TEST_CASE("chat: what a template does beyond the common") {
+TEST_CASE("ChatTemplate: what a template does beyond the common") {
     const JsonValue cases = published_cases();
     if (cases.is_null()) {
         STASIS_SKIP("templates/cases.json is not beside the clone");
@@ -332,7 +332,7 @@ TEST_CASE("chat: what a template does beyond the common") {
     }
 }
 
-TEST_CASE("chat: templates that cannot be described say so") {
+TEST_CASE("ChatTemplate: templates that cannot be described say so") {
     const auto problem = [](std::string_view jinja) {
         const ChatTemplate chat = recognised(jinja);
         CHECK(chat.name() == "");
@@ -368,7 +368,8 @@ TEST_CASE("chat: templates that cannot be described say so") {
         "turn by turn");
 }
 
-TEST_CASE("chat: a system text that moves with the last user turn is refused, the rest works") {
+TEST_CASE(
+    "ChatTemplate: a system text that moves with the last user turn is refused, the rest works") {
     // As Mistral Instruct v0.3 does it.
     const ChatTemplate chat = recognised(
         "{% if messages[0].role == 'system' %}{% set s = messages[0].content + '\\n\\n' %}"
@@ -383,7 +384,7 @@ TEST_CASE("chat: a system text that moves with the last user turn is refused, th
     CHECK(status_of([&] { chat.render(messages, true); }) == Status::unsupported);
 }
 
-TEST_CASE("chat: orders whose rendering depends on more than the last role are refused") {
+TEST_CASE("ChatTemplate: orders whose rendering depends on more than the last role are refused") {
     // Turns of the same role run together, once.
     const ChatTemplate chat = recognised(
         "{% for m in messages %}{% if loop.index0 > 0 and messages[loop.index0 - 1].role == m.role "
@@ -402,7 +403,7 @@ TEST_CASE("chat: orders whose rendering depends on more than the last role are r
           "<|im_start|>assistant\n");
 }
 
-TEST_CASE("chat: hostile templates end quickly") {
+TEST_CASE("ChatTemplate: hostile templates end quickly") {
     const char *kHostile[] = {
         "{% for a in range(1000000000) %}{% endfor %}",
         "{% for a in range(9000) %}{% for b in range(9000) %}{% for c in range(9000) %}x"
@@ -422,7 +423,7 @@ TEST_CASE("chat: hostile templates end quickly") {
     }
 }
 
-TEST_CASE("chat: where a model's files keep the template") {
+TEST_CASE("ChatTemplate: where a model's files keep the template") {
     const fs::path directory = fs::path(places::binary) / "chat_test_files";
     fs::remove_all(directory);
     fs::create_directories(directory);

@@ -57,7 +57,7 @@ std::vector<std::string> types(size_t layers, size_t first_local) {
 
 } // namespace
 
-TEST_CASE("config: Qwen2.5 0.5B has biases on query, key and value, and no windows") {
+TEST_CASE("Config: Qwen2.5 0.5B has biases on query, key and value, and no windows") {
     const Config config = changed_config(kQwen25);
     CHECK(config.architecture == "qwen2");
     CHECK(config.layers == 24);
@@ -83,7 +83,7 @@ TEST_CASE("config: Qwen2.5 0.5B has biases on query, key and value, and no windo
     CHECK(bare.end_tokens.empty());
 }
 
-TEST_CASE("config: Qwen3 0.6B has norms of query and key, and its own head_dim") {
+TEST_CASE("Config: Qwen3 0.6B has norms of query and key, and its own head_dim") {
     const Config config = changed_config(kQwen3);
     CHECK(config.architecture == "qwen3");
     CHECK(config.head_dim == 128);
@@ -101,7 +101,7 @@ TEST_CASE("config: Qwen3 0.6B has norms of query and key, and its own head_dim")
     CHECK(described(biased, "attention_bias") == "yes");
 }
 
-TEST_CASE("config: Mistral has its window in all layers, or none") {
+TEST_CASE("Config: Mistral has its window in all layers, or none") {
     const Config config = changed_config(kMistral);
     CHECK(config.architecture == "mistral");
     CHECK(config.head_dim == 128);
@@ -118,7 +118,7 @@ TEST_CASE("config: Mistral has its window in all layers, or none") {
     CHECK(changed_config(kMistral, {{"num_key_value_heads", nullptr}}).kv_heads == 32);
 }
 
-TEST_CASE("config: Phi-3 mini with the context of 4k") {
+TEST_CASE("Config: Phi-3 mini with the context of 4k") {
     const Config config = changed_config(kPhi3);
     CHECK(config.architecture == "phi3");
     CHECK(config.fused_tensors);
@@ -140,7 +140,7 @@ TEST_CASE("config: Phi-3 mini with the context of 4k") {
                    {{"partial_rotary_factor", 0.75}});
 }
 
-TEST_CASE("config: Qwen's windows are in the layers from max_window_layers on, if in use") {
+TEST_CASE("Config: Qwen's windows are in the layers from max_window_layers on, if in use") {
     const Changes on = {{"use_sliding_window", true}, {"sliding_window", 64}};
     const auto with = [&](Changes more) {
         more.insert(on.begin(), on.end());
@@ -177,7 +177,7 @@ TEST_CASE("config: Qwen's windows are in the layers from max_window_layers on, i
                    {{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}});
 }
 
-TEST_CASE("config: old and new files of these families mean the same") {
+TEST_CASE("Config: old and new files of these families mean the same") {
     CHECK(describe(changed_config(kQwen25)) ==
           describe(changed_config(kQwen25, in_new_form(1e6, {{"layer_types", types(24, 24)}}))));
     CHECK(describe(changed_config(kQwen3)) ==
@@ -195,7 +195,7 @@ TEST_CASE("config: old and new files of these families mean the same") {
     CHECK(changed_config(kMistral, in_new_form(5e5)).ropes == std::vector<Rope>{Rope{5e5}});
 }
 
-TEST_CASE("config: layer types that contradict an architecture are refused") {
+TEST_CASE("Config: layer types that contradict an architecture are refused") {
     expect_refused(Status::corrupt, {"layer_types", "sliding_window"}, kMistral,
                    {{"layer_types", types(32, 16)}});
     expect_refused(Status::corrupt, {"layer_types", "no layer has a window"}, kMistral,

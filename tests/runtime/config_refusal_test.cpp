@@ -11,7 +11,7 @@
 
 namespace stasis {
 
-TEST_CASE("insight 58: architectures that are not built are refused by name") {
+TEST_CASE("Config: insight 58: architectures that are not built are refused by name") {
     for (const auto &[type, name] :
          std::map<std::string, std::string>{{"bloom", "BloomForCausalLM"},
                                             {"mpt", "MPTForCausalLM"},
@@ -30,7 +30,7 @@ TEST_CASE("insight 58: architectures that are not built are refused by name") {
     expect_refused(Status::unsupported, {"model_type"}, kTinyLlama, {{"model_type", "<remove>"}});
 }
 
-TEST_CASE("config: what is not built is refused by name") {
+TEST_CASE("Config: what is not built is refused by name") {
     for (const char *type : {"yarn", "dynamic", "longrope", "su", "mrope", "proportional"}) {
         expect_refused(Status::unsupported, {type, "rope_scaling"}, kLinearLlama,
                        {{"rope_scaling", {{"rope_type", type}, {"factor", 2.0}}}});
@@ -53,7 +53,7 @@ TEST_CASE("config: what is not built is refused by name") {
                    {{"layer_types", std::vector<std::string>(26, "chunked_attention")}});
 }
 
-TEST_CASE("config: impossible values are refused with their field") {
+TEST_CASE("Config: impossible values are refused with their field") {
     for (const char *key :
          {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
           "head_dim", "intermediate_size", "vocab_size", "max_position_embeddings"}) {
@@ -100,7 +100,7 @@ TEST_CASE("config: impossible values are refused with their field") {
                  [] { config_of(R"({"vocab_size":1,"vocab_size":2})"); });
 }
 
-TEST_CASE("config: every truncation and flipped bit ends in a config or an error") {
+TEST_CASE("Config: every truncation and flipped bit ends in a config or an error") {
     const std::string text = JsonValue::parse(kGemma4b).dump();
     for (size_t size = 0; size < text.size(); ++size) {
         expect_error(Status::corrupt, {}, [&] { config_of(text.substr(0, size)); });

@@ -16,7 +16,7 @@
 
 namespace stasis {
 
-TEST_CASE("config: Llama 3.2 1B") {
+TEST_CASE("Config: Llama 3.2 1B") {
     const Config config = config_of(kLlama32);
     CHECK(config.architecture == "llama");
     CHECK(config.layers == 16);
@@ -47,7 +47,7 @@ TEST_CASE("config: Llama 3.2 1B") {
     CHECK(config.end_tokens == std::vector<uint32_t>{128001, 128008, 128009});
 }
 
-TEST_CASE("config: TinyLlama leaves out head_dim, rope_theta and the biases") {
+TEST_CASE("Config: TinyLlama leaves out head_dim, rope_theta and the biases") {
     const Config config = config_of(kTinyLlama);
     CHECK(config.head_dim == 64);
     CHECK(config.kv_heads == 4);
@@ -57,7 +57,7 @@ TEST_CASE("config: TinyLlama leaves out head_dim, rope_theta and the biases") {
     CHECK(config.end_tokens == std::vector<uint32_t>{2});
 }
 
-TEST_CASE("config: a linearly scaled Llama with the old name of rope_type") {
+TEST_CASE("Config: a linearly scaled Llama with the old name of rope_type") {
     const Config config = config_of(kLinearLlama);
     CHECK(config.kv_heads == 32);
     CHECK_FALSE(config.tied_head);
@@ -65,7 +65,7 @@ TEST_CASE("config: a linearly scaled Llama with the old name of rope_type") {
     CHECK(config.ropes == std::vector<Rope>{Rope{10000.0, RopeScaling::linear, 4.0, 1.0, 4.0, 0}});
 }
 
-TEST_CASE("config: Gemma 3 1B") {
+TEST_CASE("Config: Gemma 3 1B") {
     const Config config = config_of(kGemma1b);
     CHECK(config.architecture == "gemma3");
     CHECK(config.layers == 26);
@@ -91,7 +91,7 @@ TEST_CASE("config: Gemma 3 1B") {
     CHECK(config.end_tokens == std::vector<uint32_t>{1, 106});
 }
 
-TEST_CASE("config: Gemma 3 4B inside its multimodal file, most of it left to defaults") {
+TEST_CASE("Config: Gemma 3 4B inside its multimodal file, most of it left to defaults") {
     const Config config = config_of(kGemma4b);
     CHECK(config.architecture == "gemma3");
     CHECK(config.layers == 34);
@@ -123,7 +123,7 @@ TEST_CASE("config: Gemma 3 4B inside its multimodal file, most of it left to def
               .tied_head);
 }
 
-TEST_CASE("config: the published form and that of transformers 5 mean the same") {
+TEST_CASE("Config: the published form and that of transformers 5 mean the same") {
     const JsonValue scaling = JsonValue::parse(kLlama32).at("rope_scaling");
     JsonValue parameters = scaling;
     parameters["rope_theta"] = 500000.0;
@@ -166,7 +166,7 @@ TEST_CASE("config: the published form and that of transformers 5 mean the same")
     CHECK(local.ropes[local.layer[5].rope].factor == 8.0);
 }
 
-TEST_CASE("config: layer patterns") {
+TEST_CASE("Config: layer patterns") {
     const Config third = config_of(changed(
         kGemma1b, {{"sliding_window_pattern", "<remove>"}, {"_sliding_window_pattern", 3}}));
     CHECK(third.layer[2].window == 0);
@@ -176,7 +176,7 @@ TEST_CASE("config: layer patterns") {
     CHECK(global.layer[0].window == 0);
 }
 
-TEST_CASE("config: what Gemma 3 may ask for beyond the published models") {
+TEST_CASE("Config: what Gemma 3 may ask for beyond the published models") {
     const Config config = config_of(changed(kGemma1b, {{"attn_logit_softcapping", 50.0},
                                                        {"final_logit_softcapping", 30},
                                                        {"query_pre_attn_scalar", 168},
@@ -189,7 +189,7 @@ TEST_CASE("config: what Gemma 3 may ask for beyond the published models") {
     CHECK_FALSE(config.tied_head);
 }
 
-TEST_CASE("config: generation_config.json goes first for the ids, null means none") {
+TEST_CASE("Config: generation_config.json goes first for the ids, null means none") {
     const auto ends = [](const char *config, const char *generation) {
         return parse_config(config, generation).end_tokens;
     };
@@ -210,7 +210,7 @@ TEST_CASE("config: generation_config.json goes first for the ids, null means non
                  [&] { ends(kTinyLlama, "{"); });
 }
 
-TEST_CASE("config: the description tells apart what computes differently, and nothing else") {
+TEST_CASE("Config: the description tells apart what computes differently, and nothing else") {
     const auto description = [](const std::map<std::string, JsonValue> &changes) {
         return describe(config_of(changed(kGemma1b, changes)));
     };
@@ -255,7 +255,7 @@ TEST_CASE("config: the description tells apart what computes differently, and no
     }
 }
 
-TEST_CASE("C2: the host's rounding mode does not change a config") {
+TEST_CASE("Config: C2: the host's rounding mode does not change a config") {
     const char *models[] = {kLlama32, kGemma1b, kGemma4b, kLinearLlama};
     for (const char *model : models) {
         const std::string text =
@@ -276,7 +276,7 @@ TEST_CASE("C2: the host's rounding mode does not change a config") {
     }
 }
 
-TEST_CASE("config: files of a directory") {
+TEST_CASE("Config: files of a directory") {
     const TemporaryDirectory directory;
     expect_error(Status::not_found, {"config.json"}, [&] { read_config(directory.path()); });
     write_bytes(directory.file("config.json"), kTinyLlama);
@@ -288,7 +288,7 @@ TEST_CASE("config: files of a directory") {
     expect_error(Status::io, {"generation_config.json"}, [&] { read_config(directory.path()); });
 }
 
-TEST_CASE("config: the bundled models") {
+TEST_CASE("Config: the bundled models") {
     const Config gemma = read_config(test_data("recall-gemma3"));
     CHECK(gemma.layers == 12);
     CHECK(gemma.layer[0].window == 64);

@@ -71,7 +71,7 @@ const std::vector<const char *> kContractModels = models();
 
 } // namespace
 
-TEST_CASE("append(a + b) equals append(a), append(b) at every cut") {
+TEST_CASE("forward: append(a + b) equals append(a), append(b) at every cut") {
     kernels::FloatEnvironment environment;
     for (const char *name : kContractModels) {
         const auto model = open(name);
@@ -86,7 +86,7 @@ TEST_CASE("append(a + b) equals append(a), append(b) at every cut") {
     }
 }
 
-TEST_CASE("one token at a time and every chunk size equal one call") {
+TEST_CASE("forward: one token at a time and every chunk size equal one call") {
     kernels::FloatEnvironment environment;
     for (const char *name : kContractModels) {
         const auto model = open(name);
@@ -111,7 +111,8 @@ TEST_CASE("one token at a time and every chunk size equal one call") {
 }
 
 // The last of the items that threads take of a product has what is left over.
-TEST_CASE("products whose outputs share out unevenly compute the same bits on any threads") {
+TEST_CASE(
+    "forward: products whose outputs share out unevenly compute the same bits on any threads") {
     const kernels::FloatEnvironment environment;
     const std::vector<GgufType> plain(7, GgufType::bf16);
     for (const uint64_t inner : {511, 300, 33, 7}) {
@@ -138,7 +139,8 @@ TEST_CASE("products whose outputs share out unevenly compute the same bits on an
     }
 }
 
-TEST_CASE("every table, with 1, 2, 3 and 7 threads and any chunk, computes the same bits") {
+TEST_CASE(
+    "forward: every table, with 1, 2, 3 and 7 threads and any chunk, computes the same bits") {
     kernels::FloatEnvironment environment;
     std::vector<const char *> names = kContractModels;
     if (!kSanitized) {
@@ -175,7 +177,7 @@ TEST_CASE("every table, with 1, 2, 3 and 7 threads and any chunk, computes the s
     }
 }
 
-TEST_CASE("sessions that run at the same time compute what each computes alone") {
+TEST_CASE("forward: sessions that run at the same time compute what each computes alone") {
     const auto model = open("recall-llama", 3);
     constexpr size_t kSessions = 4;
     std::vector<Digest> alone, together(kSessions);
@@ -200,7 +202,7 @@ TEST_CASE("sessions that run at the same time compute what each computes alone")
     CHECK(together == alone);
 }
 
-TEST_CASE("a fork and its parent go on as two separate runs") {
+TEST_CASE("forward: a fork and its parent go on as two separate runs") {
     kernels::FloatEnvironment environment;
     for (const char *name : kContractModels) {
         const auto model = open(name);
@@ -225,7 +227,7 @@ TEST_CASE("a fork and its parent go on as two separate runs") {
     }
 }
 
-TEST_CASE("rewind(n), append(x) equals a fresh run, above and below the floor") {
+TEST_CASE("forward: rewind(n), append(x) equals a fresh run, above and below the floor") {
     kernels::FloatEnvironment environment;
     for (const char *name : kContractModels) {
         const auto model = open(name);
@@ -258,7 +260,7 @@ TEST_CASE("rewind(n), append(x) equals a fresh run, above and below the floor") 
     }
 }
 
-TEST_CASE("a restored state continues with the bits of one that was never exported") {
+TEST_CASE("forward: a restored state continues with the bits of one that was never exported") {
     kernels::FloatEnvironment environment;
     for (const char *name : kContractModels) {
         const auto model = open(name), elsewhere = open(name, 1);
@@ -280,7 +282,7 @@ TEST_CASE("a restored state continues with the bits of one that was never export
     }
 }
 
-TEST_CASE("draws do not depend on how the position was reached") {
+TEST_CASE("forward: draws do not depend on how the position was reached") {
     kernels::FloatEnvironment environment;
     const auto model = open("recall-gemma3");
     Sampling sampling;

@@ -56,7 +56,7 @@ const char *const kRecall[] = {"recall-gemma3", "recall-llama"};
 
 } // namespace
 
-TEST_CASE("the eight-turn conversation gives the published tokens and answers") {
+TEST_CASE("Session: the eight-turn conversation gives the published tokens and answers") {
     kernels::FloatEnvironment environment;
     for (const char *name : kRecall) {
         Session session(open(name), {});
@@ -75,7 +75,7 @@ TEST_CASE("the eight-turn conversation gives the published tokens and answers") 
     }
 }
 
-TEST_CASE("frozen at any turn, the conversation goes on with the same words and bits") {
+TEST_CASE("Session: frozen at any turn, the conversation goes on with the same words and bits") {
     kernels::FloatEnvironment environment;
     for (const char *name : kRecall) {
         const std::vector<Turn> turns = turns_of(name);
@@ -95,7 +95,7 @@ TEST_CASE("frozen at any turn, the conversation goes on with the same words and 
     }
 }
 
-TEST_CASE("insight 25: spans show which tokens the template added") {
+TEST_CASE("Session: insight 25: spans show which tokens the template added") {
     kernels::FloatEnvironment environment;
     Session session(open("recall-gemma3"), {});
     const Turn turn = turns_of("recall-gemma3")[0];
@@ -112,7 +112,7 @@ TEST_CASE("insight 25: spans show which tokens the template added") {
           "<bos><start_of_turn>user\n<end_of_turn>\n<start_of_turn>model\n");
 }
 
-TEST_CASE("a reply that was cut is closed with the template's own end") {
+TEST_CASE("Session: a reply that was cut is closed with the template's own end") {
     kernels::FloatEnvironment environment;
     const std::vector<Turn> turns = turns_of("recall-gemma3");
     Session session(open("recall-gemma3"), {});
@@ -134,7 +134,7 @@ TEST_CASE("a reply that was cut is closed with the template's own end") {
                       "<start_of_turn>user\nNow?<end_of_turn>\n<start_of_turn>model\n");
 }
 
-TEST_CASE("insight 22: memory is lost under truncation, and the answer shows it") {
+TEST_CASE("Session: insight 22: memory is lost under truncation, and the answer shows it") {
     kernels::FloatEnvironment environment;
     for (const char *name : kRecall) {
         const std::vector<Turn> turns = turns_of(name);
@@ -148,7 +148,7 @@ TEST_CASE("insight 22: memory is lost under truncation, and the answer shows it"
     }
 }
 
-TEST_CASE("insight 30: a damaged cache answers fluently and wrong; the digest tells") {
+TEST_CASE("Session: insight 30: a damaged cache answers fluently and wrong; the digest tells") {
     kernels::FloatEnvironment environment;
     for (const char *name : kRecall) {
         const std::vector<Turn> turns = turns_of(name);

@@ -92,7 +92,7 @@ SentencepieceParts parts_of(const std::string &name) {
 
 } // namespace
 
-TEST_CASE("describe tokenizer: sentencepiece vocabularies of the bundled models") {
+TEST_CASE("describe_tokenizer: sentencepiece vocabularies of the bundled models") {
     for (const std::string name : {"recall-gemma3", "recall-llama"}) {
         CAPTURE(name);
         const Both both(test_data(name), read_config(test_data(name)));
@@ -109,7 +109,7 @@ TEST_CASE("describe tokenizer: sentencepiece vocabularies of the bundled models"
     }
 }
 
-TEST_CASE("describe tokenizer: user-defined tokens of spaces, spelled as published files do") {
+TEST_CASE("describe_tokenizer: user-defined tokens of spaces, spelled as published files do") {
     SentencepieceParts parts = parts_of("recall-gemma3");
     parts.pieces[900] = {"\u2581\u2581", PieceKind::user_defined};
     const TemporaryDirectory directory;
@@ -124,7 +124,7 @@ TEST_CASE("describe tokenizer: user-defined tokens of spaces, spelled as publish
     CHECK(both.file().texts("tokenizer.ggml.tokens")->at(900) == "  ");
 }
 
-TEST_CASE("describe tokenizer: Llama 2's vocabulary and the texts that are published with ids") {
+TEST_CASE("describe_tokenizer: Llama 2's vocabulary and the texts that are published with ids") {
     const std::string model = shared_data("tokenizers/llama2_tokenizer.model");
     if (model.empty()) {
         STASIS_SKIP("tokenizers/llama2_tokenizer.model is not beside the clone");
@@ -144,7 +144,7 @@ TEST_CASE("describe tokenizer: Llama 2's vocabulary and the texts that are publi
     }
 }
 
-TEST_CASE("describe tokenizer: byte-level BPE in four published layouts") {
+TEST_CASE("describe_tokenizer: byte-level BPE in four published layouts") {
     for (const std::string layout : kLayouts) {
         CAPTURE(layout);
         const std::string path = test_data("byte-bpe/" + layout);
@@ -164,7 +164,7 @@ TEST_CASE("describe tokenizer: byte-level BPE in four published layouts") {
     }
 }
 
-TEST_CASE("describe tokenizer: no tokenizer at all, and what GGUF has no word for") {
+TEST_CASE("describe_tokenizer: no tokenizer at all, and what GGUF has no word for") {
     const TemporaryDirectory directory;
     const Both none(directory.path(), config_of(100, {5}, {7}));
     CHECK(none.original == nullptr);
@@ -186,7 +186,7 @@ TEST_CASE("describe tokenizer: no tokenizer at all, and what GGUF has no word fo
     refused({"4 end tokens"}, config_of(610, {600}, {601, 602, 603, 604}));
 }
 
-TEST_CASE("describe tokenizer: the first end token is the one whose text templates write") {
+TEST_CASE("describe_tokenizer: the first end token is the one whose text templates write") {
     const TemporaryDirectory directory;
     write_bytes(directory.file("tokenizer.model"),
                 read_bytes(test_data("recall-llama/tokenizer.model")));
@@ -211,7 +211,7 @@ TEST_CASE("describe tokenizer: the first end token is the one whose text templat
     refused({"bos text is '<|im_start|>'", "'<s>'"}, config_of(1024, {1}, {2}));
 }
 
-TEST_CASE("describe tokenizer: sentencepiece rules and special pieces that GGUF cannot say") {
+TEST_CASE("describe_tokenizer: sentencepiece rules and special pieces that GGUF cannot say") {
     const TemporaryDirectory directory;
     const std::string model = read_bytes(test_data("recall-llama/tokenizer.model"));
     const std::string path = directory.file("tokenizer.model");
@@ -237,7 +237,7 @@ TEST_CASE("describe tokenizer: sentencepiece rules and special pieces that GGUF 
     }
 }
 
-TEST_CASE("describe tokenizer: a form of normalization that is not known is named") {
+TEST_CASE("describe_tokenizer: a form of normalization that is not known is named") {
     Both both(test_data("byte-bpe/qwen2"), config_of(610, {600}, {601}));
     const std::string key = "stasis.tokenizer.normalization";
     const size_t at = both.bytes.find("NFC", both.bytes.find(key));

@@ -8,7 +8,7 @@
 using namespace stasis;
 using namespace stasis::test;
 
-TEST_CASE("300-token runs reproduce the recorded digests") {
+TEST_CASE("Session::digest: 300-token runs reproduce the recorded digests") {
     kernels::FloatEnvironment environment;
     const auto recorded = read_json(test_data("digests.json"));
     std::vector<std::string> names = bundled();

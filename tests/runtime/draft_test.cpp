@@ -161,7 +161,7 @@ void walk(const std::string &name, Kind kind, uint32_t seed) {
 
 } // namespace
 
-TEST_CASE("speculative generation equals plain generation, whatever comes between") {
+TEST_CASE("Drafting: speculative generation equals plain generation, whatever comes between") {
     const kernels::FloatEnvironment environment;
     const std::string names[] = {"zoo/gemma3-text", "zoo/mistral-window",    "zoo/llama-gqa-untied",
                                  "quantized/llama", "quantized/gemma3-tied", "recall-gemma3"};
@@ -176,7 +176,7 @@ TEST_CASE("speculative generation equals plain generation, whatever comes betwee
     }
 }
 
-TEST_CASE("a drafter that is always right saves passes, one that never is costs none") {
+TEST_CASE("Drafting: a drafter that is always right saves passes, one that never is costs none") {
     const kernels::FloatEnvironment environment;
     const auto model = open("zoo/llama-gqa-untied");
     const auto prompt = tokens_for(*model, 20);
@@ -251,7 +251,7 @@ void generate_within(uint64_t budget_bytes, bool own_pages, GenerateResult &resu
 
 } // namespace
 
-TEST_CASE("pages that only proposals would need are done without") {
+TEST_CASE("Drafting: pages that only proposals would need are done without") {
     const kernels::FloatEnvironment environment;
     const uint64_t page = open("zoo/llama-gqa-untied")->pool->shape(0).bytes();
     for (const uint64_t pages : {1, 2, 3}) {
@@ -268,7 +268,7 @@ TEST_CASE("pages that only proposals would need are done without") {
     }
 }
 
-TEST_CASE("numbers of rejected rows that are not finite fail nothing") {
+TEST_CASE("Drafting: numbers of rejected rows that are not finite fail nothing") {
     const kernels::FloatEnvironment environment;
     const auto model = open_model(test_data("zoo/llama-gqa-untied"), {});
     std::vector<float> norm(model->weights.final_norm,
@@ -317,7 +317,8 @@ TEST_CASE("numbers of rejected rows that are not finite fail nothing") {
     CHECK(met > 0);
 }
 
-TEST_CASE("the lookup proposes what followed the longest suffix that occurred before") {
+TEST_CASE(
+    "LookupDrafter: the lookup proposes what followed the longest suffix that occurred before") {
     const auto model = open("zoo/llama-gqa-untied");
     LookupDrafter drafter;
     const Sampling sampling;
@@ -383,7 +384,7 @@ TEST_CASE("the lookup proposes what followed the longest suffix that occurred be
     }
 }
 
-TEST_CASE("the draft's length follows what came of it") {
+TEST_CASE("DraftLength: the draft's length follows what came of it") {
     const auto passes = [](DraftLength &length, double right, int count, size_t *proposed) {
         std::mt19937 random(1);
         for (int i = 0; i < count; ++i) {
@@ -418,7 +419,7 @@ TEST_CASE("the draft's length follows what came of it") {
     CHECK(std::count(proposed, proposed + 50, size_t{5}) == 50);
 }
 
-TEST_CASE("a draft model that does not fit is refused, and names what differs") {
+TEST_CASE("Drafting: a draft model that does not fit is refused, and names what differs") {
     const auto model = open("recall-llama");
     Session session(model, {});
     DraftOptions draft;

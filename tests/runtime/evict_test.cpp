@@ -106,7 +106,7 @@ struct OneLayer : EditedModel {
 
 } // namespace
 
-TEST_CASE("evict: what is left of a prefix is what a window leaves of it") {
+TEST_CASE("Session::evict: what is left of a prefix is what a window leaves of it") {
     const kernels::FloatEnvironment environment;
     const OneLayer global("null"), window("21");
     const auto all = open_model(global.directory.path(), {});
@@ -126,7 +126,7 @@ TEST_CASE("evict: what is left of a prefix is what a window leaves of it") {
     }
 }
 
-TEST_CASE("evict: the same bits in any pieces, by any threads and tables, and replayed") {
+TEST_CASE("Session::evict: the same bits in any pieces, by any threads and tables, and replayed") {
     const kernels::FloatEnvironment environment;
     for (const char *name : kEvictedModels) {
         CAPTURE(std::string(name));
@@ -156,7 +156,8 @@ TEST_CASE("evict: the same bits in any pieces, by any threads and tables, and re
     }
 }
 
-TEST_CASE("evict: logits of the next token stay, those behind it change; a fork's do not") {
+TEST_CASE(
+    "Session::evict: logits of the next token stay, those behind it change; a fork's do not") {
     const kernels::FloatEnvironment environment;
     for (const char *name : kEvictedModels) {
         CAPTURE(std::string(name));
@@ -180,7 +181,7 @@ TEST_CASE("evict: logits of the next token stay, those behind it change; a fork'
     }
 }
 
-TEST_CASE("evict: pages of which nothing is visible are released, others are not") {
+TEST_CASE("Session::evict: pages of which nothing is visible are released, others are not") {
     const kernels::FloatEnvironment environment;
     const auto model = open_model(directory("zoo/llama-gqa-untied"), {});
     Session session(model, {});
@@ -215,7 +216,7 @@ TEST_CASE("evict: pages of which nothing is visible are released, others are not
     CHECK(session.digest() == digest);
 }
 
-TEST_CASE("evict: a rewind to the place keeps it, one below is a run without it") {
+TEST_CASE("Session::evict: a rewind to the place keeps it, one below is a run without it") {
     const kernels::FloatEnvironment environment;
     for (const char *name : kEvictedModels) {
         CAPTURE(std::string(name));
@@ -250,7 +251,7 @@ TEST_CASE("evict: a rewind to the place keeps it, one below is a run without it"
     }
 }
 
-TEST_CASE("evict: stored states, recomputed ones and verification have it at its place") {
+TEST_CASE("Session::evict: stored states, recomputed ones and verification have it at its place") {
     const kernels::FloatEnvironment environment;
     for (const char *name : kEvictedModels) {
         CAPTURE(std::string(name));
@@ -284,7 +285,7 @@ TEST_CASE("evict: stored states, recomputed ones and verification have it at its
     }
 }
 
-TEST_CASE("evict: verification finds an eviction that was not, moved, or left out") {
+TEST_CASE("Session::evict: verification finds an eviction that was not, moved, or left out") {
     const kernels::FloatEnvironment environment;
     const auto model = open("zoo/llama-gqa-untied");
     Session session(model, {});

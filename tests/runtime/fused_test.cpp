@@ -40,7 +40,7 @@ void fuse(EditedModel &model) {
 
 } // namespace
 
-TEST_CASE("fused matrices compute what the same rows compute apart") {
+TEST_CASE("load_weights: fused matrices compute what the same rows compute apart") {
     kernels::FloatEnvironment environment;
     EditedModel files(kTwin);
     fuse(files);
@@ -65,7 +65,8 @@ TEST_CASE("fused matrices compute what the same rows compute apart") {
     }
 }
 
-TEST_CASE("fused matrices are refused when a part is missing, doubled or of another size") {
+TEST_CASE(
+    "load_weights: fused matrices are refused when a part is missing, doubled or of another size") {
     const std::string layer = "model.layers.1.";
     EditedModel missing(kTwin);
     fuse(missing);

@@ -99,7 +99,7 @@ std::string with_factors(const GgufModel &model) {
 
 } // namespace
 
-TEST_CASE("a GGUF file computes what the directory of the same weights computes") {
+TEST_CASE("open_model: a GGUF file computes what the directory of the same weights computes") {
     for (const std::string &name : test::bundled()) {
         CAPTURE(name);
         const GgufModel model(test_data(name));
@@ -116,7 +116,8 @@ TEST_CASE("a GGUF file computes what the directory of the same weights computes"
     }
 }
 
-TEST_CASE("a GGUF file of wide weights computes what it computes with the same ones in bf16") {
+TEST_CASE("open_model: a GGUF file of wide weights computes what it computes with the same ones in "
+          "bf16") {
     for (const char *name : {"zoo/llama-gqa-untied", "zoo/gemma3-text", "zoo/qwen2-bias-tied"}) {
         CAPTURE(name);
         GgufModel model(test_data(name));
@@ -128,7 +129,7 @@ TEST_CASE("a GGUF file of wide weights computes what it computes with the same o
     }
 }
 
-TEST_CASE("a GGUF file need not say what follows from its architecture") {
+TEST_CASE("open_model: a GGUF file need not say what follows from its architecture") {
     for (const char *name : {"zoo/gemma3-text", "recall-gemma3", "recall-llama"}) {
         CAPTURE(name);
         GgufModel model(test_data(name));
@@ -138,7 +139,7 @@ TEST_CASE("a GGUF file need not say what follows from its architecture") {
     }
 }
 
-TEST_CASE("a GGUF model split into files is the model in one") {
+TEST_CASE("open_model: a GGUF model split into files is the model in one") {
     const GgufModel model(test_data("zoo/llama-gqa-untied"));
     const OnDisk whole(model);
     const auto one = open_model(whole.first, {});
@@ -156,14 +157,15 @@ TEST_CASE("a GGUF model split into files is the model in one") {
     }
 }
 
-TEST_CASE("Phi-3's fused matrices in a GGUF file compute what the same rows compute apart") {
+TEST_CASE(
+    "open_model: Phi-3's fused matrices in a GGUF file compute what the same rows compute apart") {
     GgufModel model(test_data("zoo/mistral-window"));
     model.fuse();
     const OnDisk disk(model);
     check_equal(open_model(disk.first, {}), test::open("zoo/mistral-window"));
 }
 
-TEST_CASE("Llama 3's rope factors in a GGUF file stand for its scaling") {
+TEST_CASE("open_model: Llama 3's rope factors in a GGUF file stand for its scaling") {
     // Where no frequency lies in the band that is blended the factors are exact, and so is all.
     EditedModel edited("zoo/llama3-tied-ropescaled");
     edited.set_config("\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0001");
@@ -180,7 +182,7 @@ TEST_CASE("Llama 3's rope factors in a GGUF file stand for its scaling") {
     CHECK(!test::within(test::measure(opened, test::golden(name))));
 }
 
-TEST_CASE("a GGUF model's digests tell apart what computes differently") {
+TEST_CASE("open_model: a GGUF model's digests tell apart what computes differently") {
     const GgufModel model(test_data("zoo/llama-gqa-untied"));
     const auto opened = open_model(OnDisk(model).first, {});
     const auto change = [&](const std::string &tensor) {
@@ -201,7 +203,7 @@ TEST_CASE("a GGUF model's digests tell apart what computes differently") {
     CHECK(opened->identity.model != directory->identity.model);
 }
 
-TEST_CASE("models of random integer weights are no trivial ones") {
+TEST_CASE("open_model: models of random integer weights are no trivial ones") {
     const kernels::FloatEnvironment environment;
     for (const auto &entry : test::quantized_models()) {
         CAPTURE(entry.first);
@@ -221,7 +223,8 @@ TEST_CASE("models of random integer weights are no trivial ones") {
     }
 }
 
-TEST_CASE("integer matrices are copied into strips, each byte once; embeddings stay in the file") {
+TEST_CASE("open_model: integer matrices are copied into strips, each byte once; embeddings stay in "
+          "the file") {
     for (const bool tied : {false, true}) {
         CAPTURE(tied);
         test::QuantizedModel described = test::quantized_models().at("quantized/llama");
@@ -264,7 +267,8 @@ TEST_CASE("integer matrices are copied into strips, each byte once; embeddings s
     }
 }
 
-TEST_CASE("opening a model of integers can be stopped at each step, and lets go of everything") {
+TEST_CASE("open_model: opening a model of integers can be stopped at each step, and lets go of "
+          "everything") {
     const OnDisk file(test::quantized_models().at("quantized/llama").bytes());
     struct Seen {
         int calls = 0, stop_at = 0;
@@ -289,7 +293,8 @@ TEST_CASE("opening a model of integers can be stopped at each step, and lets go 
     CHECK(stopped == 2 + 15); // the one batch that is read, 15 matrices put into strips, the end
 }
 
-TEST_CASE("a bit of integer weights, and a factor of the rope, are part of a model's identity") {
+TEST_CASE("open_model: a bit of integer weights, and a factor of the rope, are part of a model's "
+          "identity") {
     test::QuantizedModel model = test::quantized_models().at("quantized/llama");
     const std::string bytes = model.bytes();
     const auto identity = [](const std::string &file) {

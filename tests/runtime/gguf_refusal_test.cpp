@@ -105,7 +105,7 @@ std::string array_of(const std::vector<uint32_t> &values) {
 
 } // namespace
 
-TEST_CASE("GGUF description: what the keys say, and what holds where they say nothing") {
+TEST_CASE("GgufFile: GGUF description: what the keys say, and what holds where they say nothing") {
     Config config = Parts().load();
     CHECK(config.head_dim == 8);
     CHECK(config.vocabulary == 40);
@@ -157,7 +157,7 @@ TEST_CASE("GGUF description: what the keys say, and what holds where they say no
     CHECK(spelled.load().end_tokens == std::vector<uint32_t>{0, 2});
 }
 
-TEST_CASE("GGUF description: architectures and conventions that are not supported") {
+TEST_CASE("GgufFile: GGUF description: architectures and conventions that are not supported") {
     refused(Status::unsupported, {"general.architecture", "\"mamba\"", "llama", "gemma3", "phi3"},
             [](Parts &m) { m.architecture = "mamba"; });
     refused(Status::unsupported, {"\"\""}, [](Parts &m) { m.architecture = ""; });
@@ -187,7 +187,8 @@ TEST_CASE("GGUF description: architectures and conventions that are not supporte
     });
 }
 
-TEST_CASE("GGUF description: windows of Qwen's, pooling, and blocks laid out as they once were") {
+TEST_CASE("GgufFile: GGUF description: windows of Qwen's, pooling, and blocks laid out as they "
+          "once were") {
     for (const char *qwen : {"qwen2", "qwen3"}) {
         CAPTURE(qwen);
         const auto with = [&](uint64_t window) {
@@ -222,7 +223,8 @@ TEST_CASE("GGUF description: windows of Qwen's, pooling, and blocks laid out as 
     CHECK(Parts().set(":general.quantization_version", 1).load().layers == 1); // of no blocks
 }
 
-TEST_CASE("GGUF description: every size that is absent, zero, too large or of another type") {
+TEST_CASE(
+    "GgufFile: GGUF description: every size that is absent, zero, too large or of another type") {
     for (const char *key : {"block_count", "embedding_length", "attention.head_count",
                             "feed_forward_length", "context_length"}) {
         CAPTURE(key);
@@ -261,7 +263,7 @@ TEST_CASE("GGUF description: every size that is absent, zero, too large or of an
     }
 }
 
-TEST_CASE("GGUF description: sizes that do not fit each other") {
+TEST_CASE("GgufFile: GGUF description: sizes that do not fit each other") {
     refused(Status::corrupt, {"attention.head_count", "(4)", "attention.head_count_kv", "(3)"},
             [](Parts &m) { m.set("attention.head_count_kv", 3); });
     refused(Status::corrupt, {"attention.head_count", "divisor"},
@@ -297,7 +299,7 @@ TEST_CASE("GGUF description: sizes that do not fit each other") {
     });
 }
 
-TEST_CASE("GGUF tensors: missing ones, of other shapes and types, and unknown ones") {
+TEST_CASE("GgufFile: GGUF tensors: missing ones, of other shapes and types, and unknown ones") {
     const Parts good;
     for (const auto &entry : good.tensors) {
         const std::string &name = entry.first;
@@ -353,7 +355,7 @@ TEST_CASE("GGUF tensors: missing ones, of other shapes and types, and unknown on
     }
 }
 
-TEST_CASE("GGUF tensors: values that are not finite, scales of integers among them") {
+TEST_CASE("GgufFile: GGUF tensors: values that are not finite, scales of integers among them") {
     struct Case {
         GgufType type;
         size_t bytes, at;
@@ -374,7 +376,7 @@ TEST_CASE("GGUF tensors: values that are not finite, scales of integers among th
     });
 }
 
-TEST_CASE("GGUF: rope factors that are of another size, type or sign") {
+TEST_CASE("GgufFile: rope factors that are of another size, type or sign") {
     const auto factors = [](GgufType type, const std::vector<uint64_t> &shape, float third) {
         return [=](Parts &m) {
             std::string bytes;
@@ -405,7 +407,7 @@ TEST_CASE("GGUF: rope factors that are of another size, type or sign") {
     });
 }
 
-TEST_CASE("GGUF: a path that is no file, and a file that is none") {
+TEST_CASE("GgufFile: a path that is no file, and a file that is none") {
     const TemporaryDirectory folder;
     expect_error(Status::not_found, {"absent.gguf"},
                  [&] { open_model(folder.file("absent.gguf"), {}); });

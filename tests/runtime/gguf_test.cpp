@@ -63,7 +63,7 @@ GgufWriter small_gguf() {
 
 } // namespace
 
-TEST_CASE("gguf: values and tensors arrive as written, in both versions") {
+TEST_CASE("GgufFile: values and tensors arrive as written, in both versions") {
     for (const uint32_t version : {2U, 3U}) {
         GgufWriter writer = small_gguf();
         writer.version = version;
@@ -95,7 +95,7 @@ TEST_CASE("gguf: values and tensors arrive as written, in both versions") {
     }
 }
 
-TEST_CASE("gguf: a value of another kind is refused by key and type") {
+TEST_CASE("GgufFile: a value of another kind is refused by key and type") {
     const std::string bytes = small_gguf().bytes();
     const GgufFile gguf =
         parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "f.gguf");
@@ -120,7 +120,7 @@ TEST_CASE("gguf: a value of another kind is refused by key and type") {
     refused({"t", "UTF-8"}, [&] { bad_gguf.text("t"); });
 }
 
-TEST_CASE("gguf: headers that lie") {
+TEST_CASE("GgufFile: headers that lie") {
     CHECK(parsed_gguf(GgufWriter().bytes()).tensors.empty());
     const auto with_version = [](uint32_t version) {
         GgufWriter writer;
@@ -145,7 +145,7 @@ TEST_CASE("gguf: headers that lie") {
     expect_corrupt(writer, {"a.gguf"});
 }
 
-TEST_CASE("gguf: metadata that lies") {
+TEST_CASE("GgufFile: metadata that lies") {
     const auto value = [](Type type, const std::string &bytes) {
         return GgufWriter().pair("k.v", type, bytes);
     };
@@ -182,7 +182,7 @@ TEST_CASE("gguf: metadata that lies") {
     expect_corrupt(value(Type::array, bottomless), {"nested deeper"});
 }
 
-TEST_CASE("gguf: alignments that cannot be") {
+TEST_CASE("GgufFile: alignments that cannot be") {
     const auto aligned = [](uint32_t alignment) {
         GgufWriter writer;
         writer.alignment = alignment == 0 ? 1 : alignment;
@@ -203,7 +203,7 @@ TEST_CASE("gguf: alignments that cannot be") {
     expect_corrupt(huge, {"tensor w", "beyond"});
 }
 
-TEST_CASE("gguf: tensors that lie") {
+TEST_CASE("GgufFile: tensors that lie") {
     const auto q4 = GgufType::q4_0, f32 = GgufType::f32;
     CHECK(parsed_gguf(tensor_of(f32, {4, 2}, 0, 32).bytes()).tensor("w").size_bytes == 32);
     expect_corrupt(tensor_of(f32, {4, 2}, 0, 31), {"tensor w", "32 bytes", "beyond"});
@@ -235,7 +235,7 @@ TEST_CASE("gguf: tensors that lie") {
     CHECK_NOTHROW(parsed_gguf(exact.tensor(std::string(64, 'n'), f32, {1}, "1234").bytes()));
 }
 
-TEST_CASE("gguf: block sizes are the published ones, other types are known by name") {
+TEST_CASE("GgufFile: block sizes are the published ones, other types are known by name") {
     struct Case {
         uint32_t number;
         const char *name;
@@ -276,7 +276,7 @@ TEST_CASE("gguf: block sizes are the published ones, other types are known by na
     }
 }
 
-TEST_CASE("gguf: every truncation is refused, every flipped bit refused or harmless") {
+TEST_CASE("GgufFile: every truncation is refused, every flipped bit refused or harmless") {
     const std::string bytes = small_gguf().bytes();
     for (size_t size = 0; size < bytes.size() - 136; ++size) { // before the tensor of unknown size
         expect_error(Status::corrupt, {}, [&] { parsed_gguf(bytes.substr(0, size)); });
@@ -308,7 +308,7 @@ GgufWriter split_part(uint16_t number, uint16_t count, int32_t tensors) {
 
 } // namespace
 
-TEST_CASE("gguf: files on disk, whole and split") {
+TEST_CASE("GgufFile: files on disk, whole and split") {
     const TemporaryDirectory directory;
     write_bytes(directory.file("a.gguf"), small_gguf().bytes());
     const GgufFile whole = open_gguf(directory.file("a.gguf"));
@@ -365,8 +365,8 @@ TEST_CASE("gguf: files on disk, whole and split") {
     expect_error(Status::not_found, {"m-00002-of-00003.gguf"}, [&] { open_gguf(name(1)); });
 }
 
-TEST_CASE(
-    "gguf: of a file only its beginning is read, wherever that ends, and no more than 256 MiB") {
+TEST_CASE("GgufFile: of a file only its beginning is read, wherever that ends, and no more than "
+          "256 MiB") {
     const TemporaryDirectory directory;
     const std::string path = directory.file("long.gguf");
     for (const size_t around : {size_t{1} << 20, size_t{2} << 20, size_t{5} << 20}) {
@@ -393,7 +393,7 @@ TEST_CASE(
     expect_error(Status::corrupt, {"long.gguf", "268435456"}, [&] { open_gguf(path); });
 }
 
-TEST_CASE("gguf: the published vocabularies") {
+TEST_CASE("GgufFile: the published vocabularies") {
     struct Case {
         const char *name, *model;
         size_t tokens;

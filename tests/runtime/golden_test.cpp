@@ -55,20 +55,20 @@ void check_noticed(std::span<const Mistake> mistakes) {
 
 } // namespace
 
-TEST_CASE("logits of every bundled model agree with the golden values") {
+TEST_CASE("logits: logits of every bundled model agree with the golden values") {
     for (const std::string &name : bundled()) {
         check_model(name);
     }
 }
 
-TEST_CASE("logits of stories260K agree with the golden values") {
+TEST_CASE("logits: logits of stories260K agree with the golden values") {
     if (directory("stories260K").empty()) {
         STASIS_SKIP("../shared/data/stories260K is not beside this clone");
     }
     check_model("stories260K");
 }
 
-TEST_CASE("the golden tolerance notices what a port gets wrong") {
+TEST_CASE("logits: the golden tolerance notices what a port gets wrong") {
     const Mistake mistakes[] = {
         {"rope base", "zoo/llama-gqa-untied",
          [](Model &m) { change_rope(m, 0, [](Rope &r) { r.base = 1e6; }); }},
@@ -118,7 +118,7 @@ TEST_CASE("the golden tolerance notices what a port gets wrong") {
     check_noticed(mistakes);
 }
 
-TEST_CASE("the golden tolerance notices what a port of Mistral or Qwen gets wrong") {
+TEST_CASE("logits: the golden tolerance notices what a port of Mistral or Qwen gets wrong") {
     const Mistake mistakes[] = {
         {"window of Mistral one short", "zoo/mistral-window",
          [](Model &m) { change_windows(m, [](uint32_t window) { return window - 1; }); }},
@@ -144,7 +144,7 @@ TEST_CASE("the golden tolerance notices what a port of Mistral or Qwen gets wron
     check_noticed(mistakes);
 }
 
-TEST_CASE("stories260K tells the published story") {
+TEST_CASE("logits: stories260K tells the published story") {
     if (directory("stories260K").empty()) {
         STASIS_SKIP("../shared/data/stories260K is not beside this clone");
     }

@@ -60,7 +60,7 @@ std::string parse_refusal(const std::string &text) {
 
 } // namespace
 
-TEST_CASE("JSON files: every kind of value, members by name") {
+TEST_CASE("Json: every kind of value, members by name") {
     const std::string text = R"({"z": [1, -2, 3.5, 1e300, 18446744073709551615, 1e-400, true, null],
         "a": {"é\u0000\n": "\ud83d\ude00", "": {}}, "m": [], "b": [[[]], {"x": false}],
         "big": 18446744073709551616, "small": -9223372036854775808})";
@@ -75,7 +75,7 @@ TEST_CASE("JSON files: every kind of value, members by name") {
     CHECK(json.find("z")->array()->back().is_null());
 }
 
-TEST_CASE("JSON files: numbers are equal by what they are worth, objects whatever their order") {
+TEST_CASE("Json: numbers are equal by what they are worth, objects whatever their order") {
     const Json json = parse_json(R"({"a": {"x": 1, "y": [2.0, -3]}, "b": {"y": [2, -3.0], "x": 1.0},
         "c": {"x": 1, "y": [2, 3]}, "d": {"x": true, "y": [2, -3]}})",
                                  "file");
@@ -84,7 +84,7 @@ TEST_CASE("JSON files: numbers are equal by what they are worth, objects whateve
     CHECK(*json.find("a") != *json.find("d"));
 }
 
-TEST_CASE("JSON files: what is refused, and that a file may be nested 16 deep") {
+TEST_CASE("Json: what is refused, and that a file may be nested 16 deep") {
     CHECK(parse_refusal("{") != "");
     CHECK(parse_refusal("{} x").find("file is not valid JSON: ") == 0);
     CHECK(parse_refusal("{\"a\": \"\xFF\"}").find("file is not valid JSON: ") == 0);
@@ -101,7 +101,7 @@ TEST_CASE("JSON files: what is refused, and that a file may be nested 16 deep") 
     CHECK(parse_refusal(std::string(1000000, '[')) == "file is nested deeper than 16");
 }
 
-TEST_CASE("JSON files: a value in a message is cut between characters") {
+TEST_CASE("Json: a value in a message is cut between characters") {
     const std::string text = "{\"a\": [1, -2, 0.5, null, true, {\"b\": \"c\"}], \"d\": \"" +
                              std::string(29, 'x') + "\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9" +
                              "\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\u00E9\"}";

@@ -95,7 +95,7 @@ void check_same_life(const Life &far, const Life &host) {
 
 } // namespace
 
-TEST_CASE("a session that grows in far memory is the host's, bit for bit") {
+TEST_CASE("PageMemory: a session that grows in far memory is the host's, bit for bit") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         for (const Tracking tracking : {Tracking::off, Tracking::total}) {
@@ -107,8 +107,8 @@ TEST_CASE("a session that grows in far memory is the host's, bit for bit") {
     }
 }
 
-TEST_CASE(
-    "only a pass is in far memory itself: its pages are digested, known and released outside") {
+TEST_CASE("PageMemory: only a pass is in far memory itself: its pages are digested, known and "
+          "released outside") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
@@ -152,7 +152,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("sessions of one domain share what they compute in far memory") {
+TEST_CASE("PageMemory: sessions of one domain share what they compute in far memory") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
@@ -176,7 +176,8 @@ TEST_CASE("sessions of one domain share what they compute in far memory") {
     }
 }
 
-TEST_CASE("what is computed in far memory is verified on the host, and the other way round") {
+TEST_CASE(
+    "PageMemory: what is computed in far memory is verified on the host, and the other way round") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);

@@ -134,7 +134,7 @@ bool trial(const Row &row, const std::string &name, const State &state, FarMemor
 
 } // namespace
 
-TEST_CASE("far memory that fails leaves the session as it was") {
+TEST_CASE("PageMemory: far memory that fails leaves the session as it was") {
     const kernels::FloatEnvironment environment;
     uint64_t failures[FarMemory::kCalls] = {};
     for (const std::string &name : far_models()) {
@@ -210,7 +210,8 @@ void leave_unclean(FarMemory &memory, Session &session) {
 
 } // namespace
 
-TEST_CASE("what far memory could not clear is cleared before anybody computes with it") {
+TEST_CASE(
+    "PageMemory: what far memory could not clear is cleared before anybody computes with it") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
@@ -249,7 +250,7 @@ TEST_CASE("what far memory could not clear is cleared before anybody computes wi
     }
 }
 
-TEST_CASE("a page that goes back unclean is clean for who takes it next") {
+TEST_CASE("PageMemory: a page that goes back unclean is clean for who takes it next") {
     const kernels::FloatEnvironment environment;
     const std::string name = "zoo/gemma3-text";
     const State state = export_state(*conversation(open(name)));
@@ -271,7 +272,7 @@ TEST_CASE("a page that goes back unclean is clean for who takes it next") {
     CHECK(memory.count(FarMemory::kTake) <= taken + model->groups.size());
 }
 
-TEST_CASE("a generation that far memory interrupts keeps its tokens and goes on") {
+TEST_CASE("PageMemory: a generation that far memory interrupts keeps its tokens and goes on") {
     const kernels::FloatEnvironment environment;
     constexpr uint64_t kEnd = 300;
     for (const std::string name : {"zoo/llama-gqa-untied", "zoo/gemma3-text"}) {
@@ -309,7 +310,7 @@ TEST_CASE("a generation that far memory interrupts keeps its tokens and goes on"
     }
 }
 
-TEST_CASE("of a step, far memory fails those whose pages it fails") {
+TEST_CASE("PageMemory: of a step, far memory fails those whose pages it fails") {
     const kernels::FloatEnvironment environment;
     const std::string name = "zoo/gemma3-text";
     FarMemory memory(FarMemory::Reach::kernels);
@@ -335,7 +336,7 @@ TEST_CASE("of a step, far memory fails those whose pages it fails") {
     check_bits(*one, *host);
 }
 
-TEST_CASE("a file is as it was when far memory cannot be read for a save") {
+TEST_CASE("PageMemory: a file is as it was when far memory cannot be read for a save") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);

@@ -37,7 +37,8 @@ void append_cancelled(Session &session, size_t count) {
 
 } // namespace
 
-TEST_CASE("a session restored into far memory is the one that was saved, whatever is asked of it") {
+TEST_CASE("PageMemory: a session restored into far memory is the one that was saved, whatever is "
+          "asked of it") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
@@ -71,7 +72,8 @@ TEST_CASE("a session restored into far memory is the one that was saved, whateve
     }
 }
 
-TEST_CASE("an append that is undone in far memory leaves what was there, copies and all") {
+TEST_CASE(
+    "PageMemory: an append that is undone in far memory leaves what was there, copies and all") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
@@ -98,7 +100,7 @@ TEST_CASE("an append that is undone in far memory leaves what was there, copies 
     }
 }
 
-TEST_CASE("states go from far memory to the host, to far memory and to files") {
+TEST_CASE("PageMemory: states go from far memory to the host, to far memory and to files") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
@@ -164,7 +166,7 @@ std::vector<std::vector<uint64_t>> shared_life(const std::shared_ptr<Model> &mod
 
 } // namespace
 
-TEST_CASE("far pages are shared, kept and counted as those of the host, and reused") {
+TEST_CASE("PageMemory: far pages are shared, kept and counted as those of the host, and reused") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);
@@ -190,7 +192,7 @@ TEST_CASE("far pages are shared, kept and counted as those of the host, and reus
     }
 }
 
-TEST_CASE("a budget bounds far memory, and what is free gives way") {
+TEST_CASE("PageMemory: a budget bounds far memory, and what is free gives way") {
     const kernels::FloatEnvironment environment;
     const std::string name = "zoo/gemma3-text";
     const auto host = conversation(open(name));
@@ -222,7 +224,7 @@ TEST_CASE("a budget bounds far memory, and what is free gives way") {
     check_bits(*second, *host);
 }
 
-TEST_CASE("files of far sessions are those of the host's, and their commits") {
+TEST_CASE("PageMemory: files of far sessions are those of the host's, and their commits") {
     const kernels::FloatEnvironment environment;
     for (const std::string &name : far_models()) {
         CAPTURE(name);

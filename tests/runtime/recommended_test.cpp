@@ -40,7 +40,7 @@ Sampling plain() {
 
 } // namespace
 
-TEST_CASE("recommended: files that say nothing of sampling leave it to the default") {
+TEST_CASE("RecommendedSampling: files that say nothing of sampling leave it to the default") {
     Sampling own;
     own.temperature = 0.6F;
     own.min_p = 0.1F;
@@ -52,7 +52,7 @@ TEST_CASE("recommended: files that say nothing of sampling leave it to the defau
     check_recommended(of_gguf(GgufWriter().text("general.architecture", "llama")), own);
 }
 
-TEST_CASE("recommended: each key of generation_config.json") {
+TEST_CASE("RecommendedSampling: each key of generation_config.json") {
     Sampling all = plain();
     all.temperature = 0.7F;
     all.top_k = 20;
@@ -79,7 +79,7 @@ TEST_CASE("recommended: each key of generation_config.json") {
     check_recommended(of_json(R"({"temperature":0})"), sampled);
 }
 
-TEST_CASE("recommended: each key of GGUF metadata") {
+TEST_CASE("RecommendedSampling: each key of GGUF metadata") {
     Sampling all = plain();
     all.temperature = 0.7F;
     all.top_k = 20;
@@ -114,7 +114,7 @@ TEST_CASE("recommended: each key of GGUF metadata") {
     }
 }
 
-TEST_CASE("recommended: what cannot be used is named, whatever it is") {
+TEST_CASE("RecommendedSampling: what cannot be used is named, whatever it is") {
     for (const char *key : {"temperature", "top_k", "top_p", "min_p", "typical_p",
                             "repetition_penalty", "do_sample"}) {
         for (const char *value : {R"("1")", "[1]", "{}", "-1", "1e300", "-1e300"}) {

@@ -54,7 +54,7 @@ void rope_rows(const Rope &rope, uint32_t head_dim, uint64_t begin, uint64_t end
 
 } // namespace
 
-TEST_CASE("rope: frequencies follow the published formulas to a few units in the last place") {
+TEST_CASE("Rope: frequencies follow the published formulas to a few units in the last place") {
     const Rope ropes[] = {{},
                           {1000000.0, RopeScaling::none, 1.0, 1.0, 4.0, 0},
                           {1000000.0, RopeScaling::linear, 8.0, 1.0, 4.0, 0},
@@ -72,7 +72,7 @@ TEST_CASE("rope: frequencies follow the published formulas to a few units in the
     }
 }
 
-TEST_CASE("rope: rows are the cosine and sine of position times frequency, rounded to float") {
+TEST_CASE("Rope: rows are the cosine and sine of position times frequency, rounded to float") {
     for (const Rope &rope : {Rope{}, llama3()}) {
         const uint32_t head_dim = 64;
         for (const uint64_t begin : {uint64_t{0}, uint64_t{1000}, uint64_t{131072} - 20}) {
@@ -91,14 +91,14 @@ TEST_CASE("rope: rows are the cosine and sine of position times frequency, round
     }
 }
 
-TEST_CASE("rope: position 0 does not turn") {
+TEST_CASE("Rope: position 0 does not turn") {
     std::vector<float> cosine(32), sine(32);
     stasis::rope_row(stasis::rope_frequencies(llama3(), 64), 0, cosine.data(), sine.data());
     CHECK(cosine == std::vector<float>(32, 1.0F));
     CHECK(sine == std::vector<float>(32, 0.0F));
 }
 
-TEST_CASE("rope: a row is the same however the range is cut, and in the contract's environment") {
+TEST_CASE("Rope: a row is the same however the range is cut, and in the contract's environment") {
     const std::vector<double> frequencies = stasis::rope_frequencies(llama3(), 48);
     std::vector<float> cosine(100 * 24), sine(100 * 24);
     rope_rows(llama3(), 48, 70, 170, cosine.data(), sine.data());
@@ -112,7 +112,7 @@ TEST_CASE("rope: a row is the same however the range is cut, and in the contract
     }
 }
 
-TEST_CASE("rope: llama3 keeps short waves, stretches long ones by the factor, blends between") {
+TEST_CASE("Rope: llama3 keeps short waves, stretches long ones by the factor, blends between") {
     const uint32_t head_dim = 128;
     const Rope scaled = llama3();
     Rope plain = scaled;
@@ -140,7 +140,7 @@ TEST_CASE("rope: llama3 keeps short waves, stretches long ones by the factor, bl
 }
 
 // Base 1 gives every pair the frequency 1 and so the wavelength 2 pi; the context is moved past it.
-TEST_CASE("rope: llama3 at its two boundaries") {
+TEST_CASE("Rope: llama3 at its two boundaries") {
     const auto frequency = [](double low, double high) {
         return stasis::rope_frequencies({1.0, RopeScaling::llama3, 8.0, low, high, 100}, 2)[0];
     };
@@ -153,7 +153,7 @@ TEST_CASE("rope: llama3 at its two boundaries") {
     CHECK(std::fabs(frequency(turns - 1.0, turns + 1.0) - 0.5625) < 1e-14);
 }
 
-TEST_CASE("rope: the tables give the recorded bits on every machine") {
+TEST_CASE("Rope: the tables give the recorded bits on every machine") {
     const Rope ropes[] = {{}, {1000000.0, RopeScaling::linear, 8.0, 1.0, 4.0, 0}, llama3()};
     stasis::Sha256 digest;
     for (const Rope &rope : ropes) {

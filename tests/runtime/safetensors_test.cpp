@@ -56,7 +56,7 @@ const StoredTensors kSmall = {
 
 } // namespace
 
-TEST_CASE("safetensors: types, shapes and bytes arrive as written") {
+TEST_CASE("open_checkpoint: types, shapes and bytes arrive as written") {
     const std::string bytes = safetensors_bytes(kSmall);
     Checkpoint checkpoint;
     parse_safetensors(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "f", nullptr,
@@ -76,13 +76,13 @@ TEST_CASE("safetensors: types, shapes and bytes arrive as written") {
     CHECK(checkpoint.refused == std::map<std::string, std::string>{{"d", "I64"}});
 }
 
-TEST_CASE("safetensors: metadata is allowed, and an empty file of tensors") {
+TEST_CASE("open_checkpoint: metadata is allowed, and an empty file of tensors") {
     CHECK(parsed_safetensors(with_header("{\"__metadata__\":{\"format\":\"pt\"}}", 0))
               .tensors.empty());
     CHECK(parsed_safetensors(with_header("{}", 0)).tensors.empty());
 }
 
-TEST_CASE("safetensors: every lie of a header is refused") {
+TEST_CASE("open_checkpoint: every lie of a header is refused") {
     const std::string good = entry("BF16", "[2]", "[0,4]");
     expect_corrupt("[]", 0, {"a.safetensors", "object"});
     expect_corrupt("", 0, {"JSON"});
@@ -118,7 +118,7 @@ TEST_CASE("safetensors: every lie of a header is refused") {
     expect_corrupt("{\"\xFF\":1}", 0, {"JSON"});
 }
 
-TEST_CASE("safetensors: a header longer than the file or the limit is refused") {
+TEST_CASE("open_checkpoint: a header longer than the file or the limit is refused") {
     std::string bytes = with_header("{}", 0);
     bytes[0] = 3;
     expect_error(Status::corrupt, {"header"}, [&] { parsed_safetensors(bytes); });
@@ -127,7 +127,7 @@ TEST_CASE("safetensors: a header longer than the file or the limit is refused") 
     expect_error(Status::corrupt, {"8 bytes"}, [&] { parsed_safetensors(""); });
 }
 
-TEST_CASE("safetensors: every truncation is refused") {
+TEST_CASE("open_checkpoint: every truncation is refused") {
     const std::string bytes = safetensors_bytes(kSmall);
     CHECK(parsed_safetensors(bytes).tensors.size() == 3);
     for (size_t size = 0; size < bytes.size(); ++size) {
@@ -136,7 +136,7 @@ TEST_CASE("safetensors: every truncation is refused") {
     expect_error(Status::corrupt, {}, [&] { parsed_safetensors(bytes + "x"); });
 }
 
-TEST_CASE("safetensors: every flipped bit of size and header is refused or harmless") {
+TEST_CASE("open_checkpoint: every flipped bit of size and header is refused or harmless") {
     const std::string bytes = safetensors_bytes(kSmall);
     const size_t header_end = bytes.size() - 24;
     size_t refused = 0;
@@ -155,7 +155,7 @@ TEST_CASE("safetensors: every flipped bit of size and header is refused or harml
     CHECK(refused > header_end * 8 / 2);
 }
 
-TEST_CASE("checkpoint: a directory without one, and files that are no files") {
+TEST_CASE("open_checkpoint: a directory without one, and files that are no files") {
     const TemporaryDirectory directory;
     expect_error(Status::not_found, {"model.safetensors", directory.path()},
                  [&] { open_checkpoint(directory.path()); });
@@ -169,7 +169,7 @@ TEST_CASE("checkpoint: a directory without one, and files that are no files") {
     expect_error(Status::io, {"regular"}, [&] { open_checkpoint(directory.path()); });
 }
 
-TEST_CASE("checkpoint: a file that is written to or cut is noticed") {
+TEST_CASE("open_checkpoint: a file that is written to or cut is noticed") {
     const TemporaryDirectory directory;
     const std::string path = directory.file("model.safetensors");
     const std::string bytes = safetensors_bytes(kSmall);
@@ -196,7 +196,7 @@ TEST_CASE("checkpoint: a file that is written to or cut is noticed") {
     CHECK(stored_bytes(checkpoint.tensors.at("a")) == std::string(12, 'a')); // as it was opened
 }
 
-TEST_CASE("shards: the index is held to what the files have") {
+TEST_CASE("open_checkpoint: shards: the index is held to what the files have") {
     const TemporaryDirectory directory;
     const std::string index = directory.file("model.safetensors.index.json");
     write_bytes(directory.file("one"), safetensors_bytes({{"a", kSmall.at("a")}}));
@@ -232,7 +232,7 @@ TEST_CASE("shards: the index is held to what the files have") {
            R"({"weight_map":{"a":"one","b":"two"}})");
 }
 
-TEST_CASE("checkpoint: published files open") {
+TEST_CASE("open_checkpoint: published files open") {
     CHECK(open_checkpoint(test_data("zoo/llama-mha-bias-f16-sharded")).files.size() == 3);
     CHECK(open_checkpoint(test_data("recall-gemma3")).tensors.size() == 158);
 }

@@ -55,7 +55,7 @@ std::vector<uint32_t> repeating(std::mt19937_64 &generator, size_t vocabulary) {
 
 } // namespace
 
-TEST_CASE("every combination of settings draws what the plain restatement draws") {
+TEST_CASE("sample: every combination of settings draws what the plain restatement draws") {
     const kernels::FloatEnvironment environment;
     std::mt19937_64 generator(2024);
     const auto pick = [&](std::initializer_list<float> values) {
@@ -103,7 +103,7 @@ TEST_CASE("every combination of settings draws what the plain restatement draws"
     }
 }
 
-TEST_CASE("a large vocabulary draws what the plain restatement draws, and allocates once") {
+TEST_CASE("sample: a large vocabulary draws what the plain restatement draws, and allocates once") {
     const kernels::FloatEnvironment environment;
     constexpr size_t n = 262144;
     std::vector<std::vector<float>> rows(5, std::vector<float>(n));
@@ -149,7 +149,7 @@ TEST_CASE("a large vocabulary draws what the plain restatement draws, and alloca
     CHECK(storage() == before);
 }
 
-TEST_CASE("top_k among nearly equal logits draws what the plain restatement draws") {
+TEST_CASE("sample: top_k among nearly equal logits draws what the plain restatement draws") {
     const kernels::FloatEnvironment environment;
     std::mt19937_64 generator(12);
     SamplingScratch scratch;
@@ -169,7 +169,7 @@ TEST_CASE("top_k among nearly equal logits draws what the plain restatement draw
 
 // One logit in five lies 2.5 deviations above the rest, so that the last bit of the deviation, and
 // with it the order of its sums, decides whether they stay.
-TEST_CASE("top_n_sigma adds up in the order of the contract, to the last bit") {
+TEST_CASE("sample: top_n_sigma adds up in the order of the contract, to the last bit") {
     const kernels::FloatEnvironment environment;
     std::mt19937_64 generator(77);
     SamplingScratch scratch;

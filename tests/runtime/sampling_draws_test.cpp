@@ -68,7 +68,7 @@ std::vector<Case> cases() {
 
 } // namespace
 
-TEST_CASE("200 recorded draws come out on every machine") {
+TEST_CASE("sample: 200 recorded draws come out on every machine") {
     const kernels::FloatEnvironment environment;
     SamplingScratch scratch;
     for (const Case &recorded : cases()) {

@@ -32,7 +32,7 @@ __extension__ using Uint128 = unsigned __int128;
 
 } // namespace
 
-TEST_CASE("philox 4x32-10 gives the published known answers") {
+TEST_CASE("philox4x32: philox 4x32-10 gives the published known answers") {
     // Random123's kat_vectors.
     using Block = std::array<uint32_t, 4>;
     CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) ==
@@ -44,21 +44,22 @@ TEST_CASE("philox 4x32-10 gives the published known answers") {
           Block{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1});
 }
 
-TEST_CASE("random bits: key is the seed, counter the position, both with their high words") {
+TEST_CASE(
+    "random_bits: random bits: key is the seed, counter the position, both with their high words") {
     CHECK(random_bits(0, 0) == 0xE169C58D6627E8D5U);
     const auto block = philox4x32({0x9ABCDEF0, 0x12345678, 0, 0}, {0x76543210, 0xFEDCBA98});
     CHECK(random_bits(0xFEDCBA9876543210U, 0x123456789ABCDEF0U) ==
           (uint64_t{block[1]} << 32 | block[0]));
 }
 
-TEST_CASE("greedy takes the highest logit, of equal ones the lowest token") {
+TEST_CASE("sample: greedy takes the highest logit, of equal ones the lowest token") {
     CHECK(draw({1, 3, 2, 3}, {}) == 1);
     CHECK(draw({-0.0F, 0.0F}, {}) == 0);
     CHECK(draw({0.0F, -0.0F}, {}) == 0);
     CHECK(draw({-FLT_MAX, -FLT_MAX}, {}) == 0);
 }
 
-TEST_CASE("repetition penalty divides positive logits and multiplies negative ones") {
+TEST_CASE("sample: repetition penalty divides positive logits and multiplies negative ones") {
     Sampling sampling;
     sampling.repetition_penalty = 2.0F;
     CHECK(draw({4, 2.5F, 0}, sampling, 0, {0}) == 1);
@@ -71,7 +72,7 @@ TEST_CASE("repetition penalty divides positive logits and multiplies negative on
     CHECK(draw({2, 3}, sampling, 0, {0}) == 0);
 }
 
-TEST_CASE("frequency penalty counts, presence penalty does not") {
+TEST_CASE("sample: frequency penalty counts, presence penalty does not") {
     Sampling sampling;
     sampling.frequency_penalty = 1.0F;
     CHECK(draw({5, 2.5F}, sampling, 0, {0, 0}) == 0);
@@ -85,7 +86,7 @@ TEST_CASE("frequency penalty counts, presence penalty does not") {
     CHECK(draw({5, 2.5F}, sampling, 0, {1}) == 1);
 }
 
-TEST_CASE("penalties follow one another: repetition, frequency, presence") {
+TEST_CASE("sample: penalties follow one another: repetition, frequency, presence") {
     Sampling sampling;
     sampling.repetition_penalty = 2.0F;
     sampling.frequency_penalty = 1.0F;
@@ -95,7 +96,8 @@ TEST_CASE("penalties follow one another: repetition, frequency, presence") {
     CHECK(draw({8, 1.6F}, sampling, 0, {0, 0}) == 1);
 }
 
-TEST_CASE("a bias is added after the penalties; -infinity removes the token before everything") {
+TEST_CASE(
+    "sample: a bias is added after the penalties; -infinity removes the token before everything") {
     Sampling sampling;
     sampling.bias = {{1, 2.0F}};
     CHECK(draw({3, 1.5F, 0}, sampling) == 1);
@@ -117,7 +119,7 @@ TEST_CASE("a bias is added after the penalties; -infinity removes the token befo
     CHECK(support({50, 1, 0, -1}, relative) == TokenSet{1, 2});
 }
 
-TEST_CASE("a row of which biases removed everything is an error") {
+TEST_CASE("sample: a row of which biases removed everything is an error") {
     Sampling sampling;
     sampling.bias = {{0, -kInfinity}, {1, -kInfinity}};
     for (const float temperature : {0.0F, 1.0F}) {
@@ -132,7 +134,8 @@ TEST_CASE("a row of which biases removed everything is an error") {
     }
 }
 
-TEST_CASE("temperature: tiny leaves the best, huge leaves a uniform choice, none overflows") {
+TEST_CASE(
+    "sample: temperature: tiny leaves the best, huge leaves a uniform choice, none overflows") {
     Sampling sampling;
     sampling.temperature = FLT_MIN;
     CHECK(support({5, 9, -5, 4}, sampling) == TokenSet{0, 1, 3}); // all three beyond range: a tie
@@ -154,7 +157,7 @@ TEST_CASE("temperature: tiny leaves the best, huge leaves a uniform choice, none
     CHECK(draw({FLT_MAX, 1, 5}, sampling, 0, {1, 1, 2}) == 0);
 }
 
-TEST_CASE("top_k keeps the first k, of equal logits the lower tokens") {
+TEST_CASE("sample: top_k keeps the first k, of equal logits the lower tokens") {
     Sampling sampling;
     sampling.temperature = 1.0F;
     sampling.top_k = 2;
@@ -167,7 +170,7 @@ TEST_CASE("top_k keeps the first k, of equal logits the lower tokens") {
     }
 }
 
-TEST_CASE("min_p keeps what reaches its share of the best weight, exactly") {
+TEST_CASE("sample: min_p keeps what reaches its share of the best weight, exactly") {
     Sampling sampling;
     sampling.temperature = 1.0F;
     sampling.min_p = 1.0F;
@@ -179,7 +182,7 @@ TEST_CASE("min_p keeps what reaches its share of the best weight, exactly") {
     CHECK(support({1, 2, 0.5F}, sampling) == TokenSet{1});
 }
 
-TEST_CASE("top_p keeps the shortest prefix that reaches its share, exactly") {
+TEST_CASE("sample: top_p keeps the shortest prefix that reaches its share, exactly") {
     Sampling sampling;
     sampling.temperature = 1.0F;
     const std::vector<float> equal{3, 3, 3, 3};
@@ -201,7 +204,7 @@ TEST_CASE("top_p keeps the shortest prefix that reaches its share, exactly") {
     CHECK(support({1, 3, 1, 3}, sampling) == TokenSet{0, 1, 3});
 }
 
-TEST_CASE("top_p rounds its threshold up to the next whole weight") {
+TEST_CASE("sample: top_p rounds its threshold up to the next whole weight") {
     const kernels::FloatEnvironment environment;
     // Weights: 2^40, `second`, and as many ones as bring top_p * total to 2^40 and just beyond it.
     const auto second = static_cast<uint64_t>(kernels::exp_f32(-0.5F) * 0x1p40F);
@@ -233,7 +236,8 @@ TEST_CASE("top_p rounds its threshold up to the next whole weight") {
     CHECK(drawn() == TokenSet{0, 1});
 }
 
-TEST_CASE("the lowest weight counts, and is drawn where the random bits are nearly all ones") {
+TEST_CASE(
+    "sample: the lowest weight counts, and is drawn where the random bits are nearly all ones") {
     // Weights: 2^40, then 1 at every odd token, 0 at the even ones.
     std::vector<float> logits(100001);
     for (size_t i = 1; i < logits.size(); ++i) {
@@ -251,7 +255,7 @@ TEST_CASE("the lowest weight counts, and is drawn where the random bits are near
     }
 }
 
-TEST_CASE("a draw depends on seed and position and on nothing that happened before") {
+TEST_CASE("sample: a draw depends on seed and position and on nothing that happened before") {
     const kernels::FloatEnvironment environment;
     const std::vector<float> flat(1000, 1.0F), other(3000, -2.0F);
     Sampling sampling;
@@ -276,7 +280,7 @@ TEST_CASE("a draw depends on seed and position and on nothing that happened befo
     CHECK(by_seed.size() > 40);
 }
 
-TEST_CASE("totals do not depend on the order of the tokens") {
+TEST_CASE("sample: totals do not depend on the order of the tokens") {
     std::vector<float> logits(500);
     for (size_t i = 0; i < logits.size(); ++i) {
         logits[i] = static_cast<float>(i * 37 % 500) / 64.0F; // all different
@@ -295,7 +299,7 @@ TEST_CASE("totals do not depend on the order of the tokens") {
     }
 }
 
-TEST_CASE("parameters out of range are refused by name") {
+TEST_CASE("sample: parameters out of range are refused by name") {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const auto refusal = [](const std::function<void(Sampling &)> &change) {
         Sampling sampling;
@@ -344,7 +348,7 @@ TEST_CASE("parameters out of range are refused by name") {
     CHECK_THROWS_AS(check_sampling({}, 1U << 24), Error);
 }
 
-TEST_CASE("best lists by logit descending, then token ascending") {
+TEST_CASE("best: best lists by logit descending, then token ascending") {
     using Best = std::vector<std::pair<uint32_t, float>>;
     const std::vector<float> logits{1, 3, 2, 3, -4};
     CHECK(best(logits, 0) == Best{});
@@ -352,7 +356,7 @@ TEST_CASE("best lists by logit descending, then token ascending") {
     CHECK(best(logits, 99) == Best{{1, 3.0F}, {3, 3.0F}, {2, 2.0F}, {0, 1.0F}, {4, -4.0F}});
 }
 
-TEST_CASE("log_sum_exp adds in sixteen lanes and a tree") {
+TEST_CASE("log_sum_exp: log_sum_exp adds in sixteen lanes and a tree") {
     const kernels::FloatEnvironment environment;
     std::mt19937_64 generator(3);
     for (const float shift : {0.0F, 500.0F}) {

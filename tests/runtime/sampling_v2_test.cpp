@@ -39,7 +39,7 @@ Sampling warm() {
 
 } // namespace
 
-TEST_CASE("typical_p keeps what is nearest to the entropy in information") {
+TEST_CASE("sample: typical_p keeps what is nearest to the entropy in information") {
     // Entropy 1.75 bits; information 1, 2, 3, 3: distances 0.75, 0.25, 1.25, 1.25.
     const std::vector<float> logits = of({0.5, 0.25, 0.125, 0.125});
     Sampling sampling = warm();
@@ -60,7 +60,7 @@ TEST_CASE("typical_p keeps what is nearest to the entropy in information") {
     CHECK(kept(0.24F) == TokenSet{0, 1, 2, 3});
 }
 
-TEST_CASE("typical_p may leave out the best; what follows looks at what is left") {
+TEST_CASE("sample: typical_p may leave out the best; what follows looks at what is left") {
     // Entropy 2.52 bits; the best has 1.32, the others 3.32.
     const std::vector<float> logits = of({0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1});
     Sampling sampling = warm();
@@ -75,7 +75,7 @@ TEST_CASE("typical_p may leave out the best; what follows looks at what is left"
     CHECK(support(logits, sampling) == TokenSet{0});
 }
 
-TEST_CASE("top_n_sigma leaves out logits by their standard deviation, at any temperature") {
+TEST_CASE("sample: top_n_sigma leaves out logits by their standard deviation, at any temperature") {
     // Mean 1, deviation sqrt(3): 4 - 2.30 * sqrt(3) = 0.016, 4 - 2.31 * sqrt(3) < 0.
     Sampling sampling;
     for (const float temperature : {2.0F, 4.0F, 100.0F}) {
@@ -106,7 +106,7 @@ TEST_CASE("top_n_sigma leaves out logits by their standard deviation, at any tem
     CHECK(draw({1, 3, 2}, sampling) == 1);
 }
 
-TEST_CASE("XTC leaves out what reaches the threshold, but for the last of it") {
+TEST_CASE("sample: XTC leaves out what reaches the threshold, but for the last of it") {
     const std::vector<float> logits = of({0.4, 0.3, 0.2, 0.1});
     Sampling sampling = warm();
     sampling.v2.xtc_probability = 1;
@@ -135,7 +135,7 @@ TEST_CASE("XTC leaves out what reaches the threshold, but for the last of it") {
     CHECK(support(logits, sampling) == TokenSet{1});
 }
 
-TEST_CASE("XTC's coin depends on seed and position alone, and is not the draw's") {
+TEST_CASE("sample: XTC's coin depends on seed and position alone, and is not the draw's") {
     const std::vector<float> logits = of({0.4, 0.3, 0.2, 0.1});
     Sampling sampling = warm(), never = warm(), always = warm();
     sampling.v2.xtc_probability = 0.5F;
@@ -153,7 +153,7 @@ TEST_CASE("XTC's coin depends on seed and position alone, and is not the draw's"
     CHECK(coin_bits(0xFEDCBA9876543210U, 0x123456789ABCDEF0U) == block[0]);
 }
 
-TEST_CASE("DRY makes less likely what would go on with a repetition, by its length") {
+TEST_CASE("sample: DRY makes less likely what would go on with a repetition, by its length") {
     Sampling sampling; // greedy
     sampling.v2.dry_multiplier = 0.8F;
     const Log log{1, 2, 3, 4, 1, 2, 3}; // 4 would make "1 2 3" one longer
@@ -185,7 +185,7 @@ TEST_CASE("DRY makes less likely what would go on with a repetition, by its leng
     CHECK(draw({0, 0, 0, 0, 5, 4.9F}, sampling, 0, {4}) == 4);
 }
 
-TEST_CASE("DRY: no match goes over a breaker, and a breaker loses nothing") {
+TEST_CASE("sample: DRY: no match goes over a breaker, and a breaker loses nothing") {
     Sampling sampling;
     sampling.v2.dry_multiplier = 0.8F;
     const Log log{1, 2, 3, 4, 1, 2, 3};
@@ -204,7 +204,7 @@ TEST_CASE("DRY: no match goes over a breaker, and a breaker loses nothing") {
     CHECK(best(4.99F) == 4);
 }
 
-TEST_CASE("DRY stays finite, comes after the penalties and before biases") {
+TEST_CASE("sample: DRY stays finite, comes after the penalties and before biases") {
     Sampling sampling;
     const Log log{1, 2, 3, 4, 1, 2, 3};
     for (const float multiplier : {FLT_MIN, 1.0F, FLT_MAX}) {
@@ -224,7 +224,7 @@ TEST_CASE("DRY stays finite, comes after the penalties and before biases") {
     CHECK(draw({0, 0, 0, 0, 6, 3.1F}, sampling, 0, log) == 5);
 }
 
-TEST_CASE("min_keep: top_p and min_p leave so many") {
+TEST_CASE("sample: min_keep: top_p and min_p leave so many") {
     Sampling sampling = warm();
     sampling.v2.min_keep = 3;
     sampling.top_p = 0.25F;
@@ -239,7 +239,7 @@ TEST_CASE("min_keep: top_p and min_p leave so many") {
     CHECK(support({1, 2, 1.5F, 1.7F}, sampling) == TokenSet{1, 3});
 }
 
-TEST_CASE("what belongs to a step that is off changes no draw") {
+TEST_CASE("sample: what belongs to a step that is off changes no draw") {
     const std::vector<float> logits = of({0.4, 0.3, 0.2, 0.1});
     const Sampling plain = warm();
     Sampling off = plain;
@@ -254,7 +254,7 @@ TEST_CASE("what belongs to a step that is off changes no draw") {
     }
 }
 
-TEST_CASE("as much history is asked for as the settings look at") {
+TEST_CASE("sample: as much history is asked for as the settings look at") {
     const kernels::FloatEnvironment environment;
     Sampling sampling;
     CHECK(history_length(sampling, 100) == 0);
@@ -275,7 +275,7 @@ TEST_CASE("as much history is asked for as the settings look at") {
     CHECK(draw({1, 1.5F, 1.4F, 1.2F}, sampling, 0, {0, 1, 0, 2, 2}) == 1);
 }
 
-TEST_CASE("settings of version 2 out of range are refused by name") {
+TEST_CASE("sample: settings of version 2 out of range are refused by name") {
     const auto refusal = [](const std::function<void(SamplingV2 &)> &change) {
         Sampling sampling;
         change(sampling.v2);

@@ -98,7 +98,8 @@ size_t check_published(const Tokenizer &tokenizer, const std::string &name) {
 
 } // namespace
 
-TEST_CASE("sentencepiece from gguf: the tokens of the recall models' own tokenizers") {
+TEST_CASE("SentencepieceEncoder: sentencepiece from gguf: the tokens of the recall models' own "
+          "tokenizers") {
     for (const std::string name : {"recall-gemma3", "recall-llama"}) {
         CAPTURE(name);
         GgufWriter writer;
@@ -126,7 +127,7 @@ TEST_CASE("sentencepiece from gguf: the tokens of the recall models' own tokeniz
     }
 }
 
-TEST_CASE("sentencepiece from gguf: published ids") {
+TEST_CASE("SentencepieceEncoder: sentencepiece from gguf: published ids") {
     const std::string path = shared_data("tokenizers/ggml-vocab-llama-spm.gguf");
     if (path.empty()) {
         STASIS_SKIP("tokenizers/ggml-vocab-*.gguf are not beside the clone");
@@ -169,7 +170,7 @@ TEST_CASE("sentencepiece from gguf: published ids") {
     }
 }
 
-TEST_CASE("sentencepiece from gguf: what is asked for in front of a text") {
+TEST_CASE("SentencepieceEncoder: sentencepiece from gguf: what is asked for in front of a text") {
     const Vocabulary vocabulary{{"<unk>", "<s>", "a", "\u2581", "\u2581a", "<pad>"},
                                 {0, 0, -3, -2, -1, 0},
                                 {2, 3, 1, 1, 1, 4}};
@@ -207,7 +208,7 @@ TEST_CASE("sentencepiece from gguf: what is asked for in front of a text") {
     CHECK(open_sentencepiece(pairs.writer())->encode("abc", false, false) == Tokens{1, 5});
 }
 
-TEST_CASE("sentencepiece from gguf: what is wrong is named") {
+TEST_CASE("SentencepieceEncoder: sentencepiece from gguf: what is wrong is named") {
     const Vocabulary good{{"<unk>", "b", "a"}, {0, 0, -1}, {2, 1, 1}};
     CHECK(open_sentencepiece(good.writer())->piece_bytes(1) == "b");
     const auto refused = [](const Vocabulary &vocabulary, const std::vector<std::string> &parts) {
@@ -249,7 +250,8 @@ TEST_CASE("sentencepiece from gguf: what is wrong is named") {
                  [&] { open_sentencepiece(rules); });
 }
 
-TEST_CASE("sentencepiece from gguf: user-defined tokens of spaces, in either spelling") {
+TEST_CASE("SentencepieceEncoder: sentencepiece from gguf: user-defined tokens of spaces, in either "
+          "spelling") {
     GgufWriter unused;
     Vocabulary vocabulary = recall("recall-gemma3", 3, unused);
     vocabulary.types[900] = 4;
@@ -267,7 +269,8 @@ TEST_CASE("sentencepiece from gguf: user-defined tokens of spaces, in either spe
     }
 }
 
-TEST_CASE("sentencepiece from gguf: this project's own keys, where they say what cannot be") {
+TEST_CASE("SentencepieceEncoder: sentencepiece from gguf: this project's own keys, where they say "
+          "what cannot be") {
     GgufWriter writer;
     recall("recall-gemma3", 3, writer);
     GgufWriter form = writer;

@@ -20,7 +20,7 @@ Status status_of(const std::string &bytes) {
 
 } // namespace
 
-TEST_CASE("tokenizer: normalization rules that lead out of their table are refused") {
+TEST_CASE("SentencepieceModel: normalization rules that lead out of their table are refused") {
     const auto model = [](const std::string &map) {
         const auto varint = [](size_t n) {
             std::string out;
@@ -46,7 +46,8 @@ TEST_CASE("tokenizer: normalization rules that lead out of their table are refus
     }
 }
 
-TEST_CASE("tokenizer: a piece with a NUL byte is refused where it would be a key of an array") {
+TEST_CASE(
+    "SentencepieceModel: a piece with a NUL byte is refused where it would be a key of an array") {
     const auto model = [](char kind, char type) { // pieces <unk>, <s>, </s>, "\0<s>"
         const auto piece = [](const std::string &text, char of_kind) {
             const std::string body = std::string("\x0A") + static_cast<char>(text.size()) + text +

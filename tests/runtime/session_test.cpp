@@ -34,7 +34,7 @@ std::shared_ptr<Model> open_with(const std::string &name, const ModelOptions &op
 
 } // namespace
 
-TEST_CASE("insight 20: append is all or nothing") {
+TEST_CASE("Session: insight 20: append is all or nothing") {
     kernels::FloatEnvironment environment;
     const auto model = open("zoo/gemma3-text");
     TimelineOptions options;
@@ -69,8 +69,8 @@ TEST_CASE("insight 20: append is all or nothing") {
     CHECK(session.digest() == calm.digest());
 }
 
-TEST_CASE(
-    "insight 57: positions beyond the model's maximum are refused before anything is touched") {
+TEST_CASE("Session: insight 57: positions beyond the model's maximum are refused before anything "
+          "is touched") {
     kernels::FloatEnvironment environment;
     const auto model = open("zoo/llama-gqa-untied");
     TimelineOptions options;
@@ -82,7 +82,7 @@ TEST_CASE(
     check_refused(session, Status::full, "capacity of 10", [&] { session.decode(); });
 }
 
-TEST_CASE("a non-finite value fails the append, named, and leaves the session whole") {
+TEST_CASE("Session: a non-finite value fails the append, named, and leaves the session whole") {
     kernels::FloatEnvironment environment;
     const auto model = open_with("zoo/llama-gqa-untied", {});
     Session session(model, {});
@@ -127,7 +127,7 @@ struct Failing {
 
 } // namespace
 
-TEST_CASE("an append that runs out of memory beside a fork leaves both as they were") {
+TEST_CASE("Session: an append that runs out of memory beside a fork leaves both as they were") {
     kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/llama-gqa-untied", "zoo/gemma3-text"}) {
         Failing failing; // outlives the model
@@ -164,7 +164,7 @@ TEST_CASE("an append that runs out of memory beside a fork leaves both as they w
     }
 }
 
-TEST_CASE("a non-finite hidden state fails the append wherever the tokens are cut") {
+TEST_CASE("Session: a non-finite hidden state fails the append wherever the tokens are cut") {
     kernels::FloatEnvironment environment;
     const auto model = open_with("zoo/llama-gqa-untied", {});
     const std::vector<uint32_t> tokens = tokens_for(*model, 40);
@@ -193,7 +193,7 @@ TEST_CASE("a non-finite hidden state fails the append wherever the tokens are cu
     }
 }
 
-TEST_CASE("the KV budget is kept, and freeing sessions gives pages back") {
+TEST_CASE("Session: the KV budget is kept, and freeing sessions gives pages back") {
     kernels::FloatEnvironment environment;
     ModelOptions options;
     const auto probe = open("zoo/gemma3-text");
@@ -213,7 +213,7 @@ TEST_CASE("the KV budget is kept, and freeing sessions gives pages back") {
     CHECK(model->pool->used_bytes() == 2 * (global + local));
 }
 
-TEST_CASE("insight 11: a fork copies no page until one side writes") {
+TEST_CASE("Session: insight 11: a fork copies no page until one side writes") {
     kernels::FloatEnvironment environment;
     const auto model = open_with("zoo/llama-gqa-untied", {});
     Session parent(model, {});
@@ -236,7 +236,8 @@ TEST_CASE("insight 11: a fork copies no page until one side writes") {
     CHECK(parent.info().pages_own == 4);
 }
 
-TEST_CASE("the last page goes by the digest that it was exported with as long as that is true") {
+TEST_CASE(
+    "Session: the last page goes by the digest that it was exported with as long as that is true") {
     kernels::FloatEnvironment environment;
     const auto model = open_with("zoo/llama-gqa-untied", {});
     Session session(model, {});
@@ -261,7 +262,7 @@ TEST_CASE("the last page goes by the digest that it was exported with as long as
     CHECK(last_page(*fork).earlier == first.digest);
 }
 
-TEST_CASE("insight 29: local layers release what fell out of window and retain") {
+TEST_CASE("Session: insight 29: local layers release what fell out of window and retain") {
     kernels::FloatEnvironment environment;
     const auto model = open_with("zoo/gemma3-text", {}); // window 16
     TimelineOptions options;
@@ -284,7 +285,7 @@ TEST_CASE("insight 29: local layers release what fell out of window and retain")
     CHECK(keeps.digest() == session.digest()); // what is resident does not matter
 }
 
-TEST_CASE("insight 29: where every layer has a window, a session's memory does not grow") {
+TEST_CASE("Session: insight 29: where every layer has a window, a session's memory does not grow") {
     kernels::FloatEnvironment environment;
     const auto model = open_with("zoo/mistral-window", {}); // window 20
     REQUIRE(model->groups.size() == 1);
@@ -313,7 +314,8 @@ TEST_CASE("insight 29: where every layer has a window, a session's memory does n
     CHECK(state.pages[0][5].data != nullptr);
 }
 
-TEST_CASE("score gives the probabilities that decoding would see, and changes nothing") {
+TEST_CASE(
+    "Session::score: score gives the probabilities that decoding would see, and changes nothing") {
     kernels::FloatEnvironment environment;
     const auto model = open("recall-llama");
     const std::vector<uint32_t> tokens = tokens_for(*model, 60), next = tokens_for(*model, 20, 4);
@@ -337,7 +339,7 @@ TEST_CASE("score gives the probabilities that decoding would see, and changes no
     }
 }
 
-TEST_CASE("golden: nll of the recall models' conversations") {
+TEST_CASE("Session: golden: nll of the recall models' conversations") {
     kernels::FloatEnvironment environment;
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         const Golden values = golden(name);
@@ -353,7 +355,7 @@ TEST_CASE("golden: nll of the recall models' conversations") {
     }
 }
 
-TEST_CASE("generation stops where it is told to") {
+TEST_CASE("Session::generate: generation stops where it is told to") {
     kernels::FloatEnvironment environment;
     const auto model = open("recall-gemma3");
     Session start(model, {});
@@ -403,7 +405,7 @@ TEST_CASE("generation stops where it is told to") {
     CHECK(session->position() == small.capacity);
 }
 
-TEST_CASE("logits are asked for before the first position, and after a rewind to it") {
+TEST_CASE("Session: logits are asked for before the first position, and after a rewind to it") {
     kernels::FloatEnvironment environment;
     Session session(open("zoo/gemma3-text"), {});
     const auto refused = [&](const std::function<void()> &call) {

@@ -77,7 +77,7 @@ void random_step(std::vector<StepPair> &pairs, std::mt19937 &random, size_t chun
 
 } // namespace
 
-TEST_CASE("steps of several sessions equal the same done alone, forks among them") {
+TEST_CASE("step: steps of several sessions equal the same done alone, forks among them") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32",
                              "quantized/llama", "quantized/gemma3-tied"}) {
@@ -110,7 +110,7 @@ TEST_CASE("steps of several sessions equal the same done alone, forks among them
     }
 }
 
-TEST_CASE("what one session of a step meets leaves the others alone") {
+TEST_CASE("step: what one session of a step meets leaves the others alone") {
     const kernels::FloatEnvironment environment;
     const auto model = open("zoo/llama-odd-sizes-f32");
     const std::vector<uint32_t> tokens = tokens_for(*model, 80);
@@ -165,7 +165,7 @@ TEST_CASE("what one session of a step meets leaves the others alone") {
     CHECK(alone.digest() == well.digest());
 }
 
-TEST_CASE("sessions that decode read a page that they share once") {
+TEST_CASE("step: sessions that decode read a page that they share once") {
     const auto model = open("zoo/llama-odd-sizes-f32");
     PassLease pass(*model);
     uint16_t pages[6] = {}; // only their addresses matter
@@ -192,7 +192,7 @@ TEST_CASE("sessions that decode read a page that they share once") {
     CHECK(plan.rows.size() == 8);
 }
 
-TEST_CASE("a request to cancel ends a pass before its next layer") {
+TEST_CASE("step: a request to cancel ends a pass before its next layer") {
     const kernels::FloatEnvironment environment;
     const auto model = open("zoo/llama-odd-sizes-f32");
     REQUIRE(model->groups.size() == 1);
@@ -214,7 +214,7 @@ TEST_CASE("a request to cancel ends a pass before its next layer") {
     CHECK(std::vector<uint16_t>(numbers, numbers + 8) == std::vector<uint16_t>(8));
 }
 
-TEST_CASE("what is not finite fails those of a step that it fails alone") {
+TEST_CASE("step: what is not finite fails those of a step that it fails alone") {
     const kernels::FloatEnvironment environment;
     const auto model = open_model(test_data("zoo/llama-gqa-untied"), {});
     const std::vector<uint32_t> tokens = tokens_for(*model, 60);
@@ -249,7 +249,7 @@ TEST_CASE("what is not finite fails those of a step that it fails alone") {
     CHECK(successes > 0);
 }
 
-TEST_CASE("a step that is stopped leaves what is not complete as it was") {
+TEST_CASE("step: a step that is stopped leaves what is not complete as it was") {
     const kernels::FloatEnvironment environment;
     const auto model = open("zoo/mistral-window");
     const std::vector<uint32_t> tokens = tokens_for(*model, 200);

@@ -63,7 +63,7 @@ Verdict run(const std::vector<std::string> &strings, const std::string &text, ui
 
 } // namespace
 
-TEST_CASE("a stop string is found wherever the text is cut") {
+TEST_CASE("StopStrings: a stop string is found wherever the text is cut") {
     const std::vector<std::string> strings{"END", "\n\nUser:"};
     const std::string text = "some EN text\n\nUser: no";
     const size_t at = text.find("\n\nUser:");
@@ -76,7 +76,8 @@ TEST_CASE("a stop string is found wherever the text is cut") {
     CHECK(run(strings, text, UINT64_MAX) == Verdict{at, true});
 }
 
-TEST_CASE("the longest possible beginning is held back, and given free when it fails") {
+TEST_CASE(
+    "StopStrings: the longest possible beginning is held back, and given free when it fails") {
     StopStrings stop({"abcd", "cdx"});
     CHECK(stop.add("zab") == 1);
     CHECK(stop.add("c") == 1);
@@ -90,7 +91,7 @@ TEST_CASE("the longest possible beginning is held back, and given free when it f
     CHECK(stop.finish() == 5);
 }
 
-TEST_CASE("finish shows what was held back") {
+TEST_CASE("StopStrings: finish shows what was held back") {
     StopStrings stop({"stop"});
     CHECK(stop.add("please sto") == 7);
     CHECK(stop.finish() == 10);
@@ -100,7 +101,7 @@ TEST_CASE("finish shows what was held back") {
     CHECK(none.finish() == 8);
 }
 
-TEST_CASE("the first byte that completes a string decides, there the longest string") {
+TEST_CASE("StopStrings: the first byte that completes a string decides, there the longest string") {
     CHECK(run({"abcd", "c"}, "xabcd", 0) == Verdict{3, true});
     CHECK(run({"c", "bc", "xbc"}, "abcd", 0) == Verdict{1, true});
     CHECK(run({"xbc", "bc", "c"}, "abcd", 0) == Verdict{1, true});
@@ -109,7 +110,8 @@ TEST_CASE("the first byte that completes a string decides, there the longest str
     CHECK(run({"a", "a"}, "ba", 0) == Verdict{1, true});
 }
 
-TEST_CASE("UTF-8: a stop string split inside a character, and characters that share bytes") {
+TEST_CASE(
+    "StopStrings: UTF-8: a stop string split inside a character, and characters that share bytes") {
     const std::string text = "Gr\u00FC\u00DFe \u20AC\u20AD!";
     CHECK(run({"\u20AD"}, text, UINT64_MAX) == Verdict{text.find("\u20AD"), true});
     CHECK(run({"\u00DF"}, text, 0b101010101) == Verdict{4, true});
@@ -119,7 +121,7 @@ TEST_CASE("UTF-8: a stop string split inside a character, and characters that sh
     CHECK(stop.finish() == 4);
 }
 
-TEST_CASE("an empty stop string is refused by its index") {
+TEST_CASE("StopStrings: an empty stop string is refused by its index") {
     try {
         StopStrings({"a", "", "b"});
         FAIL("no error");
@@ -129,7 +131,7 @@ TEST_CASE("an empty stop string is refused by its index") {
     }
 }
 
-TEST_CASE("every short text in every cut agrees with the definition") {
+TEST_CASE("StopStrings: every short text in every cut agrees with the definition") {
     const std::vector<std::vector<std::string>> sets{
         {"aab", "ba"}, {"abaab"}, {"aaaa", "bb"}, {"bab", "abba", "b"}, {"abb", "bba", "aabb"}};
     std::mt19937_64 generator(1);
@@ -149,7 +151,7 @@ TEST_CASE("every short text in every cut agrees with the definition") {
     }
 }
 
-TEST_CASE("the cost of a byte stays small when everything looks like a beginning") {
+TEST_CASE("StopStrings: the cost of a byte stays small when everything looks like a beginning") {
     // Quadratic work on these 4 MB would take minutes.
     StopStrings stop({std::string(4000, 'a') + "b", "aab" + std::string(4000, 'a')});
     const std::string piece(4096, 'a');

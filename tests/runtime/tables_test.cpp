@@ -39,7 +39,7 @@ using Entries = CountedEntries<entries::All>;
 
 // Models that use every entry between them: soft caps, wide and narrow embeddings and such of
 // integers, either gate.
-TEST_CASE("a model computes with the table that it was opened with, entry by entry") {
+TEST_CASE("open_model: a model computes with the table that it was opened with, entry by entry") {
     const kernels::FloatEnvironment environment;
     for (const char *const *name = kernels::table_names(); *name != nullptr; ++name) {
         const Table *table = kernels::find_table(*name);
@@ -72,7 +72,8 @@ TEST_CASE("a model computes with the table that it was opened with, entry by ent
     CHECK(open("zoo/llama-odd-sizes-f32")->kernels == &kernels::best_table());
 }
 
-TEST_CASE("a table that is unknown, or that this machine cannot run, is refused by name") {
+TEST_CASE(
+    "open_model: a table that is unknown, or that this machine cannot run, is refused by name") {
     std::vector<std::string> refused = {"avx", "AVX2", "avx2 ", "cuda"};
     for (const char *const *name = kernels::table_names(); *name != nullptr; ++name) {
         if (kernels::find_table(*name) == nullptr) {

@@ -98,7 +98,7 @@ void check(const std::string &bytes, bool good, const std::vector<Range> &ranges
 
 } // namespace
 
-TEST_CASE("gguf: tensors whose bytes are another's, or not the file's, are refused") {
+TEST_CASE("GgufFile: tensors whose bytes are another's, or not the file's, are refused") {
     std::mt19937 random(5);
     int taken = 0;
     for (int round = 0; round < 4000; ++round) {
@@ -125,7 +125,7 @@ TEST_CASE("gguf: tensors whose bytes are another's, or not the file's, are refus
     CHECK(taken < 3500);
 }
 
-TEST_CASE("safetensors: tensors whose bytes are another's, or nobody's, are refused") {
+TEST_CASE("open_checkpoint: tensors whose bytes are another's, or nobody's, are refused") {
     std::mt19937 random(6);
     int taken = 0;
     for (int round = 0; round < 4000; ++round) {

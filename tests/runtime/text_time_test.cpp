@@ -142,7 +142,8 @@ bool is_surrogate(uint32_t point) {
 
 } // namespace
 
-TEST_CASE("text time: form C is that of utf8proc, for every character and for random ones") {
+TEST_CASE(
+    "Tokenizer: text time: form C is that of utf8proc, for every character and for random ones") {
     std::vector<uint32_t> marks, changed; // that are reordered or composed
     for (uint32_t point = 1; point < 0x110000; ++point) {
         if (is_surrogate(point)) {
@@ -179,7 +180,8 @@ TEST_CASE("text time: form C is that of utf8proc, for every character and for ra
     }
 }
 
-TEST_CASE("text time: normal form, patterns, merges and stop strings take time in proportion") {
+TEST_CASE("Tokenizer: text time: normal form, patterns, merges and stop strings take time in "
+          "proportion") {
     for (const auto &[name, shape] : shapes()) {
         check_linear(
             "form C of " + name, [](const std::string &text) { compose(text); }, shape);
@@ -200,7 +202,7 @@ TEST_CASE("text time: normal form, patterns, merges and stop strings take time i
     }
 }
 
-TEST_CASE("text time: sentencepiece takes time in proportion") {
+TEST_CASE("Tokenizer: text time: sentencepiece takes time in proportion") {
     for (const char *model : {"recall-gemma3", "recall-llama"}) {
         const auto tokenizer = Tokenizer::open(test_data(model), 1024, {}, {});
         for (const auto &[name, shape] : shapes()) {
@@ -211,7 +213,8 @@ TEST_CASE("text time: sentencepiece takes time in proportion") {
     }
 }
 
-TEST_CASE("text time: published patterns cut any text; others may not take what they like") {
+TEST_CASE(
+    "Tokenizer: text time: published patterns cut any text; others may not take what they like") {
     for (const char *name :
          {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "starcoder", "deepseek-coder"}) {
         const Pretokenizer words(pretokenizer_patterns(name, "f"), "f");
@@ -242,7 +245,7 @@ TEST_CASE("text time: published patterns cut any text; others may not take what 
     }
 }
 
-TEST_CASE("text time: a search by parts finds what a search of the whole finds") {
+TEST_CASE("Tokenizer: text time: a search by parts finds what a search of the whole finds") {
     std::mt19937 random(3);
     const std::vector<std::string> patterns = {
         "[a-z]+7|[a-z]", R"(\s+(?!\S)|\s+)", R"((?<=a)b+)", R"(a{70,}b|ab?)",
@@ -270,7 +273,8 @@ TEST_CASE("text time: a search by parts finds what a search of the whole finds")
     }
 }
 
-TEST_CASE("text time: what cannot fit is refused before it is tokenized, and cancelling is seen") {
+TEST_CASE("Tokenizer: text time: what cannot fit is refused before it is tokenized, and cancelling "
+          "is seen") {
     for (const char *name : {"recall-gemma3", "recall-llama"}) {
         Session session(test::open(name), TimelineOptions{});
         const std::string text(32U << 20, 'x');

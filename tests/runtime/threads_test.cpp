@@ -73,7 +73,8 @@ template <typename Probe> auto on_a_worker(Threads &threads, const Probe &probe)
 
 } // namespace
 
-TEST_CASE("every item is visited exactly once, for any count of threads, items and grain") {
+TEST_CASE(
+    "Threads: every item is visited exactly once, for any count of threads, items and grain") {
     for (const size_t count : {1, 2, 3, 7}) {
         Threads threads(count);
         CHECK(threads.count() == count);
@@ -85,7 +86,7 @@ TEST_CASE("every item is visited exactly once, for any count of threads, items a
     }
 }
 
-TEST_CASE("a grain of zero counts as one, and a huge one does not overflow") {
+TEST_CASE("Threads: a grain of zero counts as one, and a huge one does not overflow") {
     Threads threads(3);
     int items = 0;
     threads.run(1, 0, [&](size_t begin, size_t end) { items += static_cast<int>(end - begin); });
@@ -93,7 +94,7 @@ TEST_CASE("a grain of zero counts as one, and a huge one does not overflow") {
     CHECK(visits(threads, 10, SIZE_MAX) == std::vector<int>(10, 1));
 }
 
-TEST_CASE("the last range of a huge count of items does not wrap around") {
+TEST_CASE("Threads: the last range of a huge count of items does not wrap around") {
     Threads threads(2);
     std::atomic<uint64_t> covered{0};
     const size_t grain = SIZE_MAX / 4;
@@ -101,7 +102,7 @@ TEST_CASE("the last range of a huge count of items does not wrap around") {
     CHECK(covered == SIZE_MAX);
 }
 
-TEST_CASE("many short runs one after another lose nothing") {
+TEST_CASE("Threads: many short runs one after another lose nothing") {
     Threads threads(3);
     std::vector<uint64_t> sums(64, 0); // plain memory: each run must see the one before it
     for (int round = 0; round < 5000; ++round) {
@@ -114,7 +115,7 @@ TEST_CASE("many short runs one after another lose nothing") {
     CHECK(sums == std::vector<uint64_t>(64, 5000));
 }
 
-TEST_CASE("several host threads may use one pool at once, and a run may be inside a run") {
+TEST_CASE("Threads: several host threads may use one pool at once, and a run may be inside a run") {
     Threads threads(2);
     std::vector<std::thread> hosts;
     std::atomic<int> wrong{0};
@@ -135,7 +136,7 @@ TEST_CASE("several host threads may use one pool at once, and a run may be insid
     CHECK(wrong == 0);
 }
 
-TEST_CASE("work is spread over the workers") {
+TEST_CASE("Threads: work is spread over the workers") {
     Threads threads(3);
     std::set<std::thread::id> ids;
     std::mutex mutex;
@@ -151,7 +152,7 @@ TEST_CASE("work is spread over the workers") {
     CHECK(ids.size() == 3);
 }
 
-TEST_CASE("workers block every signal that can be blocked") {
+TEST_CASE("Threads: workers block every signal that can be blocked") {
     Threads threads(2);
     const std::vector<int> open = on_a_worker(threads, [] {
         sigset_t mask;
@@ -170,7 +171,7 @@ TEST_CASE("workers block every signal that can be blocked") {
     CHECK(sigismember(&own, SIGINT) == 0); // the host's own mask is as it was
 }
 
-TEST_CASE("C2: workers flush denormals to zero, whatever the host does") {
+TEST_CASE("Threads: C2: workers flush denormals to zero, whatever the host does") {
     Threads threads(2);
     const auto flushes = [] {
         volatile float tiny = 0x1p-126F;
@@ -182,7 +183,7 @@ TEST_CASE("C2: workers flush denormals to zero, whatever the host does") {
     CHECK(flushes() == 0);
 }
 
-TEST_CASE("a count of 0 means the cores that this thread may use") {
+TEST_CASE("Threads: a count of 0 means the cores that this thread may use") {
     cpu_set_t saved;
     CPU_ZERO(&saved);
     REQUIRE(sched_getaffinity(0, sizeof saved, &saved) == 0);
@@ -199,7 +200,7 @@ TEST_CASE("a count of 0 means the cores that this thread may use") {
     REQUIRE(sched_setaffinity(0, sizeof saved, &saved) == 0);
 }
 
-TEST_CASE("an impossible count of threads is refused") {
+TEST_CASE("Threads: an impossible count of threads is refused") {
     expect_error(Status::invalid_argument, {"1024", "1025"}, [] { Threads threads(1025); });
 }
 
@@ -224,7 +225,7 @@ template <typename Body> bool in_child(const Body &body) {
 
 } // namespace
 
-TEST_CASE("destroying a pool in a forked child does not hang") {
+TEST_CASE("Threads: destroying a pool in a forked child does not hang") {
     auto threads = std::make_unique<Threads>(3);
     CHECK(visits(*threads, 100, 1) == std::vector<int>(100, 1));
     CHECK(in_child([&] {
@@ -238,7 +239,7 @@ TEST_CASE("destroying a pool in a forked child does not hang") {
 
 #ifndef STASIS_ADDRESS_SANITIZER
 
-TEST_CASE("a pool that cannot start all its threads ends those it started") {
+TEST_CASE("Threads: a pool that cannot start all its threads ends those it started") {
     CHECK(in_child([] {
         const auto live = [] {
             const std::filesystem::directory_iterator tasks("/proc/self/task");
@@ -267,7 +268,7 @@ TEST_CASE("a pool that cannot start all its threads ends those it started") {
 
 #endif
 
-TEST_CASE("memory comes aligned, from the C heap or the host's allocator") {
+TEST_CASE("Threads: memory comes aligned, from the C heap or the host's allocator") {
     const Memory heap;
     for (const size_t size_bytes : {0, 1, 63, 64, 65, 100000}) {
         void *memory = heap.take(size_bytes);

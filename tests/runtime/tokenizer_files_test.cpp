@@ -105,7 +105,8 @@ GgufWriter small_vocabulary(const std::string &without = "") {
 
 } // namespace
 
-TEST_CASE("tokenizer files: tokenizer.json and GGUF of one vocabulary give the same tokens") {
+TEST_CASE(
+    "Tokenizer: tokenizer files: tokenizer.json and GGUF of one vocabulary give the same tokens") {
     for (const std::string name : {"llama3", "smollm2", "deepseek-coder"}) {
         CAPTURE(name);
         const auto tokenizer = open_byte_bpe(gguf_of(name, name == "llama3"    ? "llama-bpe"
@@ -137,7 +138,7 @@ TEST_CASE("tokenizer files: tokenizer.json and GGUF of one vocabulary give the s
     CHECK(other->piece(699).empty());
 }
 
-TEST_CASE("tokenizer files: the digest covers all that determines tokens") {
+TEST_CASE("Tokenizer: tokenizer files: the digest covers all that determines tokens") {
     const auto digest = [](const JsonValue &json) { return open_json(json)->digest(); };
     const Digest plain = digest(layout("llama3"));
     CHECK(plain == digest(layout("llama3")));
@@ -168,7 +169,7 @@ TEST_CASE("tokenizer files: the digest covers all that determines tokens") {
     CHECK(plain == digest(texts));
 }
 
-TEST_CASE("tokenizer files: other kinds of tokenizer.json are refused by name") {
+TEST_CASE("Tokenizer: tokenizer files: other kinds of tokenizer.json are refused by name") {
     const auto unsupported = Status::unsupported;
     refused(unsupported, {"model", "type Unigram"}, edited("/model/type", "Unigram"));
     refused(unsupported, {"byte_fallback"}, edited("/model/byte_fallback", true));
@@ -215,7 +216,7 @@ TEST_CASE("tokenizer files: other kinds of tokenizer.json are refused by name") 
     CHECK(open_json(gpt2)->encode("in", false, false).size() == 1);
 }
 
-TEST_CASE("tokenizer files: what is wrong in a tokenizer.json is named") {
+TEST_CASE("Tokenizer: tokenizer files: what is wrong in a tokenizer.json is named") {
     const auto corrupt = Status::corrupt;
     refused(corrupt, {"\"model\""}, edited("/model", nullptr));
     refused(corrupt, {"\"vocab\""}, edited("/model/vocab", JsonValue::array()));
@@ -245,7 +246,7 @@ TEST_CASE("tokenizer files: what is wrong in a tokenizer.json is named") {
                  [] { open_json(edited("/added_tokens", JsonValue::array()), 599); });
 }
 
-TEST_CASE("tokenizer files: what is wrong in a GGUF vocabulary is named") {
+TEST_CASE("Tokenizer: tokenizer files: what is wrong in a GGUF vocabulary is named") {
     const auto corrupt = Status::corrupt;
     CHECK(open_byte_bpe(small_vocabulary())->encode("cab", false, false) == Tokens{2, 3});
     CHECK(open_byte_bpe(small_vocabulary("types"))->encode("abc", false, false) == Tokens{3, 2});

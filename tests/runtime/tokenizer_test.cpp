@@ -77,7 +77,7 @@ TokenIds numbers(const std::string &text) {
 
 } // namespace
 
-TEST_CASE("tokenizer: Llama 2's published ids") {
+TEST_CASE("Tokenizer: Llama 2's published ids") {
     const Directory directory("llama2");
     const auto tokenizer = open_llama2(directory);
     if (!tokenizer) {
@@ -175,7 +175,7 @@ TEST_CASE("tokenizer: Llama 2's published ids") {
     }
 }
 
-TEST_CASE("tokenizer: random texts come back byte for byte") {
+TEST_CASE("Tokenizer: random texts come back byte for byte") {
     std::mt19937 random(7);
     const Directory directory("roundtrip");
     std::vector<std::unique_ptr<Tokenizer>> tokenizers;
@@ -193,7 +193,7 @@ TEST_CASE("tokenizer: random texts come back byte for byte") {
     }
 }
 
-TEST_CASE("tokenizer: marker texts become special tokens only where asked for") {
+TEST_CASE("Tokenizer: marker texts become special tokens only where asked for") {
     struct Case {
         const char *model, *text;
         uint32_t token;
@@ -234,7 +234,7 @@ TEST_CASE("tokenizer: marker texts become special tokens only where asked for") 
     CHECK(gemma->encode("\n", false, false) == TokenIds{6});
 }
 
-TEST_CASE("tokenizer: every token knows where it came from") {
+TEST_CASE("Tokenizer: every token knows where it came from") {
     const auto tokenizer = open_recall("recall-gemma3");
     const std::vector<Segment> segments = {{"<start_of_turn>user\nA", TokenSource::templated, true},
                                            {"nd then \u20AC", TokenSource::text, false},
@@ -264,7 +264,7 @@ TEST_CASE("tokenizer: every token knows where it came from") {
     CHECK(at == end);
 }
 
-TEST_CASE("tokenizer: the recall models' conversations, turn by turn") {
+TEST_CASE("Tokenizer: the recall models' conversations, turn by turn") {
     for (const std::string model : {"recall-gemma3", "recall-llama"}) {
         const auto tokenizer = open_recall(model);
         const auto chat = ChatTemplate::recognise(test_data(model));
@@ -290,7 +290,7 @@ TEST_CASE("tokenizer: the recall models' conversations, turn by turn") {
     }
 }
 
-TEST_CASE("tokenizer: what it tells about itself") {
+TEST_CASE("Tokenizer: what it tells about itself") {
     const auto gemma = open_recall("recall-gemma3"), llama = open_recall("recall-llama");
     CHECK(gemma->size() == 1024);
     CHECK(gemma->bos() == 2);
@@ -313,7 +313,7 @@ TEST_CASE("tokenizer: what it tells about itself") {
     CHECK(bare->size() == 2000);
 }
 
-TEST_CASE("tokenizer: which tokens are special is part of the digest") {
+TEST_CASE("Tokenizer: which tokens are special is part of the digest") {
     const auto digest = [](const char *special) {
         const Directory directory("digest");
         write_file(directory.path / "tokenizer.model",
@@ -331,7 +331,7 @@ TEST_CASE("tokenizer: which tokens are special is part of the digest") {
     CHECK(digest("1024") != digest("1025"));
 }
 
-TEST_CASE("tokenizer: tokens added beside the vocabulary") {
+TEST_CASE("Tokenizer: tokens added beside the vocabulary") {
     const Directory directory("added");
     write_file(directory.path / "tokenizer.model",
                read_file(test_data("recall-llama/tokenizer.model")));
@@ -357,7 +357,7 @@ TEST_CASE("tokenizer: tokens added beside the vocabulary") {
           Status::unsupported);
 }
 
-TEST_CASE("tokenizer: bad input is named") {
+TEST_CASE("Tokenizer: bad input is named") {
     const auto tokenizer = open_recall("recall-gemma3");
     const auto bad = [&](const std::string &text) {
         return status_of([&] { tokenizer->encode(text, false, false); });
@@ -379,7 +379,7 @@ TEST_CASE("tokenizer: bad input is named") {
           }) == Status::corrupt);
 }
 
-TEST_CASE("tokenizer: damaged vocabularies are refused, or work") {
+TEST_CASE("Tokenizer: damaged vocabularies are refused, or work") {
     const std::string bytes = read_file(test_data("recall-gemma3/tokenizer.model"));
     const Directory directory("damaged");
     const auto attempt = [&](const std::string &damaged) {
@@ -413,7 +413,7 @@ TEST_CASE("tokenizer: damaged vocabularies are refused, or work") {
     }
 }
 
-TEST_CASE("tokenizer: characters that are still coming are held back") {
+TEST_CASE("Tokenizer: characters that are still coming are held back") {
     CHECK(complete_utf8("") == 0);
     CHECK(complete_utf8("abc") == 3);
     CHECK(complete_utf8("a\xE2\x82") == 1);

@@ -25,7 +25,8 @@ Stored lie(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens
 
 } // namespace
 
-TEST_CASE("a file that lies does so to nobody else, whatever is appended behind it") {
+TEST_CASE(
+    "restore_session: a file that lies does so to nobody else, whatever is appended behind it") {
     const kernels::FloatEnvironment environment;
     for (const bool trusted : {false, true}) {
         for (const auto &[saved, cut] :
@@ -55,7 +56,7 @@ TEST_CASE("a file that lies does so to nobody else, whatever is appended behind 
     }
 }
 
-TEST_CASE("from the beginning again, what a session computes is proven") {
+TEST_CASE("restore_session: from the beginning again, what a session computes is proven") {
     const kernels::FloatEnvironment environment;
     const auto model = open_model(directory("zoo/llama-gqa-untied"), {});
     const std::vector<uint32_t> tokens = tokens_for(*model, 130);
@@ -70,7 +71,8 @@ TEST_CASE("from the beginning again, what a session computes is proven") {
     CHECK(other.digest() == liar->digest());
 }
 
-TEST_CASE("an append that is undone leaves the session the page that was its own") {
+TEST_CASE(
+    "restore_session: an append that is undone leaves the session the page that was its own") {
     const kernels::FloatEnvironment environment;
     const auto model = open_model(directory("zoo/llama-gqa-untied"), {});
     const std::vector<uint32_t> tokens = tokens_for(*model, 150);

@@ -39,7 +39,7 @@ Stored forged_page(const std::shared_ptr<Model> &model, uint64_t index) {
 
 } // namespace
 
-TEST_CASE("an audit of everything that is the model's own work finds nothing") {
+TEST_CASE("audit: an audit of everything that is the model's own work finds nothing") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/llama-gqa-untied", "zoo/gemma3-text", "zoo/mistral-window"}) {
         const std::shared_ptr<Model> model = test::open(name);
@@ -61,7 +61,8 @@ TEST_CASE("an audit of everything that is the model's own work finds nothing") {
     }
 }
 
-TEST_CASE("a changed page that all later pages follow from is found as often as an audit says") {
+TEST_CASE(
+    "audit: a changed page that all later pages follow from is found as often as an audit says") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/llama-gqa-untied");
     const Stored stored = forged_page(model, 6);
@@ -93,7 +94,7 @@ TEST_CASE("a changed page that all later pages follow from is found as often as 
     CHECK(audited(model, stored, 100).first);
 }
 
-TEST_CASE("an audit says which positions it cannot start from") {
+TEST_CASE("audit: an audit says which positions it cannot start from") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/gemma3-text");
     const std::unique_ptr<Session> session = conversation(model, 580);
@@ -143,7 +144,8 @@ TEST_CASE("an audit says which positions it cannot start from") {
     CHECK(audited(model, Stored(*model, empty), 1).positions == 0);
 }
 
-TEST_CASE("the last page of an audit vouches for hidden state, logits, best logits and texts") {
+TEST_CASE(
+    "audit: the last page of an audit vouches for hidden state, logits, best logits and texts") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/llama-gqa-untied");
     const std::unique_ptr<Session> session = conversation(model, 250);
@@ -158,7 +160,7 @@ TEST_CASE("the last page of an audit vouches for hidden state, logits, best logi
     }
 }
 
-TEST_CASE("an audit draws tokens again where it has their logits") {
+TEST_CASE("audit: an audit draws tokens again where it has their logits") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/llama-gqa-untied");
     const std::unique_ptr<Session> session = conversation(model, 250);
@@ -185,7 +187,7 @@ TEST_CASE("an audit draws tokens again where it has their logits") {
     CHECK(report.drawn_otherwise >= 1);
 }
 
-TEST_CASE("audits are cancelled, tell their progress and refuse impossible shares") {
+TEST_CASE("audit: audits are cancelled, tell their progress and refuse impossible shares") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/llama-gqa-untied");
     const std::unique_ptr<Session> session = conversation(model, 250);

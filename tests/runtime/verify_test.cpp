@@ -17,7 +17,7 @@ Divergence found(const std::shared_ptr<Model> &model, const Stored &stored) {
 
 } // namespace
 
-TEST_CASE("insight 19: verification names the first position and layer that diverge") {
+TEST_CASE("verify: insight 19: verification names the first position and layer that diverge") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/gemma3-text");
     const std::unique_ptr<Session> session = conversation(model);
@@ -105,7 +105,8 @@ TEST_CASE("insight 19: verification names the first position and layer that dive
     }
 }
 
-TEST_CASE("verification where every layer has a window: of released pages the digests speak") {
+TEST_CASE(
+    "verify: verification where every layer has a window: of released pages the digests speak") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/mistral-window");
     const std::unique_ptr<Session> session = conversation(model);
@@ -129,7 +130,7 @@ TEST_CASE("verification where every layer has a window: of released pages the di
     CHECK(report.layer == Divergence::kNowhere);
 }
 
-TEST_CASE("verification refuses what cannot be compared") {
+TEST_CASE("verify: verification refuses what cannot be compared") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/gemma3-text");
     const std::unique_ptr<Session> session = conversation(model);
@@ -163,7 +164,7 @@ TEST_CASE("verification refuses what cannot be compared") {
     CHECK(!verified(model, nothing).first);
 }
 
-TEST_CASE("verification recomputes integer weights too") {
+TEST_CASE("verify: verification recomputes integer weights too") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"quantized/llama", "quantized/gemma3-tied"}) {
         const std::shared_ptr<Model> model = test::open(name);

@@ -14,7 +14,7 @@ using Names = std::vector<std::string>;
 
 } // namespace
 
-TEST_CASE("weights: digests do not depend on shards, prefixes, order or threads") {
+TEST_CASE("load_weights: digests do not depend on shards, prefixes, order or threads") {
     const EditedModel sharded("zoo/llama-mha-bias-f16-sharded");
     CHECK(differences(load(sharded.source).identity, sharded.load().identity).empty());
 
@@ -34,7 +34,7 @@ TEST_CASE("weights: digests do not depend on shards, prefixes, order or threads"
     }
 }
 
-TEST_CASE("weights: one flipped bit changes its own group's digest, its layer named") {
+TEST_CASE("load_weights: one flipped bit changes its own group's digest, its layer named") {
     for (const std::string source : {"zoo/llama-gqa-untied", "zoo/gemma3-text"}) {
         EditedModel model(source);
         const ModelIdentity before = model.load().identity;
@@ -64,7 +64,7 @@ TEST_CASE("weights: one flipped bit changes its own group's digest, its layer na
     }
 }
 
-TEST_CASE("weights: tensors swapped between layers change both layers") {
+TEST_CASE("load_weights: tensors swapped between layers change both layers") {
     EditedModel model("zoo/llama-gqa-untied");
     const ModelIdentity before = model.load().identity;
     std::swap(model.tensors.at("model.layers.0.mlp.up_proj.weight"),
@@ -72,14 +72,14 @@ TEST_CASE("weights: tensors swapped between layers change both layers") {
     CHECK(differences(before, model.load().identity) == Names{"mlp 0", "mlp 1", "model"});
 }
 
-TEST_CASE("weights: the norm conventions are in the norms' digest") {
+TEST_CASE("load_weights: the norm conventions are in the norms' digest") {
     const EditedModel model("zoo/gemma3-text");
     const ModelIdentity before = model.load().identity;
     model.set_config("\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 1e-05");
     CHECK(differences(before, model.load().identity) == Names{"config", "norms", "model"});
 }
 
-TEST_CASE("weights: a tensor above one piece is hashed and checked to its end") {
+TEST_CASE("load_weights: a tensor above one piece is hashed and checked to its end") {
     // 1.5 MiB of embeddings: two pieces.
     EditedModel model("zoo/llama-gqa-untied");
     const size_t rows = 12288;
@@ -100,7 +100,7 @@ TEST_CASE("weights: a tensor above one piece is hashed and checked to its end") 
     }
 }
 
-TEST_CASE("weights: tensors without influence are let pass, and are in no digest") {
+TEST_CASE("load_weights: tensors without influence are let pass, and are in no digest") {
     EditedModel llama("zoo/llama3-tied-ropescaled");
     const ModelIdentity before = llama.load().identity;
     llama.tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = {"F32", {1}, "abcd"};

@@ -37,7 +37,7 @@ float f16_value(uint16_t bits) {
 
 } // namespace
 
-TEST_CASE("weights: every bundled model loads, complete and with the shapes of its config") {
+TEST_CASE("load_weights: every bundled model loads, complete and with the shapes of its config") {
     for (const std::string &model : test::bundled()) {
         CAPTURE(model);
         const Loaded loaded = load(test_data(model));
@@ -81,7 +81,7 @@ TEST_CASE("weights: every bundled model loads, complete and with the shapes of i
     }
 }
 
-TEST_CASE("weights: a published Llama trained elsewhere loads") {
+TEST_CASE("load_weights: a published Llama trained elsewhere loads") {
     const std::string directory = shared_data("stories260K");
     if (directory.empty()) {
         STASIS_SKIP("../shared/data/stories260K is not beside the clone");
@@ -89,7 +89,8 @@ TEST_CASE("weights: a published Llama trained elsewhere loads") {
     CHECK(load(directory).weights.layers.size() == 5);
 }
 
-TEST_CASE("weights: bf16 matrices are those of the file, norms are 1 + w where the model says so") {
+TEST_CASE(
+    "load_weights: bf16 matrices are those of the file, norms are 1 + w where the model says so") {
     EditedModel gemma("zoo/gemma3-text");
     const Loaded loaded = gemma.load();
     const StoredTensor &query = gemma.tensors.at("model.layers.2.self_attn.q_proj.weight");
@@ -124,7 +125,7 @@ TEST_CASE("weights: bf16 matrices are those of the file, norms are 1 + w where t
     }
 }
 
-TEST_CASE("weights: C6: f32 and f16 matrices are rounded to bf16, biases and norms stay f32") {
+TEST_CASE("load_weights: C6: f32 and f16 matrices are rounded to bf16, biases and norms stay f32") {
     EditedModel wide("zoo/llama-odd-sizes-f32");
     StoredTensor &down = wide.tensors.at("model.layers.1.mlp.down_proj.weight");
     set_value(down, 0, std::bit_cast<float>(0x3F808000U)); // half-way, to even: down
@@ -164,7 +165,7 @@ TEST_CASE("weights: C6: f32 and f16 matrices are rounded to bf16, biases and nor
     }
 }
 
-TEST_CASE("weights: a payload at an odd address is copied, with the same bits and digests") {
+TEST_CASE("load_weights: a payload at an odd address is copied, with the same bits and digests") {
     const EditedModel model("zoo/llama-gqa-untied");
     const Loaded plain = model.load(0);
     const Loaded other = model.load(1);
@@ -180,7 +181,7 @@ TEST_CASE("weights: a payload at an odd address is copied, with the same bits an
     }
 }
 
-TEST_CASE("C9: non-finite weights are refused, with tensor and index") {
+TEST_CASE("load_weights: C9: non-finite weights are refused, with tensor and index") {
     struct Case {
         const char *model;
         const char *tensor;
@@ -215,7 +216,7 @@ TEST_CASE("C9: non-finite weights are refused, with tensor and index") {
     }
 }
 
-TEST_CASE("C9: a non-finite value is found at every index of a matrix of odd size") {
+TEST_CASE("load_weights: C9: a non-finite value is found at every index of a matrix of odd size") {
     const TemporaryDirectory directory;
     write_bytes(directory.file("config.json"),
                 R"({"model_type":"llama","hidden_size":5,"intermediate_size":3,"head_dim":2,
@@ -255,7 +256,7 @@ TEST_CASE("C9: a non-finite value is found at every index of a matrix of odd siz
     }
 }
 
-TEST_CASE("weights: wrong tensors are refused by name") {
+TEST_CASE("load_weights: wrong tensors are refused by name") {
     const std::string query = "model.layers.1.self_attn.q_proj.weight";
     EditedModel model("zoo/llama-gqa-untied");
     const StoredTensors good = model.tensors;
@@ -288,7 +289,7 @@ TEST_CASE("weights: wrong tensors are refused by name") {
     expect_refused(model, Status::corrupt, {"embed_tokens", "[193, 64]", "[192, 64]"});
 }
 
-TEST_CASE("weights: progress counts every byte, and loading can be stopped or cancelled") {
+TEST_CASE("load_weights: progress counts every byte, and loading can be stopped or cancelled") {
     struct Progress {
         std::vector<uint64_t> done;
         uint64_t total = 0;

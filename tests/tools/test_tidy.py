@@ -261,7 +261,8 @@ class Tidy(unittest.TestCase):
                   "tests/abi/older/")),
                 ("A number in the snapshot", "tracking", 9,
                  ("LICENSE", "abi/", "runtime/compute/", "runtime/session/", "runtime/timeline/",
-                  "tests/abi/", "tests/failures/", "tests/runtime/", "tests/format/test_",
+                  "tests/abi/", "tests/failures/", "tests/runtime/", "tests/format/compare_test",
+                  "tests/format/element_test", "tests/format/forgery_contents_test",
                   "tests/format/reader/state.py"))):
             recipe = re.search(rf"^### {title}\n(.*?)(?=^##|\Z)", document,
                                re.DOTALL | re.MULTILINE)[1]

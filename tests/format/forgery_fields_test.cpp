@@ -72,7 +72,8 @@ struct Field {
 
 } // namespace
 
-TEST_CASE("every field of every frame: a lie is refused, or of no meaning to the state") {
+TEST_CASE(
+    "Snapshot::open: every field of every frame: a lie is refused, or of no meaning to the state") {
     const auto snapshot = Snapshot::open("memory", memory_files(commits()));
     const std::vector<Section> sections = snapshot->sections();
     const uint64_t last = snapshot->root().sequence;
@@ -105,7 +106,7 @@ TEST_CASE("every field of every frame: a lie is refused, or of no meaning to the
     }
 }
 
-TEST_CASE("every number of a root, in a slot and in a trailer") {
+TEST_CASE("Snapshot::open: every number of a root, in a slot and in a trailer") {
     const auto snapshot = Snapshot::open("memory", memory_files(commits()));
     // As if of a first save: no frame may be of a later commit than the trailer.
     const Bytes first = saved(sample_state(kSmall));
@@ -145,7 +146,7 @@ TEST_CASE("every number of a root, in a slot and in a trailer") {
     }
 }
 
-TEST_CASE("every number of every reference in the manifest") {
+TEST_CASE("Snapshot::open: every number of every reference in the manifest") {
     for (const auto which : {&Layout::identity, &Layout::hidden, &Layout::logits_row}) {
         const auto snapshot = Snapshot::open("memory", memory_files(commits()));
         const SectionRef truth = snapshot->layout().*which;
@@ -178,7 +179,7 @@ TEST_CASE("every number of every reference in the manifest") {
     }
 }
 
-TEST_CASE("every number of every child of an inner node") {
+TEST_CASE("Snapshot::open: every number of every child of an inner node") {
     const auto snapshot = Snapshot::open("memory", memory_files(deep()));
     for (const TreeKind kind : {TreeKind::log, TreeKind::pages}) {
         const StoredTree &tree =
@@ -199,7 +200,7 @@ TEST_CASE("every number of every child of an inner node") {
     }
 }
 
-TEST_CASE("every number of every page entry and run") {
+TEST_CASE("Snapshot::open: every number of every page entry and run") {
     for (const size_t group : {0, 1}) {
         const auto snapshot = Snapshot::open("memory", memory_files(commits()));
         REQUIRE(snapshot->page(group, 1).runs.size() == 2); // slot 0; of 7 slots the first four

@@ -12,7 +12,7 @@
 using namespace stasis;
 using namespace stasis::format;
 
-TEST_CASE("forged contents are refused") {
+TEST_CASE("Snapshot::open: forged contents are refused") {
     refused("settings in force are 2 of 2", [](State &s, Layout &) { s.sampling = 2; });
     refused("sampling settings 1 of 1", [](State &s, Layout &) {
         s.samplings.pop_back();
@@ -57,7 +57,7 @@ TEST_CASE("forged contents are refused") {
                                  [](uint8_t *data) { data[0] ^= 1; }));
 }
 
-TEST_CASE("settings that the sampler would refuse are refused at opening") {
+TEST_CASE("Snapshot::open: settings that the sampler would refuse are refused at opening") {
     for (const BadSetting &bad : bad_settings()) {
         CAPTURE(bad.message);
         const Bytes file =
@@ -67,7 +67,8 @@ TEST_CASE("settings that the sampler would refuse are refused at opening") {
     }
 }
 
-TEST_CASE("released pages come first, and the last token can run again: at opening") {
+TEST_CASE(
+    "Snapshot::open: released pages come first, and the last token can run again: at opening") {
     const Bytes bytes = saved(sample_state({.position = 150, .window_retain = 1000}));
     // The file with pages of group 1 told released.
     const auto without = [](const Bytes &file, const std::vector<uint64_t> &pages_of_group_1) {
@@ -93,7 +94,8 @@ TEST_CASE("released pages come first, and the last token can run again: at openi
           std::string::npos);
 }
 
-TEST_CASE("a hidden state that is not finite is refused at opening, its digests right") {
+TEST_CASE(
+    "Snapshot::open: a hidden state that is not finite is refused at opening, its digests right") {
     for (uint16_t bits : {0x7F80, 0xFF80, 0x7FC0, 0xFFFF}) {
         State bad = sample_state(kSmall);
         bad.hidden[3] = bits;
@@ -111,7 +113,8 @@ TEST_CASE("a hidden state that is not finite is refused at opening, its digests 
     }
 }
 
-TEST_CASE("keys and values that are not finite are refused when read, their digests right") {
+TEST_CASE("Snapshot::open: keys and values that are not finite are refused when read, their "
+          "digests right") {
     const Shape shape{.position = 150};
     const Bytes good = saved(sample_state(shape));
     const auto forged_number = [&](uint64_t position, size_t row, uint16_t bits) {
@@ -145,14 +148,15 @@ TEST_CASE("keys and values that are not finite are refused when read, their dige
                "finite number");
 }
 
-TEST_CASE("an empty state with leftovers of a full one is refused") {
+TEST_CASE("Snapshot::open: an empty state with leftovers of a full one is refused") {
     const Bytes bytes = saved(sample_state({.position = 0}));
     REQUIRE(refusal(bytes) == "");
     CHECK(refusal(forged(bytes, [](State &s, Layout &) { s.top = {{1, 2.0F}}; })) != "");
     CHECK(refusal(forged(bytes, [](State &s, Layout &) { s.logits.bytes[0] = 1; })) != "");
 }
 
-TEST_CASE("many names for one string cannot unfold a small manifest into gigabytes") {
+TEST_CASE(
+    "Snapshot::open: many names for one string cannot unfold a small manifest into gigabytes") {
     // Every offset of a vector of pairs is bent to the same pair, which holds a long text.
     State state = sample_state({.position = 0, .layers = 1});
     state.model.config.assign(2000, {"n", "v"});

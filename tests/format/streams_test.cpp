@@ -57,7 +57,7 @@ std::string stream_refusal(const Bytes &bytes) {
 
 } // namespace
 
-TEST_CASE("a state goes through a stream, and the reader stops where it ends") {
+TEST_CASE("write_stream: a state goes through a stream, and the reader stops where it ends") {
     for (const uint64_t position : {0, 1, 64, 150}) {
         for (const SaveOptions &options :
              {SaveOptions{}, SaveOptions{.codec = Codec::zstd}, SaveOptions{.keep = Keep::none}}) {
@@ -79,7 +79,7 @@ TEST_CASE("a state goes through a stream, and the reader stops where it ends") {
     }
 }
 
-TEST_CASE("a stream kept in a file opens, and its first commits fill the slots") {
+TEST_CASE("write_stream: a stream kept in a file opens, and its first commits fill the slots") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const Bytes bytes = streamed(course(100));
@@ -106,7 +106,8 @@ TEST_CASE("a stream kept in a file opens, and its first commits fill the slots")
                       bytes.size() - kSectionsBegin) == 0);
 }
 
-TEST_CASE("an ordinary file is read from a stream as well, commits and all") {
+TEST_CASE(
+    "Snapshot::open_source: an ordinary file is read from a stream as well, commits and all") {
     const ScratchFolder folder;
     save(course(100), folder.path("s"), {});
     save(course(130), folder.path("s"), {});
@@ -118,7 +119,7 @@ TEST_CASE("an ordinary file is read from a stream as well, commits and all") {
     CHECK(pieces.at == size);
 }
 
-TEST_CASE("every truncation and every flipped byte of a stream is refused") {
+TEST_CASE("Snapshot::open_source: every truncation and every flipped byte of a stream is refused") {
     Bytes bytes = streamed(sample_state(kSmall));
     REQUIRE(stream_refusal(bytes) == "");
     for (size_t size = 0; size < bytes.size(); ++size) {
@@ -136,7 +137,8 @@ TEST_CASE("every truncation and every flipped byte of a stream is refused") {
     }
 }
 
-TEST_CASE("a stream that promises much gets no memory for it before it comes") {
+TEST_CASE(
+    "Snapshot::open_source: a stream that promises much gets no memory for it before it comes") {
     Bytes bytes = streamed(course(10));
     Bytes lying(bytes.begin(), bytes.begin() + kSectionsBegin);
     const Frame frame{SectionKind::run, Codec::raw, 1ULL << 50, 1ULL << 50, {}, 1};
@@ -152,7 +154,7 @@ TEST_CASE("a stream that promises much gets no memory for it before it comes") {
     CHECK(stream_refusal(lying).starts_with("6: stream: section at byte 12288"));
 }
 
-TEST_CASE("a sink or source that fails ends the call with its error") {
+TEST_CASE("write_stream: a sink or source that fails ends the call with its error") {
     const Sink full{nullptr, [](void *, const void *, size_t) { fail(Status::io, "full"); }};
     CHECK_THROWS_WITH_AS(write_stream(course(40), full, {}), "full", Error);
     const Source broken{nullptr,
@@ -164,7 +166,7 @@ TEST_CASE("a sink or source that fails ends the call with its error") {
                     Error);
 }
 
-TEST_CASE("compaction leaves the state and nothing else: the bytes of a first save") {
+TEST_CASE("compact: compaction leaves the state and nothing else: the bytes of a first save") {
     const std::vector<float> row = sample_row({});
     for (const SaveOptions &options :
          {SaveOptions{}, SaveOptions{.codec = Codec::zstd}, SaveOptions{.keep = Keep::none},
@@ -196,7 +198,7 @@ TEST_CASE("compaction leaves the state and nothing else: the bytes of a first sa
     }
 }
 
-TEST_CASE("compaction refuses what a save refuses, and leaves the file") {
+TEST_CASE("compact: compaction refuses what a save refuses, and leaves the file") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     CHECK_THROWS_AS(compact(path, {}), Error);

@@ -53,16 +53,15 @@ void check_every_flip(Bytes bytes) {
 
 } // namespace
 
-TEST_CASE(
-    "every flipped byte is refused: header, slot, trees, manifest and padding at opening, all by "
-    "load") {
+TEST_CASE("Snapshot::open: every flipped byte is refused: header, slot, trees, manifest and "
+          "padding at opening, all by load") {
     check_every_flip(saved_small());
     check_every_flip(saved_small(Keep::full, Codec::zstd));
     check_every_flip(saved_small(Keep::none));
 }
 
-TEST_CASE(
-    "a flipped byte in either slot of a file of commits: the other commit opens, and says so") {
+TEST_CASE("Snapshot::open: a flipped byte in either slot of a file of commits: the other commit "
+          "opens, and says so") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     State states[3];
@@ -102,7 +101,8 @@ TEST_CASE(
     CHECK(refusal(both).find("no root: a root slot is damaged") != std::string::npos);
 }
 
-TEST_CASE("in a file of commits every flipped byte that the state reaches is refused") {
+TEST_CASE(
+    "Snapshot::open: in a file of commits every flipped byte that the state reaches is refused") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     for (uint64_t position : {33, 35, 34, 37}) {
@@ -132,7 +132,8 @@ TEST_CASE("in a file of commits every flipped byte that the state reaches is ref
     CHECK(flipped > 2000);
 }
 
-TEST_CASE("every truncation is refused; what lies behind the state is not looked at") {
+TEST_CASE(
+    "Snapshot::open: every truncation is refused; what lies behind the state is not looked at") {
     const Bytes bytes = saved_small();
     for (size_t size = 0; size < bytes.size(); ++size) {
         const Bytes shorter(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
@@ -147,7 +148,7 @@ TEST_CASE("every truncation is refused; what lies behind the state is not looked
     }
 }
 
-TEST_CASE("files of other versions and with unknown features") {
+TEST_CASE("Snapshot::open: files of other versions and with unknown features") {
     const auto with = [](size_t at, uint32_t value, size_t block) {
         Bytes bytes = saved_small();
         std::memcpy(bytes.data() + at, &value, 4);
@@ -177,7 +178,7 @@ TEST_CASE("files of other versions and with unknown features") {
     CHECK(refusal(text).find("not a snapshot") != std::string::npos);
 }
 
-TEST_CASE("a manifest with any flipped byte and right checksums never does harm") {
+TEST_CASE("Snapshot::open: a manifest with any flipped byte and right checksums never does harm") {
     const Bytes bytes = saved_small();
     const Root root = read_root(bytes);
     for (size_t at = root.manifest_offset + kFrameBytes; at < bytes.size(); ++at) {

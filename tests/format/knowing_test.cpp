@@ -47,7 +47,7 @@ void check_told(const Contents &told, const std::string &path) {
 
 } // namespace
 
-TEST_CASE("one who knows the file writes what one writes who reads it") {
+TEST_CASE("save: one who knows the file writes what one writes who reads it") {
     const ScratchFolder folder;
     const std::string reading = folder.path("reading"), knowing = folder.path("knowing");
     Known known;
@@ -71,7 +71,7 @@ TEST_CASE("one who knows the file writes what one writes who reads it") {
     }
 }
 
-TEST_CASE("one who knows the file reads no more of it than its roots") {
+TEST_CASE("save: one who knows the file reads no more of it than its roots") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const Known known = save(course(96), path, {});
@@ -84,7 +84,7 @@ TEST_CASE("one who knows the file reads no more of it than its roots") {
     CHECK(bytes_read > knowing + 97 * sizeof(TokenEntry));
 }
 
-TEST_CASE("what is known of a file counts only while the file is like that") {
+TEST_CASE("save: what is known of a file counts only while the file is like that") {
     const ScratchFolder folder;
     const std::string path = folder.path("s"), other = folder.path("other");
     const Known old = save(course(70), path, {});
@@ -100,7 +100,7 @@ TEST_CASE("what is known of a file counts only while the file is like that") {
     check_same(course(60, 5), load(other, {}));
 }
 
-TEST_CASE("who knows a file that was changed behind its roots reads it, and refuses it") {
+TEST_CASE("save: who knows a file that was changed behind its roots reads it, and refuses it") {
     const ScratchFolder folder;
     const std::string path = folder.path("s"), copy = folder.path("copy");
     const Known known = save(course(90), path, {});
@@ -120,7 +120,7 @@ TEST_CASE("who knows a file that was changed behind its roots reads it, and refu
     check_same(course(95), load(path, {}));
 }
 
-TEST_CASE("a page that the file has as it was before is continued without being read") {
+TEST_CASE("save: a page that the file has as it was before is continued without being read") {
     const ScratchFolder folder;
     const std::string read = folder.path("read"), known = folder.path("known");
     const State before = course(90);

@@ -1,4 +1,4 @@
-// The rows of the third source (tests/INSIGHTS.md) that are about generation: batches, streaming,
+// Features of a generation package (tests/INSIGHTS.md), in generation: batches, streaming,
 // sampling and stops, each through the C interface.
 #include <algorithm>
 #include <cmath>
@@ -88,7 +88,7 @@ Tokens best(const stasis_session *session, size_t n, std::vector<float> *logarit
 
 } // namespace
 
-TEST_CASE("third source: a batch generates and streams what each session does alone") {
+TEST_CASE("stasis_session_generate: a batch generates and streams what each session does alone") {
     std::vector<Session> sessions;
     std::vector<Generation> alone;
     std::vector<stasis_step_item> items;
@@ -138,7 +138,7 @@ TEST_CASE("third source: a batch generates and streams what each session does al
     CHECK(streams[0].text == "k is 5.");
 }
 
-TEST_CASE("third source: sampling: temperature, from greedy to wide") {
+TEST_CASE("stasis_session_set_sampling: temperature, from greedy to wide") {
     const Session session = session_of(llama(), some_tokens(40));
     auto sampling = sized<stasis_sampling>();
     const stasis_token first = best(session.get(), 1)[0];
@@ -154,7 +154,7 @@ TEST_CASE("third source: sampling: temperature, from greedy to wide") {
     CHECK(hot > usual);
 }
 
-TEST_CASE("third source: sampling: top_k and top_p keep what they say, and all of it") {
+TEST_CASE("stasis_session_set_sampling: top_k and top_p keep what they say, and all of it") {
     const Session session = session_of(llama(), some_tokens(40));
     auto sampling = sized<stasis_sampling>();
     sampling.temperature = 1.0F;
@@ -177,7 +177,7 @@ TEST_CASE("third source: sampling: top_k and top_p keep what they say, and all o
     CHECK(tokens.size() > nucleus.size() / 2);
 }
 
-TEST_CASE("third source: sampling: the repetition penalty counts what was said") {
+TEST_CASE("stasis_session_set_sampling: the repetition penalty counts what was said") {
     const Tokens said = some_tokens(40);
     const Session session = session_of(llama(), said);
     const std::vector<float> logits = logits_of(session.get());
@@ -203,7 +203,7 @@ TEST_CASE("third source: sampling: the repetition penalty counts what was said")
     }
 }
 
-TEST_CASE("third source: generation ends at its maximum, a stop token, a stop string") {
+TEST_CASE("stasis_session_generate: generation ends at its maximum, a stop token, a stop string") {
     const Session start = asked(kQuestions[0]);
     auto options = sized<stasis_generate_options>();
     const Generation whole = generate(fork(start.get()).get(), options);
@@ -233,7 +233,8 @@ TEST_CASE("third source: generation ends at its maximum, a stop token, a stop st
     CHECK(string.text == "k i");
 }
 
-TEST_CASE("third source: tokens stream through a callback, which can stop at any of them") {
+TEST_CASE(
+    "stasis_session_generate: tokens stream through a callback, which can stop at any of them") {
     const Session start = asked(kQuestions[0]);
     const auto options = sized<stasis_generate_options>();
     const Generation whole = generate(fork(start.get()).get(), options);

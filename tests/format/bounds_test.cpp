@@ -172,7 +172,7 @@ double seconds_to_open(const Bytes &bytes) {
 
 } // namespace
 
-TEST_CASE("files of every shape open in time that is proportional to their size") {
+TEST_CASE("Snapshot::open: files of every shape open in time that is proportional to their size") {
     for (const Grown &shape : kGrown) {
         CAPTURE(std::string(shape.name));
         const Bytes small = shape.make(shape.size), large = shape.make(4 * shape.size);
@@ -184,7 +184,8 @@ TEST_CASE("files of every shape open in time that is proportional to their size"
     }
 }
 
-TEST_CASE("no element unfolds to more than a few times its file, nor is it built to be measured") {
+TEST_CASE("element_json: no element unfolds to more than a few times its file, nor is it built to "
+          "be measured") {
     for (const Grown &shape : kGrown) {
         for (const size_t size : {size_t{1}, shape.size / 10, shape.size}) {
             CAPTURE(std::string(shape.name));
@@ -209,7 +210,8 @@ TEST_CASE("no element unfolds to more than a few times its file, nor is it built
     }
 }
 
-TEST_CASE("texts of the log are cut where they would be more than four times the file") {
+TEST_CASE(
+    "element_json: texts of the log are cut where they would be more than four times the file") {
     for (const size_t text_bytes : {size_t{1}, size_t{300}, kTextBytesMax}) {
         for (const size_t positions : {size_t{1}, size_t{100}, size_t{3000}}) {
             State state = state_of(
@@ -249,7 +251,8 @@ struct Looks {
 
 } // namespace
 
-TEST_CASE("opening looks at the watch in every phase, and ends where it is told to") {
+TEST_CASE(
+    "Snapshot::open: opening looks at the watch in every phase, and ends where it is told to") {
     const Shape shape{.position = 2000, .layers = 3};
     const std::vector<float> row = sample_row(shape);
     const Bytes bytes = saved(sample_state(shape), {.logits_row = row});
@@ -279,7 +282,8 @@ TEST_CASE("opening looks at the watch in every phase, and ends where it is told 
     CHECK_THROWS_AS(Snapshot::open("memory", files, {&cancel, nullptr, nullptr}), Error);
 }
 
-TEST_CASE("comparing files takes memory by what is stored, not by what a page could hold") {
+TEST_CASE(
+    "compare: comparing files takes memory by what is stored, not by what a page could hold") {
     const Shape shape{.position = 3,
                       .layers = 1,
                       .kv_heads = 8,
@@ -310,7 +314,7 @@ TEST_CASE("comparing files takes memory by what is stored, not by what a page co
     }
 }
 
-TEST_CASE("texts chosen by sorting are those of the log, whatever its tokens are") {
+TEST_CASE("Snapshot::open: texts chosen by sorting are those of the log, whatever its tokens are") {
     std::mt19937 random(3);
     for (int round = 0; round < 300; ++round) {
         std::vector<TokenEntry> log(random() % 40);

@@ -28,7 +28,7 @@ json element(uint32_t number) {
 
 } // namespace
 
-TEST_CASE("each of the twelve names itself, others are refused") {
+TEST_CASE("element_json: each of the twelve names itself, others are refused") {
     for (uint32_t number = 1; number <= 12; ++number) {
         CHECK(element(number)["element"] == number);
         CHECK(element(number)["name"] == element_name(static_cast<Element>(number)));
@@ -37,7 +37,7 @@ TEST_CASE("each of the twelve names itself, others are refused") {
     CHECK_THROWS_AS(element(13), Error);
 }
 
-TEST_CASE("elements of an empty session") {
+TEST_CASE("element_json: elements of an empty session") {
     const Bytes bytes = saved(sample_state({.position = 0}));
     for (uint32_t number = 1; number <= 12; ++number) {
         CHECK(element(bytes, number)["element"] == number);
@@ -46,7 +46,7 @@ TEST_CASE("elements of an empty session") {
     CHECK(element(bytes, 12)["spans"].empty());
 }
 
-TEST_CASE("1: pages stored and released, by group") {
+TEST_CASE("element_json: 1: pages stored and released, by group") {
     const json cache = element(1);
     const json &local = cache["groups"][1];
     CHECK(local["window"] == 40);
@@ -61,7 +61,7 @@ TEST_CASE("1: pages stored and released, by group") {
     CHECK(cache["bytes"] == 54 * 32 + 150 * 64);
 }
 
-TEST_CASE("2, 3, 5, 6, 7, 8, 10: identity and settings") {
+TEST_CASE("element_json: 2, 3, 5, 6, 7, 8, 10: identity and settings") {
     const State state = sample_state(kElementShape);
     CHECK(element(2)["digest"] == to_hex(state.model.embeddings));
     CHECK(element(2)["config"] == json{{"embedding_scale", "1"}});
@@ -90,7 +90,7 @@ TEST_CASE("2, 3, 5, 6, 7, 8, 10: identity and settings") {
     CHECK(element(10)["chat_template"] == "gemma");
 }
 
-TEST_CASE("4: tokens, their sources and text, broken characters replaced") {
+TEST_CASE("element_json: 4: tokens, their sources and text, broken characters replaced") {
     State state = sample_state({.position = 3});
     state.log[0].token = 0;
     state.log[1].token = 3;
@@ -110,7 +110,7 @@ TEST_CASE("4: tokens, their sources and text, broken characters replaced") {
     CHECK(sources["sampled"] > 0);
 }
 
-TEST_CASE("9: the best logits with their texts, infinities as null") {
+TEST_CASE("element_json: 9: the best logits with their texts, infinities as null") {
     State state = sample_state(kElementShape);
     state.top.back().second = -std::numeric_limits<float>::infinity();
     const json logits = element(saved(state), 9);
@@ -125,7 +125,7 @@ TEST_CASE("9: the best logits with their texts, infinities as null") {
     CHECK(element(saved(sample_state(kElementShape), {.logits_row = row}), 9)["row"] == true);
 }
 
-TEST_CASE("11: versions, geometry and sections") {
+TEST_CASE("element_json: 11: versions, geometry and sections") {
     const json format = element(11);
     CHECK(format["format"] == 1);
     CHECK(format["contract"] == json{{"core", 4}, {"kv", 5}, {"sampling", 6}});
@@ -145,7 +145,8 @@ TEST_CASE("11: versions, geometry and sections") {
     CHECK(format["sections"][10]["xxh3"].get<std::string>().size() == 32);
 }
 
-TEST_CASE("12: spans cover the log without gap, and break at turns, sources and settings") {
+TEST_CASE(
+    "element_json: 12: spans cover the log without gap, and break at turns, sources and settings") {
     const State state = sample_state(kElementShape);
     const json meta = element(12);
     CHECK(meta["pending_system"] == "Answer briefly.");

@@ -12,7 +12,7 @@
 using namespace stasis;
 using namespace stasis::format;
 
-TEST_CASE("features of each class, in a slot and in a trailer, for each bit") {
+TEST_CASE("Snapshot::open: features of each class, in a slot and in a trailer, for each bit") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const Bytes file = saved(sample_state(kSmall));
@@ -52,7 +52,8 @@ TEST_CASE("features of each class, in a slot and in a trailer, for each bit") {
     }
 }
 
-TEST_CASE("a newer commit that is not understood is never passed over for an older one") {
+TEST_CASE(
+    "Snapshot::open: a newer commit that is not understood is never passed over for an older one") {
     const ScratchFolder folder;
     save(sample_state(kSmall), folder.path("s"), {});
     save(sample_state(kSmall), folder.path("s"), {});
@@ -73,7 +74,7 @@ TEST_CASE("a newer commit that is not understood is never passed over for an old
     CHECK(refusal(bytes).find("both root slots are of commit 2") != std::string::npos);
 }
 
-TEST_CASE("a file of the last commit there can be takes no other") {
+TEST_CASE("Snapshot::open: a file of the last commit there can be takes no other") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const Bytes file = saved(sample_state(kSmall));
@@ -91,7 +92,8 @@ TEST_CASE("a file of the last commit there can be takes no other") {
     CHECK(Snapshot::open(path)->root().sequence == 2);
 }
 
-TEST_CASE("a version from the future is refused, both versions named: as a file and as a stream") {
+TEST_CASE("Snapshot::open: a version from the future is refused, both versions named: as a file "
+          "and as a stream") {
     Bytes bytes = saved(sample_state(kSmall));
     for (const uint32_t version : {kFormatVersion + 1, UINT32_MAX}) {
         std::memcpy(bytes.data() + 8, &version, sizeof version);

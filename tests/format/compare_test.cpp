@@ -65,7 +65,7 @@ uint16_t &number(State &state, size_t group, size_t position, size_t layer, size
 
 } // namespace
 
-TEST_CASE("two snapshots of one session are equal") {
+TEST_CASE("compare: two snapshots of one session are equal") {
     CHECK(after([](State &) {}).equal);
     const Pair pair;
     const State few = sample_state(kComparedShape);
@@ -74,7 +74,7 @@ TEST_CASE("two snapshots of one session are equal") {
     CHECK(pair.difference(few, all).equal); // more pages kept, the same state
 }
 
-TEST_CASE("identity: the element of each part is named") {
+TEST_CASE("compare: identity: the element of each part is named") {
     names(after([](State &s) { s.contract.core ^= 1; }), 11);
     names(after([](State &s) { s.contract.sampling ^= 1; }), 11);
     names(after([](State &s) { s.model.architecture = "gemma3"; }), 6);
@@ -97,14 +97,15 @@ TEST_CASE("identity: the element of each part is named") {
     names(after([](State &s) { s.groups[1].window = 39; }), 5, kNoPosition, 1);
 }
 
-TEST_CASE("tokens: the first that differs, or the end of the shorter log") {
+TEST_CASE("compare: tokens: the first that differs, or the end of the shorter log") {
     names(after([](State &s) { s.log[17].token ^= 1; }), 4, 17);
     const Pair pair;
     names(pair.difference(sample_state({.position = 40}), sample_state({.position = 150})), 4, 40);
     names(pair.difference(sample_state({.position = 0}), sample_state({.position = 3})), 4, 0);
 }
 
-TEST_CASE("keys and values: the lowest position over all layers and heads, layer and head named") {
+TEST_CASE("compare: keys and values: the lowest position over all layers and heads, layer and head "
+          "named") {
     // Group 0 holds layers 0, 2, 4; group 1 holds 1, 3.
     names(after([](State &s) { number(s, 0, 0, 0, 0, 0) ^= 1; }), 1, 0, 0, 0);
     names(after([](State &s) { number(s, 0, 149, 2, 1, 1) ^= 0x8000; }), 1, 149, 4, 1);
@@ -128,13 +129,13 @@ TEST_CASE("keys and values: the lowest position over all layers and heads, layer
           1, 133, 1, 1);
 }
 
-TEST_CASE("keys and values of released pages differ by their digests") {
+TEST_CASE("compare: keys and values of released pages differ by their digests") {
     const Difference found = after([](State &s) { s.pages[1][1].digest.bytes[0] ^= 1; });
     names(found, 1, 32, 1);
     CHECK(found.message.find("is not in one of the files") != std::string::npos);
 }
 
-TEST_CASE("logits, then origins, then settings") {
+TEST_CASE("compare: logits, then origins, then settings") {
     names(after([](State &s) { s.hidden[3] ^= 1; }), 9, 149);
     names(after([](State &s) { s.logits.bytes[0] ^= 1; }), 9, 149);
     names(after([](State &s) { s.top.pop_back(); }), 9, 149);
@@ -213,7 +214,8 @@ Touched touched(const Snapshot &snapshot, int descriptor) {
 
 } // namespace
 
-TEST_CASE("comparing reads trees, and of the pages only those that differ, from opening on") {
+TEST_CASE(
+    "compare: comparing reads trees, and of the pages only those that differ, from opening on") {
     const Shape shape{.position = 4000, .layers = 5, .kv_heads = 2, .head_dim = 32};
     const ScratchFolder folder;
     State other = sample_state(shape);
@@ -246,7 +248,7 @@ TEST_CASE("comparing reads trees, and of the pages only those that differ, from 
     MESSAGE("read " << differing.first.bytes << " and " << differing.second.bytes << " bytes");
 }
 
-TEST_CASE("a damaged page that is compared is an error, not a difference") {
+TEST_CASE("compare: a damaged page that is compared is an error, not a difference") {
     const ScratchFolder folder;
     State other = sample_state(kComparedShape);
     number(other, 0, 3, 0, 0, 0) ^= 1;
@@ -265,7 +267,7 @@ TEST_CASE("a damaged page that is compared is an error, not a difference") {
     CHECK_THROWS_WITH_AS(compare(*damaged, *a, {}), message.c_str(), Error);
 }
 
-TEST_CASE("pages that a file does not keep are compared by fingerprints") {
+TEST_CASE("compare: pages that a file does not keep are compared by fingerprints") {
     const ScratchFolder folder;
     State other = sample_state(kComparedShape);
     number(other, 0, 99, 1, 1, 1) ^= 1;  // layer 2
@@ -290,7 +292,7 @@ TEST_CASE("pages that a file does not keep are compared by fingerprints") {
     names(compare(*full, *other_full, {}), 1, 99, 2, 1);
 }
 
-TEST_CASE("comparing reports each page that it looks at, and can be cancelled") {
+TEST_CASE("compare: comparing reports each page that it looks at, and can be cancelled") {
     const Bytes bytes = saved(sample_state(kComparedShape));
     const auto snapshot = Snapshot::open("memory", memory_files(bytes));
     std::vector<uint64_t> seen;

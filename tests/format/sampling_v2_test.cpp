@@ -34,7 +34,7 @@ std::vector<Sampling> settings_in(const Bytes &file) {
 
 } // namespace
 
-TEST_CASE("settings of version 2 come back, alone and beside others") {
+TEST_CASE("save: settings of version 2 come back, alone and beside others") {
     CHECK(settings_in(saved(full())) == full().samplings);
     const std::vector<std::function<void(SamplingV2 & v2)>> changes{
         [](SamplingV2 &v2) { v2.typical_p = 0.5F; },
@@ -57,7 +57,7 @@ TEST_CASE("settings of version 2 come back, alone and beside others") {
     }
 }
 
-TEST_CASE("without them nothing in a file tells of version 2") {
+TEST_CASE("save: without them nothing in a file tells of version 2") {
     const State state = sample_state(kSmall);
     CHECK(sampling_version(state.samplings) == 1);
     const Bytes plain = saved(state);
@@ -75,7 +75,7 @@ TEST_CASE("without them nothing in a file tells of version 2") {
     CHECK(compacted->state().samplings == full().samplings);
 }
 
-TEST_CASE("a root that tells otherwise than the settings is refused") {
+TEST_CASE("Snapshot::open: a root that tells otherwise than the settings is refused") {
     for (const bool used : {false, true}) {
         const Bytes file = saved(used ? full() : sample_state(kSmall));
         Root root = read_root(file);
@@ -85,7 +85,7 @@ TEST_CASE("a root that tells otherwise than the settings is refused") {
     }
 }
 
-TEST_CASE("settings of version 2 out of range are refused by name, written and read") {
+TEST_CASE("save: settings of version 2 out of range are refused by name, written and read") {
     struct Bad {
         const char *name;
         std::function<void(SamplingV2 &v2)> change;

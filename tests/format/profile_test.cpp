@@ -26,7 +26,7 @@ State profiled(const Profile &profile = kProfile) {
 
 } // namespace
 
-TEST_CASE("what a device profile computed survives the file, and older readers refuse it") {
+TEST_CASE("save: what a device profile computed survives the file, and older readers refuse it") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const Profile marked = {"", {}, 200}; // it goes on by the contract
@@ -48,14 +48,14 @@ TEST_CASE("what a device profile computed survives the file, and older readers r
           std::string::npos);
 }
 
-TEST_CASE("the id is part of the state's digest, the rest of the record is not") {
+TEST_CASE("save: the id is part of the state's digest, the rest of the record is not") {
     CHECK(profiled().digest != profiled(Profile()).digest);
     CHECK(profiled({"library 1.2 sm_80", {}, 0}).digest != profiled().digest);
     CHECK(profiled({kProfile.id, {}, 0}).digest == profiled().digest);
     CHECK(profiled({"", {}, 7}).digest == sample_state(kProfiledShape).digest);
 }
 
-TEST_CASE("states that differ in their record are compared by it") {
+TEST_CASE("save: states that differ in their record are compared by it") {
     const ScratchFolder folder;
     const auto difference = [&](const Profile &a, const Profile &b) {
         save(profiled(a), folder.path("a"), {.replace = true});
@@ -74,7 +74,7 @@ TEST_CASE("states that differ in their record are compared by it") {
         difference(kProfile, other).ends_with("positions computed under a device profile differ"));
 }
 
-TEST_CASE("forged records are refused") {
+TEST_CASE("Snapshot::open: forged records are refused") {
     const Bytes file = saved(profiled());
     CHECK(refusal(file) == "");
     const auto refused = [&](const char *why, const std::function<void(Profile &)> &change) {

@@ -13,7 +13,7 @@
 using nlohmann::json;
 using stasis::JsonWriter;
 
-TEST_CASE("JSON: structure, commas and kinds of values") {
+TEST_CASE("JsonWriter: structure, commas and kinds of values") {
     JsonWriter writer;
     writer.begin_object().field("a", 1U).field("b", std::string("x,{[:")).field("c", true);
     writer.key("d").begin_array().end_array().key("e").begin_object().end_object();
@@ -24,7 +24,8 @@ TEST_CASE("JSON: structure, commas and kinds of values") {
                            R"({"g":18446744073709551615}],"h":[1,2,3]})");
 }
 
-TEST_CASE("JSON: any bytes give the text that the library gives, broken characters replaced") {
+TEST_CASE(
+    "JsonWriter: any bytes give the text that the library gives, broken characters replaced") {
     std::mt19937 random(7);
     // Bytes at the edges of what UTF-8 allows come up more often than others.
     const std::string edges = "\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xED\xEF\xF0\xF4\xF5"
@@ -40,7 +41,7 @@ TEST_CASE("JSON: any bytes give the text that the library gives, broken characte
     }
 }
 
-TEST_CASE("JSON: a text in parts is the text that they make, wherever they part") {
+TEST_CASE("JsonWriter: a text in parts is the text that they make, wherever they part") {
     std::mt19937 random(11);
     const std::string edges = "\x80\xBF\xC2\xE0\xA0\xE2\x82\xAC\xF0\x9F\x98\x80\xF4\xFF\"\n a";
     for (int i = 0; i < 20000; ++i) {
@@ -62,7 +63,7 @@ TEST_CASE("JSON: a text in parts is the text that they make, wherever they part"
     }
 }
 
-TEST_CASE("JSON: a number is read as what it was, and as a number with a fraction") {
+TEST_CASE("JsonWriter: a number is read as what it was, and as a number with a fraction") {
     std::mt19937_64 random(7);
     const auto written = [](double value) {
         JsonWriter writer;

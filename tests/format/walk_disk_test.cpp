@@ -100,7 +100,8 @@ struct Walk {
 
 } // namespace
 
-TEST_CASE("a random walk of disturbed saves and power losses leaves only states that it may") {
+TEST_CASE(
+    "save: a random walk of disturbed saves and power losses leaves only states that it may") {
     const char *given = std::getenv("STASIS_SEED");
     const char *longer = std::getenv("STASIS_WALK_STEPS");
     const uint64_t seed =

@@ -23,13 +23,14 @@ void refused_page(const char *why, uint64_t index,
 
 } // namespace
 
-TEST_CASE("forging itself changes nothing") {
+TEST_CASE("Snapshot::open: forging itself changes nothing") {
     CHECK(refusal(forged(small_file(), [](State &, Layout &) {})) == "");
     CHECK(refusal(forged_page(small_file(), 0, 1, [](PageRecord &) {})) == "");
     CHECK(refusal(forged_node(small_file(), TreeKind::log, 0, 0, 0, [](Bytes &) {})) == "");
 }
 
-TEST_CASE("references to sections that are not there, not theirs, or of another size") {
+TEST_CASE(
+    "Snapshot::open: references to sections that are not there, not theirs, or of another size") {
     const auto at = [](SectionRef Layout::*which, uint64_t offset) {
         return [=](State &, Layout &l) { (l.*which).offset = offset; };
     };
@@ -55,7 +56,7 @@ TEST_CASE("references to sections that are not there, not theirs, or of another 
     refused("the file keeps none", [](State &, Layout &l) { l.keep = Keep::none; });
 }
 
-TEST_CASE("frames with right checksums that lie") {
+TEST_CASE("Snapshot::open: frames with right checksums that lie") {
     const auto with = [](const std::function<void(Frame &)> &change) {
         Bytes bytes = small_file();
         const auto snapshot = Snapshot::open("memory", memory_files(bytes));
@@ -88,7 +89,7 @@ TEST_CASE("frames with right checksums that lie") {
                   with([](Frame &f) { f.codec = Codec::zstd; }));
 }
 
-TEST_CASE("forged sizes are refused before anything of that size is allocated") {
+TEST_CASE("Snapshot::open: forged sizes are refused before anything of that size is allocated") {
     refused("tokens in a file of", [](State &, Layout &l) { l.position = UINT64_MAX; });
     refused("tokens in a file of", [](State &, Layout &l) { l.position = 1ULL << 40; });
     refused("37 items, expected 1, 0, 0, 38", [](State &, Layout &l) { l.position = 38; });
@@ -119,7 +120,7 @@ TEST_CASE("forged sizes are refused before anything of that size is allocated") 
     refused("attention and", [](State &s, Layout &) { s.model.mlp.push_back({}); });
 }
 
-TEST_CASE("page entries that lie about their runs") {
+TEST_CASE("Snapshot::open: page entries that lie about their runs") {
     const auto run = [](const char *why, uint64_t index, const std::function<void(Run &)> &change) {
         refused_page(why, index, [&](PageRecord &page) { change(page.runs.at(0)); });
     };
@@ -162,7 +163,8 @@ TEST_CASE("page entries that lie about their runs") {
     check_refused("has fewer bytes than its runs", forged_page(bytes, 0, 0, many));
 }
 
-TEST_CASE("fingerprints of a file that keeps none are as many as slots and layers") {
+TEST_CASE(
+    "Snapshot::open: fingerprints of a file that keeps none are as many as slots and layers") {
     const Bytes bytes = saved(sample_state(kSmall), {.keep = Keep::none});
     REQUIRE(refusal(bytes) == "");
     check_refused("34 fingerprints", forged_page(bytes, 0, 0, [](PageRecord &page) {
@@ -172,7 +174,8 @@ TEST_CASE("fingerprints of a file that keeps none are as many as slots and layer
                   forged_page(bytes, 0, 0, [](PageRecord &page) { page.fingerprints.resize(1); }));
 }
 
-TEST_CASE("nodes that are not what their place asks for, or do not end where they should") {
+TEST_CASE("Snapshot::open: nodes that are not what their place asks for, or do not end where they "
+          "should") {
     const auto node = [](const char *why, TreeKind kind,
                          const std::function<void(Bytes &)> &change) {
         check_refused(why, forged_node(small_file(), kind, 0, 0, 0, change));
@@ -199,7 +202,8 @@ TEST_CASE("nodes that are not what their place asks for, or do not end where the
             [](State &, Layout &l) { l.pages[0] = l.pages[1]; });
 }
 
-TEST_CASE("a tree whose nodes name one child many times cannot unfold into gigabytes") {
+TEST_CASE(
+    "Snapshot::open: a tree whose nodes name one child many times cannot unfold into gigabytes") {
     const Bytes bytes = saved(sample_state({.position = 256 * 32, .layers = 1, .window = 1}));
     const Bytes file = forged_node(bytes, TreeKind::log, 0, 1, 0, [](Bytes &node) {
         for (size_t child = 1; child < kTreeFan; ++child) { // all children are the first one

@@ -54,7 +54,7 @@ std::string refusal_of(const std::vector<Eviction> &events) {
 
 } // namespace
 
-TEST_CASE("evictions survive the file, and their pages are not in it") {
+TEST_CASE("save: evictions survive the file, and their pages are not in it") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const State state = evicted_state(kEvents);
@@ -74,7 +74,8 @@ TEST_CASE("evictions survive the file, and their pages are not in it") {
     CHECK(Snapshot::open(folder.path("plain"))->root().features_refuse == 0);
 }
 
-TEST_CASE("a commit drops pages that were evicted since, keeps others, and takes evictions back") {
+TEST_CASE(
+    "save: a commit drops pages that were evicted since, keeps others, and takes evictions back") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const State plain = sample_state(kEvictedShape);
@@ -96,7 +97,7 @@ TEST_CASE("a commit drops pages that were evicted since, keeps others, and takes
     CHECK(Snapshot::open(path)->root().features_refuse == 0);
 }
 
-TEST_CASE("evictions that contradict themselves are refused, each for its reason") {
+TEST_CASE("Snapshot::open: evictions that contradict themselves are refused, each for its reason") {
     CHECK(refusal_of(kEvents) == "");
     const auto with = [](auto change) {
         std::vector<Eviction> events = kEvents;
@@ -133,7 +134,8 @@ TEST_CASE("evictions that contradict themselves are refused, each for its reason
                          doctest::Contains("page 2 of layer group 0 is not stored"), Error);
 }
 
-TEST_CASE("bytes of evictions: cut, longer or changed, they are refused or others") {
+TEST_CASE(
+    "Snapshot::open: bytes of evictions: cut, longer or changed, they are refused or others") {
     State state = evicted_state(kEvents);
     const std::vector<uint8_t> bytes = build_evictions(state);
     const auto parsed = [&](std::span<const uint8_t> from) {

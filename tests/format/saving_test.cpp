@@ -48,7 +48,8 @@ State with_first_token(uint32_t token) {
 
 } // namespace
 
-TEST_CASE("an existing file is replaced if it is an earlier or other course of the same session") {
+TEST_CASE(
+    "save: an existing file is replaced if it is an earlier or other course of the same session") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const State empty = sample_state({.position = 0});
@@ -60,7 +61,7 @@ TEST_CASE("an existing file is replaced if it is an earlier or other course of t
     }
 }
 
-TEST_CASE("another file is replaced only on request") {
+TEST_CASE("save: another file is replaced only on request") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const State state = sample_state({.position = 40});
@@ -88,7 +89,8 @@ TEST_CASE("another file is replaced only on request") {
     keeps({'m', 'y', ' ', 't', 'e', 'x', 't'}, "not a snapshot: 7 bytes");
 }
 
-TEST_CASE("a file with features that may be read but not written is replaced only on request") {
+TEST_CASE(
+    "save: a file with features that may be read but not written is replaced only on request") {
     const ScratchFolder folder;
     const State state = sample_state({.position = 40});
     Bytes bytes = saved(state);
@@ -103,7 +105,7 @@ TEST_CASE("a file with features that may be read but not written is replaced onl
     CHECK(read_bytes(folder.path("s")) == bytes);
 }
 
-TEST_CASE("a save never writes through a link or onto anything but a regular file") {
+TEST_CASE("save: a save never writes through a link or onto anything but a regular file") {
     const ScratchFolder folder;
     const State state = sample_state({.position = 40});
     const SaveOptions replace{.replace = true};
@@ -126,7 +128,7 @@ TEST_CASE("a save never writes through a link or onto anything but a regular fil
     CHECK_THROWS_AS(load(folder.path("directory"), {}), Error);
 }
 
-TEST_CASE("files are private, whatever stood there before") {
+TEST_CASE("save: files are private, whatever stood there before") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const State state = sample_state({.position = 40});
@@ -143,7 +145,7 @@ TEST_CASE("files are private, whatever stood there before") {
     CHECK((status.st_mode & 07777) == 0600);
 }
 
-TEST_CASE("a second save of the same path is refused while one is running") {
+TEST_CASE("save: a second save of the same path is refused while one is running") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const State state = sample_state({.position = 40});
@@ -162,7 +164,7 @@ TEST_CASE("a second save of the same path is refused while one is running") {
     CHECK(folder.names() == std::vector<std::string>{"s"});
 }
 
-TEST_CASE("saves that race leave one of their files, whole") {
+TEST_CASE("save: saves that race leave one of their files, whole") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const State states[2] = {sample_state({.position = 40}), sample_state({.position = 90})};
@@ -189,7 +191,7 @@ TEST_CASE("saves that race leave one of their files, whole") {
     CHECK(folder.names() == std::vector<std::string>{"s"});
 }
 
-TEST_CASE("a file in the way that no save has left is not removed") {
+TEST_CASE("save: a file in the way that no save has left is not removed") {
     const ScratchFolder folder;
     const Bytes mine = {'m', 'i', 'n', 'e', ' ', 'a', 'l', 'o', 'n', 'e'};
     write_bytes(folder.path("s.saving"), mine);
@@ -202,8 +204,8 @@ TEST_CASE("a file in the way that no save has left is not removed") {
     CHECK(!std::filesystem::exists(folder.path("elsewhere")));
 }
 
-TEST_CASE(
-    "saving and loading report rising bytes, and can be stopped and cancelled at each report") {
+TEST_CASE("save: saving and loading report rising bytes, and can be stopped and cancelled at each "
+          "report") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const State state = sample_state({.position = 600, .head_dim = 256, .page_positions = 256});
@@ -252,7 +254,7 @@ TEST_CASE(
     CHECK_THROWS_AS(load(other, {.cancel = &cancel}), Error);
 }
 
-TEST_CASE("a state that contradicts itself is not saved") {
+TEST_CASE("save: a state that contradicts itself is not saved") {
     const ScratchFolder folder;
     const auto refuses = [&](const char *why, const std::function<void(State &)> &change) {
         State state = sample_state({.position = 150});
@@ -287,7 +289,7 @@ TEST_CASE("a state that contradicts itself is not saved") {
     });
 }
 
-TEST_CASE("a page behind the window is kept if the state still has it") {
+TEST_CASE("save: a page behind the window is kept if the state still has it") {
     const State all = sample_state({.position = 150, .window_retain = 1000});
     const State few = sample_state({.position = 150});
     CHECK(all.digest == few.digest);

@@ -1,5 +1,5 @@
-// The rows of the third source (tests/INSIGHTS.md): what a Go package for generation offers over a
-// KV cache, each through the C interface.
+// Features of a generation package (tests/INSIGHTS.md): what a Go package for generation offers
+// over a KV cache, each through the C interface.
 #include "tests/abi/fixture.h"
 
 using namespace abi_test;
@@ -33,7 +33,8 @@ Kv kv_of(const stasis_session *session, uint32_t layer, uint64_t begin, uint64_t
 
 } // namespace
 
-TEST_CASE("third source: a pool of pages under a budget: take, give back, available, cap") {
+TEST_CASE(
+    "stasis_model_get_stats: a pool of pages under a budget: take, give back, available, cap") {
     const uint64_t page = 64 * position_bytes(info_of(llama()));
     constexpr uint64_t kPages = 6;
     auto options = sized<stasis_model_options>();
@@ -69,7 +70,7 @@ TEST_CASE("third source: a pool of pages under a budget: take, give back, availa
     CHECK(stats_of(model.get()).kv_cached_bytes == 0);
 }
 
-TEST_CASE("third source: what a session reserves lies ready before its first token") {
+TEST_CASE("stasis_session_create: what a session reserves lies ready before its first token") {
     const uint64_t page = 64 * position_bytes(info_of(llama()));
     const Model model = open_path(test_data("zoo/llama-gqa-untied"));
     auto options = sized<stasis_session_options>();
@@ -84,7 +85,7 @@ TEST_CASE("third source: what a session reserves lies ready before its first tok
     CHECK(stats_of(model.get()).kv_used_bytes == 5 * page);
 }
 
-TEST_CASE("third source: truncate is a rewind, reset a rewind to 0, and pages go back") {
+TEST_CASE("stasis_session_rewind: truncate is a rewind, reset a rewind to 0, and pages go back") {
     const Model model = open_path(test_data("zoo/llama-gqa-untied"));
     const Tokens tokens = some_tokens(200);
     const Session session = session_of(model.get(), tokens);
@@ -101,7 +102,7 @@ TEST_CASE("third source: truncate is a rewind, reset a rewind to 0, and pages go
     CHECK(digest(session.get()) == digest(session_of(model.get(), tokens).get()));
 }
 
-TEST_CASE("third source: keys and values are stored in 16 bits, half of what f32 takes") {
+TEST_CASE("stasis_session_kv: keys and values are stored in 16 bits, half of what f32 takes") {
     for (const char *name : {"zoo/llama-gqa-untied", "recall-llama", "zoo/qwen3-qknorm"}) {
         stasis_model *model = shared_model(name); // none has windows
         const Session session = session_of(model, some_tokens(128));
@@ -118,7 +119,8 @@ TEST_CASE("third source: keys and values are stored in 16 bits, half of what f32
     }
 }
 
-TEST_CASE("third source: the whole cache and any view of it can be read, and stay as they are") {
+TEST_CASE(
+    "stasis_session_kv: the whole cache and any view of it can be read, and stay as they are") {
     const Session session = session_of(llama(), some_tokens(150));
     const stasis_model_info info = info_of(llama());
     const size_t row = size_t{info.kv_heads} * info.head_dim;

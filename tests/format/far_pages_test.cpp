@@ -90,7 +90,7 @@ uint64_t kept_pages(const State &state) {
 
 } // namespace
 
-TEST_CASE("far pages give the file that pages in memory give, each fetched once") {
+TEST_CASE("save: far pages give the file that pages in memory give, each fetched once") {
     for (const uint64_t position : {0, 1, 32, 90, 150}) {
         const State state = sample_state({.position = position});
         for (const Keep keep : {Keep::full, Keep::none}) {
@@ -108,7 +108,7 @@ TEST_CASE("far pages give the file that pages in memory give, each fetched once"
     }
 }
 
-TEST_CASE("of far pages a commit fetches what the file lacks, and where the logs part") {
+TEST_CASE("save: of far pages a commit fetches what the file lacks, and where the logs part") {
     const ScratchFolder folder;
     const Shape shapes[] = {{.position = 90},
                             {.position = 150},
@@ -129,7 +129,7 @@ TEST_CASE("of far pages a commit fetches what the file lacks, and where the logs
     }
 }
 
-TEST_CASE("of far pages one batch is worked on and the next one on its way") {
+TEST_CASE("save: of far pages one batch is worked on and the next one on its way") {
     const State state =
         sample_state({.position = 2500, .kv_heads = 8, .head_dim = 128, .page_positions = 64});
     uint64_t page_bytes = UINT64_MAX;
@@ -152,7 +152,7 @@ TEST_CASE("of far pages one batch is worked on and the next one on its way") {
     }
 }
 
-TEST_CASE("a far page that cannot be fetched leaves the file as it was") {
+TEST_CASE("save: a far page that cannot be fetched leaves the file as it was") {
     const ScratchFolder folder;
     const State shorter = sample_state({.position = 90}), longer = sample_state({.position = 150});
     for (const State *state : {&shorter, &longer}) {
@@ -174,7 +174,7 @@ TEST_CASE("a far page that cannot be fetched leaves the file as it was") {
     }
 }
 
-TEST_CASE("what a save says of the file holds no way to pages") {
+TEST_CASE("save: what a save says of the file holds no way to pages") {
     const ScratchFolder folder;
     Fetched fetched;
     const auto contents =

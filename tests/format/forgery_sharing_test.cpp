@@ -50,7 +50,8 @@ Bytes bent(Bytes buffer, uint32_t few, const std::string &marker) {
 
 } // namespace
 
-TEST_CASE("sections inside one another: what they hold is held to its digests all the same") {
+TEST_CASE("Snapshot::open: sections inside one another: what they hold is held to its digests all "
+          "the same") {
     // A whole section stands in the text of a token, at a multiple of 64, and a page is bent to it.
     State state = sample_state({.position = 64, .layers = 1, .head_dim = 1});
     const Bytes plain = saved(state);
@@ -80,7 +81,8 @@ TEST_CASE("sections inside one another: what they hold is held to its digests al
     CHECK(refusal(damaged) == "");
 }
 
-TEST_CASE("many names for one table cannot unfold a small manifest into a large one") {
+TEST_CASE(
+    "Snapshot::open: many names for one table cannot unfold a small manifest into a large one") {
     const auto snapshot = Snapshot::open("memory", memory_files(file_without_row()));
     const std::string marker(80000, 'm');
     constexpr uint32_t kFew = 29; // a number that nothing else there is

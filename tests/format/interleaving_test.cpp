@@ -207,13 +207,15 @@ State read_sent(const FileOperations &files) {
 
 } // namespace
 
-TEST_CASE("a reader gets a whole state at every interleaving of its calls with those of commits") {
+TEST_CASE("Snapshot::open: a reader gets a whole state at every interleaving of its calls with "
+          "those of commits") {
     for (const Case &each : cases()) {
         check_all_paths(each, load_file);
     }
 }
 
-TEST_CASE("a file that is sent as a stream is a whole state at every interleaving with commits") {
+TEST_CASE("Snapshot::open: a file that is sent as a stream is a whole state at every interleaving "
+          "with commits") {
     for (const Case &each : cases()) {
         check_all_paths(each, read_sent);
     }

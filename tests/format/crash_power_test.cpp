@@ -80,7 +80,7 @@ void check_every_moment(const Disk &base, const std::function<void(const FileOpe
 
 } // namespace
 
-TEST_CASE("the power goes at every operation of a save, and any unsynced writes are lost") {
+TEST_CASE("save: the power goes at every operation of a save, and any unsynced writes are lost") {
     for (const Scenario &scenario : scenarios()) {
         CAPTURE(scenario.name);
         Count count;
@@ -98,7 +98,7 @@ TEST_CASE("the power goes at every operation of a save, and any unsynced writes 
 
 // A save that failed, or a process that was killed, may leave bytes that can be read but are not on
 // the disk. The next save must not build on them.
-TEST_CASE("the power goes during the save after one that failed or was killed") {
+TEST_CASE("save: the power goes during the save after one that failed or was killed") {
     for (const Scenario &scenario : scenarios()) {
         if (scenario.leftover) {
             continue;

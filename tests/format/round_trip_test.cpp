@@ -21,14 +21,15 @@ void round_trip(const Shape &shape) {
 
 } // namespace
 
-TEST_CASE("a state survives the file bit for bit, at every position around page and window edges") {
+TEST_CASE(
+    "save: a state survives the file bit for bit, at every position around page and window edges") {
     for (uint64_t position : {0,  1,  2,  31, 32, 33, 39,  40,  41,  63,  64, 65,
                               71, 72, 73, 95, 96, 97, 103, 104, 105, 150, 320}) {
         round_trip({.position = position});
     }
 }
 
-TEST_CASE("shapes: one layer, many layers, large heads, large pages, retention, odd sizes") {
+TEST_CASE("save: shapes: one layer, many layers, large heads, large pages, retention, odd sizes") {
     round_trip({.layers = 1, .window = 0});
     round_trip({.layers = 1, .window = 1});
     round_trip({.layers = 61, .kv_heads = 1});
@@ -39,7 +40,7 @@ TEST_CASE("shapes: one layer, many layers, large heads, large pages, retention, 
     round_trip({.position = 20000, .layers = 2, .kv_heads = 1, .head_dim = 2, .vocabulary = 70000});
 }
 
-TEST_CASE("an empty state has no sections but identity and manifest") {
+TEST_CASE("save: an empty state has no sections but identity and manifest") {
     const State state = sample_state({.position = 0});
     const Bytes bytes = saved(state);
     const auto snapshot = Snapshot::open("memory", memory_files(bytes));
@@ -49,7 +50,7 @@ TEST_CASE("an empty state has no sections but identity and manifest") {
     check_same(state, snapshot->state());
 }
 
-TEST_CASE("the same state gives the same bytes, wherever its pages lie") {
+TEST_CASE("save: the same state gives the same bytes, wherever its pages lie") {
     const Shape shape;
     const Bytes bytes = saved(sample_state(shape));
     CHECK(saved(sample_state(shape)) == bytes);
@@ -62,7 +63,7 @@ TEST_CASE("the same state gives the same bytes, wherever its pages lie") {
     CHECK(saved(sample_state({.seed = 2})) != bytes);
 }
 
-TEST_CASE("unused slots never reach the file") {
+TEST_CASE("save: unused slots never reach the file") {
     const Shape shape{.position = 33};
     State state = sample_state(shape);
     const Bytes bytes = saved(state);
@@ -76,7 +77,7 @@ TEST_CASE("unused slots never reach the file") {
     CHECK(saved(state) == bytes);
 }
 
-TEST_CASE("the row of logits is kept on request, and only the right one") {
+TEST_CASE("save: the row of logits is kept on request, and only the right one") {
     const Shape shape;
     const State state = sample_state(shape);
     std::vector<float> row = sample_row(shape);
@@ -91,7 +92,7 @@ TEST_CASE("the row of logits is kept on request, and only the right one") {
                          "row of 50 logits: not the row of the state's 50 logits", Error);
 }
 
-TEST_CASE("a snapshot can be opened without its pages, and pages be read one by one") {
+TEST_CASE("save: a snapshot can be opened without its pages, and pages be read one by one") {
     const Shape shape{.position = 150};
     const State state = sample_state(shape);
     const ScratchFolder folder;

@@ -69,7 +69,8 @@ const std::vector<Run> &runs(const Snapshot &snapshot, size_t group, uint64_t in
 
 } // namespace
 
-TEST_CASE("append, rewind, regrow and fork, into one file: what is loaded is what was saved") {
+TEST_CASE(
+    "save: append, rewind, regrow and fork, into one file: what is loaded is what was saved") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     uint64_t commits = 0;
@@ -91,7 +92,7 @@ TEST_CASE("append, rewind, regrow and fork, into one file: what is loaded is wha
     CHECK(Snapshot::open(path)->root().sequence == commits);
 }
 
-TEST_CASE("a commit keeps the slots that are the same, and only those") {
+TEST_CASE("save: a commit keeps the slots that are the same, and only those") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const auto open = [&] { return Snapshot::open(path); };
@@ -125,7 +126,7 @@ TEST_CASE("a commit keeps the slots that are the same, and only those") {
     CHECK(runs(*forked, 1, 2)[0] == runs(*open(), 1, 2)[0]);
 }
 
-TEST_CASE("changing codec and what is kept, back and forth") {
+TEST_CASE("save: changing codec and what is kept, back and forth") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const SaveOptions zstd{.codec = Codec::zstd};
@@ -146,7 +147,7 @@ TEST_CASE("changing codec and what is kept, back and forth") {
     commit(course(95), path, none);
 }
 
-TEST_CASE("local pages that a session released go, and those that it kept stay") {
+TEST_CASE("save: local pages that a session released go, and those that it kept stay") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     commit(sample_state({.position = 150, .window_retain = 1000}), path);
@@ -162,7 +163,7 @@ TEST_CASE("local pages that a session released go, and those that it kept stay")
     CHECK(Snapshot::open(path)->page(1, 8).fingerprints.size() == 32 + 1);
 }
 
-TEST_CASE("bytes of a commit follow the new tokens, at 1k as at 128k positions") {
+TEST_CASE("save: bytes of a commit follow the new tokens, at 1k as at 128k positions") {
     for (const uint64_t begin : {1000, 131000}) {
         for (const uint64_t step : {1, 60, 1000}) {
             const ScratchFolder folder;
@@ -190,7 +191,7 @@ TEST_CASE("bytes of a commit follow the new tokens, at 1k as at 128k positions")
     }
 }
 
-TEST_CASE("a thousand commits of one token each stay small, and the next one too") {
+TEST_CASE("save: a thousand commits of one token each stay small, and the next one too") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     const auto state = [](uint64_t position) {
@@ -214,7 +215,7 @@ TEST_CASE("a thousand commits of one token each stay small, and the next one too
     CHECK(runs(*Snapshot::open(path), 0, 3).size() == 64);
 }
 
-TEST_CASE("a reader keeps its state through commits, a compaction and a replacement") {
+TEST_CASE("save: a reader keeps its state through commits, a compaction and a replacement") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     save(course(100), path, {});
@@ -238,7 +239,7 @@ TEST_CASE("a reader keeps its state through commits, a compaction and a replacem
     check_same(course(80, 9), load(path, {}));
 }
 
-TEST_CASE("what an interrupted commit left behind the state is cut by the next one") {
+TEST_CASE("save: what an interrupted commit left behind the state is cut by the next one") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     save(course(100), path, {});
@@ -252,7 +253,7 @@ TEST_CASE("what an interrupted commit left behind the state is cut by the next o
     CHECK(read_bytes(path).size() < bytes.size());
 }
 
-TEST_CASE("threads write and read the same bits") {
+TEST_CASE("save: threads write and read the same bits") {
     // Runs the pieces backwards: nothing may depend on their order.
     const Parallel backwards{nullptr,
                              [](void *, size_t count, void (*work)(void *, size_t), void *data) {
@@ -284,8 +285,8 @@ TEST_CASE("threads write and read the same bits") {
     }
 }
 
-TEST_CASE(
-    "numbers that compress too well are stored raw, so that a reader's memory stays bounded") {
+TEST_CASE("save: numbers that compress too well are stored raw, so that a reader's memory stays "
+          "bounded") {
     State state = sample_state({.position = 64, .head_dim = 64});
     for (std::vector<Page> &pages : state.pages) {
         for (Page &page : pages) {

@@ -100,8 +100,8 @@ const FileOperations &intruded(const Intrusion &by) {
 
 } // namespace
 
-TEST_CASE(
-    "of two processes that save one path, one is refused at a time, and the file stays whole") {
+TEST_CASE("save: of two processes that save one path, one is refused at a time, and the file stays "
+          "whole") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     pid_t children[2];
@@ -128,7 +128,8 @@ TEST_CASE(
     CHECK(folder.names() == std::vector<std::string>{"s"});
 }
 
-TEST_CASE("kill -9 of a process that saves without end leaves a whole file, free to be saved") {
+TEST_CASE(
+    "save: kill -9 of a process that saves without end leaves a whole file, free to be saved") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
     REQUIRE(save_at(path, 40) == Status::ok);
@@ -149,7 +150,7 @@ TEST_CASE("kill -9 of a process that saves without end leaves a whole file, free
     CHECK(folder.names() == std::vector<std::string>{"s"});
 }
 
-TEST_CASE("a file is for its owner alone, whatever the mask of the process says") {
+TEST_CASE("save: a file is for its owner alone, whatever the mask of the process says") {
     for (const mode_t mask : {0, 077, 0177, 0277, 0777}) {
         CAPTURE(mask);
         const ScratchFolder folder;
@@ -163,7 +164,7 @@ TEST_CASE("a file is for its owner alone, whatever the mask of the process says"
     }
 }
 
-TEST_CASE("what is no regular file is neither written to nor replaced, under either name") {
+TEST_CASE("save: what is no regular file is neither written to nor replaced, under either name") {
     for (const bool replace : {false, true}) {
         for (const char *name : {"s", "s.saving"}) {
             const ScratchFolder folder;
@@ -196,7 +197,8 @@ TEST_CASE("what is no regular file is neither written to nor replaced, under eit
     }
 }
 
-TEST_CASE("a file that is put in another's place between opening and locking is not written to") {
+TEST_CASE(
+    "save: a file that is put in another's place between opening and locking is not written to") {
     for (const bool replace : {false, true}) {
         const ScratchFolder folder;
         const std::string path = folder.path("s");
@@ -213,7 +215,7 @@ TEST_CASE("a file that is put in another's place between opening and locking is 
     }
 }
 
-TEST_CASE("a link that is put in the file's place in the midst of a save is not followed") {
+TEST_CASE("save: a link that is put in the file's place in the midst of a save is not followed") {
     for (const char *operation : {"open", "lock", "rename"}) {
         for (const bool existing : {false, true}) {
             CAPTURE(operation);
@@ -234,8 +236,8 @@ TEST_CASE("a link that is put in the file's place in the midst of a save is not 
     }
 }
 
-TEST_CASE(
-    "a directory that is put in another's place in the midst of a save: whole files in both") {
+TEST_CASE("save: a directory that is put in another's place in the midst of a save: whole files in "
+          "both") {
     for (const char *operation : {"open", "lock", "rename"}) {
         for (const bool existing : {false, true}) {
             CAPTURE(operation);

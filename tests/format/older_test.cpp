@@ -75,7 +75,8 @@ template <class Check> void for_each_file(const Check &check) {
 
 } // namespace
 
-TEST_CASE("one flipped bit in any byte of the last commit's slot is told from an unfinished one") {
+TEST_CASE("Snapshot::open: one flipped bit in any byte of the last commit's slot is told from an "
+          "unfinished one") {
     for_each_file([](Bytes bytes, const Bytes &earlier, uint64_t slot) {
         const Digest before = digest_of(earlier);
         // A flip that gives the last byte the value it had before, zero or an older root's, may be
@@ -102,7 +103,8 @@ TEST_CASE("one flipped bit in any byte of the last commit's slot is told from an
     });
 }
 
-TEST_CASE("several flipped bits in the last commit's slot are told from an unfinished one") {
+TEST_CASE("Snapshot::open: several flipped bits in the last commit's slot are told from an "
+          "unfinished one") {
     for_each_file([](const Bytes &bytes, const Bytes &earlier, uint64_t slot) {
         const Digest before = digest_of(earlier);
         for (uint32_t seed = 0; seed < 400; ++seed) {
@@ -126,7 +128,7 @@ TEST_CASE("several flipped bits in the last commit's slot are told from an unfin
     });
 }
 
-TEST_CASE("damage to the slot of an older commit is seen, and costs nothing") {
+TEST_CASE("Snapshot::open: damage to the slot of an older commit is seen, and costs nothing") {
     for_each_file([](Bytes bytes, const Bytes &, uint64_t slot) {
         const Digest newest = digest_of(bytes);
         for (size_t at = other(slot); at < other(slot) + kBlockBytes; ++at) {
@@ -142,8 +144,8 @@ TEST_CASE("damage to the slot of an older commit is seen, and costs nothing") {
     });
 }
 
-TEST_CASE(
-    "a slot torn between any of its sectors is an unfinished commit, also once it is cleared") {
+TEST_CASE("Snapshot::open: a slot torn between any of its sectors is an unfinished commit, also "
+          "once it is cleared") {
     constexpr size_t kSectors = kBlockBytes / kTornBytes;
     for_each_file([](const Bytes &bytes, const Bytes &before, uint64_t slot) {
         const Digest old = digest_of(before), next = digest_of(bytes);
@@ -171,7 +173,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("no save and no compaction passes over a damaged last commit unknowingly") {
+TEST_CASE("save: no save and no compaction passes over a damaged last commit unknowingly") {
     for (const bool streamed : {false, true}) {
         CAPTURE(streamed);
         const ScratchFolder folder;

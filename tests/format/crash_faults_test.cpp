@@ -107,7 +107,7 @@ void check_fault(const Scenario &scenario, Disk disk, const Fault &fault, bool l
 
 } // namespace
 
-TEST_CASE("every operation of a save may fail in every way, or be its process's last") {
+TEST_CASE("save: every operation of a save may fail in every way, or be its process's last") {
     size_t count = 0;
     for (const Scenario &scenario : scenarios()) {
         CAPTURE(scenario.name);
@@ -133,7 +133,7 @@ TEST_CASE("every operation of a save may fail in every way, or be its process's 
     CHECK(count > 1000);
 }
 
-TEST_CASE("a save writes and syncs as often as it must, and no more") {
+TEST_CASE("save: a save writes and syncs as often as it must, and no more") {
     const auto calls = [](const Disk &disk, const char *name) {
         return std::count_if(disk.seen().begin(), disk.seen().end(),
                              [&](const Operation &operation) { return is(operation, name); });
@@ -158,7 +158,7 @@ TEST_CASE("a save writes and syncs as often as it must, and no more") {
     CHECK(calls(disk, "rename") == 0);
 }
 
-TEST_CASE("short counts and interruptions change nothing") {
+TEST_CASE("save: short counts and interruptions change nothing") {
     for (const size_t bytes : {size_t{1}, size_t{999}}) {
         for (const Scenario &scenario : scenarios()) {
             CAPTURE(scenario.name);
@@ -172,7 +172,7 @@ TEST_CASE("short counts and interruptions change nothing") {
     }
 }
 
-TEST_CASE("every operation of a load may fail") {
+TEST_CASE("Snapshot::open: every operation of a load may fail") {
     Disk disk = before({"", {at(40), at(100)}, {}, {}});
     const auto loading = [](const FileOperations &files) { load(kPath, {}, files); };
     REQUIRE(attempt(disk, loading, {}) == Status::ok);
@@ -186,7 +186,7 @@ TEST_CASE("every operation of a load may fail") {
     }
 }
 
-TEST_CASE("a commit touches nothing of what the file holds but the older root slot") {
+TEST_CASE("save: a commit touches nothing of what the file holds but the older root slot") {
     size_t commits = 0;
     for (const Scenario &scenario : scenarios()) {
         CAPTURE(scenario.name);
