@@ -114,9 +114,7 @@ std::optional<PagePlace> locate_by_fingerprints(const format::Snapshot &snapshot
 // Lives no longer than the snapshot.
 StoredPages pages_of(const format::Snapshot &snapshot) {
     return {[&](size_t group, uint64_t index) { return snapshot.stored(group, index); },
-            [&](size_t group, uint64_t index, uint16_t *data) {
-                snapshot.read_page(group, index, data);
-            },
+            [&](std::span<const PageInto> pages) { snapshot.read(pages); },
             [&](size_t group, uint64_t index, const uint16_t *computed) {
                 return locate_by_fingerprints(snapshot, group, index, computed);
             }};

@@ -96,14 +96,14 @@ class Snapshot {
     const PageRecord &page(size_t group, uint64_t index) const { return pages()[group][index]; }
     // False: the page was released before the save, or the file keeps none.
     bool stored(size_t group, uint64_t index) const { return !page(group, index).runs.empty(); }
-    // Reads a stored page into `data` (page_elements, in memory order), unused slots zero, and
-    // checks its checksums, its digest and that its numbers are finite. Error(corrupt) names the
-    // section, or layer group and page.
-    void read_page(size_t group, uint64_t index, uint16_t *data) const;
+    // Reads stored pages into their `data` (page_elements, in memory order), unused slots zero, and
+    // checks their checksums, their digests and that their numbers are finite. Error(corrupt) names
+    // the section, or layer group and page. Several pages a call are hashed side by side.
+    void read(std::span<const PageInto> into) const;
     // The same into memory in which a row has its valid slots and no more: of a file that nothing
     // is known of, a page could take far more than is stored of it.
     std::vector<uint16_t> read_packed(size_t group, uint64_t index) const;
-    // As read_page without the digest: for a caller that knows what the slots must be. Slots that
+    // As read without the digest: for a caller that knows what the slots must be. Slots that
     // are not used keep what was in `data`.
     void read_slots(size_t group, uint64_t index, uint16_t *data) const;
     // Reads all stored pages into buffers that into.storage keeps. Progress in bytes of pages.
@@ -123,7 +123,8 @@ class Snapshot {
     void check_entries(const Contents &read, const Watch &watch) const;
     void read_run(size_t group, const Run &run, uint16_t *numbers) const;
     void read_rows(size_t group, uint64_t index, uint32_t row_slots, uint16_t *data) const;
-    void check_page(size_t group, uint64_t index, uint32_t row_slots, const uint16_t *data) const;
+    DigestedPage digested(const PageInto &page, uint32_t row_slots) const;
+    void check_page(const PageInto &page, uint32_t row_slots, const Digest &digest) const;
 
     Input input_;
     CurrentRoot current_;

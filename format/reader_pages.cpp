@@ -7,6 +7,7 @@
 #include "format/pages.h"
 #include "format/reader.h"
 #include "format/state/error.h"
+#include "format/state/sha256_x86.h"
 
 namespace stasis::format {
 
@@ -62,19 +63,25 @@ void Snapshot::read_rows(size_t group, uint64_t index, uint32_t row_slots, uint1
     naming(input_.path(), [&] { naming(page_name(group, index), read); });
 }
 
-void Snapshot::check_page(size_t group, uint64_t index, uint32_t row_slots,
-                          const uint16_t *data) const {
-    const PageRecord &entry = pages()[group][index];
+DigestedPage Snapshot::digested(const PageInto &page, uint32_t row_slots) const {
+    return {static_cast<uint32_t>(page.group),
+            page.index,
+            page.data,
+            page_rows(state(), page.group),
+            row_slots,
+            pages()[page.group][page.index].valid,
+            state().head_dim};
+}
+
+void Snapshot::check_page(const PageInto &page, uint32_t row_slots, const Digest &digest) const {
+    const Digest &expected = pages()[page.group][page.index].digest;
     naming(input_.path(), [&] {
-        const Digest digest =
-            page_digest(static_cast<uint32_t>(group), index, data, page_rows(state(), group),
-                        row_slots, entry.valid, state().head_dim);
-        if (digest != entry.digest) {
+        if (digest != expected) {
             fail(Status::corrupt, "%s: its digest is %s, expected %s",
-                 page_name(group, index).c_str(), to_hex(digest).c_str(),
-                 to_hex(entry.digest).c_str());
+                 page_name(page.group, page.index).c_str(), to_hex(digest).c_str(),
+                 to_hex(expected).c_str());
         }
-        check_page_finite(state(), group, index, data, row_slots, Status::corrupt);
+        check_page_finite(state(), page.group, page.index, page.data, row_slots, Status::corrupt);
     });
 }
 
@@ -82,27 +89,37 @@ void Snapshot::read_slots(size_t group, uint64_t index, uint16_t *data) const {
     read_rows(group, index, state().page_positions, data);
 }
 
-void Snapshot::read_page(size_t group, uint64_t index, uint16_t *data) const {
-    read_slots(group, index, data);
-    clear_slots(state(), group, pages()[group][index].valid, data);
-    check_page(group, index, state().page_positions, data);
+void Snapshot::read(std::span<const PageInto> into) const {
+    const uint32_t row_slots = state().page_positions;
+    for (size_t begin = 0; begin < into.size(); begin += kSha256Lanes) {
+        const std::span<const PageInto> some =
+            into.subspan(begin, std::min(kSha256Lanes, into.size() - begin));
+        DigestedPage whole[kSha256Lanes];
+        Digest digests[kSha256Lanes];
+        for (size_t i = 0; i < some.size(); ++i) {
+            const PageInto &page = some[i];
+            read_slots(page.group, page.index, page.data);
+            whole[i] = digested(page, row_slots);
+            clear_slots(state(), page.group, static_cast<uint32_t>(whole[i].valid), page.data);
+        }
+        page_digests({whole, some.size()}, digests);
+        for (size_t i = 0; i < some.size(); ++i) {
+            check_page(some[i], row_slots, digests[i]);
+        }
+    }
 }
 
 std::vector<uint16_t> Snapshot::read_packed(size_t group, uint64_t index) const {
     const uint32_t valid = pages()[group][index].valid;
     std::vector<uint16_t> data(run_shape(state(), group, valid).numbers());
     read_rows(group, index, valid, data.data());
-    check_page(group, index, valid, data.data());
+    const PageInto page{group, index, data.data()};
+    check_page(page, valid, page_digest(digested(page, valid)));
     return data;
 }
 
 void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &parallel) const {
-    struct Job {
-        size_t group;
-        uint64_t index;
-        uint16_t *data;
-    };
-    std::vector<Job> jobs;
+    std::vector<PageInto> jobs;
     uint64_t total = 0;
     for (size_t group = 0; group < pages().size(); ++group) {
         for (uint64_t index = 0; index < pages()[group].size(); ++index) {
@@ -118,16 +135,17 @@ void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &paral
         uint64_t bytes = 0;
         size_t end = begin;
         for (; end < jobs.size() && bytes < kBatchBytes; ++end) {
-            Job &job = jobs[end];
+            PageInto &job = jobs[end];
             const std::shared_ptr<uint16_t> data = allocate_page(page_elements(state(), job.group));
             job.data = data.get();
             into.pages[job.group][job.index].data = data.get();
             into.storage.push_back(data);
             bytes += page_stored_bytes(state(), job.group, pages()[job.group][job.index].valid);
         }
-        for_each(parallel, end - begin, [&](size_t i) {
-            const Job &job = jobs[begin + i];
-            read_page(job.group, job.index, job.data);
+        const std::span<const PageInto> batch(jobs.data() + begin, end - begin);
+        for_each(parallel, (batch.size() + kSha256Lanes - 1) / kSha256Lanes, [&](size_t i) {
+            const size_t first = i * kSha256Lanes;
+            read(batch.subspan(first, std::min(kSha256Lanes, batch.size() - first)));
         });
         begin = end;
         done += bytes;

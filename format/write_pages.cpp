@@ -58,7 +58,8 @@ const uint16_t *page_numbers(const SaveInput &input, const Job &job) {
         return job.fetched != nullptr ? job.fetched : input.state.pages[job.group][job.index].data;
     }
     uint16_t *numbers = job.buffers->page.at_least(page_elements(input.state, job.group));
-    input.pages_in->read_page(job.group, job.index, numbers);
+    const PageInto page{job.group, job.index, numbers};
+    input.pages_in->read({&page, 1});
     return numbers;
 }
 

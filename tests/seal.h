@@ -13,8 +13,8 @@ inline void seal(State &state) {
         for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
             Page &page = state.pages[group][index];
             if (page.data != nullptr) {
-                page.digest = page_digest(group, index, page.data, rows, state.page_positions,
-                                          page.valid, state.head_dim);
+                page.digest = page_digest({group, index, page.data, rows, state.page_positions,
+                                           page.valid, state.head_dim});
             }
         }
     }

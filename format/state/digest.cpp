@@ -8,6 +8,7 @@
 #include <new>
 
 #include "format/state/error.h"
+#include "format/state/sha256_lanes.h"
 
 namespace stasis {
 
@@ -82,18 +83,76 @@ Digest Sha256::finish() {
     return result;
 }
 
-Digest page_digest(uint32_t group, uint64_t index, const uint16_t *data, size_t rows,
-                   size_t page_positions, size_t valid, size_t head_dim) {
-    Sha256 hash;
-    hash.text("stasis page").u32(group).u64(index).u32(static_cast<uint32_t>(valid));
-    if (valid == page_positions) {
-        hash.bytes(data, rows * page_positions * head_dim * sizeof(uint16_t));
-    } else {
-        for (size_t row = 0; row < rows; ++row) {
-            hash.bytes(data + row * page_positions * head_dim, valid * head_dim * sizeof(uint16_t));
+namespace {
+
+// What the digest of a page covers before its numbers: the bytes that Sha256 would take in for
+// text, u32, u64 and u32.
+struct PageHead {
+    char bytes[35] = {};
+    size_t size = 0;
+
+    void put(uint64_t value, size_t count) {
+        for (size_t i = 0; i < count; ++i, value >>= 8) {
+            bytes[size++] = static_cast<char>(value & 0xFF);
         }
     }
+    std::string_view set(const DigestedPage &page) {
+        constexpr std::string_view kName = "stasis page";
+        size = 0;
+        put(kName.size(), 8);
+        size += kName.copy(bytes + size, kName.size());
+        put(page.group, 4);
+        put(page.index, 8);
+        put(page.valid, 4);
+        return {bytes, size};
+    }
+};
+
+// A page whose used slots do not lie in one piece.
+Digest part_digest(const DigestedPage &page) {
+    PageHead head;
+    const std::string_view begin = head.set(page);
+    Sha256 hash;
+    hash.bytes(begin.data(), begin.size());
+    for (size_t row = 0; row < page.rows; ++row) {
+        hash.bytes(page.data + row * page.page_positions * page.head_dim,
+                   page.valid * page.head_dim * sizeof(uint16_t));
+    }
     return hash.finish();
+}
+
+} // namespace
+
+void page_digests(std::span<const DigestedPage> pages, Digest *digests) {
+    PageHead heads[kSha256Lanes];
+    Message messages[kSha256Lanes];
+    Digest found[kSha256Lanes];
+    size_t at[kSha256Lanes]; // index in `pages` of each message
+    size_t count = 0;
+    for (size_t i = 0; i < pages.size(); ++i) {
+        const DigestedPage &page = pages[i];
+        if (page.valid != page.page_positions) {
+            digests[i] = part_digest(page);
+        } else {
+            const size_t bytes = page.rows * page.valid * page.head_dim * sizeof(uint16_t);
+            messages[count] = {heads[count].set(page),
+                               {reinterpret_cast<const uint8_t *>(page.data), bytes}};
+            at[count++] = i;
+        }
+        if (count == kSha256Lanes || i + 1 == pages.size()) {
+            digest_messages({messages, count}, found);
+            while (count != 0) {
+                --count;
+                digests[at[count]] = found[count];
+            }
+        }
+    }
+}
+
+Digest page_digest(const DigestedPage &page) {
+    Digest digest;
+    page_digests({&page, 1}, &digest);
+    return digest;
 }
 
 Digest state_digest(const StateParts &parts) {

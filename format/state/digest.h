@@ -39,10 +39,22 @@ class Sha256 {
     void *context_; // EVP_MD_CTX
 };
 
-// Digest of one KV page: the valid slots of every (layer of the group, key/value, head), in
-// logical order. `data` is a page in its stored order (state.h, Page), `valid` its used slots.
-Digest page_digest(uint32_t group, uint64_t index, const uint16_t *data, size_t rows,
-                   size_t page_positions, size_t valid, size_t head_dim);
+// A KV page as its digest sees it: `data` is in its stored order (state.h, Page), a row for every
+// (layer of the group, key/value, head); `valid` are its used slots.
+struct DigestedPage {
+    uint32_t group = 0;
+    uint64_t index = 0;
+    const uint16_t *data = nullptr;
+    size_t rows = 0;
+    size_t page_positions = 0; // slots of a row in `data`
+    size_t valid = 0;
+    size_t head_dim = 0;
+};
+
+// Digest of the valid slots of a page, in logical order; and of several pages, which takes the
+// least time where these are kSha256Lanes (sha256_x86.h) or more.
+Digest page_digest(const DigestedPage &page);
+void page_digests(std::span<const DigestedPage> pages, Digest *digests);
 
 // Positions [begin, end) that no token from `position` on sees.
 struct EvictedRange {

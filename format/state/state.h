@@ -155,6 +155,13 @@ struct PageName {
     uint64_t index = 0;
 };
 
+// A page to be read, and where to.
+struct PageInto {
+    size_t group = 0;
+    uint64_t index = 0;
+    uint16_t *data = nullptr;
+};
+
 // Far pages on their way here.
 struct FetchedPages {
     // [page asked for] where all its numbers lie once they are waited for, for as long as this

@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
+
+#include "format/state/state.h"
 
 namespace stasis {
 
@@ -22,8 +25,8 @@ struct PagePlace {
 struct StoredPages {
     // False: released before the save, or keys and values were not kept.
     std::function<bool(size_t group, uint64_t index)> stored;
-    // Writes all of a stored page, in the order of State (Page), unused slots zero.
-    std::function<void(size_t group, uint64_t index, uint16_t *data)> read;
+    // Writes all of stored pages, in the order of State (Page), unused slots zero.
+    std::function<void(std::span<const PageInto> pages)> read;
     // Where a computed page first differs from what is kept in place of one that is not stored;
     // none if that cannot be told.
     std::function<std::optional<PagePlace>(size_t group, uint64_t index, const uint16_t *computed)>

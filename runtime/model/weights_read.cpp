@@ -2,6 +2,7 @@
 #include "runtime/model/weights_read.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cinttypes>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <limits>
 
 #include "format/state/error.h"
+#include "format/state/sha256_lanes.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/environment.h"
 #include "runtime/model/f16.h"
@@ -38,6 +40,17 @@ struct Piece {
     Digest digest;
     size_t nonfinite = kNone; // index in the tensor of the first value that is not finite
     std::exception_ptr error;
+
+    // Calls work() unless something failed before, and keeps what it throws.
+    template <typename Work> void guard(const Work &work) {
+        if (error == nullptr) {
+            try {
+                work();
+            } catch (...) {
+                error = std::current_exception();
+            }
+        }
+    }
 };
 
 bool is_finite(float value) {
@@ -123,16 +136,20 @@ size_t find_nonfinite_scale(const uint8_t *data, kernels::Quant quant, const Pie
     return kNone;
 }
 
-// `bytes` is room for those of a piece.
-void read_piece(Piece &piece, std::vector<uint8_t> &bytes) {
-    const kernels::FloatEnvironment environment; // for 1 + w
+// Reads a piece into `bytes`, and what lies beyond it of the block that it ends in.
+void read_piece(const Piece &piece, std::vector<uint8_t> &bytes) {
     const Tensor &tensor = *piece.planned->tensor;
     const std::optional<kernels::Quant> quant = quant_of(tensor.type);
     const size_t beyond = quant ? kernels::quant_block(*quant).bytes : 0;
     bytes.resize(std::min(piece.size_bytes + beyond, tensor.size_bytes - piece.offset_bytes));
     tensor.source->read(bytes.data(), bytes.size(), tensor.offset_bytes + piece.offset_bytes);
-    const uint8_t *data = bytes.data();
-    piece.digest = Sha256().bytes(data, piece.size_bytes).finish();
+}
+
+// Checks the values of a piece that was read, and stores them.
+void take_piece(Piece &piece, const uint8_t *data) {
+    const kernels::FloatEnvironment environment; // for 1 + w
+    const Tensor &tensor = *piece.planned->tensor;
+    const std::optional<kernels::Quant> quant = quant_of(tensor.type);
     if (piece.destination.stored != nullptr) {
         std::memcpy(piece.destination.stored + piece.offset_bytes, data, piece.size_bytes);
     }
@@ -161,6 +178,26 @@ void read_piece(Piece &piece, std::vector<uint8_t> &bytes) {
         break;
     default: // blocks, above
         break;
+    }
+}
+
+// Memory of one thread for the bytes of pieces.
+using PieceBytes = std::array<std::vector<uint8_t>, kSha256Lanes>;
+
+// Reads up to kSha256Lanes pieces; what fails is kept in the piece.
+void read_pieces(std::span<Piece> pieces, PieceBytes &bytes) {
+    Message messages[kSha256Lanes];
+    Digest digests[kSha256Lanes];
+    for (size_t i = 0; i < pieces.size(); ++i) {
+        Piece &piece = pieces[i];
+        piece.guard([&] { read_piece(piece, bytes[i]); });
+        messages[i] = {{}, {bytes[i].data(), std::min(piece.size_bytes, bytes[i].size())}};
+    }
+    pieces.front().guard([&] { digest_messages({messages, pieces.size()}, digests); });
+    for (size_t i = 0; i < pieces.size(); ++i) {
+        Piece &piece = pieces[i];
+        piece.digest = digests[i];
+        piece.guard([&] { take_piece(piece, bytes[i].data()); });
     }
 }
 
@@ -270,7 +307,7 @@ Digest tensor_digest(const PlannedTensor &planned, const Piece *pieces, size_t c
 std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
                                  Threads &threads, const Watch &watch, Weights &weights) {
     std::vector<Piece> pieces = cut_into_pieces(plan, place, weights);
-    std::vector<std::vector<uint8_t>> room(threads.count()); // of a piece, for each thread
+    std::vector<PieceBytes> bytes(threads.count());
     Progress progress{watch, place_strips(plan, place.memory, weights)};
     for (const Piece &piece : pieces) {
         progress.total_bytes += piece.size_bytes;
@@ -282,14 +319,9 @@ std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const Weights
         while (end < pieces.size() && progress.done_bytes < goal_bytes) {
             progress.done_bytes += pieces[end++].size_bytes;
         }
-        threads.run(end - begin, 1, [&](size_t first, size_t last, size_t thread) {
-            for (size_t i = begin + first; i < begin + last; ++i) {
-                try {
-                    read_piece(pieces[i], room[thread]);
-                } catch (...) {
-                    pieces[i].error = std::current_exception();
-                }
-            }
+        const std::span<Piece> batch(pieces.data() + begin, end - begin);
+        threads.run(batch.size(), kSha256Lanes, [&](size_t first, size_t last, size_t thread) {
+            read_pieces(batch.subspan(first, last - first), bytes[thread]);
         });
         std::for_each(pieces.begin() + static_cast<ptrdiff_t>(begin),
                       pieces.begin() + static_cast<ptrdiff_t>(end), check_piece);

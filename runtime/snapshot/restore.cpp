@@ -2,8 +2,10 @@
 #include "runtime/snapshot/restore.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
+#include "format/state/sha256_x86.h"
 #include "runtime/compute/pass.h"
 #include "runtime/compute/profile.h"
 #include "runtime/host/first_error.h"
@@ -24,19 +26,27 @@ struct Job {
     uint16_t *numbers = nullptr; // while its batch is read: where to; null: anywhere
 };
 
-// Reads the pages of a batch, on all threads.
+// Memory of one thread for pages of which only the bytes are checked, each of its own.
+using Unwanted = std::array<std::vector<uint16_t>, kSha256Lanes>;
+
+// Reads the pages of a batch, on all threads, as many a thread at a time as are hashed together.
 void read_batch(const Network &network, std::span<const Job> batch, const StoredPages &pages,
-                std::vector<std::vector<uint16_t>> &buffers) {
+                std::vector<Unwanted> &unwanted) {
     FirstError failed;
-    network.threads->run(batch.size(), 1, [&](size_t from, size_t to, size_t thread) {
+    network.threads->run(batch.size(), kSha256Lanes, [&](size_t from, size_t to, size_t thread) {
         failed.guard([&] {
-            for (const Job &job : batch.subspan(from, to - from)) {
-                if (job.numbers == nullptr) {
-                    buffers[thread].resize(network.pool->shape(job.group).elements());
+            PageInto into[kSha256Lanes];
+            for (size_t i = from; i < to; ++i) {
+                const Job &job = batch[i];
+                uint16_t *numbers = job.numbers;
+                if (numbers == nullptr) {
+                    std::vector<uint16_t> &buffer = unwanted[thread][i - from];
+                    buffer.resize(network.pool->shape(job.group).elements());
+                    numbers = buffer.data();
                 }
-                pages.read(job.group, job.index,
-                           job.numbers != nullptr ? job.numbers : buffers[thread].data());
+                into[i - from] = {job.group, job.index, numbers};
             }
+            pages.read({into, to - from});
         });
     });
     failed.rethrow();
@@ -48,7 +58,7 @@ void read_pages(const Network &network, std::span<Job> jobs, const StoredPages &
                 const Watch &watch, uint64_t total) {
     const PagePool &pool = *network.pool;
     PageStaging stagings[2] = {PageStaging(pool), PageStaging(pool)};
-    std::vector<std::vector<uint16_t>> buffers(network.threads->count());
+    std::vector<Unwanted> unwanted(network.threads->count());
     uint64_t done = 0;
     watch.step(done, total);
     for (size_t begin = 0, turn = 0; begin < jobs.size(); ++turn) {
@@ -63,7 +73,7 @@ void read_pages(const Network &network, std::span<Job> jobs, const StoredPages &
         for (Job &job : batch) {
             job.numbers = job.page ? staging.place(job.page) : nullptr;
         }
-        read_batch(network, batch, pages, buffers);
+        read_batch(network, batch, pages, unwanted);
         for (const Job &job : batch) {
             if (job.page) {
                 staging.write(job.page, job.numbers);
@@ -251,22 +261,33 @@ std::unique_ptr<Session> restore_session(std::shared_ptr<Model> model, const Sta
     return std::make_unique<Session>(std::move(model), std::move(timeline), settings_of(state));
 }
 
+namespace {
+
+// Copies a page that is in memory, here or far, with its unused slots, which may hold anything in a
+// live page, set to zero.
+void copy_page(const State &state, const PageShape &shape, const PageInto &into) {
+    const Page &page = state.pages[into.group][into.index];
+    if (page.far) {
+        const PageName name{into.group, into.index};
+        const FetchedPages fetched = state.fetch({&name, 1});
+        fetched.wait();
+        std::memcpy(into.data, fetched.numbers[0], shape.bytes());
+    } else {
+        std::memcpy(into.data, page.data, shape.bytes());
+    }
+    for (size_t row = 0; row < shape.rows(); ++row) {
+        std::fill(into.data + shape.head_elements() * row + page.valid * shape.head_dim,
+                  into.data + shape.head_elements() * (row + 1), uint16_t{0});
+    }
+}
+
+} // namespace
+
 StoredPages pages_of(const State &state, const Model &model) {
     return {[&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
-            [&](size_t group, uint64_t index, uint16_t *data) {
-                const Page &page = state.pages[group][index];
-                const PageShape &shape = model.page_shapes[group];
-                if (page.far) {
-                    const PageName name{group, index};
-                    const FetchedPages fetched = state.fetch({&name, 1});
-                    fetched.wait();
-                    std::memcpy(data, fetched.numbers[0], shape.bytes());
-                } else {
-                    std::memcpy(data, page.data, shape.bytes());
-                }
-                for (size_t row = 0; row < shape.rows(); ++row) { // unused slots of a live page
-                    std::fill(data + shape.head_elements() * row + page.valid * shape.head_dim,
-                              data + shape.head_elements() * (row + 1), uint16_t{0});
+            [&](std::span<const PageInto> pages) {
+                for (const PageInto &into : pages) {
+                    copy_page(state, model.page_shapes[into.group], into);
                 }
             },
             nullptr};

@@ -22,7 +22,8 @@ std::optional<uint64_t> first_different_page(const Model &model, const State &st
         for (size_t group = 0; group < stored.pages.size(); ++group) {
             data.resize(model.pool->shape(static_cast<uint32_t>(group)).elements());
             if (pages.stored(group, index)) {
-                pages.read(group, index, data.data());
+                const PageInto into{group, index, data.data()};
+                pages.read({&into, 1});
             }
             equal &= stored.pages[group][index].digest == computed.pages[group][index].digest;
         }

@@ -31,7 +31,8 @@ std::optional<Timeline> stored_timeline(const std::shared_ptr<Model> &model, con
             whole.pages[group][index].data = kept ? data->data() : nullptr;
             whole.pages[group][index].far = false;
             if (kept) {
-                pages.read(group, index, data->data());
+                const PageInto into{group, index, data->data()};
+                pages.read({&into, 1});
                 whole.storage.push_back(data);
             }
             watch.step(0, stored.log.size());

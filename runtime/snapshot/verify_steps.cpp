@@ -216,8 +216,8 @@ std::optional<Divergence> compare_page(const Timeline &timeline, const State &st
         const PageShape &shape = pool.shape(group);
         const std::vector<uint32_t> &layers = stored.groups[group].layers;
         const std::vector<uint16_t> held = held_page(timeline, shape, layers, begin, page.valid);
-        if (page_digest(group, index, held.data(), shape.rows(), kPage, page.valid,
-                        shape.head_dim) == page.digest) {
+        if (page_digest({group, index, held.data(), shape.rows(), kPage, page.valid,
+                         shape.head_dim}) == page.digest) {
             continue;
         }
         equal = false;
@@ -225,7 +225,8 @@ std::optional<Divergence> compare_page(const Timeline &timeline, const State &st
         std::optional<PagePlace> place;
         if (pages.stored(group, index)) {
             data.resize(shape.elements());
-            pages.read(group, index, data.data());
+            const PageInto into{group, index, data.data()};
+            pages.read({&into, 1});
             place = first_difference(shape, data.data(), held.data(), page.valid);
         } else if (pages.locate) {
             place = pages.locate(group, index, held.data());

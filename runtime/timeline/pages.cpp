@@ -118,8 +118,8 @@ void Timeline::digest_full_pages(uint64_t begin, uint64_t end) {
     for_each_page(*network->pool, *network->threads, full, [&](size_t i, const uint16_t *numbers) {
         const auto group = static_cast<uint32_t>(i / count);
         const PageShape &shape = network->page_shapes[group];
-        entries[i]->digest = page_digest(group, first + i % count, numbers, shape.rows(), kPage,
-                                         kPage, shape.head_dim);
+        entries[i]->digest = page_digest(
+            {group, first + i % count, numbers, shape.rows(), kPage, kPage, shape.head_dim});
         entries[i]->digested = kPage;
     });
     tell_pages(PageOrigin::computed);
@@ -203,8 +203,8 @@ const Digest &Timeline::page_digest_of(size_t group, size_t page) {
         PageEntry &entry = table.mutate(page);
         PageStaging staging(*network->pool);
         const uint16_t *numbers = staging.read_now(entry.page);
-        entry.digest = page_digest(static_cast<uint32_t>(group), page, numbers, shape.rows(), kPage,
-                                   valid, shape.head_dim);
+        entry.digest = page_digest({static_cast<uint32_t>(group), page, numbers, shape.rows(), kPage,
+                                    valid, shape.head_dim});
         entry.digested = valid;
     }
     return table[page].digest;

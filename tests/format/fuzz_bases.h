@@ -39,8 +39,8 @@ inline void add_small_pages(State &state, const Course &course) {
                         0x3F80 + (at * at * 7919 + i / 512 + group + other) % 1021 % 60);
                 }
             }
-            const Digest digest = page_digest(group, index, data.get(), page_rows(state, group), 32,
-                                              valid, state.head_dim);
+            const Digest digest = page_digest(
+                {group, index, data.get(), page_rows(state, group), 32, valid, state.head_dim});
             const bool needed = page_needed(state.groups[group].window, course.position, 32, index);
             const bool gone = course.evicted && index == 1;
             const bool kept = (needed || !course.released) && !gone;

@@ -132,9 +132,10 @@ inline Bytes edited_run(Bytes bytes, const Snapshot &snapshot, const Edit &edit,
     std::copy(frame_bytes.begin(), frame_bytes.end(),
               bytes.begin() + static_cast<ptrdiff_t>(run.offset));
     const auto page = allocate_page(page_elements(snapshot.state(), group));
+    const PageInto into{group, index, page.get()};
     Digest digest;
     try {
-        Snapshot::open("memory", memory_files(bytes))->read_page(group, index, page.get());
+        Snapshot::open("memory", memory_files(bytes))->read({&into, 1});
     } catch (const Error &error) {
         if (digest_in(error.what(), "its digest is ", digest)) {
             return forged_page(bytes, group, index,

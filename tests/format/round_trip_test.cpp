@@ -105,6 +105,7 @@ TEST_CASE("save: a snapshot can be opened without its pages, and pages be read o
     REQUIRE(snapshot->stored(1, 4));
     CHECK(snapshot->state().pages[1][4].data == nullptr);
     std::vector<uint16_t> page(1 * 2 * 2 * 32 * 4, 0xFFFF);
-    snapshot->read_page(1, 4, page.data());
+    const PageInto into{1, 4, page.data()};
+    snapshot->read({&into, 1});
     CHECK(std::equal(page.begin(), page.end(), state.pages[1][4].data));
 }

@@ -177,8 +177,8 @@ TEST_CASE("Session: insight 30: a damaged cache answers fluently and wrong; the 
         MESSAGE(std::string(name) << " with a damaged cache: " << answer);
         CHECK(answer != turns[6].reply);
         const PageShape &shape = session.model()->pool->shape(0);
-        CHECK(page_digest(0, 0, state.pages[0][0].data, shape.rows(), kernels::kPagePositions,
-                          state.pages[0][0].valid, shape.head_dim) != state.pages[0][0].digest);
+        CHECK(page_digest({0, 0, state.pages[0][0].data, shape.rows(), kernels::kPagePositions,
+                           state.pages[0][0].valid, shape.head_dim}) != state.pages[0][0].digest);
         CHECK(session.digest() == honest);
     }
 }

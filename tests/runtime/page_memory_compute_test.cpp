@@ -202,8 +202,10 @@ TEST_CASE(
             }
             const StoredPages pages{
                 [&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
-                [&](size_t group, uint64_t index, uint16_t *to) {
-                    std::copy(data[group][index].begin(), data[group][index].end(), to);
+                [&](std::span<const PageInto> into) {
+                    for (const auto &[group, index, to] : into) {
+                        std::ranges::copy(data[group][index], to);
+                    }
                 },
                 nullptr};
             CHECK(!verify(verifier, state, pages, VerifyOptions()).first);
@@ -216,8 +218,8 @@ TEST_CASE(
             const PageShape &shape = one->pool->shape(0);
             data[0][last][shape.offset(0, 1, 0)] ^= 1;
             lie.pages[0][last].digest =
-                page_digest(0, last, data[0][last].data(), shape.rows(), kPage,
-                            lie.pages[0][last].valid, shape.head_dim);
+                page_digest({0, last, data[0][last].data(), shape.rows(), kPage,
+                             lie.pages[0][last].valid, shape.head_dim});
             const auto found = verify(verifier, lie, pages, VerifyOptions()).first;
             REQUIRE(found);
             CHECK(found->position == last * kPage);

@@ -120,9 +120,11 @@ TEST_CASE("PageMemory: states go from far memory to the host, to far memory and 
         check_far(*restore_session(elsewhere, state, nullptr), *host);
         const StoredPages pages{
             [&](size_t group, uint64_t index) { return state.pages[group][index].kept(); },
-            [&](size_t group, uint64_t index, uint16_t *to) {
-                const PageShape &shape = model->pool->shape(static_cast<uint32_t>(group));
-                std::ranges::copy(fetched(state, shape, group, index), to);
+            [&](std::span<const PageInto> into) {
+                for (const auto &[group, index, to] : into) {
+                    const PageShape &shape = model->pool->shape(static_cast<uint32_t>(group));
+                    std::ranges::copy(fetched(state, shape, group, index), to);
+                }
             },
             nullptr};
         CHECK(!verify(open(name), export_state(*host), pages, VerifyOptions()).first);
@@ -253,9 +255,7 @@ TEST_CASE("PageMemory: files of far sessions are those of the host's, and their 
             const auto snapshot = format::Snapshot::open(paths[0]);
             const StoredPages pages{
                 [&](size_t group, uint64_t index) { return snapshot->stored(group, index); },
-                [&](size_t group, uint64_t index, uint16_t *data) {
-                    snapshot->read_page(group, index, data);
-                },
+                [&](std::span<const PageInto> into) { snapshot->read(into); },
                 nullptr};
             const auto loaded = restore_session(model, snapshot->state(), nullptr, pages, Watch());
             check_bits(*loaded, *stage);

@@ -36,8 +36,10 @@ struct Stored {
 
     StoredPages pages() const {
         return {[this](size_t group, uint64_t index) { return !data[group][index].empty(); },
-                [this](size_t group, uint64_t index, uint16_t *to) {
-                    std::copy(data[group][index].begin(), data[group][index].end(), to);
+                [this](std::span<const PageInto> pages) {
+                    for (const PageInto &page : pages) {
+                        std::ranges::copy(data[page.group][page.index], page.data);
+                    }
                 },
                 nullptr};
     }
@@ -50,8 +52,8 @@ struct Stored {
         data[group][index][shape.offset(layer_in_group, side, shape.kv_heads - 1) +
                            position % kPage * shape.head_dim] ^= 1;
         Page &page = state.pages[group][index];
-        page.digest = page_digest(group, index, data[group][index].data(), shape.rows(), kPage,
-                                  page.valid, shape.head_dim);
+        page.digest = page_digest({group, index, data[group][index].data(), shape.rows(), kPage,
+                                   page.valid, shape.head_dim});
     }
 
     // The final hidden state, logits, best logits or texts (`what`, 0 to 3) become others; gives

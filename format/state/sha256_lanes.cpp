@@ -1,0 +1,148 @@
+// See sha256_lanes.h. Each message is cut into runs of whole blocks: one that ends its head, what
+// lies in the body, and the padded end (FIPS 180-4, 5.1.1). Lanes take their runs side by side, and
+// a lane whose message has ended takes the next one.
+#include "format/state/sha256_lanes.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kBlockBytes = 64;
+constexpr size_t kLengthBytes = 8; // of the message's length in bits, which ends the padding
+
+struct Run {
+    const uint8_t *data = nullptr;
+    size_t blocks = 0;
+};
+
+void store_big_endian(uint64_t value, size_t bytes, uint8_t *to) {
+    for (size_t i = bytes; i-- > 0; value >>= 8) {
+        to[i] = static_cast<uint8_t>(value);
+    }
+}
+
+class Lane {
+  public:
+    void begin(const Message &message, Digest *digest) {
+        assert(message.head.size() < kBlockBytes);
+        static constexpr Sha256State kInitial = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+        std::memcpy(state, kInitial, sizeof state);
+        digest_ = digest;
+        next_ = count_ = 0;
+
+        const size_t head = message.head.size(), total = head + message.body.size();
+        const uint8_t *body = message.body.data();
+        size_t left = message.body.size(); // of the body
+        size_t rest = 0;                   // bytes of the message that `end_` begins with
+        if (head != 0) {
+            const size_t more = std::min(kBlockBytes - head, left);
+            std::memcpy(head_, message.head.data(), head);
+            std::copy_n(body, more, head_ + head);
+            body += more, left -= more;
+            if (head + more == kBlockBytes) {
+                add(head_, 1);
+            } else {
+                rest = head + more;
+                std::memcpy(end_, head_, rest);
+            }
+        }
+        add(body, left / kBlockBytes);
+        body += left / kBlockBytes * kBlockBytes, left %= kBlockBytes;
+        std::copy_n(body, left, end_ + rest); // one of the two is 0
+        rest += left;
+
+        const size_t end = rest + 1 + kLengthBytes <= kBlockBytes ? kBlockBytes : 2 * kBlockBytes;
+        std::memset(end_ + rest, 0, end - rest);
+        end_[rest] = 0x80;
+        store_big_endian(uint64_t{total} * 8, kLengthBytes, end_ + end - kLengthBytes);
+        add(end_, end / kBlockBytes);
+    }
+
+    bool ended() const { return next_ == count_; }
+    const Run &run() const { return runs_[next_]; }
+    void advance(size_t blocks) {
+        Run &run = runs_[next_];
+        run.data += blocks * kBlockBytes;
+        run.blocks -= blocks;
+        next_ += run.blocks == 0 ? 1 : 0;
+    }
+    void finish() const {
+        for (size_t i = 0; i < 8; ++i) {
+            store_big_endian(state[i], sizeof state[i], digest_->bytes.data() + i * 4);
+        }
+    }
+
+    Sha256State state;
+
+  private:
+    void add(const uint8_t *data, size_t blocks) {
+        if (blocks != 0) {
+            runs_[count_++] = {data, blocks};
+        }
+    }
+
+    Digest *digest_ = nullptr;
+    Run runs_[3];
+    size_t next_ = 0, count_ = 0;
+    uint8_t head_[kBlockBytes], end_[2 * kBlockBytes];
+};
+
+void digest_side_by_side(std::span<const Message> messages, Digest *digests) {
+    Lane lanes[kSha256Lanes];
+    Lane *active[kSha256Lanes];
+    size_t count = 0, next = 0;
+    for (Lane &lane : lanes) {
+        if (next < messages.size()) {
+            lane.begin(messages[next], digests + next);
+            ++next;
+            active[count++] = &lane;
+        }
+    }
+    while (count != 0) {
+        Sha256State *states[kSha256Lanes];
+        const uint8_t *data[kSha256Lanes];
+        size_t blocks = SIZE_MAX;
+        for (size_t i = 0; i < count; ++i) {
+            states[i] = &active[i]->state;
+            data[i] = active[i]->run().data;
+            blocks = std::min(blocks, active[i]->run().blocks);
+        }
+        sha256_blocks(count, states, data, blocks);
+        for (size_t i = count; i-- > 0;) {
+            active[i]->advance(blocks);
+            if (!active[i]->ended()) {
+                continue;
+            }
+            active[i]->finish();
+            if (next < messages.size()) {
+                active[i]->begin(messages[next], digests + next);
+                ++next;
+            } else {
+                active[i] = active[--count];
+            }
+        }
+    }
+}
+
+} // namespace
+
+void digest_messages(std::span<const Message> messages, Digest *digests) {
+    if (has_sha256_instructions()) {
+        digest_side_by_side(messages, digests);
+        return;
+    }
+    for (size_t i = 0; i < messages.size(); ++i) {
+        const Message &message = messages[i];
+        digests[i] = Sha256()
+                         .bytes(message.head.data(), message.head.size())
+                         .bytes(message.body.data(), message.body.size())
+                         .finish();
+    }
+}
+
+} // namespace stasis

@@ -1,0 +1,126 @@
+// The compression function of SHA-256 (FIPS 180-4, 6.2.2) for one, two or three messages side by
+// side, in the SHA instructions of x86 (Intel SDM, volume 2: SHA256RNDS2 and others). Compiled with
+// options of its own, so it includes no class whose inline functions could be linked elsewhere.
+#include "format/state/sha256_x86.h"
+
+#if defined(__SHA__)
+#include <cpuid.h>
+#include <immintrin.h>
+
+#include <utility>
+#endif
+
+namespace stasis {
+
+#if defined(__SHA__)
+
+namespace {
+
+// FIPS 180-4, 4.2.2.
+alignas(16) constexpr uint32_t kConstants[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+template <typename Body, size_t... i>
+[[gnu::always_inline]] inline void unroll(const Body &body, std::index_sequence<i...>) {
+    (body.template operator()<i>(), ...);
+}
+template <size_t n, typename Body> [[gnu::always_inline]] inline void unroll(const Body &body) {
+    unroll(body, std::make_index_sequence<n>{});
+}
+
+__m128i load(const void *from) {
+    return _mm_loadu_si128(static_cast<const __m128i *>(from));
+}
+void store(void *to, __m128i words) {
+    _mm_storeu_si128(static_cast<__m128i *>(to), words);
+}
+
+template <size_t lanes>
+void compress(Sha256State *const *states, const uint8_t *const *data, size_t blocks) {
+    // The instructions hold a state as (a, b, e, f) and (c, d, g, h), the first word the highest.
+    __m128i abef[lanes], cdgh[lanes];
+    unroll<lanes>([&]<size_t l>() {
+        const __m128i badc = _mm_shuffle_epi32(load(*states[l]), 0xB1);
+        const __m128i efgh = _mm_shuffle_epi32(load(*states[l] + 4), 0x1B);
+        abef[l] = _mm_alignr_epi8(badc, efgh, 8);
+        cdgh[l] = _mm_blend_epi16(efgh, badc, 0xF0);
+    });
+    const __m128i big_endian = _mm_set_epi64x(0x0C0D0E0F08090A0B, 0x0405060700010203);
+    for (size_t at = 0; at < blocks * 64; at += 64) {
+        __m128i abef_before[lanes], cdgh_before[lanes];
+        unroll<lanes>([&]<size_t l>() {
+            abef_before[l] = abef[l];
+            cdgh_before[l] = cdgh[l];
+        });
+        __m128i w[lanes][4]; // the last 16 words of the message schedule
+        unroll<16>([&]<size_t r>() {
+            unroll<lanes>([&]<size_t l>() {
+                __m128i &next = w[l][r % 4];
+                if constexpr (r < 4) {
+                    next = _mm_shuffle_epi8(load(data[l] + at + 16 * r), big_endian);
+                } else {
+                    const __m128i last = w[l][(r + 3) % 4];
+                    const __m128i middle = _mm_alignr_epi8(last, w[l][(r + 2) % 4], 4);
+                    next = _mm_add_epi32(_mm_sha256msg1_epu32(next, w[l][(r + 1) % 4]), middle);
+                    next = _mm_sha256msg2_epu32(next, last);
+                }
+                const __m128i k = _mm_add_epi32(next, load(kConstants + 4 * r));
+                cdgh[l] = _mm_sha256rnds2_epu32(cdgh[l], abef[l], k);
+                abef[l] = _mm_sha256rnds2_epu32(abef[l], cdgh[l], _mm_shuffle_epi32(k, 0x0E));
+            });
+        });
+        unroll<lanes>([&]<size_t l>() {
+            abef[l] = _mm_add_epi32(abef[l], abef_before[l]);
+            cdgh[l] = _mm_add_epi32(cdgh[l], cdgh_before[l]);
+        });
+    }
+    unroll<lanes>([&]<size_t l>() {
+        const __m128i feba = _mm_shuffle_epi32(abef[l], 0x1B);
+        const __m128i ghcd = _mm_shuffle_epi32(cdgh[l], 0xB1);
+        store(*states[l], _mm_blend_epi16(feba, ghcd, 0xF0));
+        store(*states[l] + 4, _mm_alignr_epi8(ghcd, feba, 8));
+    });
+}
+
+} // namespace
+
+bool has_sha256_instructions() {
+    static const bool has = [] {
+        unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+        return __builtin_cpu_supports("sse4.1") != 0 &&
+               __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & bit_SHA) != 0;
+    }();
+    return has;
+}
+
+void sha256_blocks(size_t lanes, Sha256State *const *states, const uint8_t *const *data,
+                   size_t blocks) {
+    switch (lanes) {
+    case 1:
+        return compress<1>(states, data, blocks);
+    case 2:
+        return compress<2>(states, data, blocks);
+    default:
+        static_assert(kSha256Lanes == 3);
+        return compress<3>(states, data, blocks);
+    }
+}
+
+#else
+
+bool has_sha256_instructions() {
+    return false;
+}
+
+void sha256_blocks(size_t, Sha256State *const *, const uint8_t *const *, size_t) {}
+
+#endif
+
+} // namespace stasis
