@@ -49,6 +49,10 @@ Sha256::~Sha256() {
 }
 
 Sha256 &Sha256::bytes(const void *data, size_t size_bytes) {
+    constexpr size_t kMuch = 1024; // worth a look at the vector registers
+    if (size_bytes >= kMuch) {
+        clear_upper_halves();
+    }
     if (EVP_DigestUpdate(static_cast<EVP_MD_CTX *>(context_), data, size_bytes) != 1) {
         fail(Status::internal, "libcrypto failed in SHA-256");
     }

@@ -100,8 +100,15 @@ bool has_sha256_instructions() {
     return has;
 }
 
+void clear_upper_halves() {
+    if (__builtin_cpu_supports("avx") != 0) {
+        asm volatile("vzeroupper");
+    }
+}
+
 void sha256_blocks(size_t lanes, Sha256State *const *states, const uint8_t *const *data,
                    size_t blocks) {
+    clear_upper_halves();
     switch (lanes) {
     case 1:
         return compress<1>(states, data, blocks);
@@ -118,6 +125,8 @@ void sha256_blocks(size_t lanes, Sha256State *const *states, const uint8_t *cons
 bool has_sha256_instructions() {
     return false;
 }
+
+void clear_upper_halves() {}
 
 void sha256_blocks(size_t, Sha256State *const *, const uint8_t *const *, size_t) {}
 
