@@ -42,6 +42,10 @@ void fit_scratch(Pass &pass, size_t rows) {
     pass.cpu->fit(rows);
 }
 
+uint64_t scratch_bytes(const Pass &pass) {
+    return pass.cpu->size_bytes();
+}
+
 void check_process(const Network &) {}
 
 void run(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
@@ -245,6 +249,7 @@ std::string open_profile(const Network &) {
 
 const Backend kCpuBackend = {.make_scratch = make_scratch,
                              .fit = fit_scratch,
+                             .size_bytes = scratch_bytes,
                              .check_process = check_process,
                              .run = run,
                              .embed = embed,
