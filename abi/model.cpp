@@ -6,7 +6,6 @@
 #include "abi/cancel.h"
 #include "abi/handles.h"
 #include "abi/options.h"
-#include "runtime/compute/device/weights.h"
 
 namespace stasis::abi {
 

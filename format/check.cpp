@@ -11,6 +11,7 @@
 #include "format/numbers.h"
 #include "format/pages.h"
 #include "format/section.h"
+#include "format/state/bf16.h"
 #include "format/state/decimal.h"
 
 namespace stasis::format {
@@ -206,7 +207,7 @@ void check_last(const State &state, Status status) {
              state.hidden.size(), state.log.size(), state.hidden_size);
     }
     for (size_t i = 0; i < state.hidden.size(); ++i) {
-        if (!bf16_finite(state.hidden[i])) {
+        if (!is_finite_bf16(state.hidden[i])) {
             fail(status, "hidden state: the bf16 bits %04x at index %zu are not a finite number",
                  state.hidden[i], i);
         }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "format/pages.h"
+#include "format/state/bf16.h"
 
 namespace stasis::format {
 
@@ -114,8 +115,7 @@ void check_evictions(const State &state, Status status) {
             }
             end = range.end;
         }
-        const bool finite =
-            std::all_of(eviction.hidden.begin(), eviction.hidden.end(), bf16_finite);
+        const bool finite = all_finite_bf16(eviction.hidden.data(), eviction.hidden.size());
         if (eviction.ranges.empty() || eviction.hidden.size() != state.hidden_size || !finite) {
             fail(status, "eviction at position %llu: no ranges, or a hidden state that is none",
                  Number{eviction.position});

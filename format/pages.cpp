@@ -5,6 +5,7 @@
 #include <new>
 
 #include "format/constants.h"
+#include "format/state/bf16.h"
 
 namespace stasis::format {
 
@@ -72,13 +73,9 @@ void check_page_finite(const State &state, size_t group, uint64_t index, const u
     const size_t used = size_t{valid} * state.head_dim;
     const size_t full = size_t{row_slots} * state.head_dim;
     for (size_t row = 0; row < page_rows(state, group); ++row, data += full) {
-        int16_t exponents = 0; // a maximum without branches, so that the loop runs in vectors
-        for (size_t i = 0; i < used; ++i) {
-            exponents = std::max(exponents, static_cast<int16_t>(data[i] & 0x7F80));
-        }
-        if (exponents == 0x7F80) {
+        if (!all_finite_bf16(data, used)) {
             const size_t at =
-                static_cast<size_t>(std::find_if_not(data, data + used, bf16_finite) - data);
+                static_cast<size_t>(std::find_if_not(data, data + used, is_finite_bf16) - data);
             fail(status,
                  "page %llu of layer group %zu: the bf16 bits %04x at position %llu are not a "
                  "finite number",

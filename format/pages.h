@@ -22,11 +22,6 @@ uint32_t page_valid(uint64_t position, uint32_t page_positions, uint64_t index);
 // That is one position more than the next token sees: the last token may be run again after a load.
 bool page_needed(uint32_t window, uint64_t position, uint32_t page_positions, uint64_t index);
 
-// Infinities and NaN have an exponent of ones.
-constexpr bool bf16_finite(uint16_t bits) {
-    return (bits & 0x7F80) != 0x7F80;
-}
-
 // Sizes of a group's pages; `rows` are [layer of the group][key, value][kv_head].
 size_t page_rows(const State &state, size_t group);
 size_t page_elements(const State &state, size_t group); // of a page in memory

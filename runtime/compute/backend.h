@@ -31,6 +31,8 @@ struct Backend {
     void (*make_scratch)(Pass &pass);
     // Makes room in the scratch. Throws Error(no_memory).
     void (*fit)(Pass &pass, size_t rows);
+    // Returns the bytes of memory that the scratch takes.
+    uint64_t (*size_bytes)(const Pass &pass);
     // Throws Error(device) in another process than the one that opened the device.
     void (*check_process)(const Network &network);
     // Calls run_layers, and leaves pass.hidden and failed sequences. Throws Error(cancelled),

@@ -19,9 +19,7 @@ Pass::Pass(const Network &network_)
 Pass::~Pass() = default;
 
 uint64_t Pass::size_bytes() const {
-    return storage.size_bytes() + logit_storage.size_bytes() +
-           (cpu != nullptr ? cpu->size_bytes() : 0) +
-           (device != nullptr ? device->size_bytes() : 0);
+    return storage.size_bytes() + logit_storage.size_bytes() + network.backend->size_bytes(*this);
 }
 
 void Pass::fit(size_t wanted) {

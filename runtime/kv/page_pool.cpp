@@ -32,14 +32,15 @@ PagePool::PagePool(const PageMemory &memory, uint64_t budget_bytes, std::vector<
       free_(shapes_.size(), nullptr) {}
 
 PagePool::~PagePool() {
+    const Lock lock(mutex_);
     while (prefixes_.oldest() != nullptr) { // nobody holds a page any more
-        forget_oldest();
+        forget_oldest(lock);
     }
-    drop_free_memory(UINT64_MAX);
+    drop_free_memory(UINT64_MAX, lock);
 }
 
-// Gives a free page's memory back to the system. Called with the lock held.
-void PagePool::drop_free_page(uint32_t group) noexcept {
+// Gives a free page's memory back to the system.
+void PagePool::drop_free_page(uint32_t group, const Lock &) noexcept {
     KvPage *page = free_[group];
     free_[group] = page->next_free;
     free_bytes_ -= shapes_[group].bytes();
@@ -48,38 +49,37 @@ void PagePool::drop_free_page(uint32_t group) noexcept {
 }
 
 bool PagePool::make_room(uint64_t bytes) noexcept {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     uint64_t made = 0;
     for (;;) {
         for (uint32_t group = 0; group < free_.size(); ++group) {
             for (; made < bytes && free_[group] != nullptr; made += shapes_[group].bytes()) {
-                drop_free_page(group);
+                drop_free_page(group, lock);
             }
         }
         if (made >= bytes || prefixes_.oldest() == nullptr) {
             return made > 0;
         }
-        forget_oldest();
+        forget_oldest(lock);
     }
 }
 
-// Gives free pages' memory back to the system until `bytes` more fit into the budget. Called, as
-// all that follows, with the lock held.
-bool PagePool::drop_free_memory(uint64_t bytes) noexcept {
+// Gives free pages' memory back to the system until `bytes` more fit into the budget.
+bool PagePool::drop_free_memory(uint64_t bytes, const Lock &lock) noexcept {
     const auto fits = [&] {
         return bytes <= budget_bytes_ &&
                used_bytes_ + free_bytes_ + idle_bytes_ <= budget_bytes_ - bytes;
     };
     for (uint32_t group = 0; group < free_.size(); ++group) {
         while (!fits() && free_[group] != nullptr) {
-            drop_free_page(group);
+            drop_free_page(group, lock);
         }
     }
     return fits();
 }
 
 // Books one page's bytes as used. Null: its memory is to be allocated.
-KvPage *PagePool::book(uint32_t group) {
+KvPage *PagePool::book(uint32_t group, const Lock &lock) {
     const uint64_t bytes = shapes_[group].bytes();
     for (;;) {
         if (KvPage *page = free_[group]) {
@@ -88,7 +88,7 @@ KvPage *PagePool::book(uint32_t group) {
             used_bytes_ += bytes;
             return page;
         }
-        if (drop_free_memory(bytes)) {
+        if (drop_free_memory(bytes, lock)) {
             used_bytes_ += bytes;
             return nullptr;
         }
@@ -98,7 +98,7 @@ KvPage *PagePool::book(uint32_t group) {
                  static_cast<Number>(used_bytes_), static_cast<Number>(budget_bytes_),
                  static_cast<Number>(bytes));
         }
-        forget_oldest();
+        forget_oldest(lock);
     }
 }
 
@@ -120,14 +120,14 @@ PageRef PagePool::take(uint32_t group) {
 PageRef PagePool::take_unset(uint32_t group) {
     KvPage *page = nullptr;
     {
-        std::lock_guard lock(mutex_);
-        page = book(group);
+        const Lock lock(mutex_);
+        page = book(group, lock);
     }
     if (page == nullptr) {
         try {
             page = allocate(group);
         } catch (...) {
-            std::lock_guard lock(mutex_);
+            const Lock lock(mutex_);
             used_bytes_ -= shapes_[group].bytes();
             throw;
         }
@@ -137,7 +137,7 @@ PageRef PagePool::take_unset(uint32_t group) {
     return PageRef(page);
 }
 
-void PagePool::to_free_list(KvPage *page) noexcept {
+void PagePool::to_free_list(KvPage *page, const Lock &) noexcept {
     page->prefix = nullptr;
     page->next_free = free_[page->group];
     free_[page->group] = page;
@@ -146,25 +146,25 @@ void PagePool::to_free_list(KvPage *page) noexcept {
 
 // One reference less; the last one's page is free.
 void PagePool::let_go(KvPage *page) noexcept {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (page->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
         return; // another thread has copied a reference meanwhile
     }
     const uint64_t bytes = shapes_[page->group].bytes();
     used_bytes_ -= bytes;
     if (page->prefix == nullptr) {
-        to_free_list(page);
+        to_free_list(page, lock);
         return;
     }
     idle_bytes_ += bytes;
     prefixes_.park(page->prefix);
     while (budget_bytes_ == UINT64_MAX && idle_bytes_ > kIdleBytesMax) {
-        forget_oldest();
+        forget_oldest(lock);
     }
 }
 
 uint64_t PagePool::used_bytes() const {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return used_bytes_;
 }
 
@@ -173,12 +173,12 @@ uint64_t PagePool::room_bytes() const {
 }
 
 uint64_t PagePool::cached_bytes() const {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return free_bytes_ + idle_bytes_;
 }
 
 uint64_t PagePool::idle_bytes() const {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return idle_bytes_;
 }
 

@@ -15,7 +15,7 @@
 
 #include "format/state/digest.h"
 #include "format/state/state.h"
-#include "runtime/kernels/table.h"
+#include "runtime/kv/page.h"
 #include "runtime/kv/page_memory.h"
 #include "runtime/kv/prefixes.h"
 #include "runtime/kv/tree.h"
@@ -68,7 +68,7 @@ struct PageShape {
     size_t kv_heads = 0;
     size_t head_dim = 0;
 
-    size_t head_elements() const { return kernels::kPagePositions * head_dim; }
+    size_t head_elements() const { return kPage * head_dim; }
     size_t rows() const { return layers * 2 * kv_heads; } // [layer][key, value][kv_head]
     size_t elements() const { return rows() * head_elements(); }
     size_t bytes() const { return elements() * sizeof(uint16_t); }
@@ -190,15 +190,19 @@ class PagePool {
   private:
     friend class PageRef;
     friend class PrefixRef;
+    // The lock on mutex_, held: a function that takes one needs it, every other one locks itself.
+    using Lock = std::lock_guard<std::mutex>;
+
     void let_go(KvPage *page) noexcept;
-    KvPage *book(uint32_t group);
-    bool drop_free_memory(uint64_t bytes) noexcept;
-    void drop_free_page(uint32_t group) noexcept;
-    void forget_oldest() noexcept;
-    void to_free_list(KvPage *page) noexcept;
     KvPage *allocate(uint32_t group);
-    void hold(KvPage *page) noexcept;
-    size_t usable(std::span<Prefix *const> path, const FirstNeeded &first_needed) const;
+    KvPage *book(uint32_t group, const Lock &lock);
+    bool drop_free_memory(uint64_t bytes, const Lock &lock) noexcept;
+    void drop_free_page(uint32_t group, const Lock &lock) noexcept;
+    void forget_oldest(const Lock &lock) noexcept;
+    void to_free_list(KvPage *page, const Lock &lock) noexcept;
+    void hold(KvPage *page, const Lock &lock) noexcept;
+    size_t usable(std::span<Prefix *const> path, const FirstNeeded &first_needed,
+                  const Lock &lock) const;
 
     const PageMemory memory_;
     const uint64_t budget_bytes_;

@@ -35,7 +35,7 @@ PrefixRef PrefixRef::cut(uint64_t pages) const {
 }
 
 // One holder more of a known page.
-void PagePool::hold(KvPage *page) noexcept {
+void PagePool::hold(KvPage *page, const Lock &) noexcept {
     if (page->references.fetch_add(1, std::memory_order_acq_rel) == 0) {
         const uint64_t bytes = shapes_[page->group].bytes();
         idle_bytes_ -= bytes;
@@ -45,14 +45,14 @@ void PagePool::hold(KvPage *page) noexcept {
 }
 
 // The contents that were idle for longest are given up; their memory becomes free.
-void PagePool::forget_oldest() noexcept {
+void PagePool::forget_oldest(const Lock &lock) noexcept {
     Prefix *prefix = prefixes_.oldest();
     ++prefix->uses; // until this is done
     for (KvPage *&page : prefix->pages) {
         if (page != nullptr && page->references.load(std::memory_order_relaxed) == 0) {
             prefixes_.unpark(prefix);
             idle_bytes_ -= shapes_[page->group].bytes();
-            to_free_list(page);
+            to_free_list(page, lock);
             page = nullptr;
             --prefix->uses;
         }
@@ -62,7 +62,8 @@ void PagePool::forget_oldest() noexcept {
 
 // How many pages of a known path can be taken: the longest beginning of which each group has all
 // pages that are needed then. Windows released pages, or they were given up.
-size_t PagePool::usable(std::span<Prefix *const> path, const FirstNeeded &first_needed) const {
+size_t PagePool::usable(std::span<Prefix *const> path, const FirstNeeded &first_needed,
+                        const Lock &) const {
     std::vector<std::vector<uint64_t>> gaps(shapes_.size()); // [group][page] behind the last gap
     for (size_t group = 0; group < shapes_.size(); ++group) {
         uint64_t behind = 0;
@@ -88,14 +89,14 @@ KnownPath PagePool::match(const PrefixRef &from, const PrefixRealm &realm,
     std::vector<Prefix *> path;
     path.reserve(tokens.size() / kPage);
     KnownPath known;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (Prefix *at = from.prefix_; path.size() < tokens.size() / kPage; path.push_back(at)) {
         at = prefixes_.find(at, realm, tokens.subspan(path.size() * kPage).first<kPage>(), {});
         if (at == nullptr) {
             break;
         }
     }
-    path.resize(usable(path, first_needed));
+    path.resize(usable(path, first_needed, lock));
     if (path.empty()) {
         return known;
     }
@@ -104,7 +105,7 @@ KnownPath PagePool::match(const PrefixRef &from, const PrefixRealm &realm,
     known.hidden = path.back()->hidden; // all that can fail has happened
     for (size_t group = 0; group < groups(); ++group) {
         for (size_t page = first_needed(group, path.size()); page < path.size(); ++page) {
-            hold(path[page]->pages[group]);
+            hold(path[page]->pages[group], lock);
             known.pages[page * groups() + group] = PageRef(path[page]->pages[group]);
         }
     }
@@ -130,7 +131,7 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
         fresh->digests.push_back(page->digest);
     }
     std::vector<PageRef> replaced(pages.size());
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     Prefix *entry = prefixes_.find(parent.prefix_, realm, tokens,
                                    stored ? fresh->digests : std::span<const Digest>());
     if (entry != nullptr && !stored && entry->digests != fresh->digests) {
@@ -149,7 +150,7 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
         PageRef &own = pages[group]->page;
         KvPage *&known = entry->pages[group];
         if (known != nullptr && known != own.page_) {
-            hold(known);
+            hold(known, lock);
             replaced[group] = std::exchange(own, PageRef(known));
         } else if (known == nullptr && own && !own.known()) {
             known = own.page_;
@@ -162,7 +163,7 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
 }
 
 void PagePool::offer(const Prefix *prefix, std::span<PageEntry *const> pages) noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     auto *entry = const_cast<Prefix *>(prefix); // the pool's own
     for (size_t group = 0; group < pages.size(); ++group) {
         PageRef &own = pages[group]->page;
@@ -175,7 +176,7 @@ void PagePool::offer(const Prefix *prefix, std::span<PageEntry *const> pages) no
 }
 
 bool PagePool::withdraw(PageRef &page) noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!page.unique()) {
         return false;
     }

@@ -13,11 +13,9 @@
 #include <vector>
 
 #include "format/state/digest.h"
-#include "runtime/kernels/table.h"
+#include "runtime/kv/page.h"
 
 namespace stasis {
-
-inline constexpr uint64_t kPage = kernels::kPagePositions; // positions of a page
 
 struct KvPage;
 

@@ -71,9 +71,7 @@ Checkpoint open_shards(const std::string &directory) {
 } // namespace
 
 void Checkpoint::check_unchanged() const {
-    for (const std::shared_ptr<ModelFile> &file : files) {
-        file->check_unchanged();
-    }
+    stasis::check_unchanged(files);
 }
 
 Checkpoint open_checkpoint(const std::string &directory) {

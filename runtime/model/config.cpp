@@ -80,6 +80,17 @@ std::vector<uint32_t> find_ids(const std::vector<Fields> &files, const char *key
                                            : std::vector<uint32_t>{fallback};
 }
 
+// Whether config.json calls an activation so. A switch, which the compiler names when it lacks one.
+bool is_called(Activation activation, const std::string &name) {
+    switch (activation) {
+    case Activation::silu:
+        return name == "silu" || name == "swish";
+    case Activation::gelu_tanh:
+        return name == "gelu_pytorch_tanh";
+    }
+    return false;
+}
+
 } // namespace
 
 void check_sizes(const Config &config, const SizeNames &names) {
@@ -104,11 +115,10 @@ void check_sizes(const Config &config, const SizeNames &names) {
 
 Activation parse_activation(const Fields &fields, const char *key, const char *fallback) {
     const std::string name = fields.text(key, fallback);
-    if (name == "silu" || name == "swish") {
-        return Activation::silu;
-    }
-    if (name == "gelu_pytorch_tanh") {
-        return Activation::gelu_tanh;
+    for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+        if (is_called(activation, name)) {
+            return activation;
+        }
     }
     fail(Status::unsupported,
          "%s%s: activation \"%s\" is not supported (silu and gelu_pytorch_tanh are)",

@@ -78,4 +78,10 @@ void ModelFile::check_unchanged() const {
     }
 }
 
+void check_unchanged(std::span<const std::shared_ptr<ModelFile>> files) {
+    for (const std::shared_ptr<ModelFile> &file : files) {
+        file->check_unchanged();
+    }
+}
+
 } // namespace stasis

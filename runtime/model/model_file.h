@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 
 namespace stasis {
@@ -36,5 +38,8 @@ class ModelFile {
     struct stat opened_ {};
     void *memory_ = nullptr; // null: not mapped
 };
+
+// Throws Error(io) unless ModelFile::check_unchanged finds every one of them as it was.
+void check_unchanged(std::span<const std::shared_ptr<ModelFile>> files);
 
 } // namespace stasis

@@ -97,9 +97,7 @@ void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {
 } // namespace
 
 void Weights::check_unchanged() const {
-    for (const std::shared_ptr<ModelFile> &file : mapped) {
-        file->check_unchanged();
-    }
+    stasis::check_unchanged(mapped);
 }
 
 Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,

@@ -44,11 +44,13 @@ std::vector<double> Session::score(std::span<const uint32_t> tokens, const Appen
     const std::vector<float> &row = logits();
     add(&scores, position(), row.data(), row.size());
     if (tokens.size() > 1) { // the last token's successor is not asked for
-        const std::unique_ptr<Session> child = fork();
+        std::vector<TokenEntry> entries;
+        add_entries(tokens.first(tokens.size() - 1), entries);
+        Timeline copy(timeline_); // which the tokens are appended to; this one stays
         AppendOptions run = options;
         run.logits = add;
         run.logits_user = &scores;
-        child->append(tokens.first(tokens.size() - 1), run);
+        stasis::append(copy, entries, run);
     }
     return std::move(scores.values);
 }

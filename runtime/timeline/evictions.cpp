@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "runtime/kernels/visibility.h"
-#include "runtime/kv/prefixes.h"
+#include "runtime/kv/page.h"
 
 namespace stasis {
 

@@ -203,8 +203,8 @@ const Digest &Timeline::page_digest_of(size_t group, size_t page) {
         PageEntry &entry = table.mutate(page);
         PageStaging staging(*network->pool);
         const uint16_t *numbers = staging.read_now(entry.page);
-        entry.digest = page_digest({static_cast<uint32_t>(group), page, numbers, shape.rows(), kPage,
-                                    valid, shape.head_dim});
+        entry.digest = page_digest({static_cast<uint32_t>(group), page, numbers, shape.rows(),
+                                    kPage, valid, shape.head_dim});
         entry.digested = valid;
     }
     return table[page].digest;

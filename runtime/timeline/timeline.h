@@ -8,7 +8,8 @@
 //    of the log, the last of which may be partial.
 // 2. The entry of a full page has the digest of its numbers, also after the page was released.
 // 3. A group holds the pages from first_page on, but for those that were evicted whole.
-// 4. Slots of the last page after the end of the log are zero, or the page is marked unclean.
+// 4. Slots of the last page after the end of the log are zero, or hold what a rewind cut off, or
+//    the page is marked unclean.
 // 5. A page that another table holds, or that the prefix cache knows, is not written.
 // 6. If `shares`, `known` names the last full page in the prefix cache; else it is empty.
 // 7. If hidden.valid, hidden.numbers follow from the log; if next.valid, *next.row follows from

@@ -16,6 +16,7 @@
 #include "format/manifest.h"
 #include "format/pages.h"
 #include "format/reader.h"
+#include "format/state/bf16.h"
 
 namespace stasis::format {
 
@@ -98,7 +99,7 @@ uint64_t drawn(const Shape &shape, uint64_t position, uint64_t index) {
 // The bits of a finite bf16: exponents of all ones lose a bit.
 uint16_t finite_bits(uint64_t random) {
     const auto bits = static_cast<uint16_t>(random);
-    return bf16_finite(bits) ? bits : bits ^ 0x0080;
+    return is_finite_bf16(bits) ? bits : bits ^ 0x0080;
 }
 
 void add_pages(State &state, const Shape &shape) {

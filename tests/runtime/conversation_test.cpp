@@ -44,9 +44,9 @@ void reverse_values(const PageShape &shape, uint16_t *data) {
     for (size_t layer = 0; layer < shape.layers; ++layer) {
         for (size_t head = 0; head < shape.kv_heads; ++head) {
             uint16_t *slots = data + shape.offset(layer, 1, head);
-            for (size_t slot = 0; slot < kernels::kPagePositions / 2; ++slot) {
+            for (size_t slot = 0; slot < kPage / 2; ++slot) {
                 std::swap_ranges(slots + slot * shape.head_dim, slots + (slot + 1) * shape.head_dim,
-                                 slots + (kernels::kPagePositions - 1 - slot) * shape.head_dim);
+                                 slots + (kPage - 1 - slot) * shape.head_dim);
             }
         }
     }
@@ -163,7 +163,7 @@ TEST_CASE("Session: insight 30: a damaged cache answers fluently and wrong; the 
         for (size_t group = 0; group < state.pages.size(); ++group) {
             const PageShape &shape = session.model()->pool->shape(static_cast<uint32_t>(group));
             for (Page &page : state.pages[group]) {
-                if (page.data != nullptr && page.valid == kernels::kPagePositions) {
+                if (page.data != nullptr && page.valid == kPage) {
                     auto &copy = damaged.emplace_back(page.data, page.data + shape.elements());
                     reverse_values(shape, copy.data());
                     page.data = copy.data();
@@ -177,7 +177,7 @@ TEST_CASE("Session: insight 30: a damaged cache answers fluently and wrong; the 
         MESSAGE(std::string(name) << " with a damaged cache: " << answer);
         CHECK(answer != turns[6].reply);
         const PageShape &shape = session.model()->pool->shape(0);
-        CHECK(page_digest({0, 0, state.pages[0][0].data, shape.rows(), kernels::kPagePositions,
+        CHECK(page_digest({0, 0, state.pages[0][0].data, shape.rows(), kPage,
                            state.pages[0][0].valid, shape.head_dim}) != state.pages[0][0].digest);
         CHECK(session.digest() == honest);
     }

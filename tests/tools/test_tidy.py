@@ -12,9 +12,65 @@ from stasis_process import ROOT, kernel_tables
 C_LIKE = (".cpp", ".h", ".c", ".cu", ".cuh")
 CODE = C_LIKE + (".go", ".rs", ".py", ".fbs", ".cmake", ".in", ".bash")
 FILE_LINES_MAX, FUNCTION_LINES_MAX, COLUMNS_MAX = 500, 70, 100
-# Each room of runtime/ may include those before it.
-ROOMS = ("kernels", "host", "model", "text", "quantize", "kv", "sampling", "compute", "timeline",
-         "session", "snapshot")
+# Each folder of runtime/ may include those before it.
+FOLDERS = ("kernels", "host", "model", "text", "quantize", "kv", "sampling", "compute", "timeline",
+           "session", "snapshot")
+# What abi/ may include of runtime/: what a host's calls are made of, and single headers.
+OF_RUNTIME = ("runtime/session/", "runtime/snapshot/", "runtime/quantize/",
+              "runtime/timeline/trace.h",  # the events that a host's trace hears
+              "runtime/compute/profile.h",  # whether this process can compute what is saved
+              "runtime/kernels/environment.h",  # floating point as C2 has it, for each call
+              "runtime/kernels/received.h",  # the unit of accumulated attention
+              "runtime/host/utf8.h")  # messages are cut at whole characters
+# Folders inside a folder, and what each may include of its neighbours; of a file that is in none of
+# them (""), all that the table, the network or the pass is filled with.
+INSIDE = {
+    "runtime/kernels/": {
+        "reference/": (), "generic/": (),
+        "avx2/": ("generic/",), "avx512/": ("generic/",),
+        "avx512vnni/": ("generic/", "avx512/"), "avx512bf16/": ("generic/", "avx512/"),
+        "amx/": ("generic/", "avx512/", "avx512vnni/"),
+        "cuda/": ("reference/functions.h",),
+        # Lanes and integers of the instruction set that a text of generic/ is compiled for.
+        "generic/lanes/lanes.h": ("avx2/lanes.h", "avx512/lanes.h"),
+        "generic/blocks/integers.h": ("avx2/integers.h", "avx512/integers.h",
+                                      "avx512vnni/integers.h"),
+        "table.cpp": ("reference/reference.h", "amx/kernels.h"), "math.cpp": ("reference/",)},
+    "runtime/compute/": {"cpu/": (), "device/": (), "pass.cpp": ("cpu/", "device/"),
+                         "network.cpp": ("device/",)},
+    "tools/": {"cli/": (), "bench/": ("cli/",), "serve/": ("cli/",), "peer/": (), "gpu/": ()},
+}
+# Of each recipe in CONTRIBUTING.md: its example, a pattern for the words that name this, how many
+# files the recipe lists, and files that name it besides.
+RECIPES = {
+    "A kernel": ("embed_wide", "embed_wide", 7, ("tests/kernels/",)),
+    "An instruction set": (
+        "avx512bf16", "avx512bf16|AVX-512 with BF16", 6,
+        ("tools/bench/ceilings/", "tools/CMakeLists.txt", "tools/BENCHMARKS.md",
+         "tests/abi/older/")),
+    "A model family": (
+        "kQwen3", "k?[Qq]wen3", 8,
+        ("tests/abi/", "tests/runtime/chat_test", "tests/runtime/config_refusal_test",
+         "tests/runtime/fuzz_", "tests/runtime/gguf_refusal_test", "tests/runtime/golden_test")),
+    "An activation": (
+        "gelu_tanh", "gelu(_tanh|_gate|_pytorch_tanh)?", 20,
+        ("runtime/model/family/gemma3.cpp", "tests/kernels/entries_test.cpp",
+         "tests/runtime/config_refusal_test.cpp", "tests/runtime/published_configs.h",
+         "tools/cli/synth/")),
+    "A sampling setting": (
+        "top_n_sigma", "top[-_]n[-_]sigma|TopNSigma", 24,
+        ("bindings/go/session_test.go", "tests/abi/", "tests/failures/",
+         "tests/format/sampling_v2_test", "tests/runtime/sampling_v2_test")),
+    "A number in the snapshot": (
+        "tracking", "tracking", 9,
+        ("LICENSE", "abi/", "runtime/compute/", "runtime/session/", "runtime/timeline/",
+         "tests/abi/", "tests/failures/", "tests/runtime/", "tests/format/compare_test",
+         "tests/format/element_test", "tests/format/forgery_contents_test",
+         "tests/format/reader/state.py")),
+}
+# Test files that hold cases and are not called NAME_test.cpp, because something else is their
+# purpose: one writes golden files, one implements under_test.h.
+CASES_ELSEWHERE = ("tests/abi/golden_make.cpp", "tests/device/under_test.cpp")
 
 
 def sources():
@@ -85,6 +141,50 @@ def rust_functions(text):
                     break
             else:
                 depth += 1
+
+
+def defines(code, function):
+    return re.search(rf"^(?:\w[\w:<>, ]* [*&]?)?{function}\(", code, re.MULTILINE) is not None
+
+
+def rows_of(document):
+    """(file, functions) of each row that says where functions are."""
+    names = r"`[\w:~]+`(?:, `[\w:~]+`)*"
+    rows = re.findall(rf"^\| [^|`]+ \| `([\w./-]+\.\w+)` \| ({names}) \|", document, re.MULTILINE)
+    return [(path, re.findall(r"`([\w:~]+)`", called)) for path, called in rows]
+
+
+def path_of_a_token(heading):
+    """The hops below a heading of README.md, as (file, function)."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    part = re.search(rf"^(?:## )?{heading}.*?(?=^## |^On a device|\Z)", readme,
+                     re.DOTALL | re.MULTILINE)[0]
+    return [(path, function) for path, called in rows_of(part) for function in called]
+
+
+def missing_calls(hops):
+    """Of hops whose function does not call the next one's. The function of a class or a table is
+    called through an object, any other one without."""
+    problems = []
+    for (path, function), (next_path, called) in zip(hops, hops[1:]):
+        if path.endswith(".h"):  # it promises what the next one does
+            if function != called:
+                problems.append(f"{path}: {function} is not {called}")
+            continue
+        code, next_code = ((ROOT / each).read_text(encoding="utf-8") for each in (path, next_path))
+        lines, bodies = without_comments_and_strings(code).split("\n"), []
+        for first, count in functions(code):
+            body = "\n".join(lines[first - 1:first - 1 + count])
+            if defines(body.split("{")[0], function):
+                bodies.append(body)
+        name = called.split("::")[-1]
+        entry = re.search(rf"\.(\w+) = {name}\b", next_code)
+        call = rf"(?<=[.>]){entry[1]}\(" if entry else rf"(?<![.>\w]){name}\("
+        if "::" in called:
+            call = rf"\b{name}\("
+        if not any(re.search(call, body.split("{", 1)[1]) for body in bodies):
+            problems.append(f"{path}: {function} does not call {called}")
+    return problems
 
 
 def includes(text):
@@ -174,8 +274,9 @@ class Tidy(unittest.TestCase):
                         "stasis.h", "stdlib.h")
                 elif name.startswith("bindings/"):
                     good = not quoted or path in ("abi/stasis.h", "stasis.h")
-                else:
-                    good = True
+                else:  # abi/
+                    good = not quoted or "/" not in path or path.startswith(
+                        ("abi/", "format/", *OF_RUNTIME))
                 if "flatbuffers" in path and not name.startswith("format/"):
                     good = False
                 # Its values allocate in their destructors: only its parser is for the library.
@@ -185,19 +286,47 @@ class Tidy(unittest.TestCase):
                     problems.append(f"{name} includes {path}")
         self.check(problems)
 
-    def test_rooms_of_runtime(self):
+    def test_folders_of_runtime(self):
         problems = []
         for name, text in sources():
             if not name.startswith("runtime/") or not name.endswith(C_LIKE):
                 continue
-            room = name.split("/")[1]
-            if room not in ROOMS:
-                problems.append(f"{name} is in no room")
+            folder = name.split("/")[1]
+            if folder not in FOLDERS:
+                problems.append(f"{name} is in none of the folders of runtime/")
                 continue
             for include in includes(text):
                 parts = include[1:].split("/")
-                if parts[0] == "runtime" and ROOMS.index(parts[1]) > ROOMS.index(room):
-                    problems.append(f"{name} includes {include[1:]}, of a room above it")
+                if parts[0] == "runtime" and FOLDERS.index(parts[1]) > FOLDERS.index(folder):
+                    problems.append(f"{name} includes {include[1:]}, of a folder that is below its "
+                                    "own in the table of docs/ARCHITECTURE.md")
+        self.check(problems)
+
+    def test_folders_inside_folders(self):
+        problems = []
+        for name, text in sources():
+            for outer, rules in INSIDE.items():
+                if not name.startswith(outer) or not name.endswith(C_LIKE):
+                    continue
+                inner = name[len(outer):]
+                own = inner.split("/")[0] + "/" if "/" in inner else ""
+                if own and own not in rules:
+                    problems.append(f"{name}: no rule says what {outer}{own} may include")
+                allowed = (own, *rules.get(own, ()), *rules.get(inner, ()))
+                for include in includes(text):
+                    path = include[1:]
+                    if path.startswith(outer) and "/" in path[len(outer):] and not any(
+                            path[len(outer):].startswith(good) for good in allowed if good):
+                        problems.append(f"{name} includes {path}, of a neighbour")
+        self.check(problems)
+
+    def test_files_of_test_cases_are_named_so(self):
+        problems = []
+        for name, text in sources():
+            if name.startswith("tests/") and name.endswith((".cpp", ".c")):
+                cases = re.search(r"^TEST_CASE", text, re.MULTILINE) is not None
+                if cases != name.endswith("_test.cpp") and name not in CASES_ELSEWHERE:
+                    problems.append(f"{name} {'has' if cases else 'has no'} test cases")
         self.check(problems)
 
     def test_one_file_knows_runtime_and_format(self):
@@ -238,43 +367,46 @@ class Tidy(unittest.TestCase):
                 self.assertIn(block, example)
 
     def test_documents_follow_the_code(self):
-        """Each row `| 3 | `file` | `function` | ...` names a function where it is defined."""
-        problems, rows = [], {}
+        """Each row `| 3 | `file` | `function`, `function` | ...` names functions of that file."""
+        problems, counts = [], []
         for document in "README.md", "docs/ARCHITECTURE.md":
-            text = (ROOT / document).read_text(encoding="utf-8")
-            rows[document] = re.findall(r"^\| \d \| `([\w./-]+)`[^|]*\| `([\w:]+)` \|", text,
-                                        re.MULTILINE)
-            for path, function in rows[document]:
-                code = (ROOT / path).read_text(encoding="utf-8")
-                if not re.search(rf"^\w[\w:<> ]* [*&]?{function}\(", code, re.MULTILINE):
-                    problems.append(f"{document}: {path} does not define {function}")
-        self.assertEqual([len(found) for found in rows.values()], [6, 26])
+            found = rows_of((ROOT / document).read_text(encoding="utf-8"))
+            counts.append(len(found))
+            problems += [f"{document}: {path} does not define {function}"
+                         for path, called in found for function in called
+                         if not defines((ROOT / path).read_text(encoding="utf-8"), function)]
+        self.assertEqual(counts, [15, 51])
         self.check(problems)
+
+    def test_each_hop_of_the_path_of_a_token_calls_the_next(self):
+        for heading in "The path of a token", "On a device":
+            hops = path_of_a_token(heading)
+            self.assertGreater(len(hops), 4)
+            self.check(missing_calls(hops))
+            # A hop that is left out, is another function, or comes too early is noticed.
+            for at in range(1, len(hops) - 1):
+                self.assertTrue(missing_calls(hops[:at] + hops[at + 1:]), hops[at])
+                other = (hops[at][0], "no_such_function")
+                self.assertTrue(missing_calls([*hops[:at], other, *hops[at + 1:]]), hops[at])
+                swapped = [*hops[:at], hops[at + 1], hops[at], *hops[at + 2:]]
+                self.assertTrue(missing_calls(swapped), hops[at])
 
     def test_recipes_list_the_files_that_name_their_example(self):
         """The others may name it too: they follow by themselves, or are about something else."""
         document = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-        for title, example, count, others in (
-                ("A kernel", "embed_wide", 7, ("tests/kernels/",)),
-                ("An instruction set", "avx512bf16", 5,
-                 ("tools/bench/ceilings/", "tools/CMakeLists.txt", "tools/BENCHMARKS.md",
-                  "tests/abi/older/")),
-                ("A number in the snapshot", "tracking", 9,
-                 ("LICENSE", "abi/", "runtime/compute/", "runtime/session/", "runtime/timeline/",
-                  "tests/abi/", "tests/failures/", "tests/runtime/", "tests/format/compare_test",
-                  "tests/format/element_test", "tests/format/forgery_contents_test",
-                  "tests/format/reader/state.py"))):
+        self.assertEqual(re.findall(r"^### (An? .*)$", document, re.MULTILINE), list(RECIPES))
+        for title, (example, pattern, count, others) in RECIPES.items():
             recipe = re.search(rf"^### {title}\n(.*?)(?=^##|\Z)", document,
                                re.DOTALL | re.MULTILINE)[1]
             self.assertIn(f"such as `{example}`", recipe)
             listed = re.findall(r"^\| `([^`]+)` \|", recipe, re.MULTILINE)
             self.assertEqual(len(listed), count, title)
             naming = subprocess.run(
-                ["git", "grep", "--untracked", "-lwF", example], cwd=ROOT, capture_output=True,
-                text=True, check=True).stdout.split()
+                ["git", "grep", "--untracked", "-lwE", pattern, "--", ":!tests/data"], cwd=ROOT,
+                capture_output=True, text=True, check=True).stdout.split()
             self.assertEqual([name for name in naming if name not in listed and not
-                              name.startswith(("CONTRIBUTING.md", "tests/tools/test_tidy.py",
-                                               *others))], [], title)
+                              name.startswith(("CONTRIBUTING.md", "tests/tools/", "tests/fuzz/",
+                                               "docs/", *others))], [], title)
             self.assertEqual(sorted(set(listed) - set(naming)), [], title)
 
     def test_instruction_sets_are_listed_alike(self):
@@ -308,9 +440,9 @@ class Tidy(unittest.TestCase):
         readme = re.search(r"^- Models: (.*?)\. From", readme, re.DOTALL | re.MULTILINE)[1]
         self.check([f"README.md does not name {name}" for name in shown if name not in readme])
 
-    def test_the_map_names_every_room(self):
+    def test_the_map_names_every_folder(self):
         text = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
-        self.assertEqual(re.findall(r"^\| `runtime/(\w+)/`", text, re.MULTILINE), list(ROOMS))
+        self.assertEqual(re.findall(r"^\| `runtime/(\w+)/`", text, re.MULTILINE), list(FOLDERS))
 
     def test_readme_names_files_that_exist(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")

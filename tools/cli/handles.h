@@ -67,4 +67,15 @@ template <typename Call> std::string fetch_text(Call call, const std::string &wh
     return fetch_list<std::string>(call, where);
 }
 
+// `flags`: STASIS_TOKENIZE_...
+inline std::vector<stasis_token> tokenize(const stasis_model *model, const std::string &text,
+                                          uint32_t flags) {
+    return fetch<stasis_token>(
+        [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *error) {
+            return stasis_model_tokenize(model, text.data(), text.size(), flags, tokens, capacity,
+                                         count, error);
+        },
+        "tokenizing");
+}
+
 } // namespace command

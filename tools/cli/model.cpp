@@ -73,16 +73,6 @@ std::string contract_text(const uint32_t contract[3]) {
            std::to_string(contract[2]);
 }
 
-std::vector<stasis_token> tokenize(const stasis_model *model, const std::string &text,
-                                   uint32_t flags) {
-    return fetch<stasis_token>(
-        [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *error) {
-            return stasis_model_tokenize(model, text.data(), text.size(), flags, tokens, capacity,
-                                         count, error);
-        },
-        "tokenizing");
-}
-
 std::string detokenize(const stasis_model *model, const std::vector<stasis_token> &tokens,
                        uint32_t flags) {
     return fetch_text(

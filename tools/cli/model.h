@@ -31,9 +31,6 @@ stasis_model_info model_info(const stasis_model *model);
 // "0.0.0": core, KV, sampling.
 std::string contract_text(const uint32_t contract[3]);
 
-// `flags`: STASIS_TOKENIZE_...
-std::vector<stasis_token> tokenize(const stasis_model *model, const std::string &text,
-                                   uint32_t flags);
 // `flags`: STASIS_DETOKENIZE_...
 std::string detokenize(const stasis_model *model, const std::vector<stasis_token> &tokens,
                        uint32_t flags);

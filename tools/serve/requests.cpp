@@ -6,8 +6,8 @@
 namespace serve {
 
 using command::check;
-using command::fetch;
 using command::sized;
+using command::tokenize;
 
 namespace {
 
@@ -19,16 +19,6 @@ constexpr const char *kTexts[] = {
     "My name is Ada. What is my name?",
     "Define a variable z equal to 8. Define a variable y equal to 3. What is z plus y?",
 };
-
-std::vector<stasis_token> tokenize(const stasis_model *model, const std::string &text,
-                                   uint32_t flags) {
-    return fetch<stasis_token>(
-        [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *error) {
-            return stasis_model_tokenize(model, text.data(), text.size(), flags, tokens, capacity,
-                                         count, error);
-        },
-        "prompt");
-}
 
 // A user's turn as the model's template renders it, or just the text.
 std::vector<stasis_token> prompt_of(const stasis_model *model, const stasis_model_info &info,

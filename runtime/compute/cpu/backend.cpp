@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "format/state/bf16.h"
 #include "runtime/compute/cpu/attention.h"
 #include "runtime/compute/cpu/products.h"
 #include "runtime/compute/cpu/scratch.h"
 #include "runtime/compute/forward.h"
-#include "runtime/kernels/bf16.h"
 #include "runtime/model/rope.h"
 
 namespace stasis {
@@ -22,14 +22,6 @@ template <typename Work> void each_row(const Network &network, size_t rows, cons
             work(row);
         }
     });
-}
-
-bool finite_bf16(const uint16_t *x, size_t n) {
-    bool finite = true;
-    for (size_t i = 0; i < n; ++i) {
-        finite &= kernels::is_finite_bf16(x[i]);
-    }
-    return finite;
 }
 
 // Marks the sequences of the rows that are bad, each where it first failed.
@@ -48,6 +40,10 @@ void make_scratch(Pass &pass) {
 
 void fit_scratch(Pass &pass, size_t rows) {
     pass.cpu->fit(rows);
+}
+
+uint64_t scratch_bytes(const Pass &pass) {
+    return pass.cpu->size_bytes();
 }
 
 void check_process(const Network &) {}
@@ -130,7 +126,7 @@ void residual(Pass &pass, After after, size_t layer) {
         table.rms_norm(stream, norms.next, hidden, eps, wide);
         table.round_bf16(wide, hidden, normed + row * hidden);
         if (norms.last) { // of every row, so that failing does not depend on the cuts (C9)
-            work.bad[row] = finite_bf16(normed + row * hidden, hidden) ? 0 : 1;
+            work.bad[row] = all_finite_bf16(normed + row * hidden, hidden) ? 0 : 1;
         }
     });
     if (norms.last) {
@@ -203,7 +199,7 @@ void finish_heads(Pass &pass, size_t layer) {
             uint16_t *value = page + shape.offset(place.index, 1, head) + slot * head_dim;
             finish_head(network, work.key + from, weights.key_norm, cosine, sine, key);
             network.kernels->round_bf16(work.value + from, head_dim, value);
-            if (!finite_bf16(key, head_dim) || !finite_bf16(value, head_dim)) {
+            if (!all_finite_bf16(key, head_dim) || !all_finite_bf16(value, head_dim)) {
                 work.bad[row] = 1;
             }
         }
@@ -253,6 +249,7 @@ std::string open_profile(const Network &) {
 
 const Backend kCpuBackend = {.make_scratch = make_scratch,
                              .fit = fit_scratch,
+                             .size_bytes = scratch_bytes,
                              .check_process = check_process,
                              .run = run,
                              .embed = embed,

@@ -50,6 +50,10 @@ void fit_device_scratch(Pass &pass, size_t rows) {
     pass.device->fit(pass.network.config, rows);
 }
 
+uint64_t device_scratch_bytes(const Pass &pass) {
+    return pass.device->size_bytes();
+}
+
 void check_device_process(const Network &network) {
     network.device->on().require_this_process();
 }
@@ -313,6 +317,7 @@ void enqueue_logits(const Network &network, DeviceScratch &on, const uint16_t *h
 
 const Backend kDeviceBackend = {.make_scratch = make_device_scratch,
                                 .fit = fit_device_scratch,
+                                .size_bytes = device_scratch_bytes,
                                 .check_process = check_device_process,
                                 .run = run_on_device,
                                 .embed = embed_on_device,

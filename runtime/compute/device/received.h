@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/compute/device/device.h"
-#include "runtime/kv/prefixes.h"
+#include "runtime/kv/page.h"
 
 namespace stasis {
 

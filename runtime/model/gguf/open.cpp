@@ -128,9 +128,7 @@ const GgufTensor &GgufFile::tensor(std::string_view name) const {
 }
 
 void GgufFile::check_unchanged() const {
-    for (const std::shared_ptr<ModelFile> &file : files) {
-        file->check_unchanged();
-    }
+    stasis::check_unchanged(files);
 }
 
 } // namespace stasis
