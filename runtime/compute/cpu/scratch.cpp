@@ -1,4 +1,4 @@
-// See scratch.h.
+// Carves the CPU's scratch from one block; see scratch.h.
 #include "runtime/compute/cpu/scratch.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void CpuScratch::fit(size_t wanted) {
         return carver.used;
     };
     const size_t size_bytes = carve(nullptr);
-    rows = 0; // stays so if growing fails
+    rows = 0; // remains 0 if growing fails
     bad.resize(wanted);
     storage.grow(size_bytes);
     carve(static_cast<uint8_t *>(storage.data()));
@@ -71,7 +71,7 @@ void CpuScratch::fit_partials(size_t query_rows, size_t blocks, size_t head_dim,
         }
         return carver.used;
     };
-    // Twice as much, so that a growing context rarely asks again.
+    // Reserves twice the bytes needed, so that a growing context rarely needs another allocation.
     const size_t size_bytes = carve(nullptr);
     if (size_bytes > partial_storage.size_bytes()) {
         partial_storage.grow(2 * size_bytes);

@@ -1,6 +1,6 @@
-// The device's backend: the steps of a pass enqueued, to the same bits as the CPU's. Weights and
-// pages lie in device memory; tokens are copied there, hidden states and logits back. See
-// runtime/compute/backend.h for the shapes.
+// The device's backend: enqueues the steps of a pass, which give the same bits as the CPU's.
+// Weights and pages are in device memory; tokens are copied to the device, hidden states and logits
+// back. See runtime/compute/backend.h for the shapes.
 #include "runtime/compute/device/backend.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace stasis {
 
 namespace {
 
-// Quantizes x of the task [rows][depth], as far as its matrices call for it (C8).
+// Quantizes x of the task [rows][depth] in each group size that its matrices need (C8).
 template <typename Task>
 void quantize(DeviceScratch &on, std::initializer_list<const kernels::DeviceMatrix *> matrices,
               Task &task) {
@@ -34,6 +34,7 @@ void product(DeviceScratch &on, kernels::DeviceProduct task) {
     on.queue.table().product(on.queue.get(), task);
 }
 
+// Reports whether the pass's products are pinned ones, under the device profile.
 bool pinned(const DeviceScratch &on) {
     return on.padded != 0;
 }
@@ -205,7 +206,7 @@ void project_down_on_device(Pass &pass, size_t layer) {
             {on.inner, product_rows(on), 1, {on.model.layers[layer].down}, {on.wide}, pinned(on)});
 }
 
-// Marks the sequences whose rows met what is not finite, each where it first did.
+// Marks the sequences that have a value that is not finite; the first failure of each counts.
 void receive_failures(Pass &pass, const uint32_t *failed) {
     for (Sequence &sequence : pass.all()) {
         for (size_t row = 0; row < sequence.rows; ++row) {
@@ -219,23 +220,28 @@ void receive_failures(Pass &pass, const uint32_t *failed) {
 
 void try_run(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
     DeviceScratch &on = *pass.device;
+
+    // Describes the pass, then plays it from a recording or enqueues it layer by layer.
     watch.look(done, total);
     try {
         on.describe(pass);
         if (pass.row_count == pass.sequence_count && on.tile_count == 0 && on.padded == 0 &&
             !on.received.any()) {
-            // Nothing that is enqueued depends on more than the shape of the pass.
+            // The work enqueued depends on nothing but the shape of the pass, so a recording
+            // serves.
             on.replay({DeviceScratch::Key::whole, pass.row_count, on.blocks},
                       [&] { run_layers(pass, {}, 0, 0); });
         } else {
             run_layers(pass, watch, done, total);
         }
+
+        // Copies the results back.
         on.queue.copy(pass.hidden, on.hidden,
                       pass.row_count * pass.network.config.hidden * sizeof(uint16_t));
         on.received.end(on.queue);
         on.queue.copy(on.failed_here, on.pass.failed, pass.row_count * sizeof(uint32_t));
     } catch (...) {
-        on.queue.finish_quietly(); // the buffers are the next call's
+        on.queue.finish_quietly(); // later calls use the buffers
         throw;
     }
     on.queue.finish("computing");
@@ -243,8 +249,9 @@ void try_run(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
 }
 
 void run_on_device(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
-    constexpr size_t kOwnBytes = size_t{32} << 20; // what a module may take for itself (a library's
-                                                   // work space), which is reported at the end
+    // Bytes that a module may need for itself, such as a library's workspace. A lack of them is
+    // reported only when the work is finished, and the pass is then computed again.
+    constexpr size_t kOwnBytes = size_t{32} << 20;
     const OpenDevice &device = pass.device->model.on();
     for (;;) {
         try {
@@ -278,6 +285,7 @@ std::string open_device_profile(const Network &network) {
         fail(Status::unsupported, "profile \"device\": it is of bf16 weights, not of integers (%s)",
              network.weights.types.c_str());
     }
+    // Every shape of a product that a pass under the profile may have.
     std::vector<kernels::DeviceShape> shapes;
     for (const DeviceLayer &layer : network.device->layers) {
         for (const kernels::DeviceMatrix *w :
