@@ -18,8 +18,8 @@ namespace stasis {
 // holds a position visible to it. These include the pages being written, which its timeline alone
 // must hold.
 // Marks a sequence that has a value that is not finite. Looks for a request to cancel before each
-// layer; Error(cancelled) then names `done` of `total`. After a failure or a cancel the new slots of
-// the pages may have any contents.
+// layer; Error(cancelled) then names `done` of `total`. After a failure or a cancel the new slots
+// of the pages may have any contents.
 void forward(Pass &pass, const Watch &watch = {}, uint64_t done = 0, uint64_t total = 0);
 
 // Runs the steps of a pass, for the backend to execute or to record.

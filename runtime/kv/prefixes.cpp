@@ -2,6 +2,7 @@
 #include "runtime/kv/prefixes.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace stasis {
 

@@ -1,4 +1,4 @@
-// See check.h.
+// Compares a stored state with the model, element by element; see check.h.
 #include "runtime/snapshot/check.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void check_digest(Element element, const char *where, const Digest &stored, cons
     }
 }
 
-// Names and values, the element of each told by `element_of`.
+// Compares names and values in order; `element_of` returns the element of a name.
 template <typename ElementOf>
 void check_pairs(const ElementOf &element_of,
                  const std::vector<std::pair<std::string, std::string>> &stored,
