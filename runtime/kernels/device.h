@@ -267,13 +267,13 @@ struct DeviceTable {
     DeviceQueue *(*create_queue)(Device *device, DeviceError *error);
     void (*destroy_queue)(DeviceQueue *queue);
 
-    // Opens the device profile: the vendor's library computes products outside the contract, on the
-    // device's matrix units. Chooses an algorithm for each shape, permanently; products marked
-    // `pinned` must then have one of these shapes. `id` (host) is set to everything that determines
-    // their bits: the library and its version, the device's architecture, the algorithms. With
-    // equal ids, equal rows of x at equal positions give equal bits. Called once for a device,
-    // before queues get such products; the first of them makes a queue allocate a workspace (32
-    // MiB). Returns false if it fails; nothing is pinned then.
+    // Opens the device profile: the vendor's library computes products outside the contract, with
+    // the hardware that the device has for them. Chooses an algorithm for each shape, permanently;
+    // products marked `pinned` must then have one of these shapes. `id` (host) is set to everything
+    // that determines their bits: the library and its version, the device's architecture, the
+    // algorithms. With equal ids, equal rows of x at equal positions give equal bits. Called once
+    // for a device, before queues get such products; the first of them makes a queue allocate a
+    // workspace (32 MiB). Returns false if it fails; nothing is pinned then.
     bool (*pin_products)(Device *device, const DeviceShape *shapes, size_t count,
                          char (&id)[kDeviceIdBytes], DeviceError *error);
 

@@ -122,8 +122,8 @@ class PrefixRef {
 // The part of a path of tokens that the prefix cache holds.
 struct KnownPath {
     std::vector<const Prefix *> prefixes; // kept alive by `end`
-    std::vector<PageRef> pages;   // final hidden state of the last position; empty: not known
-    std::vector<uint16_t> hidden; // of the last position; empty: not known
+    std::vector<PageRef> pages;           // [page][group]; empty: not needed
+    std::vector<uint16_t> hidden;         // final hidden state of the last position; empty: none
     PrefixRef end;
 };
 

@@ -65,7 +65,7 @@ Prefix *Prefixes::insert(std::unique_ptr<Prefix> entry) {
 }
 
 void Prefixes::let_go(Prefix *entry) noexcept {
-    assert(entry == nullptr entry->uses > 0);
+    assert(entry == nullptr || entry->uses > 0);
     while (entry != nullptr && --entry->uses == 0) {
         const auto [begin, end] = entries_.equal_range(entry->hash);
         entries_.erase(

@@ -42,7 +42,7 @@ struct Prefix {
     std::array<uint32_t, kPage> tokens = {};
     std::vector<KvPage *> pages;  // [group]; null: no page is held or cached
     std::vector<Digest> digests;  // [group]
-    std::vector<uint16_t> hidden; // final hidden state of the last position; empty: not known
+    std::vector<uint16_t> hidden; // final hidden state of the last position; empty: none
 
     uint32_t uses = 0;                         // pages, entries after it, sessions that end at it
     uint32_t idle = 0;                         // pages that no table holds

@@ -80,7 +80,7 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
     for (const Segment &segment : turn.segments) {
         size_bytes += segment.text.size();
     }
-    // tokens_min is a lower bound, so a turn refused here could never fit.
+    // tokens_min is a lower bound, so a refused turn could never fit.
     check_capacity(timeline_, model_->tokenizer->tokens_min(size_bytes), true);
 
     // Tokens become entries with the source, role and turn of their segment.
@@ -112,7 +112,7 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
     if (reply && !prompted && !entries.empty()) {
         entries.back().turn |= TokenEntry::kReplyPrompt;
     }
-    std::string pending = turn.pending_system; // copied here, as nothing may fail after append
+    std::string pending = turn.pending_system; // copied before append, after which nothing may fail
     stasis::append(timeline_, entries, options);
     settings_.pending_system = std::move(pending);
 }

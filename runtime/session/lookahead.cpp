@@ -157,7 +157,7 @@ bool Lookahead::compute_drawn(uint64_t most) {
         return false;
     }
     computed_ = count;
-    // A row with a value that is not finite is dropped here. It is computed again alone, and then
+    // A row with a value that is not finite is dropped. It is computed again alone, and then
     // fails.
     const auto failed = std::find_if(run_.failures.begin(), run_.failures.end(),
                                      [](uint32_t layer) { return layer != UINT32_MAX; });

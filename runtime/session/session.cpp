@@ -56,6 +56,8 @@ void Session::rewind(uint64_t position, bool recompute, const AppendOptions &opt
         }
         return;
     }
+
+    // Below the floor, pages are missing: the log is then computed again in another timeline.
     if (position == 0 || position >= floor) {
         timeline_.rewind(position);
     } else if (recompute) {
@@ -75,6 +77,8 @@ void Session::rewind(uint64_t position, bool recompute, const AppendOptions &opt
              floor == timeline_.evictions.last() ? "at that position tokens were evicted"
                                                  : "local layers have released their pages");
     }
+
+    // The session's own state follows the log.
     settings_.pending_system.clear();
     if (position == 0) {
         settings_.samplings.clear();

@@ -72,8 +72,8 @@ std::string number_text(uint16_t bits) {
     return decimal(std::bit_cast<float>(uint32_t{bits} << 16)) + text;
 }
 
-// Returns both values of the first number that differs at a place; "" if the stored one is not
-// known.
+// Returns both values of the first number that differs at a place; "" if the stored one is
+// missing.
 std::string values_text(const PageShape &shape, const PagePlace &place, const uint16_t *stored,
                         const uint16_t *computed) {
     if (stored == nullptr) {

@@ -194,6 +194,8 @@ class Fitter {
             refuse_system("a system text comes out in a way that cannot be described");
             return;
         }
+
+        // A turn of its own ends before the user turn's prefix.
         const std::string &before = (*parts)[0], &between = (*parts)[1];
         const std::string &prefix = format_.user.prefix;
         if (between.ends_with(prefix)) {
@@ -208,6 +210,8 @@ class Fitter {
                 probe_.render({{"system", ""}, user_[0]}, false) == probe_.render(user_, false);
             return;
         }
+
+        // Otherwise the text follows the user turn's prefix: it is folded into that turn.
         const size_t at = before.find(prefix);
         if (at == std::string::npos) {
             refuse_system("a system text comes out in a way that cannot be described");

@@ -97,8 +97,8 @@ bool may_compose(std::string_view text) {
 ComposedText compose(std::string_view text) {
     ComposedText out;
     for (size_t at = 0; at < text.size();) {
-        // A stretch is either plain, all below U+0300 and not followed by a character from there
-        // on, or one character (or none) with all characters from U+0300 on that follow it.
+        // A stretch is either plain, all below U+0300 and not followed by a character from
+        // U+0300 on, or one character (or none) with all characters from U+0300 on that follow it.
         size_t end = at;
         while (end < text.size() && static_cast<unsigned char>(text[end]) < 0x80 &&
                (end + 1 == text.size() || !starts_at_0300(text[end + 1]))) {

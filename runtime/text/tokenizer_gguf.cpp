@@ -214,6 +214,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
              "%s: tokenizer.ggml.model is '%.60s'; supported are gpt2, llama and gemma",
              gguf.names[0].c_str(), kind.c_str());
     }
+
     GgufVocabulary out;
     std::vector<Piece> pieces = read_pieces(gguf);
     if (!byte_bpe) {
@@ -226,6 +227,8 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
         read_composes(gguf, false);
         out.sentencepiece = read_sentencepiece(gguf, pieces);
     }
+
+    // A file may name several tokens that end a reply: of the text, of a turn, of a message.
     add_id(gguf, "tokenizer.ggml.bos_token_id", pieces.size(), out.bos);
     add_id(gguf, "tokenizer.ggml.eos_token_id", pieces.size(), out.end_tokens);
     add_id(gguf, "tokenizer.ggml.eot_token_id", pieces.size(), out.end_tokens);

@@ -171,6 +171,7 @@ void Tokenizer::Parts::set_rules(std::span<const uint32_t> end_tokens) {
     };
     rules.emplace_back("special_tokens", count(special));
     rules.emplace_back("added_tokens", count(added));
+
     Sha256 hash;
     if (model_bytes) {
         hash.text(*model_bytes);

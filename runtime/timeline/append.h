@@ -45,7 +45,7 @@ struct Append {
     size_t reused = 0; // entries
     std::vector<PageEntry> replaced =
         {};                            // [group] the partial page before, if another took its place
-    std::vector<uint16_t> hidden = {}; // final hidden state after them; empty: not known
+    std::vector<uint16_t> hidden = {}; // final hidden state after them; empty: none
 
     // Results of the passes.
     uint64_t start = 0;  // position before

@@ -3,6 +3,7 @@
 // when two pages are the same.
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "runtime/kernels/visibility.h"
 #include "runtime/timeline/append.h"

@@ -133,7 +133,7 @@ uint64_t Timeline::append_floor() const {
     return floor;
 }
 
-// Raises append_floor() where it lies in a chunk: require_hidden needs the pages that the first
+// Raises append_floor() if it is inside a chunk: require_hidden needs the pages that the first
 // position of a chunk sees.
 uint64_t Timeline::rewind_floor() const {
     const uint64_t floor = append_floor();

@@ -13,7 +13,7 @@
 // 6. If `shares`, `known` names the last full page in the prefix cache; else it is empty.
 // 7. If hidden.valid, hidden.numbers follow from the log; if next.valid, *next.row follows
 // from hidden.numbers.
-// 8. Chunks of `profile` and evictions lie within the log.
+// 8. Chunks of `profile` and evictions are within the log.
 #pragma once
 
 #include <cstdint>

@@ -25,6 +25,8 @@ void CpuScratch::fit(size_t wanted) {
     const size_t widest =
         std::max({size_t{config.hidden}, query_size, size_t{config.intermediate}});
     const size_t whole = (widest + 255) / 256 * 256; // groups of either size
+
+    // `carve` runs twice: on a null base to measure the storage, then to set the pointers.
     auto carve = [&](uint8_t *base) {
         Carver<64> carver{base};
         stream = carver.take<float>(wanted * config.hidden);
@@ -48,6 +50,7 @@ void CpuScratch::fit(size_t wanted) {
         scratch = carver.take<uint8_t>(threads * kernels::kScratchBytes);
         return carver.used;
     };
+
     const size_t size_bytes = carve(nullptr);
     rows = 0; // remains 0 if growing fails
     bad.resize(wanted);

@@ -79,6 +79,8 @@ void residual_on_device(Pass &pass, After after, size_t layer) {
     task.hidden = config.hidden;
     task.eps = config.norm_eps;
     task.stream = on.stream;
+
+    // Each residual also computes the norm that the next product reads.
     switch (after) {
     case After::embedding:
         task.norm = layers[0].attention_norm;
@@ -94,6 +96,8 @@ void residual_on_device(Pass &pass, After after, size_t layer) {
         task.norm = last ? on.model.final_norm : layers[layer + 1].attention_norm;
         break;
     }
+
+    // The last residual of a pass gives the final hidden state and checks that it is finite.
     task.narrow = last ? on.hidden : on.narrow;
     task.failed = last ? on.pass.failed : nullptr;
     task.layer = config.layers;
@@ -128,6 +132,7 @@ void finish_heads_on_device(Pass &pass, size_t layer) {
     task.head_dim = config.head_dim;
     task.interleaved = config.interleaved_rope;
     task.eps = config.norm_eps;
+
     task.query = on.query;
     task.key = on.key;
     task.value = on.value;
@@ -155,12 +160,14 @@ void attend_on_device(Pass &pass, size_t layer) {
     task.window = config.layer[layer].window;
     task.scale = config.attention_scale;
     task.softcap = config.attention_softcap;
+
     task.query = on.rounded;
     task.output = on.attended;
     task.blocks = on.blocks;
     task.maximum = on.maximum;
     task.sum = on.sum;
     task.partial = on.partial;
+
     if (on.tile_count == 0) {
         on.queue.table().attend_blocks(on.queue.get(), task);
     } else {

@@ -96,6 +96,8 @@ void DeviceScratch::fit(const Config &config, size_t wanted) {
         std::max({size_t{config.hidden}, query_size, size_t{config.intermediate}});
     const size_t whole = (widest + 255) / 256 * 256; // groups of either size
     const kernels::DeviceTable &table = queue.table();
+
+    // `carve` runs twice: on a null base to measure the storage, then to set the pointers.
     auto carve = [&](uint8_t *base) {
         Carver<256> carver{base};
         stream = carver.take<float>(wanted * config.hidden);
@@ -118,6 +120,8 @@ void DeviceScratch::fit(const Config &config, size_t wanted) {
         }
         return carver.used;
     };
+
+    // Recorded graphs contain the old pointers.
     rows = 0; // remains 0 if growing fails
     pages_max_ = 0;
     forget_recorded();

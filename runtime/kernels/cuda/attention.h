@@ -52,7 +52,7 @@ __device__ inline float low_of(uint32_t pair) {
 __device__ inline float high_of(uint32_t pair) {
     return __builtin_bit_cast(float, pair & 0xFFFF0000U);
 }
-// The pointers to pages are read from memory, so __ldcg tells the compiler that they point to
+// The pointers to pages are read from memory, so __ldcg states to the compiler that they point to
 // device memory. It also bypasses the first-level cache: the previous kernel may write these
 // numbers after this one began (queue.cu), and they are used once or stored in shared memory.
 __device__ inline uint32_t pair_at(const uint16_t *x) {

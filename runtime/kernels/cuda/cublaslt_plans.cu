@@ -14,7 +14,7 @@ namespace stasis::kernels::device {
 
 namespace {
 
-// Of the library's heuristic, which orders them by its estimate of speed.
+// Results of the library's heuristic, which orders them by its estimate of speed.
 constexpr int kResults = 32;
 
 struct Attribute {
@@ -252,6 +252,8 @@ bool LtPlans::enqueue(const DeviceProduct &task, size_t index, void *workspace, 
             return false;
         }
     }
+
+    // The lock guards the plan: its bias pointer is set for each call.
     const float one = 1.0F, zero = 0.0F;
     const std::lock_guard lock(mutex_);
     return (w.bias == nullptr ||

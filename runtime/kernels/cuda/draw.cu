@@ -143,6 +143,8 @@ __global__ void __launch_bounds__(kThreads, 1) best_kernel(DeviceDraw task, uint
     for (unsigned i = threadIdx.x; blockIdx.x == 0 && i < kSteps; i += kThreads) {
         room.weights[i] = 0, room.counts[i] = 0; // for weigh_kernel
     }
+
+    // Each thread takes the best of its tokens; then each warp, then the first warp, the block's.
     const Tokens own = tokens_of(task, stretch);
     uint64_t best = 0;
     bool finite = true;
@@ -311,6 +313,8 @@ __device__ unsigned find_range(unsigned ranges, bool rising, uint64_t &wanted, S
             const unsigned long long other = __shfl_up_sync(kAllLanes, before, by);
             before += threadIdx.x >= by ? other : 0;
         }
+
+        // At most one lane holds the place where the sum reaches `wanted`.
         before -= own;
         if (before < wanted && wanted - before <= own) {
             unsigned i = threadIdx.x * stretch;

@@ -112,6 +112,8 @@ __device__ void sum_block(const uint4 *x, unsigned x_stride, const uint4 *slot, 
         }
         return;
     }
+
+    // The rule has two chains, of even and of odd terms. `w` is loaded once for all rows.
     float even[kRows] = {}, odd[kRows] = {};
 #pragma unroll
     for (unsigned c = 0; c < kPieces; ++c) {

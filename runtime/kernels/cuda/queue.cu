@@ -152,6 +152,7 @@ DeviceGraph *end_recording(DeviceQueue *queue, DeviceError *error) {
     if (queue->error.kind == DeviceError::none) {
         queue->error = now;
     }
+
     if (!hand_over(queue, error)) {
         delete recorded;
         return nullptr;

@@ -38,7 +38,7 @@ int round_away(float value) {
 
 float extreme(const float *x) {
     const auto by_magnitude = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
-    // Of equal magnitudes the first counts.
+    // The first of equal magnitudes counts.
     return *std::max_element(x, x + kBlock, by_magnitude);
 }
 

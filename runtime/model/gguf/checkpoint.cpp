@@ -118,6 +118,8 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
         const std::string name = names.in_gguf(plan);
         return name.empty() ? plan : name;
     };
+
+    // The factors of RoPE are part of the config, which has read them from this tensor.
     const bool factors = std::any_of(config.ropes.begin(), config.ropes.end(),
                                      [](const Rope &rope) { return !rope.factors.empty(); });
     for (const auto &[name, entry] : file.tensors) {

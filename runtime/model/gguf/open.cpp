@@ -86,6 +86,8 @@ GgufFile open_gguf(const std::string &path) {
     if (split.count <= 1) { // gguf-split writes 0 into a merged file
         return out;
     }
+
+    // The names of the other files follow from the name of the first.
     const std::string end = ending(0, split.count);
     if (split.number != 0 || !path.ends_with(end)) {
         fail(Status::corrupt,
@@ -93,6 +95,7 @@ GgufFile open_gguf(const std::string &path) {
              " of a model; open the first, whose name ends in %s",
              out.names[0].c_str(), split.number + 1, split.count, end.c_str());
     }
+
     const std::string stem = path.substr(0, path.size() - end.size());
     for (uint64_t i = 1; i < split.count; ++i) {
         GgufFile part = open_one(stem + ending(i, split.count));
@@ -104,6 +107,7 @@ GgufFile open_gguf(const std::string &path) {
         }
         add(out, std::move(part));
     }
+
     const uint64_t total = out.integer("split.tensors.count").value_or(out.tensors.size());
     if (total != out.tensors.size()) {
         fail(Status::corrupt,
