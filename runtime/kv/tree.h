@@ -57,8 +57,8 @@ template <typename T> class Tree {
     size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }
 
-    assert(index < size_);
     const T &operator[](size_t index) const {
+        assert(index < size_);
         const Node *node = root_;
         for (unsigned level = height_; level > 0; --level) {
             node = node->child[digit(index, level)];

@@ -77,8 +77,8 @@ bool drawn_on_device(const Sampling &sampling) {
 void draw_ahead_on_device(Pass &pass, const Sampling &sampling, DrawnRows &drawn) {
     const Network &network = pass.network;
     DeviceScratch &on = *pass.device;
-    assert(pass.sequence_count == 1 && rows <= kDrawnMost);
     const size_t rows = pass.row_count, hidden = network.config.hidden;
+    assert(pass.sequence_count == 1 && rows <= kDrawnMost);
 
     // A buffer that moves makes the recordings invalid, which name its address.
     const size_t hidden_at = (sizeof(DrawnLayout) + 255) / 256 * 256;
