@@ -1,5 +1,5 @@
-// See forward.h. Shapes: T rows (positions), H hidden, Q = heads * head_dim, K = kv_heads *
-// head_dim, I intermediate.
+// Runs a forward pass step by step; see forward.h. Shapes: T rows (positions), H hidden, Q = heads
+// * head_dim, K = kv_heads * head_dim, I intermediate.
 #include "runtime/compute/forward.h"
 
 #include <cassert>

@@ -1,4 +1,4 @@
-// See network.h.
+// Derives groups and shapes from the configuration; see network.h.
 #include "runtime/compute/network.h"
 
 #include <set>

@@ -1,6 +1,6 @@
-// What computes: shapes, weights, kernels, threads, the device, and the KV cache that timelines
-// share. It knows no text and no session. Immutable after opening, but for the cache and lists,
-// which lock themselves.
+// A network: shapes, weights, kernels, threads, the device, and the KV cache that timelines share.
+// Knows no text and no session. Immutable after opening, except the cache and the lists, which lock
+// themselves.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class DeviceModel;
 struct Backend;
 struct Pass;
 
-// Where the KV cache has a layer: its group, and its place among the group's layers.
+// A layer's place in the KV cache: its group, and its index among the group's layers.
 struct LayerPlace {
     uint32_t group = 0, index = 0;
 };
@@ -46,14 +46,16 @@ struct Network {
     mutable IdleList<Pass> idle_passes;
     std::unique_ptr<PagePool> pool;
     std::unique_ptr<NodePool> log_nodes, table_nodes; // of TokenLog and PageTable
-    std::atomic<uint64_t> held_bytes{0}; // KV bytes summed over timelines, shared ones repeatedly
+    // KV bytes summed over timelines: a shared page counts for each.
+    std::atomic<uint64_t> held_bytes{0};
 
     explicit Network(const Memory &memory);
     ~Network();
     Network(const Network &) = delete;
     Network &operator=(const Network &) = delete;
 
-    // Fills in what follows from the configuration: groups, places, shapes, frequencies of rope.
+    // Fills in the members that follow from the configuration: groups, places, shapes, RoPE
+    // frequencies.
     void describe_layers();
     // Returns the bytes of idle passes.
     uint64_t scratch_bytes() const;

@@ -1,4 +1,4 @@
-// See pass.h.
+// Buffers and sequences of a pass; see pass.h.
 #include "runtime/compute/pass.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void Pass::fit(size_t wanted) {
         return carver.used;
     };
     const size_t size_bytes = carve(nullptr);
-    rows = 0; // stays so if growing fails
+    rows = 0; // remains 0 if growing fails
     network.backend->fit(*this, wanted);
     storage.grow(size_bytes);
     carve(static_cast<uint8_t *>(storage.data()));
@@ -77,7 +77,7 @@ void Pass::drop_sequences(size_t first) {
         sequence_count = first;
         tokens.resize(row_count);
     }
-    padded = row_count == 0 ? 0 : padded; // of a pass that has but one
+    padded = row_count == 0 ? 0 : padded; // only a pass of one sequence is padded
 }
 
 bool Pass::all_failed() const {

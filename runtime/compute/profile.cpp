@@ -1,4 +1,4 @@
-// See profile.h.
+// Chooses the parts of a pass under a profile, and checks profiles of files; see profile.h.
 #include "runtime/compute/profile.h"
 
 #include <algorithm>
@@ -21,6 +21,8 @@ const char *text_of(const std::string &id) {
 
 } // namespace
 
+// A schedule decides alone. Without one, long appends under a profile are cut into its largest
+// shape.
 ProfilePart next_part(const std::string &id, const Profile *schedule, uint64_t begin, size_t left,
                       size_t most) {
     if (schedule == nullptr) {

@@ -1,4 +1,4 @@
-// What threads throw while they work side by side: the first is kept for the caller.
+// Keeps the first exception that threads throw while they work side by side, for the caller.
 #pragma once
 
 #include <exception>

@@ -1,5 +1,5 @@
-// Bulk memory: KV pages, weights that are not mapped, scratch. From the host's allocator if it gave
-// one.
+// Bulk memory: KV pages, weights that are not mapped, workspaces. It comes from the host's
+// allocator if the host gave one, else from the C heap.
 #pragma once
 
 #include <cstddef>

@@ -16,12 +16,12 @@ namespace stasis {
 
 namespace {
 
-// About 50 microseconds: longer than the serial stretches between the runs of one forward pass,
-// shorter than a scheduler's slice.
+// Rounds of spinning, about 50 microseconds: longer than the serial stretches between the runs of
+// one forward pass, shorter than a scheduler's slice.
 constexpr int kSpins = 1000;
 
 size_t allowed_cores() {
-    // The kernel refuses a set smaller than its own, whose size it does not tell.
+    // The kernel refuses a set smaller than its own, and does not report the size of its own.
     for (int capacity = 1024; capacity <= 1024 * 1024; capacity *= 2) {
         std::vector<cpu_set_t> set(CPU_ALLOC_SIZE(capacity) / sizeof(cpu_set_t) + 1);
         const size_t size_bytes = set.size() * sizeof(cpu_set_t);
@@ -43,7 +43,8 @@ void spin_once() {
 #endif
 }
 
-// The host's signals are for the host's threads: a thread inherits the mask of its creator.
+// The host's signals are for the host's threads. A thread inherits the mask of its creator, so the
+// workers start with all signals blocked.
 class BlockedSignals {
   public:
     BlockedSignals() {
@@ -107,8 +108,9 @@ void Threads::stop_workers() {
     workers_.clear();
 }
 
-// A notification is a system call even where nobody waits (libstdc++ 12), so whoever goes to sleep
-// marks the value that it waits at: each sleep is ended by one call, and no other is made.
+// Adds 1 to the counter and wakes its waiters. A notification is a system call even if no thread
+// waits (libstdc++ 12). So a thread that goes to sleep sets kSlept, and only a counter with that
+// mark is notified.
 void Threads::count_up(std::atomic<uint32_t> &counter) {
     uint32_t old = counter.load(std::memory_order_relaxed);
     while (!counter.compare_exchange_weak(old, (old | kSlept) + 1, std::memory_order_acq_rel)) {
@@ -118,6 +120,7 @@ void Threads::count_up(std::atomic<uint32_t> &counter) {
     }
 }
 
+// Waits while the counter equals `count`: first spinning, then asleep. Returns the new count.
 uint32_t Threads::wait_while(std::atomic<uint32_t> &counter, uint32_t count) const {
     uint32_t now = counter.load(std::memory_order_acquire);
     for (int spin = 0; spin < spins_ && now / kOne == count; ++spin) {
@@ -137,18 +140,23 @@ uint32_t Threads::wait_while(std::atomic<uint32_t> &counter, uint32_t count) con
 void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     grain = std::max<size_t>(grain, 1);
     const bool alone = workers_.empty() || items <= grain;
+    // One thread is enough, or the pool is in use: the caller computes everything.
     if (alone || busy_.test_and_set(std::memory_order_acquire)) {
         for (size_t begin = 0; begin < items; begin += std::min(grain, items - begin)) {
             call(work, begin, begin + std::min(grain, items - begin), 0);
         }
         return;
     }
+
+    // Opens the run: the fields first, then `entered_`, which the workers read.
     share_out(items, grain);
     work_ = work;
     call_ = call;
     left_.store(0, std::memory_order_relaxed);
     entered_.store(0, std::memory_order_release);
     count_up(generation_);
+
+    // Takes part, then closes the run and waits for the workers that entered it.
     take_items(0);
     const uint32_t entered = entered_.fetch_or(kClosed, std::memory_order_acq_rel);
     uint32_t left = left_.load(std::memory_order_acquire) / kOne;
@@ -158,6 +166,7 @@ void Threads::run(size_t items, size_t grain, const void *work, Call call) {
     busy_.clear(std::memory_order_release);
 }
 
+// Gives each thread a contiguous share of the grains; the first `more` shares have one more.
 void Threads::share_out(size_t items, size_t grain) {
     items_ = items;
     grain_ = grain;
@@ -173,7 +182,7 @@ void Threads::share_out(size_t items, size_t grain) {
 void Threads::take_items(size_t thread) {
     for (size_t i = 0; i < shares_.size(); ++i) {
         Share &share = shares_[(thread + i) % shares_.size()];
-        // Compared before it is added to, so that it cannot pass the end and wrap.
+        // The value is compared before 1 is added, so that it cannot pass the end and wrap.
         size_t grain = share.next.load(std::memory_order_relaxed);
         while (grain < share.end) {
             if (share.next.compare_exchange_weak(grain, grain + 1, std::memory_order_relaxed)) {
@@ -193,8 +202,8 @@ void Threads::worker() {
         if (stop_.load(std::memory_order_relaxed)) {
             return;
         }
-        // A worker enters at most once for each generation, so the count stays far below kClosed;
-        // counts added while closed are forgotten when the next run opens.
+        // A worker enters at most once for each generation, so the count stays far below kClosed.
+        // Counts added while the run is closed have no effect: the next run starts from 0.
         const uint32_t before = entered_.fetch_add(1, std::memory_order_acq_rel);
         if ((before & kClosed) == 0) {
             take_items(before + 1);

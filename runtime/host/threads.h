@@ -18,12 +18,13 @@ class Threads {
   public:
     static constexpr size_t kCountMax = 1024;
 
-    // `count` threads take part in a run, the caller included; 0: one for each core allowed.
-    // Throws Error: invalid_argument (above kCountMax), no_memory (no more threads to be had).
+    // Creates a pool in which `count` threads take part in a run, the caller included; 0: one for
+    // each core allowed. Throws Error(invalid_argument) above kCountMax, and Error(no_memory) if a
+    // thread cannot be started.
     explicit Threads(size_t count);
-    // Joins the workers. In a process forked from the owner's there are none, and nothing is
-    // joined; a run there is the calling thread's alone, as a run waits only for workers that
-    // entered it.
+    // Joins the workers. A process forked from the owner's has no workers and joins nothing. A run
+    // in such a process is computed by the calling thread alone, because a run waits only for
+    // workers that entered it.
     ~Threads();
     Threads(const Threads &) = delete;
     Threads &operator=(const Threads &) = delete;
@@ -31,11 +32,11 @@ class Threads {
     size_t count() const { return workers_.size() + 1; }
 
     // Calls work(begin, end) for disjoint ranges that cover [0, items), each of at most `grain`
-    // items, on the pool and the calling thread; returns when all are done. `work` must not throw.
-    // Several host threads may call at once: one uses the pool, the others run on their own thread,
-    // as does a run inside a run. Allocates nothing.
-    // Or work(begin, end, thread): of the threads of one run no two have the same number below
-    // count(), the caller has 0.
+    // items, on the pool and the calling thread. Returns when all are done. `work` must not throw.
+    // If several host threads call at once, one uses the pool and the others run on their own
+    // thread, as does a run inside a run. Allocates nothing.
+    // Alternatively calls work(begin, end, thread), with a thread number below count() that no
+    // other thread of the same run has; the caller has 0.
     template <typename Work> void run(size_t items, size_t grain, const Work &work) {
         run(items, grain, &work, [](const void *function, size_t begin, size_t end, size_t thread) {
             if constexpr (std::is_invocable_v<Work, size_t, size_t, size_t>) {
@@ -50,8 +51,8 @@ class Threads {
     using Call = void (*)(const void *work, size_t begin, size_t end, size_t thread);
     // In `entered_`: the run takes no further workers.
     static constexpr uint32_t kClosed = 0x80000000U;
-    // In `generation_` and `left_`, which count in steps of kOne: some thread sleeps until it
-    // grows.
+    // A bit of `generation_` and `left_`, which count in steps of kOne: a thread sleeps until the
+    // counter grows.
     static constexpr uint32_t kSlept = 1, kOne = 2;
 
     void run(size_t items, size_t grain, const void *work, Call call);
@@ -60,25 +61,25 @@ class Threads {
     void worker();
     void share_out(size_t items, size_t grain);
     void take_items(size_t thread);
-    static void count_up(std::atomic<uint32_t> &counter); // and wakes who waits for that
+    static void count_up(std::atomic<uint32_t> &counter); // and wakes its waiters
     // Returns the new count.
     uint32_t wait_while(std::atomic<uint32_t> &counter, uint32_t count) const;
 
     std::vector<pthread_t> workers_; // not std::thread, whose destructor ends a forked child
-    pid_t process_;                  // that the workers belong to
+    pid_t process_;                  // the process that the workers belong to
     int spins_ = 0;                  // rounds of waiting before a thread goes to sleep
     std::atomic_flag busy_;          // held by the host thread whose run uses the pool
     std::atomic<bool> stop_{false};
-    std::atomic<uint32_t> generation_{0}; // goes up with every run, and when the pool stops
+    std::atomic<uint32_t> generation_{0}; // grows with every run, and when the pool stops
 
     // The run in progress. The fields are written before `entered_` opens, and read only by workers
     // that entered before it closed. A run waits for these alone, so a worker that is still asleep
-    // delays nobody.
+    // delays no run.
     std::atomic<uint32_t> entered_{kClosed};
     std::atomic<uint32_t> left_{0};
     size_t items_ = 0, grain_ = 1;
-    // What each thread takes before it helps others: a stretch of its own, so that it reads on
-    // where it has just read. In units of `grain_` items.
+    // The grains that a thread takes before it helps others: a contiguous share, so that it reads
+    // memory in sequence. In units of `grain_` items.
     struct alignas(64) Share {
         std::atomic<size_t> next{0};
         size_t end = 0;

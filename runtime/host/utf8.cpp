@@ -1,4 +1,4 @@
-// Table 3-7 as code; see utf8.h.
+// Implements table 3-7 of the Unicode Standard; see utf8.h.
 #include "runtime/host/utf8.h"
 
 namespace stasis {
@@ -9,7 +9,8 @@ unsigned char byte_at(std::string_view text, size_t at) {
     return static_cast<unsigned char>(text[at]);
 }
 
-// Bytes of the character that `lead` begins; 0 if none begins with it.
+// Returns the length in bytes of the character that `lead` begins; 0 if no character begins with
+// it.
 size_t size_by_lead(unsigned char lead) {
     return lead < 0x80                   ? 1
            : lead >= 0xC2 && lead < 0xE0 ? 2
@@ -18,6 +19,7 @@ size_t size_by_lead(unsigned char lead) {
                                          : 0;
 }
 
+// Reports whether `byte` may stand at `index` of a character that begins with `lead`.
 bool continues(unsigned char lead, size_t index, unsigned char byte) {
     unsigned char low = 0x80, high = 0xBF;
     if (index == 1) {
@@ -27,7 +29,7 @@ bool continues(unsigned char lead, size_t index, unsigned char byte) {
     return byte >= low && byte <= high;
 }
 
-// How many bytes from `at` on form a well-formed character or the beginning of one.
+// Returns how many bytes from `at` on form a well-formed character or the beginning of one.
 size_t run(std::string_view text, size_t at) {
     const unsigned char lead = byte_at(text, at);
     const size_t size = size_by_lead(lead);

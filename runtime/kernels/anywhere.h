@@ -1,5 +1,5 @@
-// How a function is declared that host and devices share. On the host it is always inlined: kernels
-// are compiled for several instruction sets, and none may get another's copy.
+// The declaration of functions that host and devices share. On the host they are always inlined:
+// kernels are compiled for several instruction sets, and none may link another's copy.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Conversions between f32 and bf16 (C6). bf16 values are carried as raw bits.
+// Conversions between f32 and bf16 (C6). A bf16 value is its raw bits.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ STASIS_ANYWHERE bool is_finite_bf16(uint16_t value) {
     return (value & 0x7F80U) != 0x7F80U;
 }
 
-// Round to nearest even; denormal results and -0 become +0 (C2, C9); NaN stays a quiet NaN.
+// Rounds to nearest even; denormal results and -0 become +0 (C2, C9); NaN stays a quiet NaN.
 STASIS_ANYWHERE uint16_t f32_to_bf16(float value) {
     uint32_t bits = __builtin_bit_cast(uint32_t, value);
     const uint32_t magnitude = bits & 0x7FFFFFFFU;

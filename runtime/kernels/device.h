@@ -1,11 +1,11 @@
-// What a module for a device offers: its memory, queues of work, and the contract's kernels on
-// both. A module is a library of its own that is opened when a model asks for its device; it says
-// what it has in one table, as plain functions on plain data, and knows neither models nor
-// sessions. Nothing here throws. What is enqueued runs in order; what it meets is told by `finish`,
-// after which the queue, unless the device is lost, goes on. Every pointer in a task is to memory
-// of the device unless its comment says "host"; tasks themselves are read before the call returns.
-// bf16 values are raw uint16_t bits; f32 values are float. Every result equals the reference
-// kernels' bit for bit.
+// The interface of a module for a device: its memory, queues of work, and the contract's kernels. A
+// module is a library of its own that is opened when a model asks for its device. It exports one
+// table of plain functions on plain data, and knows neither models nor sessions.
+// No function throws. Enqueued work runs in order. `finish` reports its errors, after which the
+// queue can be used again unless the device is lost. Every pointer in a task points to device
+// memory unless its comment says "host"; tasks themselves are read before the call returns. bf16
+// values are raw uint16_t bits; f32 values are float. Every result equals the reference kernels'
+// bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@
 
 namespace stasis::kernels {
 
-inline constexpr uint32_t kDeviceVersion =
-    1; // of this header; a module says which it was built for
+// The version of this header. A module states the version that it was built for.
+inline constexpr uint32_t kDeviceVersion = 1;
 
-// What went wrong, in the driver's or the module's words.
+// An error, in the driver's or the module's words.
 struct DeviceError {
     enum Kind : int32_t { none, unavailable, no_memory, lost, failed };
     int32_t kind = none; // unavailable: no driver, or no such device
@@ -27,21 +27,22 @@ struct DeviceError {
 
 struct DeviceInfo {
     char name[128];
-    char driver[32]; // version of the driver and of the runtime that the module was built with,
+    // Versions of the driver, and of the runtime that the module was built with.
+    char driver[32];
     char runtime[32];
     uint32_t major, minor; // compute capability
     uint32_t multiprocessors;
     uint64_t memory_bytes, free_bytes;
 };
 
-// What the attention kernels hold: query heads of one KV head, elements of a head.
+// Limits of the attention kernels: query heads of one KV head, elements of a head.
 inline constexpr size_t kDeviceGroupHeadsMax = 16, kDeviceHeadDimMax = 256;
 
 struct Device;      // one opened device
 struct DeviceQueue; // work in order; one host thread at a time
 struct DeviceGraph; // recorded work
 
-// A weight matrix, of bf16 values or in blocks of integers (C8). `least` helps with C2: see
+// A weight matrix, of bf16 values or in blocks of integers (C8). `least` is used for C2: see
 // cuda/arithmetic.h.
 struct DeviceMatrix {
     const uint16_t *w = nullptr;     // [outputs][depth] bf16, row-major, 16-byte aligned
@@ -49,11 +50,12 @@ struct DeviceMatrix {
     const float *bias = nullptr;     // [outputs] f32; null: none
     size_t outputs = 0;
     size_t depth = 0;
-    const uint8_t *strips = nullptr; // in place of w and least: as in strips.h, 16-byte aligned
+    const uint8_t *strips = nullptr; // replaces w and least: as in strips.h, 16-byte aligned
     Quant quant = Quant::q8_0;       // of the integers
 };
 
-// Rows as 8-bit integers in groups (C8), in the order that this module's products read them in.
+// Quantizes rows to 8-bit integers in groups (C8), in the order in which this module's products
+// read them.
 struct DeviceQuantize {
     const uint16_t *x = nullptr; // [rows][depth] bf16, 16-byte aligned
     size_t rows = 0;
@@ -63,36 +65,37 @@ struct DeviceQuantize {
 };
 
 // y[i][r][n] = sum over k of x[r][k] * w[i][n][k] by the block rule (C1), for matrices in blocks of
-// integers as C8 says, plus the bias.
+// integers by C8, plus the bias.
 struct DeviceProduct {
     const uint16_t *x = nullptr; // [rows][depth] bf16, 16-byte aligned
     size_t rows = 0;
     size_t count = 0; // matrices, 1 to 3, all of one depth
     DeviceMatrix w[3];
-    float *y[3] = {};    // [rows][w[i].outputs] f32
-    bool pinned = false; // by what `pin_products` chose; y and biases are 16-byte aligned then
-    // x by `quantize`, in groups of 32 and of 256; null where no matrix has such blocks.
+    float *y[3] = {}; // [rows][w[i].outputs] f32
+    // Use the algorithms of `pin_products`; y and biases are 16-byte aligned then.
+    bool pinned = false;
+    // x after `quantize`, in groups of 32 and of 256; null: no matrix has such blocks.
     const void *quantized[2] = {};
 };
 
-// A product whose algorithm is chosen ahead.
+// The shape of a product whose algorithm is chosen in advance.
 struct DeviceShape {
     size_t rows, outputs, depth;
     bool bias;
     bool operator==(const DeviceShape &) const = default;
 };
-inline constexpr size_t kDeviceIdBytes = 192; // of `pin_products`, the final NUL included
+inline constexpr size_t kDeviceIdBytes = 192; // of `pin_products`, including the final NUL
 
 // y = bf16(act(gate) * up) of the products of x with both matrices (C3, activations).
 struct DeviceGatedProduct {
     const uint16_t *x = nullptr; // [rows][depth] bf16, 16-byte aligned
     size_t rows = 0;
     DeviceMatrix gate, up;
-    bool gelu = false;       // else silu
-    float *gate_y = nullptr; // [rows][outputs] f32, room to work in
-    float *up_y = nullptr;   // the same
-    uint16_t *y = nullptr;   // [rows][outputs] bf16
-    bool pinned = false;     // both products are computed by what `pin_products` chose instead
+    bool gelu = false;             // else silu
+    float *gate_y = nullptr;       // [rows][outputs] f32, workspace
+    float *up_y = nullptr;         // the same
+    uint16_t *y = nullptr;         // [rows][outputs] bf16
+    bool pinned = false;           // both products use the algorithms of `pin_products`
     const void *quantized[2] = {}; // as in DeviceProduct
 };
 
@@ -106,12 +109,12 @@ struct DeviceResidual {
     float *stream = nullptr;          // [rows][hidden] f32
     const float *norm = nullptr;      // [hidden] f32
     uint16_t *narrow = nullptr;       // [rows][hidden] bf16
-    // [rows]: becomes `layer` where it is more and narrow is not finite (C9); null: not looked at.
+    // [rows]: lowered to `layer` if narrow is not finite (C9); null: not checked.
     uint32_t *failed = nullptr;
     uint32_t layer = 0;
 };
 
-// A row of a pass: one position of one sequence. Lies in device memory, so that recorded work can
+// A row of a pass: one position of one sequence. Stored in device memory, so that recorded work can
 // be played again for other tokens.
 struct DeviceRow {
     uint64_t position;
@@ -121,26 +124,26 @@ struct DeviceRow {
 
 // The pages of one group that a sequence of the pass sees or writes.
 struct DevicePages {
-    uint32_t first; // block of the first of them
-    uint32_t at;    // its index in DevicePass::pages
+    uint32_t first; // block of the first page
+    uint32_t at;    // the first page's index in DevicePass::pages
 };
 
 // Slots that a sequence does not see: masks of its first `count` blocks.
 struct DeviceEvicted {
-    uint32_t at; // index of block 0's in DevicePass::evicted
+    uint32_t at; // index of block 0's mask in DevicePass::evicted
     uint32_t count;
 };
 
-// What a pass computes, in device memory.
+// The description of a pass, in device memory.
 struct DevicePass {
     size_t row_count = 0;
     size_t sequence_count = 0;
-    const DeviceRow *rows = nullptr;          // [row_count], the rows of a sequence side by side
+    const DeviceRow *rows = nullptr;          // [row_count], the rows of a sequence consecutive
     const DevicePages *sequences = nullptr;   // [group][sequence_count]
     const DeviceEvicted *evictions = nullptr; // [sequence_count]
     uint16_t *const *pages = nullptr;         // null: evicted whole
     const uint64_t *evicted = nullptr;
-    uint32_t *failed = nullptr; // [row_count] the first layer that gave a row what is not finite
+    uint32_t *failed = nullptr; // [row_count] the first layer with a value that is not finite
 };
 
 // stream[r] = f32(row of the table) * scale.
@@ -155,15 +158,15 @@ struct DeviceEmbed {
     float *stream = nullptr; // [rows][hidden] f32
 };
 
-// Finishes a layer's queries, keys and values: norms, RoPE, rounding; keys and values go into their
-// pages, and what is not finite there marks the row.
+// Finishes a layer's queries, keys and values: norms, RoPE, rounding. Keys and values go into their
+// pages; a key or value that is not finite marks the row.
 struct DeviceHeads {
     DevicePass pass;
     uint32_t layer = 0;                // for `failed`
-    uint32_t group = 0;                // of the layer's pages
-    size_t keys_at = 0, values_at = 0; // of KV head 0 in a page, in elements
+    uint32_t group = 0;                // the group of the layer's pages
+    size_t keys_at = 0, values_at = 0; // offset of KV head 0 in a page, in elements
     size_t heads = 0, kv_heads = 0, head_dim = 0;
-    bool interleaved = false; // pairs lie side by side in the products
+    bool interleaved = false; // RoPE pairs are interleaved in the products
     float eps = 0.0F;
     const float *query = nullptr;      // [rows][heads * head_dim] f32
     const float *key = nullptr;        // [rows][kv_heads * head_dim] f32
@@ -179,45 +182,45 @@ struct DeviceHeads {
 struct DeviceAttention {
     DevicePass pass;
     uint32_t group = 0;
-    size_t keys_at = 0, values_at = 0; // of KV head 0 in a page; a head takes 64 * head_dim
+    size_t keys_at = 0, values_at = 0; // offset of KV head 0 in a page; a head takes 64 * head_dim
     size_t heads = 0, kv_heads = 0, head_dim = 0;
-    uint32_t window = 0; // positions that a query sees, itself included; 0: all
+    uint32_t window = 0; // positions that a query sees, its own included; 0: all
     float scale = 1.0F;
     float softcap = 0.0F;            // 0: none
     const uint16_t *query = nullptr; // [rows][heads][head_dim] bf16
     uint16_t *output = nullptr;      // [rows][heads * head_dim] bf16
-    // Partials of attend_blocks, room for `blocks` of each row and head: as many as any row sees
-    // blocks, from the one of its first visible position on.
+    // Partial results of attend_blocks, with `blocks` reserved for each row and head: the most
+    // blocks that any row sees, from the one of its first visible position on.
     size_t blocks = 0;
     float *maximum = nullptr; // [rows][heads][blocks]
-    float *sum = nullptr;     // the same; a block with nothing visible is marked by a sum of 0
+    float *sum = nullptr;     // the same; 0 marks a block without visible slots
     float *partial = nullptr; // [rows][heads][blocks][head_dim]
 };
 
 // Rows of one sequence that attend_tiles computes together.
 struct DeviceTile {
-    uint32_t row;   // of the pass
+    uint32_t row;   // first row in the pass
     uint32_t count; // 1 to kDeviceTileRows
 };
 inline constexpr size_t kDeviceTileRows = 16;
 
-// Adds the attention that rows of a sequence give (C10) to its sums. Computes their weights once
-// more, from queries and keys, so that attention itself knows nothing of it.
+// Adds the attention that rows of a sequence give (C10) to the sequence's sums. Computes their
+// weights again from queries and keys, so that the attention kernels are independent of it.
 struct DeviceReceive {
-    // What was computed; `maximum` and `sum`, of the rows here alone, are room to work in, and so
-    // are not needed from attend_blocks. Of values, output and `partial` nothing is looked at.
+    // The attention computed before. `maximum` and `sum` are workspaces for these rows, so their
+    // contents from attend_blocks are not needed. Values, output and `partial` are not used.
     DeviceAttention attention;
-    size_t row = 0; // the first, of the pass
+    size_t row = 0; // the first row, in the pass
     size_t rows = 0;
-    uint16_t *weights = nullptr; // [rows][heads][blocks][64] room to work in
+    uint16_t *weights = nullptr; // [rows][heads][blocks][64] workspace
     // [block][sum_rows][64], from block 0 on. A head adds to its own row, head 0 to `sum_row`; if
-    // there is one row alone, all do to that.
-    unsigned long long *sums = nullptr; // as CUDA's atomics have it
+    // there is only one row, all heads add to it.
+    unsigned long long *sums = nullptr; // the type of CUDA's atomics
     size_t sum_rows = 1, sum_row = 0;
 };
 static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
 
-// How a run of tokens is drawn (C7, steps 5 to 7, 9, 10 and 12), in device memory, so that recorded
+// The settings of a device run (C7, steps 5 to 7, 9, 10 and 12), in device memory, so that recorded
 // work serves other settings.
 struct DeviceSampler {
     float temperature;     // 0: the best token
@@ -226,70 +229,71 @@ struct DeviceSampler {
     uint64_t least_weight; // floor(min_p * 2^40)
 };
 
-// Of DeviceDraw::room, for a row of so many logits.
+// Returns the bytes of DeviceDraw::room for a row of `vocabulary` logits.
 constexpr size_t draw_room_bytes(size_t vocabulary) {
     return (size_t{256} << 10) + vocabulary * 8;
 }
 
-// Draws the token behind a row that was computed, and makes the row that of the token: a run of
-// tokens goes on without the host. `step` counts the draws; what is told of each has that index.
+// Draws the token after a computed row, and stores it as the row to compute next, so that a device
+// run continues without the host. `step` counts the draws, and is the index of each draw's results.
 struct DeviceDraw {
     const float *logits = nullptr; // [vocabulary]
     size_t vocabulary = 0;
-    void *room = nullptr;             // draw_room_bytes(vocabulary) to work in, 16-byte aligned
-    const uint16_t *hidden = nullptr; // [hidden_size], what the logits come from
+    void *room = nullptr;             // workspace of draw_room_bytes(vocabulary), 16-byte aligned
+    const uint16_t *hidden = nullptr; // [hidden_size], from which the logits were computed
     size_t hidden_size = 0;
     const DeviceSampler *sampler = nullptr;
-    const uint64_t *random = nullptr; // [steps] of the positions drawn
-    DeviceRow *row = nullptr;         // becomes the drawn token's
-    uint32_t *failed = nullptr;       // [1] of the pass; ready for the next one
+    const uint64_t *random = nullptr; // [steps] random bits of the positions drawn
+    DeviceRow *row = nullptr;         // becomes the drawn token's row
+    uint32_t *failed = nullptr;       // [1] of the pass; reset for the next one
     uint32_t *step = nullptr;         // [1]
-    uint32_t *tokens = nullptr;       // [steps] drawn
-    uint32_t *failures = nullptr;     // [steps] `failed`, 0 also where a logit is not finite (C9)
+    uint32_t *tokens = nullptr;       // [steps] drawn tokens
+    uint32_t *failures = nullptr;     // [steps] `failed`; 0 also if a logit is not finite (C9)
     uint16_t *hiddens = nullptr;      // [steps][hidden_size]
 };
 
 struct DeviceTable {
     uint32_t version = kDeviceVersion;
     uint32_t size_bytes = sizeof(DeviceTable);
-    const char *name = nullptr; // of the kind of device: "cuda"
+    const char *name = nullptr; // kind of device: "cuda"
 
-    // --- Devices, memory. Null or false: it failed, `error` (host) says why. ---
+    // --- Devices, memory. On failure they return null or false and store `error` (host). ---
     Device *(*open)(uint32_t index, DeviceInfo *info, DeviceError *error);
     void (*close)(Device *device);
     void *(*allocate)(Device *device, size_t size_bytes, DeviceError *error); // 256-byte aligned
-    void (*release)(Device *device, void *memory); // no work uses it any more
+    void (*release)(Device *device, void *memory); // the memory must be unused
     void *(*allocate_host)(Device *device, size_t size_bytes, DeviceError *error); // pinned
     void (*release_host)(Device *device, void *memory);
     DeviceQueue *(*create_queue)(Device *device, DeviceError *error);
     void (*destroy_queue)(DeviceQueue *queue);
 
-    // The device profile: has the vendor's library compute products outside the contract, on what
-    // the device has for that. Chooses an algorithm for each shape, for good; products marked
-    // `pinned` then have these shapes and no others. `id` (host) becomes what their bits depend on:
-    // the library and its version, the device's architecture, the algorithms. Where two ids are
-    // equal, equal rows of x in equal places give equal bits. Once for a device, before queues are
-    // given such products, for the first of which a queue takes workspace (32 MiB). False: it
-    // cannot be done; nothing is pinned.
+    // Opens the device profile: the vendor's library computes products outside the contract, with
+    // the hardware that the device has for them. Chooses an algorithm for each shape, permanently;
+    // products marked `pinned` must then have one of these shapes. `id` (host) is set to everything
+    // that determines their bits: the library and its version, the device's architecture, the
+    // algorithms. With equal ids, equal rows of x at equal positions give equal bits. Called once
+    // for a device, before queues get such products; the first of them makes a queue allocate a
+    // workspace (32 MiB). Returns false if it fails; nothing is pinned then.
     bool (*pin_products)(Device *device, const DeviceShape *shapes, size_t count,
                          char (&id)[kDeviceIdBytes], DeviceError *error);
 
-    // --- Enqueued. ---
-    void (*copy)(DeviceQueue *queue, void *to, const void *from, size_t size_bytes); // host or not
-    // To zero: of each of `rows` rows that follow each other, the bytes from `from_bytes` on.
+    // --- Enqueued work. ---
+    // Host or device.
+    void (*copy)(DeviceQueue *queue, void *to, const void *from, size_t size_bytes);
+    // Zeroes the bytes from `from_bytes` on in each of `rows` consecutive rows.
     void (*clear)(DeviceQueue *queue, void *memory, size_t rows, size_t row_bytes,
                   size_t from_bytes);
-    // Waits for all of it. False: something failed since the last time.
+    // Waits for all enqueued work. Returns false if any failed since the last call.
     bool (*finish)(DeviceQueue *queue, DeviceError *error);
 
-    // What is enqueued between the two is recorded, not run. Null: it could not be.
+    // Work enqueued between the two is recorded, not run. end_recording returns null on failure.
     void (*begin_recording)(DeviceQueue *queue);
     DeviceGraph *(*end_recording)(DeviceQueue *queue, DeviceError *error);
     void (*play)(DeviceQueue *queue, DeviceGraph *graph);
     void (*destroy_graph)(DeviceGraph *graph);
 
     // --- Kernels, enqueued. ---
-    // least[n] = how small the numbers of row n of w [outputs][depth] bf16 are.
+    // least[n] = the smallest exponent in row n of w [outputs][depth] bf16.
     void (*measure)(DeviceQueue *queue, const uint16_t *w, size_t outputs, size_t depth,
                     uint32_t *least);
     void (*embed)(DeviceQueue *queue, const DeviceEmbed &task);
@@ -299,7 +303,8 @@ struct DeviceTable {
     void (*product)(DeviceQueue *queue, const DeviceProduct &task);
     void (*gated_product)(DeviceQueue *queue, const DeviceGatedProduct &task);
     void (*heads)(DeviceQueue *queue, const DeviceHeads &task);
-    // Two ways to the same bits: few rows over long contexts, many rows of a sequence.
+    // Two algorithms with the same bits: for few rows over any context, and for many rows of a
+    // sequence.
     void (*attend_blocks)(DeviceQueue *queue, const DeviceAttention &task);
     void (*attend_tiles)(DeviceQueue *queue, const DeviceAttention &task, const DeviceTile *tiles,
                          size_t tile_count);
@@ -308,7 +313,8 @@ struct DeviceTable {
     void (*draw)(DeviceQueue *queue, const DeviceDraw &task);
 };
 
-// The one symbol of a module, extern "C": its table, which stays valid while it is loaded.
+// The only symbol of a module, extern "C". It returns the table, which stays valid while the module
+// is loaded.
 inline constexpr const char *kDeviceEntry = "stasis_device_table";
 using DeviceEntry = const DeviceTable *();
 

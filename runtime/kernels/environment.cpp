@@ -1,4 +1,5 @@
-// The contract's floating-point environment (C2) on the processors that have one.
+// Sets the contract's floating-point environment (C2) on processors that have one; see
+// environment.h.
 #include "runtime/kernels/environment.h"
 
 #if defined(__x86_64__)
@@ -25,8 +26,8 @@ FloatEnvironment::~FloatEnvironment() {
 
 #else
 
-// Standard C knows the rounding mode but no flushing: denormal inputs and results would differ from
-// the contract here until this processor's own control register is written.
+// Standard C sets the rounding mode but no flushing. So denormal inputs and results differ from the
+// contract on this processor until its own control register is written.
 FloatEnvironment::FloatEnvironment() : saved_(static_cast<uint32_t>(std::fegetround())) {
     std::fesetround(FE_TONEAREST);
 }

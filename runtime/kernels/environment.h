@@ -1,5 +1,5 @@
 // The floating-point environment of the contract (C2): round to nearest, flush-to-zero and
-// denormals-are-zero on, exceptions masked.
+// denormals-are-zero on, exceptions masked. Knows no kernels.
 #pragma once
 
 #include <cstdint>

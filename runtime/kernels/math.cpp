@@ -1,6 +1,6 @@
 // The contract's elementary functions (C3); NUMERICS.md states every step and the accuracy. Single
-// precision lies with the reference kernels. Double precision is written with + - * / alone, and
-// nothing in the stated domains comes near a denormal, so flushing makes no difference to it.
+// precision is in the reference kernels. Double precision is written with + - * / only, and no
+// intermediate result in the stated domains comes near a denormal, so flushing does not change it.
 #include "runtime/kernels/math.h"
 
 #include <bit>
@@ -14,19 +14,20 @@ namespace stasis::kernels {
 
 namespace {
 
-// An unevaluated sum, `low` at most half a unit in the last place of `high`.
+// An unevaluated sum; `low` is at most half a unit in the last place of `high`.
 struct Pair {
     double high, low;
 };
 
-// a + b exactly, whatever their sizes (Knuth, TAOCP 2, 4.2.2).
+// Returns a + b exactly, for any sizes (Knuth, TAOCP 2, 4.2.2).
 Pair two_sum(double a, double b) {
     const double sum = a + b;
     const double back = sum - a;
     return {sum, (a - (sum - back)) + (b - back)};
 }
 
-// a * b exactly (Dekker, "A floating-point technique for extending the available precision", 1971).
+// Returns a * b exactly (Dekker, "A floating-point technique for extending the available
+// precision", 1971).
 Pair two_product(double a, double b) {
     constexpr double kSplit = 0x1p27 + 1.0;
     const double a_split = a * kSplit;
@@ -64,7 +65,7 @@ double log_series(double z) {
     return polynomial(kCoefficients, z);
 }
 
-// log(x) to about 2^-59 of itself.
+// Returns log(x) with a relative error of about 2^-59.
 Pair log_pair(double x) {
     const auto [exponent, f] = reduce_log(x);
     // s = f / (2 + f) with a correction of its rounding: remainder / (2 + f).
@@ -80,9 +81,10 @@ Pair log_pair(double x) {
     return {high, (sum.high - high) + low};
 }
 
-// x = n pi/2 + (high + low), |x| <= 2^40, n mod 4 in `quadrant`. Three doubles hold 2/pi's inverse
-// to 2^-161 of itself, which leaves 2^-118 of n pi/2; no double in range is nearer to a multiple of
-// pi/2 than 2^-62 (Muller et al., "Handbook of Floating-Point Arithmetic", 11.2.2).
+// x = n pi/2 + (high + low), |x| <= 2^40, n mod 4 in `quadrant`. Three doubles hold the inverse of
+// 2/pi to a relative 2^-161, which leaves an error of 2^-118 in n pi/2; no double in range is
+// nearer to a multiple of pi/2 than 2^-62 (Muller et al., "Handbook of Floating-Point Arithmetic",
+// 11.2.2).
 struct Angle {
     Pair rest;
     uint64_t quadrant;
@@ -94,7 +96,8 @@ Angle reduce_angle(double x) {
     const Pair first = two_product(n, 0x1.921fb54442d18p+0);
     const Pair second = two_product(n, 0x1.1a62633145c07p-54);
     const double third = n * -0x1.f1976b7ed8fbcp-110;
-    Pair rest = two_sum(x - first.high, -first.low); // the difference is exact: x is near first
+    // This difference is exact, because x is near first.
+    Pair rest = two_sum(x - first.high, -first.low);
     const Pair next = two_sum(rest.high, -second.high);
     const double low = ((rest.low + next.low) - second.low) - third;
     rest.high = next.high + low;
@@ -102,8 +105,8 @@ Angle reduce_angle(double x) {
     return {rest, std::bit_cast<uint64_t>(shifted) & 3U};
 }
 
-// sin and cos of high + low, |high| <= pi/4 and a little more. Minimax, relative error 2^-57,
-// 2^-59.
+// Return sin and cos of high + low, |high| <= pi/4 and slightly more. Minimax, relative error
+// 2^-57, 2^-59.
 double sin_rest(Pair x) {
     constexpr double kCoefficients[] = {-0x1.5555555555555p-3,  0x1.111111111110bp-7,
                                         -0x1.a01a01a01898fp-13, 0x1.71de3a531e5e8p-19,
@@ -122,11 +125,11 @@ double cos_rest(Pair x) {
     const double z = x.high * x.high;
     const double half = 0.5 * z;
     const double main = 1.0 - half;
-    const double lost = (1.0 - main) - half; // of the subtraction
+    const double lost = (1.0 - main) - half; // by the subtraction
     return main + (lost + (z * z * polynomial(kCoefficients, z) - x.high * x.low));
 }
 
-// The sine `turns` quarter turns further on.
+// Returns the sine of x plus `turns` quarter turns.
 double sin_turned(double x, uint64_t turns) {
     const Angle angle = reduce_angle(x);
     const uint64_t quadrant = angle.quadrant + turns;
@@ -137,7 +140,8 @@ double sin_turned(double x, uint64_t turns) {
 } // namespace
 
 float exp_f32(float x) {
-    static float (*const exp)(float) = best_reference().exp; // samplers call for each logit
+    // Static, because samplers call this for each logit.
+    static float (*const exp)(float) = best_reference().exp;
     return exp(x);
 }
 

@@ -5,12 +5,12 @@
 
 namespace stasis::kernels {
 
-// Single precision, as kernels compute it, for sampling. Run under flush-to-zero (C2).
+// Single precision, as kernels compute it, for sampling. Must run under flush-to-zero (C2).
 float exp_f32(float x); // exp_f32(0) is exactly 1; below kExpFloor the result is +0
 inline constexpr float kExpFloor = -87.0F;
 
-// Double precision: rope tables, log-probabilities, attention received; on the host (devices have
-// the text of exp_f64.h).
+// Double precision, for RoPE tables, log-probabilities and attention received; on the host (devices
+// compile exp_f64.h).
 double exp_f64(double x);
 double log_f64(double x);           // x > 0
 double pow_f64(double x, double y); // x > 0

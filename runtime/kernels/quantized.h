@@ -1,6 +1,6 @@
-// Weights in blocks of small integers (C8): which types there are and how large their blocks are.
-// Inline always, as in bf16.h: no copy of it may be linked from wider instructions. Knows no files;
-// GGUF's names and numbers of these types are runtime/model/gguf/types.h.
+// Weights in blocks of small integers (C8): the types and the sizes of their blocks. Always
+// inlined, as in bf16.h, so that no copy compiled for wider instructions is linked. Knows no files;
+// GGUF's names and numbers of these types are in runtime/model/gguf/types.h.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct QuantBlock {
     return {};
 }
 
-// Offsets in a block of its scales, f16; one twice where there is only one.
+// Offsets of a block's scales, f16; the same offset twice if there is only one.
 struct QuantScales {
     size_t offset[2];
     [[gnu::always_inline]] constexpr const size_t *begin() const { return offset; }
@@ -58,7 +58,7 @@ struct QuantScales {
     }
 }
 
-// Bytes of a row of `depth` weights, a multiple of the block's elements.
+// Returns the bytes of a row of `depth` weights, a multiple of the block's elements.
 [[gnu::always_inline]] constexpr size_t quant_row_bytes(Quant type, size_t depth) {
     return depth / quant_block(type).elements * quant_block(type).bytes;
 }

@@ -1,4 +1,4 @@
-// See received.h.
+// Adds attention received on the host; see received.h.
 #include "runtime/kernels/received.h"
 
 #include "runtime/kernels/bf16.h"

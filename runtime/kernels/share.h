@@ -1,5 +1,5 @@
-// What one row's block gives the positions of the attention of a query head (NUMERICS.md, C10):
-// text that the host and devices share, as exp_f64.h.
+// The attention that one row's block gives to positions for a query head (NUMERICS.md, C10), in
+// source that the host and devices share, as exp_f64.h is.
 #pragma once
 
 #include "runtime/kernels/exp_f64.h"
@@ -9,15 +9,17 @@ namespace stasis::kernels {
 
 namespace {
 
-// The block's, with its maximum m_b; m and l are what all of the row's blocks merged to.
+// Returns the share of a block with maximum m_b; m and l are the results of merging all of the
+// row's blocks.
 STASIS_FUNCTION double share_of(float m_b, float m, float l) {
     return exp_whole(double{m_b} - double{m}) / double{l};
 }
 
-// A slot's, of weight p; 0 where a number is not finite.
+// Returns the share of a slot of weight p; 0 if a number is not finite.
 STASIS_FUNCTION uint64_t received_of(float p, double share) {
     const double weight = double{p} * share * kReceivedOne;
-    return weight >= 1.0 && weight <= kReceivedOne ? static_cast<uint64_t>(weight) : 0; // not NaN
+    // The comparisons are false for NaN.
+    return weight >= 1.0 && weight <= kReceivedOne ? static_cast<uint64_t>(weight) : 0;
 }
 
 } // namespace

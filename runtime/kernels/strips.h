@@ -1,12 +1,12 @@
 // A matrix of integer weights (C8) in the order in which products read it: strips of 16 outputs,
-// whose blocks follow each other in one piece, so that memory is read from front to back and lanes
-// are outputs without turning anything. Knows no files.
+// whose blocks are consecutive. So memory is read from front to back, and lanes are outputs without
+// a transpose. Knows no files.
 //
-// A block of a strip has as many bytes as the 16 blocks it is made of: first their 4-byte words,
-// word w of the 16 outputs side by side, then, where a block is not a whole number of words, the
-// f16 left over of each. Words keep the order of the published block, without that f16; only the
-// fifth bits of Q5_0 and Q5_1 are ordered anew: bit 8 k + i is that of element 4 i + k.
-// Outputs beyond the matrix are blocks of zeros.
+// A block of a strip has as many bytes as the 16 published blocks it is made of. First come their
+// 4-byte words, word w of the 16 outputs side by side. If a block is not a whole number of words,
+// the remaining f16 of each follows. Words keep the order of the published block, without that f16;
+// only the fifth bits of Q5_0 and Q5_1 are reordered: bit 8 k + i is that of element 4 i + k.
+// Outputs past the matrix are blocks of zeros.
 #pragma once
 
 #include "runtime/kernels/quantized.h"
@@ -17,9 +17,9 @@ inline constexpr size_t kStripOutputs = 16;
 
 struct StripBlock {
     size_t words; // 4-byte words of a published block
-    size_t first; // offset of the first in it
-    size_t half;  // offset in it of the f16 left over, where `bytes` is no multiple of 4
-    size_t bytes; // of a block of the strip
+    size_t first; // offset of the first word
+    size_t half;  // offset of the remaining f16, if `bytes` is no multiple of 4
+    size_t bytes; // bytes of a block of the strip
 
     [[gnu::always_inline]] constexpr bool has_half() const {
         return bytes != words * 4 * kStripOutputs;
@@ -32,17 +32,17 @@ struct StripBlock {
     return {bytes / 4, at_end ? 0 : rest, at_end ? bytes - rest : 0, bytes * kStripOutputs};
 }
 
-// Bytes of the strip of 16 rows of `depth` weights, a multiple of the block's elements.
+// Returns the bytes of the strip of 16 rows of `depth` weights, a multiple of the block's elements.
 [[gnu::always_inline]] constexpr size_t strip_bytes(Quant type, size_t depth) {
     return depth / quant_block(type).elements * strip_block(type).bytes;
 }
 
-// Bytes of a matrix in strips.
+// Returns the bytes of a matrix in strips.
 [[gnu::always_inline]] constexpr size_t strips_bytes(Quant type, size_t outputs, size_t depth) {
     return (outputs + kStripOutputs - 1) / kStripOutputs * strip_bytes(type, depth);
 }
 
-// Fills one strip from `outputs` rows (1 to 16) of blocks as published, `row_bytes` apart.
+// Fills one strip from `outputs` rows (1 to 16) of published blocks, `row_bytes` apart.
 void make_strip(Quant type, const uint8_t *rows, size_t row_bytes, size_t outputs, size_t depth,
                 uint8_t *strip);
 

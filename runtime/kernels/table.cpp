@@ -1,5 +1,5 @@
-// The instruction sets: their names, what each needs of the machine, and the tables that they make.
-// Knows nothing of what is in these.
+// The instruction sets: their names, their requirements of the machine, and their tables. Knows
+// nothing of the kernels in them.
 #include "runtime/kernels/table.h"
 
 #include <cstring>
@@ -14,8 +14,9 @@
 
 namespace stasis::kernels {
 
-// Each is defined in the folder of its name, compiled for its instruction set, and called only
-// where the machine has that: it enters what the instruction set computes faster into a table.
+// Each is defined in the folder of its name, compiled for its instruction set, and called only on
+// machines that have it. It enters the kernels that the instruction set computes faster into a
+// table.
 namespace avx2 {
 void add_kernels(Table &table);
 }
@@ -36,8 +37,9 @@ namespace {
 
 #ifdef STASIS_X86_TABLES
 
-// The compilers' answers include what the operating system says it saves (XCR0, read by XGETBV):
-// a processor with AVX-512 under a system that does not save its registers counts as without.
+// The compilers' builtins include whether the operating system saves the registers (XCR0, read by
+// XGETBV): a processor with AVX-512 under a system that does not save its registers counts as one
+// without.
 bool has_avx2_and_fma() {
     return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 }
@@ -66,10 +68,10 @@ bool has_avx512bf16() {
     return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0;
 }
 
-// CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE, bit 25 AMX-INT8.
-// Whether the operating system saves the tiles, and lets this process use them, is for the request
-// for permission to find out: a kernel that does not know tiles, or a host that filters the call,
-// refuses it.
+// CPUID leaf 7 (Intel SDM, volume 2): EDX bit 22 AMX-BF16, bit 24 AMX-TILE, bit 25 AMX-INT8. The
+// request for permission determines whether the operating system saves the tiles and lets this
+// process use them: a kernel without support for tiles, or a host that filters the call, refuses
+// it.
 bool has_amx() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     return has_avx512vnni() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
@@ -83,14 +85,15 @@ void add_reference(Table &table) {
     table = best_reference().table;
 }
 
-// A table is the next slower one that this machine runs, with what its own kernels replace.
+// A table is the next slower one that this machine runs, with its own kernels in place of some
+// entries.
 struct InstructionSet {
     const char *name;
     bool (*is_here)();
     void (*add_kernels)(Table &table);
 };
 
-// The fastest first: AMX beats VDPBF16PS where a machine has both.
+// The fastest first: AMX is faster than VDPBF16PS on machines with both.
 constexpr InstructionSet kInstructionSets[] = {
 #ifdef STASIS_AVX512_TABLES
     {"amx", has_amx, amx::add_kernels},
@@ -105,13 +108,14 @@ constexpr InstructionSet kInstructionSets[] = {
 };
 constexpr size_t kCount = std::size(kInstructionSets);
 
-// In the order of kInstructionSets.
+// The tables in the order of kInstructionSets.
 struct Tables {
-    const char *names[kCount + 1] = {}; // the last null
+    const char *names[kCount + 1] = {}; // the last is null
     Table memory[kCount] = {};
-    const Table *runs[kCount] = {}; // null where this machine cannot run it
+    const Table *runs[kCount] = {}; // null: this machine cannot run it
 
     Tables() {
+        // From the slowest on, each set replaces entries of the table before it.
         Table table = {};
         for (size_t i = kCount; i-- > 0;) {
             names[i] = kInstructionSets[i].name;
@@ -165,7 +169,7 @@ const Table *find_table(const char *name) {
 
 const Table &best_table() {
     const Table *const *table = tables().runs;
-    while (*table == nullptr) { // the reference runs everywhere
+    while (*table == nullptr) { // the reference runs on every machine
         ++table;
     }
     return **table;

@@ -1,10 +1,10 @@
 // One table of compute kernels per instruction set. reference/ fills the first, which is the
-// executable form of NUMERICS.md, and every other table must equal it bit for bit. Each further
-// table is a slower one with some entries replaced (table.cpp).
-// A kernel computes on the calling thread, on the range it is given: callers split outputs, rows,
-// heads and blocks over threads, never a reduction. Kernels allocate nothing, keep no state and
-// expect the floating-point environment of C2 (environment.h).
-// bf16 values are raw uint16_t bits; f32 values are float.
+// executable form of NUMERICS.md; every other table must equal it bit for bit. Each further table
+// is a slower one with some entries replaced (table.cpp).
+// A kernel computes on the calling thread, on a given range: callers split outputs, rows, heads and
+// blocks over threads, never a reduction. Kernels allocate nothing, keep no state and require the
+// floating-point environment of C2 (environment.h). bf16 values are raw uint16_t bits; f32 values
+// are float.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@
 
 namespace stasis::kernels {
 
-// Positions of an attention block (C5), which is also the KV page.
+// Positions of an attention block (C5), which are those of a KV page.
 inline constexpr size_t kPagePositions = 64;
 
-// Version of the clauses; see ContractId in format/state/state.h.
+// Versions of the clauses; see ContractId in format/state/state.h.
 inline constexpr uint32_t kContractCore = 1;
 inline constexpr uint32_t kContractKv = 1;
 inline constexpr uint32_t kContractSampling = 1;
 
-// Scratch memory of one thread, 64-byte aligned, for what a kernel packs on its way.
+// Workspace of one thread, 64-byte aligned, for operands that a kernel packs.
 inline constexpr size_t kScratchBytes = 1024 * 1024;
 
 // Threads that share the packing of one matrix split its rows at multiples of this.
 inline constexpr size_t kPackRows = 48;
 
-// The left operand of a matrix product in the order that this table's `matmul` reads it in. Packed
-// once, multiplied by as many matrices, by as many threads, as there are.
+// Packs the left operand of a matrix product in the order in which this table's `matmul` reads it.
+// It is packed once, and then multiplied by any number of matrices and threads.
 struct Pack {
     const uint16_t *x; // [rows][depth] bf16
     size_t x_stride;   // elements between rows of x
@@ -51,8 +51,8 @@ struct Matmul {
     void *scratch; // kScratchBytes of the calling thread
 };
 
-// The left operand of products with integer weights: 8-bit integers and a scale for each group of
-// `group` values (C8), in the order that this table's `matmul_quantized` reads them in.
+// Quantizes the left operand of products with integer weights: 8-bit integers and a scale for each
+// group of `group` values (C8), in the order in which this table's `matmul_quantized` reads them.
 struct Quantize {
     const uint16_t *x; // [rows][depth] bf16
     size_t x_stride;   // elements between rows of x
@@ -75,8 +75,8 @@ struct QuantizedMatmul {
     void *scratch; // kScratchBytes of the calling thread
 };
 
-// One attention block of one KV head for some queries (C5): partial results m, l, o per row.
-// A row whose mask is 0 gets nothing written: the caller must not merge it.
+// Computes one attention block of one KV head for some queries (C5): partial results m, l, o per
+// row. For a row whose mask is 0 nothing is written, and the caller must not merge it.
 struct AttentionBlock {
     const void *query;       // [rows][head_dim], packed by the same table with these sizes
     const uint64_t *visible; // [rows], bit s: slot s of the block is visible to the row
@@ -86,12 +86,12 @@ struct AttentionBlock {
     size_t head_dim;
     float scale;    // scores are multiplied by it
     float softcap;  // 0: none; else scores become softcap * tanh(score / softcap)
-    float *maximum; // [rows] m_b; of the results, a zero is +0
+    float *maximum; // [rows] m_b; a zero is +0, as in all results
     float *sum;     // [rows] l_b
     float *output;  // [rows][head_dim] o_b
-    // [rows][kPagePositions] p as bf16, +0 where not visible; null: not wanted.
+    // [rows][kPagePositions] p as bf16, +0 where not visible; null: not stored.
     uint16_t *weights;
-    // Keys and values of the block that the same thread will take next, a hint; null: none.
+    // Keys and values of the next block of the same thread, a hint; null: none.
     const uint16_t *next_keys;
     const uint16_t *next_values;
     void *scratch; // kScratchBytes of the calling thread
@@ -100,19 +100,19 @@ struct AttentionBlock {
 struct Table {
     const char *name; // "reference", "avx2", ...
 
-    // Rows begin .. end - 1; begin is a multiple of kPackRows, end one too or `rows`.
+    // Packs rows [begin, end); begin is a multiple of kPackRows, and end is one too or `rows`.
     void (*pack)(const Pack &task, size_t begin, size_t end);
     size_t (*packed_bytes)(size_t rows, size_t depth);
     void (*matmul)(const Matmul &task);
 
-    // Rows begin .. end - 1; begin is a multiple of kPackRows, end one too or `rows`.
+    // Quantizes rows [begin, end); begin is a multiple of kPackRows, and end is one too or `rows`.
     void (*quantize)(const Quantize &task, size_t begin, size_t end);
     size_t (*quantized_bytes)(size_t rows, size_t depth, size_t group);
     void (*matmul_quantized)(const QuantizedMatmul &task);
-    // y = the weights of a row of blocks as published, times scale (C8).
+    // y = the weights of a row of published blocks, times scale (C8).
     void (*embed_quantized)(Quant type, const uint8_t *row, float scale, size_t n, float *y);
 
-    // C4: y = x * (1 / sqrt(mean(x^2) + eps)) * weight. `weight` holds 1 + w where the model says.
+    // C4: y = x * (1 / sqrt(mean(x^2) + eps)) * weight. `weight` is 1 + w if the model requires it.
     void (*rms_norm)(const float *x, const float *weight, size_t n, float eps, float *y);
     // Rounds to bf16, nearest even, -0 stored as +0 (C6, C9).
     void (*round_bf16)(const float *x, size_t n, uint16_t *y);
@@ -120,7 +120,8 @@ struct Table {
     void (*rope)(float *x, const float *cosine, const float *sine, size_t n);
 
     void (*attention_block)(const AttentionBlock &task);
-    // Merges one block's partial of one row into (m, l, o); blocks ascending (C5).
+    // Merges one block's partial of one row into (m, l, o); blocks must come in ascending order
+    // (C5).
     void (*attention_merge)(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
                             size_t head_dim);
     // y = bf16(o / l) of one row.
@@ -134,17 +135,18 @@ struct Table {
     void (*embed)(const uint16_t *row, float scale, size_t n, float *y);   // y = f32(row) * scale
     void (*embed_wide)(const float *row, float scale, size_t n, float *y); // y = row * scale
     void (*softcap)(float *x, size_t n, float cap); // x = cap * tanh(x / cap)
-    // Index of the first value that is not finite once rounded to bf16 (C9), or n if there is none.
+    // Returns the index of the first value that is not finite once rounded to bf16 (C9); n if there
+    // is none.
     size_t (*find_nonfinite)(const float *x, size_t n);
 };
 
 const Table &reference_table();
-// Names of the tables that this build knows, the fastest first, "reference" last; ends with null.
+// Returns the names of this build's tables, the fastest first, "reference" last; ends with null.
 const char *const *table_names();
-// The table of that name if this machine can run it, else null. Names of tables that this build
-// does not know are null as well.
+// Returns the table of that name if this machine can run it, else null, as for names that this
+// build does not have.
 const Table *find_table(const char *name);
-// The fastest table that this machine can run.
+// Returns the fastest table that this machine can run.
 const Table &best_table();
 
 } // namespace stasis::kernels

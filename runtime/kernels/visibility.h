@@ -1,6 +1,7 @@
-// Which positions a query sees (C5): those of its window up to its own, without those that its
-// sequence has evicted. Positions are cut into blocks of kPagePositions slots, and the slots of a
-// block are the bits of a mask. One text for CPU, devices and whoever plans what they read.
+// The positions that a query sees (C5): those of its window up to its own, without those that its
+// sequence has evicted. Positions are divided into blocks of kPagePositions slots, and the slots of
+// a block are the bits of a mask. The same source serves the CPU, devices and code that plans their
+// reads.
 #pragma once
 
 #include <cstddef>
@@ -31,12 +32,13 @@ STASIS_ANYWHERE uint64_t visible_slots(uint64_t position, uint32_t window, uint6
     return slots_of(first_visible(position, window), position, block);
 }
 
-// Returns the slots of a block that are not evicted; `evicted`: masks of the first `count` blocks.
+// Returns the slots of a block that are not evicted; `evicted` has masks of the first `count`
+// blocks.
 STASIS_ANYWHERE uint64_t held_slots(const uint64_t *evicted, uint64_t count, uint64_t block) {
     return block < count ? ~evicted[block] : ~uint64_t{0};
 }
 
-// The blocks that a query sees: `count` from `first` on.
+// The blocks that a query sees: `count` blocks from `first` on.
 struct Blocks {
     uint64_t first, count;
 };

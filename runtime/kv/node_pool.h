@@ -1,4 +1,4 @@
-// Memory for the nodes of trees (tree.h). It knows nothing of what they hold.
+// Memory for the nodes of trees (tree.h). Knows nothing of their contents.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// KV pages in the memory of the host; see page_memory.h.
+// KV pages in host memory; see page_memory.h.
 #include "runtime/kv/page_memory.h"
 
 #include <cstring>
@@ -38,9 +38,9 @@ void copy(void *, PageAddress to, PageAddress from, size_t size_bytes) {
 
 PageMemory host_pages(const Memory &given) {
     PageMemory memory;
-    memory.user = const_cast<Memory *>(&given); // taking and giving back change nothing of it
+    memory.user = const_cast<Memory *>(&given); // take and give_back do not change it
     memory.on_host = true;
-    memory.batch_bytes = size_t{64} << 20; // nothing but how often a load looks at its watch
+    memory.batch_bytes = size_t{64} << 20; // only sets how often a load checks its watch
     memory.take = take;
     memory.give_back = give_back;
     memory.clear = clear;

@@ -1,8 +1,8 @@
-// KV pages: the pool they come from and the table that names them. A page holds the keys and values
-// of kPagePositions positions for all layers of a group, in the order of format/state/state.h
-// (Page). Tables are immutable trees shared between forks (tree.h); pages are copied when written
-// while shared. Full pages are known by their tokens (prefixes.h), those that nobody holds any more
-// for a while longer. Where their bytes lie is page_memory.h's. Knows nothing of weights.
+// The pool of KV pages. A page holds the keys and values of kPagePositions positions for all layers
+// of a group, in the order of format/state/state.h (Page). Page tables are immutable trees shared
+// between forks (tree.h); a shared page is copied before it is written. Full pages can be found by
+// their tokens (prefixes.h), and stay cached for a while after their last user. Their memory is
+// accessed through page_memory.h. Knows nothing of weights.
 #pragma once
 
 #include <atomic>
@@ -31,9 +31,9 @@ struct KvPage {
     PagePool *pool = nullptr;
     KvPage *next_free = nullptr;
     PageAddress address = PageAddress::null;
-    Prefix *prefix = nullptr; // that it is known by; changes only while one or nobody holds it
-    // Slots that hold no position may hold anything: they could not be cleared, and must be before
-    // the page is written. Changes only while one holds it.
+    Prefix *prefix = nullptr; // its prefix cache entry; changes only while one or nobody holds it
+    // Slots that hold no position may have any contents: they could not be cleared, and must be
+    // cleared before the page is written. Changes only while one table holds the page.
     bool unclean = false;
 };
 
@@ -54,7 +54,7 @@ class PageRef {
     bool unclean() const { return page_->unclean; }
     bool unique() const { return page_->references.load(std::memory_order_acquire) == 1; }
     bool known() const { return page_->prefix != nullptr; }
-    // Nobody else holds it, or can come to hold it.
+    // Reports whether no other table holds the page, or can come to hold it.
     bool writable() const { return !known() && unique(); }
 
   private:
@@ -78,13 +78,13 @@ struct PageShape {
     }
 };
 
-// An entry of a group's page table. The digest of a full page is there at once, and outlives the
-// page; that of the last page is computed when it is asked for.
+// An entry of a group's page table. The digest of a full page is computed when the page becomes
+// full, and outlives the page; that of the last page is computed on demand.
 struct PageEntry {
     PageRef page = {}; // empty: released
     Digest digest = {};
     uint32_t digested = 0; // first slots that the digest covers; 0: none
-    // The same as of the last export or restore: what a file knows the page by.
+    // Digest and slots at the last export or restore, by which a file names the page.
     Digest exported = {};
     uint32_t exported_slots = 0;
 
@@ -95,7 +95,7 @@ struct PageEntry {
     }
 };
 
-// Counted pointer to an entry of the index: the last full page of a session, or none.
+// Counted pointer to an entry of the prefix cache: the last full page of a session, or none.
 class PrefixRef {
   public:
     PrefixRef() = default;
@@ -110,7 +110,7 @@ class PrefixRef {
     }
     ~PrefixRef();
     const Prefix *get() const { return prefix_; }
-    // The same for a log that is cut to so many full pages.
+    // Returns the entry of a log that is cut to `pages` full pages.
     PrefixRef cut(uint64_t pages) const;
 
   private:
@@ -119,23 +119,23 @@ class PrefixRef {
     Prefix *prefix_ = nullptr;
 };
 
-// What the index knows of a path of tokens.
+// The part of a path of tokens that the prefix cache holds.
 struct KnownPath {
     std::vector<const Prefix *> prefixes; // kept alive by `end`
     std::vector<PageRef> pages;           // [page][group]; empty: not needed
-    std::vector<uint16_t> hidden;         // of the last position; empty: not known
+    std::vector<uint16_t> hidden;         // final hidden state of the last position; empty: none
     PrefixRef end;
 };
 
-// The first page of a group, counted from the path's begin, that must be there if the path is
-// followed for so many pages.
+// Returns the first page of a group, counted from the path's begin, that is needed if `pages` pages
+// of the path are reused.
 using FirstNeeded = std::function<uint64_t(size_t group, uint64_t pages)>;
 
-// Pages of a model's sessions under one byte budget. Freed pages are kept for reuse: those that are
-// known by their tokens with their contents, the rest, which goes first, as memory.
+// Pages of a model's sessions under one byte budget. Freed pages are kept for reuse: known pages
+// with their contents, the others as memory, which is reclaimed first.
 class PagePool {
   public:
-    // Without a budget no more than this is kept with its contents.
+    // Without a budget, at most this many bytes of free pages are kept with their contents.
     static constexpr uint64_t kIdleBytesMax = 256U << 20;
 
     PagePool(const PageMemory &memory, uint64_t budget_bytes, std::vector<PageShape> shapes);
@@ -143,20 +143,21 @@ class PagePool {
     PagePool(const PagePool &) = delete;
     PagePool &operator=(const PagePool &) = delete;
 
-    // A zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory), Error(device).
+    // Returns a zeroed page of a group. Throws Error(pool_exhausted), Error(no_memory),
+    // Error(device).
     PageRef take(uint32_t group);
-    // The same with any contents, for a caller who writes all of it.
+    // The same with undefined contents, for a caller that writes all of it.
     PageRef take_unset(uint32_t group);
-    // The same with what another page holds, for a caller who writes to it.
+    // The same with the contents of another page, for a caller that writes to it.
     PageRef copy(const PageRef &page);
 
-    // The numbers of a page, where they lie; null: not on the host, and page_staging.h brings them.
-    // The functions that follow throw Error(device) there.
+    // Returns the numbers of a page in host memory; null if it is in device memory, where
+    // page_staging.h copies them. The two functions below then throw Error(device).
     const uint16_t *numbers(const PageRef &page) const;
-    // Whether the first slots of two pages of a group hold the same bits.
+    // Reports whether the first `slots` slots of two pages of a group hold the same bits.
     bool same(const PageRef &a, const PageRef &b, size_t slots) const;
-    // Zeroes the slots from `slot` on of a page that one caller holds. Should it throw, the page is
-    // unclean from then on.
+    // Zeroes the slots from `slot` on of a page that one caller holds. If it throws, the page is
+    // marked unclean.
     void clear_from(const PageRef &page, size_t slot) const;
 
     const PageShape &shape(uint32_t group) const { return shapes_[group]; }
@@ -165,26 +166,28 @@ class PagePool {
     size_t groups() const { return shapes_.size(); }
     uint64_t budget_bytes() const { return budget_bytes_; }
     uint64_t used_bytes() const;
-    // What pages can still take, cached ones given way; UINT64_MAX: no limit.
+    // Returns the bytes that pages can still take if cached ones are reclaimed; UINT64_MAX: no
+    // limit.
     uint64_t room_bytes() const;
-    uint64_t cached_bytes() const; // of free pages, those of known contents included
-    uint64_t idle_bytes() const;   // of free pages of known contents
-    // Gives back memory of free pages until it comes to so many bytes, those of known contents last
-    // and the oldest of them first. False: there is none.
+    uint64_t cached_bytes() const; // of free pages, known ones included
+    uint64_t idle_bytes() const;   // of free known pages
+    // Reclaims memory of free pages until it adds up to `bytes`, known pages last and the oldest of
+    // them first. Returns false if there is not enough.
     bool make_room(uint64_t bytes) noexcept;
 
-    // As much of a path behind `from` as is known and computed, its needed pages held.
+    // Returns the longest part of a path after `from` that is known and computed, and holds its
+    // needed pages.
     KnownPath match(const PrefixRef &from, const PrefixRealm &realm,
                     std::span<const uint32_t> tokens, const FirstNeeded &first_needed);
-    // Makes a full page known: `pages` [group] are what the caller has of it, on table entries of
-    // its own with digests. Where the same is known, known pages take their place. What is computed
-    // (`stored` false) and differs from what is known throws Error(diverged).
+    // Makes a full page known. `pages` [group] are the caller's pages, in table entries of its own
+    // with digests. If the same page is known already, the known pages replace them. Throws
+    // Error(diverged) if a computed page (`stored` false) differs from the known one.
     PrefixRef intern(const PrefixRef &parent, const PrefixRealm &realm, bool stored,
                      PageTokens tokens, std::span<PageEntry *const> pages,
                      std::span<const uint16_t> hidden);
-    // Adds pages [group] that the caller has come to have since: those nobody else gave.
+    // Adds pages [group] that the caller has obtained since, for groups that have none.
     void offer(const Prefix *prefix, std::span<PageEntry *const> pages) noexcept;
-    // Makes a page unknown, so that it can be written; false: others hold it.
+    // Makes a page unknown, so that it can be written. Returns false if others hold it.
     bool withdraw(PageRef &page) noexcept;
 
   private:

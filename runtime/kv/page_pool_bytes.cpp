@@ -1,5 +1,5 @@
-// The bytes of KV pages, in host or device memory: compared, copied, cleared; see page_pool.h.
-// Besides, only page_staging.cpp touches them, and a forward pass, which is given their addresses.
+// Compares, copies and clears the bytes of KV pages, in host or device memory; see page_pool.h.
+// Apart from this file, only page_staging.cpp accesses them, and a forward pass by their addresses.
 #include <cstring>
 
 #include "runtime/kv/page_pool.h"
@@ -42,7 +42,7 @@ bool PagePool::same(const PageRef &a, const PageRef &b, size_t slots) const {
 
 void PagePool::clear_from(const PageRef &page, size_t slot) const {
     const PageShape &shape = shape_of(page);
-    page.page_->unclean = true; // until it is done
+    page.page_->unclean = true; // until the memory is cleared
     memory_.clear(memory_.user, page.address(), shape.rows(), shape.head_elements() * kNumberBytes,
                   slot * shape.head_dim * kNumberBytes);
     page.page_->unclean = false;

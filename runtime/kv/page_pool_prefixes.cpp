@@ -1,5 +1,6 @@
-// The pool's index of full pages (prefixes.h): finding, making known, letting idle ones go. What is
-// let go under the lock is destroyed after it, because a page's last reference takes the lock.
+// The pool's prefix cache (prefixes.h): finds pages, makes them known, reclaims idle ones. A
+// reference dropped under the lock is destroyed after the lock is released, because a page's last
+// reference takes the lock itself.
 #include <algorithm>
 #include <mutex>
 
@@ -34,7 +35,7 @@ PrefixRef PrefixRef::cut(uint64_t pages) const {
     return {pool_, prefix};
 }
 
-// One holder more of a known page.
+// Adds a holder to a known page.
 void PagePool::hold(KvPage *page, const Lock &) noexcept {
     if (page->references.fetch_add(1, std::memory_order_acq_rel) == 0) {
         const uint64_t bytes = shapes_[page->group].bytes();
@@ -44,10 +45,10 @@ void PagePool::hold(KvPage *page, const Lock &) noexcept {
     }
 }
 
-// The contents that were idle for longest are given up; their memory becomes free.
+// Gives up the contents that were idle for longest; their memory becomes free.
 void PagePool::forget_oldest(const Lock &lock) noexcept {
     Prefix *prefix = prefixes_.oldest();
-    ++prefix->uses; // until this is done
+    ++prefix->uses; // keeps the entry until the loop is done
     for (KvPage *&page : prefix->pages) {
         if (page != nullptr && page->references.load(std::memory_order_relaxed) == 0) {
             prefixes_.unpark(prefix);
@@ -60,11 +61,12 @@ void PagePool::forget_oldest(const Lock &lock) noexcept {
     prefixes_.let_go(prefix);
 }
 
-// How many pages of a known path can be taken: the longest beginning of which each group has all
-// pages that are needed then. Windows released pages, or they were given up.
+// Returns how many pages of a known path can be reused: the longest beginning for which every group
+// has all the pages that it needs. Pages may be missing because a window released them or they were
+// reclaimed.
 size_t PagePool::usable(std::span<Prefix *const> path, const FirstNeeded &first_needed,
                         const Lock &) const {
-    std::vector<std::vector<uint64_t>> gaps(shapes_.size()); // [group][page] behind the last gap
+    std::vector<std::vector<uint64_t>> gaps(shapes_.size()); // [group][page] after the last gap
     for (size_t group = 0; group < shapes_.size(); ++group) {
         uint64_t behind = 0;
         for (size_t page = 0; page < path.size(); ++page) {
@@ -102,14 +104,15 @@ KnownPath PagePool::match(const PrefixRef &from, const PrefixRealm &realm,
     }
     known.prefixes.assign(path.begin(), path.end());
     known.pages.resize(path.size() * groups());
-    known.hidden = path.back()->hidden; // all that can fail has happened
+    known.hidden = path.back()->hidden; // nothing below can fail
     for (size_t group = 0; group < groups(); ++group) {
         for (size_t page = first_needed(group, path.size()); page < path.size(); ++page) {
             hold(path[page]->pages[group], lock);
             known.pages[page * groups() + group] = PageRef(path[page]->pages[group]);
         }
     }
-    for (size_t page = path.size(); page-- > 0;) { // so that the end gives way before the beginning
+    // From the end, so that the end is reclaimed first.
+    for (size_t page = path.size(); page-- > 0;) {
         prefixes_.touch(path[page]);
     }
     ++path.back()->uses;
@@ -120,6 +123,7 @@ KnownPath PagePool::match(const PrefixRef &from, const PrefixRealm &realm,
 PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bool stored,
                            PageTokens tokens, std::span<PageEntry *const> pages,
                            std::span<const uint16_t> hidden) {
+    // The entry is allocated before the lock is taken.
     auto fresh = std::make_unique<Prefix>();
     fresh->parent = parent.prefix_;
     fresh->realm = realm;
@@ -130,8 +134,10 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
     for (const PageEntry *page : pages) {
         fresh->digests.push_back(page->digest);
     }
-    std::vector<PageRef> replaced(pages.size());
+    std::vector<PageRef> replaced(pages.size()); // destroyed after the lock is released
     const Lock lock(mutex_);
+
+    // Finds the entry, or inserts the new one.
     Prefix *entry = prefixes_.find(parent.prefix_, realm, tokens,
                                    stored ? fresh->digests : std::span<const Digest>());
     if (entry != nullptr && !stored && entry->digests != fresh->digests) {
@@ -145,6 +151,7 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
     } else if (entry->hidden.empty() && !entry->stored) {
         std::swap(entry->hidden, fresh->hidden);
     }
+    // Fills the entry's gaps from the caller's pages, and replaces the others by the known ones.
     ++entry->uses;
     for (size_t group = 0; group < pages.size(); ++group) {
         PageRef &own = pages[group]->page;
@@ -164,7 +171,7 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
 
 void PagePool::offer(const Prefix *prefix, std::span<PageEntry *const> pages) noexcept {
     const Lock lock(mutex_);
-    auto *entry = const_cast<Prefix *>(prefix); // the pool's own
+    auto *entry = const_cast<Prefix *>(prefix); // owned by the pool
     for (size_t group = 0; group < pages.size(); ++group) {
         PageRef &own = pages[group]->page;
         if (entry->pages[group] == nullptr && own && !own.known()) {

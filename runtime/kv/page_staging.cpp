@@ -1,4 +1,4 @@
-// Batches of pages on their way; see page_staging.h.
+// Copies pages in batches; see page_staging.h.
 #include "runtime/kv/page_staging.h"
 
 #include <vector>
@@ -23,7 +23,7 @@ void PageStaging::fit(size_t size_bytes) {
     if (memory_.on_host) {
         return;
     }
-    finish(); // also before the stage goes: what went wrong must be told
+    finish(); // also before the stage is given back: a failed copy must be reported
     if (stage_ != nullptr && stage_->size_bytes < size_bytes) {
         memory_.give_back_stage(memory_.user, std::exchange(stage_, nullptr));
     }
@@ -85,7 +85,7 @@ void PageStaging::finish() {
 
 namespace {
 
-// Pages [begin, end) of those asked for, on their way.
+// Pages [begin, end) of those asked for, whose copies are enqueued.
 struct Batch {
     PageStaging staging;
     size_t begin = 0, end = 0;
@@ -116,6 +116,7 @@ void for_each_page(const PagePool &pool, Threads &threads, std::span<const PageR
                    const std::function<void(size_t i, const uint16_t *numbers)> &work) {
     Batch batches[2] = {Batch(pool), Batch(pool)};
     batches[0].start(pool, pages, 0);
+    // Two batches alternate: one is copied while the other is worked on.
     for (size_t turn = 0; batches[turn % 2].begin < pages.size(); ++turn) {
         Batch &batch = batches[turn % 2];
         batches[(turn + 1) % 2].start(pool, pages, batch.end);

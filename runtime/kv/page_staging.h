@@ -1,7 +1,6 @@
-// The way of pages' numbers between a far memory and the host: a stage (page_memory.h) of their
-// own, copies that are enqueued together, and a batch that is on its way while another is worked
-// on. Pages of the host are used where they lie: for them nothing is taken, copied or waited for.
-// Knows bytes only.
+// Copies pages' numbers between device memory and the host: a stage (page_memory.h), copies that
+// are enqueued together, and a batch that is copied while another is worked on. Pages in host
+// memory are used in place: nothing is allocated, copied or waited for. Knows bytes only.
 #pragma once
 
 #include <cstddef>
@@ -15,30 +14,31 @@
 
 namespace stasis {
 
-// One thread at a time. The pages that it was given stay, and are written by nobody, until it is
-// finished or gone. Everything may throw Error(device), Error(no_memory).
+// One thread at a time. The pages passed in must stay and must not be written until `finish` or the
+// destructor has returned. Every function may throw Error(device) and Error(no_memory).
 class PageStaging {
   public:
     explicit PageStaging(const PagePool &pool) : memory_(pool.memory()), pool_(pool) {}
-    // Waits for what is under way.
+    // Waits for the copies enqueued.
     ~PageStaging();
     PageStaging(const PageStaging &) = delete;
     PageStaging &operator=(const PageStaging &) = delete;
 
-    // Room for pages of so many bytes in all; what was in it is lost. Waits first.
+    // Reserves space for pages of `size_bytes` bytes in all; earlier contents are lost. Waits
+    // first.
     void fit(size_t size_bytes);
-    // Begins to bring a page's numbers, or `count` of them from `begin` on; they lie there after
+    // Begins to copy a page's numbers, or `count` of them from `begin` on. They are valid after
     // `finish`, until the next `fit`.
     const uint16_t *read(const PageRef &page);
     const uint16_t *read(const PageRef &page, size_t begin, size_t count);
-    // The same at once, with room made for these alone.
+    // The same at once, with space reserved for these numbers alone.
     const uint16_t *read_now(const PageRef &page);
     const uint16_t *read_now(const PageRef &page, size_t begin, size_t count);
-    // Where all numbers of a page that one caller holds are to be put, and what then begins to take
-    // them to the page: it has them after `finish`.
+    // `place` returns the address at which the caller stores all numbers of a page that it holds
+    // alone; `write` then begins to copy them to the page. The page has them after `finish`.
     uint16_t *place(const PageRef &page);
     void write(const PageRef &page, const uint16_t *numbers);
-    // Waits.
+    // Waits for the copies enqueued. Throws the error of any that failed.
     void finish();
 
   private:
@@ -46,12 +46,12 @@ class PageStaging {
 
     const PageMemory &memory_;
     const PagePool &pool_;
-    PageStage *stage_ = nullptr; // null: no far page has come yet
+    PageStage *stage_ = nullptr; // null: no page in device memory was used yet
     size_t used_bytes_ = 0;
 };
 
-// Calls work(i, numbers of pages[i]) for each page, on all threads. Throws the first that any of it
-// throws.
+// Calls work(i, numbers of pages[i]) for each page, on all threads. Throws the first exception of
+// any call or copy.
 void for_each_page(const PagePool &pool, Threads &threads, std::span<const PageRef *const> pages,
                    const std::function<void(size_t i, const uint16_t *numbers)> &work);
 

@@ -1,13 +1,14 @@
-// The index of full pages and the order in which idle ones give way; see prefixes.h.
+// The index of full pages, and the order in which idle ones are reclaimed; see prefixes.h.
 #include "runtime/kv/prefixes.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace stasis {
 
 namespace {
 
-// Of the key, to find candidates by: multiply and fold, one token at a time.
+// Hashes the key, to find candidates: multiply and fold, one token at a time.
 uint64_t hash_of(const Prefix *parent, const PrefixRealm &realm, PageTokens tokens) {
     uint64_t hash = reinterpret_cast<uintptr_t>(parent) ^ realm.domain;
     const auto mix = [&hash](uint64_t value) {
@@ -64,6 +65,7 @@ Prefix *Prefixes::insert(std::unique_ptr<Prefix> entry) {
 }
 
 void Prefixes::let_go(Prefix *entry) noexcept {
+    assert(entry == nullptr || entry->uses > 0);
     while (entry != nullptr && --entry->uses == 0) {
         const auto [begin, end] = entries_.equal_range(entry->hash);
         entries_.erase(
@@ -94,6 +96,7 @@ void Prefixes::park(Prefix *entry) noexcept {
 }
 
 void Prefixes::unpark(Prefix *entry) noexcept {
+    assert(entry->idle > 0);
     if (--entry->idle == 0) {
         unlink(entry);
     }

@@ -1,8 +1,9 @@
-// Full pages by what led to them: the page before, 64 tokens and the events among them. The model
-// and the contract belong to the key as well: one index serves one model under this build. A hash
-// only finds candidates; tokens are compared. Holds no session alive: an entry lives as long as
-// somebody holds one of its pages, ends there or goes on from there, or its pages wait among those
-// recently let go. Has no lock and counts no bytes: the pool (page_pool.h) owns it and does both.
+// The prefix cache: full pages, found by their key: the page before, 64 tokens and the events among
+// them. The model and the contract belong to the key as well, because one index serves one model of
+// this build. A hash only finds candidates; tokens are compared. Keeps no session alive. An entry
+// lives as long as one of its pages is held or cached, a session ends at it, or a later entry
+// continues it. Has no lock and counts no bytes: the pool (page_pool.h) owns it and does both.
+// Callers hold the pool's lock.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@ struct KvPage;
 
 using PageTokens = std::span<const uint32_t, kPage>;
 
-// Who may take whose pages, and what the log says beside its tokens.
+// The sessions that may share pages, and the events of the log beside its tokens.
 struct PrefixRealm {
     uint64_t domain = 0;
     Digest events = {}; // of the events up to the page's end; zero: none
@@ -32,17 +33,17 @@ struct Prefix {
     Prefix *parent = nullptr; // the page before; null: none
     uint64_t index = 0;       // of the page: positions index * 64 and on
     PrefixRealm realm;
-    // What a file says of the page, and what follows from it. Appends of other sessions never take
-    // such pages: a file may lie, and would lie to all of them.
+    // The page's numbers, or those it follows from, come from a file. Appends of other sessions
+    // never take such pages: a forged file would affect all of them.
     bool stored = false;
     uint64_t hash = 0;
     std::array<uint32_t, kPage> tokens = {};
-    std::vector<KvPage *> pages;  // [group]; null: nobody has it any more
+    std::vector<KvPage *> pages;  // [group]; null: no page is held or cached
     std::vector<Digest> digests;  // [group]
-    std::vector<uint16_t> hidden; // final hidden state of the last position; empty: not known
+    std::vector<uint16_t> hidden; // final hidden state of the last position; empty: none
 
-    uint32_t uses = 0;                         // pages, entries behind it, sessions that end here
-    uint32_t idle = 0;                         // pages that nobody holds
+    uint32_t uses = 0;                         // pages, entries after it, sessions that end at it
+    uint32_t idle = 0;                         // pages that no table holds
     Prefix *older = nullptr, *newer = nullptr; // among entries with idle pages
 };
 
@@ -53,21 +54,21 @@ class Prefixes {
     Prefixes(const Prefixes &) = delete;
     Prefixes &operator=(const Prefixes &) = delete;
 
-    // The entry behind `parent`. Of computed entries there is one, which appends find; `digests`,
-    // if not empty, finds any entry with these, computed ones first.
+    // Returns the entry after `parent`, or null. At most one computed entry matches, which appends
+    // find. `digests`, if not empty, finds any entry with these digests, computed ones first.
     Prefix *find(const Prefix *parent, const PrefixRealm &realm, PageTokens tokens,
                  std::span<const Digest> digests) const;
-    // Takes over a new entry, of parent, realm, tokens. Strong guarantee.
+    // Takes over a new entry whose parent, realm and tokens are set. Strong guarantee.
     Prefix *insert(std::unique_ptr<Prefix> entry);
-    // One use less; the entry, and those before it, go with their last.
+    // Removes one use; an entry without uses is destroyed, and then its ancestors in turn.
     void let_go(Prefix *entry) noexcept;
 
-    // One page more that nobody holds, the entry's latest use; and one less.
+    // Count one more idle page of the entry, which becomes the newest, and one less.
     void park(Prefix *entry) noexcept;
     void unpark(Prefix *entry) noexcept;
-    // It was used: what has not been for longest gives way first.
+    // Makes an idle entry the newest: the one unused for longest is reclaimed first.
     void touch(Prefix *entry) noexcept;
-    Prefix *oldest() const { return oldest_; } // of those with idle pages
+    Prefix *oldest() const { return oldest_; } // of entries with idle pages; null: none
 
     template <typename Visit> void each(const Visit &visit) const {
         for (const auto &[hash, entry] : entries_) {

@@ -1,12 +1,13 @@
-// A sequence kept as an immutable, reference-counted tree of fan-out 32, shared between forks:
-// copying costs one count, changing a shared tree copies the path to the change. Used for the token
-// log and the page tables. Nodes come from a pool that recycles them, so that warm decoding asks
-// the system for no memory. One writer per Tree; trees that share nodes may be used by different
-// threads at the same time.
+// A sequence kept as an immutable, reference-counted tree of fan-out 32, shared between forks.
+// Copying costs one count; changing a shared tree copies the path to the change. Used for the token
+// log and the page tables. Nodes come from a pool that recycles them, so that decoding allocates no
+// memory once the pool is warm. One writer per Tree; trees that share nodes may be used by
+// different threads at the same time.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -57,6 +58,7 @@ template <typename T> class Tree {
     bool empty() const { return size_ == 0; }
 
     const T &operator[](size_t index) const {
+        assert(index < size_);
         const Node *node = root_;
         for (unsigned level = height_; level > 0; --level) {
             node = node->child[digit(index, level)];
@@ -64,7 +66,7 @@ template <typename T> class Tree {
         return node->item[digit(index, 0)];
     }
 
-    // The item, on a path that no other tree shares. Strong guarantee.
+    // Returns the item, on a path that no other tree shares. Strong guarantee.
     T &mutate(size_t index) { return exclusive(index)->item[digit(index, 0)]; }
 
     void push_back(T value) {
@@ -89,7 +91,7 @@ template <typename T> class Tree {
             size_ = 0;
             return;
         }
-        // Nodes that the cut goes through: all that can fail comes first.
+        // Makes the nodes on the cut exclusive. Only this can fail, so it comes before any change.
         Node **link = &root_;
         unsigned level = height_;
         for (;; --level) {
@@ -99,6 +101,8 @@ template <typename T> class Tree {
             }
             link = &(*link)->child[digit(size, level)];
         }
+
+        // Releases the items and subtrees after the cut.
         const unsigned lowest = level;
         Node *node = root_;
         for (level = height_;; --level) {
@@ -120,7 +124,7 @@ template <typename T> class Tree {
         size_ = size;
     }
 
-    // Whether another tree shares the path to the item.
+    // Reports whether another tree shares the path to the item.
     bool shared(size_t index) const {
         const Node *node = root_;
         for (unsigned level = height_;; --level) {
@@ -152,7 +156,8 @@ template <typename T> class Tree {
         if (node == nullptr || node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
             return;
         }
-        // From the end, so that of pages the last of a path is let go first (prefixes.h).
+        // Items are destroyed from the end, so that the last page of a path becomes idle first, and
+        // is reclaimed first (prefixes.h).
         for (size_t i = kFan; i-- > 0;) {
             if (level == 0) {
                 std::destroy_at(node->item + i);
@@ -188,7 +193,7 @@ template <typename T> class Tree {
         }
     }
 
-    // The leaf of an index, every node on the way held by this tree alone.
+    // Returns the leaf of an index, and makes every node on the path exclusive to this tree.
     Node *exclusive(size_t index) {
         Node **link = &root_;
         for (unsigned level = height_;; --level) {

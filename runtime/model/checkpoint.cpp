@@ -1,4 +1,5 @@
-// Files of a checkpoint (safetensors.h): which there are. Knows nothing of what is inside a file.
+// Opens the files of a checkpoint (safetensors.h), single or sharded. Knows nothing of their
+// contents.
 #include <algorithm>
 #include <climits>
 #include <set>
@@ -26,7 +27,7 @@ void open_file(const std::string &directory, const std::string &name, Checkpoint
     checkpoint.files.push_back(std::move(source));
 }
 
-// A name from the index is used to open a file: it must stay in the directory.
+// A name from the index is used to open a file, so it must stay in the directory.
 void check_shard_name(const std::string &shard) {
     const bool plain = !shard.empty() && shard.size() <= NAME_MAX && shard != "." &&
                        shard != ".." &&
@@ -44,6 +45,8 @@ Checkpoint open_shards(const std::string &directory) {
     if (map == nullptr || map->object() == nullptr) {
         fail(Status::corrupt, "%s: expected an object \"weight_map\"", kIndex);
     }
+
+    // Collects the shards that the index names, each once.
     std::set<std::string> shards;
     for (const auto &[name, shard] : *map->object()) {
         if (shard.text() == nullptr) {
@@ -53,6 +56,8 @@ Checkpoint open_shards(const std::string &directory) {
         check_shard_name(*shard.text());
         shards.insert(*shard.text());
     }
+
+    // Opens them, and compares their tensors with the index.
     Checkpoint checkpoint;
     for (const std::string &shard : shards) {
         open_file(directory, shard, checkpoint);

@@ -1,4 +1,4 @@
-// See config.h. Chooses the family, and checks what holds for all of them.
+// Reads a config.json: chooses the family, and checks what must hold for all of them; see config.h.
 #include "runtime/model/config.h"
 
 #include <algorithm>
@@ -16,8 +16,9 @@ namespace {
 constexpr size_t kFileLimitBytes = 16U << 20;
 constexpr char kConfig[] = "config.json";
 
-// Published files name the architecture twice; both must be ours, as a sequence classifier, say,
-// has the model_type of the language model it was made from.
+// Returns the family of a config.json. Published files name the architecture twice, and both names
+// must match: a sequence classifier, for example, has the model_type of the language model it was
+// made from.
 const Family &find_family(const Fields &fields) {
     const std::string type = fields.text("model_type", "");
     std::string architecture;
@@ -46,7 +47,7 @@ const Family &find_family(const Fields &fields) {
          architecture.c_str(), type.c_str(), known.c_str());
 }
 
-// One id or a list of ids.
+// Returns the ids of a field that holds one id or a list of ids.
 std::vector<uint32_t> read_ids(const Fields &fields, const char *key, uint32_t vocabulary) {
     const Json *value = fields.object.find(key);
     const std::span<const Json> given =
@@ -65,8 +66,7 @@ std::vector<uint32_t> read_ids(const Fields &fields, const char *key, uint32_t v
     return ids;
 }
 
-// The first of `files` that gives ids under `key` counts; the default is for where none has the
-// key.
+// Returns the ids of the first of `files` that has `key`; the fallback if none has it.
 std::vector<uint32_t> find_ids(const std::vector<Fields> &files, const char *key,
                                uint32_t vocabulary, uint32_t fallback) {
     bool named = false;
@@ -74,7 +74,7 @@ std::vector<uint32_t> find_ids(const std::vector<Fields> &files, const char *key
         if (fields.has(key)) {
             return read_ids(fields, key, vocabulary);
         }
-        named = named || fields.object.find(key) != nullptr; // null: expressly none
+        named = named || fields.object.find(key) != nullptr; // null: explicitly none
     }
     return named || fallback >= vocabulary ? std::vector<uint32_t>{}
                                            : std::vector<uint32_t>{fallback};
@@ -141,7 +141,7 @@ void refuse_unsupported(const Fields &fields) {
 }
 
 Config parse_config(const std::string &config_text, const std::string &generation_text) {
-    // Decimal numbers are rounded as they are read, so the host's rounding mode must not matter.
+    // Reading decimal numbers rounds them, so the host's rounding mode must not matter.
     const kernels::FloatEnvironment environment;
     const Json object = parse_json(config_text, kConfig);
     const Fields fields{object, std::string(kConfig) + ": "};

@@ -1,4 +1,4 @@
-// The description of an architecture that forward.cpp reads: sizes, conventions, rope, windows.
+// The description of an architecture that forward.cpp reads: sizes, conventions, RoPE, windows.
 // Made from a Hugging Face config.json (config.cpp); knows neither files of weights nor sessions.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace stasis {
 
-// Published models have up to 512; kernels keep a few heads in their scratch memory.
+// Published models have up to 512; kernels keep a few heads in their workspace.
 inline constexpr uint32_t kHeadDimMax = 1024;
 
 enum class Activation { silu, gelu_tanh };
@@ -23,13 +23,13 @@ struct Rope {
     double low_frequency_factor = 1.0; // llama3
     double high_frequency_factor = 4.0;
     uint32_t original_context = 0; // llama3: positions of the original training
-    // [head_dim / 2] by which frequencies are divided, as GGUF files say llama3; empty: none.
+    // [head_dim / 2] divisors of the frequencies, by which GGUF files express llama3; empty: none.
     std::vector<float> factors = {};
     bool operator==(const Rope &) const = default;
 };
 
 struct LayerConfig {
-    uint32_t window = 0; // positions a query sees, itself included; 0: all
+    uint32_t window = 0; // positions a query sees, its own included; 0: all
     uint32_t rope = 0;   // index into Config::ropes
 };
 
@@ -45,15 +45,15 @@ struct Config {
     uint32_t context = 0; // max_position_embeddings
     float norm_eps = 1e-6F;
     bool norm_plus_one = false;  // norms multiply by 1 + w
-    bool query_key_norm = false; // norm of each query and key head before rope
+    bool query_key_norm = false; // norm of each query and key head before RoPE
     bool post_norms = false;     // further norms after attention and after the MLP
     bool attention_bias = false; // q, k, v
     bool output_bias = false;    // o; only with attention_bias
     bool mlp_bias = false;       // gate, up, down
     bool tied_head = false;
     bool fused_tensors = false; // stored: q, k, v as one matrix, gate and up as another
-    // Rows of q and k are stored with the pairs that rope turns side by side, as GGUF files have
-    // them for llama: (0, n/2), (1, n/2 + 1), ...
+    // Rows of q and k are stored with RoPE pairs interleaved, as in GGUF files of Llama: (0, n/2),
+    // (1, n/2 + 1), ...
     bool interleaved_rope = false;
     float embedding_scale = 1.0F;
     float attention_scale = 0.0F;   // scores are multiplied by it
@@ -62,24 +62,25 @@ struct Config {
     Activation activation = Activation::silu;
     std::vector<Rope> ropes;
     std::vector<LayerConfig> layer; // [layers]
-    // Ids of generation_config.json if it gives any, else of config.json.
+    // The ids of generation_config.json if it has any, else of config.json.
     std::vector<uint32_t> bos; // at most one
     std::vector<uint32_t> end_tokens;
 };
 
 // Reads DIRECTORY/config.json and generation_config.json (optional). Throws Error: not_found, io,
-// corrupt (not JSON, wrong type, impossible size) or unsupported (architecture, activation, rope
-// type, quantisation..., by name).
+// corrupt (not JSON, wrong type, impossible size) or unsupported (naming the architecture,
+// activation, RoPE type, quantisation, ...).
 Config read_config(const std::string &directory);
 
 inline constexpr char kGenerationConfig[] = "generation_config.json";
-// DIRECTORY/generation_config.json; "" where there is none. Throws Error(io).
+// Returns DIRECTORY/generation_config.json; "" if it does not exist. Throws Error(io).
 std::string read_generation_config(const std::string &directory);
 
-// What read_config does, from text, for tests and fuzzing; `generation` may be empty.
+// Does the same from text, for tests and fuzzing; `generation` may be empty.
 Config parse_config(const std::string &config, const std::string &generation);
 
-// Canonical name and value pairs of all that determines results (ModelIdentity::config).
+// Returns canonical name and value pairs of everything that determines results
+// (ModelIdentity::config).
 std::vector<std::pair<std::string, std::string>> describe(const Config &config);
 
 } // namespace stasis

@@ -1,5 +1,5 @@
-// The canonical description of a Config that goes into a model's identity: whatever determines
-// results, and nothing else, so that equal meaning gives equal text.
+// The canonical description of a Config in a model's identity. It has everything that determines
+// results and nothing else, so that equal meaning gives equal text.
 #include <charconv>
 
 #include "runtime/model/config.h"
@@ -8,8 +8,8 @@ namespace stasis {
 
 namespace {
 
-// The shortest text that reads back as the same number: unlike printf's, it depends neither on the
-// host's locale nor on its rounding mode.
+// Returns the shortest text that reads back as the same number. Unlike printf's, it depends neither
+// on the host's locale nor on its rounding mode.
 template <typename Number> std::string exact(Number value) {
     char text[32];
     const std::to_chars_result result = std::to_chars(text, text + sizeof text, value);
@@ -75,6 +75,7 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
         {"final_softcap", exact(config.final_softcap)},
         {"activation", name_of(config.activation)},
     };
+    // Fields of variable length come after the fixed ones.
     for (size_t i = 0; i < config.ropes.size(); ++i) {
         pairs.emplace_back("rope_" + std::to_string(i), describe_rope(config.ropes[i]));
     }

@@ -1,4 +1,4 @@
-// See config_fields.h.
+// Reads fields with checks of type and range; see config_fields.h.
 #include "runtime/model/config_fields.h"
 
 #include "format/state/error.h"
@@ -39,7 +39,7 @@ double Fields::positive(const char *key, std::optional<double> fallback) const {
     if (!value.has_value()) {
         refuse(key, "a number above 0");
     }
-    // All of them end up as f32 or as divisors: what f32 cannot hold is refused here.
+    // Each is used as f32 or as a divisor, so a number outside the range of f32 is refused.
     if (!(*value >= 0x1p-126 && *value <= 0x1p127)) {
         refuse(key, "a number above 0 (from 2^-126 to 2^127)");
     }

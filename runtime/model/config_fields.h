@@ -1,5 +1,5 @@
-// Typed, range-checked access to one object of a config.json, and what families share in reading it
-// (private to this room). Knows no family.
+// Typed, range-checked access to one object of a config.json, and functions that families share in
+// reading it. Also used by sampling/recommended.cpp. Knows no family.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,11 @@
 
 namespace stasis {
 
-// A field that is null counts as absent, as in the published reader. Each getter throws
-// Error(corrupt) naming the field if it has another type, is out of range, or is absent and has no
-// fallback.
+// A null field counts as absent, as in the published reader. Each getter throws Error(corrupt)
+// naming the field if it has another type, is out of range, or is absent and has no fallback.
 struct Fields {
     const Json &object;
-    std::string name; // in front of a field's name in messages: "config.json: ", ...
+    std::string name; // prefix of a field's name in messages: "config.json: ", ...
 
     bool has(const char *key) const;
     uint32_t count(const char *key, uint32_t maximum, std::optional<uint32_t> fallback = {},
@@ -34,30 +33,30 @@ inline constexpr uint32_t kWidthMax = 1U << 20;
 inline constexpr uint32_t kVocabularyMax = 1U << 24;
 inline constexpr uint32_t kContextMax = 1U << 31;
 
-// What a file calls the sizes that must fit each other.
+// The names in a file of the sizes that must fit each other.
 struct SizeNames {
     std::string file;
     const char *heads, *kv_heads, *head_dim;
 };
 
-// Checks what holds for all architectures, wherever they are described. Throws Error: corrupt,
+// Checks sizes as all architectures require, whatever file described them. Throws Error: corrupt,
 // unsupported.
 void check_sizes(const Config &config, const SizeNames &names);
 
-// config_layers.cpp: whether each layer is local, by `layer_types`, which is there.
+// config_layers.cpp: returns whether each layer is local, from `layer_types`, which must exist.
 std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers);
-// The layers of a model whose layers share one rope; local ones have that window. `layer_types`
-// must say the same, if it is there.
+// Sets the layers of a model whose layers share one RoPE; local ones have the given window.
+// `layer_types`, if it exists, must agree.
 void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
                 Config &config);
 
-// config_rope.cpp: the rotary embedding of the layers of `layer_type` ("full_attention" or
-// "sliding_attention"); the base comes from `base_key` where the rope's own object has none.
+// config_rope.cpp: returns the RoPE of the layers of `layer_type` ("full_attention" or
+// "sliding_attention"). Its base comes from `base_key` if the RoPE's own object has none.
 Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_key,
                 double base_fallback);
-// That of all layers.
+// Returns the RoPE that all layers share.
 Rope parse_only_rope(const Fields &fields);
-// Index of the rope in config.ropes, added if it is new.
+// Returns the index of the RoPE in config.ropes, and adds it if it is new.
 uint32_t rope_index(Config &config, const Rope &rope);
 
 Activation parse_activation(const Fields &fields, const char *key, const char *fallback);

@@ -1,4 +1,4 @@
-// Which layers of a model see a window only, and what each layer is then.
+// Determines which layers of a model have a window, and describes each layer; see config_fields.h.
 #include "format/state/error.h"
 #include "runtime/model/config_fields.h"
 

@@ -1,6 +1,6 @@
-// Rotary embeddings in a config.json: as published (rope_theta beside rope_scaling, its kind under
-// "rope_type" or the older "type") and as transformers 5 writes them (rope_parameters, flat or one
-// object for each layer type). Semantics: transformers, modeling_rope_utils.py.
+// RoPE in a config.json: as published (rope_theta beside rope_scaling, its kind under "rope_type"
+// or the older "type") and as transformers 5 writes it (rope_parameters, flat or one object for
+// each layer type). Semantics: transformers, modeling_rope_utils.py.
 #include <optional>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace stasis {
 
 namespace {
 
-// The name of the object that describes ropes, null: none.
+// Returns the name of the object that describes RoPE; null: none.
 const char *rope_key(const Fields &fields) {
     const Json *parameters = fields.object.find_value("rope_parameters");
     const Json *scaling = fields.object.find_value("rope_scaling");
@@ -31,7 +31,7 @@ void read_scaling(const Fields &fields, Rope &rope) {
     }
     if (kind == "linear") {
         rope.factor = fields.positive("factor");
-        // Division by 1 changes nothing: equal meaning, equal description.
+        // Division by 1 changes nothing, so that equal meaning gives an equal description.
         rope.scaling = rope.factor == 1.0 ? RopeScaling::none : RopeScaling::linear;
         return;
     }
@@ -57,7 +57,7 @@ void refuse_partial(const Fields &fields) {
     }
 }
 
-// The object that describes the rope of such layers, if there is one.
+// Returns the object that describes the RoPE of such layers, if it exists.
 std::optional<Fields> rope_fields(const Fields &fields, const std::string &layer_type) {
     const char *key = rope_key(fields);
     if (key == nullptr) {
@@ -68,7 +68,7 @@ std::optional<Fields> rope_fields(const Fields &fields, const std::string &layer
         return found.has(layer_type.c_str()) ? std::optional(found.child(layer_type.c_str()))
                                              : std::nullopt;
     }
-    // A flat object is about the global layers only.
+    // A flat object describes the global layers only.
     return layer_type == "full_attention" ? std::optional(found) : std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// What files hold as f16 (IEEE 754 binary16), as f32: every value has one.
+// Converts f16 of files (IEEE 754 binary16) to f32, which holds every value. Knows no files.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 
 namespace stasis {
 
-// Integer and exact operations only: no rounding mode or flushing plays a part.
+// Uses integer and exact operations only, so neither rounding mode nor flushing matters.
 inline float f16_to_f32(uint16_t value) {
     const uint32_t sign = static_cast<uint32_t>(value & 0x8000U) << 16;
     const uint32_t exponent = (value >> 10) & 0x1FU;

@@ -1,4 +1,4 @@
-// See json.h.
+// Compares, searches and prints JSON values; see json.h.
 #include "runtime/model/json.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kShownMax = 60;
 
-// No more of it than a message shows: a value may be the vocabulary of a model.
+// Writes only as much as a message shows, because a value may be a whole vocabulary.
 void write(const Json &json, JsonWriter &writer) {
     if (writer.text().size() > kShownMax) {
         return;
@@ -94,6 +94,7 @@ std::string shown(const Json &json) {
     JsonWriter writer;
     write(json, writer);
     std::string text = writer.take();
+    // Cuts between characters, not inside one.
     if (text.size() > kShownMax) {
         size_t length = kShownMax;
         while (length > 0 && (static_cast<uint8_t>(text[length]) & 0xC0U) == 0x80U) {

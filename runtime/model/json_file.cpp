@@ -1,5 +1,5 @@
-// See json_file.h. The parser is nlohmann's, its values are not: their destructor allocates, and
-// where that fails the process ends.
+// Reads JSON files; see json_file.h. The parser is nlohmann's, but not the values: their destructor
+// allocates, and if that fails the process ends.
 #include "runtime/model/json_file.h"
 
 #include <fcntl.h>
@@ -26,8 +26,8 @@ struct OpenFile {
     ~OpenFile() { close(descriptor); }
 };
 
-// Receives what nlohmann's parser reads, by the names that it calls, and checks what the parser
-// does not: depth, and keys given twice.
+// Takes the calls of nlohmann's parser, whose names are fixed, and checks what the parser does not:
+// depth, and keys given twice.
 class Builder {
   public:
     explicit Builder(const std::string &file) : file_(file) {}
@@ -48,6 +48,7 @@ class Builder {
         return true;
     }
     bool end_object() {
+        // Sorted members make a key given twice visible, and lookups fast.
         Json::Object &members = std::get<Json::Object>(open_.back().value);
         const auto before = [](const Json::Member &a, const Json::Member &b) {
             return a.key < b.key;
@@ -120,7 +121,7 @@ bool file_exists(const std::string &path) {
 }
 
 std::string read_text(const std::string &path, size_t size_limit_bytes) {
-    // Non-blocking, so that a named pipe in the directory cannot make opening a model wait.
+    // O_NONBLOCK, so that a named pipe in the directory cannot block opening a model.
     const OpenFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (file.descriptor < 0) {
         fail(errno == ENOENT || errno == ENOTDIR ? Status::not_found : Status::io,
@@ -130,6 +131,7 @@ std::string read_text(const std::string &path, size_t size_limit_bytes) {
     if (fstat(file.descriptor, &information) != 0 || !S_ISREG(information.st_mode)) {
         fail(Status::io, "%s is not a regular file", path.c_str());
     }
+    // The size limit bounds the memory before anything is read.
     if (static_cast<uint64_t>(information.st_size) > size_limit_bytes) {
         fail(Status::corrupt, "%s has %lld bytes, more than the %zu that such a file may have",
              path.c_str(), static_cast<long long>(information.st_size), size_limit_bytes);

@@ -1,4 +1,4 @@
-// See model_file.h.
+// Opens, reads and maps a file of a model; see model_file.h.
 #include "runtime/model/model_file.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 namespace stasis {
 
 ModelFile::ModelFile(const std::string &path) : path_(path) {
-    // Non-blocking, so that a named pipe in the directory cannot make opening a model wait.
+    // O_NONBLOCK, so that a named pipe in the directory cannot block opening a model.
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor_ < 0) {
         fail(errno == ENOENT || errno == ENOTDIR ? Status::not_found : Status::io,
@@ -60,8 +60,8 @@ const uint8_t *ModelFile::map() {
                  path_.c_str(), std::strerror(errno));
         }
         memory_ = memory;
-        // Read into the page cache on huge pages, where the file is not there yet and the system
-        // can: decoding reads all bf16 matrices for each token, and walks fewer page tables.
+        // Requests huge pages for parts not yet in the page cache, if the system supports it:
+        // decoding reads all bf16 matrices for each token, and then walks fewer page tables.
         madvise(memory, size_bytes, MADV_HUGEPAGE);
     }
     return static_cast<const uint8_t *>(memory_);

@@ -1,6 +1,6 @@
-// One file of a model: read by calls, which a file cut short under way makes fail, and mapped only
-// where weights are computed with in place, where it raises SIGBUS. Knows nothing of what is
-// inside.
+// One file of a model. It is read by calls, which fail if the file is cut short meanwhile. It is
+// mapped only for weights that are computed with in place; a mapped file that is cut short raises
+// SIGBUS. Knows nothing of its contents.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,26 +15,26 @@ namespace stasis {
 
 class ModelFile {
   public:
-    // Opens it. Throws Error: not_found, io (not a regular file among others).
+    // Opens the file. Throws Error: not_found, io (for example not a regular file).
     explicit ModelFile(const std::string &path);
     ~ModelFile();
     ModelFile(const ModelFile &) = delete;
     ModelFile &operator=(const ModelFile &) = delete;
 
     uint64_t size_bytes() const { return static_cast<uint64_t>(opened_.st_size); }
-    // Copies bytes of the file, from any thread. Throws Error(io), also where the file ends before.
+    // Copies bytes of the file. Thread-safe. Throws Error(io), also if the file ends before.
     void read(void *to, size_t size_bytes, uint64_t offset_bytes) const;
-    // The whole file, read-only, from the first call on, for one thread. Throws Error: io,
-    // no_memory.
+    // Returns the whole file, read-only; maps it at the first call. One thread at a time. Throws
+    // Error: io, no_memory.
     const uint8_t *map();
     bool mapped() const { return memory_ != nullptr; }
-    // Throws Error(io) if the file was written to or cut short since it was opened. (One that was
-    // deleted or replaced under its name is still there in full.)
+    // Throws Error(io) if the file was written to or cut short since it was opened. A file that was
+    // deleted or replaced under its name remains complete.
     void check_unchanged() const;
 
   private:
     std::string path_;
-    int descriptor_; // kept, so that a check asks about this file, whatever now has its name
+    int descriptor_; // kept open, so that checks examine this file even if another has its name
     struct stat opened_ {};
     void *memory_ = nullptr; // null: not mapped
 };

@@ -1,6 +1,8 @@
-// Rotary position embedding (Su et al., "RoFormer", 2021). Every line below is one step of
-// NUMERICS.md (C3, "RoPE tables"); doing two of them in another order changes bits.
+// RoPE, rotary position embedding (Su et al., "RoFormer", 2021). Every line below is one step of
+// NUMERICS.md (C3, "RoPE tables"); a different order of two steps changes bits.
 #include "runtime/model/rope.h"
+
+#include <cassert>
 
 #include "runtime/kernels/math.h"
 
@@ -9,7 +11,8 @@ namespace stasis {
 namespace {
 
 // The scaling of Llama 3.1 (Meta, llama-models, `apply_scaling`): long waves are stretched by the
-// factor, short ones kept, those between blended by how often they turn in the original context.
+// factor, short ones kept, and those between blended by their number of turns in the original
+// context.
 double scale_llama3(const Rope &rope, double frequency) {
     constexpr double kTurn = 0x1.921fb54442d18p+2; // 2 pi
     const auto context = static_cast<double>(rope.original_context);
@@ -40,6 +43,7 @@ double scale(const Rope &rope, double frequency) {
 } // namespace
 
 std::vector<double> rope_frequencies(const Rope &rope, uint32_t head_dim) {
+    assert(head_dim % 2 == 0 && (rope.factors.empty() || rope.factors.size() == head_dim / 2));
     std::vector<double> frequencies(head_dim / 2);
     for (uint32_t i = 0; i < head_dim / 2; ++i) {
         const double exponent = static_cast<double>(2 * i) / static_cast<double>(head_dim);

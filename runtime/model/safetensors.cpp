@@ -1,6 +1,7 @@
-// See safetensors.h. One file is: u64 little-endian size of the header, the header (a JSON object
-// of name -> {dtype, shape, data_offsets}, and an optional "__metadata__"), the payload. As in the
-// reference implementation, the tensors must cover the payload without overlap, hole or remainder.
+// Reads safetensors files; see safetensors.h. One file is: u64 little-endian size of the header,
+// the header (a JSON object of name -> {dtype, shape, data_offsets}, and an optional
+// "__metadata__"), the payload. As in the reference implementation, the tensors must cover the
+// payload without overlap, hole or remainder.
 #include "runtime/model/safetensors.h"
 
 #include <algorithm>
@@ -14,22 +15,22 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kHeaderLimitBytes = 100'000'000; // the reference implementation's
+constexpr uint64_t kHeaderLimitBytes = 100'000'000; // the reference implementation's limit
 constexpr size_t kRankMax = 8;
 
-// Bytes of the payload that one tensor claims.
+// The bytes of the payload that one tensor claims.
 struct Span {
     uint64_t begin = 0;
     uint64_t end = 0;
     const std::string *name = nullptr;
 };
 
-// Where a tensor is, its name for messages too.
+// The file of a tensor, and its name for messages.
 struct Place {
     const std::string &name;
     const std::string &file;
     ModelFile *source;
-    uint64_t payload_offset; // in the file
+    uint64_t payload_offset; // offset of the payload in the file
 
     [[noreturn]] void refuse(const char *reason) const {
         fail(Status::corrupt, "tensor %s in %s: %s", name.c_str(), file.c_str(), reason);
@@ -85,7 +86,7 @@ uint64_t checked_size_bytes(const std::vector<uint64_t> &shape, uint64_t element
     return size_bytes;
 }
 
-// Adds one entry of the header to the checkpoint.
+// Adds one entry of the header to the checkpoint. A tensor of another dtype is recorded as refused.
 void add_tensor(const Json &entry, const Span &span, const Place &place, Checkpoint &checkpoint) {
     if (checkpoint.tensors.count(place.name) != 0 || checkpoint.refused.count(place.name) != 0) {
         place.refuse("another file of the checkpoint has a tensor of that name");
@@ -107,6 +108,8 @@ void add_tensor(const Json &entry, const Span &span, const Place &place, Checkpo
         checkpoint.refused.emplace(place.name, dtype);
         return;
     }
+
+    // The dtype and the shape must agree with the claimed bytes.
     const uint64_t size_bytes =
         checked_size_bytes(tensor.shape, tensor.type == DataType::f32 ? 4 : 2, place);
     if (size_bytes != span.end - span.begin) {
@@ -127,6 +130,7 @@ void check_coverage(std::vector<Span> spans, uint64_t payload_bytes, const std::
     std::sort(spans.begin(), spans.end(), [](const Span &a, const Span &b) {
         return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
+    // In order, each tensor must begin where the one before it ends.
     uint64_t covered = 0;
     for (const Span &span : spans) {
         if (span.begin != covered) {
@@ -146,7 +150,7 @@ void check_coverage(std::vector<Span> spans, uint64_t payload_bytes, const std::
     }
 }
 
-// Both lists of types with blocks are in the same order.
+// Both enumerations list the types with blocks in the same order.
 constexpr int kFirstQuant = static_cast<int>(DataType::q8_0);
 constexpr bool ordered(DataType type, kernels::Quant quant) {
     return static_cast<int>(type) - kFirstQuant == static_cast<int>(quant);

@@ -1,4 +1,4 @@
-// Tensors of a Hugging Face checkpoint: where they lie in safetensors files, single or sharded.
+// Tensors of a Hugging Face checkpoint: their positions in safetensors files, single or sharded.
 // Format: https://github.com/huggingface/safetensors (README, "Format"). Knows no architecture.
 #pragma once
 
@@ -23,21 +23,21 @@ class ModelFile;
 struct Tensor {
     DataType type = DataType::bf16;
     std::vector<uint64_t> shape;
-    uint64_t offset_bytes = 0; // in its file
+    uint64_t offset_bytes = 0; // offset in its file
     size_t size_bytes = 0;
     std::string file;            // name within the directory, for messages
     ModelFile *source = nullptr; // one of the checkpoint's files
 };
 
-// The blocks of a type that has any.
+// Returns the block type of a data type with blocks; nothing for others.
 std::optional<kernels::Quant> quant_of(DataType type);
 
 struct Checkpoint {
     std::map<std::string, Tensor> tensors;
-    std::map<std::string, std::string> refused; // name and dtype of tensors of any other type
+    std::map<std::string, std::string> refused; // name and dtype of tensors of other types
     std::vector<std::shared_ptr<ModelFile>> files;
-    // For messages: what describes the model, and what the files call a tensor of the plan, where
-    // that is another name.
+    // For messages: the file that describes the model, and the file's name of a tensor of the plan,
+    // if it is another name.
     const char *description = "config.json";
     std::function<std::string(const std::string &)> name_in_file;
 
@@ -49,10 +49,11 @@ struct Checkpoint {
 // size, offset, count, overlap and type before use. Throws Error: not_found, io, corrupt.
 Checkpoint open_checkpoint(const std::string &directory);
 
-// Bytes of a file before its payload, which its first eight tell. Throws Error(corrupt).
+// Returns the bytes of a file before its payload, from its first eight bytes. Throws
+// Error(corrupt).
 uint64_t safetensors_head_bytes(const uint8_t *head, uint64_t file_bytes, const std::string &file);
 
-// Adds the tensors of a file to `checkpoint`; `head` is what comes before the payload. Throws
+// Adds the tensors of a file to `checkpoint`; `head` holds the bytes before the payload. Throws
 // Error(corrupt).
 void parse_safetensors(const uint8_t *head, uint64_t file_bytes, const std::string &file,
                        ModelFile *source, Checkpoint &checkpoint);

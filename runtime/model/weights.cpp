@@ -1,5 +1,5 @@
-// See weights.h. From a directory to weights in place and digests; what is read, and how, is in
-// weights_plan.cpp and weights_read.cpp.
+// Loads weights: from a checkpoint to weights in memory and their digests; see weights.h.
+// weights_plan.cpp lists the tensors, weights_read.cpp reads them.
 #include "runtime/model/weights.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace stasis {
 
 namespace {
 
-// The digests of all tensors, beside the plan they belong to.
+// The digests of all tensors, with their plan.
 struct TensorDigests {
     const std::vector<PlannedTensor> &plan;
     const std::vector<Digest> &digests;
@@ -59,7 +59,8 @@ void fill_identity(const Config &config, const TensorDigests &tensors, ModelIden
     }
     identity.head =
         config.tied_head ? identity.embeddings : digest("stasis head", WeightGroup::head, 0);
-    Sha256 norms; // with the two conventions that change what the same weights mean
+    // The digest includes the two conventions that change the meaning of the same weights.
+    Sha256 norms;
     norms.text("stasis norms").u32(std::bit_cast<uint32_t>(config.norm_eps));
     norms.u32(config.norm_plus_one ? 1 : 0);
     tensors.add(WeightGroup::norms, 0, norms);
@@ -67,7 +68,7 @@ void fill_identity(const Config &config, const TensorDigests &tensors, ModelIden
     identity.model = model_digest(identity);
 }
 
-// Matrices first, of either the most frequent types.
+// Describes the stored types: matrices before vectors, the most frequent types first.
 void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {
     struct Kind {
         bool vector;
@@ -110,7 +111,7 @@ Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsP
     find_tensors(checkpoint, plan);
     describe_types(plan, weights);
     const std::vector<Digest> digests = read_tensors(plan, place, threads, watch, weights);
-    // What was hashed above must be what will be computed with.
+    // The weights hashed must be the weights computed with.
     checkpoint.check_unchanged();
     for (const std::shared_ptr<ModelFile> &file : checkpoint.files) {
         if (file->mapped()) {

@@ -1,7 +1,7 @@
-// The weights of one model as the forward pass wants them, and their digests. Immutable after
-// loading. All files are read by calls; bf16 matrices then point into a mapping, if they may; f16
-// and f32 ones are rounded to bf16 once (C6), those of integers put into strips (C8). Norm weights
-// and biases are small and kept as f32.
+// The weights of one model in the forms that the forward pass reads, and their digests. Immutable
+// after loading. All files are read by calls. Matrices of bf16 then point into a mapping, if
+// mapping is allowed; matrices of f16 and f32 are rounded to bf16 once (C6), and those of integers
+// are reordered into strips (C8). Norm weights and biases are small and stored as f32.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ namespace stasis {
 
 class Threads;
 
-// Either bf16 values or integers (C8); neither of integers whose rows are only looked up.
+// A matrix has bf16 values or integers (C8). It has neither if it is of integers whose rows are
+// only looked up.
 struct Matrix {
     const uint16_t *data = nullptr;              // [rows][columns] bf16, row-major
     const uint8_t *strips = nullptr;             // as in runtime/kernels/strips.h
@@ -31,7 +32,7 @@ struct Matrix {
     const float *bias = nullptr;                 // [rows] f32, null: none
 };
 
-// Groups by which the rows that a model's matrices multiply are to be quantized (C8).
+// The group sizes in which rows must be quantized for a model's matrices (C8).
 struct QuantGroups {
     bool by_32 = false, by_256 = false;
 
@@ -54,38 +55,39 @@ struct LayerWeights {
 };
 
 struct Weights {
-    Matrix embeddings;                         // [vocabulary][hidden] bf16; also the tied head
-    const float *wide_embeddings = nullptr;    // the same as stored, where that is wider than bf16:
-                                               // looking up a row is no matrix product (C6)
-    const uint8_t *embedding_blocks = nullptr; // rows of blocks as stored, where they are integers
-    Matrix head;                               // [vocabulary][hidden]; the embeddings where tied
+    Matrix embeddings; // [vocabulary][hidden] bf16; also the tied head
+    // The embeddings as stored, if that is wider than bf16: looking up a row is no matrix product
+    // (C6).
+    const float *wide_embeddings = nullptr;
+    const uint8_t *embedding_blocks = nullptr; // rows of blocks as stored, if they are integers
+    Matrix head;                               // [vocabulary][hidden]; the embeddings if tied
     const float *final_norm = nullptr;         // [hidden]
     std::vector<LayerWeights> layers;
 
     QuantGroups groups; // of all matrices
     std::string types;  // as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors"
     uint64_t stored_bytes = 0;
-    bool converted = false; // some matrix was stored in another type and rounded to bf16
-    std::vector<std::shared_ptr<ModelFile>> mapped; // the files that something above points into
-    std::vector<std::unique_ptr<Buffer>> storage;   // of matrices that are not mapped
+    bool converted = false; // a matrix was stored in another type and rounded to bf16
+    std::vector<std::shared_ptr<ModelFile>> mapped; // the files that members above point into
+    std::vector<std::unique_ptr<Buffer>> storage;   // memory of matrices that are not mapped
     std::vector<std::vector<float>> float_storage;
 
     // Throws Error(io) if a mapped file was written to or cut short since it was opened.
     void check_unchanged() const;
 };
 
-// Where matrices go: those that are not mapped into `memory`.
+// The memory of matrices that are not mapped.
 struct WeightsPlace {
     const Memory &memory;
-    bool map = true; // what can be computed with as it is stored
+    bool map = true; // map matrices that can be computed with as stored
 };
 
-// Finds and checks every tensor that `config` calls for (name, dtype, shape), refuses tensors it
-// does not know by name (buffers that published checkpoints carry, like rotary inv_freq, and a
-// vision tower beside a text model excepted), refuses non-finite values naming tensor and index,
-// and fills the digests of `identity` (embeddings, norms, attention, mlp, head, model) from the
-// values as stored in the file. Work is split over `threads`. Progress counts bytes. Throws
-// Error(io) where a file was written to or cut short meanwhile.
+// Finds and checks every tensor that `config` needs (name, dtype, shape). Refuses unknown tensors
+// by name, except buffers in published checkpoints, such as rotary inv_freq, and a vision tower
+// beside a text model. Refuses non-finite values, naming tensor and index. Fills the digests of
+// `identity` (embeddings, norms, attention, mlp, head, model) from the values as stored in the
+// file. Splits the work over `threads`. Progress counts bytes. Throws Error(io) if a file was
+// written to or cut short meanwhile.
 Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
                      Threads &threads, const Watch &watch, ModelIdentity &identity);
 

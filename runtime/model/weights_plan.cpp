@@ -1,4 +1,4 @@
-// See weights_plan.h.
+// Lists and finds the tensors of a model; see weights_plan.h.
 #include "runtime/model/weights_plan.h"
 
 #include <set>
@@ -13,8 +13,8 @@ namespace {
 constexpr char kEmbeddings[] = "embed_tokens.weight";
 constexpr char kHead[] = "lm_head.weight";
 
-// How checkpoints prefix the names. A text model; a multimodal Gemma 3 as published; the same as
-// newer tools write it. Only the latter two may have a vision tower beside the text model.
+// The prefixes of names in checkpoints: a text model; a multimodal Gemma 3 as published; the same
+// as newer tools write it. Only the latter two may have a vision tower beside the text model.
 struct Layout {
     const char *body;
     const char *head;
@@ -29,7 +29,7 @@ constexpr Layout kLayouts[] = {
 constexpr const char *kTowers[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
                                    "model.multi_modal_projector."};
 
-// Builds the list for one model.
+// Builds the list of tensors of one model.
 struct Planner {
     const Config &config;
     std::vector<PlannedTensor> &plan;
@@ -91,7 +91,7 @@ void Planner::layer(uint32_t index, LayerWeights &place) const {
         norm(name + "pre_feedforward_layernorm", hidden, place.mlp_norm);
         norm(name + "post_feedforward_layernorm", hidden, place.post_mlp_norm);
     } else {
-        // With two norms a layer, the one that is named after attention stands before the MLP.
+        // In a layer with two norms, the one named after attention is before the MLP.
         norm(name + "post_attention_layernorm", hidden, place.mlp_norm);
     }
     if (config.query_key_norm) {
@@ -148,8 +148,8 @@ const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
     return found->second;
 }
 
-// Makes tensors of their own, without copying, of the rows of one that holds several; `parts` are
-// their names and rows, from the first row on.
+// Splits a tensor of several matrices into tensors of their own, without copying; `parts` are their
+// names and rows, from the first row on.
 void split_rows(Checkpoint &checkpoint, const std::string &prefix, const char *fused,
                 const std::vector<std::pair<const char *, uint64_t>> &parts, uint64_t columns) {
     uint64_t rows = 0;
@@ -172,9 +172,10 @@ void split_rows(Checkpoint &checkpoint, const std::string &prefix, const char *f
     checkpoint.tensors.erase(name);
 }
 
-// Tensors that have no influence on results: rotary frequencies that old tools saved although
-// they follow from the config, the vision tower, and the copy of the embeddings that some tools
-// write as the head of a model whose head is tied (when the plan has the head, it is not unknown).
+// Reports whether a tensor cannot influence results. Such tensors are rotary frequencies that old
+// tools saved although they follow from the config, the vision tower, and a copy of the embeddings
+// that some tools write as the head of a model with a tied head. (An untied head is in the plan,
+// and so is not unknown.)
 bool is_harmless(std::string_view name, const Layout &layout) {
     constexpr std::string_view kFrequencies = ".rotary_emb.inv_freq";
     if (name.size() > kFrequencies.size() &&

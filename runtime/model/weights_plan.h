@@ -1,6 +1,6 @@
-// The list of tensors that a Config calls for, and where each is in a checkpoint (private to
-// weights*.cpp). Names follow Hugging Face's modeling_llama.py, modeling_gemma3.py and
-// modeling_phi3.py.
+// The list of tensors that a Config needs, and their places in a checkpoint. Included by
+// weights*.cpp and their headers, and by quantize/quantize.cpp. Names follow Hugging Face's
+// modeling_llama.py, modeling_gemma3.py and modeling_phi3.py.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@ struct PlannedTensor {
     std::vector<uint64_t> shape;
     WeightGroup group = WeightGroup::norms;
     uint32_t layer = 0;             // attention and mlp
-    Matrix *matrix = nullptr;       // of a matrix: its data is to be filled in
-    const float **vector = nullptr; // of a norm or bias
+    Matrix *matrix = nullptr;       // a matrix: data to be filled in
+    const float **vector = nullptr; // a norm or bias: to be filled in
     bool plus_one = false;          // 1 is to be added to each value
-    bool multiplied = true;         // of a matrix: else only its rows are looked up
-    uint8_t *strips = nullptr;      // of a matrix of integers: to be filled in
+    bool multiplied = true;         // false: a matrix whose rows are only looked up
+    uint8_t *strips = nullptr;      // a matrix of integers: to be filled in
     const Tensor *tensor = nullptr; // as stored
-    std::string shown = {};         // what messages call it
+    std::string shown = {};         // its name in messages
 };
 
-// Shapes `weights` after `config` and lists its tensors in a fixed order, none found yet.
+// Shapes `weights` by `config` and lists its tensors in a fixed order, none found yet.
 std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights);
 
-// Where `config` says that tensors are stored fused (Phi-3): puts q, k and v, gate and up in their
-// place, as the plan names them. Throws Error: corrupt (missing, wrong shape), unsupported (dtype).
+// For a `config` with fused tensors (Phi-3): replaces them by q, k and v, and by gate and up, as
+// the plan names them. Throws Error: corrupt (missing, wrong shape), unsupported (dtype).
 void split_fused(const Config &config, Checkpoint &checkpoint);
 
 // Finds every planned tensor. Throws Error: corrupt (missing, wrong shape), unsupported (its dtype,
-// or a tensor of the checkpoint that no plan needs and that is not known to be harmless).
+// or a tensor of the checkpoint that is neither in the plan nor harmless).
 void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan);
 
 const char *name_of(DataType type);

@@ -1,5 +1,6 @@
-// The pass over the bytes of a model's weights: hashed, checked for non-finite values and, where
-// the forward pass wants another type or order than is stored, converted (private to weights*.cpp).
+// The pass over the bytes of a model's weights: hashes them, checks for non-finite values, and
+// converts them if the forward pass reads another type or order than is stored. Included by
+// weights.cpp, weights_read.cpp and weights_strips.h only.
 #pragma once
 
 #include <vector>
@@ -12,7 +13,7 @@
 
 namespace stasis {
 
-// What of the pass is done; `watch` hears of it.
+// The part of the pass that is done, reported to `watch`.
 struct Progress {
     const Watch &watch;
     uint64_t total_bytes;
@@ -21,12 +22,13 @@ struct Progress {
     void step() const { watch.step(done_bytes, total_bytes); }
 };
 
-// Bytes between two looks at `watch`: some 30 ms a core.
+// Bytes between two reports to `watch`: some 30 ms a core.
 inline constexpr uint64_t kBatchBytes = 64U << 20;
 
-// Fills the places of `plan` in `weights` and returns the digest of each tensor: its name without
-// prefix, dtype, shape, and the SHA-256 of each MiB as stored. Throws Error(nonfinite) naming the
-// first bad value, and what `watch` throws; progress counts bytes, those of strips too.
+// Fills the places of `plan` in `weights` and returns the digest of each tensor: of its name
+// without prefix, dtype, shape, and the SHA-256 of each MiB as stored. Throws Error(nonfinite)
+// naming the first bad value, and the errors of `watch`; progress counts bytes, including those of
+// strips.
 std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
                                  Threads &threads, const Watch &watch, Weights &weights);
 

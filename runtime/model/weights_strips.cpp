@@ -1,4 +1,4 @@
-// See weights_strips.h. A strip is the unit of work.
+// Reorders matrices into strips; see weights_strips.h. A strip is the unit of work.
 #include "runtime/model/weights_strips.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ bool in_strips(const PlannedTensor &planned) {
            quant_of(planned.tensor->type).has_value();
 }
 
-// `rows` is room for those of a strip.
+// Makes one strip. `rows` is a buffer for its rows.
 void make_strip(const PlannedTensor &planned, size_t strip, std::vector<uint8_t> &rows) {
     const Matrix &matrix = *planned.matrix;
     const Tensor &tensor = *planned.tensor;
@@ -32,6 +32,7 @@ void make_strip(const PlannedTensor &planned, size_t strip, std::vector<uint8_t>
 
 } // namespace
 
+// One piece of memory holds all strips.
 uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, Weights &weights) {
     const auto bytes_of = [](const Matrix &matrix) {
         return kernels::strips_bytes(matrix.quant, matrix.rows, matrix.columns);
@@ -43,6 +44,8 @@ uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, We
     if (total_bytes == 0) {
         return 0;
     }
+
+    // Each matrix gets its part, in the order of the plan.
     weights.storage.push_back(std::make_unique<Buffer>(memory));
     weights.storage.back()->grow(total_bytes);
     auto *at = static_cast<uint8_t *>(weights.storage.back()->data());
@@ -66,6 +69,7 @@ void make_strips(const PlannedTensor &planned, Threads &threads, Progress &progr
     const size_t strip_bytes = kernels::strip_bytes(matrix.quant, matrix.columns);
     const size_t strips = (matrix.rows + kOutputs - 1) / kOutputs;
     std::vector<std::vector<uint8_t>> room(threads.count());
+    // Batches let progress and cancelling happen between them.
     const size_t most = std::max<size_t>(kBatchBytes / strip_bytes, 1);
     for (size_t begin = 0; begin < strips; begin += most) {
         progress.step();

@@ -1,5 +1,6 @@
-// Matrices of integer weights from the order of the file to that of the kernels
-// (runtime/kernels/strips.h), once, when a model is opened (private to weights*.cpp).
+// Reorders matrices of integer weights from the file's order to the kernels'
+// (runtime/kernels/strips.h), once, when a model is opened. Included by weights_read.cpp and
+// weights_strips.cpp only.
 #pragma once
 
 #include <vector>
@@ -11,12 +12,13 @@
 
 namespace stasis {
 
-// Gives the plan's matrices of integer weights, whose `quant` is set, memory for their strips: one
-// piece, so that huge pages fill it, in the plan's order, which is nearly that of multiplying.
-// Returns its size in bytes.
+// Reserves memory for the strips of the plan's matrices of integer weights, whose `quant` is set.
+// It is one piece, so that huge pages fill it, in the plan's order, which is nearly the order of
+// multiplication. Returns its size in bytes.
 uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, Weights &weights);
 
-// Fills one of them from its tensor; does nothing for other tensors. Throws what the watch throws.
+// Fills the strips of one matrix from its tensor; does nothing for other tensors. Throws the errors
+// of the watch.
 void make_strips(const PlannedTensor &planned, Threads &threads, Progress &progress);
 
 } // namespace stasis

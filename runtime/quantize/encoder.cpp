@@ -1,4 +1,4 @@
-// See encoder.h.
+// Encodes rows; see encoder.h.
 #include "runtime/quantize/encoder.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kValuesAtOnce = 4U << 20;
 constexpr uint64_t kNone = UINT64_MAX;
 
-// Stored values may lie at any address.
+// Stored values may be unaligned, so they are copied.
 template <typename Bits, float (*widen)(Bits)>
 void load(const uint8_t *data, uint64_t count, float *values) {
     for (uint64_t i = 0; i < count; ++i) {
@@ -42,7 +42,8 @@ uint64_t value_bytes(const Tensor &tensor) {
     return tensor.type == DataType::f32 ? 4 : 2;
 }
 
-// `stored` are the source's values from index `first_stored` on.
+// Loads values [first, first + count) of the source as floats. `stored` begins at index
+// `first_stored`.
 void load_values(const EncodedSource &source, const uint8_t *stored, uint64_t first_stored,
                  uint64_t first, uint64_t count, float *values) {
     if (source.tensor == nullptr) {
@@ -55,12 +56,12 @@ void load_values(const EncodedSource &source, const uint8_t *stored, uint64_t fi
         return load<uint16_t, f16_to_f32>(data, count, values);
     case DataType::f32:
         return load<float, as_is>(data, count, values);
-    default: // find_tensors lets no blocks pass
+    default: // find_tensors accepts no blocks
         return load<uint16_t, widen_bf16>(data, count, values);
     }
 }
 
-// Where row `row` of the output comes from.
+// Returns the source row of row `row` of the output.
 uint64_t source_row(uint64_t row, uint64_t pairs_of) {
     if (pairs_of == 0) {
         return row;
@@ -69,7 +70,7 @@ uint64_t source_row(uint64_t row, uint64_t pairs_of) {
     return row - in_head + in_head % 2 * (pairs_of / 2) + in_head / 2;
 }
 
-// What rounds to infinity counts as infinite.
+// Returns the least magnitude that rounds to infinity in the type, and so counts as infinite.
 float limit_of(GgufType type) {
     switch (type) {
     case GgufType::f32:
@@ -81,9 +82,9 @@ float limit_of(GgufType type) {
     }
 }
 
-// One row as floats, in the output's order, in the first half of `room`; `stored` are the rows from
-// `first_row` on. Returns the index in the tensor of its first value that cannot be written, or
-// kNone.
+// Prepares one row as floats, in the output's order, in the first half of `room`; `stored` are the
+// rows from `first_row` on. Returns the index in the tensor of its first value that cannot be
+// written, or kNone.
 uint64_t prepare_row(const EncodedSource &source, const EncodedShape &shape, uint64_t row,
                      const uint8_t *stored, uint64_t first_row, float *room) {
     const bool permuted_vector = shape.rows == 1 && source.pairs_of != 0;
@@ -97,6 +98,7 @@ uint64_t prepare_row(const EncodedSource &source, const EncodedShape &shape, uin
         values[i] = source.plus_one ? 1.0F + values[i] : values[i];
         good &= std::fabs(values[i]) < limit; // false for NaN
     }
+    // An infinite or NaN value is rare, so it is searched for only if there is one.
     if (!good) {
         const float *bad = std::find_if(values, values + shape.columns,
                                         [&](float value) { return !(std::fabs(value) < limit); });
@@ -108,7 +110,7 @@ uint64_t prepare_row(const EncodedSource &source, const EncodedShape &shape, uin
     return kNone;
 }
 
-// Whether rows go into the file bit for bit, zeros of either sign and denormals included.
+// Reports whether rows are copied bit for bit, with zeros of either sign and denormals.
 bool is_copy(const EncodedSource &source, GgufType type) {
     return source.tensor != nullptr &&
            ((type == GgufType::bf16 && source.tensor->type == DataType::bf16) ||
@@ -142,7 +144,7 @@ const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const E
     }
     bytes_.resize((end - begin) * bytes);
     const bool copy = is_copy(source, shape.type);
-    // Rows of a head are read together: one comes from another's place.
+    // Rows of a head are read together, because they exchange places.
     const uint64_t together = shape.rows > 1 && source.pairs_of != 0 ? source.pairs_of : 1;
     const uint64_t first_row = begin / together * together;
     const uint64_t last_row = std::min(shape.rows, (end + together - 1) / together * together);
@@ -152,6 +154,8 @@ const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const E
         source.tensor->source->read(stored_.data(), stored_.size(),
                                     source.tensor->offset_bytes + first_row * stored_bytes);
     }
+
+    // Each thread prepares and encodes rows of its own; the first bad value wins.
     std::atomic<uint64_t> bad{kNone};
     threads_.run(end - begin, 8, [&](size_t first, size_t last, size_t thread) {
         const kernels::FloatEnvironment environment;

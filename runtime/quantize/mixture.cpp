@@ -1,5 +1,5 @@
-// See mixture.h. The rules are those of the published quantizer (llama.cpp, src/llama-quant.cpp),
-// so that a file is what people know under its name.
+// Chooses types; see mixture.h. The rules are those of the published quantizer (llama.cpp,
+// src/llama-quant.cpp), so that a file has the types that its name stands for.
 #include "runtime/quantize/mixture.h"
 
 #include <algorithm>
@@ -26,11 +26,12 @@ constexpr Mixture kMixtures[] = {
     {"Q5_K_M", 17, GgufType::q5_k, GgufType::q6_k, true, GgufType::q6_k},
 };
 
-// The first and the last eighth of the layers, and every third between.
+// Reports whether a layer is in the first or last eighth, or is every third between.
 bool has_more_bits(uint32_t layer, uint32_t layers) {
     return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
 
+// Returns the type, or the next smaller block type whose blocks fit the row.
 GgufType fitting(GgufType type, uint64_t columns) {
     if (columns % gguf_block(type).elements == 0) {
         return type;

@@ -1,4 +1,4 @@
-// See new_file.h.
+// Writes a file that appears whole or not at all; see new_file.h.
 #include "runtime/quantize/new_file.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ constexpr AtomicKind kQuantizedFile = {".writing", kGgufMagic, {}};
          std::generic_category().message(number).c_str());
 }
 
-// What is at `path`, if anything, must be there to be replaced.
+// Throws unless the path is free, or has a GGUF file that may be replaced.
 void check_target(const FileOperations &files, const std::string &path, bool replace) {
     struct stat status {};
     if (files.path_status(path.c_str(), &status) != 0) {
@@ -50,7 +50,7 @@ void check_target(const FileOperations &files, const std::string &path, bool rep
     }
 }
 
-// Tells a failure of the file for `path` in the words of quantizing.
+// Converts a failure of the file for `path` to an error in the words of quantizing.
 [[noreturn]] void fail_in_words(const FileError &error, const std::string &path) {
     const std::string &named = error.path();
     switch (error.failure()) {
@@ -104,9 +104,9 @@ void write_new_file(const std::string &path, bool replace,
             whole.commit();
         } catch (const FileError &error) {
             if (error.failure() == FileFailure::rename && error.number() == EEXIST) {
-                check_target(files, path, replace); // says what is in the way
+                check_target(files, path, replace); // throws if a file is in the way
             }
-            throw; // it has gone again
+            throw; // the file in the way has gone again
         }
     } catch (const FileError &error) {
         fail_in_words(error, path);

@@ -1,4 +1,5 @@
-// See quantize.h: what is to be written, then tensor after tensor through one buffer.
+// Quantizes a model: plans the tensors, then writes one after another through one buffer; see
+// quantize.h.
 #include "runtime/quantize/quantize.h"
 
 #include <sys/stat.h>
@@ -23,10 +24,10 @@ namespace stasis {
 
 namespace {
 
-// Of the layouts of blocks (general.quantization_version).
+// The version of the block layouts (general.quantization_version).
 constexpr uint32_t kQuantizationVersion = 2;
 
-// A tensor of the file and where its values come from.
+// A tensor of the file and the source of its values.
 struct Output {
     GgufEntry entry;
     EncodedSource source;
@@ -35,9 +36,9 @@ struct Output {
 struct Plan {
     Config config;
     Checkpoint checkpoint;
-    Weights places; // that the plan of tensors points into; stays empty
+    Weights places; // target of the planned tensors; stays empty
     std::vector<PlannedTensor> planned;
-    std::deque<Tensor> fused; // that stand for several planned ones
+    std::deque<Tensor> fused; // tensors that replace several planned ones
     std::vector<float> rope_factors;
     std::vector<Output> outputs;
     uint64_t source_bytes = 0;
@@ -52,14 +53,14 @@ void refuse_gguf(const std::string &path) {
     }
 }
 
-// Whether rows of a matrix lie in GGUF files as RoPE turns them: pairs together.
+// Reports whether GGUF files interleave the rows of a matrix for RoPE.
 bool has_pairs(const Plan &plan, const std::string &name) {
     return family_of(plan.config).gguf_pairs && (name.find(".attn_q.") != std::string::npos ||
                                                  name.find(".attn_k.") != std::string::npos);
 }
 
-// Of matrices that are stored fused, as Phi-3's are, in GGUF files too, the first stands for all:
-// their rows lie one after the other. False for the others.
+// For a model with fused matrices, such as Phi-3, GGUF files are fused too. The first matrix then
+// stands for all, whose rows follow each other. Returns false for the others, which are left out.
 bool fuse(Plan &plan, PlannedTensor &planned) {
     const Config &config = plan.config;
     const auto is = [&](const char *part) { return planned.name.ends_with(part); };
@@ -118,6 +119,7 @@ void add_outputs(const Mixture &mixture, Plan &plan) {
     }
 }
 
+// Returns the head of the file, and sets the offsets of all tensors.
 std::string write_head(const std::string &path, const Mixture &mixture, Plan &plan) {
     GgufMetadata metadata;
     describe_config(plan.config, metadata);
@@ -135,7 +137,7 @@ std::string write_head(const std::string &path, const Mixture &mixture, Plan &pl
     return head;
 }
 
-// Reads the file's beginning back, before the long part.
+// Reads the head back and compares it with the configuration, before the long part.
 void check_head(const File &file, const std::string &path, const Config &meant) {
     const GgufFile written = open_gguf(file.path());
     const Config given = read_config(written);
@@ -190,6 +192,8 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
                               const QuantizeOptions &options) {
     const Mixture &mixture = find_mixture(options.type);
     refuse_gguf(path);
+
+    // Plans the tensors and the head, whose size determines the file's.
     Plan plan;
     plan.config = read_config(path);
     plan.checkpoint = open_checkpoint(path);
@@ -211,7 +215,7 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
     write_new_file(out, options.replace, [&](const File &file) {
         file.write(head.data(), head.size(), 0);
         file.set_size(file_bytes);
-        if (!plan.rope_factors.empty()) { // part of what is read back
+        if (!plan.rope_factors.empty()) { // read back with the head
             file.write(plan.rope_factors.data(), plan.rope_factors.size() * sizeof(float),
                        plan.outputs[0].entry.offset_bytes);
         }

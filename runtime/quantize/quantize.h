@@ -1,4 +1,4 @@
-// Writes a Hugging Face model directory as one GGUF file, its matrices in a type of choice.
+// Writes a Hugging Face model directory as one GGUF file, with its matrices in a chosen type.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace stasis {
 struct QuantizeOptions {
     std::string type;     // of mixture_names()
     size_t threads = 0;   // 0: one for each core allowed
-    bool replace = false; // a GGUF file that is there
+    bool replace = false; // replace an existing GGUF file
     Watch watch;          // progress in bytes of weights read
 };
 
@@ -27,11 +27,12 @@ struct QuantizeReport {
     std::vector<QuantizedShare> shares; // types in use, the largest first
 };
 
-// Norms, biases and factors of rope become F32. The bytes depend on the model and the type alone.
-// The file appears under its name whole or not at all; nothing is left of what could not be
-// finished. Throws Error: not_found, io, corrupt, unsupported (type, architecture, tensor, what a
-// GGUF file cannot say, a model that is one; named), invalid_argument (`out` is there), nonfinite
-// (a weight, or one that is too large for the type; named), cancelled, stopped.
+// Writes the file. Norms, biases and factors of RoPE become F32. The bytes depend on the model and
+// the type alone. The file appears under its name whole or not at all; a failed call leaves no
+// file. Throws Error: not_found, io, corrupt, unsupported (naming the type, architecture or tensor,
+// a property that GGUF cannot express, or a model that is a GGUF file already), invalid_argument
+// (`out` exists), nonfinite (naming a weight that is not finite, or too large for the type),
+// cancelled, stopped.
 QuantizeReport quantize_model(const std::string &path, const std::string &out,
                               const QuantizeOptions &options);
 

@@ -1,4 +1,4 @@
-// The end of a C4 sum in f64: its sixteen lanes, added up in their order. Knows no terms.
+// Adds up the sixteen lanes of a C4 sum in f64, in their order. Knows no terms.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@ namespace stasis {
 
 using Lanes = std::array<double, 16>;
 
+// Halves the lanes until one is left, as C4 orders it.
 inline double sum_of(Lanes lanes) {
     for (size_t width = 8; width > 0; width /= 2) {
         for (size_t j = 0; j < width; ++j) {

@@ -1,4 +1,4 @@
-// See likelihood.h.
+// Computes log-probabilities; see likelihood.h.
 #include "runtime/sampling/likelihood.h"
 
 #include <algorithm>
@@ -11,16 +11,19 @@ namespace {
 
 using Tokens = std::vector<std::pair<uint32_t, float>>;
 
+// Keeps the n best in a heap whose front is the worst of them, so a row costs one comparison for
+// nearly every token.
 void find_best(std::span<const float> logits, size_t n, Tokens &tokens) {
     const auto better = [](const auto &a, const auto &b) {
         return a.second > b.second || (a.second == b.second && a.first < b.first);
     };
-    tokens.clear(); // a heap, the worst in front
+    tokens.clear();
     tokens.reserve(std::min(n, logits.size()));
     for (uint32_t token = 0; token < logits.size() && n > 0; ++token) {
         const std::pair<uint32_t, float> next{token, logits[token]};
         if (tokens.size() == n && !better(next, tokens.front())) {
-            continue; // nearly always
+            // Nearly every token takes this branch.
+            continue;
         }
         if (tokens.size() == n) {
             std::pop_heap(tokens.begin(), tokens.end(), better);

@@ -1,6 +1,6 @@
-// How likely a row of logits makes tokens: of the model's own distribution, which no step of
-// sampling (C7) has changed. Pure functions of their arguments; callers are in the contract's
-// floating-point environment (C2).
+// Log-probabilities of tokens for a row of logits, under the model's own distribution, which no
+// step of sampling (C7) has changed. Pure functions of their arguments; callers are in the
+// contract's floating-point environment (C2).
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,14 @@
 
 namespace stasis {
 
-// The n best by (logit descending, token ascending), fewer if n exceeds the vocabulary.
+// Returns the n best by (logit descending, token ascending), fewer if n exceeds the vocabulary.
 std::vector<std::pair<uint32_t, float>> best(std::span<const float> logits, size_t n);
 
-// log(sum(exp(logits))) of at least one logit, in double precision with the contract's own
+// Returns log(sum(exp(logits))) of at least one logit, in double precision with the contract's own
 // functions, in a fixed order.
 double log_sum_exp(std::span<const float> logits);
 
-// Natural logarithms of probabilities: of one token, and of the best ones. Its memory is used
-// again.
+// Log-probabilities of one token and of the best ones. The memory is reused.
 struct LogProbabilities {
     float token = 0.0F;
     std::vector<uint32_t> best_tokens; // in the order of `best`
@@ -27,7 +26,8 @@ struct LogProbabilities {
     std::vector<std::pair<uint32_t, float>> heap;
 };
 
-// Of `token` and of the n best: the logit less log_sum_exp, rounded to f32.
+// Computes the log-probabilities of `token` and of the n best: the logit less log_sum_exp, rounded
+// to f32.
 void log_probabilities(std::span<const float> logits, size_t n, uint32_t token,
                        LogProbabilities &into);
 

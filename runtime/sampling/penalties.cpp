@@ -1,7 +1,8 @@
-// See penalties.h; the steps are those of sampling.cpp. DRY ("don't repeat yourself") is P. E.
-// Weidmann's (pull request 5677 of text-generation-webui, 2024), with llama.cpp's defaults. Matches
-// are found by the Z algorithm (Gusfield, "Algorithms on Strings, Trees, and Sequences", 1997,
-// section 1.4) over the history read backwards, so that the time does not depend on how it repeats.
+// Penalties, DRY and biases; see penalties.h. The steps are numbered as in sampling.cpp. DRY
+// ("don't repeat yourself") is by P. E. Weidmann (pull request 5677 of text-generation-webui,
+// 2024), with llama.cpp's defaults. Matches are found by the Z algorithm (Gusfield, "Algorithms on
+// Strings, Trees, and Sequences", 1997, section 1.4) over the history read backwards, so that the
+// time does not depend on repetitions.
 #include "runtime/sampling/penalties.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 namespace stasis {
 namespace {
 
-constexpr size_t kMatchesStep = 64;    // matches grow by these, as the log does
-constexpr double kExponentMax = 700.0; // of pow_f64, far beyond what f32 holds
+constexpr size_t kMatchesStep = 64;    // capacity of matches grows in these steps
+constexpr double kExponentMax = 700.0; // of pow_f64; FLT_MAX is far smaller
 
 bool penalises(const Sampling &sampling) {
     return sampling.repetition_penalty != 1.0F || sampling.frequency_penalty != 0.0F ||
@@ -24,7 +25,7 @@ bool repels(const SamplingV2 &v2) {
     return v2.dry_multiplier > 0.0F;
 }
 
-// How many of `length` tokens a setting looks back on.
+// Returns how many of `length` tokens a window covers; 0: all.
 uint64_t reach(uint32_t window, uint64_t length) {
     return window == 0 ? length : std::min<uint64_t>(length, window);
 }
@@ -33,7 +34,7 @@ std::span<const uint32_t> last_of(std::span<const uint32_t> history, uint32_t wi
     return history.last(static_cast<size_t>(reach(window, history.size())));
 }
 
-// Steps 1 and 2. Counts are back at zero when it returns.
+// Steps 1 and 2. All counts are zero again when it returns.
 void penalise(std::span<float> row, const Sampling &sampling, std::span<const uint32_t> history,
               std::span<uint32_t> counts) {
     for (const uint32_t token : history) {
@@ -51,7 +52,7 @@ void penalise(std::span<float> row, const Sampling &sampling, std::span<const ui
     }
 }
 
-// What a token loses that would make a match of so many tokens longer.
+// Returns the penalty of a token that would extend a match of `matched` tokens.
 float dry_penalty(const SamplingV2 &v2, uint32_t matched) {
     const auto exponent = static_cast<double>(matched - v2.dry_allowed_length);
     const auto base = static_cast<double>(v2.dry_base);
@@ -63,13 +64,14 @@ float dry_penalty(const SamplingV2 &v2, uint32_t matched) {
     return static_cast<float>(std::min(penalty, static_cast<double>(FLT_MAX)));
 }
 
-// For each i from 1 on: how many tokens before the last i are those that the history ends with.
+// Stores for each i from 1 on how many tokens before the last i equal the end of the history.
 void find_matches(std::span<const uint32_t> history, std::vector<uint32_t> &matches) {
     const auto back = [&](size_t i) { return history[history.size() - 1 - i]; };
     matches.reserve((history.size() / kMatchesStep + 1) * kMatchesStep);
     matches.assign(history.size(), 0);
-    size_t left = 0, right = 0; // the match that reaches furthest
+    size_t left = 0, right = 0; // the match that reaches farthest
     for (size_t i = 1; i < history.size(); ++i) {
+        // The farthest match covers i: a known match gives a lower bound of the length.
         size_t length = i < right ? std::min<size_t>(right - i, matches[i - left]) : 0;
         while (i + length < history.size() && back(length) == back(i + length)) {
             ++length;
@@ -82,29 +84,32 @@ void find_matches(std::span<const uint32_t> history, std::vector<uint32_t> &matc
     }
 }
 
-// Step 3. Counts are back at zero when it returns.
+// Step 3. All counts are zero again when it returns.
 void repel(std::span<float> row, const SamplingV2 &v2, std::span<const uint32_t> history,
            SamplingScratch &scratch) {
     const auto breaks = [&](uint32_t token) {
         return std::binary_search(v2.dry_breakers.begin(), v2.dry_breakers.end(), token);
     };
     const auto back = [&](size_t i) { return history[history.size() - 1 - i]; };
-    size_t unbroken = 0; // tokens behind the last breaker; a match has no more
+    size_t unbroken = 0; // tokens after the last breaker; no match is longer
     while (unbroken < history.size() && !breaks(back(unbroken))) {
         ++unbroken;
     }
     if (unbroken < v2.dry_allowed_length) {
         return;
     }
+
+    // The longest match before each token that followed one.
     find_matches(history, scratch.matches);
     std::vector<uint32_t> &longest = scratch.counts;
     for (size_t i = 1; i < history.size(); ++i) {
-        const uint32_t token = back(i - 1); // what followed the match
+        const uint32_t token = back(i - 1); // the token after the match
         const auto matched = static_cast<uint32_t>(std::min<size_t>(scratch.matches[i], unbroken));
         if (matched >= v2.dry_allowed_length && !breaks(token)) {
             longest[token] = std::max(longest[token], matched);
         }
     }
+    // Each token is penalised once, by its longest match.
     for (const uint32_t token : history) {
         if (longest[token] > 0) {
             row[token] = finite(row[token] - dry_penalty(v2, longest[token]));

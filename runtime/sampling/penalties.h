@@ -1,5 +1,5 @@
-// What C7 does to logits before tokens are chosen among: penalties, DRY and biases, its steps 0 to
-// 4. Part of sampling (sampling.h); knows no probabilities.
+// Steps 0 to 4 of C7, which change logits before a token is chosen: penalties, DRY and biases. Part
+// of sampling (sampling.h); knows no probabilities.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace stasis {
 
 inline constexpr float kRemoved = -std::numeric_limits<float>::infinity();
 
-// A result beyond the finite range becomes the largest finite number of its sign.
+// Returns x; beyond the finite range, the largest finite number of its sign.
 inline float finite(float x) {
     return std::clamp(x, -FLT_MAX, FLT_MAX);
 }
 
-// The row that tokens are chosen from, `logits` itself or one in `scratch`; a removed token has
-// kRemoved for a logit. Arguments as those of `sample`.
+// Returns the row that tokens are chosen from: `logits` itself, or a row in `scratch`. The logit of
+// a removed token is kRemoved. The arguments are those of `sample`.
 std::span<const float> process_logits(std::span<const float> logits, const Sampling &sampling,
                                       std::span<const uint32_t> history, SamplingScratch &scratch);
 

@@ -1,6 +1,7 @@
-// See recommended.h. Keys: transformers, generation/configuration_utils.py (GenerationConfig);
-// gguf-py, constants.py (Keys.General, "Recommended Sampler Parameters"), as llama.cpp reads them
-// (common.cpp, common_init_sampler_from_model).
+// Reads recommended sampling settings; see recommended.h. Keys: transformers,
+// generation/configuration_utils.py (GenerationConfig); gguf-py, constants.py (Keys.General,
+// "Recommended Sampler Parameters"), as llama.cpp reads them (common.cpp,
+// common_init_sampler_from_model).
 #include "runtime/sampling/recommended.h"
 
 #include <algorithm>
@@ -16,9 +17,9 @@ namespace stasis {
 
 namespace {
 
-constexpr uint32_t kWholeLog = 0; // of Sampling::penalty_window
+constexpr uint32_t kWholeLog = 0; // for Sampling::penalty_window
 
-// What f32 cannot hold becomes an infinity, which is outside every range.
+// A value too large for f32 becomes an infinity, which is outside every range.
 float narrow(double value) {
     return std::abs(value) <= FLT_MAX ? static_cast<float>(value) : HUGE_VALF;
 }
@@ -27,15 +28,15 @@ uint32_t to_count(int64_t value) {
     return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, UINT32_MAX));
 }
 
-// Settings of a file that gives some: what it leaves out is off, and the temperature 1.
+// Returns the base for a file's settings: a setting that it omits is off, and the temperature is 1.
 Sampling plain() {
     Sampling sampling;
     sampling.temperature = 1.0F;
     return sampling;
 }
 
-// Runs `read`, which fills the settings, and keeps what was wrong with them. `file`: named in front
-// of what only the ranges tell.
+// Runs `read`, which fills the settings, and stores the message if they cannot be used. `file` is
+// prefixed to a message about a range.
 template <typename Read> RecommendedSampling checked(const std::string &file, Read read) {
     RecommendedSampling result;
     try {
@@ -67,6 +68,7 @@ RecommendedSampling recommended_sampling(const Json &object) {
         const Fields fields{object, std::string(kGenerationConfig) + ": "};
         Sampling sampling = plain();
         bool any = false;
+        // Reads one number, if the file has it.
         const auto read = [&](const char *key, float &value) {
             if (const Json *found = object.find_value(key)) {
                 if (!found->number().has_value()) {
@@ -81,6 +83,8 @@ RecommendedSampling recommended_sampling(const Json &object) {
         read("min_p", sampling.min_p);
         read("typical_p", sampling.v2.typical_p);
         read("repetition_penalty", sampling.repetition_penalty);
+
+        // A limit and a greedy switch, then the default if the file gives nothing.
         sampling.penalty_window = kWholeLog;
         if (fields.has("top_k")) {
             sampling.top_k = fields.count("top_k", UINT32_MAX, {}, 0);
@@ -112,7 +116,7 @@ RecommendedSampling recommended_sampling(const GgufFile &file) {
         read("xtc_threshold", sampling.v2.xtc_threshold);
         read("penalty_repeat", sampling.repetition_penalty);
         if (const std::optional<int64_t> top_k = file.signed_integer(key("top_k"))) {
-            sampling.top_k = to_count(*top_k); // none and less: all
+            sampling.top_k = to_count(*top_k); // 0 and less: all
             any = true;
         }
         if (const std::optional<int64_t> window = file.signed_integer(key("penalty_last_n"))) {

@@ -1,4 +1,4 @@
-// What a model's own files say of how its tokens are drawn best. Knows no session.
+// Recommended sampling settings from a model's own files. Knows no session.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace stasis {
 
 struct RecommendedSampling {
     Sampling sampling;
-    std::string refusal; // what cannot be used of what the file says, and why; "": all can
+    std::string refusal; // why the file's settings cannot be used; "": they can
 };
 
-// What is meant where the files say nothing: variety enough that a small model does not fall into a
-// loop, as it does when greedy, and too little for nonsense.
+// Returns the settings for files that recommend none. They give enough variety that a small model
+// does not fall into a loop, as it does when greedy, and too little for nonsense.
 Sampling default_recommendation();
 
-// Of a generation_config.json (`object`; no members where there is none), or of GGUF metadata.
-// Neither throws for a value that cannot be used: that is the refusal.
+// Return the settings of a generation_config.json (`object`; no members if there is no file) or of
+// GGUF metadata. For a value that cannot be used they set `refusal` instead of throwing.
 RecommendedSampling recommended_sampling(const Json &object);
 RecommendedSampling recommended_sampling(const GgufFile &file);
 

@@ -1,6 +1,6 @@
 // Clause C7 of the contract, step by step. Float operations are single IEEE f32 operations in the
 // order written; a result beyond the finite range becomes the largest finite number of its sign.
-// Steps marked * came with version 2 and are off by default.
+// Steps marked * were added in version 2 and are off by default.
 //
 //  0. A token with a bias of -infinity is removed: no later step sees it. If none is left: error.
 //  1. Repetition penalty r, for each distinct token of the history (Keskar et al., "CTRL", 2019):
@@ -36,12 +36,13 @@
 // of their weights and the product exact (128 bits). Where 8, 9 or 10 would keep fewer than
 // min_keep, they keep the first min_keep of their order, or all.
 //
-// Where this file does something else, it is because the answer cannot differ: removal (0) happens
-// after 1-4, which treat each token alone; only as much is sorted as a prefix needs.
+// The code departs from these steps only if the result cannot differ: removal (0) happens after
+// 1-4, which treat each token alone; only as much is sorted as a prefix needs.
 #include "runtime/sampling/sampling.h"
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cfloat>
 #include <cmath>
 
@@ -83,7 +84,7 @@ uint32_t argmax(std::span<const float> row) {
     return static_cast<uint32_t>(found);
 }
 
-// Step 5: the standard deviation. Lane j has the tokens whose id mod 16 is j.
+// Step 5: returns the standard deviation. Lane j has the tokens whose id mod 16 is j.
 double deviation(std::span<const float> row) {
     Lanes lanes{};
     size_t count = 0;
@@ -104,7 +105,7 @@ double deviation(std::span<const float> row) {
     return std::sqrt(sum_of(lanes) / static_cast<double>(count));
 }
 
-// Step 5: the row without what lies too far below its best logit.
+// Step 5: returns the row without the logits too far below its best one.
 std::span<const float> remove_below(std::span<const float> row, float best, float n,
                                     std::vector<float> &storage) {
     const double least = static_cast<double>(best) - static_cast<double>(n) * deviation(row);
@@ -117,7 +118,7 @@ std::span<const float> remove_below(std::span<const float> row, float best, floa
     return storage;
 }
 
-// Step 6: the top_k best of the candidates to the front, the last of them last; the rest dropped.
+// Step 6: moves the top_k best candidates to the front, the worst of them last, and drops the rest.
 void keep_best(std::vector<Candidate> &candidates, size_t top_k) {
     if (top_k > 0 && top_k < candidates.size()) {
         const auto last = candidates.begin() + static_cast<ptrdiff_t>(top_k - 1);
@@ -126,12 +127,12 @@ void keep_best(std::vector<Candidate> &candidates, size_t top_k) {
     }
 }
 
-// Steps 5 to 7: candidates with their weights, in no order. `max` is the best one's logit.
+// Steps 5 to 7: collects candidates with their weights, in no order. `max` is the best one's logit.
 void collect(std::span<const float> row, const Sampling &sampling, float max,
              std::vector<Candidate> &candidates) {
     const size_t top_k = sampling.top_k;
-    // With top_k, a few more than that are gathered before the worst of them are dropped, and
-    // from then on what is below the last one kept need not be gathered.
+    // With top_k, a few more candidates are gathered before the worst of them are dropped. From
+    // then on, logits below the last one kept are not gathered.
     const size_t gathered_max = top_k == 0 ? row.size() + 1 : 2 * top_k + 1024;
     float lowest = -FLT_MAX;
     candidates.clear();
@@ -174,31 +175,34 @@ uint64_t largest_weight(std::span<const Candidate> candidates) {
     return largest;
 }
 
-// A share of a total, at least 1.
+// Returns a share of a total, at least 1.
 uint64_t share_of(uint64_t total, float share) {
     const auto fraction = static_cast<uint64_t>(share * 0x1p32F);
     const Uint128 product = Uint128{total} * fraction + UINT32_MAX;
     return std::max<uint64_t>(static_cast<uint64_t>(product >> 32), 1);
 }
 
-// The last candidate of the shortest prefix, in the order of `before`, whose weights add up to at
-// least `weight`, which lies in [1, total]. Reorders the candidates. `step`, at most kStepMax,
-// never falls in that order, so the sums of whole steps tell in which one the prefix ends; there
-// the search goes on by halves, looking into one half only.
+// Returns the last candidate of the shortest prefix, in the order of `before`, whose weights add up
+// to at least `weight`, which is in [1, total]. Reorders the candidates. `step`, at most kStepMax,
+// never falls in that order, so the sums of whole steps determine the step in which the prefix
+// ends. Within that step the search halves the candidates, and continues in one half only.
 template <typename Step, typename Before>
 Candidate prefix_end(std::vector<Candidate> &candidates, uint64_t weight, const Step &step,
                      const Before &before) {
+    assert(weight >= 1);
     std::array<uint64_t, kStepMax + 1> sums{};
     for (const Candidate &candidate : candidates) {
         sums[step(candidate)] += candidate.weight;
     }
     size_t last = 0;
+    // `last` becomes the step in which the prefix ends.
     while (sums[last] < weight) {
         weight -= sums[last++];
     }
     auto from = candidates.begin(); // the prefix ends in [from, end)
     auto end =
         std::partition(from, candidates.end(), [&](const Candidate &c) { return step(c) == last; });
+    // Each round halves [from, end), and keeps the half in which the prefix ends.
     while (end - from > 1) {
         const auto middle = from + (end - from) / 2;
         std::nth_element(from, middle, end, before);
@@ -213,7 +217,7 @@ Candidate prefix_end(std::vector<Candidate> &candidates, uint64_t weight, const 
     return *from;
 }
 
-// In the order of `better`, by steps of 1/16 below `max`.
+// The same in the order of `better`, by steps of 1/16 below `max`.
 Candidate prefix_end(std::vector<Candidate> &candidates, float max, uint64_t weight) {
     const auto step = [max](const Candidate &c) {
         return static_cast<size_t>((max - c.logit) * 16.0F);
@@ -221,7 +225,7 @@ Candidate prefix_end(std::vector<Candidate> &candidates, float max, uint64_t wei
     return prefix_end(candidates, weight, step, better);
 }
 
-// Keeps the first `count` in the order of `before`, sorted.
+// Keeps the first `count` candidates in the order of `before`, sorted.
 template <typename Before>
 void keep_first(std::vector<Candidate> &candidates, size_t count, const Before &before) {
     count = std::min(count, candidates.size());
@@ -230,7 +234,7 @@ void keep_first(std::vector<Candidate> &candidates, size_t count, const Before &
     candidates.resize(count);
 }
 
-// Keeps those up to `last` in the order of `before`, but no fewer than min_keep.
+// Keeps the candidates up to `last` in the order of `before`, but no fewer than min_keep.
 template <typename Before>
 void keep_to(std::vector<Candidate> &candidates, const Candidate &last, uint32_t min_keep,
              const Before &before) {
@@ -244,7 +248,7 @@ void keep_to(std::vector<Candidate> &candidates, const Candidate &last, uint32_t
     keep_first(candidates, min_keep, before);
 }
 
-// Step 8.
+// Step 8: keeps the typical candidates.
 void keep_typical(std::vector<Candidate> &candidates, float max, const SamplingV2 &v2) {
     const auto below = [max](const Candidate &c) {
         return static_cast<uint64_t>((max - c.logit) * 0x1p32F);
@@ -261,12 +265,12 @@ void keep_typical(std::vector<Candidate> &candidates, float max, const SamplingV
     const auto before = [&](const Candidate &a, const Candidate &b) {
         return distance(a) < distance(b) || (distance(a) == distance(b) && better(a, b));
     };
-    const auto step = [&](const Candidate &c) { return distance(c) >> 28; }; // of 1/16
+    const auto step = [&](const Candidate &c) { return distance(c) >> 28; }; // steps of 1/16
     const Candidate reached = prefix_end(candidates, share_of(total, v2.typical_p), step, before);
     keep_to(candidates, reached, v2.min_keep, before);
 }
 
-// Step 9. `largest`: of all weights.
+// Step 9: keeps the candidates above min_p. `largest` is the largest weight.
 void keep_min_p(std::vector<Candidate> &candidates, uint64_t largest, float min_p,
                 uint32_t min_keep) {
     const Uint128 product = Uint128{largest} * static_cast<uint64_t>(min_p * kWeightOne);
@@ -281,14 +285,14 @@ void keep_min_p(std::vector<Candidate> &candidates, uint64_t largest, float min_
     keep_first(candidates, min_keep, better);
 }
 
-// Step 10.
+// Step 10: keeps the candidates within top_p.
 void keep_top_p(std::vector<Candidate> &candidates, float max, float top_p, uint32_t min_keep) {
     const Candidate reached =
         prefix_end(candidates, max, share_of(total_weight(candidates), top_p));
     keep_to(candidates, reached, min_keep, better);
 }
 
-// Step 11, where the coin says so.
+// Step 11, if the coin falls: removes all but the last of the candidates that reach the threshold.
 void exclude_top(std::vector<Candidate> &candidates, const SamplingV2 &v2) {
     const uint64_t least = share_of(total_weight(candidates), v2.xtc_threshold);
     size_t reaching = 0;
@@ -305,13 +309,14 @@ void exclude_top(std::vector<Candidate> &candidates, const SamplingV2 &v2) {
     }
 }
 
+// Reports whether XTC applies at a position.
 bool coin_falls(const Sampling &sampling, uint64_t position) {
     const float probability = sampling.v2.xtc_probability;
     return probability > 0.0F &&
            coin_bits(sampling.seed, position) < static_cast<uint64_t>(probability * 0x1p32F);
 }
 
-// The words of the block of a position and a stream: 0 for draws, 1 for the coin of XTC.
+// Returns the random block of a position and a stream: stream 0 for draws, 1 for the coin of XTC.
 std::array<uint32_t, 4> random_block(uint64_t seed, uint64_t position, uint32_t stream) {
     const auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
     const auto high = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };
@@ -332,6 +337,8 @@ uint32_t coin_bits(uint64_t seed, uint64_t position) {
 uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_t position,
                 std::span<const uint32_t> history, SamplingScratch &scratch) {
     std::span<const float> row = process_logits(logits, sampling, history, scratch);
+
+    // Step 5.
     const uint32_t best = argmax(row);
     if (sampling.temperature == 0.0F) {
         return best;
@@ -340,8 +347,10 @@ uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_
     if (v2.top_n_sigma > 0.0F) {
         row = remove_below(row, row[best], v2.top_n_sigma, scratch.logits);
     }
-    // Division by a positive number keeps the order, so the best token stays at the maximum.
+    // Division by a positive number keeps the order, so the best token keeps the maximum.
     const float max = finite(row[best] / sampling.temperature);
+
+    // Steps 6 to 11.
     std::vector<Candidate> &candidates = scratch.candidates;
     collect(row, sampling, max, candidates);
     uint64_t largest = kWeightMax;
@@ -358,6 +367,8 @@ uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_
     if (coin_falls(sampling, position)) {
         exclude_top(candidates, v2);
     }
+
+    // Step 12.
     const Uint128 product =
         Uint128{random_bits(sampling.seed, position)} * total_weight(candidates);
     return prefix_end(candidates, max, static_cast<uint64_t>(product >> 64) + 1).token;

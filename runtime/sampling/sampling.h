@@ -1,6 +1,6 @@
-// Choosing the next token from a row of logits (C7): processors in a written order, integer
-// weights, a counter-based generator keyed by (seed, position). Pure functions of their arguments;
-// callers are in the contract's floating-point environment (C2). sampling.cpp states every step.
+// Chooses the next token from a row of logits (C7): steps in a written order, integer weights, a
+// counter-based generator keyed by (seed, position). Pure functions of their arguments; callers are
+// in the contract's floating-point environment (C2). sampling.cpp states every step.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@
 
 namespace stasis {
 
-// Philox 4x32-10 with key = seed and counter = position: the first two words of the block, the
-// first one low.
+// Returns the first two words of Philox 4x32-10 with key = seed and counter = position, the first
+// word low.
 uint64_t random_bits(uint64_t seed, uint64_t position);
 
-// What XTC's coin is: the first word of the block whose counter is position and 1.
+// Returns the coin of XTC: the first word of the block whose counter is position and 1.
 uint32_t coin_bits(uint64_t seed, uint64_t position);
 
 // Throws Error(invalid_argument) naming the field that is out of range (NaN, infinite, negative,
 // top_p or min_p above 1; a bias or breaker outside the vocabulary, named twice or out of order).
 void check_sampling(const Sampling &sampling, uint32_t vocabulary);
 
-// How many of the last tokens of a log of `position` tokens `sample` looks at: the longer of the
-// penalties' window and DRY's range, as far as they are on.
+// Returns how many of the last tokens of a log of `position` tokens `sample` reads: the longer of
+// the penalties' window and DRY's range, for those that are on.
 uint64_t history_length(const Sampling &sampling, uint64_t position);
 
 // A token that may be drawn; `weight` is floor(exp(logit - best logit) * 2^40).
@@ -34,7 +34,7 @@ struct Candidate {
     uint64_t weight;
 };
 
-// Memory of one sampler, reused from token to token so that warm sampling allocates nothing.
+// Memory of one sampler, reused from token to token so that later calls allocate nothing.
 struct SamplingScratch {
     std::vector<float> logits;         // [vocabulary]
     std::vector<Candidate> candidates; // at most [vocabulary]
@@ -42,7 +42,7 @@ struct SamplingScratch {
     std::vector<uint32_t> matches;     // at most [history]
 };
 
-// Draws the token at `position` (the position it will take). `logits` [vocabulary] are finite;
+// Draws the token for `position`, which is the length of the log. `logits` [vocabulary] are finite;
 // `sampling` has passed check_sampling; `history` holds the last tokens of the log, oldest first:
 // history_length of them, or more, which change nothing. Throws Error(invalid_argument) if biases
 // removed every token.

@@ -1,4 +1,4 @@
-// Whether sampling settings can be used; see sampling.h.
+// Checks sampling settings; see sampling.h.
 #include <cfloat>
 
 #include "format/state/decimal.h"
@@ -8,7 +8,7 @@
 namespace stasis {
 namespace {
 
-// The total of fewer weights than this fits 64 bits.
+// The sum of fewer weights than this fits 64 bits.
 constexpr uint32_t kCandidatesMax = 1U << 24;
 
 void check_ranges(const Sampling &sampling) {

@@ -1,5 +1,5 @@
-// Turns of a conversation: from a role and a text to tokens of the log, each with its source, role
-// and turn. What the conversation looks like is read off the log: nothing is kept twice.
+// Turns of a conversation: converts a role and a text to tokens of the log, each with its source,
+// role and turn. The state of the conversation is derived from the log, so nothing is stored twice.
 #include <algorithm>
 
 #include "runtime/host/utf8.h"
@@ -18,7 +18,7 @@ Role role_named(std::string_view role) {
 
 } // namespace
 
-// Whether the log ends in a reply that has not been closed by the template's end.
+// Reports whether the log ends in a reply that the template's end has not closed.
 bool Session::reply_open() const {
     if (timeline_.log.empty()) {
         return false;
@@ -28,8 +28,8 @@ bool Session::reply_open() const {
            (last.role() == Role::assistant && last.source != TokenSource::templated);
 }
 
-// The `turn` of a token that is sampled, or appended by its id, next: part of the open reply; a
-// sampled token after a turn begins a reply even without a prompt for one.
+// Returns the `turn` of the next token, which is sampled or appended by its id: it belongs to the
+// open reply. A sampled token after a turn begins a reply even without a generation prompt.
 uint8_t Session::next_turn(bool sampled) const {
     if (timeline_.log.empty()) {
         return 0;
@@ -42,6 +42,7 @@ uint8_t Session::next_turn(bool sampled) const {
     return sampled && role != Role::none ? assistant | TokenEntry::kTurnStart : 0;
 }
 
+// Derives the position in the conversation from the roles and turns of the log.
 ChatPosition Session::chat_position() const {
     ChatPosition position;
     position.started = !timeline_.log.empty();
@@ -72,13 +73,17 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
         fail(Status::unsupported,
              "the model's files have no chat template; name one in the model options");
     }
+
+    // Renders the turn, and refuses it before tokenizing if it cannot fit.
     const RenderedTurn turn = model_->chat->turn(chat_position(), role, text, reply);
     uint64_t size_bytes = 0;
     for (const Segment &segment : turn.segments) {
         size_bytes += segment.text.size();
     }
-    // What cannot fit is refused before it is tokenized.
+    // tokens_min is a lower bound, so a refused turn could never fit.
     check_capacity(timeline_, model_->tokenizer->tokens_min(size_bytes), true);
+
+    // Tokens become entries with the source, role and turn of their segment.
     const std::vector<SourcedToken> tokens =
         model_->tokenizer->encode(turn.segments, options.watch);
     std::vector<TokenEntry> entries;
@@ -103,10 +108,11 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
         }
         entries.push_back(entry);
     }
-    if (reply && !prompted && !entries.empty()) { // a template whose replies need no prompt
+    // The template needs no generation prompt, so the last token of the turn is marked.
+    if (reply && !prompted && !entries.empty()) {
         entries.back().turn |= TokenEntry::kReplyPrompt;
     }
-    std::string pending = turn.pending_system; // what can fail comes first
+    std::string pending = turn.pending_system; // copied before append, after which nothing may fail
     stasis::append(timeline_, entries, options);
     settings_.pending_system = std::move(pending);
 }

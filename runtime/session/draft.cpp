@@ -1,4 +1,4 @@
-// See draft.h.
+// Lookup and model drafters, and the number of tokens to propose; see draft.h.
 #include "runtime/session/draft.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 namespace stasis {
 
+// Returns the slot of the chain of the kShortest tokens that end at place `end`.
 size_t LookupDrafter::slot(size_t end) const {
     uint64_t hash = 0;
     for (size_t i = end - kShortest; i < end; ++i) {
@@ -16,6 +17,7 @@ size_t LookupDrafter::slot(size_t end) const {
     return (hash >> 32) & (latest_.size() - 1);
 }
 
+// Makes place `end` the latest of its chain.
 void LookupDrafter::link(size_t end) {
     uint32_t &latest = latest_[slot(end)];
     previous_[end - 1] = latest;
@@ -40,14 +42,14 @@ void LookupDrafter::push(uint32_t token) {
 }
 
 void LookupDrafter::pop() {
-    if (tokens_.size() >= kShortest) { // which is the latest of its chain
+    if (tokens_.size() >= kShortest) { // the place is the latest of its chain
         latest_[slot(tokens_.size())] = previous_.back();
     }
     tokens_.pop_back();
     previous_.pop_back();
 }
 
-// Tokens that end at both places, at most kLongest.
+// Returns how many tokens before both places are equal, up to kLongest.
 size_t LookupDrafter::common(size_t a, size_t b) const {
     const size_t most = std::min({a, b, kLongest});
     size_t count = 0;
@@ -57,7 +59,7 @@ size_t LookupDrafter::common(size_t a, size_t b) const {
     return count;
 }
 
-// Where the longest suffix ended before; 0: nowhere.
+// Returns the place where the longest suffix of the log ended before; 0: none.
 size_t LookupDrafter::find() const {
     size_t found = 0, longest = kShortest - 1;
     if (tokens_.size() < kShortest) {
@@ -85,17 +87,18 @@ void LookupDrafter::propose(const DraftPlace &place, size_t most, std::vector<ui
     }
     push(place.next);
     const size_t found = find(), end = tokens_.size(), first = tokens.size();
-    // What follows may overlap what is proposed: it then goes on repeating itself.
+    // The tokens after the place found may reach the proposals themselves, which then repeat.
     for (size_t i = 0; found != 0 && i < most; ++i) {
         tokens.push_back(found + i < end ? tokens_[found + i] : tokens[first + found + i - end]);
     }
-    pop(); // it is not in the log yet
+    pop(); // `next` is not in the log yet
 }
 
 void LookupDrafter::rewound(uint64_t position) noexcept {
     known_ = std::min(known_, position);
 }
 
+// The cost is estimated by the bytes of weights that a pass of each model reads.
 ModelDrafter::ModelDrafter(std::shared_ptr<Model> model, const Model &target, uint64_t capacity)
     : model_(std::move(model)), cost_(static_cast<double>(model_->weights.stored_bytes) /
                                       static_cast<double>(target.weights.stored_bytes)),
@@ -114,12 +117,12 @@ bool ModelDrafter::release() noexcept {
     return held;
 }
 
-// Makes the timeline's log that of the place, and what was drawn for it.
+// Makes the timeline's log equal to the place's log and the token drawn for it.
 void ModelDrafter::catch_up(const DraftPlace &place) {
     if (!timeline_) {
         TimelineOptions options;
         options.capacity = capacity_;
-        // What was proposed in vain is taken back, if need be across the end of a small window.
+        // Rejected proposals are cut off, which may cross the end of a small window.
         options.window_retain =
             std::max<uint64_t>(model_->groups.back().window, kPage);
         timeline_.emplace(*model_, options);
@@ -131,6 +134,7 @@ void ModelDrafter::catch_up(const DraftPlace &place) {
     while (common_ < both && own.log[common_].token == place.log[common_].token) {
         ++common_;
     }
+    // The common beginning is kept if a rewind can reach it; else everything is computed again.
     if (common_ > 0 && common_ >= own.rewind_floor()) {
         own.shorten(common_);
     } else if (common_ < own.position()) {
@@ -155,7 +159,7 @@ uint32_t ModelDrafter::sample_next(const Sampling &sampling) {
 
 void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) {
     if (place.log.size() >= capacity_) {
-        return; // further than the model reaches
+        return; // the model's context ends
     }
     most = std::min<uint64_t>(most, capacity_ - place.log.size());
     if (most == 0) {
@@ -175,12 +179,12 @@ void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uin
 
 namespace {
 
-constexpr double kRowCost = 0.15; // of one more row, in passes; measured (BENCHMARKS.md)
-constexpr double kGainMin = 1.05; // what is not expected to give so much is not begun
+constexpr double kRowCost = 0.15; // cost of one more row, in passes (tools/BENCHMARKS.md)
+constexpr double kGainMin = 1.05; // a smaller expected gain is not worth a try
 constexpr double kMemory = 1.0 / 8;
 constexpr uint32_t kRestMin = 4;  // passes between two tries
 constexpr uint32_t kRestMax = 64; // of a cheap drafter
-// Of one that costs more, which has to read what was generated meanwhile as well.
+// For an expensive drafter, which must also read the tokens generated meanwhile.
 constexpr uint32_t kRestMaxDear = 256;
 constexpr double kDear = 0.2;
 
@@ -192,7 +196,8 @@ DraftLength::DraftLength(const DraftOptions &options, double cost)
       rest_max_(cost < kDear ? kRestMax : kRestMaxDear) {}
 
 double DraftLength::gain(size_t tokens, double right) const {
-    double expected = 1, all = 1; // of the tokens that a pass gives; all proposals right up to here
+    // Tokens expected from a pass; the share for which all proposals so far are right.
+    double expected = 1, all = 1;
     for (size_t i = 0; i < tokens; ++i) {
         all *= right;
         expected += all;

@@ -1,6 +1,6 @@
-// Drafters: they propose tokens that may follow a log, for a session to check many in one pass
-// (lookahead.h). What they propose has an influence on speed and on nothing else, so a
-// drafter may be wrong, and may fail. Knows neither the passes nor generation.
+// Drafters: they propose tokens that may follow a log, so that a session can check many in one pass
+// (lookahead.h). Proposals affect only speed, so a drafter may be wrong, and may fail. Knows
+// neither the passes nor generation.
 #pragma once
 
 #include <atomic>
@@ -16,16 +16,16 @@ namespace stasis {
 
 struct DraftOptions {
     std::shared_ptr<Model> model; // null: LookupDrafter
-    // Tokens proposed for a pass. Equal: always so many, whatever came of earlier ones.
+    // Tokens proposed for a pass. If equal, this many are proposed regardless of earlier results.
     uint32_t tokens_min = 2, tokens_max = 8;
 
     static constexpr uint32_t kTokensMost = 32;
 };
 
-// What proposals are to follow.
+// The log and the settings for which tokens are proposed.
 struct DraftPlace {
     const TokenLog &log;
-    uint32_t next;            // drawn for the position behind the log
+    uint32_t next;            // drawn for the position after the log
     const Sampling &sampling; // the settings that will draw
     const std::atomic<bool> *cancel = nullptr;
 };
@@ -33,23 +33,23 @@ struct DraftPlace {
 class Drafter {
   public:
     virtual ~Drafter() = default;
-    // Adds at most `most` tokens that may follow `next`. What it throws ends drafting, not the
+    // Adds up to `most` tokens that may follow `next`. An exception ends drafting, not the
     // generation.
     virtual void propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) = 0;
-    // The log was cut to this position since; beyond it all may be different.
+    // Reports that the log was cut to `position`; tokens after it may differ from then on.
     virtual void rewound(uint64_t position) noexcept = 0;
-    // Of a proposed token, in passes of the target.
+    // Returns the cost of a proposed token, in passes of the target.
     virtual double cost() const = 0;
-    // Gives KV pages back, to be made again when they are needed. False: it holds none.
+    // Gives back KV pages, which are computed again when needed. Returns false if there are none.
     virtual bool release() noexcept = 0;
 };
 
-// Proposes what followed the longest suffix of the log that occurred before: of the kCandidates
-// latest places whose last kShortest tokens are the log's, the one that has most of them in common,
-// counted up to kLongest. Places are found by a hash of kShortest tokens and chained backwards as
-// in RFC 1951 (Deutsch, "DEFLATE", 1996, section 4), so a token costs the same however long the log
-// is. Holds 12 to 24 bytes for each token of the log; asks for memory when their number reaches a
-// power of two.
+// Proposes the tokens that followed the longest suffix of the log that occurred before. It compares
+// the kCandidates latest places whose last kShortest tokens equal the log's, and takes the one with
+// most tokens in common, counted up to kLongest. Places are found by a hash of kShortest tokens and
+// chained backwards as in RFC 1951 (Deutsch, "DEFLATE", 1996, section 4), so the cost of a token
+// does not grow with the log. Holds 12 to 24 bytes for each token of the log; allocates when their
+// number reaches a power of two.
 class LookupDrafter final : public Drafter {
   public:
     static constexpr size_t kShortest = 3, kLongest = 32, kCandidates = 16;
@@ -67,15 +67,16 @@ class LookupDrafter final : public Drafter {
     size_t common(size_t a, size_t b) const;
     size_t find() const;
 
-    // A place is where some token ends: 1 .. tokens_.size(); 0 is none.
+    // A place is the number of tokens up to and with a token: 1 .. tokens_.size(); 0: none.
     std::vector<uint32_t> tokens_;
-    std::vector<uint32_t> previous_; // [place - 1] the one before it in its chain
+    std::vector<uint32_t> previous_; // [place - 1] the place before it in its chain
     std::vector<uint32_t> latest_;   // [slot] the last place of its chain
-    uint64_t known_ = 0;             // tokens that are those of the log
+    uint64_t known_ = 0;             // tokens that equal the log's
 };
 
-// Proposes what a smaller model draws there, with the same settings, seed and positions: the same
-// random numbers make it agree more often than its own would. Its timeline follows the log.
+// Proposes the tokens that a smaller model draws with the same settings, seed and positions. The
+// same random numbers make it agree more often than numbers of its own. Its timeline follows the
+// log.
 class ModelDrafter final : public Drafter {
   public:
     ModelDrafter(std::shared_ptr<Model> model, const Model &target, uint64_t capacity);
@@ -93,25 +94,25 @@ class ModelDrafter final : public Drafter {
     std::shared_ptr<Model> model_;
     double cost_;
     uint64_t capacity_;
-    std::optional<Timeline> timeline_; // nothing: to be made again
-    uint64_t common_ = 0;              // its first tokens that are those of the log
+    std::optional<Timeline> timeline_; // empty: must be computed again
+    uint64_t common_ = 0;              // its first tokens that equal the log's
     std::vector<TokenEntry> entries_;
 };
 
-// How many tokens to propose, by what came of the latest proposals. With a share a of them right,
-// each costing c passes of its own and v of the target's, k proposals make generation
-//     (1 - a^(k+1)) / ((1 - a) (1 + k (c + v)))
+// Chooses how many tokens to propose, from the results of the latest proposals. With a share a of
+// them right, each costing c passes of its own and v of the target's, k proposals make generation
+// (1 - a^(k+1)) / ((1 - a) (1 + k (c + v)))
 // times as fast (Leviathan, Kalman, Matias, "Fast Inference from Transformers via Speculative
-// Decoding", ICML 2023, theorem 3.8, with v = 0): the k that promises most is taken. Where none
-// promises anything, a few are tried now and then, unless they could not pay even if all were
-// right.
+// Decoding", ICML 2023, theorem 3.8, with v = 0). The k with the largest gain is used. If none
+// promises a gain, a few tokens are proposed now and then, unless they could not pay even if all
+// were right.
 class DraftLength {
   public:
     DraftLength(const DraftOptions &options, double cost);
 
     size_t wanted() const; // for the next pass; 0: not now
     void began(size_t proposed);
-    void note(bool right); // of each proposal that was looked at
+    void note(bool right); // for each proposal that was compared with the token drawn
 
   private:
     double gain(size_t tokens, double right) const;
@@ -120,11 +121,11 @@ class DraftLength {
     size_t least_, most_;
     double cost_;
     double right_ = 0.6;
-    bool never_; // even if all were right
+    bool never_; // no gain even if all were right
     uint32_t rest_ = 0, rest_next_, rest_max_;
 };
 
-// What a session keeps of drafting from one generation to the next.
+// A session's drafting state between generations.
 struct Drafting {
     std::unique_ptr<Drafter> drafter;
     DraftLength length;

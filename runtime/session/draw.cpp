@@ -1,4 +1,4 @@
-// See draw.h.
+// Draws the token that follows a timeline; see draw.h.
 #include "runtime/session/draw.h"
 
 #include "runtime/compute/pass.h"

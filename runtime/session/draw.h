@@ -1,4 +1,4 @@
-// Drawing the token that follows a timeline.
+// Draws the token that follows a timeline. Knows neither sessions nor generation.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace stasis {
 
-// Draws from a row of logits by `sampling`, whose penalties look at the log. `pass` lends memory.
+// Draws from a row of logits by `sampling`, whose penalties read the log. `pass` provides memory.
 uint32_t draw_from(const Timeline &timeline, const Sampling &sampling, std::span<const float> row,
                    Pass &pass);
 

@@ -31,6 +31,8 @@ std::vector<double> Session::score(std::span<const uint32_t> tokens, const Appen
         }
         return true;
     };
+
+    // Checks all tokens before any work.
     for (size_t i = 0; i < tokens.size(); ++i) {
         if (tokens[i] >= model_->config.vocabulary) {
             fail(Status::invalid_argument,
@@ -41,12 +43,14 @@ std::vector<double> Session::score(std::span<const uint32_t> tokens, const Appen
     if (tokens.empty()) {
         return {};
     }
+
+    // The first token is scored by the present logits, the others by those of a copy.
     const std::vector<float> &row = logits();
     add(&scores, position(), row.data(), row.size());
-    if (tokens.size() > 1) { // the last token's successor is not asked for
+    if (tokens.size() > 1) { // no logits after the last token are needed
         std::vector<TokenEntry> entries;
         add_entries(tokens.first(tokens.size() - 1), entries);
-        Timeline copy(timeline_); // which the tokens are appended to; this one stays
+        Timeline copy(timeline_); // takes the tokens; this session's own stays as it is
         AppendOptions run = options;
         run.logits = add;
         run.logits_user = &scores;
@@ -57,7 +61,7 @@ std::vector<double> Session::score(std::span<const uint32_t> tokens, const Appen
 
 void Session::set_sampling(const Sampling &sampling) {
     check_sampling(sampling, model_->config.vocabulary);
-    Sampling copy = sampling; // what can fail comes first
+    Sampling copy = sampling; // the copy can fail, the move cannot
     settings_.sampling = std::move(copy);
 }
 
@@ -89,7 +93,7 @@ bool Session::is_stop(uint32_t token, const GenerateOptions &options) const {
 
 namespace {
 
-// Text on its way to the caller: whole characters, nothing that may become a stop string.
+// Text before its delivery: whole characters that cannot become part of a stop string.
 struct Stream {
     const GenerateOptions &options;
     StopStrings stops;
@@ -97,7 +101,7 @@ struct Stream {
     uint64_t shown = 0;      // bytes already delivered
     LogProbabilities likely; // of the last token, if asked for
 
-    // Delivers what has become certain; false if the callback asked to stop.
+    // Delivers the text that is certain. Returns false if the callback asked to stop.
     bool deliver(uint32_t token, uint64_t position, uint64_t certain, bool last) {
         const size_t length = complete_utf8(std::string_view(waiting).substr(0, certain - shown));
         if (options.callback == nullptr || (last && length == 0)) {
@@ -126,6 +130,8 @@ void Session::generate(const GenerateOptions &options, GenerateResult &result) {
              "log-probabilities of %zu tokens are asked for: the vocabulary has %u tokens",
              options.log_probabilities, model_->config.vocabulary);
     }
+
+    // The generation's state: text before delivery, tokens ahead, and the limit.
     Stream stream{options, StopStrings(options.stop_strings), {}, 0, {}};
     if (timeline_.log.empty()) {
         fail(Status::not_found, "no logits before the first position");
@@ -135,6 +141,8 @@ void Session::generate(const GenerateOptions &options, GenerateResult &result) {
     uint64_t certain = 0;
     const uint64_t most = std::min(options.tokens_max == 0 ? UINT64_MAX : options.tokens_max,
                                    timeline_.capacity - timeline_.log.size());
+
+    // One token a round, until the limit, a stop or a cancel.
     while (result.count < most) {
         if (options.watch.cancel != nullptr && options.watch.cancel->load()) {
             result.reason = StopReason::cancelled;
@@ -157,6 +165,8 @@ void Session::generate(const GenerateOptions &options, GenerateResult &result) {
             break;
         }
     }
+
+    // Text that was withheld as a possible stop string is certain now.
     if (result.count != 0 &&
         !stream.deliver(token, timeline_.log.size() - 1, stream.stops.finish(), true)) {
         result.reason = StopReason::callback;

@@ -1,4 +1,4 @@
-// What a host asks of a generation, and what comes of it.
+// Options and results of a generation, as plain data.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ struct GenerateOptions {
 struct GenerateResult {
     StopReason reason = StopReason::length;
     uint64_t begin = 0, count = 0;
-    // Tokens proposed, and those of them that were drawn; passes; times that a drafter failed.
+    // Tokens proposed, and how many of them were drawn; passes; failures of a drafter.
     uint64_t drafted = 0, accepted = 0, passes = 0, draft_failures = 0;
 };
 

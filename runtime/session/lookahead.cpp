@@ -1,4 +1,4 @@
-// See lookahead.h.
+// Draws tokens from rows computed ahead; see lookahead.h.
 #include "runtime/session/lookahead.h"
 
 #include <algorithm>
@@ -13,11 +13,12 @@ Lookahead::Lookahead(Session &session, Drafting *drafting, const GenerateOptions
                      GenerateResult &result)
     : session_(session), timeline_(session.timeline()), drafting_(drafting), options_(options),
       result_(result),
-      // Rows that are not kept would leave their attention in the sums.
+      // Rejected rows would leave their attention in the sums.
       device_draws_(drafting == nullptr && options.log_probabilities == 0 &&
                     !session.tracks_attention() &&
                     session.model()->backend->draws_ahead(session.settings().sampling)) {}
 
+// Draws one token. It enters the log from a row computed ahead, if one exists.
 uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
     if (!pass_) {
         pass_.emplace(*session_.model());
@@ -25,6 +26,7 @@ uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
     const uint32_t token = next_token(likely);
     const TokenEntry entry = session_.drawn_entry(token);
 
+    // Rows ahead remain valid only if the token drawn is the one proposed.
     if (drafting_ != nullptr && taken_ < rows_.size()) {
         const bool right = rows_[taken_].token == token;
         drafting_->length.note(right);
@@ -42,13 +44,15 @@ uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
             return token;
         }
     }
+    // The token's row is computed: it enters the log.
     result_.passes += device_draws_ || taken_ == 0 ? 1 : 0;
     take_ahead(timeline_, entry, (*pass_)->hidden + taken_ * session_.model()->config.hidden);
     ++taken_;
     return token;
 }
 
-// Returns the token that the device drew after the last row taken, else one drawn from its logits.
+// Returns the token that the device drew after the last row taken, else a token drawn from that
+// row's logits.
 uint32_t Lookahead::next_token(LogProbabilities &likely) {
     if (taken_ > 0 && taken_ <= drawn_.size()) {
         return drawn_[taken_ - 1];
@@ -61,8 +65,8 @@ uint32_t Lookahead::next_token(LogProbabilities &likely) {
     return token;
 }
 
-// Returns the logits of the next token: those of the final hidden state, or, after a row of a pass,
-// that row's, which are one product with those of the other rows.
+// Returns the logits of the next token: those of the final hidden state, or those of the last row
+// taken. The logits of all rows of a pass are computed by one product.
 std::span<const float> Lookahead::next_row() {
     const Model &model = *session_.model();
     const size_t vocabulary = model.config.vocabulary;
@@ -82,7 +86,7 @@ std::span<const float> Lookahead::next_row() {
 }
 
 // Computes rows for a token that was drawn and for proposals after it. Returns false if there are
-// no proposals, or the pass failed.
+// no proposals or the pass failed.
 bool Lookahead::compute_rows(const TokenEntry &entry, uint64_t most) {
     if (drafting_ == nullptr && !device_draws_) {
         return false;
@@ -91,6 +95,7 @@ bool Lookahead::compute_rows(const TokenEntry &entry, uint64_t most) {
     return drafting_ != nullptr ? compute_drafted(most) : compute_drawn(most);
 }
 
+// A failure counts as a wrong proposal, and the token is appended alone.
 bool Lookahead::compute_drafted(uint64_t most) {
     propose(rows_[0].token, most);
     const size_t proposed = rows_.size() - 1;
@@ -111,7 +116,7 @@ bool Lookahead::compute_drafted(uint64_t most) {
     return true;
 }
 
-// Adds rows of what the drafter proposes.
+// Adds rows for the tokens that the drafter proposes. After an exception it is not asked again.
 void Lookahead::propose(uint32_t drawn, uint64_t most) {
     const size_t wanted = drafts_ ? std::min<uint64_t>(drafting_->length.wanted(), most - 1) : 0;
     if (wanted == 0) {
@@ -136,6 +141,7 @@ void Lookahead::propose(uint32_t drawn, uint64_t most) {
     }
 }
 
+// The device draws twice as many tokens as last time, up to kDrawnMost.
 bool Lookahead::compute_drawn(uint64_t most) {
     const uint64_t left = timeline_.capacity - timeline_.position();
     device_length_ = std::min(2 * device_length_, kDrawnMost);
@@ -145,13 +151,14 @@ bool Lookahead::compute_drawn(uint64_t most) {
     }
     rows_.resize(count);
     try {
-        (*pass_)->fit(kDrawnMost); // once for all lengths
+        (*pass_)->fit(kDrawnMost); // reserved once for all lengths
         compute_ahead(timeline_, rows_, **pass_, session_.settings().sampling, &run_);
     } catch (...) {
         return false;
     }
     computed_ = count;
-    // A row that is not finite is computed again, alone, and fails then.
+    // A row with a value that is not finite is dropped. It is computed again alone, and then
+    // fails.
     const auto failed = std::find_if(run_.failures.begin(), run_.failures.end(),
                                      [](uint32_t layer) { return layer != UINT32_MAX; });
     rows_.resize(static_cast<size_t>(failed - run_.failures.begin()));
@@ -167,12 +174,12 @@ bool Lookahead::compute_drawn(uint64_t most) {
 }
 
 void Lookahead::append_alone(const TokenEntry &entry) {
-    pass_.reset(); // append has its own
+    pass_.reset(); // append uses a pass of its own
     with_pages([&] { append(timeline_, {&entry, 1}, {}); });
 }
 
-// Does some work, and again if pages of the drafter's timeline in the same pool were what it
-// lacked.
+// Does some work, and repeats it if it failed for lack of pages that the drafter's timeline in the
+// same pool can give back.
 template <typename Work> void Lookahead::with_pages(const Work &work) {
     try {
         work();
@@ -187,7 +194,7 @@ template <typename Work> void Lookahead::with_pages(const Work &work) {
     }
 }
 
-// Forgets the rows that are not in the timeline.
+// Drops the rows that are not in the timeline.
 void Lookahead::drop() noexcept {
     if (taken_ < computed_) {
         drop_ahead(timeline_);

@@ -1,15 +1,16 @@
-// How a generation gets its tokens: one at a time, from rows that may be computed ahead.
+// Draws the tokens of a generation one at a time, from rows that may be computed ahead. Knows
+// neither text nor stop strings.
 //
 // A pass computes rows for a token that was drawn and for tokens proposed after it. A drafter
-// proposes them, or the device, which draws them itself; or nothing does, and each token is
-// appended alone. Rows enter the timeline one at a time, and only after the token of that position
-// was drawn from the logits of the row before, with the sampler and the history that it has there.
-// So between two tokens the session is what appending one at a time would have made it, apart from
-// keys and values after its position, which become zero, and pages after it, which are released, as
-// soon as a draw differs or the generation ends.
+// proposes them, or the device draws them itself; without either, each token is appended alone.
+// Rows enter the timeline one at a time, and only after the token of that position was drawn from
+// the logits of the row before, with the sampler and the history that it has at that position. So
+// between two tokens the session equals one that appended its tokens one at a time. The exceptions
+// are keys, values and pages after its position; they are zeroed and released as soon as a draw
+// differs or the generation ends.
 //
-// What fails because of a proposal (memory, pages, numbers that are not finite) is done again
-// without any, and then succeeds or fails as it would have without.
+// Work that fails because of a proposal (memory, pages, numbers that are not finite) is repeated
+// without proposals, and then succeeds or fails as it would have without them.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ class Lookahead {
     Lookahead(const Lookahead &) = delete;
     Lookahead &operator=(const Lookahead &) = delete;
 
-    // Draws the next token and appends it. `most`: tokens that may come, this one included. Fills
-    // `likely` if log-probabilities are asked for.
+    // Draws the next token and appends it. `most` is how many tokens may follow, this one included.
+    // Fills `likely` if log-probabilities are requested.
     uint32_t decode(uint64_t most, LogProbabilities &likely);
 
   private:
@@ -58,11 +59,11 @@ class Lookahead {
 
     std::optional<PassLease> pass_; // held while rows may be pending
     std::vector<TokenEntry> rows_;  // computed: the first drawn, the others proposed
-    size_t computed_ = 0;           // rows in pages, those that failed included
+    size_t computed_ = 0;           // rows in pages, failed ones included
     size_t taken_ = 0;              // rows in the timeline
     bool projected_ = false;        // the rows' logits are computed
     DrawnRows run_;
-    std::vector<uint32_t> drawn_; // [row] the token after it, where the device drew it
+    std::vector<uint32_t> drawn_; // [row] the token after it, if the device drew it
 };
 
 } // namespace stasis

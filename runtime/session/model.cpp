@@ -1,4 +1,4 @@
-// Opening a model: description, weights, tokenizer, template, kernels, threads, pool; see model.h.
+// Opens a model: description, weights, tokenizer, template, kernels, threads, pool; see model.h.
 #include "runtime/session/model.h"
 
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ const kernels::Table *choose_kernels(const std::string &name, const OpenDevice *
     return table;
 }
 
-// Where a model is read from: a directory, or a GGUF file.
+// The source of a model: a directory, or a GGUF file.
 struct Origin {
     std::string path;
     std::optional<GgufFile> gguf;
@@ -72,7 +72,8 @@ struct Origin {
                    ? ChatTemplate::recognise_text(*text, tokenizer.bos_text(), tokenizer.eos_text())
                    : std::nullopt;
     }
-    // What cannot be used of it is refused when it is asked for: a model opens as it always did.
+    // A recommendation that cannot be used is refused when it is requested, so that the model still
+    // opens.
     RecommendedSampling recommended() const {
         if (gguf) {
             return recommended_sampling(*gguf);
@@ -82,6 +83,7 @@ struct Origin {
     }
 };
 
+// Opens the tokenizer and the chat template, and adds both to the model's identity.
 void open_text(Model &model, const Origin &origin, const std::string &template_name) {
     model.tokenizer = origin.tokenizer(model.config);
     if (model.tokenizer == nullptr) {
@@ -108,12 +110,15 @@ Model::Model(const ModelOptions &options) : Network(options.memory) {}
 Model::~Model() = default;
 
 std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
+    // The device is opened first, because reading weights takes long.
     std::unique_ptr<OpenDevice> device;
     if (options.device != "cpu") {
         device = open_device(options.device, options.device_module);
     }
     auto model = std::make_shared<Model>(options);
     model->kernels = choose_kernels(options.kernels, device.get());
+
+    // The description, the weights and the text.
     const Origin origin(path);
     model->config = origin.config();
     const Config &config = model->config;
@@ -124,6 +129,8 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     open_text(*model, origin, options.chat_template);
     model->recommended = origin.recommended();
     model->describe_layers();
+
+    // The backend, and the memory of its pages.
     PageMemory pages = host_pages(model->memory);
     if (device == nullptr) {
         model->backend = &kCpuBackend;
@@ -143,6 +150,8 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     if (options.page_memory != nullptr) {
         pages = *options.page_memory;
     }
+
+    // The profile, and the KV cache.
     model->profile = open_profile(*model, options.profile);
     const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
     model->pool = std::make_unique<PagePool>(pages, budget, model->page_shapes);

@@ -1,5 +1,5 @@
 // A model as a host opens it: the network with its tokenizer and chat template. Immutable after
-// opening, but for what locks itself.
+// opening, except members that lock themselves.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,15 @@ namespace stasis {
 struct ModelOptions {
     size_t threads = 0; // 0: one per available core
     std::string device = "cpu";
-    // In place of the device's installed module; null: that one.
+    // Replaces the device's installed module; null: that module is used.
     const kernels::DeviceTable *device_module = nullptr;
-    std::string profile;          // "": the contract; "device": the device's, where it has one
+    std::string profile;          // "": the contract; "device": the device's profile, if it has one
     std::string kernels;          // "": best
     uint64_t kv_budget_bytes = 0; // 0: no limit
     std::string chat_template;    // "": recognised
-    bool copy_weights = false;    // nothing is mapped
+    bool copy_weights = false;    // true: nothing is mapped
     Memory memory;
-    const PageMemory *page_memory = nullptr; // of KV pages; null: `memory`
+    const PageMemory *page_memory = nullptr; // memory of KV pages; null: `memory`
     Watch watch;
 };
 
@@ -37,7 +37,7 @@ struct StepBuffers;
 
 struct Model : Network {
     ModelIdentity identity;
-    std::unique_ptr<Tokenizer> tokenizer; // null: there is none
+    std::unique_ptr<Tokenizer> tokenizer; // null: the model has none
     std::optional<ChatTemplate> chat;
     RecommendedSampling recommended;
     IdleList<StepBuffers> idle_steps;

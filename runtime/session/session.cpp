@@ -1,5 +1,7 @@
-// How a session begins, appends, forks and rewinds; see session.h.
+// A session's beginning, appends, forks and rewinds; see session.h.
 #include "runtime/session/session.h"
+
+#include <cassert>
 
 namespace stasis {
 
@@ -7,7 +9,9 @@ Session::Session(std::shared_ptr<Model> model, const TimelineOptions &options)
     : model_(std::move(model)), timeline_(*model_, options) {}
 
 Session::Session(std::shared_ptr<Model> model, Timeline timeline, Settings settings)
-    : model_(std::move(model)), timeline_(std::move(timeline)), settings_(std::move(settings)) {}
+    : model_(std::move(model)), timeline_(std::move(timeline)), settings_(std::move(settings)) {
+    assert(timeline_.network == model_.get());
+}
 
 void Session::add_entries(std::span<const uint32_t> tokens,
                           std::vector<TokenEntry> &entries) const {
@@ -35,7 +39,7 @@ void Session::append(std::span<const uint32_t> tokens, const AppendOptions &opti
 
 std::unique_ptr<Session> Session::fork() {
     auto child = std::make_unique<Session>(model_, timeline_, settings_);
-    child->timeline_.tokens_reused = 0; // what it shares from the start it has not reused
+    child->timeline_.tokens_reused = 0; // pages shared from the start do not count
     child->draft_ = draft_;
     return child;
 }
@@ -48,10 +52,12 @@ void Session::rewind(uint64_t position, bool recompute, const AppendOptions &opt
     }
     if (position == end) {
         if (position == 0) {
-            settings_.pending_system.clear(); // to 0 is a reset
+            settings_.pending_system.clear(); // a rewind to 0 is a reset
         }
         return;
     }
+
+    // Below the floor, pages are missing: the log is then computed again in another timeline.
     if (position == 0 || position >= floor) {
         timeline_.rewind(position);
     } else if (recompute) {
@@ -71,6 +77,8 @@ void Session::rewind(uint64_t position, bool recompute, const AppendOptions &opt
              floor == timeline_.evictions.last() ? "at that position tokens were evicted"
                                                  : "local layers have released their pages");
     }
+
+    // The session's own state follows the log.
     settings_.pending_system.clear();
     if (position == 0) {
         settings_.samplings.clear();

@@ -1,6 +1,6 @@
 // A session: a timeline over a model, with the settings that draw its next tokens, a drafter and a
-// trace. Every function is all or nothing: it throws Error and leaves the session as it was. One
-// caller at a time; the ABI keeps the flag. It knows neither files nor the ABI.
+// trace. Every function is all or nothing: if it throws Error, the session is unchanged. One caller
+// at a time; the ABI keeps the flag that checks this. Knows neither files nor the ABI.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@
 namespace stasis {
 
 struct SessionInfo : TimelineInfo {
-    uint64_t pending_bytes; // of a system text that waits for the first user's turn
+    uint64_t pending_bytes; // a system text that is not in the log before the first user's turn
 };
 
 class Session {
   public:
     // Throws as Timeline's constructor.
     Session(std::shared_ptr<Model> model, const TimelineOptions &options);
-    // Expects a timeline over the model.
+    // The timeline must be over `model`.
     Session(std::shared_ptr<Model> model, Timeline timeline, Settings settings);
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
@@ -48,13 +48,14 @@ class Session {
     void append(std::span<const uint32_t> tokens, const AppendOptions &options);
     void append_message(std::string_view role, std::string_view text, bool reply,
                         const AppendOptions &options);
-    // Adds the entries that the log will hold for tokens that the caller gives. Throws
-    // Error(invalid_argument). Strong guarantee.
+    // Adds the log entries of tokens that the caller gives. Throws Error(invalid_argument). Strong
+    // guarantee.
     void add_entries(std::span<const uint32_t> tokens, std::vector<TokenEntry> &entries) const;
 
-    // Logits of the next token, [vocabulary], kept until the session changes. Throws not_found
-    // before the first position, as do top, sample and decode. After a rewind the last token is run
-    // again first. What a loaded session computes first must be what was saved: Error(diverged).
+    // Returns the logits of the next token, [vocabulary], cached until the session changes. Throws
+    // Error(not_found) before the first position, as do top, sample and decode. After a rewind the
+    // last token is computed again first. Throws Error(diverged) if the first logits of a loaded
+    // session differ from the saved ones.
     const std::vector<float> &logits() { return timeline_.logits(); }
     std::vector<std::pair<uint32_t, float>> top(size_t n); // token, log-probability
     std::vector<double> score(std::span<const uint32_t> tokens, const AppendOptions &options);
@@ -62,16 +63,17 @@ class Session {
     void set_sampling(const Sampling &sampling);
     uint32_t sample();
     uint32_t decode();
-    // Whatever ends it, the tokens that `result` counts stay. A stop or a cancel is no exception
-    // but a reason; a failure throws, `result` filled all the same.
+    // Tokens that `result` counts stay in the log, whatever ended the generation. A stop or a
+    // cancel is a reason in `result`, not an exception. A failure throws, and `result` is filled as
+    // well.
     void generate(const GenerateOptions &options, GenerateResult &result);
-    // Returns the entry of a token drawn next. Throws Error(full).
+    // Returns the entry of the next token drawn. Throws Error(full).
     TokenEntry drawn_entry(uint32_t token);
 
-    // Sets what drafts for generate from now on; nothing: none. Throws Error(model_mismatch,
-    // invalid_argument). A fork has the same, made anew.
+    // Sets the drafter of later generations; empty: none. Throws Error(model_mismatch),
+    // Error(invalid_argument). A fork creates a drafter of its own from the same options.
     void set_draft(const std::optional<DraftOptions> &options);
-    // Sets a drafter of the caller's own. A fork has what the options say.
+    // Sets a drafter of the caller's own. A fork creates one from the options instead.
     void set_drafter(std::unique_ptr<Drafter> drafter, const DraftOptions &options);
     const std::optional<DraftOptions> &draft() const { return draft_; }
 
@@ -107,7 +109,7 @@ class Session {
     Timeline timeline_;
     Settings settings_;
     std::optional<DraftOptions> draft_;
-    std::unique_ptr<Drafting> drafting_; // null: not made yet
+    std::unique_ptr<Drafting> drafting_; // null: not created yet
 };
 
 } // namespace stasis

@@ -1,4 +1,4 @@
-// Which drafter a session has, and whether its model fits; see session.h.
+// Chooses and checks a session's drafter; see session.h.
 #include "runtime/session/session.h"
 
 namespace stasis {
@@ -13,7 +13,8 @@ std::unique_ptr<Drafter> make_drafter(const DraftOptions &options, const Model &
     return std::make_unique<ModelDrafter>(options.model, target, capacity);
 }
 
-// A directory and a file made from it have different digests, so texts of tokens are compared.
+// Throws Error(model_mismatch) unless both models have the same tokens. A directory and a GGUF file
+// made from it have different digests, so the texts of tokens are compared.
 void check_tokenizer(const Model &draft, const Model &target) {
     if (draft.identity.tokenizer == target.identity.tokenizer) {
         return;
@@ -68,10 +69,10 @@ void Session::set_drafter(std::unique_ptr<Drafter> drafter, const DraftOptions &
     draft_ = options;
 }
 
-// Returns what drafts for a generation; null: nothing.
+// Returns the drafting state for a generation, created if needed; null: nothing drafts.
 Drafting *Session::begin_drafting(GenerateResult &result) {
     if (tracks_attention()) {
-        return nullptr; // rows that are not kept would leave their weights in the sums
+        return nullptr; // rejected rows would leave their weights in the sums
     }
     if (draft_ && drafting_ == nullptr) {
         try {

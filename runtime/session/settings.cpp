@@ -1,12 +1,12 @@
-// See settings.h.
+// The settings that drew a session's tokens; see settings.h.
 #include "runtime/session/settings.h"
 
 #include <algorithm>
 
 namespace stasis {
 
-// Removes settings that no entry of the log names, as a save does, so that what was rewound leaves
-// nothing behind. Strong guarantee.
+// Removes settings that no entry of the log names, as a save does, so that rewound tokens leave no
+// settings. Strong guarantee.
 void Settings::drop_unnamed(TokenLog &log) {
     std::vector<bool> named(samplings.size());
     for (uint64_t i = 0; i < log.size(); ++i) {
@@ -14,6 +14,7 @@ void Settings::drop_unnamed(TokenLog &log) {
             named[entry.sampling] = true;
         }
     }
+    // Named settings move up in order, and the entries are renumbered in a copy of the log.
     std::vector<Sampling> kept;
     std::vector<uint16_t> places(samplings.size()); // in `kept`
     for (size_t i = 0; i < samplings.size(); ++i) {
@@ -34,7 +35,7 @@ void Settings::drop_unnamed(TokenLog &log) {
 }
 
 uint16_t Settings::index_of_sampling(TokenLog &log) {
-    constexpr size_t most = UINT16_MAX; // one is left for settings that have not drawn yet
+    constexpr size_t most = UINT16_MAX; // one index is left for settings that have not drawn yet
     const auto find = [&] {
         const auto latest = std::find(samplings.rbegin(), samplings.rend(), sampling);
         return latest == samplings.rend() ? samplings.size()

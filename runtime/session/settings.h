@@ -1,5 +1,5 @@
-// What a session saves beside its timeline: how its tokens were drawn, how the next ones will be,
-// and a system text that waits for the first user's turn.
+// The members of a session that a snapshot stores beside its timeline: the settings that drew its
+// tokens, the settings of the next draw, and a system text that waits for the first user's turn.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace stasis {
 
 struct Settings {
-    std::vector<Sampling> samplings; // entries of the log refer to them; some may be out of use
+    std::vector<Sampling> samplings; // entries of the log refer to them; some may be unused
     Sampling sampling;               // for the next draw
     std::string pending_system;
 
-    // Returns the index of `sampling` in `samplings`, where it is added if it is not there. May
-    // remove settings that no entry of the log names, and renumber the log's entries: no entry may
-    // be waiting to be appended. Throws Error(full). Strong guarantee.
+    // Returns the index of `sampling` in `samplings`, and adds it if it is missing. May remove
+    // settings that no entry of the log names, and renumber the log's entries. So no entry may be
+    // waiting to be appended. Throws Error(full). Strong guarantee.
     uint16_t index_of_sampling(TokenLog &log);
 
   private:

@@ -1,8 +1,9 @@
-// See step.h. Logits of those that draw are one product, and what is appended is one series of
-// passes.
+// Runs steps; see step.h. The logits of all sessions that draw are one product, and all appends run
+// in the same passes.
 #include "runtime/session/step.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "runtime/compute/forward.h"
@@ -13,10 +14,10 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kLogitRows = 16; // rows of logits that are computed, and held, together
+constexpr size_t kLogitRows = 16; // rows of logits computed and held together
 
-// Whether an item has something to do in a round: first what was given and what can be drawn at
-// once, then draws behind what was given.
+// Reports whether an item takes part in a round. The first round (`behind` false) appends given
+// tokens and draws where none are given; the second draws after given tokens.
 bool takes_part(const StepItem &item, bool behind) {
     const bool given = !item.tokens.empty();
     return item.error == nullptr && (behind ? given && item.sample : given || item.sample);
@@ -36,7 +37,7 @@ StepLease::StepLease(Model &model) : model_(model), buffers_(model.idle_steps.ta
 }
 
 StepLease::~StepLease() {
-    buffers_->clear(); // errors are not kept
+    buffers_->clear(); // drops the errors and sessions
     model_.idle_steps.give(std::move(buffers_));
 }
 
@@ -60,8 +61,8 @@ void check_step(std::span<const StepItem> items) {
 
 namespace {
 
-// Draws the next token of each item. Those that have nothing to draw from get their error, and are
-// removed from `ready`.
+// Draws the next token of each item. Items without logits get their error, and are removed from
+// `ready`.
 void draw_together(Model &model, std::vector<StepItem *> &ready) {
     const size_t hidden = model.config.hidden, vocabulary = model.config.vocabulary;
     PassLease pass(model);
@@ -76,6 +77,8 @@ void draw_together(Model &model, std::vector<StepItem *> &ready) {
     if (ready.empty()) {
         return;
     }
+
+    // Logits of up to kLogitRows items are computed by one product.
     const size_t most = std::min(kLogitRows, ready.size());
     pass->fit(most);
     pass->fit_logits(most);
@@ -122,7 +125,8 @@ void collect_appends(std::span<StepItem> items, bool behind, StepBuffers &buffer
             item.error = std::current_exception();
         }
     }
-    std::span<const TokenEntry> left = entries; // which stay where they are from here on
+    // No entry is added any more, so spans of `entries` stay valid.
+    std::span<const TokenEntry> left = entries;
     for (const StepItem *item : buffers.growing) {
         const size_t count = draws(*item) ? 1 : item->tokens.size();
         buffers.appends.push_back({&item->session->timeline(), left.first(count)});
@@ -130,6 +134,7 @@ void collect_appends(std::span<StepItem> items, bool behind, StepBuffers &buffer
     }
 }
 
+// Runs one round of a step: draws, then appends together, then takes over the errors.
 void run_round(Model &model, std::span<StepItem> items, bool behind, const AppendOptions &options,
                StepBuffers &buffers) {
     for (StepItem &item : items) {
@@ -149,6 +154,9 @@ void run_round(Model &model, std::span<StepItem> items, bool behind, const Appen
 } // namespace
 
 void run_step(std::span<StepItem> items, const AppendOptions &options) {
+    assert(std::all_of(items.begin(), items.end(), [&](const StepItem &item) {
+        return item.session->model() == items[0].session->model();
+    }));
     for (const bool behind : {false, true}) {
         try {
             if (!items.empty()) {
@@ -156,7 +164,7 @@ void run_step(std::span<StepItem> items, const AppendOptions &options) {
                 const StepLease buffers(model);
                 run_round(model, items, behind, options, *buffers);
             }
-        } catch (...) { // before any session changed
+        } catch (...) { // nothing has changed a session yet
             for (StepItem &item : items) {
                 if (takes_part(item, behind)) {
                     item.error = std::current_exception();

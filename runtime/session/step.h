@@ -1,4 +1,5 @@
-// One step of many sessions of a model, computed together: each gets the bits that it gets alone.
+// One step of many sessions of a model, computed together. Each session gets the same bits as
+// alone. Knows neither callbacks nor text.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +15,27 @@ namespace stasis {
 class Session;
 struct Model;
 
-// What one session does in a step: appends tokens, then, if asked to, draws one and appends it.
+// One session's part of a step: appends tokens; then, if `sample` is set, draws one and appends it.
 struct StepItem {
     Session *session;
     std::span<const uint32_t> tokens;
     bool sample = false;
-    uint32_t token = 0;                 // the one drawn
+    uint32_t token = 0;                 // the token drawn
     std::exception_ptr error = nullptr; // set: the session is as it was, or lacks only the draw
-    bool ended_call = false;            // the error is that of the whole call: cancelled, stopped
-    void *owner = nullptr;              // the caller's
+    bool ended_call = false;            // the error ended the whole call: cancelled, stopped
+    void *owner = nullptr;              // for the caller's use
 };
 
-// Throws Error(invalid_argument) for sessions of several models, or one twice.
+// Throws Error(invalid_argument) for sessions of several models, or for one session given twice.
 void check_step(std::span<const StepItem> items);
 
-// Runs a step. An item's error leaves the others alone; nothing is thrown. Expects what check_step
-// checks.
+// Runs a step. An item's error does not affect the others; throws nothing. The items must satisfy
+// check_step.
 void run_step(std::span<StepItem> items, const AppendOptions &options);
 
-// Memory that steps use again, so that warm ones allocate nothing.
+// Memory that steps reuse, so that later steps allocate nothing.
 struct StepBuffers {
-    std::vector<StepItem> items; // the caller's to fill
+    std::vector<StepItem> items; // filled by the caller
     std::vector<const Session *> sessions;
     std::vector<StepItem *> drawing, growing;
     std::vector<TokenEntry> entries;
@@ -43,7 +44,7 @@ struct StepBuffers {
     void clear();
 };
 
-// Buffers for the length of one step; idle ones are reused.
+// Holds buffers during one step; idle ones are reused.
 class StepLease {
   public:
     explicit StepLease(Model &model);

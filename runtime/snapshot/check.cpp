@@ -1,4 +1,4 @@
-// See check.h.
+// Compares a stored state with the model, element by element; see check.h.
 #include "runtime/snapshot/check.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void check_digest(Element element, const char *where, const Digest &stored, cons
     }
 }
 
-// Names and values, the element of each told by `element_of`.
+// Compares names and values in order; `element_of` returns the element of a name.
 template <typename ElementOf>
 void check_pairs(const ElementOf &element_of,
                  const std::vector<std::pair<std::string, std::string>> &stored,
@@ -84,6 +84,7 @@ void check_geometry(const State &state, const Model &model) {
              state.layers, state.kv_heads, state.head_dim, config.layers, config.kv_heads,
              config.head_dim);
     }
+
     const ContractId expected = contract_of(state.samplings);
     if (!(state.contract == expected)) {
         fail(Status::version,
@@ -96,6 +97,8 @@ void check_geometry(const State &state, const Model &model) {
         fail(Status::version, "KV format version differs: pages of %u positions, expected %llu",
              state.page_positions, Number{kPage});
     }
+
+    // Each layer group must have the same window and layers, and all pages of the log.
     bool groups =
         state.groups.size() == model.groups.size() && state.pages.size() == model.groups.size();
     for (size_t i = 0; groups && i < model.groups.size(); ++i) {

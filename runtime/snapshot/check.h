@@ -1,4 +1,5 @@
-// Whether a stored state is one of this model and of this build.
+// Checks that a stored state belongs to this model and this build. Knows neither files nor
+// timelines.
 #pragma once
 
 #include <vector>
@@ -8,11 +9,12 @@
 
 namespace stasis {
 
-// Returns the contract that this build computes under for a log drawn by such settings.
+// Returns the contract under which this build computes a log drawn by these settings.
 ContractId contract_of(const std::vector<Sampling> &samplings);
 
-// Checks that a snapshot's identity is the model's; throws Error(model_mismatch) naming the first
-// of the Big 8 + 4 that differs and both values ("attention module weights differ: layer 3 ...").
+// Throws Error(model_mismatch) unless a snapshot's identity is the model's. The message names the
+// first element that differs (format/state/elements.h) and both values, as in
+// "attention module weights differ: layer 3 ...".
 void check_identity(const ModelIdentity &stored, const ModelIdentity &model);
 
 // Checks the shape of a stored state. Throws Error(model_mismatch), Error(version).

@@ -1,4 +1,4 @@
-// See export.h. The way back is restore.cpp.
+// Exports sessions; see export.h. The reverse is restore.cpp.
 #include "runtime/snapshot/export.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ Digest digest_row(std::span<const float> row) {
 // Exports the log, the texts of its tokens, and the settings that it refers to.
 void export_log(const TokenLog &log, const Settings &settings, const Model &model, State &state) {
     const Config &config = model.config;
-    // Only settings that the log still refers to, in order of first use, and those in force.
+    // Exports the settings that the log refers to, in order of first use, and the settings in
+    // force.
     std::vector<uint32_t> renumbered(settings.samplings.size(), UINT32_MAX);
     std::vector<bool> used(config.vocabulary, false);
     state.log.reserve(log.size());
@@ -53,12 +54,12 @@ void export_log(const TokenLog &log, const Settings &settings, const Model &mode
     state.contract = contract_of(state.samplings);
 }
 
-// Starts to fetch pages to the host; `held` keeps them.
+// Starts to copy pages to the host; `held` keeps them alive.
 FetchedPages fetch_pages(const PagePool &pool, const std::shared_ptr<std::vector<PageTable>> &held,
                          std::span<const PageName> names) {
     struct Way {
         std::shared_ptr<std::vector<PageTable>> held;
-        PageStaging staging; // gone before them
+        PageStaging staging; // destroyed before `held`
 
         Way(const PagePool &from, std::shared_ptr<std::vector<PageTable>> pages)
             : held(std::move(pages)), staging(from) {}
@@ -78,7 +79,8 @@ FetchedPages fetch_pages(const PagePool &pool, const std::shared_ptr<std::vector
     return fetched;
 }
 
-// Exports the page tables, which remember what a file will know their last pages by.
+// Exports the page tables. Each table stores the digest and slots by which the file will name its
+// last page.
 void export_pages(Timeline &timeline, State &state) {
     const PagePool &pool = *timeline.network->pool;
     bool far = false;
@@ -99,7 +101,8 @@ void export_pages(Timeline &timeline, State &state) {
             last.exported_slots = last.digested;
         }
     }
-    const auto held = std::make_shared<std::vector<PageTable>>(timeline.pages); // pins the pages
+    // Keeps the pages alive.
+    const auto held = std::make_shared<std::vector<PageTable>>(timeline.pages);
     state.storage.push_back(held);
     if (far) {
         state.fetch = [&pool, held](std::span<const PageName> names) {
@@ -113,7 +116,7 @@ void export_pages(Timeline &timeline, State &state) {
 State export_state(Timeline &timeline, const Settings &settings, const Model &model) {
     assert(timeline.network == &model);
     State state;
-    state.digest = timeline.digest(model.identity.model); // makes sure of the hidden state
+    state.digest = timeline.digest(model.identity.model); // computes the hidden state if needed
     const Config &config = model.config;
     state.model = model.identity;
     state.layers = config.layers;

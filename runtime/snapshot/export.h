@@ -1,4 +1,5 @@
-// A session as plain data: the log, the settings, the pages, and what follows from them.
+// Exports a session as plain data: the log, the settings, the pages, and the values that follow
+// from them. Knows neither files nor bytes of a format.
 #pragma once
 
 #include "format/state/state.h"
@@ -6,7 +7,7 @@
 
 namespace stasis {
 
-// Returns the whole state; its pages are pinned, not copied. Throws as Timeline::logits.
+// Returns the whole state; its pages are held, not copied. Throws as Timeline::logits.
 State export_state(Timeline &timeline, const Settings &settings, const Model &model);
 State export_state(Session &session);
 

@@ -1,5 +1,5 @@
-// Sessions from stored states. `options` null: as saved. `watch`: progress in bytes of pages, or in
-// positions where they are computed.
+// Restores sessions from stored states. `options` null: as saved. `watch` reports progress in bytes
+// of pages, or in positions if these are computed. Knows no files.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@
 
 namespace stasis {
 
-// Reads pages straight into place; those that the prefix cache knows are read as well, and held
-// once. Checks identity element by element (model_mismatch), geometry and digests (corrupt) before
-// anything is created.
+// Reads pages directly into the pool; pages that the prefix cache knows are read as well, but held
+// once. Before anything is created, checks the identity element by element (Error(model_mismatch)),
+// the geometry and the digests (Error(corrupt)).
 Timeline restore_timeline(Model &model, const State &state, const TimelineOptions *options,
                           const StoredPages &pages, const Watch &watch);
 // Returns the settings of a state that was checked.
@@ -22,16 +22,16 @@ std::unique_ptr<Session> restore_session(std::shared_ptr<Model> model, const Sta
                                          const TimelineOptions *options, const StoredPages &pages,
                                          const Watch &watch);
 
-// The pages of a state that holds them itself, on the host or in device memory. Both must outlive
-// the result.
+// Returns the pages of a state that holds them itself, in host or device memory. `state` and
+// `model` must outlive the result.
 StoredPages pages_of(const State &state, const Model &model);
-// From a state that holds its pages itself.
+// Restores from a state that holds its pages itself.
 std::unique_ptr<Session> restore_session(std::shared_ptr<Model> model, const State &state,
                                          const TimelineOptions *options);
 
-// The same session from the log alone: keys and values are computed again, and must give the stored
-// digests of all pages, else Error(diverged) names the first position and layer, as far as `pages`
-// can tell.
+// Restores a session from the log alone: keys and values are computed again. Throws Error(diverged)
+// unless they have the stored digests of all pages; it names the first position and layer that
+// differ, as far as `pages` allows.
 std::unique_ptr<Session> recompute_session(std::shared_ptr<Model> model, const State &state,
                                            const TimelineOptions *options, const StoredPages &pages,
                                            const Watch &watch);

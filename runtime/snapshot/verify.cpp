@@ -1,5 +1,6 @@
-// Verification by recomputing everything; see verify.h. The first pass computes the whole log and
-// compares digests; only where a page's differs does a second pass look for the place.
+// Verifies a state by computing everything again; see verify.h. The first pass computes the whole
+// log and compares digests. Only if a page's digest differs does a second pass search for the
+// position.
 #include "runtime/snapshot/verify.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace stasis {
 
 namespace {
 
-// The first page whose digest differs. Reads all stored pages, which checks their bytes.
+// Returns the first page whose digest differs. Reads all stored pages, which checks their bytes.
 std::optional<uint64_t> first_different_page(const Model &model, const State &stored,
                                              const State &computed, const StoredPages &pages) {
     std::vector<uint16_t> data;
@@ -42,7 +43,7 @@ std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, c
     const uint64_t end = std::min<uint64_t>((index + 1) * stored.page_positions, stored.log.size());
     TimelineOptions retaining;
     retaining.capacity = end;
-    retaining.window_retain = stored.page_positions; // so that the whole page is still there
+    retaining.window_retain = stored.page_positions; // so that the whole page is still held
     Timeline timeline(*model, retaining);
     AppendOptions run;
     run.chunk = options.chunk;
@@ -63,6 +64,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
     if (positions == 0) {
         return {};
     }
+    // Computes the whole log, with the draws and evictions that it records.
     Redraw redraw(stored);
     TimelineOptions retaining;
     retaining.window_retain = 0;
@@ -77,6 +79,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
     } else {
         found = compare_rest(stored, computed);
     }
+    // A token that differs counts before the keys and values that follow from it.
     VerifyReport report;
     report.first = earlier(redraw.first(), found);
     report.positions = positions;

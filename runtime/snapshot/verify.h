@@ -1,6 +1,6 @@
-// Recomputes a stored state from its token log, or a random share of it from the stored pages
-// before it, and finds the first bit that does not come out.
-// Knows states and timelines; where the stored pages lie is the caller's business.
+// Computes a stored state again from its token log, or a random share of it from the stored pages
+// before it, and finds the first bit that differs. Knows states and timelines; the caller provides
+// the stored pages.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,15 @@ struct VerifyOptions {
     Watch watch;      // progress in positions
 };
 
-// A share of the pages instead of the whole log.
+// Options for a share of the pages instead of the whole log.
 struct AuditOptions : VerifyOptions {
     double percent = 100; // above 0, at most 100
-    uint64_t seed = 0; // decides which pages; who fixes it before the file is known proves nothing
+    // Determines the pages drawn. An audit proves something only if the seed is chosen after the
+    // file is fixed.
+    uint64_t seed = 0;
 };
 
-// A place where what is stored is not what is computed.
+// The first bit at which the stored and the computed state differ.
 struct Divergence {
     static constexpr uint32_t kNowhere = UINT32_MAX;
 
@@ -42,26 +44,28 @@ struct VerifyReport {
     std::optional<Divergence> first; // none: every bit that was compared is the same
     uint64_t positions = 0;          // recomputed
     uint64_t drawn = 0;              // tokens drawn again
-    uint64_t drawn_otherwise = 0;    // of them, those that came out as another token
-    // Of an audit: pages that it drew, out of how many, and the positions that it could not reach.
+    uint64_t drawn_otherwise = 0;    // tokens that the second draw gave differently
+    // For an audit: the pages drawn, the pages that could be drawn, and the positions that it could
+    // not reach.
     uint64_t pages_drawn = 0, pages_reachable = 0;
     uint64_t unreachable_begin = 0, unreachable_end = 0;
 };
 
-// Computes the whole log in a timeline of its own and compares page digests, drawn tokens, the
-// final hidden state, logits and token texts. Pages that are not stored count by their digest.
-// Throws Error(model_mismatch), Error(version), what `pages` throws and what append throws.
+// Computes the whole log in a timeline of its own, and compares page digests, drawn tokens, the
+// final hidden state, logits and token texts. A page that is not stored is compared by its digest.
+// Throws Error(model_mismatch), Error(version), and the errors of `pages` and of append.
 VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
                     const StoredPages &pages, const VerifyOptions &options);
 
 // Computes a share of the pages, each from the stored keys and values before it, and compares the
-// same things there. The first page needs none before it; the last one is always among those
-// computed, for the final hidden state and the logits follow from it. Throws as verify does.
+// same values as verify does. The first page needs no earlier one. The last page is always
+// computed, because the final hidden state and the logits follow from it. Throws as verify does.
 VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
                    const StoredPages &pages, const AuditOptions &options);
 
-// Computes the log up to the end of page `index`, whose digest is known to differ, and looks where.
-// Without a layer if what is stored cannot tell. Of the options, progress has no meaning.
+// Computes the log up to the end of page `index`, whose digest differs, and returns the first
+// difference. It has no layer if the stored data does not show one. Ignores the progress function
+// of `options`.
 std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, const State &stored,
                                           const StoredPages &pages, const VerifyOptions &options,
                                           uint64_t index);

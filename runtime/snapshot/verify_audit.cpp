@@ -1,4 +1,4 @@
-// Audits: a share of the pages computed again, each from what is stored before it; see verify.h.
+// Audits: computes a share of the pages again, each from the stored data before it; see verify.h.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -18,7 +18,7 @@ struct Reach {
     uint64_t from, end;
 };
 
-// Returns a timeline that holds what is stored; nothing if the last window is not.
+// Returns a timeline that holds the stored pages; nothing if the last window is not stored.
 std::optional<Timeline> stored_timeline(const std::shared_ptr<Model> &model, const State &stored,
                                         const StoredPages &pages, const Watch &watch) {
     State whole = stored;
@@ -45,8 +45,9 @@ std::optional<Timeline> stored_timeline(const std::shared_ptr<Model> &model, con
     return restore_timeline(*model, whole, nullptr, pages_of(whole, *model), Watch());
 }
 
-// Pages that can be computed again, by index: the first one from nothing, others as far as the
-// timeline could be rewound. What was computed together under a profile is so again.
+// Returns the pages that can be computed again, by index: the first one from nothing, others as far
+// as the timeline can be rewound. Positions computed together under a profile are computed together
+// again.
 std::map<uint64_t, Reach> reachable(const State &stored, uint64_t floor) {
     const uint64_t positions = stored.log.size();
     const Profile &profile = stored.profile;
@@ -54,6 +55,7 @@ std::map<uint64_t, Reach> reachable(const State &stored, uint64_t floor) {
     for (uint64_t begin = 0; begin < positions; begin += kPage) {
         const uint64_t end = std::min(begin + kPage, positions);
         uint64_t from = begin == 0 && profile.foreign == 0 ? 0 : std::max(begin, floor);
+        // A chunk is computed whole, from its begin if that can be reached, or not at all.
         if (const ProfileChunk *chunk = profile.chunk_of(from)) {
             const bool whole = chunk->begin == 0 || chunk->begin >= floor;
             from = whole ? chunk->begin : chunk->end();
@@ -65,7 +67,8 @@ std::map<uint64_t, Reach> reachable(const State &stored, uint64_t floor) {
     return pages;
 }
 
-// The positions between the first page, if that can be computed again, and the others that can.
+// Reports the positions between the first page, if it can be computed again, and the other
+// reachable ones.
 void note_unreachable(const std::map<uint64_t, Reach> &pages, uint64_t positions,
                       VerifyReport &report) {
     const bool first =
@@ -80,8 +83,8 @@ void note_unreachable(const std::map<uint64_t, Reach> &pages, uint64_t positions
     }
 }
 
-// Drops the pages that are not drawn: those that stay have the lowest random numbers under the
-// seed, so that each set of that size is equally likely.
+// Drops the pages that are not drawn. Those with the lowest random numbers under the seed stay, so
+// that each set of that size is equally likely.
 void draw_pages(std::map<uint64_t, Reach> &pages, uint64_t last, const AuditOptions &options,
                 VerifyReport &report) {
     std::vector<std::pair<uint64_t, uint64_t>> order; // random number, page
@@ -99,7 +102,8 @@ void draw_pages(std::map<uint64_t, Reach> &pages, uint64_t last, const AuditOpti
     }
 }
 
-// Returns what to compute a page from: nothing, or what is stored before it.
+// Returns the timeline from which to compute a page: an empty one, or the stored one rewound to
+// `position`.
 Timeline start_at(Model &model, const std::optional<Timeline> &held, uint64_t position) {
     if (position == 0) {
         return {model, {}};
@@ -130,7 +134,7 @@ void compute_pages(const std::shared_ptr<Model> &model, const State &stored,
         report.drawn = redraw.drawn();
         report.drawn_otherwise = redraw.drawn_otherwise();
         if (report.first) {
-            return; // what follows begins from other keys and values
+            return; // later pages would start from other keys and values
         }
     }
 }
@@ -149,6 +153,8 @@ VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
     if (positions == 0) {
         return report;
     }
+
+    // Restores the stored pages, which checks their digests.
     std::optional<Timeline> held;
     try {
         held = stored_timeline(model, stored, pages, options.watch);
@@ -159,6 +165,8 @@ VerifyReport audit(const std::shared_ptr<Model> &model, const State &stored,
         report.first = diverged(Element::logits, positions - 1, error.what());
         return report;
     }
+
+    // Chooses the pages, then computes and compares them.
     const uint64_t floor = held ? held->append_floor() : positions;
     std::map<uint64_t, Reach> chosen = reachable(stored, std::max(floor, stored.profile.foreign));
     if (chosen.empty()) {

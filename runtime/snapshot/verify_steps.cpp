@@ -1,4 +1,4 @@
-// Drawing again, computing again, comparing; see verify_steps.h.
+// Draws tokens again, computes positions again, compares; see verify_steps.h.
 #include "runtime/snapshot/verify_steps.h"
 
 #include <algorithm>
@@ -15,11 +15,12 @@ namespace stasis {
 
 namespace {
 
+// Reports whether the token at a position was drawn.
 bool sampled(const State &stored, uint64_t position) {
     return stored.log[position].source == TokenSource::sampled;
 }
 
-// Where something was evicted behind a position.
+// Returns the position of the first eviction after `position`; UINT64_MAX: none.
 uint64_t next_eviction(const State &stored, uint64_t position) {
     const auto next = std::upper_bound(
         stored.evictions.begin(), stored.evictions.end(), position,
@@ -49,7 +50,7 @@ std::vector<uint16_t> held_page(const Timeline &timeline, const PageShape &shape
     return page;
 }
 
-// The first slot, and in it the first layer, keys before values, where two pages differ.
+// Returns the first slot, and in it the first layer, keys before values, in which two pages differ.
 std::optional<PagePlace> first_difference(const PageShape &shape, const uint16_t *stored,
                                           const uint16_t *computed, uint64_t valid) {
     for (uint64_t slot = 0; slot < valid; ++slot) {
@@ -71,7 +72,8 @@ std::string number_text(uint16_t bits) {
     return decimal(std::bit_cast<float>(uint32_t{bits} << 16)) + text;
 }
 
-// Both values of the first number that differs at a place; "" if they are not known.
+// Returns both values of the first number that differs at a place; "" if the stored one is
+// missing.
 std::string values_text(const PageShape &shape, const PagePlace &place, const uint16_t *stored,
                         const uint16_t *computed) {
     if (stored == nullptr) {
@@ -86,7 +88,8 @@ std::string values_text(const PageShape &shape, const PagePlace &place, const ui
            " computed";
 }
 
-// `stored` is null where the file has fingerprints and no numbers.
+// Describes a difference of two pages. `stored` is null if the file has fingerprints instead of
+// numbers.
 Divergence page_diverged(uint64_t position, uint32_t layer, const PageShape &shape,
                          const PagePlace &place, const uint16_t *stored, const uint16_t *computed) {
     const bool exact = place.head != Divergence::kNowhere;
@@ -191,6 +194,7 @@ void recompute(Timeline &timeline, Redraw &redraw, uint64_t end, const VerifyOpt
     while (timeline.position() < end) {
         const uint64_t begin = timeline.position();
         evict_due(timeline, redraw.stored());
+        // Appends stop at evictions, which must happen at the same positions as before.
         const uint64_t cut = std::min(end, next_eviction(redraw.stored(), begin));
         WatchPart part{options.watch, done, total};
         AppendOptions run;
@@ -220,6 +224,8 @@ std::optional<Divergence> compare_page(const Timeline &timeline, const State &st
                          shape.head_dim}) == page.digest) {
             continue;
         }
+
+        // The digest differs: the stored numbers or fingerprints locate the difference.
         equal = false;
         std::vector<uint16_t> data;
         std::optional<PagePlace> place;

@@ -1,5 +1,5 @@
-// See byte_bpe.h. Merging keeps the symbols of a word in a linked list and its possible merges in a
-// heap, so that a word of n bytes takes O(n log n).
+// Encodes words by byte-pair merges; see byte_bpe.h. Merging keeps the symbols of a word in a
+// linked list and its possible merges in a heap, so that a word of n bytes takes O(n log n).
 #include "runtime/text/byte_bpe.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace stasis {
 namespace {
 
 // GPT-2's spelling of bytes: printable ones are themselves, the others are the code points from
-// U+0100 on in their order (src/encoder.py, bytes_to_unicode).
+// U+0100 on in order (src/encoder.py, bytes_to_unicode).
 struct Alphabet {
     std::array<std::string, 256> spelling;
-    std::array<int16_t, 0x144> byte; // by code point; -1: spells none
+    std::array<int16_t, 0x144> byte; // by code point; -1: it spells no byte
 
     Alphabet() {
         byte.fill(-1);
@@ -33,7 +33,7 @@ struct Alphabet {
         }
     }
 
-    // Empty, though the spelling is not: it spells no bytes.
+    // Returns the bytes of a spelling; empty if it spells no bytes.
     std::string read(std::string_view spelling_) const {
         std::string out;
         for (size_t i = 0; i < spelling_.size(); ++i) {
@@ -64,15 +64,15 @@ uint64_t pair_key(uint32_t left, uint32_t right) {
 
 } // namespace
 
-// Symbols by their place in the word at first; merged ones keep the left place.
+// The symbols of a word, by position at first; a merged symbol keeps the left position.
 struct ByteBpe::Word {
     static constexpr uint32_t kNone = UINT32_MAX;
     struct Symbol {
-        uint32_t token, previous, next, size_bytes; // no size: merged into another
+        uint32_t token, previous, next, size_bytes; // size 0: merged into another
     };
     struct Candidate {
         uint32_t rank, place, left, right, token;
-        // The queue's top is its greatest: lowest rank first, then leftmost.
+        // The top of the queue is the greatest: lowest rank first, then leftmost.
         bool operator<(const Candidate &other) const {
             return rank != other.rank ? rank > other.rank : place > other.place;
         }
@@ -92,6 +92,7 @@ struct ByteBpe::Word {
         }
     }
 
+    // Merges in the order of the ranks. A merge makes new candidates with both neighbours.
     void merge_all(const std::unordered_map<uint64_t, Merge> &merges, const Watch &watch) {
         for (uint32_t i = 0; i + 1 < symbols.size(); ++i) {
             consider(merges, i);
@@ -103,7 +104,7 @@ struct ByteBpe::Word {
             Symbol &left = symbols[best.place];
             if (left.size_bytes == 0 || left.token != best.left || left.next == kNone ||
                 symbols[left.next].token != best.right) {
-                continue; // one of them has been merged since
+                continue; // one of them was merged meanwhile
             }
             Symbol &right = symbols[left.next];
             left.token = best.token;
@@ -122,7 +123,8 @@ struct ByteBpe::Word {
 ByteBpe::ByteBpe(const ByteBpeModel &model, const std::vector<bool> &apart, const std::string &from)
     : pretokenizer_(model.patterns, from), compose_(model.compose),
       ignore_merges_(model.ignore_merges) {
-    std::unordered_map<std::string_view, uint32_t> ids; // the first of equal spellings
+    // The first of equal spellings counts.
+    std::unordered_map<std::string_view, uint32_t> ids;
     for (uint32_t token = 0; token < model.pieces.size(); ++token) {
         const Piece &piece = model.pieces[token];
         if (piece.text.empty() || apart[token]) {
@@ -134,10 +136,12 @@ ByteBpe::ByteBpe(const ByteBpeModel &model, const std::vector<bool> &apart, cons
             words_.emplace(bytes, token);
         }
     }
+    // Each byte is a symbol of its own at first.
     for (size_t byte = 0; byte < 256; ++byte) {
         const auto found = ids.find(alphabet().spelling[byte]);
         byte_tokens_[byte] = found == ids.end() ? -1 : int64_t{found->second};
     }
+    // A merge is stored by the ids of its parts.
     merges_.reserve(model.merges.size());
     for (uint32_t rank = 0; rank < model.merges.size(); ++rank) {
         const auto &[left, right] = model.merges[rank];
@@ -155,6 +159,7 @@ ByteBpe::ByteBpe(const ByteBpeModel &model, const std::vector<bool> &apart, cons
 
 void ByteBpe::encode_word(std::string_view word, size_t begin, const Watch &watch, Word &symbols,
                           std::vector<TextToken> &out) const {
+    // A whole word may be one token.
     if (ignore_merges_) {
         const auto found = words_.find(std::string(word));
         if (found != words_.end()) {
@@ -165,6 +170,8 @@ void ByteBpe::encode_word(std::string_view word, size_t begin, const Watch &watc
     if (word.size() >= Word::kNone) {
         fail(Status::unsupported, "a word of the text has %zu bytes", word.size());
     }
+
+    // The bytes are the first symbols, which then merge.
     symbols.symbols.clear();
     for (uint32_t i = 0; i < word.size(); ++i) {
         const auto byte = static_cast<unsigned char>(word[i]);
@@ -227,6 +234,7 @@ void ByteBpe::hash(Sha256 &hash) const {
     for (const auto &[name, value] : rules()) {
         hash.text(name).text(value);
     }
+    // The map has no order, so the merges are hashed by rank.
     std::vector<std::pair<uint64_t, Merge>> merges(merges_.begin(), merges_.end());
     std::sort(merges.begin(), merges.end(),
               [](const auto &a, const auto &b) { return a.second.rank < b.second.rank; });

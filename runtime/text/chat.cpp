@@ -1,5 +1,5 @@
-// Renders turns and whole conversations from a template's description. Rendering a conversation is
-// rendering its turns one after the other, so that both always agree.
+// Renders turns and whole conversations from a template's description. A conversation is rendered
+// turn by turn, so that both always agree.
 #include "runtime/text/chat.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ struct Writer {
     }
     void content(std::string_view text) { add(text, TokenSource::text); }
 
-    // The user's text behind a system text in the same turn, where both are trimmed as one.
+    // Adds a user text after a system text in the same turn, where both are trimmed as one.
     void stripped_content(std::string_view text) {
         text = jinja::strip(text, false, true);
         content(text);
@@ -113,7 +113,7 @@ struct Writer {
     }
 };
 
-// The first user turn, with the system text or the template's default in it.
+// Writes the first user turn, which contains the system text or the template's default.
 void write_folded(const ChatFormat &format, Writer &out, const std::string *system,
                   std::string_view text) {
     Writer joined; // system and user text
@@ -144,7 +144,7 @@ void write_turn(Writer &out, const TurnFormat &format, std::string_view lead,
     out.templated(format.suffix);
 }
 
-// What of the assistant's suffix a generated reply still lacks.
+// Returns the part of the assistant's suffix that a generated reply still lacks.
 std::string_view missing_end(const ChatFormat &format, const ChatPosition &before) {
     std::string_view suffix = format.assistant.suffix;
     const size_t tail =
@@ -162,6 +162,7 @@ RenderedTurn render_turn(const ChatFormat &format, const ChatPosition &before,
     check_order(format, situated, speaker);
     check_text(format, speaker, text);
 
+    // A system text without a turn of its own renders nothing now.
     const bool opens = !before.started, first = situated == Before::start;
     const bool pending =
         format.first_system == SystemPlace::folded && situated == Before::first_system;
@@ -177,6 +178,7 @@ RenderedTurn render_turn(const ChatFormat &format, const ChatPosition &before,
         return {{}, place == SystemPlace::folded ? std::string(text) : before.pending_system};
     }
 
+    // The turn: the end of an open reply, the opening, the text, the generation prompt.
     Writer out;
     if (before.reply_open) {
         out.templated(missing_end(format, before), TurnPart::closing);
@@ -232,7 +234,8 @@ std::string render_conversation(const ChatFormat &format, std::span<const Messag
                                                    : Role::assistant;
         position.pending_system = turn.pending_system;
     }
-    if (!position.started) { // system texts that got no turn
+    // All system texts got no turn, so the opening is still missing.
+    if (!position.started) {
         out += format.first_system == SystemPlace::folded ? format.system_opening : format.opening;
     }
     return out + (generation_prompt ? format.generation : format.closing);

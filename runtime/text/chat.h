@@ -1,6 +1,7 @@
-// Chat templates: how a conversation's turns become text. A template is plain data, fitted at open
-// to what the model's own Jinja template renders for probe conversations (chat_probe.cpp), or a
-// built-in one by name (chat_builtin.cpp). Knows text only, no tokens and no session.
+// Chat templates: they convert a conversation's turns to text. A template is plain data. It is
+// fitted, when a model is opened, to the model's own Jinja template, rendered for probe
+// conversations (chat_probe.cpp), or a built-in one by name (chat_builtin.cpp). Knows text only, no
+// tokens and no session.
 #pragma once
 
 #include <ctime>
@@ -21,48 +22,51 @@ struct Message {
     std::string text;
 };
 
-// What the conversation looks like before the next turn.
+// The state of a conversation before the next turn.
 struct ChatPosition {
-    bool started = false;       // a turn (bos included) has been appended
-    Role last = Role::none;     // role of the last turn, or none
-    bool user_seen = false;     // some user turn has been appended
-    bool reply_open = false;    // the last turn is a generated reply that has not been closed
-    std::string reply_tail;     // text of the tokens after which the reply stands open: the special
-                                // token it ended with, or empty if it was cut
-    std::string pending_system; // system text waiting for the first user turn
+    bool started = false;    // a turn (bos included) has been appended
+    Role last = Role::none;  // role of the last turn, or none
+    bool user_seen = false;  // some user turn has been appended
+    bool reply_open = false; // the last turn is a generated reply that is not closed
+    // Text of the tokens at which the reply stands open: the special token that it ended with, or
+    // empty if it was cut.
+    std::string reply_tail;
+    std::string pending_system; // system text that waits for the first user turn
 };
 
-// One turn rendered alone: everything that must be appended for it, closing of an open reply
-// included. `pending_system` replaces the position's.
+// One turn rendered alone: everything that must be appended for it, including the end of an open
+// reply. `pending_system` replaces the position's.
 struct RenderedTurn {
-    std::vector<Segment> segments; // first segment begins with bos's text if bos comes first
+    std::vector<Segment> segments; // the first segment begins with bos's text if bos comes first
     std::string pending_system;
 };
 
 class ChatTemplate {
   public:
-    // Recognised from chat_template.jinja or tokenizer_config.json's chat_template by what it
-    // renders. Empty optional: the directory has no template. A template that is not recognised
-    // gives a ChatTemplate whose name() is "" and whose problem() says why. `now`: the date for
-    // templates that print today's.
+    // Recognises a template from chat_template.jinja or tokenizer_config.json's chat_template by
+    // its renderings. Empty optional: the directory has no template. For a template that is not
+    // recognised, name() is "" and problem() returns the reason. `now` is the date for templates
+    // that print today's.
     static std::optional<ChatTemplate> recognise(const std::string &directory);
     static std::optional<ChatTemplate> recognise_text(std::string_view jinja,
                                                       std::string_view bos_text,
                                                       std::string_view eos_text,
                                                       std::time_t now = std::time(nullptr));
-    // "gemma", "chatml", "zephyr", "llama2", "llama3", "mistral", "phi3". Throws
-    // invalid_argument naming the known ones. `bos_text`, `eos_text`: the tokenizer's markers.
+    // Returns a built-in template: "gemma", "chatml", "zephyr", "llama2", "llama3", "mistral",
+    // "phi3". Throws Error(invalid_argument) listing these. `bos_text` and `eos_text` are the
+    // tokenizer's markers.
     static ChatTemplate named(std::string_view name, std::string_view bos_text,
                               std::string_view eos_text);
 
     const std::string &name() const;
     const std::string &problem() const;
 
-    // One more turn. `reply`: followed by the generation prompt. Throws invalid_argument where the
-    // template refuses the order of roles, naming both roles; unsupported if not recognised.
+    // Renders one more turn, followed by the generation prompt if `reply`. Throws
+    // Error(invalid_argument) if the template refuses the order of roles, naming both roles;
+    // Error(unsupported) if it was not recognised.
     RenderedTurn turn(const ChatPosition &before, std::string_view role, std::string_view text,
                       bool reply) const;
-    // A whole conversation, exactly as the full template renders it.
+    // Renders a whole conversation, exactly as the full template does.
     std::string render(std::span<const Message> messages, bool generation_prompt) const;
 
   private:

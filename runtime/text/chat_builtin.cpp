@@ -1,5 +1,6 @@
-// The chat formats of the known families, as their published templates have them (the templates in
-// tokenizer_config.json of the models named below), and the markers that tell them apart.
+// The chat formats of the supported families, as in their published templates (in
+// tokenizer_config.json of the models named below), and the markers by which a template's family is
+// found.
 #include <algorithm>
 #include <string>
 
@@ -13,7 +14,7 @@ namespace {
 constexpr const char *kNames[] = {"gemma",  "chatml",  "zephyr", "llama2",
                                   "llama3", "mistral", "phi3"};
 
-// User and assistant take turns, beginning with the user; a system text may come first.
+// Allows user and assistant in turn, beginning with the user; a system text may come first.
 void alternate(ChatFormat &format) {
     follows(format, Before::start, Speaker::user) = true;
     follows(format, Before::start, Speaker::system) = format.first_system != SystemPlace::refused;
@@ -22,7 +23,7 @@ void alternate(ChatFormat &format) {
     follows(format, Before::assistant, Speaker::user) = true;
 }
 
-// Every role has turns alike, in any order: ChatML, Zephyr, Llama 3, Phi-3.
+// Every role has the same form of turn, in any order: ChatML, Zephyr, Llama 3, Phi-3.
 ChatFormat uniform(std::string opening, std::string_view before_role, std::string_view after_role,
                    std::string_view end, bool trims) {
     const auto turn = [&](std::string_view role) {
@@ -55,7 +56,7 @@ ChatFormat gemma(const std::string &bos) {
     return format;
 }
 
-// Llama 2 chat (without Meta's default system prompt, which later revisions dropped).
+// Llama 2 chat, without Meta's default system prompt, which later revisions dropped.
 ChatFormat llama2(const std::string &bos, const std::string &eos) {
     ChatFormat format;
     format.opening = format.system_opening = bos;
@@ -68,7 +69,7 @@ ChatFormat llama2(const std::string &bos, const std::string &eos) {
     return format;
 }
 
-// Mistral Instruct v0.2: refuses system texts.
+// Mistral Instruct v0.2, which refuses system texts.
 ChatFormat mistral(const std::string &bos, const std::string &eos) {
     ChatFormat format;
     format.opening = bos;
@@ -112,6 +113,7 @@ ChatFormat builtin_format(std::string_view name, std::string_view bos_text,
     return format;
 }
 
+// The prefix of a user turn identifies the family; two pairs of families need one more marker.
 std::string family_of(const ChatFormat &format) {
     const std::string &user = format.user.prefix;
     if (user == "<start_of_turn>user\n") {

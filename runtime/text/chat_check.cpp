@@ -1,6 +1,6 @@
-// Accepts a fitted description only if it renders what the template renders: every order of roles
-// up to four turns, longer conversations, contents with whitespace, empty ones, and ones that
-// contain the template's own strings.
+// Accepts a fitted description only if it renders the same as the template: every order of roles up
+// to four turns, longer conversations, contents with whitespace, empty contents, and contents with
+// the template's own strings.
 #include <algorithm>
 #include <set>
 
@@ -12,6 +12,7 @@ namespace stasis {
 
 namespace {
 
+// Returns a rendering by the description; nothing if it refuses the conversation.
 std::optional<std::string> described(const ChatFormat &format, const Conversation &messages,
                                      bool prompt) {
     try {
@@ -21,7 +22,7 @@ std::optional<std::string> described(const ChatFormat &format, const Conversatio
     }
 }
 
-// How the contents of a probe look.
+// The form of the contents of a probe.
 enum class Texts { plain, padded, empty };
 
 Conversation conversation(std::string_view roles, Texts texts) { // "sua": system, user, assistant
@@ -65,7 +66,7 @@ void keep_alternation_only(ChatFormat &format) {
     follows(format, Before::assistant, Speaker::user) = true;
 }
 
-// Whether the template renders all that the description renders, alike, for any order of roles.
+// Reports whether the template gives every rendering of the description, for any order of roles.
 bool agrees_on_orders(const ChatFormat &format, Prober &prober) {
     static constexpr std::string_view kRoles = "sua";
     for (size_t length = 1; length <= 4; ++length) {
@@ -79,7 +80,7 @@ bool agrees_on_orders(const ChatFormat &format, Prober &prober) {
                 roles += kRoles[rest % kRoles.size()];
             }
             if (roles.find_first_not_of('s') == std::string::npos) {
-                continue; // system texts alone: no reply can follow them
+                continue; // system texts alone cannot have a reply
             }
             for (const Texts texts : {Texts::plain, Texts::empty}) {
                 const Conversation messages = conversation(roles, texts);
@@ -93,7 +94,7 @@ bool agrees_on_orders(const ChatFormat &format, Prober &prober) {
     return true;
 }
 
-// Strings of the template that change how a content is rendered when they stand in it.
+// Finds strings of the template that change the rendering of a content that contains them.
 void find_special_texts(ChatFormat &format, Prober &prober, std::string_view source) {
     std::set<std::string> strings;
     for (const jinja::Token &token : jinja::split_tokens(source)) {
@@ -111,6 +112,7 @@ void find_special_texts(ChatFormat &format, Prober &prober, std::string_view sou
                                            {"user", "Qmore"}};
             return described(format, messages, true) != prober.render(messages, true);
         };
+        // Each text is tried inside a content and as a whole content, then with one role alone.
         for (const std::string &content : {"Qone " + text + " Qtwo " + text, text}) {
             if (differs(content, content)) {
                 const bool by_user = differs(content, "Qreply");
@@ -140,6 +142,7 @@ void check_format(ChatFormat &format, Prober &prober, std::string_view source) {
         format.system_problem = "where its system text goes cannot be described turn by turn";
         follows(format, Before::start, Speaker::system) = false;
     }
+    // Each failure below narrows the description to conversations that agree.
     if (format.renders_last_reply) {
         format.renders_last_reply = agrees_on_all(format, prober, {"ua", "uaua"}) &&
                                     (format.first_system == SystemPlace::refused ||

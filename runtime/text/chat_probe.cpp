@@ -1,6 +1,6 @@
 // Fits a description to a template: renders probe conversations whose contents are words that no
-// template has, and reads off what stands around them. chat_check.cpp then holds the description
-// against the template on many more conversations.
+// template has, and derives the description from the text around them. chat_check.cpp then compares
+// the description with the template on many more conversations.
 #include "runtime/text/chat_probe.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace stasis {
 
 namespace {
 
-// Contents of probes, and stand-ins for the special texts: no template has them, no template's
-// whitespace rules touch them.
+// Contents of probes, and placeholders for the special texts. No template contains them, and no
+// template's whitespace rules change them.
 constexpr const char *kUser = "Qalpha1x", *kReply = "Qbravo2x", *kMore = "Qcharlie3x",
                      *kSystem = "Qdelta4x";
 constexpr std::string_view kBos = "\x02[bos]\x03", kEos = "\x02[eos]\x03";
@@ -22,7 +22,7 @@ constexpr std::string_view kPadLeft = "\n \t\u00a0", kPadRight = "\u00a0\t \n";
     fail(Status::unsupported, "%s", what);
 }
 
-// `text` cut at the only occurrence of `word`.
+// Returns `text` cut at the only occurrence of `word`.
 std::optional<std::pair<std::string, std::string>> cut(const std::string &text,
                                                        std::string_view word) {
     const size_t at = text.find(word);
@@ -32,7 +32,8 @@ std::optional<std::pair<std::string, std::string>> cut(const std::string &text,
     return std::pair(text.substr(0, at), text.substr(at + word.size()));
 }
 
-// What stands before, between and behind the words, which must come once each, in this order.
+// Returns the text before, between and after the words, each of which must occur once, in this
+// order.
 std::optional<std::vector<std::string>> around(const std::string &text,
                                                std::initializer_list<const char *> words) {
     std::vector<std::string> parts;
@@ -80,6 +81,7 @@ class Fitter {
   public:
     explicit Fitter(Prober &prober) : probe_(prober) {}
 
+    // The order matters: later steps use the parts found by earlier ones.
     ChatFormat run() {
         fit_turns();
         fit_opening();
@@ -102,9 +104,9 @@ class Fitter {
         return *text;
     }
 
-    // From "user", "user, assistant" and "user, assistant, user": prefixes and suffixes. What
-    // stands between two contents is the suffix of one turn and the prefix of the next; where one
-    // ends shows by what it shares with the other renderings.
+    // Derives prefixes and suffixes from "user", "user, assistant" and "user, assistant, user". The
+    // text between two contents is the suffix of one turn and the prefix of the next. The boundary
+    // is found by comparing the renderings.
     void fit_turns() {
         const char *once = "a turn's text does not come out once and whole";
         const auto one = around(need(user_, false, "it refuses a single user turn"), {kUser});
@@ -119,10 +121,12 @@ class Fitter {
         const auto ended_text = probe_.render(exchange_, false);
         ended_ = ended_text ? around(*ended_text, {kUser, kReply}) : std::nullopt;
 
+        // The suffix of a reply is the end of "user, assistant", if a next turn keeps it.
         const std::string behind_reply = ended_ ? (*ended_)[2] : "";
         if (ended_ && reply_user.starts_with(behind_reply)) {
             format_.assistant.suffix = behind_reply;
-        } else { // the rendering has an end of its own: see where the user's prefix begins
+            // The rendering has an end of its own: the suffix ends where the user's prefix begins.
+        } else {
             format_.assistant.suffix =
                 reply_user.substr(0, reply_user.size() - common_suffix(reply_user, before_user_));
             format_.closing =
@@ -130,6 +134,7 @@ class Fitter {
                                         "the end of an assistant turn changes with what follows")
                        : "";
         }
+        // The other parts are what remains around the contents.
         format_.user.prefix = reply_user.substr(format_.assistant.suffix.size());
         format_.user.suffix = without_suffix((*one)[1], format_.closing,
                                              "a rendering ends differently after each role");
@@ -139,6 +144,8 @@ class Fitter {
                                             "the generation prompt changes the turn before it");
     }
 
+    // The text before the first user turn beyond its prefix is the opening, or a default system
+    // text.
     void fit_opening() {
         const std::string &prefix = format_.user.prefix;
         if (before_user_.ends_with(prefix)) {
@@ -153,6 +160,7 @@ class Fitter {
         format_.default_system = before_user_.substr(at + prefix.size());
     }
 
+    // A reply at the end may have a lead of its own, and lose leading newlines.
     void fit_last_reply() {
         const std::string lead = format_.user.suffix + format_.assistant.prefix;
         format_.renders_last_reply = ended_ && (*ended_)[1].starts_with(lead);
@@ -171,6 +179,7 @@ class Fitter {
         format_.system_problem = problem;
     }
 
+    // A system text is refused, dropped, a turn of its own, or folded into the first user turn.
     void fit_first_system() {
         const auto text = probe_.render(with_system_, false);
         if (!text) {
@@ -185,6 +194,8 @@ class Fitter {
             refuse_system("a system text comes out in a way that cannot be described");
             return;
         }
+
+        // A turn of its own ends before the user turn's prefix.
         const std::string &before = (*parts)[0], &between = (*parts)[1];
         const std::string &prefix = format_.user.prefix;
         if (between.ends_with(prefix)) {
@@ -199,6 +210,8 @@ class Fitter {
                 probe_.render({{"system", ""}, user_[0]}, false) == probe_.render(user_, false);
             return;
         }
+
+        // Otherwise the text follows the user turn's prefix: it is folded into that turn.
         const size_t at = before.find(prefix);
         if (at == std::string::npos) {
             refuse_system("a system text comes out in a way that cannot be described");
@@ -210,7 +223,7 @@ class Fitter {
         format_.system.suffix = between;
     }
 
-    // After an exchange, or, where the template refuses that, after a user turn.
+    // Tries a system text after an exchange, or, if the template refuses that, after a user turn.
     void fit_later_system() {
         const auto after_exchange = probe_.render(system_later_, false);
         const auto after_user = probe_.render(system_after_user_, false);
@@ -236,7 +249,8 @@ class Fitter {
         }
     }
 
-    // Whether whitespace around the content of message `at` goes; all or none on each side.
+    // Returns whether whitespace around the content of message `at` is dropped; all or none on each
+    // side.
     std::optional<std::pair<bool, bool>> trims(Conversation messages, size_t at) const {
         const std::string word = messages[at].text;
         const auto plain = probe_.render(messages, false);
@@ -280,7 +294,7 @@ class Fitter {
                 format_.later_system = SystemPlace::refused;
             }
         }
-        // A user text that keeps its leading whitespace only behind a system text is trimmed
+        // A user text that keeps its leading whitespace only after a system text is trimmed
         // together with it.
         TurnFormat folded;
         const bool by_default = !format_.default_system.empty();
@@ -291,7 +305,7 @@ class Fitter {
         }
     }
 
-    // Asks for every role behind every situation.
+    // Tries every role in every situation.
     void fit_order() {
         const bool behind_exchange = probe_.render(system_later_, false).has_value();
         const std::pair<Before, Conversation> situations[] = {
@@ -320,7 +334,7 @@ class Fitter {
                     probe_.render(messages, true).has_value();
             }
         }
-        if (format_.first_system != SystemPlace::refused) { // it may not stand alone
+        if (format_.first_system != SystemPlace::refused) { // it may need a turn after it
             follows(format_, Before::start, Speaker::system) = true;
         }
     }
@@ -336,10 +350,10 @@ class Fitter {
     Prober &probe_;
     ChatFormat format_;
     std::string before_user_;
-    std::optional<Parts> ended_; // around the texts of "user, assistant", if it is not refused
+    std::optional<Parts> ended_; // around the texts of "user, assistant", unless refused
 };
 
-// Puts the model's special texts where the stand-ins are.
+// Replaces the placeholders by the model's special texts.
 void put_special_texts(ChatFormat &format, std::string_view bos, std::string_view eos) {
     for (std::string *text :
          {&format.opening, &format.user.prefix, &format.user.suffix, &format.assistant.prefix,
@@ -358,8 +372,8 @@ std::optional<std::string> Prober::render(const Conversation &messages, bool pro
     for (const Message &message : messages) {
         list.push_back(jinja::make_dict({{"role", message.role}, {"content", message.text}}));
     }
-    // What transformers' apply_chat_template passes: no tools, no documents, the special tokens
-    // that the tokenizer has.
+    // The variables that transformers' apply_chat_template passes: no tools, no documents, the
+    // special tokens that the tokenizer has.
     jinja::Dict variables = {{"messages", jinja::make_list(std::move(list))},
                              {"tools", jinja::Value(jinja::Value::Data(jinja::None{}))},
                              {"documents", jinja::Value(jinja::Value::Data(jinja::None{}))},
@@ -370,6 +384,7 @@ std::optional<std::string> Prober::render(const Conversation &messages, bool pro
     if (!eos.empty()) {
         variables.emplace_back("eos_token", eos);
     }
+    // Each rendering has a limit of its own, within the limit of all.
     const size_t given = std::min(budget.left, kRenderBudget);
     jinja::Budget own{given, false};
     std::optional<std::string> text;
@@ -377,7 +392,7 @@ std::optional<std::string> Prober::render(const Conversation &messages, bool pro
         text = jinja.render(variables, now, own);
     } catch (const jinja::Refusal &error) {
         refusal = error.what();
-    } catch (const Error &error) { // what the template does not expect fails in it
+    } catch (const Error &error) { // a template may fail on input it does not expect
         refusal = error.what();
     }
     budget.left -= given - own.left;

@@ -1,5 +1,5 @@
-// A chat template being tried out on conversations, for the two files that do so: chat_probe.cpp
-// fits a description, chat_check.cpp checks it.
+// Renders a chat template for probe conversations. Included by chat_probe.cpp, which fits a
+// description, and chat_check.cpp, which checks it.
 #pragma once
 
 #include <ctime>
@@ -15,7 +15,7 @@ namespace stasis {
 
 using Conversation = std::vector<Message>;
 
-// Units of jinja::Budget; see chat_probe.cpp for what published templates need.
+// Units of jinja::Budget; chat_probe.cpp states what published templates need.
 constexpr size_t kRenderBudget = 200'000;  // for one probe
 constexpr size_t kProbeBudget = 5'000'000; // for all probes of one template
 
@@ -23,16 +23,16 @@ struct Prober {
     const jinja::Template &jinja;
     std::string bos, eos;
     std::time_t now;
-    jinja::Budget budget; // of all probes together
-    std::string refusal;  // why the last refused conversation was
+    jinja::Budget budget; // for all probes together
+    std::string refusal;  // the reason of the last refusal
 
-    // Nothing if the template refuses the conversation, or fails on it.
+    // Returns nothing if the template refuses the conversation or fails on it.
     std::optional<std::string> render(const Conversation &messages, bool prompt);
 };
 
-// Holds the description against the template. Where they part on conversations beyond user and
-// assistant in turn, the description is narrowed until it refuses them; where they part on those,
-// throws Error(unsupported).
+// Compares the description with the template. If they differ on conversations other than user and
+// assistant in turn, the description is narrowed until it refuses them. Throws Error(unsupported)
+// if they differ on user and assistant in turn.
 void check_format(ChatFormat &format, Prober &prober, std::string_view source);
 
 } // namespace stasis

@@ -1,4 +1,5 @@
-// See describe_tokenizer.h. Keys: ggml's docs/gguf.md, "Tokenizer", and gguf-py's constants.py.
+// Writes a tokenizer as GGUF metadata; see describe_tokenizer.h. Keys: ggml's docs/gguf.md,
+// "Tokenizer", and gguf-py's constants.py.
 #include "runtime/text/describe_tokenizer.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 constexpr size_t kModelMax = 256 << 20;
 constexpr size_t kConfigMax = 64 << 20;
 
-// As published files spell user-defined tokens of SentencePiece vocabularies.
+// Spells a user-defined token of a SentencePiece vocabulary as published files do.
 std::string with_bare_spaces(std::string text) {
     static constexpr std::string_view kSpace = "\u2581";
     for (size_t at = 0; (at = text.find(kSpace, at)) != std::string::npos; ++at) {
@@ -27,8 +28,8 @@ std::string with_bare_spaces(std::string text) {
     return text;
 }
 
-// Spellings and kinds of all tokens, as the opened tokenizer has them: what it takes for special is
-// a control token, so that no text becomes one by accident.
+// Writes texts and kinds of all tokens, as the opened tokenizer has them. A token that it considers
+// special becomes a control token, so that no text becomes one by accident.
 void describe_tokens(const Tokenizer &tokenizer, const std::vector<Piece> &pieces,
                      GgufMetadata &metadata) {
     const bool byte_bpe = tokenizer.type() == "byte-level-bpe";
@@ -58,7 +59,7 @@ void describe_tokens(const Tokenizer &tokenizer, const std::vector<Piece> &piece
     }
 }
 
-// What readers of GGUF files would do otherwise with plain text.
+// Refuses properties for which readers of GGUF files would tokenize plain text differently.
 void refuse_sentencepiece(const std::string &path, const Tokenizer &tokenizer,
                           const SentencepieceModel &model) {
     if (model.type != "bpe" || model.normalizer != "identity") {
@@ -84,7 +85,7 @@ void refuse_sentencepiece(const std::string &path, const Tokenizer &tokenizer,
 
 void describe_sentencepiece(const std::string &path, const Tokenizer &tokenizer,
                             GgufMetadata &metadata) {
-    constexpr float kPaddingScore = -10000; // as published converters have it
+    constexpr float kPaddingScore = -10000; // as in published converters
     const SentencepieceModel model = read_sentencepiece_model(read_text(path, kModelMax));
     refuse_sentencepiece(path, tokenizer, model);
     metadata.text("tokenizer.ggml.model", "llama");
@@ -102,7 +103,8 @@ void describe_sentencepiece(const std::string &path, const Tokenizer &tokenizer,
     metadata.boolean("tokenizer.ggml.add_space_prefix", model.add_dummy_prefix);
 }
 
-// A pattern with characters in place of their numbers, "\x{4E00}": files have either.
+// Returns a pattern with characters in place of their numbers, "\x{4E00}", because files have
+// either.
 std::string with_characters(const std::string &pattern) {
     std::string out;
     for (size_t at = 0; at < pattern.size();) {
@@ -112,7 +114,7 @@ std::string with_characters(const std::string &pattern) {
             out += pattern[at++];
             continue;
         }
-        // Of the named patterns, whose characters all take three bytes.
+        // In the named patterns these characters all take three bytes.
         const unsigned long c = std::stoul(pattern.substr(at + 3, end - at - 3), nullptr, 16);
         out += static_cast<char>(0xE0 | c >> 12);
         out += static_cast<char>(0x80 | (c >> 6 & 63));
@@ -127,7 +129,7 @@ bool cut_alike(std::vector<std::string> named, const std::vector<std::string> &p
     return named == patterns;
 }
 
-// The name in GGUF files under which the tokenizer cuts text as this model does.
+// Returns the name in GGUF files under which a tokenizer cuts text as this model does.
 std::string pretokenizer_name(const ByteBpeModel &model, const std::string &path) {
     for (const char *name :
          {"llama-bpe", "qwen2", "smollm", "gpt-2", "deepseek-coder", "default"}) {
@@ -163,7 +165,7 @@ void describe_byte_bpe(const std::string &path, const Tokenizer &tokenizer,
     metadata.texts("tokenizer.ggml.merges", merges);
 }
 
-// Readers take the spelling of the first for the text that ends a sequence in templates.
+// Writes the end tokens. In templates, readers use the text of the first as the end of a sequence.
 void describe_ends(const Config &config, int64_t bos, const Tokenizer *tokenizer,
                    GgufMetadata &metadata) {
     static constexpr const char *kEnds[] = {"tokenizer.ggml.eos_token_id",
@@ -185,7 +187,8 @@ void describe_ends(const Config &config, int64_t bos, const Tokenizer *tokenizer
     for (size_t i = 0; i < ends.size(); ++i) {
         metadata.integer(kEnds[i], ends[i]);
     }
-    if (ends.size() == 1) { // a reader that finds no end of turn looks for one
+    // A reader that finds no end of turn searches for one.
+    if (ends.size() == 1) {
         metadata.integer(kEnds[1], ends[0]);
     }
 }
@@ -195,7 +198,7 @@ void describe_ends(const Config &config, int64_t bos, const Tokenizer *tokenizer
          what.c_str());
 }
 
-// Whether the tokenizer's own configuration asks for the bos token before a text.
+// Writes whether the tokenizer's own configuration adds the bos token before a text.
 void describe_add_bos(const std::string &directory, GgufMetadata &metadata) {
     const std::string path = directory + "/tokenizer_config.json";
     if (!file_exists(path)) {
@@ -259,7 +262,7 @@ void check_described_tokenizer(const std::string &directory, const Config &confi
         const std::string which = "token " + std::to_string(token);
         expect(read->is_special(token) ? "special" : "text",
                meant->is_special(token) ? "special" : "text", which.c_str());
-        if (!meant->piece(token).empty()) { // else: a name for what no text becomes
+        if (!meant->piece(token).empty()) { // else a name for a token that no text becomes
             expect(read->piece_bytes(token), meant->piece_bytes(token), which.c_str());
         }
     }

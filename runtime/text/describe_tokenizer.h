@@ -1,5 +1,5 @@
-// A model directory's tokenizer and chat template as the metadata of a GGUF file, from which
-// tokenizer_gguf.h makes a tokenizer that gives the same ids.
+// Converts a model directory's tokenizer and chat template to the metadata of a GGUF file, from
+// which tokenizer_gguf.h makes a tokenizer that gives the same ids.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 namespace stasis {
 
-// Throws Error: what Tokenizer::open throws; unsupported for what GGUF has no word for, named (a
-// unigram vocabulary, normalization rules, an unknown pre-tokenizer, more than three end tokens,
-// escape_whitespaces false, ordinary pieces that are special).
+// Writes the metadata. Throws the errors of Tokenizer::open, and Error(unsupported) naming a
+// property that GGUF cannot express (a unigram vocabulary, normalization rules, an unknown
+// pre-tokenizer, more than three end tokens, escape_whitespaces false, ordinary pieces that are
+// special).
 void describe_tokenizer(const std::string &directory, const Config &config, GgufMetadata &metadata);
 
 // Throws Error(unsupported) with the reason unless a file with that metadata, which `given` was
-// read from, gives the directory's tokenizer: type, bos, texts of bos and eos, every token's bytes
+// read from, gives the directory's tokenizer: type, bos, texts of bos and eos, every token's bytes,
 // and whether it is special.
 void check_described_tokenizer(const std::string &directory, const Config &config,
                                const GgufFile &file, const Config &given);

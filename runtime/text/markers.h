@@ -1,4 +1,4 @@
-// A set of texts that stand for single tokens, and the longest of them at a place in a text.
+// A set of texts that stand for single tokens; finds the longest of them at a position in a text.
 #pragma once
 
 #include <bitset>
@@ -37,8 +37,8 @@ class Markers {
 
   private:
     std::map<std::string, uint32_t, std::less<>> tokens_;
-    std::set<size_t> sizes_; // lengths that occur
-    std::bitset<256> first_; // first bytes that occur
+    std::set<size_t> sizes_; // lengths in use
+    std::bitset<256> first_; // first bytes in use
 };
 
 } // namespace stasis

@@ -1,6 +1,6 @@
-// See normal_form.h. No character below U+0300 composes with one before it (UAX #15: their
-// NFC_Quick_Check is Yes and their combining class 0), so a text may be cut before each of them and
-// composed stretch by stretch.
+// Converts text to NFC; see normal_form.h. No character below U+0300 composes with one before it
+// (UAX #15: their NFC_Quick_Check is Yes and their combining class 0). So a text may be cut before
+// each of them and composed stretch by stretch.
 #include "runtime/text/normal_form.h"
 
 #include <utf8proc.h>
@@ -15,7 +15,8 @@ namespace stasis {
 
 namespace {
 
-bool starts_at_0300(char c) { // or is a byte inside a character
+// Reports whether a byte begins a character from U+0300 on, or is inside a character.
+bool starts_at_0300(char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte >= 0xCC || (byte & 0xC0) == 0x80;
 }
@@ -34,9 +35,9 @@ utf8proc_ssize_t checked(utf8proc_ssize_t result) {
 
 constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
-// The canonical decomposition of each character, one after the other.
+// Returns the canonical decomposition of each character, in sequence.
 CodePoints decomposed(std::string_view text) {
-    constexpr utf8proc_ssize_t kLongest = 4; // of a character (UAX #15)
+    constexpr utf8proc_ssize_t kLongest = 4; // the longest of one character (UAX #15)
     const auto *at = reinterpret_cast<const utf8proc_uint8_t *>(text.data());
     const utf8proc_uint8_t *const end = at + text.size();
     CodePoints out;
@@ -56,8 +57,8 @@ CodePoints decomposed(std::string_view text) {
     return out;
 }
 
-// Marks behind one character go by their combining classes. (utf8proc_decompose would sort them by
-// moving each past all that it must pass: n * n steps for n marks.)
+// Sorts the marks after each character by their combining classes. (utf8proc_decompose sorts them
+// by insertion: n * n steps for n marks.)
 void order_marks(CodePoints &points) {
     const auto class_of = [](utf8proc_int32_t point) {
         return utf8proc_get_property(point)->combining_class;
@@ -96,8 +97,8 @@ bool may_compose(std::string_view text) {
 ComposedText compose(std::string_view text) {
     ComposedText out;
     for (size_t at = 0; at < text.size();) {
-        // A stretch: what is below U+0300 and not followed by what is not, or one character (or
-        // none) and all behind it that is not.
+        // A stretch is either plain, all below U+0300 and not followed by a character from
+        // U+0300 on, or one character (or none) with all characters from U+0300 on that follow it.
         size_t end = at;
         while (end < text.size() && static_cast<unsigned char>(text[end]) < 0x80 &&
                (end + 1 == text.size() || !starts_at_0300(text[end + 1]))) {
@@ -121,7 +122,7 @@ ComposedText compose(std::string_view text) {
 }
 
 std::pair<size_t, size_t> ComposedText::origin(size_t begin, size_t end) const {
-    const auto after = [&](size_t place) { // the stretch behind the one that `place` is in
+    const auto after = [&](size_t place) { // the stretch after the one with `place`
         return std::upper_bound(stretches.begin(), stretches.end(), place,
                                 [](size_t at, const Stretch &s) { return at < s.begin; });
     };

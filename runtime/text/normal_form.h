@@ -1,5 +1,5 @@
-// Unicode's normal form C (UAX #15), through utf8proc, with the way back from places in the
-// composed text to places in the original.
+// Unicode's normal form C (UAX #15), through utf8proc, with a map from positions in the composed
+// text to positions in the original. Knows no tokens.
 #pragma once
 
 #include <cstddef>
@@ -11,28 +11,28 @@
 
 namespace stasis {
 
-// False: the text is in form C already, for all its characters lie below U+0300.
+// Returns false if the text is in form C already because all its characters are below U+0300.
 bool may_compose(std::string_view text);
 
 struct ComposedText {
     std::string text;
 
-    // The bytes of the original that bytes [begin, end) of the text come from. Where composing
-    // changed a stretch, all of that stretch.
+    // Returns the bytes of the original from which bytes [begin, end) of the text come. If
+    // composing changed a stretch, returns the whole stretch.
     std::pair<size_t, size_t> origin(size_t begin, size_t end) const;
 
-    struct Stretch { // up to the next one's begin
+    struct Stretch { // up to the begin of the next
         size_t begin, original;
         bool changed;
     };
-    std::vector<Stretch> stretches; // ascending; the last is empty and stands at both ends
+    std::vector<Stretch> stretches; // ascending; the last is empty and marks both ends
 };
 
-// A text has at most so many bytes for each byte of its form C. (U+0390 has the most, 7 for its 2,
-// as U+1FBE, U+0308, U+0341.)
+// Upper bound of the bytes of a text for each byte of its form C. (The largest ratio has U+0390: 7
+// bytes for its 2, as U+1FBE, U+0308, U+0341.)
 inline constexpr uint64_t kComposedFromMax = 4;
 
-// `text` is UTF-8.
+// Returns the form C of `text`, which is UTF-8.
 ComposedText compose(std::string_view text);
 
 } // namespace stasis

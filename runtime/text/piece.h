@@ -1,4 +1,5 @@
-// A token as its vocabulary has it, and as a part of a text: what the kinds of tokenizers share.
+// A token in its vocabulary, and a token as a part of a text: types that all kinds of tokenizers
+// share.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 namespace stasis {
 
-// Numbers of sentencepiece_model.proto, ModelProto.SentencePiece.Type, and of GGUF's
+// The numbers of sentencepiece_model.proto, ModelProto.SentencePiece.Type, and of GGUF's
 // tokenizer.ggml.token_type.
 enum class PieceKind : uint32_t {
     normal = 1,
@@ -19,7 +20,7 @@ enum class PieceKind : uint32_t {
 };
 
 struct Piece {
-    std::string text; // as the vocabulary spells it
+    std::string text; // the vocabulary's spelling
     PieceKind kind = PieceKind::normal;
 };
 

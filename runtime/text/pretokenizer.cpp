@@ -1,5 +1,5 @@
-// See pretokenizer.h. PCRE2 (pcre2api(3)) with UTF and Unicode properties, compiled to machine code
-// where the system allows it.
+// Cuts text with PCRE2 (pcre2api(3)); see pretokenizer.h. Patterns use UTF and Unicode properties,
+// and are compiled to machine code if the system allows it.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "runtime/text/pretokenizer.h"
 
@@ -20,11 +20,11 @@ namespace {
 
 constexpr size_t kPatternMax = 16 << 10; // bytes
 constexpr uint32_t kHeapMaxKib = 64 << 10;
-// A search begins by trying so many places, letting none look further than so many bytes ahead of
-// the last, nor take more steps than that. What needs more is tried again with more.
+// A search begins at up to kPlaces positions. It may read up to kReach bytes past the last of them,
+// and take up to kSteps steps. A search that needs more is repeated with more.
 constexpr size_t kPlaces = 4, kReach = 64, kSteps = 256, kGrowth = 4;
-// Places times bytes they may look at, and steps beyond kSteps: what all searches of one pattern in
-// a text may cost together. Published patterns stay below a quarter of it, whatever the text.
+// The total cost of all searches of one pattern in a text: positions times the bytes they may read,
+// and steps beyond kSteps. Published patterns stay below a quarter of it on any text.
 constexpr uint64_t kBudgetMin = 1 << 20, kBudgetForByte = 512;
 
 using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
@@ -40,11 +40,11 @@ PCRE2_SPTR pointer(std::string_view text) {
     return reinterpret_cast<PCRE2_SPTR>(text.data());
 }
 
-// White_Space of the Unicode Standard (PropList.txt), as the inside of a class.
+// White_Space of the Unicode Standard (PropList.txt), as the contents of a class.
 constexpr char kSpaces[] = R"(\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028})"
                            R"(\x{2029}\x{202F}\x{205F}\x{3000})";
 
-// Whether some group's options, as of (?im) and (?m:, have an m among them.
+// Reports whether some group's options, as in (?im) and (?m:, include m.
 bool sets_multiline(const std::string &pattern) {
     for (size_t at = 0; (at = pattern.find("(?", at)) != std::string::npos;) {
         at += 2;
@@ -56,10 +56,10 @@ bool sets_multiline(const std::string &pattern) {
     return false;
 }
 
-// The pattern with \s and \S spelled out: the published tokenizers' libraries mean White_Space by
-// them, PCRE2 also U+180E, which has not been one since Unicode 6.3. And $ and \Z, unless lines
-// have ends of their own: before a line end that is the last thing it is shown, PCRE2 takes them
-// for true without asking whether there is more.
+// Rewrites \s and \S as classes: in the published tokenizers' libraries they mean White_Space, but
+// in PCRE2 also U+180E, which Unicode removed in 6.3. Rewrites $ and \Z as well, unless lines have
+// ends of their own: before a line end at the end of its input, PCRE2 considers them true without
+// asking whether more input follows.
 std::string spelled_out(const std::string &pattern) {
     static constexpr char kEnd[] = R"((?=\n?\z))";
     const bool ends = !sets_multiline(pattern);
@@ -90,7 +90,8 @@ std::string spelled_out(const std::string &pattern) {
             if (next == '^') {
                 out += pattern[++i];
             }
-            if (i + 1 < pattern.size() && pattern[i + 1] == ']') { // literal where it comes first
+            // ] is literal at the beginning of a class.
+            if (i + 1 < pattern.size() && pattern[i + 1] == ']') {
                 out += pattern[++i];
             }
         } else if (c == ']') {
@@ -100,7 +101,7 @@ std::string spelled_out(const std::string &pattern) {
     return out;
 }
 
-// `at`, or where the character ends that it is inside of; at most the text's end.
+// Returns `at`, or the end of the character that `at` is inside of; at most the text's end.
 size_t whole_characters(std::string_view text, size_t at) {
     while (at < text.size() && (text[at] & 0xC0) == 0x80) {
         ++at;
@@ -108,7 +109,7 @@ size_t whole_characters(std::string_view text, size_t at) {
     return std::min(at, text.size());
 }
 
-// Where the character begins that the byte `at` is of; at least `least`.
+// Returns the begin of the character that contains byte `at`; at least `least`.
 size_t character_at(std::string_view text, size_t least, size_t at) {
     while (at > least && (text[at] & 0xC0) == 0x80) {
         --at;
@@ -148,12 +149,12 @@ Pretokenizer::Pretokenizer(const std::vector<std::string> &patterns, const std::
             fail(Status::unsupported, "%s: the pattern '%.60s' may match nothing at all",
                  from.c_str(), text.c_str());
         }
-        // May fail where no memory can be made executable; matching then interprets.
+        // This fails if no memory can be made executable; matching then interprets the pattern.
         pcre2_jit_compile(patterns_.back().code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
 }
 
-// The searches for one pattern in one text: what they write to, and what they may still cost.
+// The searches for one pattern in one text: their memory, and their remaining cost.
 struct Pretokenizer::Search {
     const Pattern &pattern;
     const std::string &spelling;
@@ -173,6 +174,7 @@ struct Pretokenizer::Search {
         pcre2_set_heap_limit(context.get(), kHeapMaxKib);
     }
 
+    // Spends cost, and looks for a request to cancel.
     void charge(uint64_t cost) {
         if (cost > budget) {
             fail(Status::unsupported,
@@ -183,7 +185,7 @@ struct Pretokenizer::Search {
         watch.look(0, 0);
     }
 
-    // One call of the library on the first `end` bytes of the piece.
+    // Calls the library once, on the first `end` bytes of the piece.
     int attempt(std::string_view piece, size_t at, size_t end) {
         const auto run = [&](uint32_t options) { // the caller has checked the UTF-8
             return pcre2_match(pattern.code.get(), pointer(piece), end, at,
@@ -195,15 +197,16 @@ struct Pretokenizer::Search {
         return result == PCRE2_ERROR_JIT_STACKLIMIT ? run(PCRE2_NO_JIT) : result;
     }
 
-    // Where the first match in the piece from `at` on begins and ends; at the end of the piece:
-    // none does. The library is shown a part of the piece at a time and says if it would see more,
-    // so that the cost of a search is known, which its own limits leave open: they do not count
-    // what a repetition passes over, and begin anew at each place where a match may start.
+    // Returns the begin and end of the first match in the piece from `at` on, or the piece's end
+    // twice if there is none. The library gets a part of the piece at a time and reports if it
+    // needs more. So the cost of a search is bounded, which the library's own limits do not ensure:
+    // they do not count the text that a repetition passes over, and restart at each position where
+    // a match may begin.
     std::pair<size_t, size_t> next(std::string_view piece, size_t at) {
         const PCRE2_SIZE *found = pcre2_get_ovector_pointer(match.get());
         size_t places = kPlaces, reach = kReach;
         for (uint64_t steps = kSteps; at < piece.size();) {
-            // A character's last byte: the library's machine code stops behind it.
+            // The last byte of a character, because the library's machine code stops after it.
             const size_t last = whole_characters(piece, at + places) - 1;
             const size_t end = whole_characters(piece, last + reach);
             charge(places * reach + (steps > kSteps ? places * steps : 0));
@@ -211,19 +214,20 @@ struct Pretokenizer::Search {
             pcre2_set_match_limit(context.get(),
                                   static_cast<uint32_t>(std::min<uint64_t>(steps, UINT32_MAX)));
             const int result = attempt(piece, at, end);
-            if (result == PCRE2_ERROR_NOMATCH) { // at none of the places
+            if (result == PCRE2_ERROR_NOMATCH) { // no match at any of the positions
                 at = last + 1;
                 places = kPlaces, reach = kReach, steps = kSteps;
             } else if (result == PCRE2_ERROR_PARTIAL) {
-                // The first place that needs more, or a byte of the character before it, at which
-                // it looked.
+                // The first position that needs more input, or a byte of the character before it
+                // that it read.
                 at = character_at(piece, at, found[0]);
                 places = 1, reach *= kGrowth;
             } else if (result == PCRE2_ERROR_MATCHLIMIT) {
                 steps *= kGrowth;
             } else if (result == PCRE2_ERROR_NOMEMORY) {
                 throw std::bad_alloc();
-            } else if (result < 0 || found[0] < at || found[1] <= found[0]) { // \K turns it round
+                // \K can move the begin of a match past its end.
+            } else if (result < 0 || found[0] < at || found[1] <= found[0]) {
                 fail(Status::unsupported, "the tokenizer's pattern '%.60s' fails on this text: %s",
                      spelling.c_str(),
                      result < 0 ? message_of(result).c_str() : "its match has no size");
@@ -235,6 +239,7 @@ struct Pretokenizer::Search {
     }
 
     void split(std::string_view piece, std::vector<std::string_view> &out) {
+        // Matches and the text between them are pieces alike.
         for (size_t at = 0; at < piece.size();) {
             const auto [begin, end] = next(piece, at);
             if (begin > at) {

@@ -1,5 +1,5 @@
-// Cuts text into words, the units that byte-pair merges never cross: regular expressions, applied
-// one after the other with PCRE2. Immutable; safe from many threads.
+// Cuts text into words, the units that byte-pair merges never cross, with regular expressions
+// applied one after the other (PCRE2). Immutable and thread-safe.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@ namespace stasis {
 
 class Pretokenizer {
   public:
-    // Each pattern is searched for in every piece that the ones before it left; what it matches
-    // and what lies between its matches are pieces then ("isolated"). `from`: where the patterns
-    // are from, for messages. Throws Error(unsupported) for one that is no pattern, or that may
-    // match nothing at all.
+    // Each pattern is applied to every piece that the earlier ones left; its matches and the text
+    // between them are the new pieces ("isolated"). `from` names the source of the patterns, for
+    // messages. Throws Error(unsupported) for text that is no pattern, and for a pattern that may
+    // match the empty string.
     Pretokenizer(const std::vector<std::string> &patterns, const std::string &from);
     ~Pretokenizer();
     Pretokenizer(Pretokenizer &&) noexcept;
     Pretokenizer &operator=(Pretokenizer &&) noexcept;
 
-    // The words of a text (UTF-8), in order: together they are the text. Takes time in proportion
-    // to the text; throws Error(unsupported) naming a pattern that needs more than that, which
-    // none of those below does.
+    // Returns the words of a text (UTF-8), in order; joined they are the text. Time grows in
+    // proportion to the text. Throws Error(unsupported) naming a pattern that needs more time,
+    // which none of the patterns below does.
     std::vector<std::string_view> split(std::string_view text, const Watch &watch = {}) const;
 
     const std::vector<std::string> &patterns() const; // as given
@@ -37,10 +37,10 @@ class Pretokenizer {
     std::vector<Pattern> patterns_;
 };
 
-// The patterns behind a value of GGUF's tokenizer.ggml.pre: "default", "gpt-2", "llama-bpe",
-// "smollm", "qwen2", "starcoder", "deepseek-coder". Throws Error(unsupported) naming these.
+// Returns the patterns of a value of GGUF's tokenizer.ggml.pre: "default", "gpt-2", "llama-bpe",
+// "smollm", "qwen2", "starcoder", "deepseek-coder". Throws Error(unsupported) listing these.
 std::vector<std::string> pretokenizer_patterns(std::string_view name, const std::string &from);
 
-extern const char kGpt2Pattern[]; // what Hugging Face's ByteLevel cuts with
+extern const char kGpt2Pattern[]; // the pattern of Hugging Face's ByteLevel
 
 } // namespace stasis

@@ -1,4 +1,4 @@
-// The published patterns by their names in GGUF files (pretokenizer.h).
+// The published patterns by their names in GGUF files; see pretokenizer.h.
 #include <algorithm>
 
 #include "format/state/error.h"
@@ -35,14 +35,15 @@ std::vector<std::string> pretokenizer_patterns(std::string_view name, const std:
     if (name == "qwen2") {
         return {kQwen2};
     }
-    if (name == "starcoder" || name == "smollm") { // their tokenizer.json: Digits, ByteLevel
+    if (name == "starcoder" || name == "smollm") { // Digits and ByteLevel in their tokenizer.json
         return {kDigit, kGpt2Pattern};
     }
-    if (name == "deepseek-coder") { // its tokenizer.json
+    if (name == "deepseek-coder") { // as in its tokenizer.json
         return {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
                 R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)", kDigit};
     }
-    if (name == "default") { // llama.cpp, src/llama-vocab.cpp: files that name no other
+    // llama.cpp, src/llama-vocab.cpp: the pattern of files without a name.
+    if (name == "default") {
         return {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"};
     }
     fail(

@@ -1,4 +1,4 @@
-// Protobuf's wire format (protobuf.dev, "Encoding") with the field numbers of
+// Writes protobuf's wire format (protobuf.dev, "Encoding") with the field numbers of
 // sentencepiece_model.proto (github.com/google/sentencepiece); sentencepiece_model.cpp reads it.
 #include "runtime/text/sentencepiece_build.h"
 

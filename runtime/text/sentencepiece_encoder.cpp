@@ -1,4 +1,4 @@
-// See sentencepiece_encoder.h.
+// Encodes plain text through the sentencepiece library; see sentencepiece_encoder.h.
 #include "runtime/text/sentencepiece_encoder.h"
 
 #include <algorithm>
@@ -10,16 +10,16 @@
 #include "format/state/error.h"
 
 namespace sentencepiece::logging {
-void SetMinLogLevel(int level); // exported, but in no installed header
+void SetMinLogLevel(int level); // exported, but not declared in an installed header
 } // namespace sentencepiece::logging
 
 namespace stasis {
 
 namespace {
 
-// The library looks a merged text up among control pieces first, and takes what it finds for a
-// symbol that covers no text. So no text may come to be one: not a single character, which needs no
-// merge, nor what is another piece's text too.
+// Throws Error(corrupt) for control pieces that a text could become. The library searches a merged
+// text among control pieces first, and treats a match as a symbol that covers no text. So a control
+// piece may be neither a single character, which needs no merge, nor equal to another piece's text.
 void check_control(const std::vector<Piece> &pieces, const std::string &from) {
     std::unordered_map<std::string_view, size_t> control;
     for (size_t token = 0; token < pieces.size(); ++token) {
@@ -53,7 +53,7 @@ SentencepieceEncoder::SentencepieceEncoder(const SentencepieceModel &model, Mark
     : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()),
       guarded_(std::move(guarded)), escapes_space_(model.escape_whitespaces) {
     check_control(model.pieces, from);
-    static std::once_flag silenced; // a library prints nothing; 3: fatal only
+    static std::once_flag silenced; // a library prints nothing; 3: only fatal errors
     std::call_once(silenced, [] { sentencepiece::logging::SetMinLogLevel(3); });
     const auto status = processor_->LoadFromSerializedProto(model.plain);
     if (!status.ok()) {
@@ -61,8 +61,8 @@ SentencepieceEncoder::SentencepieceEncoder(const SentencepieceModel &model, Mark
     }
 }
 
-// Encodes [begin, end) of a text. The processor adds no dummy prefix; where one is due it is an
-// ordinary space in front, which is what the prefix is.
+// Encodes [begin, end) of a text. The processor adds no dummy prefix. A prefix is passed as an
+// ordinary space in front, which is the same.
 void SentencepieceEncoder::encode_part(const std::string &text, size_t begin, size_t end,
                                        bool prefix, std::vector<TextToken> &out) const {
     if (begin == end) {
@@ -82,7 +82,7 @@ void SentencepieceEncoder::encode_part(const std::string &text, size_t begin, si
     }
 }
 
-// A special piece inside a text is text: it is cut behind its first character, so that
+// Encodes a text. A special piece inside a text is text, so it is cut after its first character and
 // sentencepiece never sees it whole.
 void SentencepieceEncoder::encode(const std::string &text, bool prefix,
                                   std::vector<TextToken> &out) const {
@@ -101,7 +101,7 @@ void SentencepieceEncoder::encode(const std::string &text, bool prefix,
 }
 
 std::string SentencepieceEncoder::bytes(const std::string &spelling) const {
-    static constexpr std::string_view kSpace = "\u2581"; // how vocabularies spell a space
+    static constexpr std::string_view kSpace = "\u2581"; // the spelling of a space in vocabularies
     if (!escapes_space_) {
         return spelling;
     }

@@ -1,6 +1,5 @@
-// Plain text to tokens through the sentencepiece library, which never adds, joins or recognises
-// anything on its own: what it would find by itself is cut apart before. Immutable; safe from many
-// threads.
+// Encodes plain text through the sentencepiece library. Texts that the library would add, join or
+// recognise by itself are cut before. Immutable and thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,7 +18,7 @@ namespace stasis {
 
 class SentencepieceEncoder {
   public:
-    // `guarded`: special pieces that the library would find in any text if it were let. `from`: the
+    // `guarded` holds the special pieces that the library would find in any text. `from` is the
     // file, for messages. Throws Error(corrupt).
     SentencepieceEncoder(const SentencepieceModel &model, Markers guarded, const std::string &from);
     ~SentencepieceEncoder();
@@ -29,7 +28,7 @@ class SentencepieceEncoder {
     // Appends the tokens of a text (UTF-8). `prefix`: with the dummy prefix, an ordinary space in
     // front that stands for no bytes of the text.
     void encode(const std::string &text, bool prefix, std::vector<TextToken> &out) const;
-    // The bytes of an ordinary piece.
+    // Returns the bytes of an ordinary piece.
     std::string bytes(const std::string &spelling) const;
 
   private:

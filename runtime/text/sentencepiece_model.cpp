@@ -1,5 +1,5 @@
 // Reads protobuf's wire format (protobuf.dev, "Encoding") with the field numbers of
-// sentencepiece_model.proto (github.com/google/sentencepiece).
+// sentencepiece_model.proto (github.com/google/sentencepiece); see sentencepiece_model.h.
 #include "runtime/text/sentencepiece_model.h"
 
 #include <algorithm>
@@ -24,13 +24,13 @@ struct Field {
     uint32_t wire_type = 0;
     uint64_t value = 0;     // varint, or the bits of a fixed-size number
     std::string_view bytes; // length-delimited
-    std::string_view whole; // tag included
+    std::string_view whole; // including the tag
 };
 
 // The fields of one message, in order.
 class Fields {
   public:
-    // `offset`: where `bytes` begins in the file, for messages.
+    // `offset` is the begin of `bytes` in the file, for messages.
     Fields(std::string_view bytes, size_t offset) : bytes_(bytes), offset_(offset) {}
 
     bool next(Field &field) {
@@ -104,7 +104,7 @@ class Fields {
     size_t offset_, at_ = 0;
 };
 
-// A known field must have the wire type that the schema gives it.
+// Throws Error(corrupt) if a field does not have the wire type that the schema gives it.
 void expect(const Field &field, uint32_t wire_type, size_t offset) {
     if (field.wire_type != wire_type) {
         corrupt("a field is not of the type that the schema gives it", offset);
@@ -172,9 +172,9 @@ uint32_t word(std::string_view bytes, size_t index) {
     return value;
 }
 
-// The rules of a normalization: u32 size, a Darts double array of that size, the replacements,
-// each ended by NUL. The library follows the array without looking at its bounds, so every step
-// that it could take is checked here. Layout of a unit: Darts-clone, class DoubleArrayUnit.
+// Checks the rules of a normalization: u32 size, a Darts double array of that size, the
+// replacements, each ended by NUL. The library follows the array without checking bounds, so every
+// step that it could take is checked. Layout of a unit: Darts-clone, class DoubleArrayUnit.
 void check_rules(std::string_view map, size_t offset) {
     if (map.empty()) {
         return; // identity
@@ -184,12 +184,13 @@ void check_rules(std::string_view map, size_t offset) {
         map.back() != '\0') {
         corrupt("the normalization rules do not fit into their field", offset);
     }
+    // Every unit's children and value must be inside the tables.
     const std::string_view units = map.substr(4, size);
     const size_t replacements = map.size() - 4 - size, count = size / 4;
     for (size_t i = 0; i < count; ++i) {
         const uint32_t unit = word(units, i);
         if (i > 0 && (unit >> 31) != 0) {
-            continue; // a value: reached through its parent, which is checked below
+            continue; // a value; its parent is checked below
         }
         const size_t base = i ^ ((unit >> 10) << ((unit & (1U << 9)) >> 6));
         if ((base | 0xFF) >= count) {
@@ -234,6 +235,7 @@ SentencepieceModel read_sentencepiece_model(std::string_view bytes) {
     size_t nul_anywhere = kNowhere, nul_defined = kNowhere; // first piece with a NUL byte
     SentencepieceModel model;
     model.type = "unigram"; // the schema's default
+    // The model for the library has every field but the self test and the denormalizer.
     Fields fields(bytes, 0);
     for (Field field; fields.next(field);) {
         const size_t at = fields.offset_of(field.whole);
@@ -262,8 +264,8 @@ SentencepieceModel read_sentencepiece_model(std::string_view bytes) {
     if (model.pieces.empty()) {
         corrupt("no pieces", bytes.size());
     }
-    // The library puts these into Darts arrays, whose keys end at a NUL; it would end the process
-    // where such a key comes to nothing.
+    // The library stores these pieces in Darts arrays, whose keys end at a NUL; it would end the
+    // process if such a key is empty.
     const size_t nul = model.type == "unigram" ? nul_anywhere : nul_defined;
     if (nul != kNowhere) {
         corrupt("a piece contains a NUL byte", nul);

@@ -1,5 +1,6 @@
-// A walk over the bytes of a sentencepiece model (a protobuf message), for what the library does
-// not tell: the kinds of its pieces, its rules; and a check that the library may be given it.
+// Reads the bytes of a sentencepiece model (a protobuf message) for properties that the library
+// does not report: the kinds of its pieces, and its rules. Checks that the library may read it.
+// Knows no files.
 #pragma once
 
 #include <string>
@@ -12,16 +13,16 @@ namespace stasis {
 
 struct SentencepieceModel {
     std::vector<Piece> pieces; // by token id
-    std::vector<float> scores; // as many
+    std::vector<float> scores; // [pieces]
     std::string type;          // "bpe", "unigram"
     std::string normalizer;    // name of the normalization rule
-    bool normalizes = false;   // there are rules that replace characters
+    bool normalizes = false;   // rules that replace characters exist
     bool byte_fallback = false;
     bool add_dummy_prefix = true;
     bool remove_extra_whitespaces = true;
     bool escape_whitespaces = true;
-    // The model as it is handed to the library: normalization adds and removes no whitespace, and
-    // there is no self test (it would fail for that).
+    // The model for the library: normalization adds and removes no whitespace, and there is no self
+    // test, which would fail because of that.
     std::string plain;
 };
 
@@ -29,7 +30,7 @@ struct SentencepieceModel {
 // supported language model uses (word and character models, whitespace as a suffix).
 SentencepieceModel read_sentencepiece_model(std::string_view bytes);
 
-// "<0x0A>": how a piece of kind byte must be spelled.
+// Reports whether a text is like "<0x0A>", the spelling that a byte piece must have.
 bool spells_byte(std::string_view text);
 
 } // namespace stasis

@@ -1,6 +1,6 @@
-// The matcher behind StopStrings: one Knuth-Morris-Pratt automaton per string, so that no text is
-// kept and a byte costs a few steps per string, however the text was cut. See stop_strings.h.
-// Source: Knuth, Morris, Pratt, "Fast Pattern Matching in Strings", SIAM J. Comput. 6 (1977).
+// Matches stop strings with one Knuth-Morris-Pratt automaton per string, so that no text is stored
+// and a byte costs a few steps per string, however the text was cut. See stop_strings.h. Source:
+// Knuth, Morris, Pratt, "Fast Pattern Matching in Strings", SIAM J. Comput. 6 (1977).
 #include "runtime/text/stop_strings.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ StopStrings::StopStrings(std::vector<std::string> strings) {
                  index);
         }
         Pattern pattern{std::move(strings[index]), {0, 0}, 0};
-        // The borders are what the automaton itself says of the string from its second byte on.
+        // The borders are the automaton's own states over the string from its second byte on.
         for (size_t i = 1; i < pattern.text.size(); ++i) {
             advance(pattern, pattern.text[i]);
             pattern.border.push_back(pattern.matched);
@@ -43,6 +43,7 @@ size_t StopStrings::add(std::string_view text) {
             break;
         }
         ++added_;
+        // The longest partial match is withheld; the longest complete one stops the text.
         size_t held = 0, completed = 0;
         for (Pattern &pattern : patterns_) {
             advance(pattern, byte);

@@ -1,5 +1,5 @@
-// Text to tokens and back. An encoder cuts plain stretches of text; special tokens, the dummy
-// prefix and where a token came from are settled here.
+// Converts text to tokens and back. An encoder cuts plain stretches of text; this file handles
+// special tokens, the dummy prefix and the source of each token.
 #include "runtime/text/tokenizer.h"
 
 #include <algorithm>
@@ -12,10 +12,11 @@ namespace stasis {
 
 namespace {
 
-// Text between special tokens, out of one segment or several neighbours.
+// Text between special tokens, from one segment or several neighbours.
 struct Stretch {
     std::string text;
-    std::vector<std::pair<size_t, uint32_t>> parts; // where a segment's part begins, its index
+    // Begin of a segment's part, and the segment's index.
+    std::vector<std::pair<size_t, uint32_t>> parts;
 
     void add(std::string_view part, uint32_t segment) {
         if (!part.empty()) {
@@ -23,8 +24,8 @@ struct Stretch {
             text += part;
         }
     }
-    // The segment of a token that covers the bytes from `begin` to `end`: the first that is text of
-    // a message, else the first. (All bytes of a character but its last cover nothing.)
+    // Returns the segment of a token that covers bytes [begin, end): the first that is text of a
+    // message, else the first. (All bytes of a character but its last cover nothing.)
     uint32_t owner(std::span<const Segment> segments, size_t begin, size_t end) const {
         const auto first =
             std::upper_bound(parts.begin(), parts.end(), begin,
@@ -87,6 +88,8 @@ std::vector<SourcedToken> Tokenizer::encode(std::span<const Segment> segments,
     Stretch stretch;
     bool prefix = false; // the next stretch begins a text
     std::vector<TextToken> plain;
+
+    // Encodes the stretch so far, and assigns each token to a segment.
     const auto flush = [&] {
         if (!stretch.text.empty()) {
             plain.clear();
@@ -99,6 +102,8 @@ std::vector<SourcedToken> Tokenizer::encode(std::span<const Segment> segments,
             prefix = false;
         }
     };
+
+    // Neighbouring segments share a stretch until a special token or a new text separates them.
     for (uint32_t i = 0; i < segments.size(); ++i) {
         const Segment &segment = segments[i];
         const std::string_view text = segment.text;
@@ -110,6 +115,7 @@ std::vector<SourcedToken> Tokenizer::encode(std::span<const Segment> segments,
             flush();
             prefix = parts_->dummy_prefix;
         }
+        // Markers in the segment become tokens; the text between them joins the stretch.
         const Markers &markers = segment.special ? parts_->all : parts_->always;
         size_t begin = 0;
         for (size_t at = 0; at < text.size();) {

@@ -1,5 +1,6 @@
-// Text to tokens and back: SentencePiece vocabularies through its own library, byte-level BPE by
-// byte_bpe.h. Adds nothing that was not asked for. Immutable after loading; safe from many threads.
+// Converts text to tokens and back: SentencePiece vocabularies through their own library,
+// byte-level BPE by byte_bpe.h. Adds only tokens that were requested. Immutable after loading;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,70 +19,70 @@ namespace stasis {
 
 struct GgufFile;
 
-// Which part of a rendered turn a stretch of text is.
+// The part of a rendered turn to which a segment belongs.
 enum class TurnPart : uint8_t {
     closing, // closes the open reply before this turn
     body,    // the turn itself: bos, markers, text
-    reply,   // the prompt for a reply after it
+    reply,   // the generation prompt after it
 };
 
-// A stretch of text with its own provenance; neighbours are tokenized together where no special
-// token separates them, and a token belongs to `text` if any of its bytes does.
+// A piece of text with its own source. Neighbours are tokenized together if no special token
+// separates them, and a token belongs to `text` if any of its bytes does.
 struct Segment {
     std::string text;
     TokenSource source = TokenSource::text;
     bool special = false; // markers in this text become their special tokens
     TurnPart part = TurnPart::body;
-    // A whole text begins here: its first plain stretch, at the start or behind bos, gets the
-    // leading space that some vocabularies (Llama 2's) put before a text.
+    // A whole text begins at this segment. Its first plain stretch, at the start or after bos, gets
+    // the leading space that some vocabularies (Llama 2's) put before a text.
     bool start = false;
 };
 
 struct SourcedToken {
     uint32_t token = 0;
-    TokenSource source = TokenSource::text; // of its segment
+    TokenSource source = TokenSource::text; // the source of its segment
     uint32_t segment = 0;                   // index of the segment it belongs to
 };
 
 class Tokenizer {
   public:
     // Reads DIRECTORY/tokenizer.model, or else tokenizer.json, and tokenizer_config.json (special
-    // tokens, bos and eos text; optional). Returns null if there is neither of the first two.
-    // Throws Error: io, corrupt, unsupported (more pieces than `vocabulary`; a tokenizer.json that
-    // is not byte-level BPE, named). `bos` and `end_tokens` are the config's ids.
+    // tokens, bos and eos text; optional). Returns null if neither of the first two exists. Throws
+    // Error: io, corrupt, unsupported (more pieces than `vocabulary`; naming a part of
+    // tokenizer.json that is not byte-level BPE). `bos` and `end_tokens` are the config's ids.
     static std::unique_ptr<Tokenizer> open(const std::string &directory, uint32_t vocabulary,
                                            std::span<const uint32_t> bos,
                                            std::span<const uint32_t> end_tokens);
-    // The same from the metadata of a GGUF file, whose own ids stand in for empty `bos` and
-    // `end_tokens`. Keeps nothing of the file.
+    // Reads the same from the metadata of a GGUF file, whose own ids replace empty `bos` and
+    // `end_tokens`. Keeps no reference to the file.
     static std::unique_ptr<Tokenizer> open_gguf(const GgufFile &gguf, uint32_t vocabulary,
                                                 std::span<const uint32_t> bos,
                                                 std::span<const uint32_t> end_tokens);
     ~Tokenizer();
 
-    // `special` false: marker texts ("<start_of_turn>", "</s>") are plain text and never become
-    // special tokens. Invalid UTF-8 is Error(invalid_argument) naming the byte offset. A byte
-    // that a byte-level vocabulary has no token for is Error(unsupported) naming it.
-    // Time grows with the text and no faster; throws Error(cancelled), but for vocabularies of
-    // sentencepiece, whose library looks at nothing.
+    // Encodes text. `special` false: marker texts ("<start_of_turn>", "</s>") are plain text and
+    // never become special tokens. Throws Error(invalid_argument) naming the byte offset of invalid
+    // UTF-8, and Error(unsupported) naming a byte without a token in a byte-level vocabulary. Time
+    // grows in proportion to the text. Throws Error(cancelled), except for vocabularies of
+    // sentencepiece, whose library cannot be cancelled.
     std::vector<uint32_t> encode(std::string_view text, bool bos, bool special) const;
     std::vector<SourcedToken> encode(std::span<const Segment> segments,
                                      const Watch &watch = {}) const;
-    // Any text of so many bytes gives at least so many tokens.
+    // Returns the least number of tokens that any text of `size_bytes` bytes gives.
     uint64_t tokens_min(uint64_t size_bytes) const;
 
-    // The bytes of a run of tokens, as they stand in the middle of a text unless `at_start` (where
-    // sentencepiece removes the leading space it added). Special tokens give their marker's text if
-    // `special`, else nothing. Byte pieces give their byte. Throws invalid_argument for an id out
-    // of range.
+    // Returns the bytes of consecutive tokens, as they are in the middle of a text unless
+    // `at_start` (where the leading space that sentencepiece added is removed). Special tokens give
+    // their marker's text if `special`, else nothing. Byte pieces give their byte. Throws
+    // Error(invalid_argument) for an id out of range.
     std::string decode(std::span<const uint32_t> tokens, bool at_start, bool special) const;
-    // The bytes that one token adds in the middle of a text, markers included.
+    // Returns the bytes that one token adds in the middle of a text, markers included.
     std::string piece_bytes(uint32_t token) const;
-    // The piece as the vocabulary spells it ("\u2581Hello", "<0x0A>").
+    // Returns the piece as the vocabulary spells it ("\u2581Hello", "<0x0A>").
     std::string piece(uint32_t token) const;
     bool is_special(uint32_t token) const;
 
-    uint32_t size() const; // tokens: the vocabulary that it was opened for
+    uint32_t size() const; // tokens of the vocabulary that it was opened for
     int64_t bos() const;   // -1: none
     const std::string &bos_text() const;
     const std::string &eos_text() const;

@@ -1,4 +1,4 @@
-// Reads tokenizer_config.json. Unknown keys are ignored; known ones of the wrong type are errors.
+// Reads tokenizer_config.json. Other keys are ignored; keys in use with the wrong type are errors.
 #include "runtime/text/tokenizer_config.h"
 
 #include <algorithm>
@@ -17,13 +17,14 @@ constexpr size_t kTemplateMax = 1 << 20;
     fail(Status::corrupt, "%s: %s", path.c_str(), what.c_str());
 }
 
-// The text of a member that may be absent or of any type, else null.
+// Returns the text of a member; null if it is absent or of another type.
 const std::string *text_of(const Json &json, const char *key) {
     const Json *found = json.find(key);
     return found != nullptr ? found->text() : nullptr;
 }
 
-// A special token's text is a string or an object with "content"; null and absence mean none.
+// Returns a special token's text, which is a string or an object with "content"; null and absence
+// mean none.
 std::string token_text(const Json &config, const char *key, const std::string &path) {
     const Json *found = config.find_value(key);
     if (found == nullptr) {
@@ -36,7 +37,8 @@ std::string token_text(const Json &config, const char *key, const std::string &p
     return *text;
 }
 
-// One template, or a list of named ones, of which "default" is the one for plain chats.
+// Returns one template, or of a list of named ones the one named "default", which is for plain
+// chats.
 std::string template_text(const Json &config, const std::string &path) {
     const Json *found = config.find_value("chat_template");
     if (found == nullptr) {

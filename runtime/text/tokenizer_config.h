@@ -1,5 +1,5 @@
-// What a model's directory says about its special tokens and its chat template, beside the
-// vocabulary itself: tokenizer_config.json and chat_template.jinja as Hugging Face writes them.
+// A model directory's special tokens and chat template, which the vocabulary does not contain:
+// tokenizer_config.json and chat_template.jinja as Hugging Face writes them.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct AddedToken {
 
 struct TokenizerConfig {
     std::string bos_text, eos_text; // empty: none
-    std::string chat_template;      // empty: none; chat_template.jinja wins
+    std::string chat_template;      // empty: none; chat_template.jinja takes precedence
     std::vector<AddedToken> added;  // added_tokens_decoder, ascending by token
 };
 
-// Both files are optional. Throws Error: io, corrupt.
+// Reads both files, which are optional. Throws Error: io, corrupt.
 TokenizerConfig read_tokenizer_config(const std::string &directory);
 
 } // namespace stasis

@@ -1,4 +1,4 @@
-// See tokenizer_gguf.h.
+// Reads a vocabulary from GGUF metadata; see tokenizer_gguf.h.
 #include "runtime/text/tokenizer_gguf.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ constexpr char kMerges[] = "tokenizer.ggml.merges", kScores[] = "tokenizer.ggml.
     fail(Status::corrupt, "%s: metadata %s: %s", gguf.names[0].c_str(), key, what.c_str());
 }
 
-// What converters write where a model's embedding has more rows than its tokenizer has tokens. No
-// text must become such a token.
+// Reports whether a text is the one that converters write for rows of the embeddings without a
+// token. No text may become such a token.
 bool is_padding(const std::string &text, size_t token) {
     return text == "[PAD" + std::to_string(token) + "]";
 }
@@ -57,8 +57,9 @@ std::vector<Piece> read_pieces(const GgufFile &gguf) {
     return pieces;
 }
 
-// Published files spell user-defined tokens with bare spaces; sentencepiece looks for them in text
-// whose spaces have become U+2581. Markers are looked for in the text as it is.
+// Escapes the spaces of user-defined tokens. Published files spell them with plain spaces, but
+// sentencepiece searches text whose spaces have become U+2581. Markers are searched in the text as
+// it is.
 void escape_spaces(std::vector<Piece> &pieces) {
     for (Piece &piece : pieces) {
         if (piece.kind != PieceKind::user_defined || marks_structure(piece.text)) {
@@ -70,7 +71,8 @@ void escape_spaces(std::vector<Piece> &pieces) {
     }
 }
 
-// User-defined tokens are text that becomes a token everywhere, unless they mark structure.
+// Returns the user-defined tokens: their text becomes the token everywhere, unless they mark
+// structure.
 std::vector<AddedToken> user_defined(const GgufFile &gguf, const std::vector<Piece> &pieces) {
     const std::vector<int64_t> text = gguf.integers(kTextTokens).value_or(std::vector<int64_t>());
     const std::set<int64_t> plain(text.begin(), text.end());
@@ -98,7 +100,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const GgufFile &ggu
     std::vector<std::pair<std::string, std::string>> merges;
     merges.reserve(texts->size());
     for (const std::string_view text : *texts) {
-        const size_t space = text.find(' '); // which no token is spelled with
+        const size_t space = text.find(' '); // no token is spelled with a space
         if (space == 0 || space >= text.size() - 1 ||
             text.find(' ', space + 1) != std::string_view::npos) {
             corrupt(gguf, kMerges,
@@ -120,7 +122,7 @@ void add_id(const GgufFile &gguf, const char *key, size_t tokens, std::vector<ui
     }
 }
 
-// The library wants one unknown piece, and would be led astray by what is checked here.
+// Checks the parts for the library, which requires one unknown piece and would misbehave on others.
 void check_sentencepiece(const GgufFile &gguf, SentencepieceParts &parts) {
     const uint64_t unknown = gguf.integer("tokenizer.ggml.unknown_token_id").value_or(0);
     if (parts.scores.size() != parts.pieces.size()) {
@@ -151,7 +153,8 @@ void check_sentencepiece(const GgufFile &gguf, SentencepieceParts &parts) {
     }
 }
 
-// Whether text is brought to NFC, which is the one form that the key names, and of byte-level BPE.
+// Returns whether text is converted to NFC, the only form that the key supports, with byte-level
+// BPE.
 bool read_composes(const GgufFile &gguf, bool byte_bpe) {
     const std::optional<std::string> form = gguf.text(kNormalization);
     if (form && (*form != "NFC" || !byte_bpe)) {
@@ -181,7 +184,7 @@ ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &piece
     ByteBpeModel model;
     model.pieces = pieces;
     for (Piece &piece : model.pieces) {
-        if (piece.kind == PieceKind::byte) { // here the spelling tells the bytes, of every token
+        if (piece.kind == PieceKind::byte) { // the spelling of every token gives its bytes
             piece.kind = PieceKind::normal;
         }
     }
@@ -189,7 +192,7 @@ ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &piece
     const std::string pre = gguf.text("tokenizer.ggml.pre").value_or("default");
     model.patterns = pretokenizer_patterns(pre, gguf.names[0]);
     model.compose = read_composes(gguf, true);
-    model.ignore_merges = pre == "llama-bpe"; // Llama 3's tokenizer.json; no key says it
+    model.ignore_merges = pre == "llama-bpe"; // as in Llama 3's tokenizer.json; there is no key
     return model;
 }
 
@@ -211,6 +214,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
              "%s: tokenizer.ggml.model is '%.60s'; supported are gpt2, llama and gemma",
              gguf.names[0].c_str(), kind.c_str());
     }
+
     GgufVocabulary out;
     std::vector<Piece> pieces = read_pieces(gguf);
     if (!byte_bpe) {
@@ -223,6 +227,8 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
         read_composes(gguf, false);
         out.sentencepiece = read_sentencepiece(gguf, pieces);
     }
+
+    // A file may name several tokens that end a reply: of the text, of a turn, of a message.
     add_id(gguf, "tokenizer.ggml.bos_token_id", pieces.size(), out.bos);
     add_id(gguf, "tokenizer.ggml.eos_token_id", pieces.size(), out.end_tokens);
     add_id(gguf, "tokenizer.ggml.eot_token_id", pieces.size(), out.end_tokens);

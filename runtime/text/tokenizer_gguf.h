@@ -1,5 +1,5 @@
-// The vocabulary in the metadata of a GGUF file (ggml's docs/gguf.md, "Tokenizer"; llama.cpp's
-// gguf-py/gguf/constants.py for keys that it does not list).
+// Reads the vocabulary in the metadata of a GGUF file (ggml's docs/gguf.md, "Tokenizer";
+// llama.cpp's gguf-py/gguf/constants.py for keys that it does not list).
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ namespace stasis {
 struct GgufVocabulary {
     std::optional<ByteBpeModel> byte_bpe; // tokenizer.ggml.model is gpt2
     std::string sentencepiece;            // else the bytes of a tokenizer.model: llama, gemma
-    std::string add_bos;                  // what the file asks for: "yes", "no", "" (says nothing)
+    std::string add_bos;                  // the file's request: "yes", "no", "" (none)
     std::vector<AddedToken> added;        // user-defined tokens, ascending
-    std::vector<uint32_t> bos;            // none or one
+    std::vector<uint32_t> bos;            // at most one
     std::vector<uint32_t> end_tokens;     // end of sequence, of turn, of message
 };
 
-// Keys of this project's own, for what the format has no key for; readers that do not know them go
-// without, as they do with files that lack them. "NFC" where text is brought to that form before it
-// is cut:
+// Keys of this project for properties without a key in the format; readers without them treat the
+// files like files that lack them. "NFC" if text is converted to that form before it is cut:
 inline constexpr char kNormalization[] = "stasis.tokenizer.normalization";
-// Ids of user-defined tokens that are text like any other although they are spelled like a marker:
+// Ids of user-defined tokens that are ordinary text although they are spelled like a marker:
 inline constexpr char kTextTokens[] = "stasis.tokenizer.text_tokens";
 
-// Whether a spelling is one of markers, "<|im_end|>": what user-defined tokens are taken for that
-// kTextTokens does not list, since some files call all that was added to a vocabulary user-defined.
+// Reports whether a text is spelled like a marker, "<|im_end|>". User-defined tokens with such a
+// spelling are markers unless kTextTokens lists them, because some files declare all tokens added
+// to a vocabulary user-defined.
 bool marks_structure(const std::string &text);
 
-// Throws Error: corrupt, unsupported (another kind of tokenizer or pre-tokenizer, named).
+// Throws Error: corrupt, unsupported (naming another kind of tokenizer or pre-tokenizer).
 GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf);
 
 } // namespace stasis

@@ -1,6 +1,7 @@
-// See tokenizer_json.h. Names and meanings: the serialised forms in huggingface/tokenizers
-// (tokenizers/src/pre_tokenizers, models/bpe, normalizers). The post-processor, truncation and
-// padding are not read: tokenizing adds nothing that was not asked for.
+// Reads tokenizer.json; see tokenizer_json.h. Names and meanings: the serialised forms in
+// huggingface/tokenizers (tokenizers/src/pre_tokenizers, models/bpe, normalizers). The
+// post-processor, truncation and padding are not read, because tokenizing adds only tokens that
+// were requested.
 #include "runtime/text/tokenizer_json.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr size_t kFileMax = 256 << 20;
 
-// A part of the file and what it is called, for messages.
+// A part of the file, and its name for messages.
 struct Part {
     const Json &json;
     const std::string &file;
@@ -29,7 +30,7 @@ struct Part {
         fail(Status::unsupported, "%s: %s %.100s is not supported", file.c_str(), name.c_str(),
              what.c_str());
     }
-    // A member that may be null or absent, which are the same.
+    // Returns a member; null and absence are the same.
     const Json *find(const char *key) const { return json.find_value(key); }
     [[noreturn]] void lacks(const char *key, const char *type) const {
         corrupt(std::string("lacks \"") + key + "\" as " + type);
@@ -80,7 +81,7 @@ struct Part {
     std::string name_of(const char *key) const { return name.empty() ? key : name + "." + key; }
 };
 
-// One part, or the parts of a "Sequence" under `key`.
+// Returns the part itself, or the parts of a "Sequence" under `key`.
 std::vector<Part> parts_of(const Part &part, const char *key) {
     if (part.json.object() == nullptr) {
         part.corrupt("is no object");
@@ -112,6 +113,7 @@ bool read_normalizer(const Part &root) {
     return compose;
 }
 
+// Returns a pattern that matches the text itself.
 std::string literal(const std::string &text) {
     std::string out;
     for (const char c : text) {
@@ -131,7 +133,7 @@ std::string split_pattern(const Part &split) {
                                             : literal(pattern.text("String"));
 }
 
-// Ends with ByteLevel, which spells bytes and may cut once more.
+// Reads the patterns. The last must be ByteLevel, which spells bytes and may cut once more.
 std::vector<std::string> read_patterns(const Part &root) {
     std::vector<std::string> patterns;
     const Part whole = root.object("pre_tokenizer");
@@ -178,7 +180,7 @@ std::vector<Piece> read_vocabulary(const Part &model, uint32_t vocabulary) {
     return pieces;
 }
 
-// "left right", or since tokenizers 0.20 ["left", "right"].
+// Reads "left right", or since tokenizers 0.20 ["left", "right"].
 std::pair<std::string, std::string> read_merge(const Json &entry, const Part &merges) {
     const Json::Array *two = entry.array();
     if (two != nullptr && two->size() == 2 && (*two)[0].text() != nullptr &&
@@ -195,7 +197,7 @@ std::pair<std::string, std::string> read_merge(const Json &entry, const Part &me
 
 ByteBpeModel read_model(const Part &root, uint32_t vocabulary) {
     const Part model = root.object("model");
-    // Old files (GPT-2's) give no type.
+    // Old files (GPT-2's) have no type.
     const std::string type = model.find("type") == nullptr ? "BPE" : model.text("type");
     if (type != "BPE") {
         model.unsupported("of type " + type);
@@ -207,6 +209,8 @@ ByteBpeModel read_model(const Part &root, uint32_t vocabulary) {
         }
     }
     model.refuse_flag("byte_fallback", false);
+
+    // The parts that determine how text is cut and merged.
     ByteBpeModel out;
     out.ignore_merges = model.flag("ignore_merges", false);
     out.compose = read_normalizer(root);
@@ -238,6 +242,7 @@ std::vector<AddedToken> read_added(const Part &root, uint32_t vocabulary) {
         added.push_back(
             {token.id(*id, vocabulary), token.text("content"), token.flag("special", false)});
     }
+    // Sorted tokens make an id given twice visible.
     std::sort(added.begin(), added.end(),
               [](const AddedToken &a, const AddedToken &b) { return a.token < b.token; });
     const auto twice = std::adjacent_find(

@@ -1,6 +1,6 @@
-// tokenizer.json as Hugging Face's tokenizers library writes it, for byte-level BPE: what Llama 3,
-// SmolLM2, Qwen2, GPT-2, StarCoder and DeepSeek-Coder need of it. What would cut or merge text
-// otherwise is refused by name.
+// Reads tokenizer.json as Hugging Face's tokenizers library writes it, for byte-level BPE: the
+// parts that Llama 3, SmolLM2, Qwen2, GPT-2, StarCoder and DeepSeek-Coder need. Refuses by name any
+// part that would cut or merge text differently.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct TokenizerJson {
     std::vector<AddedToken> added; // ascending by token
 };
 
-// `vocabulary`: how many tokens the model has. Throws Error: io, corrupt, unsupported.
+// `vocabulary` is the number of tokens of the model. Throws Error: io, corrupt, unsupported.
 TokenizerJson read_tokenizer_json(const std::string &path, uint32_t vocabulary);
 
-// Adds the tokens of `more` that are not in `added`.
+// Adds the tokens of `more` whose ids are not in `added`.
 void merge_added(std::vector<AddedToken> &added, const std::vector<AddedToken> &more);
 
 } // namespace stasis

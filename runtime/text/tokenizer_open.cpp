@@ -1,5 +1,5 @@
-// Opening a tokenizer (tokenizer.h): the files that there are, which tokens are special, which ids
-// begin and end a text, and the digest of it all.
+// Opens a tokenizer (tokenizer.h): chooses the files, determines special tokens and the ids that
+// begin and end a text, and computes the digest.
 #include <algorithm>
 
 #include "format/state/error.h"
@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kModelMax = 256 << 20; // bytes of tokenizer.model
 
-// A piece that marks structure rather than standing for its own text: "<start_of_turn>", but not
-// a newline or a run of spaces.
+// Reports whether a piece marks structure instead of standing for its own text: "<start_of_turn>",
+// but not a newline or consecutive spaces.
 bool looks_like_marker(const std::string &text) {
     return text.size() > 2 && text.front() == '<' && text.back() == '>' &&
            text.find_first_of(" \t\r\n") == std::string::npos &&
@@ -46,7 +46,7 @@ void Tokenizer::Parts::use_sentencepiece(const std::string &bytes,
     const SentencepieceModel model = read_sentencepiece_model(bytes);
     check_size(model.pieces.size(), vocabulary, from);
     pieces = model.pieces;
-    // Models pad their vocabulary: what the tokenizer does not know is a token without text.
+    // Models pad their vocabulary: an id outside the tokenizer is a token without text.
     pieces.resize(vocabulary, Piece{"", PieceKind::unused});
     dummy_prefix = model.add_dummy_prefix;
     type = "sentencepiece-" + model.type;
@@ -57,7 +57,8 @@ void Tokenizer::Parts::use_sentencepiece(const std::string &bytes,
     encoder_rules = {{"dummy_prefix", yes(dummy_prefix)},
                      {"byte_fallback", yes(model.byte_fallback)},
                      {"normalizer", model.normalizer}};
-    if (model.byte_fallback && !model.normalizes) { // else a run of characters may be one unknown
+    // Else consecutive characters may be one unknown.
+    if (model.byte_fallback && !model.normalizes) {
         token_bytes_max = spelling_bytes_max();
     }
     model_bytes = bytes;
@@ -103,8 +104,8 @@ void Tokenizer::Parts::add_tokens(const std::vector<AddedToken> &tokens, const s
     }
 }
 
-// Special are control pieces, the unknown piece, and user-defined pieces that the configuration
-// lists as special or that it does not list and that look like markers.
+// Marks special tokens: control pieces, the unknown piece, and user-defined pieces that the
+// configuration lists as special, or that it does not list and that look like markers.
 void Tokenizer::Parts::mark_special(const std::vector<AddedToken> &tokens) {
     special.resize(pieces.size());
     for (uint32_t token = 0; token < pieces.size(); ++token) {
@@ -129,7 +130,7 @@ void Tokenizer::Parts::mark_special(const std::vector<AddedToken> &tokens) {
     }
 }
 
-// Special pieces that sentencepiece would find in any text if it were let.
+// Returns the special pieces that sentencepiece would find in any text.
 Markers Tokenizer::Parts::guarded() const {
     Markers out;
     for (uint32_t token = 0; token < pieces.size(); ++token) {
@@ -142,6 +143,7 @@ Markers Tokenizer::Parts::guarded() const {
 
 void Tokenizer::Parts::set_ends(const TokenizerConfig &config, std::span<const uint32_t> bos_ids,
                                 std::span<const uint32_t> end_tokens) {
+    // bos: the id of the configuration, or the token with its text.
     if (!bos_ids.empty()) {
         if (bos_ids[0] >= pieces.size() || pieces[bos_ids[0]].text.empty()) {
             fail(Status::corrupt, "the model's bos token %u is not in its tokenizer", bos_ids[0]);
@@ -158,8 +160,9 @@ void Tokenizer::Parts::set_ends(const TokenizerConfig &config, std::span<const u
     set_rules(end_tokens);
 }
 
-// The digest is over sentencepiece's file, or else every token's spelling, the rules of merging and
-// the merges; then the rules, and the tokens that are special or added.
+// Sets the rules and the digest. The digest covers sentencepiece's file, or else every token's
+// spelling, the rules of merging and the merges; then the rules, and the tokens that are special or
+// added.
 void Tokenizer::Parts::set_rules(std::span<const uint32_t> end_tokens) {
     rules = {{"bos", bos >= 0 ? std::to_string(bos) : "none"}, {"end_tokens", list(end_tokens)}};
     rules.insert(rules.end(), encoder_rules.begin(), encoder_rules.end());
@@ -168,6 +171,7 @@ void Tokenizer::Parts::set_rules(std::span<const uint32_t> end_tokens) {
     };
     rules.emplace_back("special_tokens", count(special));
     rules.emplace_back("added_tokens", count(added));
+
     Sha256 hash;
     if (model_bytes) {
         hash.text(*model_bytes);

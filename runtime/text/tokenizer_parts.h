@@ -1,5 +1,5 @@
-// The inside of Tokenizer: what its two kinds share, and the one or the other. Made by
-// tokenizer_open.cpp, used by tokenizer.cpp.
+// The parts of a Tokenizer: the common members of its two kinds, and one of the two encoders. Made
+// by tokenizer_open.cpp, used by tokenizer.cpp; included by these only.
 #pragma once
 
 #include <optional>
@@ -22,25 +22,25 @@ struct Tokenizer::Parts {
     std::variant<std::monostate, SentencepieceEncoder, ByteBpe> encoder;
     std::vector<Piece> pieces; // by token id; tokens added beside the vocabulary at the end
     std::vector<bool> special; // by token id
-    std::vector<bool> added;   // by token id: text taken as it is, unknown to the encoder
-    Markers all;               // become tokens where special text is asked for
+    std::vector<bool> added;   // by token id: text taken literally, unknown to the encoder
+    Markers all;               // become tokens if special text is requested
     Markers always;            // added tokens that are not special: become tokens everywhere
     bool dummy_prefix = false;
-    uint64_t token_bytes_max = 0; // of the text that a token may stand for; 0: not bounded
+    uint64_t token_bytes_max = 0; // the longest text that a token may stand for; 0: not bounded
     int64_t bos = -1;
     std::string bos_text, eos_text, type;
     Rules rules;
     Digest digest;
     Rules encoder_rules;                    // some of `rules`
-    std::optional<std::string> model_bytes; // of sentencepiece, until the digest is made
+    std::optional<std::string> model_bytes; // of sentencepiece, until the digest is computed
 
     uint32_t check(uint32_t token) const;
     std::string bytes(uint32_t token) const;
     void encode(const std::string &text, bool prefix, const Watch &watch,
                 std::vector<TextToken> &out) const;
 
-    // Opening, in this order: the encoder and all pieces, then the ends, then rules and digest.
-    // `from`: the file, for messages.
+    // The steps of opening, in this order: the encoder and all pieces, then the ends, then rules
+    // and digest. `from` is the file, for messages.
     void use_sentencepiece(const std::string &bytes, const std::vector<AddedToken> &tokens,
                            uint32_t vocabulary, const std::string &from);
     void use_byte_bpe(ByteBpeModel model, const std::vector<AddedToken> &tokens,
@@ -48,7 +48,7 @@ struct Tokenizer::Parts {
     void set_ends(const TokenizerConfig &config, std::span<const uint32_t> bos_ids,
                   std::span<const uint32_t> end_tokens);
 
-    // Parts of these.
+    // Steps of these functions.
     void add_tokens(const std::vector<AddedToken> &tokens, const std::string &from);
     void mark_special(const std::vector<AddedToken> &tokens);
     Markers guarded() const;

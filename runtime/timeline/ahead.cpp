@@ -1,4 +1,4 @@
-// See ahead.h.
+// Computes, takes and drops rows ahead of the log; see ahead.h.
 #include "runtime/timeline/ahead.h"
 
 #include <cassert>
@@ -36,6 +36,7 @@ void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass
 
 void take_ahead(Timeline &timeline, const TokenEntry &entry, const uint16_t *hidden) {
     const uint64_t begin = timeline.position();
+    assert(hidden != nullptr && timeline.pages.front().size() > begin / kPage);
     Append append{&timeline, {&entry, 1}};
     append.start = begin;
     append.done = 1;
@@ -53,7 +54,8 @@ void take_ahead(Timeline &timeline, const TokenEntry &entry, const uint16_t *hid
 void drop_ahead(Timeline &timeline) noexcept {
     timeline.roll_back(timeline.position());
     timeline.count_held();
-    timeline.tell_pages(PageOrigin::before); // no more than were reported, so nothing can fail
+    // At most as many as were reported before, so nothing can fail.
+    timeline.tell_pages(PageOrigin::before);
 }
 
 } // namespace stasis

@@ -1,5 +1,5 @@
-// Rows computed before it is known that their tokens will enter the log. They lie in pages after
-// the end of the timeline, where nothing looks, until they are taken or dropped.
+// Rows that are computed before their tokens are known to enter the log. They are stored in pages
+// after the end of the timeline, which no query sees, until they are taken or dropped.
 #pragma once
 
 #include <span>
@@ -10,12 +10,13 @@
 namespace stasis {
 
 // Computes rows for entries that may follow the log: keys and values into pages, final hidden
-// states into `pass`. With `run`, only the first token counts; the device draws the others by
-// `sampling`, and reports in `run` what failed. Throws as append does. Strong guarantee.
+// states into `pass`. With `run`, only the first token of `entries` is used; the device draws the
+// others by `sampling`, and `run` stores failures. Throws as append does. Strong guarantee.
 void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass &pass,
                    const Sampling &sampling = {}, DrawnRows *run = nullptr);
 
-// Appends the entry of the next row computed, whose final hidden state is given. Strong guarantee.
+// Appends the entry of the next computed row, whose final hidden state is `hidden`. Strong
+// guarantee.
 void take_ahead(Timeline &timeline, const TokenEntry &entry, const uint16_t *hidden);
 
 // Drops the rows that were not taken.

@@ -13,7 +13,7 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kChunk = 512; // positions computed together unless the caller says otherwise
+constexpr size_t kChunk = 512; // default positions of a pass
 constexpr size_t kChunkMax = 4096;
 
 // Calls the caller back with the logits of each row.
@@ -50,15 +50,15 @@ void check_capacity(const Timeline &timeline, uint64_t tokens, bool at_least) {
 
 void Append::check_size() const {
     check_capacity(*timeline, entries.size(), false);
-    // A system call, and so not for every token that is decoded.
+    // The check is a system call, so it is not made for every token that is decoded.
     if (entries.size() > 1 || (entries.size() == 1 && start % kPage == 0)) {
         timeline->network->weights.check_unchanged();
     }
 }
 
-// Returns the bytes of pages that are needed at least, 0 without a budget. Throws
-// Error(pool_exhausted) if the pool has not got them beside those promised to others. More may be
-// needed on the way, and others may be quicker.
+// Returns the least number of bytes of pages needed; 0 without a budget. Throws
+// Error(pool_exhausted) if the pool has not that many beside those promised to other appends. The
+// append may need more later, and other callers may take the bytes first.
 uint64_t Append::bytes_needed(uint64_t promised) const {
     const PagePool &pool = *timeline->network->pool;
     const uint64_t left = pool.room_bytes();
@@ -94,6 +94,7 @@ void Append::stage(const ProfilePart &part, Pass &pass) {
     rows = part.rows;
     pass.fit(part.padded);
 
+    // Pages for the rows, and the rows in the pass.
     own.make_writable(begin, begin + rows);
     own.tell_pages(PageOrigin::computed);
     Sequence &staged = pass.add_sequence(begin, rows, own.pages.size());
@@ -138,7 +139,7 @@ void Append::accept(Pass &pass, const AppendOptions &options) {
     // Full pages get their digests, and may be shared.
     const uint64_t end = own.position(), first = start / kPage;
     if (own.shares && start % kPage != 0 && replaced.empty() && first < end / kPage) {
-        for (const PageTable &table : own.pages) { // once known, it may be exchanged
+        for (const PageTable &table : own.pages) { // a known page may replace it
             replaced.push_back(table[first]);
         }
     }
@@ -152,17 +153,21 @@ void Append::commit(const uint16_t *last_hidden) {
     Timeline &own = *timeline;
     assert(complete() && !committed);
     const uint64_t end = own.position();
-    own.own_outrun(end); // nothing fails from here on
+    own.own_outrun(end); // nothing below can fail
 
     if (last_hidden != nullptr) {
         std::copy_n(last_hidden, own.network->config.hidden, own.hidden.numbers.data());
     }
     own.hidden.valid = last_hidden != nullptr;
+
+    // The state that follows from the last position.
     own.next.reset();
     own.tokens_reused += reused;
     if (sums != nullptr) {
         own.sums.adopt(std::move(sums), end);
     }
+
+    // Pages that no window needs any more.
     own.release_outrun(end, 0);
     for (size_t group = 0; group < own.pages.size(); ++group) {
         const uint32_t window = own.network->groups[group].window;
@@ -176,13 +181,14 @@ void Append::commit(const uint16_t *last_hidden) {
 
 void Append::abort() noexcept {
     Timeline &own = *timeline;
+    assert(std::current_exception() != nullptr);
     own.roll_back(start);
-    for (size_t group = 0; group < replaced.size(); ++group) { // on paths of its own
+    for (size_t group = 0; group < replaced.size(); ++group) { // the entries' paths are its own
         own.pages[group].mutate(start / kPage) = std::move(replaced[group]);
     }
     own.clear_beyond(start);
     error = std::current_exception();
-    own.tell_pages(PageOrigin::before); // no more than at the start, so nothing can fail
+    own.tell_pages(PageOrigin::before); // at most as many as at the start, so nothing can fail
     own.tell(TraceKind::undone, start, start + entries.size());
 }
 
@@ -197,8 +203,8 @@ template <typename Step> void guard(Append &append, const Step &step) noexcept {
     }
 }
 
-// Fills a pass with rows that are left to compute. Returns false if there are none. What a profile
-// pads is a pass of its own, in which it comes first.
+// Fills a pass with rows that remain to be computed. Returns false if there are none. A part that a
+// profile pads needs a pass of its own, so it is staged only into an empty pass.
 bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *schedule, Pass &pass) {
     pass.clear();
     for (Append &each : appends) {
@@ -221,7 +227,8 @@ bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *sched
     return pass.row_count != 0;
 }
 
-// Commits what the pass completed, or, without one, what the prefix cache gave whole.
+// Commits the appends that the pass completed, or, if `pass` is null, those whose entries the
+// prefix cache has all.
 void commit_complete(std::span<Append> appends, const Pass *pass) {
     for (Append &each : appends) {
         if (each.committed || !each.complete()) {
@@ -237,6 +244,8 @@ void commit_complete(std::span<Append> appends, const Pass *pass) {
     }
 }
 
+// Runs passes until every append is complete or has failed. `done` of `total` positions are
+// finished.
 void run_passes(const Network &network, std::span<Append> appends, const AppendOptions &options,
                 size_t done, size_t total) {
     const size_t chunk = std::min(options.chunk == 0 ? kChunk : options.chunk, kChunkMax);
@@ -259,6 +268,8 @@ void run_passes(const Network &network, std::span<Append> appends, const AppendO
 
 void append_together(Network &network, std::span<Append> appends, const AppendOptions &options) {
     size_t total = 0, done = 0;
+
+    // Each append reserves for itself; a failure ends that append alone.
     uint64_t promised = 0;
     for (Append &each : appends) {
         guard(each, [&] { each.reserve(options.logits == nullptr, promised); });
@@ -270,6 +281,7 @@ void append_together(Network &network, std::span<Append> appends, const AppendOp
     if (total == 0) {
         return;
     }
+    // An error in this part ends the call for every append that is not committed.
     try {
         options.watch.step(done, total);
         commit_complete(appends, nullptr);

@@ -1,4 +1,6 @@
-// How timelines grow: all entries of an append enter the log, or none.
+// The transaction by which tokens enter a timeline: all entries of an append enter the log, or
+// none. take_ahead (ahead.h) uses it for one row that is computed already. Knows neither sampling
+// nor sessions.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +17,23 @@ namespace stasis {
 
 struct ProfilePart;
 
-// Receives the logits [count] that follow a position. False: stop.
+// Takes the logits [count] that follow a position. Returns false to stop.
 using LogitsFunction = bool (*)(void *user, uint64_t position, const float *logits, size_t count);
 
 struct AppendOptions {
-    size_t chunk = 0; // positions of a pass at most; 0: chosen
+    size_t chunk = 0; // positions of a pass at most; 0: the default
     Watch watch;
     LogitsFunction logits = nullptr;
     bool (*logits_wanted)(void *user, uint64_t position) = nullptr; // null: those of all positions
     void *logits_user = nullptr;
-    // What to compute together, as far as it says; the rest is computed by the contract. Null: what
-    // the timeline's profile calls for.
+    // The parts to compute together, as far as the schedule extends; later positions follow the
+    // contract. Null: the timeline's own profile decides.
     const Profile *schedule = nullptr;
 };
 
-// One transaction on one timeline. In order: reserve; stage a pass, run it, accept it, until the
-// append is complete; commit. Abort undoes all of it, at any time before commit has returned. Every
-// function but abort may throw, and expects abort then.
+// One transaction on one timeline, in this order: reserve; stage a pass, run it and accept it,
+// until the append is complete; commit. Abort undoes all of it, at any time before commit has
+// returned. Every function but abort may throw; the caller then calls abort.
 struct Append {
     Timeline *timeline;
     std::span<const TokenEntry> entries;
@@ -39,13 +41,13 @@ struct Append {
     bool committed = false;
     bool ended_call = false; // the error is that of the whole call
 
-    // What the prefix cache gave.
+    // Results of the prefix cache.
     size_t reused = 0; // entries
     std::vector<PageEntry> replaced =
         {};                            // [group] the partial page before, if another took its place
-    std::vector<uint16_t> hidden = {}; // final hidden state after them; empty: not known
+    std::vector<uint16_t> hidden = {}; // final hidden state after them; empty: none
 
-    // What the passes gave.
+    // Results of the passes.
     uint64_t start = 0;  // position before
     size_t done = 0;     // entries computed or reused
     size_t sequence = 0; // index in the pass, if rows is not 0
@@ -56,17 +58,17 @@ struct Append {
     bool complete() const { return error == nullptr && done == entries.size(); }
     bool ended() const { return error != nullptr || done == entries.size(); }
 
-    // Throws Error(full), Error(pool_exhausted), Error(model_mismatch): refuses at once what cannot
-    // end well. Takes pages that the prefix cache knows, if `reuses`. Adds to `promised` the bytes
-    // of pages that it will need.
+    // Throws Error(full), Error(pool_exhausted) or Error(model_mismatch) for an append that cannot
+    // succeed. If `reuses`, takes pages that the prefix cache knows, which advances the log. Adds
+    // the bytes of pages that it will need to `promised`.
     void reserve(bool reuses, uint64_t &promised);
-    // Adds the next rows to the pass, their pages writable.
+    // Adds the next rows to the pass, and makes their pages writable.
     void stage(const ProfilePart &part, Pass &pass);
-    // Takes over what the pass computed: the log advances.
+    // Takes over the results of the pass: the log advances.
     void accept(Pass &pass, const AppendOptions &options);
-    // `last_hidden` null: the final hidden state is computed when it is needed.
+    // Completes the transaction. `last_hidden` null: the final hidden state is computed on demand.
     void commit(const uint16_t *last_hidden);
-    // Expects an exception in flight, which becomes `error`.
+    // Undoes the append. Call it inside a catch block: the current exception becomes `error`.
     void abort() noexcept;
 
   private:
@@ -75,23 +77,23 @@ struct Append {
     void reuse();
 };
 
-// Throws Error(full) unless so many more tokens fit; `at_least`: more may come.
+// Throws Error(full) unless `tokens` more tokens fit; `at_least`: more may follow.
 void check_capacity(const Timeline &timeline, uint64_t tokens, bool at_least);
 
 // Runs appends of different timelines of one network in the same passes. Each fails alone; an error
-// that ends the call goes to all that are not committed. Nothing is thrown.
+// that ends the call ends all that are not committed. Throws nothing.
 void append_together(Network &network, std::span<Append> appends, const AppendOptions &options);
 
-// One append. Strong guarantee.
+// Runs one append, and throws its error. Strong guarantee.
 void append(Timeline &timeline, std::span<const TokenEntry> entries, const AppendOptions &options);
 
-// Appends to a timeline the entries after its position, with the evictions at their places.
-// Progress over all entries. Basic guarantee.
+// Appends the entries after the timeline's position, and repeats the evictions at their positions.
+// Reports progress over all entries. Basic guarantee.
 void replay(Timeline &timeline, std::span<const TokenEntry> entries, const Evictions &evictions,
             const AppendOptions &options);
 
-// Returns a timeline of the first positions of another, computed from the log alone, with what was
-// evicted in them and the other's schedule. Of `run`, logits and schedule mean nothing.
+// Returns a timeline of the first positions of another, computed from the log alone, with the same
+// evictions and the other's schedule. Ignores the logits and the schedule of `run`.
 Timeline computed_again(const Timeline &timeline, uint64_t position, const TimelineOptions &options,
                         const AppendOptions &run);
 

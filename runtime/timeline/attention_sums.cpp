@@ -1,4 +1,4 @@
-// See attention_sums.h.
+// Copies, extends and adopts the sums; see attention_sums.h.
 #include "runtime/timeline/attention_sums.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace stasis {
 AttentionSums::Numbers AttentionSums::grown(uint64_t positions) {
     Numbers numbers =
         spare_ != nullptr ? std::move(spare_) : std::make_shared<std::vector<uint64_t>>();
-    // A spare is from before, so no longer than the numbers: what lies behind these is new, and 0.
+    // The spare is older, so no longer than the numbers: elements past the old numbers are new, and
+    // 0.
     numbers->resize((positions + kPage - 1) / kPage * rows_ * kPage);
     if (numbers_ != nullptr) {
         std::copy(numbers_->begin(), numbers_->end(), numbers->begin());

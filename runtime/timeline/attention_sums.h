@@ -1,6 +1,6 @@
-// How much attention each position of a session has received since its beginning (C10): the numbers
-// and who shares them. Attention adds to them (compute/attention.cpp); an Append decides when they
-// count (append.cpp).
+// The attention that each position of a session has received since its beginning (C10): the sums
+// and how forks share them. A backend's attention adds to them; an Append decides when they count
+// (append.cpp).
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace stasis {
 
 enum class Tracking : uint32_t { off = 0, total = 1, by_head = 2 };
 
-// Numbers are never changed in place: who grows fills a copy and puts it in place of them, so that
-// forks share them and a growth that fails leaves no trace.
+// The numbers are never changed in place. A growing timeline fills a copy and then adopts it, so
+// that forks share the numbers and a failed growth leaves no trace.
 class AttentionSums {
   public:
     using Numbers = std::shared_ptr<std::vector<uint64_t>>; // [page][rows][kPagePositions]
 
     AttentionSums() = default;
-    // `heads` of all layers together.
+    // `heads` counts the heads of all layers together.
     AttentionSums(Tracking tracking, size_t heads)
         : tracking_(tracking), rows_(tracking == Tracking::by_head ? heads : 1) {}
     AttentionSums(const AttentionSums &other)
@@ -33,29 +33,29 @@ class AttentionSums {
 
     Tracking tracking() const { return tracking_; }
     size_t rows() const { return rows_; }
-    // Whether the numbers tell of a log of so many positions. If not, it was cut or loaded, or grew
-    // without adding up, and has to be computed again to tell.
+    // Reports whether the numbers belong to a log of `positions` positions. If not, the log was cut
+    // or loaded, or grew without summation, and the sums must be computed again.
     bool known(uint64_t positions) const { return end_ == positions; }
-    // Whether what is appended to such a log is to be added up.
+    // Reports whether an append to such a log adds to the sums.
     bool collecting(uint64_t positions) const {
         return tracking_ != Tracking::off && known(positions);
     }
 
-    // A copy with room for so many positions, 0 where it is new.
+    // Returns a copy extended to `positions` positions; new elements are 0.
     Numbers grown(uint64_t positions);
-    // What a copy has become, which tells of a log of so many positions. The numbers so far are
-    // kept for the next copy, unless a fork has them.
+    // Adopts a copy as the numbers of a log of `positions` positions. The old numbers are kept for
+    // the next copy, unless a fork shares them.
     void adopt(Numbers numbers, uint64_t positions) noexcept;
-    // The log is no longer what the numbers tell of.
+    // Drops the numbers: they no longer belong to the log.
     void forget() noexcept;
     uint64_t at(uint64_t position, size_t row) const;
 
   private:
     Tracking tracking_ = Tracking::off;
     size_t rows_ = 1;
-    uint64_t end_ = 0; // positions that the numbers tell of
+    uint64_t end_ = 0; // positions of the log that the numbers belong to
     Numbers numbers_, spare_;
-    mutable bool shared_ = false; // numbers_, with another session
+    mutable bool shared_ = false; // another session shares numbers_
 };
 
 } // namespace stasis

@@ -1,4 +1,4 @@
-// See evictions.h.
+// Stores evictions as events and as masks of slots; see evictions.h.
 #include "runtime/timeline/evictions.h"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace {
 
 using kernels::slots_of;
 
-// Two lists of ranges that share no position as one, those that touch joined.
+// Returns the union of two lists of ranges that share no position, in order; adjacent ranges are
+// joined.
 std::vector<PositionRange> join(std::span<const PositionRange> a,
                                 std::span<const PositionRange> b) {
     std::vector<PositionRange> all(a.begin(), a.end());
@@ -40,7 +41,7 @@ void mark(std::vector<uint64_t> &masks, const PositionRange &range) {
     }
 }
 
-// Of an event and those before it, whose digest is `before`.
+// Returns the digest of an event and the events before it, whose digest is `before`.
 Digest digest_of(const Digest &before, const Eviction &event) {
     Sha256 hash;
     hash.digest(before).u64(event.position);
@@ -124,6 +125,7 @@ std::vector<PositionRange> Evictions::rest(uint64_t begin, uint64_t end) const {
     return ranges;
 }
 
+// Builds the changed lists first and installs them at the end, where nothing can fail.
 void Evictions::add(uint64_t position, std::span<const PositionRange> ranges,
                     std::span<const uint16_t> hidden) {
     if (ranges.empty()) {
@@ -139,6 +141,8 @@ void Evictions::add(uint64_t position, std::span<const PositionRange> ranges,
     if (!old_events.empty()) {
         digests->assign(digests_->begin(), digests_->end());
     }
+
+    // Evictions at one position form one event.
     if (changed_events->empty() || last() != position) {
         Eviction event{position, {ranges.begin(), ranges.end()}, {hidden.begin(), hidden.end()}};
         changed_events->push_back(std::make_shared<const Eviction>(std::move(event)));
@@ -150,6 +154,8 @@ void Evictions::add(uint64_t position, std::span<const PositionRange> ranges,
     }
     digests->push_back(
         digest_of(digests->empty() ? Digest() : digests->back(), *changed_events->back()));
+
+    // The masks, and the count of positions.
     uint64_t count = count_;
     for (const PositionRange &range : ranges) {
         mark(*changed_masks, range);

@@ -1,5 +1,5 @@
-// One timeline's part of a count of KV bytes that all timelines of a model keep together. Pages
-// that several hold are counted once for each. A copy counts as much as the original.
+// One timeline's part of a count of KV bytes that all timelines of a model share. A page is counted
+// once for every timeline that holds it. A copy counts as much as the original.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What follows from a timeline's last position: the final hidden state, logits, the state's digest;
-// see timeline.h.
+// The values that follow from a timeline's last position: the final hidden state, logits, the
+// state's digest; see timeline.h.
 #include <atomic>
 #include <cstring>
 
@@ -24,7 +24,8 @@ void Timeline::check_again(const Timeline &again, uint64_t begin) const {
     }
 }
 
-// The positions run on copies of their pages, and must give the keys and values that are held.
+// Computes the last position, or its chunk, on copies of its pages, and checks that the keys and
+// values equal those held.
 void Timeline::require_hidden(Pass &pass) {
     const uint64_t position = log.size();
     if (position == 0) {
@@ -38,6 +39,7 @@ void Timeline::require_hidden(Pass &pass) {
     const size_t rows = position - begin, padded = chunk != nullptr ? chunk->padded : 0;
     const size_t width = network->config.hidden;
 
+    // Computes the rows on a copy of the timeline.
     pass.fit(std::max(rows, padded));
     Timeline again(*this);
     again.make_writable(begin, position);
@@ -55,7 +57,7 @@ void Timeline::require_hidden(Pass &pass) {
         fail_sequence(*network, pass.sequences[0]);
     }
 
-    if (position > profile.foreign) { // else another profile's bits, which stay
+    if (position > profile.foreign) { // below it, another profile computed the bits held
         check_again(again, begin);
     }
     std::memcpy(hidden.numbers.data(), pass.hidden + (rows - 1) * width, width * sizeof(uint16_t));
@@ -79,10 +81,11 @@ void Timeline::check_logits_row(std::span<const float> row) {
 
 const std::vector<float> &Timeline::logits() {
     if (!next.valid) {
-        if (next.row == nullptr || next.row.use_count() > 1) { // a copy's as well
+        if (next.row == nullptr || next.row.use_count() > 1) { // null, or a copy shares it
             next.row = std::make_shared<std::vector<float>>(network->config.vocabulary);
         }
-        // A copy in another thread may just have released it: what that thread read, it has read.
+        // A copy in another thread may just have released its reference. The fence orders that
+        // thread's reads of the row before the writes below.
         std::atomic_thread_fence(std::memory_order_acquire);
         PassLease pass(*network);
         compute_logits(*pass, *next.row);
@@ -96,12 +99,15 @@ Digest Timeline::digest(const Digest &model) {
         PassLease pass(*network);
         require_hidden(*pass);
     }
+
+    // The contract and the model.
     StateParts parts;
     parts.contract_core = kernels::kContractCore;
     parts.contract_kv = kernels::kContractKv;
     parts.profile = profile.id;
     parts.model = model;
     parts.position = log.size();
+    // The log, and the evictions.
     Sha256 tokens;
     for (uint64_t i = 0; i < log.size(); ++i) {
         tokens.u32(log[i].token);
@@ -112,6 +118,7 @@ Digest Timeline::digest(const Digest &model) {
             parts.evicted.push_back({eviction->position, range.begin, range.end});
         }
     }
+    // The pages, and the final hidden state.
     for (size_t group = 0; group < pages.size(); ++group) {
         parts.windows.push_back(network->groups[group].window);
         std::vector<Digest> &digests = parts.pages.emplace_back();

@@ -1,5 +1,5 @@
-// What becomes of a timeline's pages as it grows: taken, copied, named for a pass, digested,
-// released and undone. See timeline.h, and append.cpp for the order.
+// A timeline's pages as it grows: takes, copies, addresses, digests, releases and undoes them. See
+// timeline.h, and append.cpp for the order.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -12,8 +12,8 @@
 namespace stasis {
 
 // Returns the first position that layers of a window must keep when the next token takes
-// `position`: the window of the last token, which a rewind to here runs again, and what is
-// retained.
+// `position`: the window of the last token, which a rewind to `position` computes again, and the
+// retained positions before it.
 uint64_t Timeline::keep_from(uint32_t window, uint64_t position) const {
     if (window == 0 || position <= window + window_retain) {
         return 0;
@@ -34,7 +34,7 @@ void Timeline::count_held() noexcept {
 }
 
 // Returns the least number of bytes of pages to be taken until position `end`: new pages, and
-// copies of those that are shared and written to.
+// copies of shared pages that are written to.
 uint64_t Timeline::bytes_missing(uint64_t end) const {
     const uint64_t begin = log.size(), last = begin / kPage;
     uint64_t bytes = 0;
@@ -56,7 +56,7 @@ uint64_t Timeline::bytes_missing(uint64_t end) const {
 void Timeline::copy_page(PageRef &page) {
     try {
         page = network->pool->copy(page);
-    } catch (const Error &error) { // without memory for a copy nobody else will come to hold it
+    } catch (const Error &error) { // without memory for a copy: make the page this timeline's own
         if (error.status() != Status::pool_exhausted || !network->pool->withdraw(page)) {
             throw;
         }
@@ -64,7 +64,7 @@ void Timeline::copy_page(PageRef &page) {
 }
 
 // Takes new pages and copies shared ones, so that every page that holds a position of [begin, end)
-// may be written. What clear_beyond could not clear is cleared now.
+// may be written. Clears pages that clear_beyond could not clear.
 void Timeline::make_writable(uint64_t begin, uint64_t end) {
     assert(begin < end);
     for (uint32_t group = 0; group < pages.size(); ++group) {
@@ -78,15 +78,15 @@ void Timeline::make_writable(uint64_t begin, uint64_t end) {
             if (!entry.page.writable()) {
                 copy_page(entry.page);
             }
-            if (entry.page.unclean()) { // every slot from `begin` on is written anew
+            if (entry.page.unclean()) { // every slot from `begin` on will be rewritten
                 network->pool->clear_from(entry.page, begin % kPage);
             }
         }
     }
 }
 
-// Names for the forward pass all pages that the sequence's positions may see, by addresses that
-// mean something where it runs.
+// Gives the forward pass the addresses of all pages that the sequence's positions may see, in the
+// memory of the backend that runs it.
 void Timeline::name_pages(Sequence &sequence) const {
     const uint64_t last = (sequence.begin + sequence.rows - 1) / kPage;
     sequence.evicted = evictions.masks();
@@ -107,6 +107,7 @@ void Timeline::digest_full_pages(uint64_t begin, uint64_t end) {
     if (count == 0) {
         return;
     }
+    // Page digests are independent, so all threads compute them.
     std::vector<PageEntry *> entries;
     std::vector<const PageRef *> full;
     for (PageTable &table : pages) {
@@ -125,8 +126,8 @@ void Timeline::digest_full_pages(uint64_t begin, uint64_t end) {
     tell_pages(PageOrigin::computed);
 }
 
-// Makes the table entries that release_outrun will empty this timeline's own, so that it cannot
-// fail.
+// Makes the table entries that release_outrun will empty exclusive to this timeline, so that
+// release_outrun cannot fail.
 void Timeline::own_outrun(uint64_t position) {
     for (size_t group = 0; group < pages.size(); ++group) {
         const uint64_t keep = keep_from(network->groups[group].window, position) / kPage;
@@ -137,8 +138,8 @@ void Timeline::own_outrun(uint64_t position) {
     }
 }
 
-// Releases local layers' pages that no query from `position` on needs, starting at a page. Expects
-// that their table entries are this timeline's own.
+// Releases local layers' pages, from page `from_page` on, that no query from `position` on needs.
+// Their table entries must be exclusive to this timeline.
 void Timeline::release_outrun(uint64_t position, uint64_t from_page) noexcept {
     for (size_t group = 0; group < pages.size(); ++group) {
         const uint64_t keep = keep_from(network->groups[group].window, position) / kPage;
@@ -152,18 +153,19 @@ void Timeline::release_outrun(uint64_t position, uint64_t from_page) noexcept {
     }
 }
 
-// Undoes what was added after a position. Expects that the paths and pages added are this
-// timeline's own, so that nothing here needs memory.
+// Undoes what was added after `position`. The paths and pages added must be exclusive to this
+// timeline, so that this allocates nothing.
 void Timeline::roll_back(uint64_t position) noexcept {
+    assert(position <= log.size());
     log.truncate(position);
     cut(position);
     clear_beyond(position);
 }
 
-// Zeroes the slots after the end of the log, which may hold anything that a call wrote (C9). Where
-// device memory fails to, nothing is lost: no digest, file or query looks there, and the page is
-// marked unclean, so that the next writer clears it first, and fails if that fails. A copy of the
-// page is unclean, too.
+// Zeroes the slots after the end of the log, which may hold anything that a call wrote (C9). If
+// device memory fails to be cleared, nothing is lost: no digest, file or query reads these slots.
+// The page is marked unclean, so that the next writer clears it first, and fails if that fails. A
+// copy of an unclean page is unclean too.
 void Timeline::clear_beyond(uint64_t position) noexcept {
     if (position % kPage == 0) {
         return;
@@ -176,7 +178,7 @@ void Timeline::clear_beyond(uint64_t position) noexcept {
         }
         try {
             network->pool->clear_from(table[last].page, position % kPage);
-        } catch (...) { // the page is marked
+        } catch (...) { // clear_from has marked the page unclean
         }
     }
 }
@@ -226,6 +228,7 @@ void Timeline::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *k
                  Number{position}, evicted ? "evicted; window of " : "window of ",
                  network->groups[place.group].window);
         }
+        // One read gives the keys and values of the layer for a whole page.
         if (position == begin || position % kPage == 0) {
             layer_numbers = staging.read_now(entry.page, shape.offset(place.index, 0, 0),
                                              2 * shape.kv_heads * shape.head_elements());

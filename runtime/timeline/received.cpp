@@ -1,5 +1,5 @@
-// The attention that a timeline's positions have received (C10), computed again where the log was
-// cut or loaded; see timeline.h.
+// The accumulated attention of a timeline's positions (C10), computed again if the log was cut or
+// loaded; see timeline.h.
 #include "runtime/timeline/append.h"
 #include "runtime/timeline/timeline.h"
 
@@ -30,7 +30,7 @@ void Timeline::received(bool by_head, std::vector<uint64_t> &into) {
     }
 }
 
-// Computes the sums of a log that did not grow with them, by a timeline of its own.
+// Computes the sums of a log that did not grow with them, on a timeline of its own.
 void Timeline::recompute_sums() {
     if (sums.known(log.size())) {
         return;

@@ -1,21 +1,23 @@
-// How timelines share full pages by their tokens: known pages are taken instead of computed or
-// read, and computed ones become known. Only timelines of one domain share; prefixes.h says what
-// makes two pages the same.
+// Shares full pages between timelines by their tokens: known pages are taken instead of computed or
+// read, and computed pages become known. Only timelines of one domain share; prefixes.h defines
+// when two pages are the same.
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "runtime/kernels/visibility.h"
 #include "runtime/timeline/append.h"
 
 namespace stasis {
 
-// For a page that ends at a position: what was evicted before is in its bits.
+// Returns the realm of a page that ends at a position. The positions evicted before it determine
+// its bits too.
 PrefixRealm Timeline::realm(uint64_t end) const {
     return {domain, evictions.digest_before(end)};
 }
 
-// Takes the full pages at the beginning of the append that are known. A partial page of the
-// timeline is replaced as well: the same tokens gave it the same bits.
+// Takes the known full pages at the beginning of the append. A partial page of the timeline is
+// replaced as well: the same tokens give the same bits. The log advances over them.
 void Append::reuse() {
     Timeline &own = *timeline;
     const uint64_t end = start + entries.size();
@@ -31,7 +33,8 @@ void Append::reuse() {
                                           : entries[position - start].token);
     }
 
-    // What the timeline keeps in the end, and what the positions that remain see.
+    // A group needs the pages that the timeline keeps in the end, and those that the remaining
+    // positions see.
     const auto first_needed = [&](size_t group, uint64_t count) {
         const uint32_t window = own.network->groups[group].window;
         const uint64_t seen = kernels::first_visible((first + count) * kPage, window);
@@ -43,6 +46,7 @@ void Append::reuse() {
         return;
     }
 
+    // The pages enter the tables; abort needs the partial page that the first may replace.
     replaced.reserve(start % kPage == 0 ? 0 : groups);
     for (size_t page = 0; page < path.prefixes.size(); ++page) {
         for (size_t group = 0; group < groups; ++group) {
@@ -59,6 +63,8 @@ void Append::reuse() {
             }
         }
     }
+
+    // The log advances over the pages' entries.
     reused = done = (first + path.prefixes.size()) * kPage - start;
     for (const TokenEntry &entry : entries.first(done)) {
         own.log.push_back(entry);
@@ -68,9 +74,9 @@ void Append::reuse() {
     own.tell_pages(PageOrigin::known);
 }
 
-// Makes the pages that became full between two positions known; those that hold something of an
-// untrusted file as what such files say. `hidden_rows` [end - begin][hidden] are the positions'
-// final hidden states. Expects that their table entries are this timeline's own.
+// Makes the pages that became full between two positions known; pages that depend on an untrusted
+// file are marked as stored. `hidden_rows` [end - begin][hidden] are the positions' final hidden
+// states. The pages' table entries must be exclusive to this timeline.
 void Timeline::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden_rows) {
     if (!shares) {
         return;
@@ -83,8 +89,10 @@ void Timeline::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden_r
             tokens[slot] = log[page * kPage + slot].token;
         }
         for (size_t group = 0; group < pages.size(); ++group) {
+            assert(!pages[group].shared(page));
             full[group] = &pages[group].mutate(page);
         }
+        // Pages below `unproven` depend on an untrusted file.
         const uint64_t row = page * kPage + kPage - 1 - begin;
         known = network->pool->intern(known, realm((page + 1) * kPage), page * kPage < unproven,
                                       tokens, full, {hidden_rows + row * width, width});
@@ -94,9 +102,9 @@ void Timeline::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden_r
     }
 }
 
-// Finds the full pages of a stored log among the known ones, or adds empty entries for them, as
-// computed ones if the file is trusted. Returns the pages found, [page][group]. Their digests are
-// the file's, so their bits are.
+// Finds the full pages of a stored log among the known ones, or adds entries without pages for
+// them; they count as computed if the file is trusted. Returns the pages found, [page][group]. The
+// digests found equal the file's, so the bits do too.
 std::vector<PageRef> Timeline::find_stored(const State &state, bool trusted, const Watch &watch) {
     const size_t groups = pages.size();
     const uint64_t full = state.log.size() / kPage;
@@ -110,6 +118,7 @@ std::vector<PageRef> Timeline::find_stored(const State &state, bool trusted, con
         for (uint64_t slot = 0; slot < kPage; ++slot) {
             tokens[slot] = state.log[page * kPage + slot].token;
         }
+        // The file's digests select the entry; no page is offered yet.
         std::vector<PageEntry> entries(groups);
         std::vector<PageEntry *> each;
         for (size_t group = 0; group < groups; ++group) {
@@ -124,7 +133,7 @@ std::vector<PageRef> Timeline::find_stored(const State &state, bool trusted, con
     return found;
 }
 
-// Gives the prefix cache the full pages that were read, and found to have the file's digests.
+// Offers the prefix cache the full pages that were read and have the file's digests.
 void Timeline::offer_stored() {
     for (const Prefix *prefix = known.get(); prefix != nullptr; prefix = prefix->parent) {
         std::vector<PageEntry *> each;

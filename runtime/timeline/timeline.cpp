@@ -1,5 +1,5 @@
-// A timeline begins, ends earlier, forgets positions and is described; see timeline.h. How it grows
-// is in append.cpp, what becomes of pages in pages.cpp.
+// Creates, cuts, evicts and describes timelines; see timeline.h. append.cpp appends, pages.cpp
+// manages pages.
 #include "runtime/timeline/timeline.h"
 
 #include <algorithm>
@@ -38,9 +38,10 @@ Timeline::Timeline(Network &network_, const TimelineOptions &options)
         fail(Status::invalid_argument, "reserve %llu exceeds the capacity of %llu positions",
              Number{options.reserve}, Number{capacity});
     }
+    // Whether this timeline shares pages, and how much of a window it keeps.
     domain = options.domain;
     profile.id = network->profile;
-    // Under a profile the bits of a page are not those of its tokens alone.
+    // Under a profile the bits of a page do not follow from its tokens alone.
     shares = domain != TimelineOptions::kPrivate && options.tracking == Tracking::off &&
              profile.id.empty();
     const uint32_t window = network->groups.back().window;
@@ -48,7 +49,8 @@ Timeline::Timeline(Network &network_, const TimelineOptions &options)
                         ? window
                         : std::min<uint64_t>(options.window_retain, capacity);
 
-    std::vector<PageRef> reserved; // goes back to the pool's free pages at the end
+    // The pages return to the pool's free pages at the end of the constructor.
+    std::vector<PageRef> reserved;
     for (uint32_t group = 0; group < network->groups.size(); ++group) {
         pages.emplace_back(*network->table_nodes);
         first_page.push_back(0);
@@ -57,7 +59,7 @@ Timeline::Timeline(Network &network_, const TimelineOptions &options)
             layer_window == 0 ? options.reserve
                               : std::min(options.reserve, layer_window + window_retain + kPage);
         for (uint64_t page = 0; page < (positions + kPage - 1) / kPage; ++page) {
-            reserved.push_back(network->pool->take(group)); // zeroed, so the memory is there
+            reserved.push_back(network->pool->take(group)); // zeroed, so the memory is backed
         }
     }
     hidden.numbers.resize(config.hidden);
@@ -65,7 +67,7 @@ Timeline::Timeline(Network &network_, const TimelineOptions &options)
     assert(consistent());
 }
 
-// Whether the invariants hold that cost nothing to check.
+// Reports whether the cheap invariants hold.
 bool Timeline::consistent() const {
     bool right = pages.size() == network->groups.size() && first_page.size() == pages.size() &&
                  log.size() <= capacity && evictions.last() <= log.size() &&
@@ -80,19 +82,24 @@ bool Timeline::consistent() const {
 
 void Timeline::become(Timeline next_) noexcept {
     assert(next_.consistent() && next_.network == network);
+    assert(!trace || std::equal(next_.pages.begin(), next_.pages.end(), pages.begin(), pages.end(),
+                                [](const PageTable &after, const PageTable &before) {
+                                    return after.size() <= before.size();
+                                }));
     std::swap(next_.trace, trace);
     std::swap(next_, *this);
-    tell_pages(PageOrigin::elsewhere); // as many as before at most, so nothing can fail
+    tell_pages(PageOrigin::elsewhere); // at most as many pages as before, so nothing can fail
 }
 
 void Timeline::rewind(uint64_t position) {
     assert(position <= log.size() && (position == 0 || position >= append_floor()));
-    Timeline shorter(*this); // all that can fail happens to the copy
+    Timeline shorter(*this); // only this copy can fail
     shorter.log.truncate(position);
     shorter.cut(position);
     shorter.hidden.valid = false;
     shorter.next.reset();
     shorter.sums.forget();
+    // Position 0 is a reset; at the last eviction the hidden state before it is stored.
     if (position == 0) {
         std::fill(shorter.first_page.begin(), shorter.first_page.end(), 0);
         shorter.evictions = Evictions();
@@ -107,6 +114,7 @@ void Timeline::rewind(uint64_t position) {
 
 void Timeline::shorten(uint64_t position) noexcept {
     assert(position > 0 && position >= append_floor());
+    assert(position >= log.size() || !log.shared(position));
     if (position < log.size()) {
         roll_back(position);
         hidden.valid = false;
@@ -125,7 +133,8 @@ uint64_t Timeline::append_floor() const {
     return floor;
 }
 
-// For require_hidden, what the first position of a chunk sees must still be there.
+// Raises append_floor() if it is inside a chunk: require_hidden needs the pages that the first
+// position of a chunk sees.
 uint64_t Timeline::rewind_floor() const {
     const uint64_t floor = append_floor();
     const ProfileChunk *chunk = floor > 0 ? profile.chunk_of(floor - 1) : nullptr;
@@ -147,9 +156,9 @@ void Timeline::evict(uint64_t begin, uint64_t end) {
     }
     {
         PassLease pass(*network);
-        require_hidden(*pass); // what the last token saw may be released
+        require_hidden(*pass); // before pages are released that the last token sees
     }
-    Timeline changed(*this); // all that can fail happens to the copy
+    Timeline changed(*this); // only this copy can fail
     changed.evictions.add(log.size(), ranges, hidden.numbers);
     changed.release_evicted(ranges);
     changed.count_held();
@@ -157,7 +166,7 @@ void Timeline::evict(uint64_t begin, uint64_t end) {
     tell(TraceKind::evict, begin, end);
 }
 
-// Releases the pages that these ranges were the last visible part of.
+// Releases the pages that no query can see any more because of these ranges.
 void Timeline::release_evicted(std::span<const PositionRange> ranges) {
     for (PageTable &table : pages) {
         for (const PositionRange &range : ranges) {

@@ -1,20 +1,20 @@
-// One timeline of tokens over a model: the log, the keys and values of its positions, and what
-// follows from the last of them. A value: a copy shares pages and nodes, and costs reference
-// counts. It grows through Append alone (append.h). It knows no sampling, no chat, no file and no
-// host.
+// One timeline of tokens over a model: the log, the keys and values of its positions, and the
+// values that follow from the last one. A value: a copy shares pages and nodes, and costs reference
+// counts. Its log advances inside an Append alone: in Append::reuse and accept (sharing.cpp,
+// append.cpp), and in take_ahead (ahead.cpp). Knows no sampling, no chat, no file and no host.
 //
-// What holds between two calls:
+// Invariants between two calls:
 // 1. There is a page table for each group of the network, with one entry for every kPage positions
 //    of the log, the last of which may be partial.
 // 2. The entry of a full page has the digest of its numbers, also after the page was released.
-// 3. A group holds the pages from first_page on, but for those that were evicted whole.
+// 3. A group holds the pages from first_page on, except those that were evicted whole.
 // 4. Slots of the last page after the end of the log are zero, or hold what a rewind cut off, or
 //    the page is marked unclean.
 // 5. A page that another table holds, or that the prefix cache knows, is not written.
 // 6. If `shares`, `known` names the last full page in the prefix cache; else it is empty.
-// 7. If hidden.valid, hidden.numbers follow from the log; if next.valid, *next.row follows from
-// them.
-// 8. Chunks of `profile` and evictions lie within the log.
+// 7. If hidden.valid, hidden.numbers follow from the log; if next.valid, *next.row follows
+// from hidden.numbers.
+// 8. Chunks of `profile` and evictions are within the log.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ struct TimelineOptions {
     uint64_t reserve = 0;                    // positions whose memory is allocated at once
     uint64_t window_retain = kDefaultRetain; // positions; one window by default
     uint64_t domain = kPrivate;              // timelines of a domain share pages by their tokens
-    bool any_profile = false;                // for a restore: accept what another profile computed
-    bool trusted = false;                    // for a restore: the file holds what its tokens give
+    bool any_profile = false;                // for a restore: accept pages of another profile
+    bool trusted = false;                    // for a restore: the pages follow from the tokens
     Tracking tracking = Tracking::off;       // of the attention that positions receive
 };
 
@@ -54,7 +54,7 @@ struct TimelineInfo {
     uint32_t window;
     uint64_t pages_own, pages_shared, kv_bytes, tokens_reused;
     uint64_t evicted; // positions
-    uint64_t foreign; // positions below were computed under another profile
+    uint64_t foreign; // positions below it were computed under another profile
 };
 
 // The final hidden state of the last position.
@@ -76,7 +76,7 @@ struct Timeline {
     Network *network; // must outlive the timeline
     uint64_t capacity = 0, window_retain = 0;
     uint64_t domain = TimelineOptions::kPrivate;
-    bool shares = false; // gives its full pages to others of its domain, and takes theirs
+    bool shares = false; // shares its full pages with timelines of its domain
 
     TokenLog log;
     std::vector<PageTable> pages;     // [group]
@@ -84,7 +84,7 @@ struct Timeline {
     Evictions evictions;
     Profile profile; // chunks that a device profile computed
     PrefixRef known;
-    uint64_t unproven = 0; // positions below hold what an untrusted file says
+    uint64_t unproven = 0; // positions below it depend on an untrusted file
     uint64_t tokens_reused = 0;
     HiddenState hidden;
     NextLogits next;
@@ -92,44 +92,44 @@ struct Timeline {
     HeldBytes held;
     TraceRef trace; // copies have none
 
-    // An empty timeline. Throws Error(invalid_argument) for a capacity beyond the context,
-    // Error(unsupported) where sums of attention could overflow, and what PagePool::take throws.
+    // Creates an empty timeline. Throws Error(invalid_argument) for a capacity above the context,
+    // Error(unsupported) if sums of attention could overflow, and the errors of PagePool::take.
     Timeline(Network &network_, const TimelineOptions &options);
 
     uint64_t position() const { return log.size(); }
     TimelineInfo info() const;
-    // Takes over everything but the listener of the trace, which learns how the pages changed.
-    // Expects no more pages in any table than there are now.
+    // Takes over everything but the listener of the trace, to which the changed pages are reported.
+    // With a trace, no table of `next_` may have more pages than the present one.
     void become(Timeline next_) noexcept;
 
-    // Ends at a position that is 0 or not below append_floor(). Strong guarantee.
+    // Cuts the log to `position`, which is 0 or not below append_floor(). Strong guarantee.
     void rewind(uint64_t position);
-    // The same in place, not to 0: needs no memory. Expects that nothing is shared with a copy.
+    // Cuts the log in place, not to 0, without allocating. Nothing may be shared with a copy.
     void shorten(uint64_t position) noexcept;
-    // The lowest position whose windows are held, and after which nothing was evicted.
+    // Returns the lowest position whose windows are held, and after which nothing was evicted.
     uint64_t append_floor() const;
-    // The lowest position, apart from 0, whose logits a rewind can give without computing more than
-    // the last token or its chunk again.
+    // Returns the lowest position, apart from 0, whose logits a rewind can compute from the last
+    // token or its chunk alone.
     uint64_t rewind_floor() const;
-    // No later token sees positions [begin, end), and pages of which nothing is visible are
-    // released. What was evicted before stays so. Throws Error(invalid_argument). Strong guarantee.
+    // Hides positions [begin, end) from later tokens, and releases pages of which no position is
+    // visible. Earlier evictions stay. Throws Error(invalid_argument). Strong guarantee.
     void evict(uint64_t begin, uint64_t end);
 
-    // Computes the final hidden state if it is not valid: the last token runs once more, together
-    // with those that were computed with it under a profile. Throws Error(not_found) for an empty
-    // log, Error(diverged) if keys and values differ from those held.
+    // Computes the final hidden state if it is not valid, by running the last token again, together
+    // with its chunk under a profile. Throws Error(not_found) for an empty log, and Error(diverged)
+    // if keys and values differ from those held.
     void require_hidden(Pass &pass);
     // Computes the logits of the next token. Throws as require_hidden, Error(nonfinite), and
-    // Error(diverged) if they are not what a file says.
+    // Error(diverged) if they differ from the digest in a file.
     void compute_logits(Pass &pass, std::span<float> row);
-    // The same, kept until the timeline changes.
+    // Returns the same, cached until the timeline changes.
     const std::vector<float> &logits();
-    // Throws as compute_logits where a row of logits is not finite, or not what a file says.
+    // Throws Error(nonfinite) and Error(diverged) as compute_logits does.
     void check_logits_row(std::span<const float> row);
 
-    // Returns the digest of the state (format/state/digest.h); `model` is that of the model.
+    // Returns the digest of the state (format/state/digest.h); `model` is the digest of the model.
     Digest digest(const Digest &model);
-    // The digest of the valid slots of a page.
+    // Returns the digest of the valid slots of a page.
     const Digest &page_digest_of(size_t group, size_t page);
 
     // Copies keys and values, [end - begin][kv_heads][head_dim] each. Throws Error(not_found) for
@@ -137,29 +137,29 @@ struct Timeline {
     void copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys,
                  uint16_t *values) const;
 
-    // Attention that positions have received (C10): [position] from all query heads of all layers,
-    // or [head of all layers][position]. Computes the log again if it was cut or loaded.
+    // Stores the accumulated attention of the positions (C10): [position], summed over all query
+    // heads of all layers, or [head of all layers][position]. Computes the log again if it was cut
+    // or loaded.
     void received(bool by_head, std::vector<uint64_t> &into);
-    // The number of rows that `received` gives. Both throw Error(unsupported) where attention is
-    // not tracked, or not by head.
+    // Returns the number of rows that `received` stores. Both throw Error(unsupported) if attention
+    // is not tracked, or not by head.
     size_t received_heads(bool by_head) const;
 
-    // Starts or ends (null) the trace. The listener learns at once of the pages held. Strong
-    // guarantee.
+    // Starts or ends (null) the trace. The pages held are reported at once. Strong guarantee.
     void set_trace(const TraceListener *listener, PageOrigin origin);
     void tell(TraceKind kind, uint64_t begin, uint64_t end, const Digest &digest_ = {}) const {
         if (trace) {
             trace->operation(kind, begin, end, digest_);
         }
     }
-    // Reports what has changed in the tables since the last report.
+    // Reports changes of the tables since the last report.
     void tell_pages(PageOrigin origin) {
         if (trace) {
             trace->compare(pages, origin);
         }
     }
 
-    // pages.cpp: what an Append does with pages.
+    // pages.cpp: an Append's operations on pages.
     uint64_t keep_from(uint32_t window, uint64_t position) const;
     uint64_t bytes_missing(uint64_t end) const;
     void make_writable(uint64_t begin, uint64_t end);
@@ -172,7 +172,7 @@ struct Timeline {
     void clear_beyond(uint64_t position) noexcept;
     void count_held() noexcept;
 
-    // sharing.cpp: full pages that timelines of a domain share.
+    // sharing.cpp: sharing full pages between timelines of a domain.
     PrefixRealm realm(uint64_t end) const;
     void make_known(uint64_t begin, uint64_t end, const uint16_t *hidden_rows);
     std::vector<PageRef> find_stored(const State &state, bool trusted, const Watch &watch);

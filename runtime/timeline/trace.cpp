@@ -1,4 +1,4 @@
-// Telling of pages by comparing tables with what was told before; see trace.h.
+// Reports changes of pages by comparing tables with the last report; see trace.h.
 #include "runtime/timeline/trace.h"
 
 #include <algorithm>
@@ -32,6 +32,7 @@ Trace::Trace(const TraceListener &listener, const Network &network)
 
 void Trace::page(TraceKind kind, uint32_t group, uint64_t index) const {
     const Told &told = told_[group][index];
+    // A page counts as an event of its positions, with its digest once it is full.
     listener_.hear(listener_.user,
                    {kind, group, index * kPage, (index + 1) * kPage,
                     network_.page_shapes[group].bytes(), told.full ? told.digest : Digest()});
@@ -51,6 +52,7 @@ void Trace::compare_page(uint32_t group, uint64_t index, const PageEntry &entry,
         }
         return;
     }
+    // The address changed: the old page is released, and a new one may take its place.
     const bool replaces = told.page != none && now != none;
     const TraceKind kind =
         now != none ? kind_of(origin, replaces, entry.page) : TraceKind::released;
@@ -66,7 +68,7 @@ void Trace::compare_page(uint32_t group, uint64_t index, const PageEntry &entry,
 }
 
 void Trace::compare(std::span<const PageTable> tables, PageOrigin origin) {
-    for (size_t group = 0; group < tables.size(); ++group) { // all that can fail comes first
+    for (size_t group = 0; group < tables.size(); ++group) { // only this can fail
         told_[group].resize(std::max(told_[group].size(), tables[group].size()));
     }
     const PageEntry none;
@@ -89,6 +91,7 @@ void Trace::reads(const Sequence &sequence) const {
         const uint64_t first =
             kernels::first_visible(sequence.begin, network_.groups[group].window);
         const auto held = [&](size_t i) { return i < pages.data.size() && pages.data[i]; };
+        // One event for each run of pages that are held.
         for (size_t i = 0; i < pages.data.size(); ++i) {
             if (!held(i)) {
                 continue;
@@ -107,7 +110,7 @@ void Trace::reads(const Sequence &sequence) const {
 }
 
 void Trace::operation(TraceKind kind, uint64_t begin, uint64_t end, const Digest &digest) const {
-    uint64_t bytes = 0; // of a position, in all layers
+    uint64_t bytes = 0; // of one position, in all layers
     for (uint32_t group = 0; group < network_.groups.size(); ++group) {
         bytes += network_.page_shapes[group].bytes() / kPage;
     }

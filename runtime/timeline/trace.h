@@ -1,6 +1,6 @@
-// What a session tells one listener of its KV cache: operations, and the pages that its tables take
-// and let go of. A trace remembers what it has told of each page, and compares: so whatever way a
-// change came about, all events together give the tables as they are. Knows no operation.
+// Reports a session's KV cache to one listener: operations, and the pages that its tables take and
+// release. A trace stores what it last reported of each page, and compares. So the events together
+// always give the tables as they are, whatever caused a change. Knows no operation.
 #pragma once
 
 #include <cstdint>
@@ -45,32 +45,32 @@ struct TraceEvent {
 struct TraceListener {
     void (*hear)(void *user, const TraceEvent &event) noexcept;
     void *user;
-    bool reads; // are told as well
+    bool reads; // report reads as well
 };
 
-// Where pages that have appeared in the tables since the last comparison come from.
+// The origin of pages that have appeared in the tables since the last comparison.
 enum class PageOrigin {
     computed,  // empty ones, and copies of those that others hold
-    known,     // the index of known pages
-    before,    // an earlier state of the session: its beginning, or one that an undo brings back
-    elsewhere, // another table that took the place of this one
+    known,     // the prefix cache
+    before,    // an earlier state of the session: its beginning, or one that an undo restores
+    elsewhere, // another table that replaced this one
 };
 
 class Trace {
   public:
     Trace(const TraceListener &listener, const Network &network);
 
-    // Tells how the tables [group] differ from what was told before. Throws std::bad_alloc, then
-    // nothing was told; not where no table is longer than it was.
+    // Reports how the tables [group] differ from the last report. Throws std::bad_alloc before
+    // anything is reported, and only if a table is longer than before.
     void compare(std::span<const PageTable> tables, PageOrigin origin);
-    // Tells of what a pass is about to read for a sequence, if asked for.
+    // Reports the pages that a pass is about to read for a sequence, if the listener wants reads.
     void reads(const Sequence &sequence) const;
     void operation(TraceKind kind, uint64_t begin, uint64_t end, const Digest &digest) const;
 
   private:
     struct Told {
-        PageAddress page = PageAddress::null; // that it is held
-        bool full = false;                    // and its digest
+        PageAddress page = PageAddress::null; // the page reported as held
+        bool full = false;                    // and whether its digest was reported
         Digest digest = {};
     };
 
@@ -82,7 +82,7 @@ class Trace {
     std::vector<std::vector<Told>> told_; // [group][page]
 };
 
-// A session's trace, or none. A copy of the session has none.
+// A session's trace, or none. A copy of a session has none.
 class TraceRef {
   public:
     TraceRef() = default;

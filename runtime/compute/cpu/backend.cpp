@@ -1,4 +1,5 @@
-// The CPU's backend: each step over the rows of a pass, split over threads, by the kernel table.
+// The CPU's backend: computes each step over the rows of a pass, split over threads, by the kernel
+// table.
 // See runtime/compute/backend.h for the shapes.
 #include "runtime/compute/backend.h"
 
@@ -24,7 +25,7 @@ template <typename Work> void each_row(const Network &network, size_t rows, cons
     });
 }
 
-// Marks the sequences of the rows that are bad, each where it first failed.
+// Marks the sequences of the bad rows; the first failure of each counts.
 void mark_failed(Pass &pass, size_t layer) {
     for (size_t row = 0; row < pass.row_count; ++row) {
         if (pass.cpu->bad[row] != 0) {
@@ -46,6 +47,7 @@ uint64_t scratch_bytes(const Pass &pass) {
     return pass.cpu->size_bytes();
 }
 
+// Any process may compute on the CPU.
 void check_process(const Network &) {}
 
 void run(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
@@ -69,7 +71,7 @@ void embed_token(const Network &network, uint32_t token, float *stream) {
     }
 }
 
-// Computes the cosines and sines of RoPE as well, which all layers use.
+// Looks up the embeddings. Also computes the cosines and sines of RoPE, which all layers use.
 void embed(Pass &pass) {
     const Network &network = pass.network;
     const CpuScratch &work = *pass.cpu;
@@ -87,8 +89,8 @@ void embed(Pass &pass) {
 
 // The norms around an addition to the stream.
 struct Norms {
-    const float *post; // of what is added; null: none
-    const float *next; // of the stream
+    const float *post; // norm of the values added; null: none
+    const float *next; // norm of the stream
     bool last;         // `next` is the final norm
 };
 
@@ -115,6 +117,7 @@ void residual(Pass &pass, After after, size_t layer) {
     const size_t hidden = network.config.hidden;
     const float eps = network.config.norm_eps;
     uint16_t *normed = norms.last ? pass.hidden : work.narrow;
+    // One pass over each row, while it is in the cache: norm, add, norm, round.
     each_row(network, pass.row_count, [&](size_t row) {
         float *wide = work.wide + row * hidden, *stream = work.stream + row * hidden;
         if (norms.post != nullptr) {
@@ -125,7 +128,8 @@ void residual(Pass &pass, After after, size_t layer) {
         }
         table.rms_norm(stream, norms.next, hidden, eps, wide);
         table.round_bf16(wide, hidden, normed + row * hidden);
-        if (norms.last) { // of every row, so that failing does not depend on the cuts (C9)
+        // Every row is checked, so that a failure does not depend on how the log was cut (C9).
+        if (norms.last) {
             work.bad[row] = all_finite_bf16(normed + row * hidden, hidden) ? 0 : 1;
         }
     });
@@ -143,7 +147,7 @@ void project_heads(Pass &pass, size_t layer) {
         pass.row_count);
 }
 
-// Puts the halves of a head's pairs, which lie side by side, where RoPE expects them.
+// Reorders a head whose RoPE pairs are interleaved into first halves and second halves.
 void part_pairs(float *head, size_t head_dim) {
     float pairs[kHeadDimMax];
     std::copy_n(head, head_dim, pairs);
@@ -153,7 +157,7 @@ void part_pairs(float *head, size_t head_dim) {
     }
 }
 
-// Norm (where the architecture has one), RoPE and rounding of one head.
+// Applies the norm (where the architecture has one), RoPE and rounding to one head.
 void finish_head(const Network &network, float *head, const float *norm, const float *cosine,
                  const float *sine, uint16_t *rounded) {
     const size_t head_dim = network.config.head_dim;
@@ -185,6 +189,8 @@ void finish_heads(Pass &pass, size_t layer) {
         const float *cosine = work.cosine + (rope_offset + row) * half;
         const float *sine = work.sine + (rope_offset + row) * half;
         uint16_t *page = pass.sequence_of(row).page(place.group, position);
+
+        // Queries stay in scratch, grouped by their KV head.
         for (size_t head = 0; head < config.heads; ++head) {
             const size_t kv_head = head / group_heads;
             uint16_t *rounded =
@@ -193,6 +199,8 @@ void finish_heads(Pass &pass, size_t layer) {
             finish_head(network, work.query + (row * config.heads + head) * head_dim,
                         weights.query_norm, cosine, sine, rounded);
         }
+
+        // Keys and values go to the page of the position.
         for (size_t head = 0; head < config.kv_heads; ++head) {
             const size_t from = (row * config.kv_heads + head) * head_dim;
             uint16_t *key = page + shape.offset(place.index, 0, head) + slot * head_dim;
@@ -241,6 +249,7 @@ bool draws_ahead(const Sampling &) {
     return false;
 }
 
+// Reports that the CPU has no device profile.
 std::string open_profile(const Network &) {
     fail(Status::unsupported, "profile \"device\": device \"cpu\" has none");
 }

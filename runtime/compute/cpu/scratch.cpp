@@ -1,4 +1,4 @@
-// See scratch.h.
+// Carves the CPU's scratch from one block; see scratch.h.
 #include "runtime/compute/cpu/scratch.h"
 
 #include <algorithm>
@@ -25,6 +25,8 @@ void CpuScratch::fit(size_t wanted) {
     const size_t widest =
         std::max({size_t{config.hidden}, query_size, size_t{config.intermediate}});
     const size_t whole = (widest + 255) / 256 * 256; // groups of either size
+
+    // `carve` runs twice: on a null base to measure the storage, then to set the pointers.
     auto carve = [&](uint8_t *base) {
         Carver<64> carver{base};
         stream = carver.take<float>(wanted * config.hidden);
@@ -48,8 +50,9 @@ void CpuScratch::fit(size_t wanted) {
         scratch = carver.take<uint8_t>(threads * kernels::kScratchBytes);
         return carver.used;
     };
+
     const size_t size_bytes = carve(nullptr);
-    rows = 0; // stays so if growing fails
+    rows = 0; // remains 0 if growing fails
     bad.resize(wanted);
     storage.grow(size_bytes);
     carve(static_cast<uint8_t *>(storage.data()));
@@ -71,7 +74,7 @@ void CpuScratch::fit_partials(size_t query_rows, size_t blocks, size_t head_dim,
         }
         return carver.used;
     };
-    // Twice as much, so that a growing context rarely asks again.
+    // Reserves twice the bytes needed, so that a growing context rarely needs another allocation.
     const size_t size_bytes = carve(nullptr);
     if (size_bytes > partial_storage.size_bytes()) {
         partial_storage.grow(2 * size_bytes);

@@ -1,4 +1,4 @@
-// What a pass computes with on the CPU: buffers for a number of rows. Part of a Pass.
+// The CPU's scratch: buffers for a number of rows. Part of a Pass. Knows nothing of devices.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,22 @@ namespace stasis {
 
 struct Network;
 
-// Outputs of a matrix product that one thread computes at a time, at most: a multiple of what the
-// tables compute side by side.
+// The outputs of a matrix product that one thread computes at a time, at most: a multiple of the
+// outputs that the tables compute side by side.
 inline constexpr size_t kProductOutputs = 256;
 
 struct CpuScratch {
     explicit CpuScratch(const Network &network);
 
-    // Makes room for `rows` positions. Throws Error(no_memory).
+    // Reserves memory for `rows` positions. Throws Error(no_memory).
     void fit(size_t rows);
-    // Makes room for partial results of attention, `rows` query rows times `blocks`, and for packed
-    // queries; for weights only where the pass is tracked.
+    // Reserves memory for partial results of attention, `query_rows` times `blocks`, and for packed
+    // queries. Reserves memory for weights only if the pass tracks attention. Throws
+    // Error(no_memory).
     void fit_partials(size_t query_rows, size_t blocks, size_t head_dim, size_t query_bytes);
     uint64_t size_bytes() const { return storage.size_bytes() + partial_storage.size_bytes(); }
 
-    // What `thread` may use while it computes an item.
+    // Return the workspace of `thread` while it computes an item.
     void *scratch_of(size_t thread) const { return scratch + thread * kernels::kScratchBytes; }
     float *gate_of(size_t thread) const { return gate + thread * rows * kProductOutputs; }
     float *up_of(size_t thread) const { return up + thread * rows * kProductOutputs; }
@@ -35,10 +36,10 @@ struct CpuScratch {
     const Network &network;
     size_t rows = 0;
     float *stream = nullptr;    // [rows][hidden] residual stream
-    float *wide = nullptr;      // [rows][hidden] results on their way into the stream
+    float *wide = nullptr;      // [rows][hidden] results before they are added to the stream
     uint16_t *narrow = nullptr; // [rows][max(hidden, heads*head_dim, intermediate)] matmul inputs
     void *packed = nullptr;     // `narrow` in the table's order
-    // The same quantized, by groups of 32 and of 256 (C8); null: no matrix is in such blocks.
+    // `narrow` quantized, by groups of 32 and of 256 (C8); null: no matrix has such blocks.
     void *quantized[2] = {nullptr, nullptr};
     float *query = nullptr;         // [rows][heads*head_dim]
     float *key = nullptr;           // [rows][kv_heads*head_dim]
@@ -49,7 +50,7 @@ struct CpuScratch {
     float *cosine = nullptr;        // [ropes][rows][head_dim / 2]
     float *sine = nullptr;          // [ropes][rows][head_dim / 2]
     uint8_t *scratch = nullptr;     // [threads][kScratchBytes]
-    std::vector<uint8_t> bad;       // [row] whether a step gave it what is not finite
+    std::vector<uint8_t> bad;       // [row] 1: a result was not finite
 
     AttentionPlan attention;
     float *partial_max = nullptr; // [query row][block]

@@ -1,6 +1,6 @@
-// The device's backend: the steps of a pass enqueued, to the same bits as the CPU's. Weights and
-// pages lie in device memory; tokens are copied there, hidden states and logits back. See
-// runtime/compute/backend.h for the shapes.
+// The device's backend: enqueues the steps of a pass, which give the same bits as the CPU's.
+// Weights and pages are in device memory; tokens are copied to the device, hidden states and logits
+// back. See runtime/compute/backend.h for the shapes.
 #include "runtime/compute/device/backend.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace stasis {
 
 namespace {
 
-// Quantizes x of the task [rows][depth], as far as its matrices call for it (C8).
+// Quantizes x of the task [rows][depth] in each group size that its matrices need (C8).
 template <typename Task>
 void quantize(DeviceScratch &on, std::initializer_list<const kernels::DeviceMatrix *> matrices,
               Task &task) {
@@ -34,6 +34,7 @@ void product(DeviceScratch &on, kernels::DeviceProduct task) {
     on.queue.table().product(on.queue.get(), task);
 }
 
+// Reports whether the pass's products are pinned ones, under the device profile.
 bool pinned(const DeviceScratch &on) {
     return on.padded != 0;
 }
@@ -82,6 +83,8 @@ void residual_on_device(Pass &pass, After after, size_t layer) {
     task.hidden = config.hidden;
     task.eps = config.norm_eps;
     task.stream = on.stream;
+
+    // Each residual also computes the norm that the next product reads.
     switch (after) {
     case After::embedding:
         task.norm = layers[0].attention_norm;
@@ -97,6 +100,8 @@ void residual_on_device(Pass &pass, After after, size_t layer) {
         task.norm = last ? on.model.final_norm : layers[layer + 1].attention_norm;
         break;
     }
+
+    // The last residual of a pass gives the final hidden state and checks that it is finite.
     task.narrow = last ? on.hidden : on.narrow;
     task.failed = last ? on.pass.failed : nullptr;
     task.layer = config.layers;
@@ -131,6 +136,7 @@ void finish_heads_on_device(Pass &pass, size_t layer) {
     task.head_dim = config.head_dim;
     task.interleaved = config.interleaved_rope;
     task.eps = config.norm_eps;
+
     task.query = on.query;
     task.key = on.key;
     task.value = on.value;
@@ -158,12 +164,14 @@ void attend_on_device(Pass &pass, size_t layer) {
     task.window = config.layer[layer].window;
     task.scale = config.attention_scale;
     task.softcap = config.attention_softcap;
+
     task.query = on.rounded;
     task.output = on.attended;
     task.blocks = on.blocks;
     task.maximum = on.maximum;
     task.sum = on.sum;
     task.partial = on.partial;
+
     if (on.tile_count == 0) {
         on.queue.table().attend_blocks(on.queue.get(), task);
     } else {
@@ -209,7 +217,7 @@ void project_down_on_device(Pass &pass, size_t layer) {
             {on.inner, product_rows(on), 1, {on.model.layers[layer].down}, {on.wide}, pinned(on)});
 }
 
-// Marks the sequences whose rows met what is not finite, each where it first did.
+// Marks the sequences that have a value that is not finite; the first failure of each counts.
 void receive_failures(Pass &pass, const uint32_t *failed) {
     for (Sequence &sequence : pass.all()) {
         for (size_t row = 0; row < sequence.rows; ++row) {
@@ -223,23 +231,28 @@ void receive_failures(Pass &pass, const uint32_t *failed) {
 
 void try_run(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
     DeviceScratch &on = *pass.device;
+
+    // Describes the pass, then plays it from a recording or enqueues it layer by layer.
     watch.look(done, total);
     try {
         on.describe(pass);
         if (pass.row_count == pass.sequence_count && on.tile_count == 0 && on.padded == 0 &&
             !on.received.any()) {
-            // Nothing that is enqueued depends on more than the shape of the pass.
+            // The work enqueued depends on nothing but the shape of the pass, so a recording
+            // serves.
             on.replay({DeviceScratch::Key::whole, pass.row_count, on.blocks},
                       [&] { run_layers(pass, {}, 0, 0); });
         } else {
             run_layers(pass, watch, done, total);
         }
+
+        // Copies the results back.
         on.queue.copy(pass.hidden, on.hidden,
                       pass.row_count * pass.network.config.hidden * sizeof(uint16_t));
         on.received.end(on.queue);
         on.queue.copy(on.failed_here, on.pass.failed, pass.row_count * sizeof(uint32_t));
     } catch (...) {
-        on.queue.finish_quietly(); // the buffers are the next call's
+        on.queue.finish_quietly(); // later calls use the buffers
         throw;
     }
     on.queue.finish("computing");
@@ -247,8 +260,9 @@ void try_run(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
 }
 
 void run_on_device(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
-    constexpr size_t kOwnBytes = size_t{32} << 20; // what a module may take for itself (a library's
-                                                   // work space), which is reported at the end
+    // Bytes that a module may need for itself, such as a library's workspace. A lack of them is
+    // reported only when the work is finished, and the pass is then computed again.
+    constexpr size_t kOwnBytes = size_t{32} << 20;
     const OpenDevice &device = pass.device->model.on();
     for (;;) {
         try {
@@ -282,6 +296,7 @@ std::string open_device_profile(const Network &network) {
         fail(Status::unsupported, "profile \"device\": it is of bf16 weights, not of integers (%s)",
              network.weights.types.c_str());
     }
+    // Every shape of a product that a pass under the profile may have.
     std::vector<kernels::DeviceShape> shapes;
     for (const DeviceLayer &layer : network.device->layers) {
         for (const kernels::DeviceMatrix *w :

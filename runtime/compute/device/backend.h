@@ -1,5 +1,5 @@
-// What the device's backend and its drawing ahead share: work that is enqueued for the device
-// alone.
+// Functions of the device's backend that its parts share: enqueuing logits, and drawing ahead.
+// Knows no session.
 #pragma once
 
 #include "runtime/compute/device/scratch.h"
@@ -9,7 +9,8 @@ namespace stasis {
 
 struct DrawnRows;
 
-// Enqueues logits [rows][vocabulary] of final hidden states; all of it in device memory.
+// Enqueues the computation of logits [rows][vocabulary] of final hidden states, all in device
+// memory.
 void enqueue_logits(const Network &network, DeviceScratch &on, const uint16_t *hidden, size_t rows,
                     float *logits);
 

@@ -1,4 +1,4 @@
-// Finding and opening a device's module; see device.h.
+// Finds and opens a device's module; see device.h.
 #include "runtime/compute/device/device.h"
 
 #include <dlfcn.h>
@@ -17,12 +17,12 @@ struct Library {
     std::string problem;
 };
 
-// As the loader finds libraries, else beside this one. The loader's path comes first, as for every
-// library: whoever sets it means it (so modules are exchanged for a run, in tests as well), and
-// where packages put both, the two ways end in the same folder. One that was built for another
-// version is refused, not passed over: open_device says which version it has.
+// Loads the module as the loader finds libraries, else from the folder of this library. The
+// loader's path comes first, as for every library: it is set on purpose (tests exchange modules in
+// this way), and where packages install both, the two ways end in the same folder. A module built
+// for another version is found but refused: open_device reports its version.
 Library load_module() {
-    // It stays: threads that called it may end later than the model is closed.
+    // The module stays loaded: threads that called it may end after the model is closed.
     constexpr int kHow = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
     if (void *handle = dlopen(kModule, kHow)) {
         return {handle, ""};
@@ -44,7 +44,7 @@ Library load_module() {
     return library;
 }
 
-// The index of "cuda" or "cuda:<index>".
+// Returns the index of "cuda" or "cuda:<index>".
 uint32_t device_index(const std::string &name) {
     uint32_t index = 0;
     const std::string rest = name.starts_with("cuda") ? name.substr(4) : "?";
@@ -108,6 +108,7 @@ void OpenDevice::fail_with(const kernels::DeviceError &error, const char *doing)
          error.message);
 }
 
+// Each failure for lack of memory reclaims some, until nothing more can be reclaimed.
 void *OpenDevice::take(size_t size_bytes) const {
     require_this_process();
     for (;;) {

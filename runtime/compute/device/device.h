@@ -1,5 +1,5 @@
-// Opening a device that is not the CPU: its module, found when a model asks for it, and what the
-// runtime needs of it in a form that throws. Knows no models.
+// Opens a device that is not the CPU: loads its module when a model asks for it, and wraps the
+// module's functions so that they throw. Knows no models.
 #pragma once
 
 #include <sys/types.h>
@@ -15,18 +15,18 @@
 
 namespace stasis {
 
-// An opened device. What a process opened is nothing to its children by fork(): there each call
-// fails before it reaches the device, and what is released is left as it is. Memory may be taken
-// and given back by several threads at once, by nobody who holds what `make_room` locks.
+// An opened device. A process may use only devices that it opened itself: after fork() each call in
+// the child fails before it reaches the device, and releases do nothing. Several threads may take
+// and give back memory at once, but not while they hold a lock that `make_room` takes.
 struct OpenDevice {
     std::string name; // "cuda:0"
     const kernels::DeviceTable *table = nullptr;
     kernels::Device *device = nullptr;
     kernels::DeviceInfo info = {};
-    void *library = nullptr; // of the module; null: not loaded for this
-    pid_t process;           // that opened it
-    // Gives back memory that is only kept for reuse, so many bytes if it can; false: there is none.
-    // Asked where the device has no memory left. Set before threads share the device.
+    void *library = nullptr; // handle of the module; null: not loaded by this object
+    pid_t process;           // the process that opened it
+    // Reclaims memory that is cached for reuse, `size_bytes` bytes if possible; false: there is
+    // none. Called when the device has no memory left. Set before threads share the device.
     std::function<bool(size_t size_bytes)> make_room;
 
     OpenDevice();
@@ -35,22 +35,22 @@ struct OpenDevice {
     OpenDevice &operator=(const OpenDevice &) = delete;
 
     bool of_this_process() const noexcept;
-    // Throws Error(device) where it is not. What takes memory, makes a queue, waits for one or
-    // begins a pass asks this.
+    // Throws Error(device) in another process. Every function that takes memory, makes a queue,
+    // waits for one or begins a pass calls this.
     void require_this_process() const;
     // Throws Error(no_memory), Error(device).
     void *take(size_t size_bytes) const;
     void give_back(void *memory) const noexcept;
-    // Throws what the device said: Error(no_memory) or Error(device), naming the device.
+    // Throws the device's error: Error(no_memory) or Error(device), naming the device.
     [[noreturn]] void fail_with(const kernels::DeviceError &error, const char *doing) const;
 };
 
-// "cuda" or "cuda:<index>". `module`: in place of the installed one. Throws Error(device) for other
-// names, and where there is no module, no driver or no such device.
+// Opens "cuda" or "cuda:<index>". `module` replaces the installed one; null: load it. Throws
+// Error(device) for other names, and if there is no module, no driver or no such device.
 std::unique_ptr<OpenDevice> open_device(const std::string &name,
                                         const kernels::DeviceTable *module);
 
-// Memory of a device that grows and never shrinks; contents are lost when it grows.
+// Device memory that grows and never shrinks; contents are lost when it grows.
 class DeviceBuffer {
   public:
     explicit DeviceBuffer(const OpenDevice &on) : on_(on) {}
@@ -58,7 +58,7 @@ class DeviceBuffer {
     DeviceBuffer(const DeviceBuffer &) = delete;
     DeviceBuffer &operator=(const DeviceBuffer &) = delete;
 
-    // True: it has moved.
+    // Returns true if the memory has moved.
     bool grow(size_t size_bytes);
     void *data() const { return data_; }
     size_t size_bytes() const { return size_bytes_; }
@@ -69,7 +69,8 @@ class DeviceBuffer {
     size_t size_bytes_ = 0;
 };
 
-// The same on the host, pinned: what is copied from and to the device while others compute.
+// Pinned host memory that grows and never shrinks: the device copies from and to it while other
+// work is computed. Contents are lost when it grows.
 class PinnedBuffer {
   public:
     explicit PinnedBuffer(const OpenDevice &on) : on_(on) {}
@@ -86,8 +87,8 @@ class PinnedBuffer {
     size_t size_bytes_ = 0;
 };
 
-// Work in order on a device. One thread at a time. The host's memory that is copied from or to,
-// pinned or not, is left alone until `finish`.
+// A queue of work that a device runs in order. One thread at a time. Host memory that is copied
+// from or to, pinned or not, must not change until `finish`.
 class DeviceWorkQueue {
   public:
     explicit DeviceWorkQueue(const OpenDevice &on);
@@ -100,7 +101,7 @@ class DeviceWorkQueue {
     void copy(void *to, const void *from, size_t size_bytes) const {
         on_.table->copy(queue_, to, from, size_bytes);
     }
-    // Waits. Throws what went wrong on the way.
+    // Waits for the work enqueued. Throws the error of any that failed.
     void finish(const char *doing) const;
     void finish_quietly() const noexcept;
 

@@ -1,6 +1,8 @@
-// Tokens that the device draws one after the other without the host, which receives them at the
-// end; see Backend::draw_ahead. A step is recorded once: its pass, the logits of its row, the draw,
-// which makes the row that of the token drawn.
+// Draws several tokens on the device without the host, which copies them at the end; see
+// Backend::draw_ahead. A step is recorded once: its pass, the logits of its row, and the draw,
+// which stores the token drawn in the row for the next step.
+#include <cassert>
+
 #include "runtime/compute/backend.h"
 #include "runtime/compute/device/backend.h"
 #include "runtime/compute/forward.h"
@@ -11,7 +13,8 @@ namespace stasis {
 
 namespace {
 
-// What the steps need beside a pass; the first part is copied from the host, the second back to it.
+// The steps' data beside the pass. The part before `tokens` is copied from the host; all of it is
+// copied back.
 struct DrawnLayout {
     kernels::DeviceSampler sampler;
     uint64_t random[kDrawnMost];
@@ -19,12 +22,12 @@ struct DrawnLayout {
     uint32_t tokens[kDrawnMost], failures[kDrawnMost];
 };
 
-// Of a row of logits, so that what comes behind it is aligned.
+// Returns the bytes of a row of logits, padded so that the workspace after it is aligned.
 size_t row_bytes(const Config &config) {
     return (config.vocabulary * sizeof(float) + 255) / 256 * 256;
 }
 
-// Enqueues a step.
+// Enqueues one step: a pass of one row, its logits, and the draw.
 void enqueue_step(Pass &pass, DrawnLayout *there, uint16_t *hiddens) {
     DeviceScratch &on = *pass.device;
     const Config &config = pass.network.config;
@@ -48,7 +51,7 @@ void enqueue_step(Pass &pass, DrawnLayout *there, uint16_t *hiddens) {
     on.queue.table().draw(on.queue.get(), task);
 }
 
-// Describes the sequence's first row alone; its pages are as they are for all.
+// Describes the sequence's first row alone; its pages are the same for all rows.
 void describe_first(Pass &pass) {
     Sequence &sequence = pass.sequences[0];
     const size_t rows = sequence.rows;
@@ -75,6 +78,9 @@ void draw_ahead_on_device(Pass &pass, const Sampling &sampling, DrawnRows &drawn
     const Network &network = pass.network;
     DeviceScratch &on = *pass.device;
     const size_t rows = pass.row_count, hidden = network.config.hidden;
+    assert(pass.sequence_count == 1 && rows <= kDrawnMost);
+
+    // A buffer that moves makes the recordings invalid, which name its address.
     const size_t hidden_at = (sizeof(DrawnLayout) + 255) / 256 * 256;
     bool moved = on.run.grow(hidden_at + kDrawnMost * hidden * sizeof(uint16_t));
     moved = on.logits.grow(row_bytes(network.config) +
@@ -87,17 +93,20 @@ void draw_ahead_on_device(Pass &pass, const Sampling &sampling, DrawnRows &drawn
     auto *there = static_cast<DrawnLayout *>(on.run.data());
     auto *here = static_cast<DrawnLayout *>(on.run_staged.data());
     auto *hiddens = reinterpret_cast<uint16_t *>(static_cast<uint8_t *>(on.run.data()) + hidden_at);
+    // Fills the description on the host.
     *here = {};
     here->sampler = {sampling.temperature, sampling.top_k,
                      static_cast<uint64_t>(sampling.top_p * 0x1p32F),
                      static_cast<uint64_t>(sampling.min_p * 0x1p40F)};
-    for (size_t i = 0; i < rows; ++i) { // of the token behind row i
+    // The random bits of the token after row i.
+    for (size_t i = 0; i < rows; ++i) {
         here->random[i] = random_bits(sampling.seed, pass.sequences[0].begin + i + 1);
     }
+    // Enqueues all steps, and copies the tokens and hidden states back.
     try {
         const uint64_t end = pass.sequences[0].begin + rows;
-        on.model.ropes(network.rope_frequencies,
-                       end); // of every step: the description is the first's
+        // The tables must cover all steps, but the first row's description covers only one.
+        on.model.ropes(network.rope_frequencies, end);
         describe_first(pass);
         on.queue.copy(there, here, offsetof(DrawnLayout, tokens));
         for (size_t i = 0; i < rows; ++i) {

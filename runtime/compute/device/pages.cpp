@@ -1,6 +1,6 @@
-// Pages over there; see pages.h. What is enqueued is waited for, so that the queues of passes,
-// which are others, find it done: copying or clearing a page takes some microseconds, once in as
-// many tokens as a page holds.
+// KV pages in device memory; see pages.h. Clearing or copying a page waits until the device has
+// done it, because forward passes run on other queues. It takes some microseconds, once in as many
+// tokens as a page holds.
 #include "runtime/compute/device/pages.h"
 
 #include <utility>
@@ -19,7 +19,7 @@ DevicePageMemory &self(void *user) {
 
 } // namespace
 
-// Pinned memory with a queue of its own: transfers do not wait for each other.
+// Pinned memory with a queue of its own, so that transfers do not wait for each other.
 struct DevicePageMemory::Stage : PageStage {
     DeviceWorkQueue queue;
     PinnedBuffer buffer;
@@ -29,12 +29,12 @@ struct DevicePageMemory::Stage : PageStage {
 };
 
 DevicePageMemory::DevicePageMemory(const OpenDevice &on) : on_(on), queue_(on) {
-    idle_.reserve(kIdleMax); // so that giving back cannot fail
+    idle_.reserve(kIdleMax); // so that give_back cannot fail
 }
 
 DevicePageMemory::~DevicePageMemory() = default;
 
-// The smallest of those that are large enough, else any; null: there is none.
+// Returns the smallest idle stage that is large enough, else any; null: there is none.
 std::unique_ptr<DevicePageMemory::Stage> DevicePageMemory::take_idle(size_t size_bytes) {
     const std::lock_guard lock(idle_mutex_);
     size_t best = 0;
@@ -74,6 +74,7 @@ void DevicePageMemory::give_back(PageStage *stage) noexcept {
     }
 }
 
+// Enqueues work on a page and waits for it.
 template <typename Work> void DevicePageMemory::run(const char *doing, const Work &work) {
     on_.require_this_process();
     const std::lock_guard lock(mutex_);

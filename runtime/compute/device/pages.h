@@ -1,4 +1,4 @@
-// KV pages in a device's memory.
+// KV pages in device memory, as the functions of PageMemory. Knows nothing of their contents.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace stasis {
 
-// What PageMemory's functions work with. Outlives the pool.
+// The state of the PageMemory functions. Outlives the pool.
 class DevicePageMemory {
   public:
     explicit DevicePageMemory(const OpenDevice &on);
@@ -19,9 +19,11 @@ class DevicePageMemory {
 
   private:
     struct Stage;
-    // A transfer has two stages of a batch each, or a page, if that is more.
+    // Bytes of one batch. A transfer has two stages, each of a batch, or of one page if that is
+    // larger.
     static constexpr size_t kBatchBytes = size_t{32} << 20;
-    // Stages that are kept, at most: pinned memory takes longer to get than to use.
+    // Idle stages kept, at most. They are kept because allocating pinned memory takes longer than a
+    // transfer.
     static constexpr size_t kIdleMax = 4;
 
     template <typename Work> void run(const char *doing, const Work &work);
@@ -31,7 +33,7 @@ class DevicePageMemory {
     void give_back(PageStage *stage) noexcept;
 
     const OpenDevice &on_;
-    std::mutex mutex_; // of the queue
+    std::mutex mutex_; // protects the queue
     DeviceWorkQueue queue_;
     std::mutex idle_mutex_;
     std::vector<std::unique_ptr<Stage>> idle_;

@@ -1,4 +1,4 @@
-// See received.h.
+// Accumulates attention on the device; see received.h.
 #include "runtime/compute/device/received.h"
 
 #include <algorithm>
@@ -11,19 +11,21 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kRoomBytesMax = size_t{32} << 20; // of the weights of rows that go together
+constexpr size_t kRoomBytesMax = size_t{32} << 20; // workspace of rows that are computed together
 
-// Of a row's blocks and query heads: weights, maxima, sums.
+// Returns the bytes of a row's weights, maxima and sums over its blocks and query heads.
 size_t row_bytes(size_t heads, size_t blocks) {
     return heads * blocks * (kPage * sizeof(uint16_t) + 2 * sizeof(float));
 }
 
+// Returns how many rows are computed together, at least one.
 size_t rows_together(size_t rows, size_t heads, size_t blocks) {
     return std::clamp<size_t>(kRoomBytesMax / row_bytes(heads, blocks), 1, rows);
 }
 
 } // namespace
 
+// Lists the tracked sequences, and reserves memory for their sums and for the largest workspace.
 void DeviceReceived::begin(const Pass &pass, const DeviceWorkQueue &queue) {
     const Config &config = pass.network.config;
     tracked_.clear();
@@ -55,7 +57,7 @@ void DeviceReceived::add(const DeviceWorkQueue &queue, const kernels::DeviceAtte
         task.sum_rows = tracked.sum_rows;
         task.sum_row = layer * attention.heads;
         task.sums = there(tracked);
-        // As many as any of its rows sees.
+        // As many blocks as any row of the sequence sees in this layer.
         const size_t seen = attention.window == 0 ? tracked.blocks : attention.window / kPage + 2;
         const size_t blocks = std::min(tracked.blocks, seen);
         const size_t most = rows_together(tracked.rows, attention.heads, tracked.blocks);

@@ -1,4 +1,4 @@
-// Buffers and descriptions of passes; see scratch.h.
+// Buffers of a call on a device, and descriptions of its passes; see scratch.h.
 #include "runtime/compute/device/scratch.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kRowsFew = 4; // of a sequence: more are computed in tiles
+constexpr size_t kRowsFew = 4; // of a sequence: more rows are computed in tiles
 constexpr size_t kPartialBytesMax = size_t{256} << 20;
 
 size_t most_rows(const Pass &from) {
@@ -24,7 +24,7 @@ size_t most_rows(const Pass &from) {
     return most;
 }
 
-// The most blocks that a row sees; no fewer than any layer's window calls for.
+// Returns the most blocks that a row sees; at least as many as any layer's window needs.
 size_t most_blocks(const Pass &from) {
     size_t most = 1;
     for (size_t i = 0; i < from.sequence_count; ++i) {
@@ -37,8 +37,8 @@ size_t most_blocks(const Pass &from) {
 
 } // namespace
 
-// A description's parts, one behind the other, in pinned memory and on the device alike. What grows
-// comes last, so that what is used of it is copied with the rest in one piece.
+// The parts of a description, one after the other, in pinned memory and in device memory alike. The
+// pages, whose number grows, come last, so that the used part is copied in one piece.
 struct DeviceScratch::Layout {
     kernels::DeviceRow *rows;
     uint32_t *failed;
@@ -96,6 +96,8 @@ void DeviceScratch::fit(const Config &config, size_t wanted) {
         std::max({size_t{config.hidden}, query_size, size_t{config.intermediate}});
     const size_t whole = (widest + 255) / 256 * 256; // groups of either size
     const kernels::DeviceTable &table = queue.table();
+
+    // `carve` runs twice: on a null base to measure the storage, then to set the pointers.
     auto carve = [&](uint8_t *base) {
         Carver<256> carver{base};
         stream = carver.take<float>(wanted * config.hidden);
@@ -118,7 +120,9 @@ void DeviceScratch::fit(const Config &config, size_t wanted) {
         }
         return carver.used;
     };
-    rows = 0; // stays so if growing fails
+
+    // Recorded graphs contain the old pointers.
+    rows = 0; // remains 0 if growing fails
     pages_max_ = 0;
     forget_recorded();
     storage.grow(carve(nullptr));
@@ -149,6 +153,8 @@ void DeviceScratch::fill(const Pass &from, const Layout &layout) {
     tile_count = 0;
     for (size_t i = 0; i < from.sequence_count; ++i) {
         const Sequence &sequence = from.sequences[i];
+
+        // Rows, each with its position and token, and tiles of up to kDeviceTileRows rows.
         for (size_t row = 0; row < sequence.rows; ++row) {
             layout.rows[sequence.row + row] = {
                 sequence.begin + row, from.tokens[sequence.row + row], static_cast<uint32_t>(i)};
@@ -159,6 +165,8 @@ void DeviceScratch::fill(const Pass &from, const Layout &layout) {
                     static_cast<uint32_t>(std::min(left, kernels::kDeviceTileRows))};
             }
         }
+
+        // Pages of each group, and masks of evicted slots.
         for (size_t group = 0; group < groups; ++group) {
             const Sequence::Pages &pages = sequence.pages[group];
             layout.sequences[group * from.sequence_count + i] = {static_cast<uint32_t>(pages.first),
@@ -171,6 +179,8 @@ void DeviceScratch::fill(const Pass &from, const Layout &layout) {
         std::copy(sequence.evicted.begin(), sequence.evicted.end(), layout.evicted + mask);
         mask += sequence.evicted.size();
     }
+
+    // No row has failed yet. One copy moves the whole description.
     std::fill_n(layout.failed, from.row_count, UINT32_MAX);
     const auto *begin = reinterpret_cast<const uint8_t *>(layout.rows);
     const auto *end = reinterpret_cast<const uint8_t *>(layout.pages + page);
@@ -180,6 +190,8 @@ void DeviceScratch::fill(const Pass &from, const Layout &layout) {
 void DeviceScratch::describe(const Pass &from) {
     const Network &network = from.network;
     const size_t groups = network.groups.size();
+
+    // Counts the pages and masks, and reserves memory for the description.
     size_t pages = 0, masks = 0;
     uint64_t end = 0;
     for (size_t i = 0; i < from.sequence_count; ++i) {
@@ -194,22 +206,28 @@ void DeviceScratch::describe(const Pass &from) {
         const size_t pages_max = std::bit_ceil(std::max({pages, pages_max_, size_t{64}}));
         const size_t evicted_max = std::bit_ceil(std::max({masks, evicted_max_, size_t{64}}));
         const size_t bytes = Layout(nullptr, rows, groups, pages_max, evicted_max).size_bytes;
-        forget_recorded(); // the parts have other places
+        forget_recorded(); // the addresses of the parts change
         staged.grow(bytes);
         described.grow(bytes);
-        pages_max_ = pages_max, evicted_max_ = evicted_max; // now that there is room for it
+        pages_max_ = pages_max, evicted_max_ = evicted_max; // only after the memory is reserved
     }
+
+    // Fills the description and enqueues its copy.
     padded = from.padded;
     fill(from, Layout(staged.data(), rows, groups, pages_max_, evicted_max_));
     const Layout there(described.data(), rows, groups, pages_max_, evicted_max_);
     pass = {from.row_count,  from.sequence_count, there.rows,    there.sequences,
             there.evictions, there.pages,         there.evicted, there.failed};
+
+    // RoPE tables that cover the pass.
     std::vector<DeviceRope> tables = model.ropes(network.rope_frequencies, end);
     if (ropes.empty() || tables[0].cosine != ropes[0].cosine) {
         ropes = std::move(tables);
         forget_recorded();
     }
     tiles = there.tiles;
+
+    // A few rows attend by blocks, which needs memory for partial results; many attend by tiles.
     const Config &config = network.config;
     received.begin(from, queue);
     blocks = std::bit_ceil(most_blocks(from));

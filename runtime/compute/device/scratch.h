@@ -1,5 +1,5 @@
-// What one call computes with on a device: its queue, buffers for a number of rows, the description
-// of a pass, and recorded passes. Part of a Pass; one caller at a time.
+// One call's scratch on a device: its queue, buffers for a number of rows, the description of a
+// pass, and recorded passes. Part of a Pass; one caller at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,17 @@ struct DeviceScratch {
     DeviceScratch(const DeviceScratch &) = delete;
     DeviceScratch &operator=(const DeviceScratch &) = delete;
 
-    // Makes room for `rows` rows.
+    // Reserves memory for `rows` rows.
     void fit(const Config &config, size_t rows);
-    // Puts what the pass's sequences compute into `pass` and `tiles`, in the device's memory,
-    // and makes room for the partial results of attention that it needs. Waits for nothing.
+    // Enqueues copying the description of the pass's sequences to device memory, which sets `pass`
+    // and `tiles`. Reserves memory for the partial results of attention. Does not wait.
     void describe(const Pass &from);
     uint64_t size_bytes() const;
 
     DeviceModel &model;
     DeviceWorkQueue queue;
 
-    // On the device, for `rows` rows; shapes as in CpuScratch.
+    // Device memory for `rows` rows; shapes as in CpuScratch.
     size_t rows = 0;
     float *stream = nullptr;
     float *wide = nullptr;
@@ -44,33 +44,34 @@ struct DeviceScratch {
     float *gate = nullptr;       // [rows][intermediate]
     float *up = nullptr;
     uint16_t *hidden = nullptr; // [rows][hidden] final
-    // What the next product multiplies, by groups of 32 and of 256; null: no matrix has such
-    // blocks.
+    // The inputs of the next product, quantized by groups of 32 and of 256; null: no matrix has
+    // such blocks.
     void *quantized[2] = {};
 
-    // Of the pass.
+    // The pass described last.
     kernels::DevicePass pass;
     std::vector<DeviceRope> ropes;
     const kernels::DeviceTile *tiles = nullptr;
-    size_t tile_count = 0; // 0: by blocks
+    size_t tile_count = 0; // 0: attention by blocks
     size_t padded = 0;     // as Pass::padded
-    size_t blocks = 0;     // room for partials, of each row and head
+    size_t blocks = 0;     // blocks of partial results reserved for each row and head
     float *maximum = nullptr, *sum = nullptr, *partial = nullptr;
-    uint32_t *failed_here = nullptr; // pinned, [rows]: where `pass.failed` is copied to
+    uint32_t *failed_here = nullptr; // pinned, [rows]: the host's copy of `pass.failed`
 
-    DeviceReceived received; // of its sequences that track attention
+    DeviceReceived received; // the sequences that track attention
 
-    // Recorded work, by what it depends on besides the places of the buffers.
+    // Recorded work, by its parameters besides the addresses of the buffers.
     struct Key {
-        enum Kind { whole, drawing } kind; // one row for each sequence; a row, the draw behind it
+        // One row of each sequence; one row and the draw after it.
+        enum Kind { whole, drawing } kind;
         size_t rows, blocks;
         auto operator<=>(const Key &) const = default;
     };
     std::map<Key, kernels::DeviceGraph *> recorded;
-    static constexpr size_t kRecordedMost = 64; // beyond that all are made anew
-    // Plays what `enqueue` enqueues, recorded if it was not yet.
+    static constexpr size_t kRecordedMost = 64; // at this number all are destroyed
+    // Plays the work that `enqueue` enqueues, and records it first if no recording exists.
     template <typename Enqueue> void replay(const Key &key, const Enqueue &enqueue);
-    void forget_recorded(); // when a buffer has moved
+    void forget_recorded(); // to be called after a buffer has moved
 
     DeviceBuffer storage, partials, described, logits, run;
     PinnedBuffer staged, results, run_staged;
@@ -79,7 +80,7 @@ struct DeviceScratch {
     struct Layout;
     void fill(const Pass &from, const Layout &layout);
     void fit_partials(const Config &config, size_t row_count);
-    size_t pages_max_ = 0, evicted_max_ = 0; // room in the description
+    size_t pages_max_ = 0, evicted_max_ = 0; // capacity of the description
 };
 
 template <typename Enqueue> void DeviceScratch::replay(const Key &wanted, const Enqueue &enqueue) {

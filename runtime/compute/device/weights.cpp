@@ -1,4 +1,4 @@
-// Copying a model to its device; see weights.h.
+// Copies a model to its device; see weights.h.
 #include "runtime/compute/device/weights.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace stasis {
 
 namespace {
 
-// Bytes that the weights take there, but for vectors.
+// Returns the bytes that the weights take in device memory, without the vectors.
 uint64_t weight_bytes(const Weights &weights) {
     uint64_t bytes = 0;
     const auto count = [&](const Matrix &matrix) {
@@ -50,10 +50,11 @@ template <typename T> const T *DeviceModel::copied(const T *from, size_t count) 
     return to;
 }
 
+// Copies a matrix, unless the same data was copied before.
 kernels::DeviceMatrix DeviceModel::copied(const Matrix &matrix) {
     const void *from = matrix.strips != nullptr ? static_cast<const void *>(matrix.strips)
                                                 : static_cast<const void *>(matrix.data);
-    kernels::DeviceMatrix &there = known_[from]; // the head may be the embeddings
+    kernels::DeviceMatrix &there = known_[from]; // the head may share the embeddings' data
     const bool known = there.outputs != 0;
     there.outputs = matrix.rows;
     there.depth = matrix.columns;
@@ -89,7 +90,7 @@ kernels::DeviceMatrix DeviceModel::copied_rows(const Matrix &matrix, const uint8
                                 piece.data() + (strip - begin) * strip_bytes);
         }
         queue_.copy(to + begin * strip_bytes, piece.data(), (end - begin) * strip_bytes);
-        queue_.finish("copying the embeddings"); // the next piece takes the same place
+        queue_.finish("copying the embeddings"); // the next piece reuses the buffer
     }
     kernels::DeviceMatrix there;
     there.outputs = matrix.rows;
@@ -130,6 +131,8 @@ void DeviceModel::copy_layer(const LayerWeights &from, const Config &config) {
 DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &config,
                          const Weights &weights, const Watch &watch)
     : groups(weights.groups), device_(std::move(device)), queue_(*device_), pages_(*device_) {
+
+    // Refuses shapes that no kernel supports, and weights that do not fit.
     const size_t group_heads = config.heads / config.kv_heads;
     if (group_heads > kernels::kDeviceGroupHeadsMax ||
         config.head_dim > kernels::kDeviceHeadDimMax) {
@@ -146,6 +149,8 @@ DeviceModel::DeviceModel(std::unique_ptr<OpenDevice> device, const Config &confi
              device_->name.c_str(), device_->info.name, Number{bytes},
              Number{device_->info.free_bytes}, Number{device_->info.memory_bytes});
     }
+
+    // Copies everything; one wait at the end covers all copies.
     try {
         for (const LayerWeights &layer : weights.layers) {
             watch.look(0, 0);
@@ -178,6 +183,7 @@ std::vector<DeviceRope> DeviceModel::ropes(const std::vector<std::vector<double>
     if (end <= rope_positions_) {
         return ropes_;
     }
+    // Doubling keeps the number of copies small. Old tables stay, as recorded passes use them.
     const uint64_t positions = std::max({end, 2 * rope_positions_, kFewest});
     std::vector<DeviceRope> fresh;
     for (const std::vector<double> &angles : frequencies) {

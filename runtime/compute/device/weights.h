@@ -1,4 +1,5 @@
-// What a model keeps on its device: the weights, and the RoPE tables of the positions in use.
+// A model's data on its device: the weights, and the RoPE tables of the positions in use. Knows no
+// sessions.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace stasis {
 
-// As LayerWeights, there.
+// The weights of a layer, in device memory.
 struct DeviceLayer {
     kernels::DeviceMatrix query, key, value, output, gate, up, down;
     const float *attention_norm = nullptr;
@@ -32,8 +33,8 @@ struct DeviceRope {
 
 class DeviceModel {
   public:
-    // Copies the weights. Throws Error(no_memory) where they do not fit, Error(unsupported) for
-    // heads that the device has no kernels for, Error(device).
+    // Copies the weights. Throws Error(no_memory) if they do not fit, Error(unsupported) for heads
+    // that the device has no kernels for, and Error(device).
     DeviceModel(std::unique_ptr<OpenDevice> device, const Config &config, const Weights &weights,
                 const Watch &watch);
     ~DeviceModel();
@@ -42,20 +43,20 @@ class DeviceModel {
 
     const OpenDevice &on() const { return *device_; }
     DevicePageMemory &pages() { return pages_; }
-    // Who is asked for memory (OpenDevice::make_room) while the model computes.
+    // Sets the function that reclaims memory (OpenDevice::make_room) while the model computes.
     void ask_for_room(std::function<bool(size_t)> make_room) {
         device_->make_room = std::move(make_room);
     }
 
     QuantGroups groups;               // of all matrices
-    kernels::DeviceMatrix embeddings; // of looking up rows; none where they are wide
+    kernels::DeviceMatrix embeddings; // to look up rows; none if they are wide
     const float *wide_embeddings = nullptr;
     kernels::DeviceMatrix head;
     const float *final_norm = nullptr;
     std::vector<DeviceLayer> layers;
 
-    // Tables, one for each RoPE, that hold the positions below `end` at least. They stay until the
-    // model is closed.
+    // Returns tables, one for each RoPE, that cover at least the positions below `end`. They are
+    // valid until the model is closed.
     std::vector<DeviceRope> ropes(const std::vector<std::vector<double>> &frequencies,
                                   uint64_t end);
 
@@ -63,18 +64,18 @@ class DeviceModel {
     void *take(size_t size_bytes);
     template <typename T> const T *copied(const T *from, size_t count);
     kernels::DeviceMatrix copied(const Matrix &matrix);
-    // Rows of blocks as stored, which are only looked up, in strips.
+    // Copies rows of blocks, which are only looked up, as strips.
     kernels::DeviceMatrix copied_rows(const Matrix &matrix, const uint8_t *rows);
     void copy_embeddings(const Weights &weights);
     void copy_layer(const LayerWeights &from, const Config &config);
 
     std::unique_ptr<OpenDevice> device_;
-    std::vector<void *> blocks_;                          // all of the memory taken
-    std::map<const void *, kernels::DeviceMatrix> known_; // copied, by where they came from
+    std::vector<void *> blocks_;                          // all memory taken
+    std::map<const void *, kernels::DeviceMatrix> known_; // copied matrices, by their host address
     DeviceWorkQueue queue_;
     DevicePageMemory pages_;
 
-    std::mutex mutex_; // of what follows
+    std::mutex mutex_; // protects the members below
     std::vector<DeviceRope> ropes_;
     uint64_t rope_positions_ = 0;
 };

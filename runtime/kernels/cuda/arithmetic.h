@@ -1,21 +1,23 @@
-// Single-precision operations of a kernel on the device. The plain ones flush (C2) but may decide
-// otherwise what is tiny; those named c2_ give the contract's result on each of three kinds. Of an
-// exact result x below 2^-126, all give 2^-126 or zero: 2^-126
-// - from 2^-126 - 2^-151 on, where x is rounded to 24 bits first (the contract, x86);
-// - never, where x itself is looked at;
-// - from 2^-126 - 2^-150 on, where x becomes a denormal, a multiple of 2^-149, that is then
-// flushed. Ties go to 2^-126, which is even. So zero may stand for 2^-126, and 2^-126 for zero.
+// Single-precision operations of a kernel on the device. The plain ones flush (C2), but the device
+// may decide differently which results are tiny. Those named c2_ give the contract's result on each
+// of three kinds of devices. For an exact result x below 2^-126, every device gives 2^-126 or zero:
+// 2^-126
+// - from 2^-126 - 2^-151 on, if it rounds x to 24 bits first (the contract, x86);
+// - never, if it tests x itself;
+// - from 2^-126 - 2^-150 on, if x becomes a denormal, a multiple of 2^-149, that is then flushed.
+//   Ties round to 2^-126, which is even.
+// So zero may replace 2^-126, and 2^-126 may replace zero.
 //
-// Where the plain ones do, they are enough:
+// The plain operations are enough for:
 // - Sums: the exact sum of two normal floats is a multiple of 2^-149, so one below 2^-126 is not
-//   rounded at all, as 24 bits or as a denormal.
+//   rounded at all, neither to 24 bits nor to a denormal.
 // - fma(x, x, c) where c is not negative: a square is below 2^-126 only for x of 2^-63 - 2^-87 or
 //   less, where it is 2^-126 - 2^-149 + 2^-174 or less; a c that is not zero is 2^-126 or more.
-// - fma(a, b, c) of bf16 factors, where the product is a multiple of 2^-149, and so the sum: with
-//   the biased exponents A and B of the smallest factors that are not zero, that is A + B >=
+// - fma(a, b, c) of bf16 factors, if the product is a multiple of 2^-149, and so the sum: with the
+//   biased exponents A and B of the smallest factors that are not zero, that is A + B >=
 //   kSafeExponents (a bf16 has 7 bits below its leading one: A - 127 - 7 + B - 127 - 7 >= -149).
-// - Results that cannot come near 2^-126, or are added to what makes them vanish: all inside exp,
-//   tanh and sigmoid.
+// - Results that cannot come near 2^-126, or are added to larger numbers in which they vanish: all
+//   inside exp, tanh and sigmoid.
 // Knows no kernels.
 #pragma once
 
@@ -25,7 +27,7 @@ namespace stasis::kernels::device {
 
 #ifdef __CUDACC__
 __device__ inline float fma(float a, float b, float c) {
-    return __fmaf_rn(a, b, c); // .ftz: the compiler is told to flush
+    return __fmaf_rn(a, b, c); // .ftz: the compiler is set to flush
 }
 __device__ inline float mul(float a, float b) {
     return __fmul_rn(a, b);
@@ -52,22 +54,23 @@ inline float sqrt(float a) {
 #endif
 
 inline constexpr uint32_t kSafeExponents = 127 + 127 + 14 - 149;
-// Biased exponent that stands for "no number but zeros": safe with everything.
+// Biased exponent of "only zeros", which is safe with every other.
 inline constexpr uint32_t kNoExponent = 255;
 
-// The biased exponent of a bf16 that is not zero; of those that count as zero, kNoExponent.
+// Returns the biased exponent of a bf16 that is not zero; kNoExponent for those that count as zero.
 __device__ inline uint32_t exponent_of(uint16_t value) {
     const uint32_t exponent = value >> 7 & 0xFFU;
     return exponent == 0 ? kNoExponent : exponent;
 }
 
-// Whether a result may not be the contract's: it is zero, or 2^-126.
+// Reports whether a result may differ from the contract's: it is zero, or 2^-126.
 __device__ inline bool unsettled(float result) {
     return __builtin_fabsf(result) <= 0x1p-126F;
 }
 
-// Of an unsettled result, the contract's. `large` is the same computed 2^64 times as large, where
-// nothing near 2^-126 * 2^64 is tiny: it is what 24 bits make of the exact result.
+// Returns the contract's result in place of an unsettled one. `large` is the same result computed
+// 2^64 times as large. No number near 2^-126 * 2^64 is tiny, so it is the exact result rounded to
+// 24 bits.
 __device__ inline float settle_tiny(float result, float large) {
     const bool kept = __builtin_fabsf(large) >= 0x1p-62F;
     return __builtin_copysignf(kept ? 0x1p-126F : 0.0F, result);
@@ -85,7 +88,7 @@ __device__ inline float c2_mul(float a, float b) {
 
 __device__ inline float c2_fma(float a, float b, float c) {
     const float result = fma(a, b, c);
-    // A large c that cancels leaves an exact zero: with the product above 2^-61 too, the sum is a
+    // A large c that cancels leaves an exact zero: if the product is above 2^-61 too, the sum is a
     // multiple of 2^-108.
     if (!unsettled(result) || __builtin_fabsf(c) > 0x1p-60F) {
         return result;
@@ -96,9 +99,9 @@ __device__ inline float c2_fma(float a, float b, float c) {
                        first ? fma(mul(a, 0x1p64F), b, large) : fma(a, mul(b, 0x1p64F), large));
 }
 
-// Of quotients one alone below 2^-126 is rounded up to it, as a denormal: 2^-126 - 2^-150, of a
-// divisor that is a power of two. With others a unit of the dividend is more of the quotient. So
-// 2^-126 is right where the exact quotient is that or more; the products are exact.
+// Only one quotient below 2^-126 is rounded up to it, as a denormal: 2^-126 - 2^-150, with a
+// divisor that is a power of two. With other divisors a unit of the dividend is more of the
+// quotient. So 2^-126 is right if the exact quotient is 2^-126 or more; the products are exact.
 __device__ inline float c2_div(float a, float b) {
     const float result = div(a, b);
     const bool below = __builtin_fabsf(result) == 0x1p-126F &&

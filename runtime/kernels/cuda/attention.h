@@ -1,5 +1,5 @@
-// What both ways of computing attention (C5) share: the pages of a sequence, how numbers of pages
-// come into registers, and how the scores of a query in a block become its weights. Knows no grid.
+// The common parts of both attention kernels (C5): the pages of a sequence, loading numbers of
+// pages into registers, and converting the scores of a query in a block to weights. Knows no grid.
 #pragma once
 
 #include "runtime/kernels/cuda/functions.h"
@@ -12,22 +12,22 @@ void attend_tiles(DeviceQueue *queue, const DeviceAttention &task, const DeviceT
                   size_t tile_count);                        // attention_tiles.cu
 void receive(DeviceQueue *queue, const DeviceReceive &task); // attention_received.cu
 
-inline constexpr unsigned kSlots = kPagePositions; // in 32 bits, as indices of threads are
-inline constexpr unsigned kTerms = 32; // of a block of the rule (C1)
-// Neighbouring lanes of a warp that share a query's scores: lane i has the slots i, i + 8, ...
+inline constexpr unsigned kSlots = kPagePositions; // in 32 bits, as are indices of threads
+inline constexpr unsigned kTerms = 32;             // terms of a block of the rule (C1)
+// Neighbouring lanes of a warp share a query's scores: lane i has the slots i, i + 8, ...
 inline constexpr unsigned kScoreLanes = 8;
 inline constexpr unsigned kScoresOfLane = kSlots / kScoreLanes;
 // Numbers between the scores of two queries in shared memory: four queries and eight slots of each
-// lie in different banks.
+// are in different banks.
 inline constexpr unsigned kScoreStride = kSlots + 8;
 
-// --- What is seen (visibility.h). ---
+// --- Visible positions (visibility.h). ---
 
 // The pages of a sequence in the task's group.
 struct Pages {
-    uint16_t *const *pages; // of `first` on
+    uint16_t *const *pages; // from page `first` on
     uint64_t first;
-    const uint64_t *evicted; // of block 0 on
+    const uint64_t *evicted; // from block 0 on
     uint64_t evicted_count;
 
     __device__ const uint16_t *page(uint64_t block) const { return pages[block - first]; }
@@ -45,22 +45,22 @@ __device__ inline Pages pages_of(const DeviceAttention &task, uint32_t sequence)
 
 // --- Numbers of bf16. ---
 
-// A pair as it lies in memory.
+// Two neighbours in memory form a pair.
 __device__ inline float low_of(uint32_t pair) {
     return __builtin_bit_cast(float, pair << 16);
 }
 __device__ inline float high_of(uint32_t pair) {
     return __builtin_bit_cast(float, pair & 0xFFFF0000U);
 }
-// What points to a page is read from memory: __ldcg tells the compiler that the page lies in the
-// device's memory. Past the first cache: the kernel before may have written there after this one
-// began (queue.cu), and what is read is used once or goes to shared memory.
+// The pointers to pages are read from memory, so __ldcg states to the compiler that they point to
+// device memory. It also bypasses the first-level cache: the previous kernel may write these
+// numbers after this one began (queue.cu), and they are used once or stored in shared memory.
 __device__ inline uint32_t pair_at(const uint16_t *x) {
     return __ldcg(reinterpret_cast<const uint32_t *>(x));
 }
 
-// Eight neighbours, of which those from `left` on count as +0. `wide`: all eight are there,
-// aligned.
+// Loads eight neighbours, of which those from `left` on count as +0. `wide`: all eight exist and
+// are aligned.
 __device__ inline uint4 eight_at(const uint16_t *x, size_t left, bool wide) {
     if (wide) {
         return __ldcg(reinterpret_cast<const uint4 *>(x));
@@ -69,8 +69,8 @@ __device__ inline uint4 eight_at(const uint16_t *x, size_t left, bool wide) {
             left > 6 ? pair_at(x + 6) : 0};
 }
 
-// The least exponent of the bf16 that were added and do not count as zero. Kept as twice the
-// number's bits, less what takes zeros and denormals past all others.
+// The least exponent of the bf16 numbers added, except those that count as zero. Stored as twice
+// the number's bits, less an offset that moves zeros and denormals above all others.
 struct Least {
     uint32_t key = 0xFFFFFFFFU;
 
@@ -81,7 +81,7 @@ struct Least {
     __device__ uint32_t exponent() const { return (key >> 24) + 1; } // above 255: only zeros
 };
 
-// The least key of all lanes, added to one in shared memory by one of them.
+// Stores the least key of all lanes in shared memory, by one of them.
 __device__ inline void add_of_warp(uint32_t *shared, Least least) {
     const uint32_t key = __reduce_min_sync(kAllLanes, least.key);
     if (threadIdx.x % kWarp == 0) {
@@ -89,7 +89,7 @@ __device__ inline void add_of_warp(uint32_t *shared, Least least) {
     }
 }
 
-// A step of a chain: whether plain arithmetic is enough is known from the exponents.
+// One step of a chain. The exponents determine whether plain arithmetic is enough.
 template <bool kTiny> __device__ inline float chain(float a, float b, float c) {
     return kTiny ? c2_fma(a, b, c) : fma(a, b, c);
 }
@@ -100,9 +100,8 @@ struct Weighed {
     float maximum, sum; // m_b and l_b
 };
 
-// What a block's and the running partial are multiplied with when they merge. Where nothing has
-// been seen yet, (m, l, o) are (-infinity, 0, 0), and merging is exactly what initialising would
-// be.
+// The factors of a block's partial and the running partial in a merge. Before the first visible
+// block, (m, l, o) is (-infinity, 0, 0), for which merging equals initialising exactly.
 struct Merged {
     float maximum, alpha, beta;
 };
@@ -110,22 +109,22 @@ __device__ inline Merged merge_maxima(float running, float of_block) {
     const float maximum = of_block > running ? of_block : running;
     return {maximum, exp(add(running, -maximum)), exp(add(of_block, -maximum))};
 }
-// Nothing here is tiny: sums are at least 1 (or no number), and exp is 0 or above 2^-126.
+// No result is tiny: sums are at least 1 (or NaN), and exp is 0 or above 2^-126.
 __device__ inline float merge_sums(float running, float of_block, const Merged &by) {
     return fma(of_block, by.beta, mul(running, by.alpha));
 }
 
-// How a block merges with those before it, for all columns.
+// The factors by which a block merges with those before it, for all columns.
 struct alignas(16) Step {
     float alpha, beta, sum, unused;
 };
 
-// The steps of 32 blocks of a row and head, lane i having the maximum and the sum of block i (sum
-// 0: nothing is visible there, and the maximum is -infinity); `running`, the maximum before them,
-// becomes that behind them.
+// Computes the steps of 32 blocks of a row and head. Lane i has the maximum and the sum of block i
+// (sum 0: no slot is visible, and the maximum is -infinity). `running`, the maximum before them,
+// becomes the maximum after them.
 __device__ inline Step step_of(float maximum, float sum, float &running) {
     const unsigned lane = threadIdx.x;
-    float largest = maximum; // of the blocks up to this lane's
+    float largest = maximum; // of the blocks up to and including this lane's
     for (unsigned by = 1; by < kWarp; by *= 2) {
         const float other = __shfl_up_sync(kAllLanes, largest, by);
         largest = lane >= by && other > largest ? other : largest;
@@ -141,7 +140,7 @@ __device__ inline Step step_of(float maximum, float sum, float &running) {
     return {by.alpha, by.beta, sum, 0.0F};
 }
 
-// The sum behind the first `count` of 32 blocks, of which each has its step.
+// Returns the sum after the first `count` of 32 blocks, each with its step.
 __device__ inline float merge_steps(const Step *steps, unsigned count, float sum) {
 #pragma unroll 8
     for (unsigned i = 0; i < count; ++i) {
@@ -151,9 +150,9 @@ __device__ inline float merge_steps(const Step *steps, unsigned count, float sum
     return sum;
 }
 
-// Makes the products of a query with the 64 keys (shared memory) its weights p, +0 where a slot is
-// not visible. Called by the lanes of a warp together, each with its place among those that share
-// the query; only the lane's own slots are touched, and `least` gets the p of these.
+// Converts the products of a query with the 64 keys (shared memory) to its weights p, +0 for a slot
+// that is not visible. All lanes of a warp call it together, each with its index among the lanes
+// that share the query. A lane accesses its own slots only, and adds their p to `least`.
 __device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint64_t visible,
                                 unsigned lane, Least &least) {
     float own[kScoresOfLane];
@@ -166,15 +165,17 @@ __device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint
             own[j] = c2_mul(task.softcap, tanh(c2_div(own[j], task.softcap)));
         }
         if ((visible >> slot & 1U) != 0) {
-            maximum = own[j] > maximum ? own[j] : maximum; // never a NaN
+            maximum = own[j] > maximum ? own[j] : maximum; // NaN never wins
         }
     }
     for (int by = 1; by < static_cast<int>(kScoreLanes); by *= 2) {
         const float other = __shfl_xor_sync(kAllLanes, maximum, by);
         maximum = other > maximum ? other : maximum;
     }
-    maximum = add(maximum, 0.0F); // a zero is +0
-    float lanes[2] = {};          // of the sum (C4): this one and the one 8 further
+
+    // The maximum is that of all lanes of the query.
+    maximum = add(maximum, 0.0F); // a zero becomes +0
+    float lanes[2] = {};          // of the sum (C4): this lane and the one 8 higher
 #pragma unroll
     for (unsigned j = 0; j < kScoresOfLane; ++j) {
         const unsigned slot = lane + kScoreLanes * j;

@@ -1,6 +1,6 @@
-// Attention of few rows, perhaps over long contexts (C5). A block of threads takes a row, a KV head
-// and a page: keys and values go from memory into registers, once for all query heads that share
-// them. Then a warp merges 32 columns of a row and head in ascending order of pages.
+// Attention of few rows, over contexts of any length (C5). A block of threads takes a row, a KV
+// head and a page: keys and values go from memory into registers once for all query heads that
+// share them. Then a warp merges 32 columns of a row and head in ascending order of pages.
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/kernels.h"
 
@@ -9,9 +9,9 @@ namespace stasis::kernels::device {
 namespace {
 
 constexpr unsigned kThreads = 128;
-constexpr unsigned kHeadsMax = kThreads / kScoreLanes; // that share a KV head
+constexpr unsigned kHeadsMax = kThreads / kScoreLanes; // query heads that share a KV head
 static_assert(kHeadsMax == kDeviceGroupHeadsMax);
-// Numbers between the parts of a query that belong to different blocks of the rule.
+// Numbers between the parts of a query for different blocks of the rule.
 constexpr unsigned kQueryStride = kTerms + 4;
 
 __host__ __device__ constexpr unsigned terms_blocks(size_t head_dim) {
@@ -23,7 +23,7 @@ size_t shared_bytes(size_t group_heads, size_t head_dim) {
     return (parts * (kQueryStride + kScoreStride) + kHeadsMax * kScoreStride) * sizeof(float);
 }
 
-// A block of the rule for two outputs: 32 terms of each against 32 numbers in shared memory.
+// Computes a block of the rule for two outputs: 32 terms of each with 32 numbers in shared memory.
 template <bool kTiny> __device__ float2 multiply(const float *a, const float (&b)[2][kTerms]) {
     float even[2] = {}, odd[2] = {};
 #pragma unroll
@@ -40,19 +40,20 @@ template <bool kTiny> __device__ float2 multiply(const float *a, const float (&b
     return {add(even[0], odd[0]), add(even[1], odd[1])};
 }
 
-// A row, its queries that share a KV head, and a page that it sees.
+// A row, its queries that share a KV head, and one visible page.
 struct Page {
     const DeviceAttention &task;
     const unsigned group_heads, parts; // blocks of the rule along a head
     const size_t row, kv_head;
     const uint64_t visible;
-    float *query;   // [group_heads][parts][kQueryStride]
-    float *sums;    // [group_heads][parts][kScoreStride] of the products with keys, later
-                    // [group_heads][2][head_dim] of those with values
-    float *weights; // [kHeadsMax][kScoreStride]
+    float *query; // [group_heads][parts][kQueryStride]
+    // [group_heads][parts][kScoreStride] products with keys; later [group_heads][2][head_dim]
+    // products with values.
+    float *sums;
+    float *weights;                       // [kHeadsMax][kScoreStride]
     uint32_t *least_query, *least_weight; // keys of Least
 
-    // Of the partial results of a query head.
+    // Returns the index of a query head's partial results.
     __device__ size_t head_at(unsigned head) const {
         return row * task.heads + kv_head * group_heads + head;
     }
@@ -73,12 +74,13 @@ struct Page {
         add_of_warp(least_query, least);
     }
 
-    // Each thread: 32 terms of two keys, against all queries.
+    // Each thread multiplies 32 terms of two keys with all queries.
     __device__ void multiply_keys(const uint16_t *keys) const {
         const bool wide = task.head_dim % 8 == 0;
         for (unsigned item = threadIdx.x; item < parts * kSlots / 2; item += kThreads) {
             const unsigned part = item % parts, slot = item / parts;
             float key[2][kTerms];
+            // Loads the terms of both keys; slots that are not visible count as +0.
             Least least;
 #pragma unroll
             for (unsigned i = 0; i < 2; ++i) {
@@ -99,6 +101,8 @@ struct Page {
                     }
                 }
             }
+            // The exponents of all queries and of these keys decide whether plain arithmetic is
+            // enough.
             const bool tiny = Least{*least_query}.exponent() + least.exponent() < kSafeExponents;
 #pragma unroll 1
             for (unsigned head = 0; head < group_heads; ++head) {
@@ -110,7 +114,7 @@ struct Page {
         }
     }
 
-    // 8 lanes for each head; all threads take part in the exchanges.
+    // Eight lanes work on each head; all threads take part in the exchanges.
     __device__ void weigh_scores(size_t index) const {
         const unsigned head = threadIdx.x / kScoreLanes, lane = threadIdx.x % kScoreLanes;
         float *scores = weights + head * kScoreStride;
@@ -121,6 +125,7 @@ struct Page {
             }
             scores[slot] = total;
         }
+        // Lanes without a head see no slot, but the exchanges need them.
         Least least;
         const Weighed own = weigh(task, scores, head < group_heads ? visible : 0, lane, least);
         if (lane == 0 && head < group_heads) {
@@ -130,7 +135,7 @@ struct Page {
         add_of_warp(least_weight, least);
     }
 
-    // Each thread: 32 slots of two columns, against the weights of all queries.
+    // Each thread multiplies 32 slots of two columns with the weights of all queries.
     __device__ void multiply_values(const uint16_t *values) const {
         const auto pairs = static_cast<unsigned>(task.head_dim / 2);
         for (unsigned item = threadIdx.x; item < 2 * pairs; item += kThreads) {
@@ -164,7 +169,7 @@ struct Page {
             const float *of_head = sums + head * 2 * columns;
             const float sum = add(of_head[column], of_head[columns + column]);
             task.partial[(head_at(head) * task.blocks + index) * columns + column] =
-                add(sum, 0.0F); // a zero is +0
+                add(sum, 0.0F); // a zero becomes +0
         }
     }
 };
@@ -173,6 +178,7 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
     __shared__ uint32_t least[2];
     const DeviceRow row = task.pass.rows[blockIdx.z];
     const Blocks range = visible_blocks(row.position, task.window);
+    // Only data that no other work writes is read before the wait: the pass's description.
     const size_t index = blockIdx.x, head = blockIdx.y * kSlots * task.head_dim;
     const uint64_t block = range.first + index;
     const uint16_t *page = nullptr;
@@ -182,7 +188,8 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
         page = pages.page(block);
         visible = visible_slots(row.position, task.window, block) & pages.held(block);
     }
-    if (page != nullptr && visible != 0) { // what this pass writes there is seen none the less
+    // A prefetch before the wait does not hide what the previous kernel writes.
+    if (page != nullptr && visible != 0) {
         const size_t size_bytes = kSlots * task.head_dim * sizeof(uint16_t);
         ask_for(page + task.keys_at + head, size_bytes, threadIdx.x, kThreads);
         ask_for(page + task.values_at + head, size_bytes, threadIdx.x, kThreads);
@@ -191,6 +198,8 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
     if (index >= range.count) {
         return;
     }
+
+    // A block that the row does not see is marked by a sum of 0.
     const auto group_heads = static_cast<unsigned>(task.heads / task.kv_heads);
     if (page == nullptr || visible == 0) {
         if (threadIdx.x < group_heads) {
@@ -199,12 +208,16 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
         }
         return;
     }
+
+    // Shared memory: queries, products and weights, one after the other.
     const unsigned parts = terms_blocks(task.head_dim);
     auto *query = dynamic_shared<float>();
     float *sums = query + group_heads * parts * kQueryStride;
     float *weights = sums + group_heads * parts * kScoreStride;
     const Page work{task,  group_heads, parts,   blockIdx.z, blockIdx.y, visible,
                     query, sums,        weights, &least[0],  &least[1]};
+
+    // Each step needs what all threads stored in the one before.
     if (threadIdx.x < 2) {
         least[threadIdx.x] = 0xFFFFFFFFU;
     }
@@ -222,20 +235,20 @@ __global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task
 
 // --- Merging. ---
 
-constexpr unsigned kTogether = 8; // blocks of a chunk: a short context has fewer than 32
+constexpr unsigned kTogether = 8; // blocks loaded together: a short context has fewer than 32
 
 __device__ unsigned blocks_of_chunk(uint64_t blocks) {
     return blocks < kWarp ? static_cast<unsigned>(blocks) : kWarp;
 }
 
-// 32 blocks of a row and head: lane i has the maximum and the sum of block i, and of all of them a
-// column.
+// 32 blocks of a row and head: lane i has the maximum and the sum of block i, and one column of all
+// of them.
 struct Chunk {
-    float maximum, sum; // sum 0: nothing is visible there
+    float maximum, sum; // sum 0: no slot is visible
     float partial[kWarp];
 };
 
-// The first `count` of 32 blocks from `begin` on.
+// Loads the first `count` of 32 blocks from `begin` on.
 __device__ Chunk load(const DeviceAttention &task, size_t head, uint64_t begin, unsigned count,
                       size_t column) {
     const unsigned lane = threadIdx.x;
@@ -256,8 +269,8 @@ __device__ Chunk load(const DeviceAttention &task, size_t head, uint64_t begin, 
     return chunk;
 }
 
-// o over a chunk's `count` blocks. With plain arithmetic `tiny` says whether a result may not be
-// C2's.
+// Merges o with a chunk's `count` blocks. With plain arithmetic, `tiny` becomes true if a result
+// may differ from C2's.
 template <bool kTiny>
 __device__ float merge(const Step *steps, const float (&partial)[kWarp], unsigned count, float o,
                        bool &tiny) {
@@ -267,7 +280,7 @@ __device__ float merge(const Step *steps, const float (&partial)[kWarp], unsigne
             break;
         }
         const Step by = steps[i];
-        const float o_b = by.sum == 0.0F ? 0.0F : partial[i]; // not written where nothing is seen
+        const float o_b = by.sum == 0.0F ? 0.0F : partial[i]; // not written if no slot is visible
         if (kTiny) {
             o = c2_fma(o_b, by.beta, c2_mul(o, by.alpha));
             continue;
@@ -286,21 +299,24 @@ __global__ void __launch_bounds__(kWarp) merge_kernel(DeviceAttention task) {
     const size_t column = blockIdx.z * kWarp + threadIdx.x;
     const uint64_t count = visible_blocks(task.pass.rows[blockIdx.y].position, task.window).count;
     wait_for_previous();
+    // The next chunk is loaded while the present one is merged.
     float maximum = -__builtin_inff(), sum = 0.0F, o = 0.0F;
     unsigned here = blocks_of_chunk(count);
     Chunk chunk = load(task, head, 0, here, column);
 #pragma unroll 1
     for (uint64_t begin = 0; begin < count; begin += kWarp) {
         const Step own = step_of(chunk.maximum, chunk.sum, maximum);
-        __syncwarp(); // the steps before have been read
+        __syncwarp(); // the previous steps have been read
         steps[threadIdx.x] = own;
         __syncwarp();
         const unsigned there = blocks_of_chunk(count - begin - here);
         Chunk next = {};
         if (there > 0) {
-            next = load(task, head, begin + kWarp, there, column); // on its way meanwhile
+            // Completes while this chunk is merged.
+            next = load(task, head, begin + kWarp, there, column);
         }
         bool tiny = false, unused = false;
+        // A tiny result is rare, so the chunk is then merged again with C2's arithmetic.
         const float merged = merge<false>(steps, chunk.partial, here, o, tiny);
         o = tiny ? merge<true>(steps, chunk.partial, here, o, unused) : merged;
         sum = merge_steps(steps, here, sum);

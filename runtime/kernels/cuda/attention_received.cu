@@ -1,6 +1,6 @@
-// The attention that positions receive (C10), of rows whose sequence is tracked: their weights once
-// more, block by block, then the share of each block in what all of a row merged to. Sums are of
-// integers, so that any order of adding gives the same. Knows no values.
+// Attention received (C10) by the positions of tracked sequences: computes the weights again, block
+// by block, then each block's share in the merged row. The sums are integers, so any order of
+// addition gives the same result. Knows no values.
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/kernels.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kThreads = kDeviceGroupHeadsMax * kScoreLanes;
 
-// C1 over a head.
+// Computes C1 over a head.
 __device__ float product_of(const uint16_t *query, const uint16_t *key, size_t head_dim) {
     const bool wide = head_dim % 8 == 0;
     float total = 0.0F;
@@ -40,8 +40,8 @@ __device__ float product_of(const uint16_t *query, const uint16_t *key, size_t h
     return total;
 }
 
-// Of a row, a KV head and a block: the weights, the maximum and the sum for each query head. Blocks
-// of threads: [block][KV head][row].
+// Computes the weights, the maximum and the sum of a row, a KV head and a block for each query
+// head. Blocks of threads: [block][KV head][row].
 __global__ void __launch_bounds__(kThreads) weights_kernel(DeviceReceive task) {
     wait_for_previous();
     __shared__ float scores[kDeviceGroupHeadsMax * kScoreStride];
@@ -59,6 +59,8 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(DeviceReceive task) {
         page == nullptr
             ? 0
             : visible_slots(of_row.position, attention.window, block) & pages.held(block);
+
+    // Scores of all query heads that share the KV head; a slot that is not visible scores 0.
     const auto group_heads = static_cast<unsigned>(attention.heads / attention.kv_heads);
     const size_t first_head = blockIdx.y * group_heads, head_dim = attention.head_dim;
     const uint16_t *query = attention.query + (row * attention.heads + first_head) * head_dim;
@@ -71,8 +73,10 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(DeviceReceive task) {
                 : 0.0F;
     }
     __syncthreads();
+
+    // Weights, by the same function as attention itself.
     const unsigned head = threadIdx.x / kScoreLanes, lane = threadIdx.x % kScoreLanes;
-    const bool real = head < group_heads; // others take part in the exchanges
+    const bool real = head < group_heads; // the others take part in the exchanges
     float *own = scores + head * kScoreStride;
     for (unsigned slot = lane; slot < kSlots && !real; slot += kScoreLanes) {
         own[slot] = 0.0F;
@@ -82,6 +86,8 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(DeviceReceive task) {
     if (!real) {
         return;
     }
+
+    // Weights go to device memory, for receive_kernel.
     const size_t at =
         (blockIdx.z * attention.heads + first_head + head) * attention.blocks + blockIdx.x;
     for (unsigned slot = lane; slot < kSlots; slot += kScoreLanes) {
@@ -93,7 +99,7 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(DeviceReceive task) {
     }
 }
 
-// The maximum and the sum of the block of a lane; -infinity and 0: nothing is visible there.
+// The maximum and the sum of the block of a lane; -infinity and 0: no slot is visible.
 struct Partial {
     float maximum, sum;
 };
@@ -103,7 +109,8 @@ __device__ Partial partial_at(const DeviceAttention &attention, size_t at, uint6
     return {sum != 0.0F ? attention.maximum[at + block] : -__builtin_inff(), sum};
 }
 
-// What 32 blocks of a row receive from a query head. Blocks of threads: [head][row][32 blocks].
+// Adds what 32 blocks of a row give to their positions for one query head. Blocks of threads:
+// [head][row][32 blocks].
 __global__ void __launch_bounds__(kWarp) receive_kernel(DeviceReceive task) {
     wait_for_previous();
     __shared__ Step steps[kWarp];
@@ -116,16 +123,19 @@ __global__ void __launch_bounds__(kWarp) receive_kernel(DeviceReceive task) {
     }
     const unsigned lane = threadIdx.x;
     const size_t at = (size_t{blockIdx.y} * attention.heads + blockIdx.x) * attention.blocks;
-    float maximum = -__builtin_inff(), sum = 0.0F; // of all blocks
+    float maximum = -__builtin_inff(), sum = 0.0F; // over all blocks
+// Merges all blocks of the row; each warp repeats this for its own 32 blocks.
 #pragma unroll 1
     for (uint64_t chunk = 0; chunk < range.count; chunk += kWarp) {
         const Partial own = partial_at(attention, at, chunk + lane, range.count);
         const Step step = step_of(own.maximum, own.sum, maximum);
-        __syncwarp(); // the steps before have been read
+        __syncwarp(); // the previous steps have been read
         steps[lane] = step;
         __syncwarp();
-        sum = merge_steps(steps, kWarp, sum); // nothing is visible behind the last
+        sum = merge_steps(steps, kWarp, sum); // no slot is visible after the last block
     }
+
+    // The share of each block, then the sums of its slots.
     const Partial own = partial_at(attention, at, begin + lane, range.count);
     const double share = own.sum != 0.0F ? share_of(own.maximum, maximum, sum) : 0.0;
     const size_t sum_row = task.sum_rows == 1 ? 0 : task.sum_row + blockIdx.x;
@@ -133,7 +143,7 @@ __global__ void __launch_bounds__(kWarp) receive_kernel(DeviceReceive task) {
     for (unsigned i = 0; i < kWarp; ++i) {
         const double of_block = __shfl_sync(kAllLanes, share, static_cast<int>(i));
         if (of_block == 0.0) {
-            continue; // nothing is visible, or the weights are not there
+            continue; // no slot is visible, or the block does not exist
         }
         const uint64_t block = begin + i;
         unsigned long long *sums =

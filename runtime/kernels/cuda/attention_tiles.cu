@@ -1,8 +1,8 @@
-// Attention of many rows of a sequence (C5): a block of threads takes up to 64 queries of a tile's
-// rows that share a KV head, walks the pages that any of them sees in ascending order and merges as
-// it goes. 8 neighbouring lanes share a query and compute 8 slots, then 8 columns each, of up to 4
-// queries: 32 numbers, so that each value from shared memory serves 4 or 8 steps. Operands are
-// widened when they come into shared memory, 32 terms of the rule at a time.
+// Attention of many rows of a sequence (C5). A block of threads takes up to 64 queries of a tile's
+// rows that share a KV head. It visits the pages that any of them sees in ascending order and
+// merges each. 8 neighbouring lanes share a query and compute 8 slots, then 8 columns each, for up
+// to 4 queries: 32 numbers, so that each value from shared memory is used in 4 or 8 steps. Operands
+// are widened when they are stored in shared memory, 32 terms of the rule at a time.
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/kernels.h"
 
@@ -11,14 +11,15 @@ namespace stasis::kernels::device {
 namespace {
 
 constexpr unsigned kThreads = 128;
-constexpr unsigned kTeams = kThreads / kScoreLanes; // of lanes that share a query
-constexpr unsigned kColumns = 64;                   // of the output that are computed together
+constexpr unsigned kTeams = kThreads / kScoreLanes; // teams of lanes that share a query
+constexpr unsigned kColumns = 64;                   // columns of the output computed together
 constexpr unsigned kPiece = 8;                      // numbers that a thread loads at once
-// Numbers between rows of 32 terms: eight rows, or four of other queries, read without conflict.
+// Numbers between rows of 32 terms: eight rows, or four of other queries, are read without bank
+// conflict.
 constexpr unsigned kStride = kTerms + 4;
-static_assert(kTerms * kColumns <= kSlots * kStride); // values lie where keys lay
+static_assert(kTerms * kColumns <= kSlots * kStride); // values reuse the memory of keys
 
-// Floats of an output row, so that four can be taken at once.
+// Returns the floats of an output row, a multiple of 4 so that four are read at once.
 __host__ __device__ constexpr unsigned padded(size_t head_dim) {
     return static_cast<unsigned>((head_dim + 3) / 4 * 4);
 }
@@ -37,11 +38,11 @@ __device__ void take(const float *x, float (&to)[2]) {
     to[0] = two.x, to[1] = two.y;
 }
 
-// Terms that are taken from shared memory at once: careful arithmetic needs registers of its own.
+// Terms read from shared memory at once: C2's arithmetic needs registers of its own.
 template <bool kTiny> constexpr unsigned kStepOf = kTiny ? 2 : 4;
 
-// Widens `rows` rows of `columns` numbers from `begin` on into shared memory. row_of(i): where row
-// i begins; null: it counts as +0, as does what lies beyond the end of a row.
+// Widens `rows` rows of `columns` numbers from `begin` on into shared memory. row_of(i) returns the
+// begin of row i; a null row counts as +0, as do numbers past the end of a row.
 template <typename RowOf>
 __device__ void stage(float *to, unsigned stride, unsigned rows, unsigned columns, size_t begin,
                       size_t head_dim, Least &least, const RowOf &row_of) {
@@ -66,13 +67,14 @@ __device__ void stage(float *to, unsigned stride, unsigned rows, unsigned column
     }
 }
 
-// What the threads of a block know of their queries, besides dynamic shared memory.
+// The state that the threads of a block share, besides dynamic shared memory.
 struct State {
     float maximum[kSlots], sum[kSlots]; // of the pages so far
-    float alpha[kSlots], beta[kSlots];  // merge the page at hand
-    uint32_t queries, weights; // keys of Least: of all queries, of the weights of the page at hand
-    Pages pages;               // of the sequence
-    uint64_t low, high;        // positions that any query sees
+    float alpha[kSlots], beta[kSlots];  // factors to merge the present page
+    // Keys of Least: of all queries, and of the weights of the present page.
+    uint32_t queries, weights;
+    Pages pages;        // of the sequence
+    uint64_t low, high; // the positions that any query sees
 };
 
 // Queries of a tile, kRows for each team. Query i of the tile is that of row i / group_heads.
@@ -84,12 +86,13 @@ template <unsigned kRows> struct Queries {
     State &state;
     float *left;   // [64][kStride] keys, or [32][kColumns] values
     float *right;  // [kQueries][kStride] queries, or [kQueries][kScoreStride] scores and weights
-    float *output; // [kQueries][padded(head_dim)]: o, each number touched by one thread only
+    float *output; // [kQueries][padded(head_dim)]: o; one thread accesses each number
     const unsigned team = threadIdx.x / kScoreLanes, lane = threadIdx.x % kScoreLanes;
 
     static constexpr unsigned kQueries = kTeams * kRows;
-    // Blocks of threads that a multiprocessor shall hold, which bounds a thread's registers.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000 // whose compiler loads further ahead
+    // Blocks of threads resident on a multiprocessor, which bounds a thread's registers.
+// The compiler for compute capability 10.0 and later loads further ahead.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
     static constexpr unsigned kResident = 2;
 #else
     static constexpr unsigned kResident = 3;
@@ -106,7 +109,7 @@ template <unsigned kRows> struct Queries {
     __device__ uint64_t position(unsigned query) const {
         return task.pass.rows[row(query)].position;
     }
-    // What a query sees of a block.
+    // Returns the slots of a block that a query sees.
     __device__ uint64_t visible(unsigned query, uint64_t block) const {
         if (query >= count) {
             return 0;
@@ -139,10 +142,10 @@ template <unsigned kRows> struct Queries {
         for (size_t term = 0; term < task.head_dim; term += kTerms) {
             stage_queries(term, least);
         }
-        add_of_warp(&state.queries, least); // read after the barriers to come
+        add_of_warp(&state.queries, least); // read after later barriers
     }
 
-    // One block of the rule along the head, for the team's queries and the lane's slots.
+    // Computes one block of the rule along the head, for the team's queries and the lane's slots.
     template <bool kTiny> __device__ void multiply_keys(unsigned terms, Sums &total) const {
         constexpr unsigned kStep = kStepOf<kTiny>;
         Sums sums[2] = {}; // even, odd
@@ -170,8 +173,8 @@ template <unsigned kRows> struct Queries {
         add_chains(sums, total);
     }
 
-    // One block of the rule along the slots, for the lane's columns: four from 4 * lane on, and
-    // four 32 further where there are so many.
+    // Computes one block of the rule along the slots, for the lane's columns: four from 4 * lane
+    // on, and four that are 32 higher if they exist.
     template <bool kTiny>
     __device__ void multiply_values(unsigned slot, bool further, Sums &total) const {
         constexpr unsigned kStep = kStepOf<kTiny>;
@@ -213,11 +216,11 @@ template <unsigned kRows> struct Queries {
         }
     }
 
-    // Products of the queries with the keys that any of them sees, a query's in shared memory.
+    // Stores the products of the queries with the keys that any of them sees in shared memory.
     __device__ void score(const uint16_t *keys, uint64_t seen) const {
         Sums total = {};
         for (size_t term = 0; term < task.head_dim; term += kTerms) {
-            __syncthreads(); // what lay there has been read
+            __syncthreads(); // earlier contents have been read
             Least least, unused;
             stage(left, kStride, kSlots, kTerms, term, task.head_dim, least, [&](unsigned slot) {
                 return (seen >> slot & 1U) != 0 ? keys + slot * task.head_dim : nullptr;
@@ -231,7 +234,7 @@ template <unsigned kRows> struct Queries {
                 multiply_keys<false>(terms, total);
             }
         }
-        __syncthreads(); // the queries have been read: the scores take their place
+        __syncthreads(); // the queries have been read; the scores replace them
 #pragma unroll
         for (unsigned i = 0; i < kRows; ++i) {
 #pragma unroll
@@ -241,13 +244,13 @@ template <unsigned kRows> struct Queries {
         }
     }
 
-    // A barrier as well. Whether plain arithmetic may not be enough for products of numbers that
-    // all threads know and those that each has loaded.
+    // Reports whether plain arithmetic may not be enough for products of numbers whose key all
+    // threads have with numbers that each thread has loaded. Also a barrier.
     __device__ static bool any_tiny(const Least &known, const Least &own) {
         return __syncthreads_or(known.exponent() + own.exponent() < kSafeExponents ? 1 : 0) != 0;
     }
 
-    // The weights of the page, and how it merges with those before it.
+    // Computes the weights of the page, and the factors by which it merges with those before it.
     __device__ void weigh_scores(uint64_t block) const {
         Least least;
 #pragma unroll 1
@@ -258,7 +261,7 @@ template <unsigned kRows> struct Queries {
             if (lane != 0) {
                 continue;
             }
-            Merged by = {0.0F, 1.0F, 0.0F}; // nothing is seen: o stays
+            Merged by = {0.0F, 1.0F, 0.0F}; // no slot is visible: o stays
             if (mask != 0) {
                 by = merge_maxima(state.maximum[query], own.maximum);
                 state.maximum[query] = by.maximum;
@@ -273,7 +276,7 @@ template <unsigned kRows> struct Queries {
         for (size_t column = 0; column < task.head_dim; column += kColumns) {
             Sums total = {};
             for (unsigned slot = 0; slot < kSlots; slot += kTerms) {
-                __syncthreads(); // what lay there has been read; the weights are there
+                __syncthreads(); // earlier contents have been read; the weights are complete
                 Least least;
                 stage(left, kColumns, kTerms, kColumns, column, task.head_dim, least,
                       [&](unsigned i) {
@@ -311,7 +314,7 @@ template <unsigned kRows> struct Queries {
 
     __device__ void finish() const {
         const unsigned pairs = static_cast<unsigned>(task.head_dim / 2);
-        __syncthreads(); // from here on any thread may take any number
+        __syncthreads(); // after this, any thread may read any number
         for (unsigned i = threadIdx.x; i < count * pairs; i += kThreads) {
             const unsigned query = i / pairs, column = i % pairs * 2;
             const float *o = output + query * padded(task.head_dim) + column;
@@ -323,7 +326,7 @@ template <unsigned kRows> struct Queries {
     }
 };
 
-// Every device that is supported gives a block of threads 99 KiB.
+// Every supported device gives a block of threads 99 KiB.
 static_assert(shared_bytes(4, 256) + sizeof(State) <= 99 * 1024);
 
 template <unsigned kRows>
@@ -331,7 +334,7 @@ __global__ void __launch_bounds__(kThreads, Queries<kRows>::kResident)
     tiles_kernel(DeviceAttention task, const DeviceTile *tiles) {
     wait_for_previous();
     __shared__ State state;
-    const DeviceTile tile = tiles[gridDim.x - 1 - blockIdx.x]; // the longest begin first
+    const DeviceTile tile = tiles[gridDim.x - 1 - blockIdx.x]; // the longest tiles begin first
     const auto group_heads = static_cast<unsigned>(task.heads / task.kv_heads);
     const unsigned begin = blockIdx.z * Queries<kRows>::kQueries;
     if (begin >= tile.count * group_heads) {
@@ -354,7 +357,8 @@ __global__ void __launch_bounds__(kThreads, Queries<kRows>::kResident)
             continue; // evicted whole
         }
         if (threadIdx.x == 0) {
-            state.weights = 0xFFFFFFFFU; // a barrier lies behind its last use, one before the next
+            // A barrier follows its last use, and one precedes the next.
+            state.weights = 0xFFFFFFFFU;
         }
         const size_t head = size_t{blockIdx.y} * kSlots * task.head_dim;
         queries.score(page + task.keys_at + head, seen);
@@ -368,7 +372,8 @@ __global__ void __launch_bounds__(kThreads, Queries<kRows>::kResident)
 
 void attend_tiles(DeviceQueue *queue, const DeviceAttention &task, const DeviceTile *tiles,
                   size_t tile_count) {
-    // All queries of a tile in as few blocks of threads as take them, each with as few as it can.
+    // Uses as few blocks of threads as can take all queries of a tile, and as few rows in each as
+    // possible.
     const auto most = static_cast<unsigned>(kDeviceTileRows * task.heads / task.kv_heads);
     const unsigned blocks = (most + 4 * kTeams - 1) / (4 * kTeams);
     const unsigned rows = (most + blocks * kTeams - 1) / (blocks * kTeams);

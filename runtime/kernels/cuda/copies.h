@@ -1,6 +1,6 @@
-// Asynchronous copies from global to shared memory, 16 bytes each: they need no registers while on
-// the way, so that many can be. What a thread copied is its own to see after wait_copies, and its
-// warp's or block's after the barrier that follows.
+// Asynchronous copies from global to shared memory, 16 bytes each. They need no registers until
+// they complete, so many can be pending. After wait_copies a thread sees its own copies; after the
+// next barrier its warp or block sees them.
 #pragma once
 
 #include "runtime/kernels/cuda/grid.h"
@@ -9,15 +9,15 @@ namespace stasis::kernels::device {
 
 #ifdef __CUDACC__
 
-// Past the first-level cache: what is copied is read once by a block.
+// Bypasses the first-level cache, because a block reads the data once.
 __device__ inline void copy_async(void *to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                      static_cast<unsigned>(__cvta_generic_to_shared(to))),
                  "l"(__cvta_generic_to_global(from))
                  : "memory");
 }
-// The same of what one block alone reads: the second-level cache gives it up first, so that small
-// things which every token reads stay there while weights stream through it.
+// The same for data that only one block reads: the second-level cache evicts it first, so that
+// small data which every token needs stays cached while weights stream through.
 __device__ inline void copy_async_once(void *to, const void *from) {
     uint64_t given_up_first;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(given_up_first));

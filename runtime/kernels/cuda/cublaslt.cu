@@ -1,5 +1,5 @@
-// Products by cuBLASLt in the module's table, for the device profile: which device and queue they
-// belong to. What is chosen and enqueued is cublaslt_plans.cu's.
+// Products by cuBLASLt in the module's table, for the device profile: their device and queue.
+// cublaslt_plans.cu chooses algorithms and enqueues products.
 #include <new>
 
 #include "runtime/kernels/cuda/cublaslt_plans.h"
@@ -77,7 +77,7 @@ void pinned_product(DeviceQueue *queue, const DeviceProduct &task) {
         queue->workspace = allocate(device, kLtWorkspaceBytes, &queue->error);
     }
     queue->next_overlaps = false;
-    // What loses the device is told by `finish`: the library does not say that much.
+    // A lost device is reported by `finish`, because the library's errors do not identify it.
     for (size_t i = 0; i < task.count && queue->workspace != nullptr; ++i) {
         if (!device->plans->enqueue(task, i, queue->workspace, queue->stream, &queue->error)) {
             return;

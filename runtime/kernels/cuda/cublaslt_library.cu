@@ -1,4 +1,4 @@
-// See cublaslt_library.h.
+// Opens cuBLASLt and finds its functions; see cublaslt_library.h.
 #include "runtime/kernels/cuda/cublaslt_library.h"
 
 #ifdef STASIS_CUBLASLT
@@ -14,7 +14,7 @@ namespace stasis::kernels::device {
 
 namespace {
 
-// Looks functions up; remembers the first that is not there.
+// Looks up functions, and stores the name of the first that is missing.
 struct Search {
     void *library;
     const char *missing = nullptr;

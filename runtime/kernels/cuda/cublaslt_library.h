@@ -1,5 +1,5 @@
-// The functions of cuBLASLt that the device profile calls, found in a library that is opened when a
-// model asks for the profile: nothing links to it, no package needs it. Knows no shapes and calls
+// The functions of cuBLASLt that the device profile calls. The library is opened when a model asks
+// for the profile: no file links to it, and no package requires it. Knows no shapes and calls
 // nothing of the CUDA runtime, so that it is tested without a GPU.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 #if __has_include(<cublasLt.h>) && __has_include(<driver_types.h>)
 #include <cublasLt.h>
-#define STASIS_CUBLASLT // what the module can be built with
+#define STASIS_CUBLASLT // the module can be built with cuBLASLt
 
 namespace stasis::kernels::device {
 
@@ -33,9 +33,9 @@ struct LtCalls {
 // "libcublasLt.so." and the major version of the toolkit that this is compiled with.
 extern const char *const kLtFile;
 
-// Opens the library as the loader finds it, for the life of the process: what it registers with the
-// driver is not made to be taken back. False (unavailable): the loader does not find it, it lacks a
-// function, or it is of another major version.
+// Opens the library as the loader finds it, for the life of the process, because its registrations
+// with the driver cannot be undone. Returns false (unavailable) if the loader does not find it, it
+// lacks a function, or its major version differs.
 bool open_library(const char *file, LtCalls *calls, DeviceError *error);
 
 } // namespace stasis::kernels::device

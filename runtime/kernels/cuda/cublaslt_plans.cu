@@ -1,5 +1,6 @@
-// See cublaslt_plans.h. A row-major matrix is to the library a column-major one with its sides
-// exchanged: y [rows][outputs] = x [rows][depth] w [outputs][depth]^T is to it
+// Chooses algorithms and enqueues products; see cublaslt_plans.h. The library reads a row-major
+// matrix as a column-major one with its sides exchanged: y [rows][outputs] = x [rows][depth] w
+// [outputs][depth]^T is to it
 // Y (outputs x rows) = W (depth x outputs)^T X (depth x rows).
 #include "runtime/kernels/cuda/cublaslt_plans.h"
 
@@ -13,7 +14,8 @@ namespace stasis::kernels::device {
 
 namespace {
 
-constexpr int kResults = 32; // of the library's rules, the fastest as they say first
+// Results of the library's heuristic, which orders them by its estimate of speed.
+constexpr int kResults = 32;
 
 struct Attribute {
     cublasLtMatmulAlgoConfigAttributes_t name;
@@ -30,7 +32,7 @@ constexpr Attribute kAttributes[kLtConfiguration] = {
     {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
     {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
 };
-constexpr size_t kSplits = 2, kReduction = 3; // where these are
+constexpr size_t kSplits = 2, kReduction = 3; // indices in kAttributes
 
 struct ShapeText {
     char text[128];
@@ -48,7 +50,7 @@ bool aligned(const void *pointer) {
     return reinterpret_cast<uintptr_t>(pointer) % kLtAlignment == 0;
 }
 
-// FNV-1a of numbers, each as 8 bytes, the lowest first.
+// FNV-1a of numbers, each as 8 bytes, the lowest byte first.
 struct Hash {
     uint64_t value = 14695981039346656037U;
     void add(uint64_t number) {
@@ -121,8 +123,9 @@ bool LtPlans::choose(const DeviceShape *shapes, size_t count, DeviceError *error
     return true;
 }
 
-// No reduction: K is not split. The library has no word for a stream-K schedule, which would be
-// another way to have several blocks put a sum together; this is its word for all of them.
+// Sets the preference. No reduction: K is not split. The library has no separate setting for a
+// stream-K schedule, which would also let several blocks compute a sum; the reduction scheme covers
+// all of these.
 bool LtPlans::prefer(DeviceError *error) {
     const uint64_t workspace_bytes = kLtWorkspaceBytes;
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE, alignment = kLtAlignment;
@@ -140,7 +143,7 @@ bool LtPlans::prefer(DeviceError *error) {
            set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
 }
 
-// What is multiplied. Sums are f32; a bias has y's type, f32, which is the library's rule.
+// Describes the product. Sums are f32; a bias has y's type, f32, as the library requires.
 bool LtPlans::describe(LtPlan *plan, DeviceError *error) const {
     const DeviceShape &shape = plan->shape;
     const auto set = [&](cublasLtMatmulDescAttributes_t name, const auto &value) {
@@ -160,7 +163,7 @@ bool LtPlans::describe(LtPlan *plan, DeviceError *error) const {
         !lay(&plan->y, CUDA_R_32F, shape.outputs, shape.rows)) {
         return false;
     }
-    // Not read when an algorithm is chosen; tells how a bias will be aligned.
+    // The pointer is not read when an algorithm is chosen; it only states the alignment of a bias.
     const void *some_bias = reinterpret_cast<const void *>(uintptr_t{kLtAlignment});
     return !shape.bias ||
            (set(CUBLASLT_MATMUL_DESC_EPILOGUE, cublasLtEpilogue_t{CUBLASLT_EPILOGUE_BIAS}) &&
@@ -168,7 +171,7 @@ bool LtPlans::describe(LtPlan *plan, DeviceError *error) const {
             set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, some_bias));
 }
 
-// The first algorithm that may be used.
+// Picks the first algorithm that may be used.
 bool LtPlans::pick(LtPlan *plan, DeviceError *error) const {
     cublasLtMatmulHeuristicResult_t results[kResults] = {};
     int count = 0;
@@ -249,6 +252,8 @@ bool LtPlans::enqueue(const DeviceProduct &task, size_t index, void *workspace, 
             return false;
         }
     }
+
+    // The lock guards the plan: its bias pointer is set for each call.
     const float one = 1.0F, zero = 0.0F;
     const std::lock_guard lock(mutex_);
     return (w.bias == nullptr ||

@@ -1,10 +1,10 @@
-// Algorithms of cuBLASLt, chosen once for each shape of a product and kept: what they are, what
-// they are called in a snapshot (the id), and a product by one of them. Calls the library alone,
-// and nothing of the CUDA runtime, so that it is tested without a GPU.
+// Algorithms of cuBLASLt, chosen once for each shape of a product and then fixed: their choice,
+// their name in a snapshot (the id), and products by them. Calls only the library and nothing of
+// the CUDA runtime, so that it is tested without a GPU.
 //
-// Why the same id gives the same bits: an algorithm is chosen by the library's own rules, nothing
-// is timed; K is not split, so no sum is put together by several blocks; a queue's workspace is its
-// own; and all that tells one algorithm from another is in the id.
+// Equal ids give equal bits, because the library's own rules choose an algorithm and nothing is
+// timed; K is not split, so no sum is computed by several blocks; each queue has a workspace of its
+// own; and the id includes everything that distinguishes algorithms.
 #pragma once
 
 #include "runtime/kernels/cuda/cublaslt_library.h"
@@ -16,11 +16,12 @@
 
 namespace stasis::kernels::device {
 
-// Of every queue; what NVIDIA advises for Hopper. Other sizes may lead to other algorithms.
+// For each queue; the size that NVIDIA advises for Hopper. Other sizes may lead to other
+// algorithms.
 inline constexpr size_t kLtWorkspaceBytes = size_t{32} << 20;
-inline constexpr size_t kLtAlignment = 16; // bytes: promised to the library of every pointer
+inline constexpr size_t kLtAlignment = 16; // bytes; guaranteed to the library for every pointer
 
-// What tells an algorithm from others, as the library numbers it.
+// Attributes that distinguish algorithms, as the library numbers them.
 inline constexpr size_t kLtConfiguration = 9;
 
 struct LtPlan {
@@ -31,7 +32,7 @@ struct LtPlan {
     uint32_t configuration[kLtConfiguration] = {};
 };
 
-// The device that a thread has made its own when it calls.
+// The device that the calling thread has made current.
 struct LtDevice {
     int index;
     unsigned major, minor, multiprocessors;
@@ -44,15 +45,17 @@ class LtPlans {
     LtPlans(const LtPlans &) = delete;
     LtPlans &operator=(const LtPlans &) = delete;
 
-    // Once. False: there is no algorithm for a shape, or the library fails; then it is of no use.
+    // Chooses algorithms; called once. Returns false if a shape has no algorithm or the library
+    // fails; the object must then not be used.
     bool choose(const DeviceShape *shapes, size_t count, DeviceError *error);
 
-    // "cublaslt 13.1.0 sm_90 132 SMs 0123456789abcdef": a hash (FNV-1a) of shapes and algorithms.
+    // Writes "cublaslt 13.1.0 sm_90 132 SMs 0123456789abcdef": a hash (FNV-1a) of shapes and
+    // algorithms.
     void write_id(char (&id)[kDeviceIdBytes]) const;
 
-    // Enqueues the product of x with w[index]. Several threads may, on streams and with workspaces
-    // of their own. False: the shape was not chosen for, a pointer is not aligned, or the library
-    // fails; nothing was enqueued then.
+    // Enqueues the product of x with w[index]. Several threads may call it, with streams and
+    // workspaces of their own. Returns false if the shape was not chosen, a pointer is not aligned,
+    // or the library fails; nothing was enqueued then.
     bool enqueue(const DeviceProduct &task, size_t index, void *workspace, cudaStream_t stream,
                  DeviceError *error);
 
@@ -71,7 +74,7 @@ class LtPlans {
     cublasLtMatmulPreference_t preference_ = nullptr;
     std::unique_ptr<LtPlan[]> plans_;
     size_t count_ = 0;
-    std::mutex mutex_; // of the plans' descriptions, which name a product's bias
+    std::mutex mutex_; // protects the plans' descriptions, which hold a product's bias
 };
 
 } // namespace stasis::kernels::device

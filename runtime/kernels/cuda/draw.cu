@@ -1,16 +1,15 @@
-// Drawing a token on the device (C7): the first weights of a row of logits in their order, without
-// sorting them. Weights are integers, so their sums are the same in any order; a prefix of the
-// order (logit descending, token ascending) is told by its last candidate, which is found by the
-// sums of ever smaller ranges of candidates: sixteenths below the best logit, then the digits of
-// what ranks them. Many blocks of threads find the best, add up every sixteenth, and bring the
-// candidates of each to lie side by side; then one block looks at those few sixteenths in which a
-// prefix ends.
+// Draws a token on the device (C7) from a row of logits, without sorting it. Weights are integers,
+// so their sums are the same in any order. A prefix of the order (logit descending, token
+// ascending) is identified by its last candidate. That candidate is found by sums over ever smaller
+// ranges of candidates: sixteenths below the best logit, then the digits of the rank. Many blocks
+// of threads find the best candidate, add up every sixteenth, and store the candidates of each
+// sixteenth side by side. Then one block examines the few sixteenths in which a prefix ends.
 //
-// At 262144 tokens (1 MiB) each of the first three reads a row over 128 multiprocessors, some 3 us;
-// the last one passes, 9 times for each of top-k, top-p and the draw, over what a sixteenth holds:
-// a few thousand candidates in shared memory, 0.5 us, unless the row is flat. Some 20 us in all,
-// where one block of threads would need 22 passes over the whole row, 23 MB at some 80 GB/s.
-// Reckoned, not measured.
+// At 262144 tokens (1 MiB) each of the first three kernels reads a row over 128 multiprocessors,
+// some 3 us. The last one passes 9 times for each of top-k, top-p and the draw over one sixteenth:
+// a few thousand candidates in shared memory, 0.5 us, unless the row is flat. This is some 20 us in
+// all. One block of threads alone would need 22 passes over the whole row, 23 MB at some 80 GB/s.
+// Estimated, not measured.
 #include "runtime/kernels/cuda/functions.h"
 #include "runtime/kernels/cuda/kernels.h"
 
@@ -24,9 +23,9 @@ constexpr float kExponentMin = -28.0F;   // below it a weight is 0
 constexpr float kWeightOne = 0x1p40F;    // of the best candidate
 constexpr unsigned kSteps = 28 * 16 + 1; // sixteenths below the best
 constexpr unsigned kDigits = 256;
-constexpr uint32_t kStretch = 2048;      // tokens of a block, if kBlocksMost take all
+constexpr uint32_t kStretch = 2048; // tokens of a block, if kBlocksMost take all
 constexpr unsigned kBlocksMost = 128;
-constexpr uint32_t kFew = 4096; // candidates that shared memory has room for
+constexpr uint32_t kFew = 4096; // candidates that fit in shared memory
 constexpr float kLargest = 0x1.fffffep+127F;
 
 __device__ inline uint64_t high_product(uint64_t a, uint64_t b) {
@@ -38,7 +37,7 @@ __device__ inline uint64_t high_product(uint64_t a, uint64_t b) {
 #endif
 }
 
-// The share of a total, at least 1: ceil(total * fraction / 2^32), the product exact.
+// Returns the share of a total, at least 1: ceil(total * fraction / 2^32), the product exact.
 __device__ uint64_t share_of(uint64_t total, uint64_t fraction) {
     const uint64_t low = total * fraction, sum = low + 0xFFFFFFFFU;
     const uint64_t high = high_product(total, fraction) + (sum < low ? 1 : 0);
@@ -46,20 +45,20 @@ __device__ uint64_t share_of(uint64_t total, uint64_t fraction) {
     return share == 0 ? 1 : share;
 }
 
-// Bits that are ordered as the numbers are. Of -0 as of +0: they are equal.
+// Returns bits that are ordered as the numbers are; -0 gives the bits of +0, to which it is equal.
 __device__ inline uint32_t ordered(float x) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, add(x, 0.0F));
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
 }
 
-// Of a logit, as the host divides and bounds it.
+// Returns a logit over the temperature, divided and bounded as on the host.
 __device__ float scaled(float logit, float temperature) {
     const float l = c2_div(logit, temperature);
     const float above = l > kLargest ? kLargest : l;
     return above < -kLargest ? -kLargest : above;
 }
 
-// A token that may be drawn; `logit` is over the temperature. Those of higher rank come first.
+// A token that may be drawn; `logit` is over the temperature. Candidates of higher rank come first.
 struct alignas(8) Candidate {
     float logit;
     uint32_t token;
@@ -71,13 +70,14 @@ __device__ inline uint32_t token_of(uint64_t rank) {
     return 0xFFFFFFFFU - static_cast<uint32_t>(rank);
 }
 
-// DeviceDraw::room; behind it the candidates, [vocabulary], those of a step side by side.
+// The beginning of DeviceDraw::room. The candidates, [vocabulary], follow it, those of a step side
+// by side.
 struct Room {
-    unsigned long long best[kBlocksMost]; // rank of the best of each block's tokens, not scaled
-    uint32_t finite[kBlocksMost];         // whether each of these is, once rounded (C9)
-    unsigned long long weights[kSteps];   // of each step's candidates, those too light left out
-    uint32_t counts[kSteps];              // of them all
-    uint32_t before[kBlocksMost][kSteps]; // of these, how many come to lie before a block's own
+    unsigned long long best[kBlocksMost]; // rank of the best of each block's tokens, unscaled
+    uint32_t finite[kBlocksMost];         // 1: all logits of the block are finite once rounded (C9)
+    unsigned long long weights[kSteps];   // sum over each step's candidates of enough weight
+    uint32_t counts[kSteps];              // all candidates of each step
+    uint32_t before[kBlocksMost][kSteps]; // candidates of a step that precede a block's own
 };
 constexpr size_t kRoomBytes = draw_room_bytes(0);
 static_assert(sizeof(Room) <= kRoomBytes);
@@ -89,7 +89,7 @@ __device__ Candidate *candidates_of(const DeviceDraw &task) {
     return reinterpret_cast<Candidate *>(static_cast<char *>(task.room) + kRoomBytes);
 }
 
-// The row as the best logit and the temperature make it.
+// A row's best logit and temperature, from which steps and weights follow.
 struct Row {
     float temperature, best;
 
@@ -112,7 +112,7 @@ __device__ uint64_t larger_of_warp(uint64_t rank) {
     return rank;
 }
 
-// The best rank of a row whose tokens `blocks` blocks have seen, for every thread.
+// Returns the best rank of a row whose tokens `blocks` blocks have read, to every thread.
 __device__ uint64_t best_rank(const Room &room, unsigned blocks) {
     uint64_t best = 0;
     for (unsigned i = threadIdx.x % kWarp; i < blocks; i += kWarp) {
@@ -126,7 +126,7 @@ __device__ Row row_of(const DeviceDraw &task, uint64_t best) {
     return {temperature, scaled(task.logits[token_of(best)], temperature)};
 }
 
-// The tokens of this block: `stretch` of them, or what is left.
+// The tokens of this block: `stretch` of them, or the remaining ones.
 struct Tokens {
     uint32_t begin, end;
 };
@@ -143,6 +143,8 @@ __global__ void __launch_bounds__(kThreads, 1) best_kernel(DeviceDraw task, uint
     for (unsigned i = threadIdx.x; blockIdx.x == 0 && i < kSteps; i += kThreads) {
         room.weights[i] = 0, room.counts[i] = 0; // for weigh_kernel
     }
+
+    // Each thread takes the best of its tokens; then each warp, then the first warp, the block's.
     const Tokens own = tokens_of(task, stretch);
     uint64_t best = 0;
     bool finite = true;
@@ -199,7 +201,7 @@ __global__ void __launch_bounds__(kThreads, 1) weigh_kernel(DeviceDraw task, uin
     }
 }
 
-// Where the candidates of each step begin. A barrier follows.
+// Computes the begin of each step's candidates. Ends with a barrier.
 __device__ void find_starts(const uint32_t *counts, uint32_t *starts) {
     constexpr unsigned kOwn = (kSteps + kWarp - 1) / kWarp;
     if (threadIdx.x < kWarp) {
@@ -207,7 +209,7 @@ __device__ void find_starts(const uint32_t *counts, uint32_t *starts) {
         for (unsigned i = threadIdx.x * kOwn; i < (threadIdx.x + 1) * kOwn && i < kSteps; ++i) {
             own += counts[i];
         }
-        uint32_t before = own; // of the lanes up to this one
+        uint32_t before = own; // sum over the lanes up to this one
         for (unsigned by = 1; by < kWarp; by *= 2) {
             const uint32_t other = __shfl_up_sync(kAllLanes, before, by);
             before += threadIdx.x >= by ? other : 0;
@@ -223,7 +225,7 @@ __device__ void find_starts(const uint32_t *counts, uint32_t *starts) {
 
 __global__ void __launch_bounds__(kThreads, 1) place_kernel(DeviceDraw task, uint32_t stretch) {
     wait_for_previous();
-    __shared__ uint32_t next[kSteps]; // place of each step's next candidate
+    __shared__ uint32_t next[kSteps]; // position of each step's next candidate
     if (task.sampler->temperature == 0.0F) {
         return;
     }
@@ -248,32 +250,32 @@ __global__ void __launch_bounds__(kThreads, 1) place_kernel(DeviceDraw task, uin
 
 struct Shared {
     uint32_t counts[kSteps], starts[kSteps]; // of each step's candidates
-    unsigned long long sums[kSteps];         // of the ranges that are looked at
-    Candidate few[kFew];                     // of a step that is looked at often
+    unsigned long long sums[kSteps];         // of the ranges examined
+    Candidate few[kFew];                     // of a step examined repeatedly
     unsigned long long answer;
     uint32_t found;
 };
 static_assert(kDigits <= kSteps);
 
-// A prefix of the order: its last candidate, and the step of that.
+// A prefix of the order: its last candidate's step and rank.
 struct Prefix {
     unsigned step;
     uint64_t rank;
 };
 
-// The candidates that are left: a prefix of all.
+// The remaining candidates: a prefix of all.
 struct Left {
     const Room &room;
     const Candidate *candidates;
     Row row;
-    bool counting;  // every candidate counts as one, also those that weigh nothing
-    uint64_t least; // less than that weighs nothing
+    bool counting;  // every candidate counts as one, also those of weight 0
+    uint64_t least; // smaller weights count as 0
     Prefix prefix;
 
     __device__ uint64_t amount(float l) const { return counting ? 1 : row.weight(l, least); }
 };
 
-// Adds up, in `sums`, the amounts of candidates by range(rank), which is below `ranges` or
+// Adds up the amounts of candidates in `sums` by range(rank), which is below `ranges` or
 // kElsewhere.
 constexpr unsigned kElsewhere = 0xFFFFFFFFU;
 template <typename Range>
@@ -294,8 +296,8 @@ __device__ void add_up(const Left &left, const Candidate *candidates, uint32_t c
     __syncthreads();
 }
 
-// In `sums` up to `ranges`, from the first (`rising`) or the last on: the range in which the sum
-// reaches `wanted`; what is wanted of it alone is left in `wanted`.
+// Returns the range of `sums`, below `ranges`, in which the sum reaches `wanted`, from the first
+// (`rising`) or the last range on. `wanted` becomes the remaining amount within that range.
 __device__ unsigned find_range(unsigned ranges, bool rising, uint64_t &wanted, Shared &shared) {
     const unsigned stretch = (ranges + kWarp - 1) / kWarp;
     const auto sum_at = [&](unsigned i) {
@@ -306,11 +308,13 @@ __device__ unsigned find_range(unsigned ranges, bool rising, uint64_t &wanted, S
         for (unsigned i = 0; i < stretch; ++i) {
             own += sum_at(threadIdx.x * stretch + i);
         }
-        unsigned long long before = own; // of the lanes up to this one
+        unsigned long long before = own; // sum over the lanes up to this one
         for (unsigned by = 1; by < kWarp; by *= 2) {
             const unsigned long long other = __shfl_up_sync(kAllLanes, before, by);
             before += threadIdx.x >= by ? other : 0;
         }
+
+        // At most one lane holds the place where the sum reaches `wanted`.
         before -= own;
         if (before < wanted && wanted - before <= own) {
             unsigned i = threadIdx.x * stretch;
@@ -329,9 +333,9 @@ __device__ unsigned find_range(unsigned ranges, bool rising, uint64_t &wanted, S
     return found;
 }
 
-// The amounts of all steps, in `sums`. Returns their total.
+// Stores the amounts of all steps in `sums`. Returns their total.
 __device__ uint64_t sum_steps(const Left &left, Shared &shared) {
-    const unsigned last = left.prefix.step; // of which not all need be left
+    const unsigned last = left.prefix.step; // the prefix may end inside this step
     add_up(left, left.candidates + shared.starts[last], shared.counts[last], 1, shared,
            [](uint64_t) { return 0U; });
     const unsigned long long of_last = shared.sums[0];
@@ -351,8 +355,8 @@ __device__ uint64_t sum_steps(const Left &left, Shared &shared) {
     return total;
 }
 
-// The shortest prefix whose amounts reach wanted_of(their total), which is at least 1 and at most
-// that.
+// Returns the shortest prefix whose amounts reach wanted_of(their total), which is at least 1 and
+// at most the total.
 template <typename Wanted>
 __device__ Prefix find_prefix(const Left &left, Shared &shared, const Wanted &wanted_of) {
     uint64_t wanted = wanted_of(sum_steps(left, shared));
@@ -365,6 +369,7 @@ __device__ Prefix find_prefix(const Left &left, Shared &shared, const Wanted &wa
         }
         candidates = shared.few;
     }
+    // Fixes the rank digit by digit, from the highest on.
     uint64_t rank = 0;
     for (int shift = 56; shift >= 0; shift -= 8) {
         add_up(left, candidates, count, kDigits, shared, [&](uint64_t of_one) {
@@ -389,6 +394,8 @@ __device__ uint32_t draw_token(const DeviceDraw &task, uint64_t best, uint64_t r
     __syncthreads();
     find_starts(shared.counts, shared.starts);
     Left left{room, candidates_of(task), row_of(task, best), true, 0, {kSteps - 1, 0}};
+
+    // Top-k counts candidates; top-p and the draw add weights.
     if (sampler.top_k > 0) {
         left.prefix = find_prefix(left, shared, [&](uint64_t total) {
             return total < sampler.top_k ? total : sampler.top_k;
@@ -397,8 +404,8 @@ __device__ uint32_t draw_token(const DeviceDraw &task, uint64_t best, uint64_t r
     left.counting = false;
     left.least = sampler.least_weight;
     if (sampler.top_p < uint64_t{1} << 32) {
-        left.prefix = find_prefix(
-            left, shared, [&](uint64_t total) { return share_of(total, sampler.top_p); });
+        left.prefix = find_prefix(left, shared,
+                                  [&](uint64_t total) { return share_of(total, sampler.top_p); });
     }
     return token_of(find_prefix(left, shared, [&](uint64_t total) {
                         return high_product(random, total) + 1;
@@ -415,7 +422,7 @@ __global__ void __launch_bounds__(kThreads, 1) draw_kernel(DeviceDraw task, unsi
     for (size_t i = threadIdx.x; i < task.hidden_size; i += kThreads) {
         task.hiddens[step * task.hidden_size + i] = task.hidden[i];
     }
-    // What is not finite draws the first token: the host looks no further than that.
+    // A failed row draws token 0, because the host reads no row after it.
     const bool good = finite && failed == 0xFFFFFFFFU;
     const uint64_t best = best_rank(room, blocks);
     const uint32_t token = good ? draw_token(task, best, task.random[step], shared) : 0;
@@ -438,7 +445,8 @@ void draw(DeviceQueue *queue, const DeviceDraw &task) {
     enqueue(queue, {blocks, kThreads}, best_kernel, task, stretch);
     enqueue(queue, {blocks, kThreads}, weigh_kernel, task, stretch);
     enqueue(queue, {blocks, kThreads}, place_kernel, task, stretch);
-    enqueue(queue, {1, kThreads, 0, true}, draw_kernel, task, blocks); // the row is read early
+    // The next kernel reads the row before it waits.
+    enqueue(queue, {1, kThreads, 0, true}, draw_kernel, task, blocks);
 }
 
 } // namespace

@@ -1,14 +1,14 @@
-// See driver.h: errors of the CUDA runtime, in words.
+// Errors of the CUDA runtime as text, and the caller's context; see driver.h.
 #include "runtime/kernels/cuda/driver.h"
 
 namespace stasis::kernels::device {
 
 namespace {
 
-// After these nothing works any more in the process on that device.
+// Reports whether an error makes the device unusable for the rest of the process.
 bool loses_device(cudaError_t code) {
     switch (static_cast<int>(code)) {
-    case 226: // cudaErrorContained, which older toolkits have no name for
+    case 226: // cudaErrorContained, which older toolkits do not name
     case 721: // cudaErrorTensorMemoryLeak, likewise
     case cudaErrorMpsClientTerminated:
     case cudaErrorIllegalAddress:
@@ -33,7 +33,7 @@ bool loses_device(cudaError_t code) {
     }
 }
 
-// The driver's own functions, where there is a driver: nothing links to it.
+// The driver's own functions, if a driver exists; the module does not link to it.
 struct Driver {
     decltype(&cuCtxGetCurrent) get_current = nullptr;
     decltype(&cuCtxSetCurrent) set_current = nullptr;
@@ -43,7 +43,7 @@ struct Driver {
         set_current = reinterpret_cast<decltype(set_current)>(find("cuCtxSetCurrent"));
     }
     static void *find(const char *name) {
-        constexpr unsigned kVersion = 12000; // both are older
+        constexpr unsigned kVersion = 12000; // both functions are older
         void *function = nullptr;
         cudaDriverEntryPointQueryResult found = {};
         const cudaError_t code =

@@ -1,8 +1,8 @@
-// What the parts of the module that call the CUDA runtime share: its devices and queues, and how a
-// call's outcome is told. Knows no kernels.
-// Every entry sets the calling thread's device, as host threads come and go, and leaves the thread
-// with the context that it came with: the host may use CUDA itself. No entry throws or prints; the
-// thread's last error in the runtime is taken away.
+// Functions for the parts of the module that call the CUDA runtime: its devices and queues, and
+// error reports. Knows no kernels.
+// Every entry sets the calling thread's device, because host threads come and go, and restores the
+// thread's context, because the host may use CUDA itself. No entry throws or prints, and each
+// clears the thread's last error in the runtime.
 #pragma once
 
 #include <cuda.h>
@@ -21,14 +21,15 @@ class LtPlans;
 
 struct Device {
     int index = 0;
-    cudaMemPool_t pool = nullptr;  // its own: the default one may be the host program's
-    cudaStream_t stream = nullptr; // that memory comes and goes on
-    bool overlaps = false; // kernels of a queue may (compute capability 9.0 and later; queue.cu)
+    cudaMemPool_t pool = nullptr;  // its own, because the default one may be the host program's
+    cudaStream_t stream = nullptr; // for allocations
+    // Kernels of a queue may overlap (compute capability 9.0 and later; queue.cu).
+    bool overlaps = false;
     std::atomic<bool> lost = false;
-    device::LtPlans *plans = nullptr; // set once, before products that are pinned; null: none are
-    std::mutex mutex;                 // of what follows
-    // Kernels that may take more dynamic shared memory than they could before. Where there are more
-    // of them they are only told again.
+    device::LtPlans *plans = nullptr; // set once, before pinned products; null: none
+    std::mutex mutex;                 // protects the members below
+    // Kernels whose limit of dynamic shared memory is raised. If there are more kernels than
+    // entries, the limit is only set again.
     const void *prepared[64] = {};
     size_t prepared_count = 0;
 };
@@ -36,10 +37,11 @@ struct Device {
 struct DeviceQueue {
     Device *device = nullptr;
     cudaStream_t stream = nullptr;
-    void *workspace = nullptr; // of products that are pinned, taken for the first of them
-    DeviceError error;         // the first since the last `finish`
-    // The next kernel may begin before what was enqueued last has ended: that is a kernel of this
-    // module which writes no weights. Whoever enqueues anything else on the stream says false.
+    void *workspace = nullptr; // for pinned products, allocated for the first of them
+    DeviceError error;         // the first error since the last `finish`
+    // The next kernel may begin before the last enqueued work has ended. True only if that work is
+    // a kernel of this module that writes no weights. Code that enqueues anything else sets it to
+    // false.
     bool next_overlaps = false;
 };
 
@@ -50,11 +52,12 @@ struct DeviceGraph {
 
 namespace device {
 
-// Says what a call came to. False: it failed, and the device may be lost by it.
+// Stores a call's error, if it failed. Returns false if it failed; the device may then be lost.
 bool passed(Device *device, cudaError_t code, const char *call, DeviceError *error);
 
-// Puts back, at its end, the context that the calling thread had, or that it had none. Setting the
-// device anew would not do: that makes a context, which takes memory, on a device never asked for.
+// Restores in its destructor the context that the calling thread had, or that it had none. Setting
+// the device again instead would create a context, which takes memory, on a device that was never
+// used.
 class CallersContext {
   public:
     CallersContext();
@@ -66,13 +69,13 @@ class CallersContext {
     CUcontext before_ = nullptr;
 };
 
-// Makes the device the calling thread's. False: it cannot be used (any more).
+// Makes the device current for the calling thread. Returns false if it cannot be used (any more).
 bool enter(Device *device, DeviceError *error);
 
-// Of a queue whose first error is kept: whether there was none and the device can be used.
+// Reports whether a queue has no error yet and its device can be used.
 bool ready(DeviceQueue *queue);
 
-// The table's.
+// Entries of the table.
 void *allocate(Device *device, size_t size_bytes, DeviceError *error);
 void release(Device *device, void *memory);
 

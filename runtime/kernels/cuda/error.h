@@ -1,4 +1,4 @@
-// How a part of the module says what went wrong. Calls nothing of CUDA's.
+// Stores an error as text. Calls nothing of CUDA's.
 #pragma once
 
 #include <cstdarg>

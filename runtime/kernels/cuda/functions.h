@@ -1,6 +1,6 @@
-// exp, tanh, sigmoid, the tree of a sum and bf16 on the device: the reference's own text, so that
-// there is one. Its plain operators are the compiler's, which is told to flush, not to contract,
-// and to round division and square root as IEEE 754 says.
+// exp, tanh, sigmoid, the tree of a sum and bf16 on the device: the reference's source itself, so
+// that only one version exists. Its plain operators are the compiler's, which is set to flush, not
+// to contract, and to round division and square root as IEEE 754 requires.
 #pragma once
 
 #include "runtime/kernels/bf16.h"

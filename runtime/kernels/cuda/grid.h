@@ -1,6 +1,6 @@
-// What the text of a CUDA kernel needs, from the CUDA compiler or, where another one compiles it,
-// from a grid of threads that take turns on the host (host_grid.h): the same text runs there, so
-// that its indices, barriers and arithmetic are tested without a GPU.
+// The environment of a CUDA kernel's source. The CUDA compiler provides it, or, for other
+// compilers, a grid of threads that run in turn on the host (host_grid.h). The same source runs on
+// both, so that its indices, barriers and arithmetic are tested without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@
 
 namespace stasis::kernels::device {
 
-// Shared memory whose size the launch says.
+// Shared memory whose size is set at the launch.
 template <typename T> __device__ inline T *dynamic_shared() {
     extern __shared__ __align__(16) unsigned char stasis_dynamic_shared[];
     return reinterpret_cast<T *>(stasis_dynamic_shared);
 }
 
-// A kernel of a queue may begin once all blocks of the one before have said so (queue.cu), or
-// ended. For those that have something to do before they wait.
+// Lets the next kernel of a queue begin once all blocks of this one have called it (queue.cu) or
+// ended. For kernels that do work before they wait.
 __device__ inline void let_next_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// Lets the next one begin, and waits until all that was enqueued before is done and seen. Every
-// thread of every kernel calls it, before it reads or writes device memory. Before it some read
-// what no work beside them writes: weights, their measures, and what a pass says of its rows and
-// pages.
+// Lets the next kernel begin, and waits until all earlier work is done and its writes are visible.
+// Every thread of every kernel calls it before it accesses device memory, with one exception: data
+// that no concurrent work writes may be read before it. This is weights, their measures, and a
+// pass's description of its rows and pages.
 __device__ inline void wait_for_previous() {
     let_next_begin();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -40,8 +40,8 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
-// Has `size_bytes` of the device's memory on their way into its cache, 128 bytes a thread of
-// `count`. Whatever is written there is seen none the less: it may be called before the wait.
+// Prefetches `size_bytes` of device memory into the second-level cache, 128 bytes a thread of
+// `count`. Later writes to it stay visible, so it may be called before the wait.
 __device__ inline void ask_for(const void *begin, size_t size_bytes, unsigned thread,
                                unsigned count) {
     const auto *bytes = static_cast<const unsigned char *>(begin);
@@ -61,12 +61,12 @@ namespace stasis::kernels::device {
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-// Shape of a launch: blocks, threads of each, and its dynamic shared memory in bytes.
+// The shape of a launch: blocks, threads of each, and dynamic shared memory in bytes.
 struct Launch {
     dim3 blocks;
     unsigned threads;
     size_t shared_bytes = 0;
-    bool read_early = false; // what it writes is read before a wait
+    bool read_early = false; // later kernels read its output before they wait
 };
 
 #ifdef __CUDACC__
@@ -74,7 +74,7 @@ struct Launch {
 // Enqueues a kernel; `arguments` point to its parameters (module.cu).
 void launch(DeviceQueue *queue, const Launch &shape, const void *kernel, void **arguments);
 
-// Enqueues kernel(arguments...). The parameters' own types, so that what is passed fits them.
+// Enqueues kernel(arguments...). The arguments have the parameters' own types.
 template <typename... Parameters>
 void enqueue(DeviceQueue *queue, const Launch &shape, void (*kernel)(Parameters...),
              std::type_identity_t<Parameters>... arguments) {
@@ -84,7 +84,7 @@ void enqueue(DeviceQueue *queue, const Launch &shape, void (*kernel)(Parameters.
 
 #else
 
-// Does the work when the queue comes to it (the module of the tests).
+// Runs the work when the queue reaches it (the module of the tests).
 void on_queue(DeviceQueue *queue, std::function<void()> work);
 
 template <typename... Parameters>

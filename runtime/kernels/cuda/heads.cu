@@ -1,5 +1,6 @@
 // Finishes queries, keys and values of one layer (C3, C4, C6): norm, RoPE, rounding; keys and
-// values into their pages. One warp for each head of each row: a head is small, its chains short.
+// values go into their pages. One warp for each head of each row, because a head is small and its
+// chains are short.
 #include "runtime/kernels/cuda/functions.h"
 #include "runtime/kernels/cuda/kernels.h"
 
@@ -7,9 +8,10 @@ namespace stasis::kernels::device {
 
 namespace {
 
-constexpr unsigned kWarps = 4; // heads of a block, which need not wait for each other
+constexpr unsigned kWarps = 4; // heads of a block, which are independent
 
-// Copies a head to shared memory, pairs parted: element i of a pair at i, the other at i + n / 2.
+// Copies a head to shared memory. Interleaved pairs are separated: one element at i, the other at i
+// + n / 2.
 __device__ void fetch(const float *from, size_t n, bool interleaved, float *x) {
     const unsigned lane = threadIdx.x % kWarp;
     for (size_t i = lane; i < n; i += kWarp) {
@@ -18,8 +20,8 @@ __device__ void fetch(const float *from, size_t n, bool interleaved, float *x) {
     __syncwarp();
 }
 
-// 1 / sqrt(mean(x^2) + eps), for every lane. Both halves of the warp compute the same, and a sum's
-// terms may change places, so that after each step of the tree all lanes hold what it left.
+// Returns 1 / sqrt(mean(x^2) + eps) to every lane. Both halves of the warp compute the same. The
+// terms of a sum may be exchanged, so after each step of the tree all lanes hold its result.
 __device__ float norm_scale(const float *x, size_t n, float eps) {
     float sum = 0.0F;
     for (size_t i = threadIdx.x % kSumLanes; i < n; i += kSumLanes) {
@@ -31,8 +33,8 @@ __device__ float norm_scale(const float *x, size_t n, float eps) {
     return div(1.0F, sqrt(add(c2_div(sum, static_cast<float>(n)), eps)));
 }
 
-// Norm (if there is one), RoPE and rounding of the head in x. Returns whether the lane's part of it
-// is finite.
+// Applies the norm (if there is one), RoPE and rounding to the head in x. Returns whether the
+// lane's part of it is finite.
 __device__ bool finish(const float *x, size_t n, float eps, const float *norm, const float *cosine,
                        const float *sine, uint16_t *rounded) {
     const float scale = norm == nullptr ? 1.0F : norm_scale(x, n, eps);
@@ -54,12 +56,13 @@ __device__ bool finish(const float *x, size_t n, float eps, const float *norm, c
     return finite;
 }
 
-// Blocks (row, four heads): those of the queries, then of the keys, then of the values.
+// Blocks are (row, four heads): heads of the queries, then of the keys, then of the values.
 __global__ void __launch_bounds__(kWarps *kWarp) heads_kernel(DeviceHeads task) {
     const size_t n = task.head_dim, index = blockIdx.x;
     const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
     size_t head = size_t{blockIdx.y} * kWarps + warp;
     float *x = dynamic_shared<float>() + warp * n; // [head_dim]
+    // Only the pass's description and RoPE tables are used before the wait.
     const DeviceRow row = task.pass.rows[index];
     const DevicePages own =
         task.pass.sequences[task.group * task.pass.sequence_count + row.sequence];
@@ -72,6 +75,7 @@ __global__ void __launch_bounds__(kWarps *kWarp) heads_kernel(DeviceHeads task) 
     if (head >= task.heads + 2 * task.kv_heads) {
         return;
     }
+    // A query stays in its row; keys and values go to the page.
     if (head < task.heads) {
         const size_t at = (index * task.heads + head) * n;
         fetch(task.query + at, n, task.interleaved, x);

@@ -1,9 +1,9 @@
-// A grid of threads on the host: what CUDA's compiler would give the kernels' text, for tests. The
-// threads of a block are fibers of one host thread that change at barriers and shuffles; blocks run
-// one after the other, one grid at a time in a process. Threads that come to different barriers, or
-// end where others wait, end the program with a message: a kernel must not do that. So does dynamic
-// shared memory beyond what was asked for, under a sanitizer.
-// Arithmetic is done in the floating-point environment of C2, which `run` enters.
+// A grid of threads on the host: it provides CUDA's language features to kernels, for tests. The
+// threads of a block are fibers of one host thread that switch at barriers and shuffles. Blocks run
+// one after the other, and one grid runs at a time in a process. The program ends with a message if
+// threads reach different barriers, or end while others wait, which a kernel must not do. A
+// sanitizer reports accesses past the requested dynamic shared memory. Arithmetic runs in the
+// floating-point environment of C2, which `run` enters.
 #pragma once
 
 #include <atomic>
@@ -45,14 +45,14 @@ struct Index {
     unsigned x, y, z;
 };
 
-// Of the thread that runs now.
+// The indices of the thread that runs now.
 extern Index thread, block;
 extern dim3 block_size, grid_size;
 
 void run(dim3 blocks, unsigned threads, size_t shared_bytes, const std::function<void()> &body);
 
-// What this device looks at to call a result tiny: what 24 bits make of it, as the contract does;
-// the exact result; or the denormal that it would be. See arithmetic.h.
+// How this device decides that a result is tiny: by the result rounded to 24 bits, as the contract
+// does; by the exact result; or by the denormal that it would be. See arithmetic.h.
 enum class Tiny { rounded, exact, denormal };
 inline constexpr Tiny kEveryTiny[] = {Tiny::rounded, Tiny::exact, Tiny::denormal};
 extern Tiny tiny;
@@ -61,7 +61,8 @@ float fma(float a, float b, float c);
 float mul(float a, float b);
 float div(float a, float b);
 
-// c + the sum of 4 products of bytes: those of x have a sign, those of w may.
+// Returns c + the sum of 4 products of bytes. Bytes of x are signed; bytes of w are signed in
+// dot_signed only.
 inline int dot_signed(uint32_t w, uint32_t x, int c) {
     for (unsigned bit = 0; bit < 32; bit += 8) {
         c += static_cast<int8_t>(w >> bit) * static_cast<int8_t>(x >> bit);
@@ -76,24 +77,24 @@ inline int dot_unsigned(uint32_t w, uint32_t x, int c) {
 }
 
 void block_barrier();
-// Every lane gives a value; returns that of lane `from`, of the same warp. A lane that does not
-// exist gives the own one.
+// Every lane passes a value; returns the value of lane `from` of the same warp, or the lane's own
+// if `from` does not exist.
 uint64_t exchange(uint64_t value, unsigned from);
-// Of all the block's threads: whether any of them said true.
+// Returns whether any thread of the block passed true.
 bool any_of_block(bool value);
 void *shared_memory();
 
-// A thread has waited for the work before its kernel. Each must have when it comes to its end.
+// `waited` records that a thread has waited for earlier work. Each thread must have when it ends.
 void waited();
 void end_of_kernel();
-// Called, where it is set, as each thread begins (false) and as it has waited (true).
+// If set, called when each thread begins (false) and after it has waited (true).
 extern std::function<void(bool)> on_thread;
 
-// A copy of 16 bytes that is done as late as it may be, when its group is waited for; until then
-// the place holds 0xFF.
+// Copies 16 bytes as late as possible, when the copy's group is waited for. Until then the
+// destination holds 0xFF.
 void copy_later(void *to, const void *from);
 void end_group();
-void wait_groups(unsigned left); // of the own thread: all but the `left` last groups
+void wait_groups(unsigned left); // for all groups of this thread but the `left` last ones
 
 template <typename T> uint64_t bits_of(T value) {
     static_assert(sizeof(T) <= sizeof(uint64_t));
@@ -163,7 +164,7 @@ template <typename T> T __shfl_up_sync(unsigned, T value, unsigned by) {
 template <typename T> T __ldcg(const T *place) {
     return *place;
 }
-// Atomic for the thread sanitizer, which takes the fibers for threads.
+// Atomic for the thread sanitizer, which treats fibers as threads.
 template <typename T> T atomicMin(T *place, T value) {
     std::atomic_ref<T> there(*place);
     T before = there.load(std::memory_order_relaxed);
@@ -182,7 +183,7 @@ template <typename T> T *dynamic_shared() {
 }
 
 inline void let_next_begin() {}
-// Touches it, so that a place that is not there is found.
+// Reads the memory, so that an invalid address is found.
 inline void ask_for(const void *begin, size_t size_bytes, unsigned thread, unsigned count) {
     const auto *bytes = static_cast<const volatile unsigned char *>(begin);
     for (size_t at = size_t{thread} * 128; at < size_bytes; at += size_t{count} * 128) {

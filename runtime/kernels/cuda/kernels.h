@@ -1,4 +1,5 @@
-// The files of this folder that hold kernels: each enters its own into the module's table.
+// Declares the functions by which each file of this folder enters its kernels into the module's
+// table.
 #pragma once
 
 #include "runtime/kernels/device.h"
@@ -13,8 +14,8 @@ void add_draw(DeviceTable &table);      // draw.cu: draw
 void add_attention(DeviceTable &table); // attention*.cu: attend_blocks, attend_tiles, receive
 void add_pinned(DeviceTable &table);    // cublaslt.cu: pin_products
 
-// Enqueues a product by the algorithm that `pin_products` chose for its shape: what the module is
-// built around provides it, as it does the grid.
+// Enqueues a product by the algorithm that `pin_products` chose for its shape. The module provides
+// it, as it provides the grid.
 void pinned_product(DeviceQueue *queue, const DeviceProduct &task);
 
 } // namespace stasis::kernels::device

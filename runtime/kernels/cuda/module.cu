@@ -1,6 +1,6 @@
-// The module for CUDA devices: opening them, their memory, and the one symbol that it exports. The
-// runtime is linked in and looks for the driver when first called, so that the module loads where
-// there is none. Knows no kernels but by their families.
+// The module for CUDA devices: opens them, allocates their memory, and exports one symbol. The CUDA
+// runtime is linked in and looks for the driver at the first call, so that the module loads on
+// systems without one. Knows no kernels but by their families.
 #include <climits>
 #include <cstdio>
 #include <new>
@@ -12,13 +12,13 @@ namespace stasis::kernels::device {
 
 namespace {
 
-constexpr int kMajorLeast = 8; // compute capability: what the kernels are compiled for
+constexpr int kMajorLeast = 8; // the least compute capability that kernels are compiled for
 
 void write_version(char (&text)[32], int version) { // 12040: 12.4
     std::snprintf(text, sizeof text, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-// How many devices there are; -1, and why.
+// Returns the number of devices; -1 with the reason if there is none.
 int count_devices(DeviceError *error) {
     int count = 0, driver = 0;
     const cudaError_t code = cudaGetDeviceCount(&count);
@@ -80,13 +80,14 @@ bool fill(Device *device, DeviceInfo *info, DeviceError *error) {
     write_version(info->driver, driver);
     write_version(info->runtime, runtime);
     info->major = static_cast<uint32_t>(major), info->minor = static_cast<uint32_t>(minor);
-    device->overlaps = major >= 9 && driver >= 12030; // recorded, it is an edge of CUDA 12.3
+    // Overlap in a recording is an edge of CUDA 12.3.
+    device->overlaps = major >= 9 && driver >= 12030;
     info->multiprocessors = static_cast<uint32_t>(processors);
     info->memory_bytes = all_bytes, info->free_bytes = free_bytes;
     return true;
 }
 
-// A pool that keeps what is given back, and the stream that its memory comes and goes on.
+// Creates a pool that caches released memory, and the stream for its allocations.
 bool make_pool(Device *device, DeviceError *error) {
     cudaMemPoolProps properties = {};
     properties.allocType = cudaMemAllocationTypePinned;
@@ -157,14 +158,14 @@ void *allocate_host(Device *device, size_t size_bytes, DeviceError *error) {
 
 void release_host(Device *device, void *memory) {
     const CallersContext callers;
-    cudaSetDevice(device->index); // also if lost: it is the host's memory
+    cudaSetDevice(device->index); // also if lost, because it is host memory
     cudaFreeHost(memory);
     cudaGetLastError();
 }
 
 cudaError_t take(Device *device, size_t bytes, void **memory) {
     const cudaError_t code = cudaMallocFromPoolAsync(memory, bytes, device->pool, device->stream);
-    // From then on it may be used on every stream.
+    // After the wait the memory may be used on every stream.
     return code == cudaSuccess ? cudaStreamSynchronize(device->stream) : code;
 }
 
@@ -199,8 +200,8 @@ void *allocate(Device *device, size_t size_bytes, DeviceError *error) {
     const size_t bytes = size_bytes == 0 ? 1 : size_bytes;
     cudaError_t code = take(device, bytes, &memory);
     if (code == cudaErrorMemoryAllocation) {
-        // What was given back may be on its way, or kept in pieces that are all too small: as the
-        // device's again they can become a larger one.
+        // Released memory may still be in use by the stream, or cached in pieces that are all too
+        // small. Returned to the device, the pieces can form a larger one.
         cudaGetLastError();
         cudaStreamSynchronize(device->stream);
         cudaMemPoolTrimTo(device->pool, 0);

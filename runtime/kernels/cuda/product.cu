@@ -1,5 +1,5 @@
-// Matrix products in the module's table: which kernel takes which product, the measure of weights,
-// and the activation of gated products that were computed by tiles.
+// Matrix products in the module's table: chooses the kernel of a product, measures weights, and
+// applies the activation of gated products that were computed by tiles.
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
 #include "runtime/kernels/cuda/quant.h"
@@ -12,10 +12,10 @@ constexpr unsigned kThreads = 256;
 constexpr unsigned kWarps = kThreads / kWarp;
 // Fewer tiles leave more than half of a large device idle. Then streaming for each 8 rows should be
 // faster: on 132 multiprocessors some 3 us for 8 rows of 2048 x 2048, where a tile takes some 28
-// (reckoned, not measured).
+// (estimated, not measured).
 constexpr size_t kFewTiles = 64;
 
-// A warp for each row.
+// One warp measures one row.
 __global__ void measure_kernel(const uint16_t *w, size_t outputs, size_t depth, uint32_t *least) {
     wait_for_previous();
     const size_t output = size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
@@ -59,7 +59,7 @@ void bf16_product(DeviceQueue *queue, const DeviceProduct &task) {
     }
 }
 
-// Matrices of values and matrices of integers have kernels of their own.
+// Computes matrices of values and matrices of integers by separate kernels.
 void product(DeviceQueue *queue, const DeviceProduct &task) {
     DeviceProduct values = task, integers = task;
     values.count = integers.count = 0;

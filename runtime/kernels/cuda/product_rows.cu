@@ -1,14 +1,15 @@
-// Products of a few rows: decoding, where the weights' way from memory is all that counts. A block
-// of threads takes a few outputs, whose weights lie side by side as one run of rule blocks; a lane
-// takes a whole rule block of 64 bytes. The run streams through a ring in shared memory (8 KiB of
-// every warp are on the way, without registers); the x of all rows waits there too, and the sums
-// of the rule blocks, which one thread of each output then merges in ascending order.
+// Products of a few rows, as in decoding, whose time is the time to read the weights. A block of
+// threads takes a few outputs, whose weights are consecutive in memory as one sequence of rule
+// blocks; a lane takes a whole rule block of 64 bytes. The weights stream through a ring in shared
+// memory, with 8 KiB of every warp pending and no registers needed. The x of all rows is in shared
+// memory too, and so are the sums of the rule blocks, which one thread of each output merges in
+// ascending order.
 //
 // A step of a warp, 2 KiB, takes some 250 instructions for one row (sm_90): 32 fma, 64 unpacks, 8
 // wide shared loads, the rest indices and copies. 3 TB/s over 132 multiprocessors are a step in 153
-// clocks at 1.7 GHz, so 40 % of what can be issued, and as much of shared memory's bandwidth. At a
-// depth of 2048 a block takes 38 KiB: 5 are resident with up to 160 KiB on the way, where 3 TB/s
-// times 0.8 us ask for 18. Reckoned, not measured.
+// clocks at 1.7 GHz: 40 % of the issue slots, and as much of shared memory's bandwidth. At a depth
+// of 2048 a block takes 38 KiB: 5 are resident with up to 160 KiB pending, where 3 TB/s times 0.8
+// us need 18. Estimated, not measured.
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
 
@@ -17,26 +18,26 @@ namespace stasis::kernels::device {
 namespace {
 
 constexpr unsigned kWarps = 4, kThreads = kWarps * kWarp;
-constexpr unsigned kSlots = 4; // of a warp's ring, each a rule block of every lane
+constexpr unsigned kSlots = 4; // of a warp's ring; each holds a rule block for every lane
 constexpr unsigned kSlotPieces = kWarp * kPieces;
 constexpr size_t kRingPieces = size_t{kWarps} * kSlots * kSlotPieces;
-constexpr unsigned kLoads = 6;             // of x, by a thread at once
-constexpr unsigned kMostRows = 8;          // of a block
-constexpr size_t kSharedBytes = 96 * 1024; // less than any device leaves a block
+constexpr unsigned kLoads = 6;             // loads of x pending for a thread
+constexpr unsigned kMostRows = 8;          // rows of a block
+constexpr size_t kSharedBytes = 96 * 1024; // less than any supported device gives a block
 
-// Outputs side by side that a block of threads computes, of one matrix or of two.
+// Consecutive outputs that a block of threads computes, of one matrix or of two.
 struct Work {
     DeviceProduct task;
-    unsigned runs[3]; // blocks of threads that each matrix takes; gated: only the first counts
-    unsigned outputs; // of a run, of each matrix
+    unsigned runs[3]; // blocks of threads for each matrix; gated: only the first counts
+    unsigned outputs; // of one block of threads, of each matrix
     size_t depth;
-    unsigned groups;      // of rows
-    unsigned rule_blocks; // of a row
+    unsigned groups;      // groups of rows
+    unsigned rule_blocks; // rule blocks of a row
     uint16_t *gated;      // [rows][outputs] bf16
     bool gelu;
 };
 
-// What one block of threads streams: `lines` rows of weights, those of `first`, then of `second`.
+// The weights that one block of threads streams: `lines` rows, those of `first`, then of `second`.
 struct Run {
     const uint16_t *first, *second;
     unsigned first_lines, lines;
@@ -48,7 +49,7 @@ __device__ const uint16_t *line_of(const Run &run, unsigned line, size_t depth) 
                                   : run.second + (line - run.first_lines) * depth;
 }
 
-// `kOnce`: a single row reads them, so that nobody else will.
+// `kOnce`: only one row uses the weights, so no other block reads them.
 template <bool kOnce> __device__ void copy_weights(void *to, const void *from) {
     if constexpr (kOnce) {
         copy_async_once(to, from);
@@ -57,7 +58,7 @@ template <bool kOnce> __device__ void copy_weights(void *to, const void *from) {
     }
 }
 
-// Begins to copy the rule blocks 32 * step .. + 31 of the run: a lane 8 terms of every eighth.
+// Begins to copy the rule blocks 32 * step .. + 31: each lane copies 8 terms of every eighth block.
 template <bool kOnce>
 __device__ void begin_step(const Work &work, const Run &run, unsigned step, uint4 *slot) {
     constexpr unsigned kStep = kWarp / kPieces;
@@ -88,7 +89,7 @@ __device__ void begin_step(const Work &work, const Run &run, unsigned step, uint
     end_copies();
 }
 
-// The sums of one rule block for all rows. Piece c of row r is x[(r * 4 + c) * x_stride].
+// Computes the sums of one rule block for all rows. Piece c of row r is x[(r * 4 + c) * x_stride].
 template <unsigned kRows>
 __device__ void sum_block(const uint4 *x, unsigned x_stride, const uint4 *slot, unsigned lane,
                           bool careful, float (&sum)[kRows]) {
@@ -105,12 +106,14 @@ __device__ void sum_block(const uint4 *x, unsigned x_stride, const uint4 *slot, 
                     return reinterpret_cast<const uint32_t *>(piece)[p % 4];
                 });
 #pragma unroll
-            for (unsigned i = 0; i < kRows; ++i) { // stays in registers
+            for (unsigned i = 0; i < kRows; ++i) { // keeps `sum` in registers
                 sum[i] = i == r ? one : sum[i];
             }
         }
         return;
     }
+
+    // The rule has two chains, of even and of odd terms. `w` is loaded once for all rows.
     float even[kRows] = {}, odd[kRows] = {};
 #pragma unroll
     for (unsigned c = 0; c < kPieces; ++c) {
@@ -132,7 +135,8 @@ __device__ void sum_block(const uint4 *x, unsigned x_stride, const uint4 *slot, 
     }
 }
 
-// x of rows first_row .. to shared memory. Whether a term of this thread's is unsafe.
+// Loads x of rows first_row .. into shared memory. Returns whether a term of this thread's is
+// unsafe.
 template <unsigned kRows>
 __device__ bool load_x(const Work &work, size_t first_row, uint32_t span, uint4 *x) {
     const unsigned pieces = work.rule_blocks * kPieces;
@@ -151,7 +155,7 @@ __device__ bool load_x(const Work &work, size_t first_row, uint32_t span, uint4 
             continue;
         }
         for (unsigned first = threadIdx.x; first < pieces; first += kLoads * kThreads) {
-            uint4 own[kLoads]; // on their way together
+            uint4 own[kLoads]; // loads that are pending together
 #pragma unroll
             for (unsigned i = 0; i < kLoads; ++i) {
                 const size_t k = size_t{first + i * kThreads} * kPieceTerms;
@@ -168,7 +172,7 @@ __device__ bool load_x(const Work &work, size_t first_row, uint32_t span, uint4 
     return (unsafe & kUnsafe) != 0;
 }
 
-// Ascending, from +0; then the bias of the output.
+// Merges sums in ascending order from +0, then adds the bias of the output.
 __device__ float merge(const float *sums, unsigned blocks, const DeviceMatrix &w, size_t output) {
     float c = 0.0F;
 #pragma unroll 16 // additions wait for each other, loads do not
@@ -186,6 +190,7 @@ __device__ uint32_t least_of(const DeviceMatrix &w, size_t first, unsigned count
     return least;
 }
 
+// Weights begin to stream before the wait; x must come after it.
 template <unsigned kRows, bool kGated>
 __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant__ Work work) {
     const DeviceProduct &task = work.task;
@@ -205,18 +210,19 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
     uint4 *ring = dynamic_shared<uint4>() + threadIdx.x / kWarp * (kSlots * kSlotPieces);
     uint4 *x = dynamic_shared<uint4>() + kRingPieces;                      // [rows][4][blocks]
     float *sums = reinterpret_cast<float *>(x + kRows * kPieces * blocks); // [rows][lines][stride]
-    const unsigned stride = blocks | 1; // odd: threads that merge read from different banks
+    const unsigned stride = blocks | 1; // odd, so that merging threads read from different banks
     const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    for (unsigned s = 0; s < kSlots; ++s) { // nothing that is enqueued with this writes weights
+    for (unsigned s = 0; s < kSlots; ++s) { // no work enqueued with this writes weights
         begin_step<kRows == 1>(work, run, warp + s * kWarps, ring + s * kSlotPieces);
     }
-    let_next_begin(); // whose weights need not wait for what follows
+    let_next_begin(); // its weights can load meanwhile
     uint32_t least = least_of(task.w[i], first, outputs, kNoExponent);
     least = kGated ? least_of(task.w[1], first, outputs, least) : least;
     wait_for_previous();
     const bool unsafe = load_x<kRows>(work, first_row, unsafe_span(least), x);
     const bool careful = __syncthreads_or(unsafe ? 1 : 0) != 0;
 
+    // Each warp takes every fourth step; a slot is refilled after it was read.
     unsigned turn = 0;
     for (unsigned step = warp; step * kWarp < run.total; step += kWarps) {
         uint4 *slot = ring + turn++ % kSlots * kSlotPieces;
@@ -235,6 +241,8 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
         __syncwarp(); // the slot has been read
         begin_step<kRows == 1>(work, run, step + kSlots * kWarps, slot);
     }
+
+    // One thread merges one output of one row.
     wait_copies<0>();
     __syncthreads();
     const unsigned r = threadIdx.x / outputs, n = threadIdx.x % outputs;
@@ -252,13 +260,13 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
     }
 }
 
-// How many rows, and rows of weights, a block of threads takes.
+// The rows, and the rows of weights, of a block of threads.
 struct Plan {
     unsigned rows = 0, lines = 0;
     size_t shared_bytes = 0;
 };
 
-// The fewest row groups, so that weights are read the fewest times. rows = 0: nothing fits.
+// Plans the fewest row groups, so that weights are read the fewest times. rows = 0: nothing fits.
 Plan plan(size_t rows, size_t rule_blocks) {
     unsigned most = 1;
     while (most < rows && most < kMostRows) {

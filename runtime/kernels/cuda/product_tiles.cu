@@ -1,15 +1,15 @@
-// Products of many rows: prefill, where arithmetic is all that counts. A block of threads computes
-// a tile of 32 rows and 64 outputs. Its 4 warps take rule blocks in turns (they do not depend on
-// each other), each the whole tile, 8 x 8 outputs a lane, from terms in shared memory that it
-// copied itself one rule block ahead. Then the 4 sums of a round are merged in ascending order, a
-// quarter of the tile by each warp. So the three accumulators of an output never share a thread's
-// registers, and even 128 rows of 2048 outputs make 128 blocks.
+// Products of many rows, as in prefill, whose time is the time of arithmetic. A block of threads
+// computes a tile of 32 rows and 64 outputs. Its 4 warps take rule blocks in turn, which are
+// independent. Each computes the whole tile, 8 x 8 outputs a lane, from terms in shared memory that
+// it copied itself one rule block ahead. Then the 4 sums of a round are merged in ascending order,
+// a quarter of the tile by each warp. So the three accumulators of an output are never in one
+// thread's registers together, and even 128 rows of 2048 outputs make 128 blocks.
 //
-// Instructions of a warp for a rule block of the tile (sm_90): 2048 fma; 256 unpacks of weights
-// and 96 wide shared loads; 128 adds; 64 zeros to begin with; 32 wide loads and stores of sums; 76
-// to unpack and test x; the rest copies and indices, some 3000. Two thirds are fma: the bound, as
-// a multiprocessor issues as many instructions as it has fma units. Shared memory gives at most
-// 0.75 bytes for each fma of a thread and has 1. Reckoned, not measured.
+// Instructions of a warp for a rule block of the tile (sm_90): 2048 fma; 256 unpacks of weights and
+// 96 wide shared loads; 128 adds; 64 initial zeros; 32 wide loads and stores of sums; 76 to unpack
+// and test x; the rest copies and indices, some 3000. Two thirds are fma, which is the bound,
+// because a multiprocessor issues as many instructions as it has fma units. Each fma of a thread
+// needs up to 0.75 bytes from shared memory, which provides 1. Estimated, not measured.
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
 
@@ -18,18 +18,19 @@ namespace stasis::kernels::device {
 namespace {
 
 constexpr unsigned kWarps = 4, kThreads = kWarps * kWarp;
-constexpr unsigned kEdge = 8;                       // of a lane's square of outputs
-constexpr unsigned kRowLanes = 4, kColumnLanes = 8; // of a warp
+constexpr unsigned kEdge = 8;                       // edge of a lane's square of outputs
+constexpr unsigned kRowLanes = 4, kColumnLanes = 8; // lanes of a warp
 constexpr unsigned kRows = kRowLanes * kEdge, kColumns = kColumnLanes * kEdge;
-constexpr unsigned kQuads = kEdge * kEdge / 4; // of a lane's sums
+constexpr unsigned kQuads = kEdge * kEdge / 4; // quads of a lane's sums
 
-// Where piece `piece` of a row of x lies: turned so that 4 rows side by side, which a warp reads at
-// once, come from different banks, and rows of a lane are turned alike.
+// Returns the index of piece `piece` of a row of x. Pieces are permuted so that 4 neighbouring
+// rows, which a warp reads at once, come from different banks, and rows of a lane are permuted
+// alike.
 __device__ unsigned turned_row(unsigned row, unsigned piece) {
     return row * kPieces + (piece ^ (row & 3U));
 }
 
-// A rule block of the tile's rows and outputs; pieces are turned.
+// A rule block of the tile's rows and outputs; pieces are permuted.
 struct Terms {
     uint4 x[kRows * kPieces];
     uint4 w[kColumns * kPieces];
@@ -37,26 +38,27 @@ struct Terms {
 
 struct Shared {
     Terms terms[kWarps][2];
-    float4 wide[kWarps][2 * kRows * kPieces]; // x of the block that is computed, pieces turned
-    float4 sums[kWarps][kQuads][kWarp]; // lane's element (i, j) is component j % 4 of 2 i + j / 4
+    float4 wide[kWarps][2 * kRows * kPieces]; // x of the block being computed, pieces permuted
+    float4 sums[kWarps][kQuads][kWarp]; // a lane's element (i, j) is component j % 4 of 2 i + j / 4
 };
 
 // The tile that a block of threads computes.
 struct Tile {
     const uint16_t *x, *w; // of its first row and output
     size_t depth;
-    unsigned rows, columns; // that exist
+    unsigned rows, columns; // rows and columns that exist
 };
 
-// Launched with the number of tiles of 32 rows, and of 64 outputs of each matrix.
+// The launch argument: the product, the tiles of 32 rows, and the tiles of 64 outputs of each
+// matrix.
 struct Tiles {
     DeviceProduct task;
     unsigned down;
     unsigned across[3];
 };
 
-// Copies 8 terms of each line a lane, from term k on: lines lane / 4, + 8, ... Lines that do not
-// exist get what another one has, as nobody looks at their sums; terms beyond the depth are +0.
+// Copies 8 terms of each line a lane, from term k on: lines lane / 4, + 8, ... A line that does not
+// exist gets another's terms, because its sums are not used; terms past the depth are +0.
 template <unsigned kLines>
 __device__ void copy_lines(const uint16_t *from, unsigned lines, size_t depth, size_t k,
                            uint4 *to) {
@@ -85,8 +87,8 @@ __device__ void begin_block(const Tile &tile, size_t block, Terms &terms) {
     copy_lines<kColumns>(tile.w, tile.columns, tile.depth, k, &terms.w[turned(line, piece)]);
 }
 
-// Unpacks x, which every output needs: the pieces that this lane copied. Whether the plain fma is
-// not enough for it.
+// Unpacks x, which every output needs: the pieces that this lane copied. Returns whether the plain
+// fma is not enough for it.
 __device__ bool widen(const Terms &terms, uint32_t span, float4 *wide) {
     const unsigned line = threadIdx.x % kWarp / kPieces, piece = threadIdx.x % kPieces;
     const unsigned own = turned_row(line, piece);
@@ -102,7 +104,7 @@ __device__ bool widen(const Terms &terms, uint32_t span, float4 *wide) {
     return __any_sync(kAllLanes, (unsafe & kUnsafe) != 0) != 0;
 }
 
-// 4 terms of 8 rows and 8 outputs.
+// Multiplies 4 terms of 8 rows and 8 outputs.
 __device__ void multiply(const float4 (&x)[kEdge], const uint2 (&w)[kEdge],
                          float (&even)[kEdge][kEdge], float (&odd)[kEdge][kEdge]) {
 #pragma unroll
@@ -119,7 +121,7 @@ __device__ void multiply(const float4 (&x)[kEdge], const uint2 (&w)[kEdge],
     }
 }
 
-// A lane has rows lane / 8 + 4 i and outputs lane % 8 + 8 j.
+// Sums a rule block. A lane has rows lane / 8 + 4 i and outputs lane % 8 + 8 j.
 __device__ void sum_block(const float4 *wide, const Terms &terms, float4 (*sums)[kWarp]) {
     const unsigned lane = threadIdx.x % kWarp;
     const unsigned row = lane / kColumnLanes, column = lane % kColumnLanes;
@@ -163,7 +165,7 @@ __device__ void sum_block_carefully(const Terms &terms, float4 (*sums)[kWarp]) {
     }
 }
 
-// c of this warp's quarter of every lane's outputs: rows 2 warp and 2 warp + 1 of the 8.
+// Merges c of this warp's quarter of every lane's outputs: rows 2 warp and 2 warp + 1 of the 8.
 __device__ void merge(const Shared &shared, unsigned count, float (&c)[kQuads]) {
     const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
 #pragma unroll
@@ -182,7 +184,7 @@ __device__ void merge(const Shared &shared, unsigned count, float (&c)[kQuads]) 
     }
 }
 
-// The smallest exponent of the tile's weights, for all lanes.
+// Returns the smallest exponent of the tile's weights to all lanes.
 __device__ uint32_t least_of(const uint32_t *least, unsigned columns) {
     uint32_t own = kNoExponent;
     for (unsigned n = threadIdx.x % kWarp; n < columns; n += kWarp) {
@@ -208,7 +210,8 @@ __device__ void store(const float (&c)[kQuads], const Tile &tile, const DeviceMa
 
 __global__ void __launch_bounds__(kThreads, 2) tiles_kernel(const __grid_constant__ Tiles tiles) {
     wait_for_previous();
-    // Tiles of the same outputs follow each other: their weights come from the second-level cache.
+    // Tiles of the same outputs are consecutive, so that their weights come from the second-level
+    // cache.
     unsigned i = 0, across = blockIdx.x / tiles.down;
     while (across >= tiles.across[i]) {
         across -= tiles.across[i++];
@@ -225,6 +228,8 @@ __global__ void __launch_bounds__(kThreads, 2) tiles_kernel(const __grid_constan
     const size_t blocks = divide_up(w.depth, kTerms);
     const uint32_t span = unsafe_span(least_of(w.least + first, tile.columns));
 
+    // Each round computes 4 rule blocks, one a warp, and merges them in order. Copies run one round
+    // ahead.
     float c[kQuads] = {};
     unsigned turn = 0;
     if (warp < blocks) {

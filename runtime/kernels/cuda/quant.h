@@ -1,10 +1,11 @@
-// What the kernels of integer weights share (C8): the order of quantized activations, and blocks of
-// a strip (strips.h) word by word. Integers are exact, so that sums of them may take any order.
+// The common parts of the kernels of integer weights (C8): the order of quantized activations, and
+// the blocks of a strip (strips.h) word by word. Integers are exact, so their sums may have any
+// order.
 //
-// A product's unit of work is a part of a block, for 4 outputs: two runs of its elements, a and b,
-// that lie in the same words of the block or in words as far apart. Of blocks of 32 the part is the
-// whole, and the runs its halves; blocks of 256 have 4 parts with two runs of 32. A step of a unit
-// takes 4 words, 16 elements, of either run.
+// A product's unit of work is a part of a block, for 4 outputs: two sequences of its elements,
+// called run a and run b in this folder, that are in the same words of the block or in words at a
+// fixed distance. A block of 32 is one part, whose runs are its halves; a block of 256 has 4 parts
+// with two runs of 32. A step of a unit takes 4 words, 16 elements, of either run.
 #pragma once
 
 #include "runtime/kernels/cuda/functions.h"
@@ -12,7 +13,7 @@
 namespace stasis::kernels::device {
 
 #ifdef __CUDACC__
-// c + the sum of 4 products of bytes; those of x have a sign.
+// Returns c + the sum of 4 products of bytes; the bytes of x are signed.
 __device__ inline int dot_signed(uint32_t w, uint32_t x, int c) {
     return __dp4a(static_cast<int>(w), static_cast<int>(x), c);
 }
@@ -26,8 +27,8 @@ using host_grid::dot_signed;
 using host_grid::dot_unsigned;
 #endif
 
-// A bundle is 8 groups of activations that follow each other: their pieces of 16 integers lie in
-// turns, so that 8 units that each read their own group read 128 bytes in one piece.
+// A bundle is 8 consecutive groups of activations. Their pieces of 16 integers are interleaved, so
+// that 8 units that each read a group of their own read 128 consecutive bytes.
 inline constexpr unsigned kBundle = 8;
 
 // Quantized rows: integers, then scales, then sums.
@@ -35,7 +36,7 @@ struct Quantized {
     size_t rows, groups, elements; // groups of a row, elements of a group
     uint4 *integers;               // [row][bundle][piece of a group][group of the bundle]
     float *scales;                 // [row][group]
-    uint32_t *sums; // [row][32 elements]: of the first 16 integers and of the others, two int16
+    uint32_t *sums; // [row][32 elements]: the first 16 integers and the others, two int16
 
     __host__ __device__ Quantized(void *where, size_t rows_, size_t depth, size_t elements_)
         : rows(rows_), groups(depth / elements_), elements(elements_),
@@ -64,8 +65,8 @@ __device__ inline int second_sum(uint32_t pair) {
     return static_cast<int32_t>(pair) >> 16;
 }
 
-// Every f16 is a normal f32 or zero; those that are not finite were refused when the model was
-// opened.
+// Converts f16 to f32. Every f16 is a normal f32 or zero; values that are not finite were refused
+// when the model was opened.
 __device__ inline float f16_to_f32(uint32_t bits) {
     const uint32_t magnitude = bits & 0x7FFFU;
     const float value = magnitude < 0x0400U
@@ -74,28 +75,28 @@ __device__ inline float f16_to_f32(uint32_t bits) {
     return (bits & 0x8000U) != 0 ? -value : value;
 }
 
-// What a type of blocks is made of.
+// The properties of a type of blocks.
 template <Quant kType> struct QuantType {
     static constexpr StripBlock kShape = strip_block(kType);
     static constexpr unsigned kElements = static_cast<unsigned>(quant_block(kType).elements);
-    static constexpr bool kHasHalf = kShape.has_half();   // d lies apart
+    static constexpr bool kHasHalf = kShape.has_half();   // d is stored separately
     static constexpr bool kSigned = kType == Quant::q8_0; // n is an int8
     static constexpr bool kHasMinimum = kType == Quant::q4_1 || kType == Quant::q5_1 ||
                                         kType == Quant::q4_k || kType == Quant::q5_k;
     static constexpr bool kNibbles = kType == Quant::q4_0 || kType == Quant::q4_1 ||
                                      kType == Quant::q4_k; // four bits and no more
-    // n = u - kOffset, u as stored.
+    // n = u - kOffset, with u as stored.
     static constexpr int kOffset = kType == Quant::q4_0   ? 8
                                    : kType == Quant::q5_0 ? 16
                                    : kType == Quant::q6_k ? 32
                                                           : 0;
-    static constexpr bool kSixBits = kType == Quant::q4_k || kType == Quant::q5_k; // its scales
+    static constexpr bool kSixBits = kType == Quant::q4_k || kType == Quant::q5_k; // of its scales
     static constexpr unsigned kParts = kElements / 64 == 0 ? 1 : kElements / 64;
     static constexpr unsigned kSteps = kElements == 32 ? 1 : 2;
-    // Words of run b are 16 times u: no shift for each word, one for the sum.
+    // Words of run b hold 16 times u, which saves a shift for each word and costs one for the sum.
     static constexpr unsigned kShift = kNibbles ? 4 : 0;
 
-    // The word of element 4 j of run a of a part; run b's where they are not the same.
+    // Returns the word of element 4 j of run a of a part; run b's is the same or second_word.
     __device__ static unsigned word(unsigned part, unsigned j) {
         if constexpr (kType == Quant::q6_k) {
             return part / 2 * 16 + part % 2 * 8 + j;
@@ -108,7 +109,7 @@ template <Quant kType> struct QuantType {
             return kFirst + part * 8 + j;
         }
     }
-    // The word that has the rest of u: upper bits, or run b. 0: none needed.
+    // Returns the word with the rest of u: upper bits, or run b. 0: none needed.
     __device__ static unsigned second_word(unsigned part, unsigned j) {
         return kType == Quant::q8_0   ? 4 + j
                : kType == Quant::q5_1 ? 1
@@ -116,7 +117,7 @@ template <Quant kType> struct QuantType {
                : kType == Quant::q6_k ? 32 + part / 2 * 8 + j
                                       : 0;
     }
-    // The first element of either run.
+    // Returns the first element of either run.
     __device__ static unsigned first_element(unsigned part, bool b) {
         if constexpr (kType == Quant::q6_k) {
             return part / 2 * 128 + part % 2 * 32 + (b ? 64 : 0);
@@ -124,7 +125,7 @@ template <Quant kType> struct QuantType {
         return kElements == 32 ? (b ? 16 : 0) : part * 64 + (b ? 32 : 0);
     }
 
-    // Four u of either run, of one output, from both words.
+    // Unpacks four u of either run, of one output, from both words.
     __device__ static void unpack(uint32_t first, uint32_t second, unsigned part, unsigned j,
                                   uint32_t &a, uint32_t &b) {
         if constexpr (kType == Quant::q8_0) {
@@ -147,7 +148,7 @@ template <Quant kType> struct QuantType {
         }
     }
 
-    // Words 1 to 3 of Q4_K and Q5_K: sc, and mn, of the part's runs in the low two bytes.
+    // Unpacks words 1 to 3 of Q4_K and Q5_K: sc and mn of the part's runs in the low two bytes.
     __device__ static void six_bits(uint32_t w1, uint32_t w2, uint32_t w3, unsigned part,
                                     uint32_t &sc, uint32_t &mn) {
         sc = part < 2 ? w1 & 0x3F3F3F3FU : (w3 & 0x0F0F0F0FU) | (w1 >> 2 & 0x30303030U);
@@ -155,7 +156,8 @@ template <Quant kType> struct QuantType {
         sc >>= part % 2 * 16;
         mn >>= part % 2 * 16;
     }
-    // Words of Q6_K that hold sc of the runs of a part, a byte for each step from this bit on.
+    // Returns the word of Q6_K that holds sc of a run of a part, a byte for each step from
+    // scales_bit on.
     __device__ static unsigned scales_word(unsigned part, bool b) {
         return 48 + part / 2 * 2 + (b ? 1 : 0);
     }
@@ -166,7 +168,7 @@ __device__ inline int signed_byte(uint32_t word, unsigned bit) {
     return static_cast<int8_t>(word >> bit & 0xFFU);
 }
 
-// Calls `call`.operator()<type>() for a type that is known when a kernel runs.
+// Calls `call`.operator()<type>() for a type that is known at run time.
 template <typename Call> __device__ inline void with_type(Quant type, const Call &call) {
     switch (type) {
     case Quant::q8_0:
@@ -188,10 +190,10 @@ template <typename Call> __device__ inline void with_type(Quant type, const Call
     }
 }
 
-// Products with matrices in strips (quant_product.cu); the gated one writes y at once.
+// Computes products with matrices in strips (quant_product.cu); the gated one writes y directly.
 void integer_products(DeviceQueue *queue, const DeviceProduct &task);
 void integer_products(DeviceQueue *queue, const DeviceGatedProduct &task);
-// Rows of embeddings in strips (quant_rows.cu).
+// Looks up rows of embeddings in strips (quant_rows.cu).
 void embed_strips(DeviceQueue *queue, const DeviceEmbed &task);
 
 } // namespace stasis::kernels::device

@@ -1,13 +1,13 @@
 // Products of integer weights with quantized activations (C8), for any number of rows. A block of
-// threads takes one strip of 16 outputs (or two, of a gated product) and up to 8 rows. The strip
-// lies in memory from front to back and comes in chunks of 32 units through a ring in shared
-// memory, 16 bytes a copy; a thread computes one unit of 4 outputs for all rows from there, as
-// integers, and one thread of each row and output then adds the chunk's blocks in their order.
+// threads takes one strip of 16 outputs (or two, of a gated product) and up to 8 rows. The strip is
+// read from front to back in chunks of 32 units through a ring in shared memory, 16 bytes a copy. A
+// thread computes one unit of 4 outputs for all rows from the ring, as integers. One thread of each
+// row and output then adds the chunk's blocks in order.
 //
-// Of Q4_K, 8 units of a warp are 1152 bytes. Unpacking them takes some 125 logic operations and one
-// row 64 dp4a, each in its own pipe and at half rate: 250 clocks of a scheduler, or 18 bytes a
+// For Q4_K, 8 units of a warp are 1152 bytes. Unpacking them takes some 125 logic operations and
+// one row 64 dp4a, each in its own pipe and at half rate: 250 clocks of a scheduler, or 18 bytes a
 // clock of a multiprocessor, where 3 TB/s over 132 of them at 1.7 GHz are 13. With 8 rows, unpacked
-// once, 1024 of some 1600 clocks are dp4a. Reckoned, not measured.
+// once, 1024 of some 1600 clocks are dp4a. Estimated, not measured.
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
 #include "runtime/kernels/cuda/quant.h"
@@ -17,8 +17,8 @@ namespace stasis::kernels::device {
 namespace {
 
 constexpr unsigned kWarps = 4, kThreads = kWarps * kWarp;
-constexpr unsigned kUnits = kThreads / 4; // of a chunk, each of 4 threads with 4 outputs
-constexpr unsigned kSlots = 2;            // of the ring
+constexpr unsigned kUnits = kThreads / 4; // units of a chunk, each of 4 threads with 4 outputs
+constexpr unsigned kSlots = 2;            // slots of the ring
 constexpr unsigned kOutputs = kStripOutputs;
 constexpr unsigned kMostRows = kThreads / kOutputs;
 
@@ -28,22 +28,22 @@ struct Work {
     DeviceMatrix w[3];
     float *y[3];
     unsigned strips[3];
-    unsigned groups;     // of rows
-    unsigned group_rows; // of a group, the last one may have fewer
-    unsigned slot_bytes; // of the ring
-    uint16_t *gated;     // [rows][outputs] bf16: of w[0] and w[1]; null: not gated
+    unsigned groups;     // groups of rows
+    unsigned group_rows; // rows of a group; the last one may have fewer
+    unsigned slot_bytes; // of a slot of the ring
+    uint16_t *gated;     // [rows][outputs] bf16, from w[0] and w[1]; null: not gated
     bool gelu;
 };
 
-// What the units of a chunk come to; units are [part][block]. In shared memory, followed by as many
-// rows as the block of threads takes, and the ring.
+// The results of a chunk's units, [part][block]. In shared memory, followed by one Integers for
+// each row of the block of threads, and by the ring.
 struct Floats {
     float d[kUnits][kOutputs]; // of each block
     float m[kUnits][kOutputs]; // with its sign
 };
 struct Integers {                 // of a row
     int sums[kUnits][kOutputs];   // I
-    int minima[kUnits][kOutputs]; // M, where that depends on the weights
+    int minima[kUnits][kOutputs]; // M, if it depends on the weights
 };
 __device__ Floats &floats() {
     return *dynamic_shared<Floats>();
@@ -56,7 +56,7 @@ template <Quant kType> struct Chunk {
     using Type = QuantType<kType>;
     static constexpr unsigned kBlocks = kUnits / Type::kParts;
 
-    // Begins to copy the chunk's blocks from this one on, as many as there are.
+    // Begins to copy the chunk's blocks from `first` on, up to the last block.
     __device__ static void begin(const uint8_t *strip, size_t first, size_t blocks, uint4 *slot) {
         if (first < blocks) {
             const size_t left = blocks - first;
@@ -70,15 +70,16 @@ template <Quant kType> struct Chunk {
     }
 };
 
-// The weights of a unit, for 4 outputs. Scales are shifted so that both runs count alike.
+// The weights of a unit, for 4 outputs. Scales are shifted so that both runs weigh the same.
 template <Quant kType> struct Unit {
     using Type = QuantType<kType>;
     uint32_t a[Type::kSteps * 4][4], b[Type::kSteps * 4][4]; // [word][output]
     int scale_a[Type::kSteps][4], scale_b[Type::kSteps][4];
-    uint32_t mn[4]; // of a, of b, in the low two bytes
+    uint32_t mn[4]; // mn of a and of b, in the low two bytes
 
     __device__ Unit(const uint4 *block, unsigned part) {
 #pragma unroll
+        // Both words of every output, unpacked once for all rows.
         for (unsigned j = 0; j < Type::kSteps * 4; ++j) {
             const uint4 first = block[Type::word(part, j) * 4];
             const uint4 second = block[Type::second_word(part, j) * 4];
@@ -91,6 +92,7 @@ template <Quant kType> struct Unit {
     }
 
     __device__ void read_scales(const uint4 *block, unsigned part) {
+        // The scales of both runs, for each step; 1 for types without such scales.
         uint4 words[3] = {};
         if constexpr (Type::kSixBits) {
             words[0] = block[4], words[1] = block[8], words[2] = block[12];
@@ -124,7 +126,7 @@ template <Quant kType> __device__ int dot(uint32_t w, uint32_t x, int c) {
 }
 
 // Adds a step of a row, 16 elements of either run, to the sums of 4 outputs. `pieces` and `pairs`
-// are those of the row's group.
+// belong to the row's group.
 template <Quant kType>
 __device__ void add_step(const Unit<kType> &unit, unsigned part, unsigned step, const uint4 *pieces,
                          const uint32_t *pairs, int (&sums)[4]) {
@@ -133,9 +135,10 @@ __device__ void add_step(const Unit<kType> &unit, unsigned part, unsigned step, 
     const uint4 xa = pieces[(at_a / 16 + step) * kBundle];
     const uint4 xb = pieces[(at_b / 16 + step) * kBundle];
     int begin_a = 0, begin_b = 0;
+    // The offset of u times the sum of the integers is subtracted once for all outputs.
     if constexpr (Type::kOffset != 0) {
         const uint32_t pair_a = pairs[at_a / 32], pair_b = pairs[at_b / 32];
-        // Of blocks of 32, b is the other half of one pair.
+        // In blocks of 32, b uses the other half of the same pair.
         begin_a = step == 0 ? first_sum(pair_a) : second_sum(pair_a);
         begin_b = step == 0 && Type::kElements != 32 ? first_sum(pair_b) : second_sum(pair_b);
         begin_a *= -Type::kOffset;
@@ -159,7 +162,7 @@ __device__ void store(int *to, const int (&four)[4]) {
         static_cast<uint32_t>(four[2]), static_cast<uint32_t>(four[3])};
 }
 
-// d and m of 4 outputs.
+// Reads d and m of 4 outputs.
 template <Quant kType>
 __device__ void read_floats(const uint4 *block, unsigned quad, float4 *d, float4 *m) {
     using Type = QuantType<kType>;
@@ -178,19 +181,21 @@ __device__ void read_floats(const uint4 *block, unsigned quad, float4 *d, float4
     }
 }
 
-// This thread's unit of a chunk whose first block is `first`.
+// Computes this thread's unit of a chunk whose first block is `first`.
 template <Quant kType>
 __device__ void sum_unit(const Quantized &x, size_t first_row, unsigned rows, size_t first,
                          const uint4 *slot) {
     using Type = QuantType<kType>;
     const unsigned warp = threadIdx.x / kWarp, own = threadIdx.x % kWarp / 4;
     const unsigned quad = threadIdx.x % 4;
-    // A warp takes 8 blocks side by side, of a bundle, and one part of them.
+    // A warp takes 8 consecutive blocks, of one bundle, and one part of them.
     const unsigned part = Type::kParts == 1 ? 0 : warp;
     const unsigned at = Type::kParts == 1 ? warp * kBundle + own : own;
     if (first + at >= x.groups) {
         return;
     }
+
+    // Unpacks the weights once, then multiplies them with each row.
     const uint4 *block = slot + at * (Type::kShape.bytes / 16) + quad;
     if (part == 0) {
         read_floats<kType>(block, quad, reinterpret_cast<float4 *>(&floats().d[at][quad * 4]),
@@ -229,14 +234,14 @@ __device__ void sum_unit(const Quantized &x, size_t first_row, unsigned rows, si
     }
 }
 
-// acc of one row and output, through the blocks of a chunk.
+// Merges acc of one row and output with the blocks of a chunk.
 //
-// Plain operations are enough (arithmetic.h). d * scale: an f16 is a multiple of 2^-24, so that the
+// Plain operations are enough (arithmetic.h). d * scale: an f16 is a multiple of 2^-24. So the
 // product is i * 2^-24 * a / 127, the quotient rounded, for an integer i and a bf16 a of 2^-100 or
-// more, s * 2^e with s below 256. It is below 2^-126 only for i below 32; and then i * s / 127,
-// unless it is a power of two and nothing is rounded, lies at least 1 / (32 * 256) away from one,
-// relatively: too far to be rounded to 2^-126. The sums: d * scale is a multiple of 2^-149 then,
-// and so is its product with an integer, and acc.
+// more, s * 2^e with s below 256. It is below 2^-126 only for i below 32. Then i * s / 127, unless
+// it is a power of two and nothing is rounded, differs from a power of two by at least 1 / (32 *
+// 256) of it, too much to be rounded to 2^-126. The sums: d * scale is then a multiple of 2^-149,
+// and so are its product with an integer, and acc.
 template <Quant kType>
 __device__ float merge(const Quantized &x, size_t row, size_t first, float acc) {
     using Type = QuantType<kType>;
@@ -265,8 +270,8 @@ __device__ float merge(const Quantized &x, size_t row, size_t first, float acc) 
     return acc;
 }
 
-// The product of `rows` rows from first_row on and one strip: of row threadIdx.x / 16 and output
-// threadIdx.x % 16 of them, where there is such a row.
+// Returns the product of `rows` rows from first_row on and one strip, for row threadIdx.x / 16 and
+// output threadIdx.x % 16, if that row exists.
 template <Quant kType>
 __device__ float stream_strip(const Work &work, const DeviceMatrix &w, size_t strip_index,
                               size_t first_row, unsigned rows) {
@@ -277,6 +282,7 @@ __device__ float stream_strip(const Work &work, const DeviceMatrix &w, size_t st
     const uint8_t *strip = w.strips + strip_index * x.groups * Type::kShape.bytes;
     uint4 *ring = reinterpret_cast<uint4 *>(integers() + work.group_rows);
     const unsigned slot_pieces = work.slot_bytes / sizeof(uint4);
+    // The ring holds the next chunks while one is computed.
     for (unsigned s = 0; s < kSlots; ++s) {
         Chunk<kType>::begin(strip, s * kBlocks, x.groups, ring + s * slot_pieces);
     }
@@ -286,7 +292,7 @@ __device__ float stream_strip(const Work &work, const DeviceMatrix &w, size_t st
     for (size_t first = 0; first < x.groups; first += kBlocks) {
         uint4 *slot = ring + turn++ % kSlots * slot_pieces;
         wait_copies<kSlots - 1>();
-        __syncthreads(); // the slot is there, and what the last chunk came to has been read
+        __syncthreads(); // the slot is complete, and the last chunk's results have been read
         sum_unit<kType>(x, first_row, rows, first, slot);
         __syncthreads();
         Chunk<kType>::begin(strip, first + kSlots * kBlocks, x.groups, slot);
@@ -300,7 +306,8 @@ __device__ float stream_strip(const Work &work, const DeviceMatrix &w, size_t st
 
 __global__ void __launch_bounds__(kThreads, 3) strips_kernel(const __grid_constant__ Work work) {
     wait_for_previous();
-    // Groups of rows that share weights follow each other: all but one find them in the cache.
+    // Groups of rows that share weights are consecutive, so that all but one find them in the
+    // cache.
     unsigned i = 0, at = blockIdx.x / work.groups;
     while (work.gated == nullptr && at >= work.strips[i]) {
         at -= work.strips[i++];
@@ -308,6 +315,7 @@ __global__ void __launch_bounds__(kThreads, 3) strips_kernel(const __grid_consta
     const size_t first_row = size_t{blockIdx.x % work.groups} * work.group_rows;
     const size_t left = work.rows - first_row;
     const unsigned rows = left < work.group_rows ? static_cast<unsigned>(left) : work.group_rows;
+    // A gated product streams two strips, of the gate and of the other matrix.
     const size_t output = size_t{at} * kOutputs + threadIdx.x % kOutputs;
     const bool stored = threadIdx.x / kOutputs < rows && output < work.w[i].outputs;
     float value = 0.0F, gate = 0.0F;

@@ -1,4 +1,4 @@
-// Activations as integers, and embeddings from blocks of integers (C8).
+// Quantizes activations, and looks up embeddings in blocks of integers (C8).
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/product.h"
 #include "runtime/kernels/cuda/quant.h"
@@ -9,9 +9,9 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// The integer next to x * inverse, the even one of two. 1.5 * 2^23 takes the fraction away and
-// leaves the integer, below 2^7, in the low bits. A tiny product vanishes in it, whatever became of
-// it: plain is enough.
+// Returns the integer nearest to x * inverse, the even one of two. Adding 1.5 * 2^23 removes the
+// fraction and leaves the integer, below 2^7, in the low bits. A tiny product vanishes in the sum
+// whatever its value, so plain operations are enough.
 __device__ uint32_t integer_of(uint32_t x, float inverse) {
     const float scaled = mul(bf16_to_f32(static_cast<uint16_t>(x)), inverse);
     return __builtin_bit_cast(uint32_t, add(scaled, 0x1.8p+23F)) & 0xFFU;
@@ -26,12 +26,14 @@ __device__ uint32_t largest_of(const uint2 &four) {
                   larger(four.y & 0x7FFFU, four.y >> 16 & 0x7FFFU));
 }
 
-// Lanes share a group: each takes 4 of its elements, and of 256 the 4 that are 128 behind as well.
+// Lanes share a group: each takes 4 of its elements, and in a group of 256 also the 4 that are 128
+// later.
 template <unsigned kElements> __global__ void quantize_kernel(DeviceQuantize task) {
     wait_for_previous();
     constexpr unsigned kLanes = kElements / 4 < kWarp ? kElements / 4 : kWarp;
     constexpr unsigned kOwn = kElements / 4 / kLanes;
     constexpr uint32_t kInfinity = 0x7F80, kTiny = (127U - 100U) << 7; // 2^-100
+    // Threads past the end repeat the last group, because the exchanges need whole warps.
     const Quantized to(task.quantized, task.rows, task.depth, kElements);
     const size_t thread = size_t{blockIdx.x} * kThreads + threadIdx.x, count = to.rows * to.groups;
     const bool there = thread / kLanes < count;
@@ -46,17 +48,19 @@ template <unsigned kElements> __global__ void quantize_kernel(DeviceQuantize tas
         x[i] = from[i * kWarp];
         largest = larger(largest, largest_of(x[i]));
     }
+// The largest magnitude of the group.
 #pragma unroll
     for (unsigned mask = 1; mask < kLanes; mask *= 2) {
         largest = larger(largest, __shfl_xor_sync(kAllLanes, largest, mask));
     }
     const bool finite = largest < kInfinity, zero = largest < kTiny || !finite;
-    // Between 2^-107 and 2^121; for a group of zeros neither is looked at.
+    // Both are between 2^-107 and 2^121; for a group of zeros neither is used.
     const float a = bf16_to_f32(static_cast<uint16_t>(largest));
     const float scale = div(a, 127.0F), inverse = div(127.0F, a);
     if (there && lane == 0) {
         to.scales[at] = !finite ? __builtin_nanf("") : zero ? 0.0F : scale;
     }
+    // Each lane stores its integers, and some lanes the sums of 16 elements.
     auto *integers = reinterpret_cast<uint32_t *>(to.integers);
 #pragma unroll
     for (unsigned i = 0; i < kOwn; ++i) {
@@ -91,7 +95,7 @@ size_t quantized_bytes(size_t rows, size_t depth, size_t group) {
     return Quantized(nullptr, rows, depth, group).bytes();
 }
 
-// One output of a strip's block.
+// Reads one output of a strip's block.
 template <Quant kType> struct OneOutput {
     using Type = QuantType<kType>;
     const uint8_t *block;
@@ -113,8 +117,8 @@ template <Quant kType> struct OneOutput {
     }
 };
 
-// ((d * sc) * n) + (m * mn), where the products are exact and the sum of two normal floats cannot
-// round up to 2^-126 (arithmetic.h), times the embedding's scale.
+// Stores ((d * sc) * n) + (m * mn), times the embedding's scale, for 4 elements. The products are
+// exact, and the sum of two normal floats cannot round up to 2^-126 (arithmetic.h).
 __device__ void store_four(uint32_t u, int offset, bool is_signed, float step, float minimum,
                            float scale, float *y) {
 #pragma unroll
@@ -125,7 +129,7 @@ __device__ void store_four(uint32_t u, int offset, bool is_signed, float step, f
     }
 }
 
-// Word j of both runs of a part.
+// Stores word j of both runs of a part.
 template <Quant kType>
 __device__ void embed_words(const OneOutput<kType> &one, unsigned part, unsigned j, float scale,
                             float *y) {
@@ -135,7 +139,7 @@ __device__ void embed_words(const OneOutput<kType> &one, unsigned part, unsigned
     Type::unpack(one.word(Type::word(part, j)), one.word(second), part, j, a, b);
     b >>= Type::kShift;
     const float d = one.d();
-    // Without a minimum there is no sum; -0 added leaves every number as it is.
+    // Without a minimum there is no sum; adding -0 changes no number.
     float steps[2] = {d, d}, minima[2] = {-0.0F, -0.0F};
     if constexpr (Type::kSixBits) {
         uint32_t sc, mn;
@@ -159,7 +163,7 @@ __device__ void embed_words(const OneOutput<kType> &one, unsigned part, unsigned
                y + Type::first_element(part, true) + 4 * j);
 }
 
-// A block of threads for each row.
+// One block of threads looks up one row.
 __global__ void embed_strips_kernel(DeviceEmbed task) {
     wait_for_previous();
     const size_t token = task.pass.rows[blockIdx.x].token;

@@ -1,37 +1,38 @@
-// Queues of a CUDA device, which are streams that keep their first error, and recorded work, which
+// Queues of a CUDA device, which are streams that store their first error, and recorded work, which
 // is a graph.
 //
-// Kernels of a queue overlap where the device can (programmatic dependent launch, CUDA's
-// programming guide; compute capability 9.0). A kernel that is launched so may begin once every
-// block of the kernel before it has begun or ended (they say so at their start, `wait_for_previous`
-// in grid.h), and its threads then wait until that kernel has ended and its writes are seen. Why
-// this is right:
+// Kernels of a queue overlap if the device supports it (programmatic dependent launch, CUDA's
+// programming guide; compute capability 9.0). A kernel launched in this way may begin once every
+// block of the previous kernel has called `wait_for_previous` (grid.h), at its start, or has ended.
+// Its threads then wait until that kernel has ended and its writes are visible. This is correct
+// because of:
 //
-// - Order. By induction, "kernel N has ended" implies that all that was enqueued before N has. A
-//   kernel launched without the attribute starts after all of that. One launched with it follows a
-//   kernel N - 1 of this module, and cannot end before its threads' wait for N - 1 is over. So what
-//   a kernel touches behind its wait, it may read and write as if kernels ran one by one; nothing
-//   that still runs could read what it writes. A library's kernel in between, which waits for
-//   nothing by itself, is launched without the attribute, and so is what follows it, a copy, a
-//   clear, or recorded work: these are no kernels of this module and promise nothing.
-// - What is read before the wait: weights, their measures, and what a pass says of its rows and
+// - Order. By induction, "kernel N has ended" implies that all work enqueued before N has. A kernel
+//   launched without the attribute starts after all of that work. One launched with it follows a
+//   kernel N - 1 of this module, and cannot end before its threads have waited for N - 1. So after
+//   its wait a kernel may access memory as if kernels ran one by one; no running kernel can still
+//   read what it writes. A library's kernel waits for nothing by itself, so it is launched without
+//   the attribute. So is a kernel after it, or after a copy, a clear, or recorded work, because
+//   these are no kernels of this module and promise nothing.
+// - Data read before the wait: weights, their measures, and a pass's description of its rows and
 //   pages. A copy writes them, or a kernel that is marked (`read_early`: the measure of weights; a
-//   draw, which moves its row on), and what follows either is launched without the attribute. A
-//   kernel behind that one begins later still.
-// - No lock. Blocks that wait take room on the device, but a kernel's blocks only begin when all of
-//   the kernel before have: none of these is kept out, and the first kernel waits for nothing.
-// - Recorded work keeps this: capture makes the edge between two such kernels a programmatic one
-//   (CUDA 12.3; under an older driver kernels do not overlap). The first kernel of a graph, and
-//   what follows one that is played, is launched without the attribute. So the row that a draw
-//   writes is there when the next graph's first kernel begins.
-// - `finish` waits for the last thing enqueued, hence for everything, and memory is given back
-//   after it.
+//   draw, which advances its row), and the kernel after either is launched without the attribute. A
+//   kernel after that one begins even later.
+// - No deadlock. Blocks that wait occupy the device, but a kernel's blocks begin only when all
+//   blocks of the previous kernel have. None of these is kept out, and the first kernel waits for
+//   nothing.
+// - Recorded work: capture makes the edge between two such kernels a programmatic one (CUDA 12.3;
+//   under an older driver kernels do not overlap). The first kernel of a graph, and a kernel after
+//   a played graph, are launched without the attribute. So the row that a draw writes is complete
+//   when the next graph's first kernel begins.
+// - `finish` waits for the last work enqueued, hence for all of it, and memory is released after
+//   it.
 //
-// What it gains: a kernel says that the next may begin before it waits itself, so that several
-// kernels are under way, as far as there is room. The next products' weights come into shared
-// memory (up to 160 KiB a multiprocessor, 21 MB in all on one of 132: 7 us at 3 TB/s) while the
-// short kernels between products run, which by themselves leave the memory idle. On older devices
-// each kernel starts when the one before has ended.
+// The gain: a kernel lets the next one begin before it waits itself, so that several kernels are
+// resident, as far as they fit. The next products' weights stream into shared memory (up to 160 KiB
+// a multiprocessor, 21 MB in all with 132: 7 us at 3 TB/s) while the short kernels between products
+// run, which alone leave the memory idle. On older devices each kernel starts when the previous one
+// has ended.
 #include <new>
 
 #include "runtime/kernels/cuda/driver.h"
@@ -64,11 +65,11 @@ DeviceQueue *create_queue(Device *device, DeviceError *error) {
 void destroy_queue(DeviceQueue *queue) {
     const CallersContext callers;
     cudaSetDevice(queue->device->index);
-    if (queue->workspace != nullptr) { // which its work uses
+    if (queue->workspace != nullptr) { // the queue's work uses it
         cudaStreamSynchronize(queue->stream);
         release(queue->device, queue->workspace);
     }
-    cudaStreamDestroy(queue->stream); // once its work is done
+    cudaStreamDestroy(queue->stream); // after its work is done
     cudaGetLastError();
     delete queue;
 }
@@ -95,7 +96,7 @@ void clear(DeviceQueue *queue, void *memory, size_t rows, size_t row_bytes, size
     }
 }
 
-// Hands over what the queue has met, if anything. True: nothing.
+// Moves the queue's error to `error`, if there is one. Returns true if there is none.
 bool hand_over(DeviceQueue *queue, DeviceError *error) {
     if (queue->error.kind == DeviceError::none) {
         return true;
@@ -109,7 +110,7 @@ bool hand_over(DeviceQueue *queue, DeviceError *error) {
 
 bool finish(DeviceQueue *queue, DeviceError *error) {
     const CallersContext callers;
-    DeviceError now; // waits in any case: what was enqueued before an error still runs
+    DeviceError now; // waits in any case, because work enqueued before an error still runs
     if (enter(queue->device, &now)) {
         passed(queue->device, cudaStreamSynchronize(queue->stream), "cudaStreamSynchronize", &now);
     }
@@ -134,7 +135,7 @@ DeviceGraph *end_recording(DeviceQueue *queue, DeviceError *error) {
     cudaGraph_t graph = nullptr;
     DeviceGraph *recorded = new (std::nothrow) DeviceGraph;
     DeviceError now;
-    if (enter(queue->device, &now) && // ends it in any case
+    if (enter(queue->device, &now) && // ends the capture in any case
         passed(queue->device, cudaStreamEndCapture(queue->stream, &graph), "cudaStreamEndCapture",
                &now) &&
         recorded != nullptr && queue->error.kind == DeviceError::none) {
@@ -151,6 +152,7 @@ DeviceGraph *end_recording(DeviceQueue *queue, DeviceError *error) {
     if (queue->error.kind == DeviceError::none) {
         queue->error = now;
     }
+
     if (!hand_over(queue, error)) {
         delete recorded;
         return nullptr;
@@ -174,11 +176,11 @@ void destroy_graph(DeviceGraph *graph) {
     delete graph;
 }
 
-// Lets a kernel have as much dynamic shared memory as the device has, and as many blocks of it be
-// resident as that allows: without being asked the device gives 48 KB, and may keep the rest as its
-// cache. All kernels ask for the same division, also those that need little: a multiprocessor
-// changes it only when it is empty, and blocks of different kernels shall share one. Once for each
-// kernel.
+// Lets a kernel use all dynamic shared memory of the device, and lets as many of its blocks be
+// resident as that allows. Without this, the device gives 48 KB, and may use the rest as its cache.
+// All kernels request the same division, including those that need little, because a multiprocessor
+// changes it only when it is empty, and blocks of different kernels should share one. Done once for
+// each kernel.
 bool prepare(DeviceQueue *queue, const void *kernel) {
     Device &device = *queue->device;
     const std::lock_guard lock(device.mutex);
@@ -187,6 +189,7 @@ bool prepare(DeviceQueue *queue, const void *kernel) {
             return true;
         }
     }
+    // The dynamic limit is the device's limit less the kernel's static memory.
     int most_bytes = 0;
     cudaFuncAttributes attributes = {};
     if (!passed(&device,
@@ -226,6 +229,7 @@ void launch(DeviceQueue *queue, const Launch &shape, const void *kernel, void **
     if (empty || !ready(queue) || !prepare(queue, kernel)) {
         return;
     }
+    // The attribute is passed only if the last work enqueued allows an overlap.
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;

@@ -1,5 +1,5 @@
-// Kernels that take a row at a time: embeddings, the residual stream and its norms (C4), the cap of
-// the logits. One block of threads for each row.
+// Kernels that take one row at a time: embeddings, the residual stream and its norms (C4), the cap
+// of the logits. One block of threads for each row.
 #include "runtime/kernels/cuda/functions.h"
 #include "runtime/kernels/cuda/kernels.h"
 #include "runtime/kernels/cuda/quant.h"
@@ -9,10 +9,10 @@ namespace stasis::kernels::device {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr unsigned kLoads = 8; // of each thread on their way at once
+constexpr unsigned kLoads = 8; // pending loads of each thread
 
-// 1 / sqrt(mean(x^2) + eps) of a row in shared memory, for every thread of the block. `lanes` is
-// room for kSumLanes numbers.
+// Returns 1 / sqrt(mean(x^2) + eps) of a row in shared memory to every thread of the block. `lanes`
+// is a workspace of kSumLanes numbers.
 __device__ float norm_scale(const float *x, size_t n, float eps, float *lanes) {
     if (threadIdx.x < kSumLanes) {
         const auto whole = static_cast<unsigned>(n / kSumLanes);
@@ -37,8 +37,8 @@ __device__ float norm_scale(const float *x, size_t n, float eps, float *lanes) {
     return div(1.0F, sqrt(add(mean, eps)));
 }
 
-// use(i, x[i]) for each element of this thread's, with several loads on their way: they need not
-// wait for what use stores.
+// Calls use(i, x[i]) for each element of this thread. Several loads are pending together, because
+// they need not wait for the stores of `use`.
 template <typename Use> __device__ void for_each(const float *x, size_t n, const Use &use) {
     for (size_t first = threadIdx.x; first < n; first += kLoads * kThreads) {
         float own[kLoads];
@@ -66,6 +66,8 @@ __global__ void residual_kernel(DeviceResidual task) {
         ask_for(task.post_norm, n * sizeof(float), threadIdx.x, kThreads);
     }
     wait_for_previous();
+
+    // Adds to the stream, through a further norm if there is one.
     if (task.wide != nullptr) {
         for_each(task.wide + at, n, [&](size_t i, float x) { row[i] = x; });
         __syncthreads();
@@ -82,6 +84,8 @@ __global__ void residual_kernel(DeviceResidual task) {
     } else {
         for_each(task.stream + at, n, [&](size_t i, float x) { row[i] = x; });
     }
+
+    // Norms the row.
     __syncthreads();
     const float scale = norm_scale(row, n, task.eps, lanes);
     bool finite = true;

@@ -1,4 +1,4 @@
-// Gated activations and the soft cap: element by element, from the contract's own functions (C3).
+// Gated activations and the soft cap, element by element, with the contract's own functions (C3).
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/reference/functions.h"
 #include "runtime/kernels/reference/kernels.h"
@@ -13,8 +13,8 @@ void silu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
     }
 }
 
-// x / 2 * (1 + tanh(u / 2)) = x * sigmoid(u) with u = 2 sqrt(2 / pi) (x + 0.044715 x^3): the tanh
-// form of GELU (Hendrycks and Gimpel, 2016) without its cancellation for negative x.
+// GELU in its tanh form (Hendrycks and Gimpel, 2016), without its cancellation for negative x: x /
+// 2 * (1 + tanh(u / 2)) = x * sigmoid(u) with u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
 void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
     for (size_t i = 0; i < n; ++i) {
         const float x = gate[i];

@@ -1,28 +1,28 @@
-// The arithmetic that the reference kernels are written in: fma and the fixed tree of a sum.
-// The kernels are compiled twice from one text, into the namespace that STASIS_REFERENCE names:
-// `portable` for any CPU and `with_fma` for those with FMA instructions. Inline functions lie in
-// that namespace too, or the linker would keep one of the two and use it for both.
+// The arithmetic of the reference kernels: fma and the fixed tree of a sum. The kernels are
+// compiled twice from one source, into the namespace that STASIS_REFERENCE names: `portable` for
+// any CPU and `with_fma` for those with FMA instructions. Inline functions are in that namespace
+// too; otherwise the linker would keep one of the two and use it for both.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#ifndef STASIS_FUNCTION // how a function is declared that may also run on a device
+#ifndef STASIS_FUNCTION // the declaration of a function that may also run on a device
 #define STASIS_FUNCTION inline
 #endif
 
 namespace stasis::kernels::STASIS_REFERENCE {
 
-#ifndef STASIS_DEVICE_TEXT // which has its own, in cuda/arithmetic.h
+#ifndef STASIS_DEVICE_TEXT // devices have their own, in cuda/arithmetic.h
 
-// a * b + c with one rounding.
+// Returns a * b + c with one rounding.
 inline float fma(float a, float b, float c) {
 #ifdef __FMA__
     return __builtin_fmaf(a, b, c);
 #else
     // Boldo and Melquiond, "Emulation of FMA and correctly rounded sums" (IEEE Trans. Comput. 57,
-    // 2008): the product of two floats is exact in double; the sum is rounded to odd there, after
-    // which rounding to float gives what one rounding of the exact result gives, flushing included.
+    // 2008): the product of two floats is exact in double. The sum is rounded to odd in double;
+    // rounding that to float equals one rounding of the exact result, flushing included.
     const double product = static_cast<double>(a) * static_cast<double>(b);
     const double addend = static_cast<double>(c);
     const double sum = product + addend;
@@ -41,7 +41,7 @@ inline float fma(float a, float b, float c) {
 
 inline constexpr size_t kSumLanes = 16;
 
-// The tree over the lanes of a sum (C4).
+// Adds up the lanes of a sum by the tree of C4.
 STASIS_FUNCTION float sum_lanes(float (&lanes)[kSumLanes]) {
     for (size_t half = kSumLanes / 2; half > 0; half /= 2) {
         for (size_t j = 0; j < half; ++j) {

@@ -10,13 +10,15 @@ namespace stasis::kernels::STASIS_REFERENCE {
 
 namespace {
 
-constexpr size_t kRows = 16; // whose scores are computed together; any number gives the same bits
+// Rows whose scores are computed together; any number gives the same bits.
+constexpr size_t kRows = 16;
 
 bool is_visible(uint64_t visible, size_t slot) {
     return (visible >> slot & 1U) != 0;
 }
 
-// Scale and cap of one row's scores; their maximum over the visible slots, a zero as +0.
+// Applies scale and cap to one row's scores. Returns their maximum over the visible slots, a zero
+// as +0.
 float finish_scores(const AttentionBlock &task, uint64_t visible, float (&scores)[kPagePositions]) {
     float maximum = -__builtin_inff();
     for (size_t s = 0; s < kPagePositions; ++s) {
@@ -32,7 +34,7 @@ float finish_scores(const AttentionBlock &task, uint64_t visible, float (&scores
     return maximum + 0.0F;
 }
 
-// p of one row, rounded to bf16, and the sum of the rounded values (C4).
+// Computes p of one row, rounded to bf16. Returns the sum of the rounded values (C4).
 float weigh(uint64_t visible, const float (&scores)[kPagePositions], float maximum,
             float (&p)[kPagePositions]) {
     float lanes[kSumLanes] = {};
@@ -46,8 +48,8 @@ float weigh(uint64_t visible, const float (&scores)[kPagePositions], float maxim
     return sum_lanes(lanes);
 }
 
-// Output of one row: the block rule along the slots. Values of slots that the row does not see are
-// never read; they count as +0.
+// Computes the output of one row by the block rule along the slots. Values of slots that the row
+// does not see are never read; they count as +0.
 void weigh_values(const AttentionBlock &task, uint64_t visible, const float (&p)[kPagePositions],
                   float *output) {
     for (size_t begin = 0; begin < task.head_dim; begin += kLanes) {

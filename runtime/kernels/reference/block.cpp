@@ -1,11 +1,13 @@
-// Unpacking blocks: the layouts of C8, field by field.
+// Unpacks blocks: the layouts of C8, field by field; see block.h.
 #include "runtime/kernels/reference/block.h"
+
+#include <cassert>
 
 namespace stasis::kernels::STASIS_REFERENCE {
 
 namespace {
 
-// f16 is 1, 5 and 10 bits; every one is a normal f32 or zero.
+// Reads an f16: 1, 5 and 10 bits; every one is a normal f32 or zero.
 float read_f16(const uint8_t *bytes) {
     const auto bits = static_cast<uint32_t>(bytes[0] | bytes[1] << 8);
     const uint32_t sign = (bits & 0x8000U) << 16, exponent = bits >> 10 & 31U;
@@ -18,7 +20,7 @@ float read_f16(const uint8_t *bytes) {
     return __builtin_bit_cast(float, sign | widened << 23 | fraction << 13);
 }
 
-// Low halves of 16 or 32 bytes, then high ones.
+// Reads the low halves of 16 or 32 bytes, then the high ones.
 void read_nibbles(const uint8_t *bytes, size_t count, int8_t *n) {
     for (size_t i = 0; i < count; ++i) {
         n[i] = static_cast<int8_t>(bytes[i] & 15);
@@ -72,7 +74,7 @@ Block eight_bits(const uint8_t *bytes) {
     return block;
 }
 
-// Of Q4_K and Q5_K: scales and minima of six bits, four bits of each weight.
+// Unpacks Q4_K and Q5_K: scales and minima of six bits, and the low four bits of each weight.
 Block super_block(const uint8_t *bytes, const uint8_t *nibbles) {
     Block block{};
     const uint8_t *b = bytes + 4;
@@ -81,6 +83,7 @@ Block super_block(const uint8_t *bytes, const uint8_t *nibbles) {
     block.has_minimum = true;
     block.parts = 8;
     block.part_elements = 32;
+    // The first four scales and minima have their six bits in one byte; the others are split.
     for (size_t j = 0; j < 4; ++j) {
         block.scale[j] = b[j] & 63;
         block.minimum[j] = b[j + 4] & 63;
@@ -142,7 +145,9 @@ Block read_block(Quant type, const uint8_t *bytes) {
 }
 
 Block read_strip_block(Quant type, const uint8_t *bytes, size_t output) {
+    assert(output < kStripOutputs);
     constexpr size_t kBytesMost = 210;
+    // Restores the published order of the block's bytes, then unpacks it.
     const StripBlock shape = strip_block(type);
     uint8_t published[kBytesMost];
     for (size_t i = 0; i < shape.words; ++i) {

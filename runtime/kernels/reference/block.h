@@ -1,4 +1,4 @@
-// One block of integer weights, unpacked to what C8 names.
+// One block of integer weights, unpacked to the quantities that C8 names. Knows no products.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ struct Block {
     int8_t n[256];
 };
 
-// As published.
+// Unpacks a block as published.
 Block read_block(Quant type, const uint8_t *bytes);
-// Of one output of a strip's block.
+// Unpacks the block of one output from a strip's block.
 Block read_strip_block(Quant type, const uint8_t *bytes, size_t output);
 
 } // namespace stasis::kernels::STASIS_REFERENCE

@@ -1,5 +1,5 @@
-// The block rule (C1) for several outputs side by side. Their sums do not touch each other, so how
-// many are computed together is only a matter of speed.
+// The block rule (C1) for several outputs side by side. Their sums are independent, so the number
+// computed together affects only speed.
 #pragma once
 
 #include "runtime/kernels/reference/arithmetic.h"

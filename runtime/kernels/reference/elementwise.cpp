@@ -1,4 +1,4 @@
-// Kernels that do one plain operation per element.
+// Kernels of one plain operation per element. Knows no steps of a pass.
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/reference/kernels.h"
 

@@ -7,7 +7,7 @@
 
 namespace stasis::kernels::STASIS_REFERENCE {
 
-// c[0] + c[1] x + ... by Horner's rule, one fma a step.
+// Returns c[0] + c[1] x + ... by Horner's rule, one fma a step.
 template <size_t n> STASIS_FUNCTION float polynomial(const float (&c)[n], float x) {
     float sum = c[n - 1];
     for (size_t i = n - 1; i-- > 0;) {
@@ -16,7 +16,7 @@ template <size_t n> STASIS_FUNCTION float polynomial(const float (&c)[n], float 
     return sum;
 }
 
-// exp(x) = 2^n exp(r), n = x / ln 2 rounded to nearest even, |r| <= ln 2 / 2.
+// Returns exp(x) = 2^n exp(r), n = x / ln 2 rounded to nearest even, |r| <= ln 2 / 2.
 STASIS_FUNCTION float exp(float x) {
     constexpr float kLargest = 0x1.62e42ep+6F; // the largest x whose exp is finite
     constexpr float kRound = 0x1.8p+23F;       // adding it rounds to an integer

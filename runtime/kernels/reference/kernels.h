@@ -1,4 +1,4 @@
-// The files of this folder that hold kernels: each enters its own into a table.
+// Declares the functions by which each file of this folder enters its kernels into a table.
 #pragma once
 
 #include "runtime/kernels/table.h"
@@ -13,6 +13,6 @@ void add_attention(Table &table);   // attention.cpp
 void add_activations(Table &table); // activation.cpp
 void add_elementwise(Table &table); // elementwise.cpp
 
-void matmul(const Matmul &task); // of which attention computes its scores
+void matmul(const Matmul &task); // attention computes its scores with it
 
 } // namespace stasis::kernels::STASIS_REFERENCE

@@ -1,4 +1,6 @@
-// Matrix products by the block rule (C1). Knows nothing of what is multiplied.
+// Matrix products by the block rule (C1). Knows nothing of the operands' meaning.
+#include <cassert>
+
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/reference/block_rule.h"
 #include "runtime/kernels/reference/kernels.h"
@@ -11,7 +13,8 @@ size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-// w[output][k] of one block, turned so that outputs lie side by side; +0 beyond depth and outputs.
+// Loads w[output][k] of one block, transposed so that outputs are side by side; +0 past depth and
+// outputs.
 void load_weights(const Matmul &task, size_t output, size_t k, float (&w)[kBlock][kLanes]) {
     const size_t lanes = smaller(task.outputs - output, kLanes);
     const size_t terms = smaller(task.depth - k, kBlock);
@@ -37,8 +40,9 @@ size_t packed_bytes(size_t rows, size_t depth) {
     return rows * depth * sizeof(uint16_t);
 }
 
-// As they are, one row after the other.
+// Copies rows [begin, end) unchanged, one after the other.
 void pack(const Pack &task, size_t begin, size_t end) {
+    assert(begin % kPackRows == 0 && (end % kPackRows == 0 || end == task.rows));
     for (size_t r = begin; r < end; ++r) {
         __builtin_memcpy(static_cast<uint16_t *>(task.packed) + r * task.depth,
                          task.x + r * task.x_stride, task.depth * sizeof(uint16_t));

@@ -1,4 +1,6 @@
 // Products of integer weights with quantized activations (C8), a block at a time.
+#include <cassert>
+
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/reference/arithmetic.h"
 #include "runtime/kernels/reference/block.h"
@@ -8,7 +10,7 @@ namespace stasis::kernels::STASIS_REFERENCE {
 
 namespace {
 
-// Where a packed row's integers and scales lie: rows of [depth] int8, then rows of [groups] f32.
+// The integers and scales of packed rows: rows of [depth] int8, then rows of [groups] f32.
 struct Quantized {
     int8_t *integers;
     float *scales;
@@ -37,12 +39,12 @@ void quantize_group(const uint16_t *x, size_t n, int8_t *q, float &scale) {
     const float inverse = 127.0F / a;
     for (size_t i = 0; i < n; ++i) {
         const float scaled = bf16_to_f32(x[i]) * inverse;
-        const float shifted = scaled + kRound; // nearest even
+        const float shifted = scaled + kRound; // rounds to nearest even
         q[i] = static_cast<int8_t>(static_cast<int32_t>(shifted - kRound));
     }
 }
 
-// Both integers of one output and row of a block.
+// Computes both integers of one output and row of a block.
 void integer_sums(const Block &block, const int8_t *q, int32_t &sum, int32_t &minimum) {
     sum = 0, minimum = 0;
     for (size_t j = 0; j < block.parts; ++j) {
@@ -62,6 +64,8 @@ size_t quantized_bytes(size_t rows, size_t depth, size_t group) {
 }
 
 void quantize(const Quantize &task, size_t begin, size_t end) {
+    assert(task.group == 32 || task.group == 256);
+    assert(task.depth % task.group == 0);
     const Quantized to(task.packed, task.rows, task.depth, task.group);
     for (size_t r = begin; r < end; ++r) {
         for (size_t g = 0; g < to.groups; ++g) {
@@ -74,6 +78,7 @@ void quantize(const Quantize &task, size_t begin, size_t end) {
 
 void matmul_quantized(const QuantizedMatmul &task) {
     const QuantBlock shape = quant_block(task.type);
+    assert(task.depth % shape.elements == 0);
     const Quantized x(const_cast<void *>(task.packed), task.rows, task.depth, shape.elements);
     for (size_t n = 0; n < task.outputs; ++n) {
         for (size_t r = 0; r < task.rows; ++r) {
@@ -99,6 +104,7 @@ void matmul_quantized(const QuantizedMatmul &task) {
 
 void embed_quantized(Quant type, const uint8_t *row, float scale, size_t n, float *y) {
     const QuantBlock shape = quant_block(type);
+    assert(n % shape.elements == 0);
     for (size_t at = 0; at < n; at += shape.elements, row += shape.bytes) {
         const Block block = read_block(type, row);
         for (size_t i = 0; i < shape.elements; ++i) {

@@ -1,4 +1,4 @@
-// Makes the first table: the executable form of NUMERICS.md.
+// Makes the first table, which is the executable form of NUMERICS.md.
 #include "runtime/kernels/reference/reference.h"
 #include "runtime/kernels/reference/functions.h"
 #include "runtime/kernels/reference/kernels.h"

@@ -1,5 +1,5 @@
-// The two builds of the reference kernels, equal bit for bit; which one runs is only a matter of
-// speed. Known to table.cpp, math.cpp and the tests, to nobody else.
+// The two builds of the reference kernels, equal bit for bit; the choice affects only speed.
+// Included by table.cpp, math.cpp and the tests only.
 #pragma once
 
 #include "runtime/kernels/table.h"
@@ -20,9 +20,9 @@ namespace with_fma { // defined where the compiler can target it (CMakeLists.txt
 const Reference &reference();
 }
 
-// The build with FMA instructions, null where the build or this machine has none.
+// Returns the build with FMA instructions; null if the build or this machine has none.
 const Reference *reference_with_fma();
-// The faster one of those that this machine runs.
+// Returns the faster build that this machine runs.
 const Reference &best_reference();
 
 } // namespace stasis::kernels

@@ -1,5 +1,7 @@
-// Rotary position embedding (Su et al., "RoFormer", 2021) in the layout of the published Llama and
-// Gemma checkpoints: element i is paired with element i + n/2.
+// RoPE (Su et al., "RoFormer", 2021) in the layout of the published Llama and Gemma checkpoints:
+// element i is paired with element i + n/2.
+#include <cassert>
+
 #include "runtime/kernels/reference/arithmetic.h"
 #include "runtime/kernels/reference/kernels.h"
 
@@ -8,6 +10,7 @@ namespace stasis::kernels::STASIS_REFERENCE {
 namespace {
 
 void rope(float *x, const float *cosine, const float *sine, size_t n) {
+    assert(n % 2 == 0);
     const size_t half = n / 2;
     for (size_t i = 0; i < half; ++i) {
         const float a = x[i];

@@ -1,4 +1,4 @@
-// What families shaped like Llama read from config.json alike.
+// Reads the fields of config.json that families shaped like Llama share.
 #include <cmath>
 
 #include "runtime/model/config_fields.h"
@@ -12,7 +12,7 @@ Config parse_decoder(const Fields &fields, const DecoderDefaults &defaults) {
     config.layers = fields.count("num_hidden_layers", kLayersMax);
     config.hidden = fields.count("hidden_size", kWidthMax);
     config.heads = fields.count("num_attention_heads", kWidthMax);
-    // Absent is the family's default, but null as many as there are heads.
+    // An absent field means the family's default, but null means as many as there are heads.
     const bool grouped =
         defaults.kv_heads != 0 && fields.object.find("num_key_value_heads") == nullptr;
     config.kv_heads =

@@ -1,5 +1,5 @@
-// Gemma 3: the text model, alone or inside the multimodal one. Published files leave out most
-// fields; defaults of absent ones: transformers, Gemma3TextConfig.
+// Gemma 3: the text model, alone or inside the multimodal one. Published files omit most fields;
+// their defaults are those of transformers, Gemma3TextConfig.
 #include "runtime/model/family/family.h"
 
 #include <algorithm>
@@ -9,12 +9,12 @@ namespace stasis {
 
 namespace {
 
-// Whether each layer is local: named one by one, or every pattern-th layer is global.
+// Returns whether each layer is local: listed one by one, or all but every pattern-th layer.
 std::vector<bool> local_layers(const Fields &fields, uint32_t layers) {
     if (fields.has("layer_types")) {
         return parse_layer_types(fields, layers);
     }
-    // transformers wrote the pattern with an underscore for a while.
+    // transformers wrote the pattern with an underscore for some time.
     const uint32_t pattern = fields.count("sliding_window_pattern", kLayersMax,
                                           fields.count("_sliding_window_pattern", kLayersMax, 6));
     std::vector<bool> local(layers);
@@ -42,6 +42,7 @@ float softcap(const Fields &fields, const char *key) {
 
 Config read_gemma3_text(const Fields &fields, bool tied_fallback) {
     Config config;
+    // Sizes, then conventions, then scales.
     config.architecture = "gemma3";
     config.layers = fields.count("num_hidden_layers", kLayersMax);
     config.hidden = fields.count("hidden_size", kWidthMax);
@@ -81,12 +82,12 @@ Config read_gemma3(const Fields &fields) {
     return read_gemma3_text(text, fields.flag("tie_word_embeddings", true));
 }
 
-// Five local layers, then a global one, where a file does not say.
+// The default pattern: five local layers, then a global one.
 constexpr uint32_t kGgufPattern = 6;
-constexpr double kLocalBase = 10000.0; // of the RoPE of local layers
+constexpr double kLocalBase = 10000.0; // base of the RoPE of local layers
 
-// Norm weights are stored with their one. Local layers have a RoPE of their own, unscaled. The 27B
-// model alone scales scores by another size than a head's.
+// Norm weights in GGUF files include the one that is added. Local layers have a RoPE of their own,
+// unscaled. Only the 27B model scales scores by a size other than the head's.
 void read_gemma3_gguf(const Keys &keys, Config &config) {
     constexpr uint32_t kLayers27 = 62;
     config.query_key_norm = true;

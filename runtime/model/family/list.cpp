@@ -1,4 +1,4 @@
-// The list of families. The documents name those that stand here (tests/tools/test_tidy.py).
+// The list of families. The documents must name the same (tests/tools/test_tidy.py).
 #include <algorithm>
 #include <cassert>
 

@@ -1,4 +1,4 @@
-// Llama, and what is published under its name (SmolLM2, TinyLlama). Defaults of absent fields:
+// Llama, and models published under its name (SmolLM2, TinyLlama). Defaults of absent fields:
 // transformers, LlamaConfig.
 #include "runtime/model/family/family.h"
 
@@ -14,8 +14,7 @@ Config read_llama(const Fields &fields) {
     return config;
 }
 
-// Pairs that RoPE turns together lie side by side in files. All layers may have a window, as files
-// of Mistral say.
+// GGUF files interleave RoPE pairs. All layers may have a window, as in files of Mistral.
 void read_llama_gguf(const Keys &keys, Config &config) {
     config.interleaved_rope = true;
     set_layers(keys, true, config);

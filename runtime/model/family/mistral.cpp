@@ -1,5 +1,5 @@
-// Mistral: Llama with a window, which all layers have or none. In GGUF files it is a Llama.
-// Defaults of absent fields: transformers, MistralConfig.
+// Mistral: Llama with a window, in all layers or none. Its GGUF files are of the architecture
+// Llama. Defaults of absent fields: transformers, MistralConfig.
 #include "runtime/model/family/family.h"
 
 namespace stasis {
@@ -8,7 +8,8 @@ namespace {
 
 Config read_mistral(const Fields &fields) {
     Config config = parse_decoder(fields, {"mistral", 8, 0, 131072, 1e-6});
-    // Absent is the default, but null no window, as in all models after the first.
+    // An absent field means the default, but null means no window, as in all models after the
+    // first.
     const bool local =
         fields.has("sliding_window") || fields.object.find("sliding_window") == nullptr;
     const uint32_t window = local ? fields.count("sliding_window", kContextMax, 4096) : 0;

@@ -12,7 +12,8 @@ Config read_phi3(const Fields &fields) {
     const bool local = fields.has("sliding_window");
     const uint32_t window = local ? fields.count("sliding_window", kContextMax) : 0;
     set_layers(fields, window, std::vector<bool>(config.layers, local), config);
-    if (config.ropes[0].scaling != RopeScaling::none) { // Phi3Config.validate_rope knows longrope
+    // Phi3Config.validate_rope accepts only longrope besides none.
+    if (config.ropes[0].scaling != RopeScaling::none) {
         fail(Status::unsupported, "%sthis rope scaling is not one that phi3 models have",
              fields.name.c_str());
     }

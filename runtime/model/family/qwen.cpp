@@ -1,4 +1,4 @@
-// The dense Qwen models: Qwen2 (2.5 among them) has biases on query, key and value, Qwen3 a norm of
+// The dense Qwen models: Qwen2 (and 2.5) has biases on query, key and value; Qwen3 has a norm of
 // each head instead. Defaults of absent fields: transformers, Qwen2Config and Qwen3Config.
 #include "runtime/model/family/family.h"
 
@@ -8,8 +8,8 @@ namespace stasis {
 
 namespace {
 
-// Windows are off unless `use_sliding_window` says so, whatever `sliding_window` says; then the
-// layers from `max_window_layers` on have one, as long as `layer_types` does not name them.
+// Windows are off unless `use_sliding_window` is true, whatever `sliding_window` is. If it is true,
+// the layers from `max_window_layers` on have a window, unless `layer_types` lists them.
 void read_qwen_layers(const Fields &fields, Config &config) {
     const bool windows = fields.flag("use_sliding_window", false);
     if (windows && fields.object.find("sliding_window") != nullptr &&
@@ -49,8 +49,8 @@ Config read_qwen3(const Fields &fields) {
     return config;
 }
 
-// No published converter writes windows of Qwen's, as theirs are off. One as long as the context
-// leaves nothing out.
+// No published converter writes windows of Qwen, because they are off. A window as long as the
+// context hides nothing.
 void refuse_window(const Keys &keys, const Config &config) {
     constexpr char kWindow[] = "attention.sliding_window";
     const uint32_t window = keys.count(kWindow, kContextMax, 0, 0);

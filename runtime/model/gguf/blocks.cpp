@@ -1,5 +1,5 @@
-// See blocks.h. One function for each type of 32 elements, each a few lines of arithmetic whose
-// order is that of gguf-py's quants.py.
+// Encodes blocks; see blocks.h. Each type of 32 elements has one function of a few lines, in the
+// order of arithmetic of gguf-py's quants.py.
 #include "runtime/model/gguf/blocks.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ float inverse(float d) {
     return d == 0 ? 0.0F : 1.0F / d;
 }
 
-// To nearest, halves away from zero, as roundf; written so that it is a few plain instructions.
+// Rounds to nearest, halves away from zero, as roundf does; written as a few plain instructions.
 int round_away(float value) {
     const float magnitude = std::fabs(value);
     const int whole = static_cast<int>(magnitude);
@@ -38,7 +38,8 @@ int round_away(float value) {
 
 float extreme(const float *x) {
     const auto by_magnitude = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
-    return *std::max_element(x, x + kBlock, by_magnitude); // the first of equals
+    // The first of equal magnitudes counts.
+    return *std::max_element(x, x + kBlock, by_magnitude);
 }
 
 void encode_q8_0(const float *x, uint8_t *out) {
@@ -50,7 +51,8 @@ void encode_q8_0(const float *x, uint8_t *out) {
     }
 }
 
-// Low four bits in nibbles, 0..15 below 16..31; a fifth bit, if any, in 32 bits before them.
+// Stores the low four bits in nibbles, 0..15 below 16..31; a fifth bit, if any, in 32 bits before
+// them.
 void put_integers(const uint8_t *n, bool five, uint8_t *out) {
     if (five) {
         uint32_t fifth = 0;
@@ -65,7 +67,7 @@ void put_integers(const uint8_t *n, bool five, uint8_t *out) {
     }
 }
 
-// Q4_0 (half = 8), Q5_0 (16): the extreme value, with its sign, becomes -half.
+// Q4_0 (half = 8), Q5_0 (16): the value of largest magnitude becomes -half.
 void encode_centred(const float *x, int half, uint8_t *out) {
     const float d = extreme(x) / static_cast<float>(-half);
     const float id = inverse(d);
@@ -79,7 +81,7 @@ void encode_centred(const float *x, int half, uint8_t *out) {
     put_integers(n, half == 16, out + 2);
 }
 
-// Q4_1 (15 steps), Q5_1 (31): from the least value to the greatest.
+// Q4_1 (15 steps), Q5_1 (31): the steps go from the least value to the greatest.
 void encode_ranged(const float *x, int steps, uint8_t *out) {
     const auto [least, most] = std::minmax_element(x, x + kBlock);
     const float minimum = *least;
@@ -131,10 +133,12 @@ uint16_t f32_to_f16(float value) {
     if (magnitude >= 0x47800000U) { // 2^16 and more
         return static_cast<uint16_t>(sign | (magnitude > 0x7F800000U ? 0x7E00U : 0x7C00U));
     }
-    if (magnitude < 0x38800000U) { // below 2^-14: beside 0.5, an f32 has f16's denormal steps
+    // Below 2^-14: next to 0.5, an f32 has the steps of f16's denormals.
+    if (magnitude < 0x38800000U) {
         const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
         return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3F000000U));
     }
+    // Rounds to nearest even: half a unit, and one more if the last kept bit is odd.
     magnitude += 0xFFFU + (magnitude >> 13 & 1U);
     return static_cast<uint16_t>(sign | (magnitude - 0x38000000U) >> 13);
 }

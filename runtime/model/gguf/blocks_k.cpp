@@ -1,8 +1,8 @@
-// Blocks of 256 whose parts have integer scales of their own (Q4_K, Q5_K, Q6_K). Each part's scale,
-// and minimum where there is one, is the weighted least-squares solution for the integers that a
-// trial scale gives; trials lie around the scale that spans the part's values, and the best one
-// wins. Then the block's scale is fixed, and each part's integers are chosen again under it.
-// Sums go over four lanes in a fixed order, so that every machine finds the same.
+// Encodes blocks of 256 whose parts have integer scales of their own (Q4_K, Q5_K, Q6_K). Each
+// part's scale, and its minimum where there is one, is the weighted least-squares solution for the
+// integers of a trial scale. The trials are near the scale that spans the part's values, and the
+// best one is used. Then the block's scale is fixed, and each part's integers are chosen again
+// under it. Sums use four lanes in a fixed order, so that every machine finds the same result.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -22,7 +22,7 @@ float sum(Lanes lanes) {
     return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
-// To nearest even, for magnitudes below 2^22: beyond 1.5 * 2^23 an f32 has no fraction.
+// Rounds to nearest even, for magnitudes below 2^22: beyond 1.5 * 2^23 an f32 has no fraction.
 float nearest(float value) {
     return (value + 0x1.8p23F) - 0x1.8p23F;
 }
@@ -36,7 +36,7 @@ Lanes at_least(Lanes value, float least) {
     return value > least ? value : Lanes{} + least;
 }
 
-// One part's values and how much each counts.
+// One part's values and their weights.
 template <size_t Count> struct Part {
     static constexpr size_t kCount = Count;
     Lanes x[Count / kLanes], w[Count / kLanes];
@@ -47,6 +47,7 @@ template <size_t Count> struct Part {
         const auto ends = std::minmax_element(values, values + Count);
         least = *ends.first;
         most = *ends.second;
+        // A value's weight is its magnitude plus the root mean square of the part.
         Lanes squares{};
         for (const Lanes &four : x) {
             squares += four * four;
@@ -62,7 +63,7 @@ struct Line {
     float scale = 0, minimum = 0; // values are scale * n - minimum
 };
 
-// Sums over a part, from which the best line for its integers follows.
+// Sums over a part that determine the best line for its integers.
 struct LineSums {
     float w = 0, n = 0, nn = 0, x = 0, xn = 0, xx = 0;
 
@@ -75,7 +76,7 @@ struct LineSums {
                 return {scale, minimum};
             }
         }
-        return {nn > 0 ? xn / nn : 0.0F, 0}; // a minimum has no sign
+        return {nn > 0 ? xn / nn : 0.0F, 0}; // a minimum is not negative
     }
     float error(const Line &line) const {
         const float s = line.scale, m = line.minimum;
@@ -83,12 +84,15 @@ struct LineSums {
     }
 };
 
+// Returns the best of several least-squares lines for a part.
 Line fit_line(const Part<32> &part, float levels) {
     constexpr int kTrials = 8;
     const float least = std::min(part.least, 0.0F), range = part.most - least;
     if (!(range > 0)) {
         return {0, -least};
     }
+
+    // The sums that do not depend on the trial.
     constexpr size_t kFours = 32 / kLanes;
     Lanes above[kFours], wx[kFours];
     Lanes w{}, x{}, xx{};
@@ -103,6 +107,8 @@ Line fit_line(const Part<32> &part, float levels) {
     sums.w = sum(w);
     sums.x = sum(x);
     sums.xx = sum(xx);
+
+    // Each trial has its own integers, and so its own line.
     Line best;
     float best_error = HUGE_VALF;
     for (int trial = 0; trial <= kTrials; ++trial) {
@@ -128,7 +134,7 @@ Line fit_line(const Part<32> &part, float levels) {
     return best;
 }
 
-// What a part comes out as, and how far from its values.
+// Returns the weighted squared error of a part under a line, with the best integers for it.
 float error_of(const Part<32> &part, const Line &line, float levels) {
     Lanes error{};
     const float inverse = line.scale > 0 ? 1 / line.scale : 0.0F;
@@ -140,13 +146,14 @@ float error_of(const Part<32> &part, const Line &line, float levels) {
     return sum(error);
 }
 
+// Stores a value as f16, and returns the stored value.
 float stored(float value, uint8_t *out) {
     const uint16_t bits = f32_to_f16(value);
     std::memcpy(out, &bits, sizeof bits);
     return f16_to_f32(bits);
 }
 
-// Scales and minima of six bits in twelve bytes.
+// Packs scales and minima of six bits into twelve bytes.
 void put_scales(const uint8_t *scale, const uint8_t *minimum, uint8_t *out) {
     for (size_t j = 0; j < 4; ++j) {
         out[j] = static_cast<uint8_t>(scale[j] | scale[j + 4] >> 4 << 6);
@@ -159,8 +166,8 @@ uint8_t six_bits(float value, float unit) {
     return unit > 0 ? static_cast<uint8_t>(std::clamp(nearest(value / unit), 0.0F, 63.0F)) : 0;
 }
 
-// The stored integers of a line's scale and minimum: those nearest to it, or neighbours that serve
-// the part better under the block's units.
+// Chooses the stored integers of a line's scale and minimum: the nearest ones, or neighbours with a
+// smaller error under the block's units.
 void choose(const Part<32> &part, const Line &line, const Line &unit, float levels, uint8_t &scale,
             uint8_t &minimum) {
     const int nearest_scale = six_bits(line.scale, unit.scale);
@@ -179,7 +186,8 @@ void choose(const Part<32> &part, const Line &line, const Line &unit, float leve
     }
 }
 
-// What Q4_K and Q5_K share: head and scales to `out`, integers of `levels` + 1 values to `n`.
+// The common part of Q4_K and Q5_K: writes head and scales to `out`, integers of `levels` + 1
+// values to `n`.
 void fit_with_minima(const float *values, float levels, uint8_t *out, uint8_t *n) {
     Line lines[8];
     Line most;
@@ -188,6 +196,7 @@ void fit_with_minima(const float *values, float levels, uint8_t *out, uint8_t *n
         most.scale = std::max(most.scale, lines[j].scale);
         most.minimum = std::max(most.minimum, lines[j].minimum);
     }
+    // The block's units hold the largest scale and minimum in six bits.
     const Line unit{stored(most.scale / 63, out), stored(most.minimum / 63, out + 2)};
     uint8_t scale[8], minimum[8];
     for (size_t j = 0; j < 8; ++j) {
@@ -203,7 +212,7 @@ void fit_with_minima(const float *values, float levels, uint8_t *out, uint8_t *n
     put_scales(scale, minimum, out + 4);
 }
 
-// Low four bits: of each 64 integers, the second half above the first.
+// Packs low four bits: of each 64 integers, the second half goes above the first.
 void put_nibbles(const uint8_t *n, uint8_t *out) {
     for (size_t i = 0; i < kSuperBlock / 2; ++i) {
         const size_t low = i / 32 * 64 + i % 32;
@@ -211,7 +220,8 @@ void put_nibbles(const uint8_t *n, uint8_t *out) {
     }
 }
 
-// The scale for integers from -32 to 31. Either sign of it may use the 32nd step.
+// Returns the scale for integers from -32 to 31. The extreme value may have either sign, as the
+// scale may.
 float fit_scale(const Part<16> &part) {
     constexpr int kTrials = 9; // to either side
     const float extreme = part.most > -part.least ? part.most : part.least;
@@ -229,7 +239,7 @@ float fit_scale(const Part<16> &part) {
             xn += wq * part.x[i];
         }
         const float squares = sum(nn), product = sum(xn);
-        // Least squares leaves the sum of w x^2 less this.
+        // Least squares leaves an error of the sum of w x^2 less this gain.
         const float gain = squares > 0 ? product * product / squares : 0.0F;
         if (gain > best_gain) {
             best_gain = gain;
@@ -239,7 +249,7 @@ float fit_scale(const Part<16> &part) {
     return best;
 }
 
-// 128 bytes of low four bits, 64 of upper two: see NUMERICS.md, C8.
+// Packs 128 bytes of low four bits, then 64 of upper two: see NUMERICS.md, C8.
 void put_six_bits(const uint8_t *n, uint8_t *out) {
     for (size_t half = 0; half < 2; ++half) {
         for (size_t l = 0; l < 32; ++l) {
@@ -273,6 +283,7 @@ void encode_q5_k(const float *values, uint8_t *out) {
 }
 
 void encode_q6_k(const float *values, uint8_t *out) {
+    // Each part's scale, then the block's, which holds the largest in eight bits.
     float scales[16];
     float extreme = 0;
     for (size_t j = 0; j < 16; ++j) {

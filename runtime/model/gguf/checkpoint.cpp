@@ -1,5 +1,5 @@
-// Names: ggml's docs/gguf.md ("Standardized tensor names") and, on the other side, those of
-// weights_plan.cpp.
+// Translates tensor names between GGUF (ggml's docs/gguf.md, "Standardized tensor names") and the
+// plan of weights_plan.cpp.
 #include "runtime/model/gguf/checkpoint.h"
 
 #include <algorithm>
@@ -24,15 +24,16 @@ constexpr Name kLayer[] = {{"attn_q", "self_attn.q_proj"},      {"attn_k", "self
                            {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
                            {"attn_norm", "input_layernorm"},    {"ffn_gate", "mlp.gate_proj"},
                            {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"}};
-// Where matrices are stored fused, the one of gate and up has the name of up.
+// In fused files, the matrix of gate and up has the name of up.
 constexpr Name kFused[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
-// Of a layer with two norms the second is the MLP's; with four, it has a name of its own.
+// In a layer with two norms the second is the MLP's; with four, it has a name of its own.
 constexpr Name kTwoNorms[] = {{"ffn_norm", "post_attention_layernorm"}};
 constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm"},
                                {"ffn_norm", "pre_feedforward_layernorm"},
                                {"post_ffw_norm", "post_feedforward_layernorm"}};
 
-// The names that an architecture's tensors have, on both sides, those of layers after their number.
+// The names of an architecture's tensors in both formats; those of layers follow the layer's
+// number.
 struct Names {
     std::vector<Name> layer;
 
@@ -41,13 +42,13 @@ struct Names {
             layer.insert(layer.end(), names.begin(), names.end());
         };
         if (config.fused_tensors) {
-            add(kFused); // before the other name of up
+            add(kFused); // before the other meaning of ffn_up
         }
         add(kLayer);
         config.post_norms ? add(kFourNorms) : add(kTwoNorms);
     }
 
-    // The name on the other side; empty where there is none.
+    // Returns the name in the other format; empty if there is none.
     std::string translate(const std::string &name, const char *Name::*from, const char *from_layer,
                           const char *Name::*to, const char *to_layer) const {
         const size_t dot = name.rfind('.');
@@ -58,6 +59,7 @@ struct Names {
         std::string_view stem = std::string_view(name).substr(0, dot);
         std::string prefix;
         std::span<const Name> names = kModel;
+        // A name of a layer is a prefix, a number and a name of the list.
         if (stem.starts_with(from_layer)) {
             stem.remove_prefix(std::strlen(from_layer));
             const std::string number(stem.substr(0, stem.find('.')));
@@ -116,6 +118,8 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
         const std::string name = names.in_gguf(plan);
         return name.empty() ? plan : name;
     };
+
+    // The factors of RoPE are part of the config, which has read them from this tensor.
     const bool factors = std::any_of(config.ropes.begin(), config.ropes.end(),
                                      [](const Rope &rope) { return !rope.factors.empty(); });
     for (const auto &[name, entry] : file.tensors) {

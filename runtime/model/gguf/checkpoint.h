@@ -1,4 +1,5 @@
-// The tensors of a GGUF file under the names that the weights' plan knows them by.
+// The tensors of a GGUF file under their names in the plan of the weights. Knows no bytes of
+// tensors.
 #pragma once
 
 #include <string>
@@ -9,12 +10,13 @@
 
 namespace stasis {
 
-// All of them, but for rope_freqs where it is part of the description. `config` is the file's.
-// Throws Error(unsupported): a tensor of another type, or that no such architecture has (named).
+// Returns all tensors, except rope_freqs if it is part of the description. `config` is the file's.
+// Throws Error(unsupported) naming a tensor of another type, or one that the architecture does not
+// have.
 Checkpoint checkpoint_of(const GgufFile &file, const Config &config);
 
-// The other way round: "model.layers.3.mlp.up_proj.weight" gives "blk.3.ffn_up.weight". Empty where
-// GGUF has no such tensor.
+// The reverse: "model.layers.3.mlp.up_proj.weight" gives "blk.3.ffn_up.weight". Empty if GGUF has
+// no such tensor.
 std::string gguf_name(const std::string &planned, const Config &config);
 
 } // namespace stasis

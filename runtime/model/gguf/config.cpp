@@ -1,6 +1,6 @@
-// A GGUF file's metadata as the description that forward.cpp reads. Keys: ggml's docs/gguf.md. What
-// that leaves to the reader (pairs of llama's rope, windows of Gemma 3, what an absent key means)
-// is as in llama.cpp and its converter, which published files are made with and for.
+// Converts a GGUF file's metadata to the description that forward.cpp reads. Keys: ggml's
+// docs/gguf.md. Where that leaves the meaning open (RoPE pairs of Llama, windows of Gemma 3, absent
+// keys), it follows llama.cpp and its converter, which published files are made with and for.
 #include "runtime/model/gguf/config.h"
 
 #include <cmath>
@@ -20,7 +20,7 @@ bool has_tensor(const GgufFile &file, const char *name) {
     return file.tensors.count(name) != 0;
 }
 
-// Keys that change results unless they say what would be so without them.
+// Refuses keys that change results, unless their values are neutral.
 void refuse_unsupported(const Keys &keys) {
     if (keys.count("expert_count", kWidthMax, 0, 0) > 1) {
         unsupported(keys.file, "mixtures of experts are not supported");
@@ -49,8 +49,8 @@ void refuse_unsupported(const Keys &keys) {
     }
 }
 
-// Blocks of integers are laid out as version 2 has it, which every file is taken for that says
-// nothing.
+// Blocks of integers are read in the layout of version 2, which a file without a version is assumed
+// to have.
 void refuse_old_blocks(const GgufFile &file) {
     constexpr char kVersion[] = "general.quantization_version";
     constexpr uint64_t kSupported = 2;
@@ -82,7 +82,7 @@ void parse_head_sizes(const Keys &keys, Config &config) {
     }
 }
 
-// Rows of the embeddings, which no key need say.
+// Returns the number of rows of the embeddings, which no key is required to give.
 uint32_t parse_vocabulary(const Keys &keys) {
     if (!has_tensor(keys.file, kEmbeddings)) {
         fail(Status::corrupt, "%s: tensor %s is missing", keys.file.names[0].c_str(), kEmbeddings);
@@ -105,7 +105,7 @@ float softcap(const Keys &keys, const char *key) {
     return keys.has(key) ? static_cast<float>(keys.positive(key)) : 0.0F;
 }
 
-// What all architectures have in common.
+// Reads the keys that all architectures have in common.
 Config parse_decoder(const Keys &keys) {
     Config config;
     config.architecture = keys.architecture;
@@ -125,6 +125,7 @@ Config parse_decoder(const Keys &keys) {
     config.attention_scale = static_cast<float>(keys.positive("attention.scale", scale));
     config.attention_softcap = softcap(keys, "attn_logit_softcapping");
     config.final_softcap = softcap(keys, "final_logit_softcapping");
+    // The rest follows from the tensors that the file has.
     config.tied_head = !has_tensor(keys.file, "output.weight");
     config.attention_bias = has_tensor(keys.file, "blk.0.attn_q.bias");
     config.output_bias = config.attention_bias && has_tensor(keys.file, "blk.0.attn_output.bias");
@@ -132,7 +133,7 @@ Config parse_decoder(const Keys &keys) {
     return config;
 }
 
-// The family that reads files of an architecture.
+// Returns the family that reads files of an architecture.
 const Family &find_family(const GgufFile &file, const std::string &architecture) {
     std::string known;
     for (const Family *family : families()) {
@@ -151,7 +152,7 @@ const Family &find_family(const GgufFile &file, const std::string &architecture)
 } // namespace
 
 Config read_config(const GgufFile &file) {
-    const kernels::FloatEnvironment environment; // as for config.json
+    const kernels::FloatEnvironment environment; // for decimal numbers, as in config.json
     const std::string type = file.text("general.type").value_or("model");
     if (type != "model") {
         unsupported(file, "general.type \"" + type + "\" is not supported (model is)");

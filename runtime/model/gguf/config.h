@@ -1,4 +1,4 @@
-// The description of a GGUF file's model; see runtime/model/config.h for what it says.
+// Reads the description of a GGUF file's model; see runtime/model/config.h for its contents.
 #pragma once
 
 #include "runtime/model/config.h"
@@ -6,8 +6,8 @@
 
 namespace stasis {
 
-// Throws Error: corrupt (a key is missing or impossible), unsupported (architecture, rope scaling,
-// experts, layers of different sizes, whatever else would change results: named).
+// Throws Error: corrupt (a key is missing or impossible), unsupported (naming the architecture,
+// RoPE scaling, experts, layers of different sizes, or another key that would change results).
 Config read_config(const GgufFile &file);
 
 } // namespace stasis

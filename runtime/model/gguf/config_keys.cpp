@@ -1,4 +1,4 @@
-// See config_keys.h.
+// Reads metadata with checks of type and range; see config_keys.h.
 #include "runtime/model/gguf/config_keys.h"
 
 #include "format/state/error.h"
@@ -54,7 +54,7 @@ double Keys::positive(const char *key, std::optional<double> fallback) const {
     if (!value && fallback) {
         return *fallback;
     }
-    if (!value || !(*value >= 0x1p-126 && *value <= 0x1p127)) { // as of config.json
+    if (!value || !(*value >= 0x1p-126 && *value <= 0x1p127)) { // as for config.json
         refuse(key, "a number above 0 (from 2^-126 to 2^127)",
                value ? std::to_string(*value) : "nothing");
     }

@@ -1,5 +1,5 @@
-// Typed, range-checked access to the metadata of one architecture, under "ARCHITECTURE." (private
-// to config*.cpp), and what is read of the vocabulary.
+// Typed, range-checked access to the metadata of one architecture, under "ARCHITECTURE.", for
+// config*.cpp and the families (family/family.h), and the ids of the vocabulary.
 #pragma once
 
 #include <optional>
@@ -23,9 +23,11 @@ struct Keys {
 
     uint32_t count(const char *key, uint32_t most, std::optional<uint32_t> fallback = {},
                    uint32_t least = 1) const;
-    // Of which some files give one for each layer; throws Error(unsupported) unless all are equal.
+    // Returns a number that some files give for each layer; throws Error(unsupported) unless all
+    // are equal.
     uint32_t count_of_layers(const char *key, uint32_t most, uint32_t layers) const;
-    // Above 0, finite and normal as f32, which is what they are used as, or made from.
+    // Returns a number above 0 that is finite and normal as f32, because it is used as f32 or in
+    // one.
     double positive(const char *key, std::optional<double> fallback = {}) const;
 
     [[noreturn]] void refuse(const char *key, const std::string &expected,
@@ -35,11 +37,11 @@ struct Keys {
 // Throws Error(unsupported) naming the file.
 [[noreturn]] void unsupported(const GgufFile &file, const std::string &what);
 
-// config_layers.cpp: the RoPE of all layers, or of the global ones.
+// config_layers.cpp: returns the RoPE of all layers, or of the global ones.
 Rope parse_rope(const Keys &keys, double base_fallback);
-// Which layers have a window: said one by one, or all but every pattern-th; 0: all of them.
+// Returns which layers have a window: listed one by one, or all but every pattern-th; 0: all.
 std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t pattern_fallback);
-// Reads layers that share one RoPE; those with a window, if there may be any, all have the same.
+// Sets layers that share one RoPE; if windows are allowed, all windows are equal.
 void set_layers(const Keys &keys, bool windows, Config &config);
 
 // Writes metadata under "ARCHITECTURE.".
@@ -54,8 +56,8 @@ struct WrittenKeys {
     void text(const char *key, const char *value) const { metadata.text(prefix + key, value); }
 };
 
-// config_tokens.cpp: the ids of `config`, whose vocabulary is known. Throws Error(corrupt): an id
-// beyond it.
+// config_tokens.cpp: reads the token ids of `config`, whose vocabulary is set. Throws
+// Error(corrupt) for an id outside the vocabulary.
 void read_token_ids(const GgufFile &file, Config &config);
 
 } // namespace stasis

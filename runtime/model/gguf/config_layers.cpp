@@ -1,4 +1,4 @@
-// What the metadata of a GGUF file says of layers: windows and RoPE; see config_keys.h.
+// Reads windows and RoPE of layers from the metadata of a GGUF file; see config_keys.h.
 #include "runtime/model/config_fields.h"
 #include "runtime/model/gguf/config_keys.h"
 #include "runtime/model/model_file.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr char kRopeFactors[] = "rope_freqs.weight";
 
-// Llama 3's scaling comes as one factor for each frequency.
+// Reads the tensor that expresses Llama 3's scaling: one factor for each frequency.
 std::vector<float> parse_rope_factors(const GgufFile &file, uint32_t head_dim) {
     if (file.tensors.count(kRopeFactors) == 0) {
         return {};

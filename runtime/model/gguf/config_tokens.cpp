@@ -1,4 +1,4 @@
-// Which tokens begin a text and end a reply, by a GGUF file (config_keys.h).
+// Reads the tokens that begin a text and end a reply from a GGUF file (config_keys.h).
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kTokens[] = "tokenizer.ggml.tokens", kTypes[] = "tokenizer.ggml.token_type";
 
-// Ids under these keys, those that are there.
+// Returns the ids under those of the keys that exist, each once.
 std::vector<uint32_t> ids_of(const GgufFile &file, std::initializer_list<const char *> keys,
                              uint32_t vocabulary) {
     std::vector<uint32_t> ids;
@@ -29,8 +29,9 @@ std::vector<uint32_t> ids_of(const GgufFile &file, std::initializer_list<const c
     return ids;
 }
 
-// The token that ends a turn in published chat models, by its spelling: files whose end of text is
-// another one often name no end of turn (those of Gemma 3 by Google), and readers go by this.
+// Returns the token that ends a turn in published chat models, found by its text. Files whose end
+// of text is another token often do not name it (Google's files of Gemma 3, for example), and
+// readers rely on its text.
 std::optional<uint32_t> find_turn_end(const GgufFile &file) {
     constexpr std::string_view kSpellings[] = {"<|eot_id|>", "<|im_end|>", "<|end|>",
                                                "<end_of_turn>"};
@@ -55,6 +56,7 @@ void read_token_ids(const GgufFile &file, Config &config) {
     config.end_tokens =
         ids_of(file, {"tokenizer.ggml.eos_token_id", kTurnEnd, "tokenizer.ggml.eom_token_id"},
                config.vocabulary);
+    // The file names its end of turn, so the texts need no search.
     if (file.metadata.count(kTurnEnd) != 0) {
         return;
     }

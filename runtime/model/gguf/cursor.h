@@ -1,5 +1,5 @@
-// Reads the little-endian numbers and strings of a GGUF file one after the other. Every read is
-// checked against the end, so that a wrong count or length is an error and never a stray read.
+// Reads the little-endian numbers and strings of a GGUF file in sequence. Every read is checked
+// against the end, so that a wrong count or length is an error and never a stray read.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ namespace stasis {
 
 class GgufCursor {
   public:
-    // `data` is followed by `unread_bytes` more.
+    // `unread_bytes` more bytes of the file follow `data`.
     GgufCursor(const uint8_t *data, size_t size_bytes, const std::string &file,
                uint64_t unread_bytes = 0)
         : data_(data), size_bytes_(size_bytes), unread_bytes_(unread_bytes), file_(file) {}
@@ -28,7 +28,7 @@ class GgufCursor {
         return value;
     }
 
-    // A length, then that many bytes.
+    // Reads a length, then that many bytes.
     std::string_view text() {
         const auto size = number<uint64_t>();
         return {reinterpret_cast<const char *>(skip(size)), static_cast<size_t>(size)};
@@ -52,7 +52,7 @@ class GgufCursor {
     uint64_t rest_bytes() const { return size_bytes_ - at_ + unread_bytes_; }
     const std::string &file() const { return file_; }
 
-    // Throws Error(corrupt), naming the file and the place.
+    // Throws Error(corrupt) naming the file and the offset.
     [[noreturn]] void corrupt(const std::string &what) const {
         fail(Status::corrupt, "%s: %s (at byte %zu)", file_.c_str(), what.c_str(), at_);
     }

@@ -1,4 +1,5 @@
-// See describe.h. Keys: ggml's docs/gguf.md, and gguf-py's gguf/constants.py.
+// Writes and checks the description of a model; see describe.h. Keys: ggml's docs/gguf.md, and
+// gguf-py's gguf/constants.py.
 #include "runtime/model/gguf/describe.h"
 
 #include <algorithm>
@@ -11,14 +12,14 @@ namespace stasis {
 
 namespace {
 
-// The rope of global layers, which is the only one but in Gemma 3.
+// Returns the RoPE of global layers, which is the only one except in Gemma 3.
 const Rope &global_rope(const Config &config) {
     const auto global = std::find_if(config.layer.begin(), config.layer.end(),
                                      [](const LayerConfig &layer) { return layer.window == 0; });
     return config.ropes[global == config.layer.end() ? config.layer[0].rope : global->rope];
 }
 
-// Writes the window, and which layers have it: all but every n-th (0: all), or a list.
+// Writes the window, and the layers that have it: all but every n-th (0: all), or a list.
 void write_windows(const Config &config, const WrittenKeys &keys, uint32_t usual_pattern) {
     std::vector<bool> local;
     uint32_t window = 0;
@@ -30,6 +31,8 @@ void write_windows(const Config &config, const WrittenKeys &keys, uint32_t usual
         return;
     }
     keys.integer("attention.sliding_window", window != 0 ? window : config.context);
+    // The first global layer suggests the pattern; the list is written only if some layer breaks
+    // it.
     const auto global = std::find(local.begin(), local.end(), false);
     const auto pattern =
         global == local.end() ? 0 : static_cast<uint32_t>(global - local.begin()) + 1;
@@ -44,7 +47,7 @@ void write_windows(const Config &config, const WrittenKeys &keys, uint32_t usual
     }
 }
 
-// The scale of scores, where it is not what a head's size gives.
+// Writes the scale of scores if it is not the one of the head's size.
 void describe_scale(const Config &config, const WrittenKeys &keys) {
     const double usual = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
     if (config.attention_scale != static_cast<float>(usual)) {
@@ -56,7 +59,8 @@ void describe_scale(const Config &config, const WrittenKeys &keys) {
     fail(Status::unsupported, "a GGUF file cannot say this model's %s", what.c_str());
 }
 
-bool same(double a, double b) { // metadata holds f32
+// Compares as f32, the type of metadata.
+bool same(double a, double b) {
     return static_cast<float>(a) == static_cast<float>(b);
 }
 
@@ -73,6 +77,7 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
     const WrittenKeys keys{std::string(family.gguf) + ".", metadata};
     metadata.text("general.architecture", family.gguf);
     metadata.text("general.type", "model");
+    // Sizes, then RoPE, windows and scales.
     keys.integer("context_length", config.context);
     keys.integer("embedding_length", config.hidden);
     keys.integer("block_count", config.layers);
@@ -108,6 +113,7 @@ std::vector<float> rope_factors(const Config &config) {
     if (rope.scaling != RopeScaling::llama3) {
         return rope.factors;
     }
+    // A factor is what the rule divides the frequency by.
     Rope plain;
     plain.base = rope.base;
     const std::vector<double> unscaled = rope_frequencies(plain, config.head_dim);
@@ -138,6 +144,7 @@ void check_described(const Config &meant, const Config &read) {
                meant.final_softcap == read.final_softcap,
            "soft caps");
     expect(meant.activation == read.activation, "activation");
+    // Each layer's window and RoPE; the global RoPE has its factors instead of a rule.
     const std::vector<float> factors = rope_factors(meant);
     for (uint32_t i = 0; i < meant.layers; ++i) {
         const LayerConfig &layer = meant.layer[i];
@@ -148,7 +155,7 @@ void check_described(const Config &meant, const Config &read) {
         expect(same_rope(rope, global ? factors : rope.factors, read.ropes[read.layer[i].rope]),
                ("rope of layer " + std::to_string(i)).c_str());
     }
-    const std::vector<uint32_t> &ends = meant.end_tokens; // in an order of their own
+    const std::vector<uint32_t> &ends = meant.end_tokens; // in any order
     expect(ends.size() == read.end_tokens.size() &&
                std::is_permutation(ends.begin(), ends.end(), read.end_tokens.begin()),
            "end tokens");

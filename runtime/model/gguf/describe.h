@@ -1,4 +1,5 @@
-// The description that forward.cpp reads as the metadata of a GGUF file; config.cpp reads it back.
+// Converts the description that forward.cpp reads to the metadata of a GGUF file; config.cpp reads
+// it back.
 #pragma once
 
 #include <vector>
@@ -8,14 +9,15 @@
 
 namespace stasis {
 
-// Throws Error(unsupported) naming what GGUF has no word for.
+// Throws Error(unsupported) naming a property that GGUF cannot express.
 void describe_config(const Config &config, GgufMetadata &metadata);
 
-// By what GGUF divides the frequencies of rope: [head_dim / 2], empty where it needs none.
+// Returns the divisors of RoPE frequencies that GGUF needs: [head_dim / 2]; empty if it needs none.
 std::vector<float> rope_factors(const Config &config);
 
-// Throws Error(unsupported), naming the first part that differs, unless what was read back from a
-// file is what was meant (norms have their one added, rope its factors instead of a rule).
+// Throws Error(unsupported) naming the first part that differs, unless the description read back
+// from a file equals the original (except that norms include their one, and RoPE has factors
+// instead of a rule).
 void check_described(const Config &meant, const Config &read);
 
 } // namespace stasis

@@ -1,6 +1,6 @@
-// Files on disk (gguf.h): reading their beginnings, and models split over several. A split file is
-// named NAME-00001-of-0000N.gguf and says which it is in split.no (from 0), split.count and
-// split.tensors.count (gguf-split of llama.cpp, which made the convention).
+// Opens files on disk (gguf.h): reads their heads, and joins models split over several files. A
+// split file is named NAME-00001-of-0000N.gguf and has its number in split.no (from 0), the count
+// in split.count, and split.tensors.count (by the convention of gguf-split of llama.cpp).
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -14,8 +14,9 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kHeadFirst = 1U << 20;   // bytes read at once; most files need some more
-constexpr uint64_t kHeadLimit = 256U << 20; // ours; vocabularies take up to some 30 MB
+constexpr uint64_t kHeadFirst = 1U << 20; // bytes of the first read; most files need some more
+// This reader's limit; vocabularies take up to some 30 MB.
+constexpr uint64_t kHeadLimit = 256U << 20;
 
 struct Split {
     uint64_t number = 0, count = 1;
@@ -27,6 +28,7 @@ GgufFile open_one(const std::string &path) {
     const uint64_t file_bytes = source->size_bytes();
     std::vector<uint8_t> head;
     uint64_t wanted = kHeadFirst;
+    // The head has no length field, so more is read until it parses.
     for (;;) {
         const size_t have = head.size();
         head.resize(std::min(file_bytes, std::max<uint64_t>(wanted, 2 * have)));
@@ -34,7 +36,7 @@ GgufFile open_one(const std::string &path) {
         try {
             GgufFile out = parse_gguf(head.data(), head.size(), name, file_bytes - head.size());
             out.files.push_back(std::move(source));
-            out.head = std::move(head); // the same bytes at the same place
+            out.head = std::move(head); // moves the buffer, so `metadata` stays valid
             return out;
         } catch (const GgufHeadEnds &ends) {
             wanted = ends.wanted_bytes;
@@ -81,9 +83,11 @@ void add(GgufFile &out, GgufFile &&part) {
 GgufFile open_gguf(const std::string &path) {
     GgufFile out = open_one(path);
     const Split split = split_of(out);
-    if (split.count <= 1) { // gguf-split writes 0 into what it merged
+    if (split.count <= 1) { // gguf-split writes 0 into a merged file
         return out;
     }
+
+    // The names of the other files follow from the name of the first.
     const std::string end = ending(0, split.count);
     if (split.number != 0 || !path.ends_with(end)) {
         fail(Status::corrupt,
@@ -91,6 +95,7 @@ GgufFile open_gguf(const std::string &path) {
              " of a model; open the first, whose name ends in %s",
              out.names[0].c_str(), split.number + 1, split.count, end.c_str());
     }
+
     const std::string stem = path.substr(0, path.size() - end.size());
     for (uint64_t i = 1; i < split.count; ++i) {
         GgufFile part = open_one(stem + ending(i, split.count));
@@ -102,6 +107,7 @@ GgufFile open_gguf(const std::string &path) {
         }
         add(out, std::move(part));
     }
+
     const uint64_t total = out.integer("split.tensors.count").value_or(out.tensors.size());
     if (total != out.tensors.size()) {
         fail(Status::corrupt,

@@ -1,5 +1,5 @@
-// Header, metadata and tensor table of one GGUF file (gguf.h): where everything lies, and whether
-// it can be true. A count is believed only if what it counts would fit into the rest of the file.
+// Parses header, metadata and tensor table of one GGUF file (gguf.h): finds everything and checks
+// it for consistency. A count is accepted only if its items could fit into the rest of the file.
 #include <algorithm>
 #include <cinttypes>
 #include <limits>
@@ -14,10 +14,10 @@ namespace stasis {
 
 namespace {
 
-constexpr uint64_t kAlignmentDefault = 32; // of tensors, where general.alignment is absent
-constexpr size_t kKeyMax = 65535, kNameMax = 64, kRankMax = 4; // the specification's
-constexpr size_t kNestingMax = 4;                              // of arrays in arrays: ours
-constexpr size_t kPairMin = 8 + 1 + 4 + 1;                     // bytes: key, type of value, value
+constexpr uint64_t kAlignmentDefault = 32; // alignment of tensors without general.alignment
+constexpr size_t kKeyMax = 65535, kNameMax = 64, kRankMax = 4; // limits of the specification
+constexpr size_t kNestingMax = 4;                    // of arrays in arrays; this reader's limit
+constexpr size_t kPairMin = 8 + 1 + 4 + 1;           // bytes: key, type of value, value
 constexpr size_t kTensorMin = 8 + 1 + 4 + 8 + 4 + 8; // name, rank, a dimension, type, offset
 
 struct Counts {
@@ -30,7 +30,7 @@ Counts read_header(GgufCursor &cursor, uint32_t &version) {
         fail(Status::corrupt, "%s is no GGUF file: it does not begin with GGUF", file.c_str());
     }
     version = cursor.number<uint32_t>();
-    if (version != 0 && (version & 0xFFFF) == 0) { // 3 is 0x03000000 then
+    if (version != 0 && (version & 0xFFFF) == 0) { // version 3 then reads as 0x03000000
         fail(Status::unsupported, "%s is a big-endian GGUF file; little-endian ones are supported",
              file.c_str());
     }
@@ -66,7 +66,7 @@ void skip_booleans(GgufCursor &cursor, uint64_t count, const std::string &key) {
     }
 }
 
-// Walks over `count` values of a type.
+// Skips `count` values of a type.
 void skip_values(GgufCursor &cursor, GgufValueType type, uint64_t count, const std::string &key,
                  size_t nesting) {
     if (type == GgufValueType::string) {
@@ -109,6 +109,7 @@ void read_pair(GgufCursor &cursor, GgufFile &out) {
         value.element = read_type(cursor, key);
         value.count = cursor.number<uint64_t>();
     }
+    // Walking over the value checks it and finds its end.
     const size_t begin = cursor.at();
     value.data = cursor.skip(0);
     const bool array = value.type == GgufValueType::array;
@@ -133,7 +134,7 @@ uint64_t read_alignment(const GgufFile &gguf) {
     fail(Status::corrupt, "tensor %s in %s: %s", tensor.name.c_str(), file.c_str(), what);
 }
 
-// Bytes of a tensor of a supported type.
+// Returns the bytes of a tensor; 0 for a type that is not supported.
 uint64_t checked_size_bytes(const GgufTensor &tensor, const std::string &file) {
     uint64_t elements = 1;
     for (const uint64_t dimension : tensor.shape) {
@@ -184,7 +185,8 @@ GgufTensor read_tensor(GgufCursor &cursor) {
     return tensor;
 }
 
-// From offsets within the data to places in the file, whose data begins at `begin`.
+// Converts offsets within the data, which begins at `begin`, to offsets in the file. Checks
+// alignment, ends and overlap.
 void place_tensors(GgufFile &gguf, uint64_t file_bytes, uint64_t begin, uint64_t alignment) {
     const std::string &file = gguf.names[0];
     std::vector<const GgufTensor *> order;
@@ -208,7 +210,7 @@ void place_tensors(GgufFile &gguf, uint64_t file_bytes, uint64_t begin, uint64_t
         return a->offset_bytes < b->offset_bytes;
     });
     for (size_t i = 1; i < order.size(); ++i) {
-        // One of an unsupported type is known to have some bytes.
+        // A tensor of an unsupported type has at least one byte.
         const uint64_t size = std::max<uint64_t>(order[i - 1]->size_bytes, 1);
         if (order[i]->offset_bytes < order[i - 1]->offset_bytes + size) {
             fail(Status::corrupt, "%s: tensors %s and %s overlap", file.c_str(),

@@ -1,6 +1,6 @@
-// Block sizes: ggml's ggml-common.h (block_q4_0 and so on), where d, m and dmin are f16, one for a
-// block, and the K-quants' super-blocks have 256 elements with packed 6-bit scales (12 bytes for
-// Q4_K and Q5_K) or sixteen 8-bit scales (Q6_K).
+// Block sizes of types: ggml's ggml-common.h (block_q4_0 and so on), where d, m and dmin are f16,
+// one for a block. The K-quants' super-blocks have 256 elements with packed 6-bit scales (12 bytes
+// for Q4_K and Q5_K) or sixteen 8-bit scales (Q6_K).
 #include "runtime/model/gguf/types.h"
 
 #include <iterator>
@@ -35,7 +35,7 @@ GgufBlock gguf_block(GgufType type) {
 }
 
 std::string gguf_type_name(GgufType type) {
-    // By number; some (Q4_2, Q4_0_4_4) were withdrawn.
+    // Names by number; some (Q4_2, Q4_0_4_4) were withdrawn.
     static constexpr const char *kNames[] = {
         "F32",   "F16",        "Q4_0",       "Q4_1",       "Q4_2",     "Q4_3",     "Q5_0",
         "Q5_1",  "Q8_0",       "Q8_1",       "Q2_K",       "Q3_K",     "Q4_K",     "Q5_K",

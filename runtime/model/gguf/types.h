@@ -1,5 +1,5 @@
-// The types that a tensor of a GGUF file may have: numbers and names as published (ggml's
-// docs/gguf.md, enum ggml_type), and how many bytes a block of the supported ones takes.
+// The types of tensors in a GGUF file: numbers and names as published (ggml's docs/gguf.md, enum
+// ggml_type), and the bytes of a block of the supported ones.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ enum class GgufType : uint32_t {
     q5_k = 13,
     q6_k = 14,
     bf16 = 30,
-    // Any other number is kept as the file has it.
+    // Any other number is stored unchanged.
 };
 
-// A row of a tensor is a whole number of blocks. No elements: the type is not supported.
+// A row of a tensor is a whole number of blocks. 0 elements: the type is not supported.
 struct GgufBlock {
     uint32_t elements = 0;
     uint32_t size_bytes = 0;
@@ -30,7 +30,8 @@ struct GgufBlock {
 
 GgufBlock gguf_block(GgufType type);
 
-// "Q4_K", of unsupported types too ("IQ4_XS"); "type 77" for a number without a published name.
+// Returns the name, also of unsupported types ("IQ4_XS"); "type 77" for a number without a
+// published name.
 std::string gguf_type_name(GgufType type);
 
 } // namespace stasis

@@ -1,4 +1,4 @@
-// Typed lookups of metadata (gguf.h).
+// Looks up metadata by key and type (gguf.h).
 #include "runtime/model/gguf/values.h"
 
 #include <cinttypes>
@@ -37,7 +37,7 @@ GgufCursor cursor_of(const GgufFile &gguf, const GgufValue &value) {
     return {value.data, value.size_bytes, gguf.names[0]};
 }
 
-// The same bits whatever the width: U64 beyond 2^63 comes out negative.
+// Reads an integer of any width. The bits stay the same, so U64 from 2^63 on becomes negative.
 int64_t read_integer(GgufCursor &cursor, Type type) {
     switch (type) {
     case Type::u8:

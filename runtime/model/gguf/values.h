@@ -1,11 +1,11 @@
-// Types of metadata values: their sizes and names. Inside this folder only.
+// Sizes and names of metadata value types. Included by parse.cpp and values.cpp only.
 #pragma once
 
 #include "runtime/model/gguf/gguf.h"
 
 namespace stasis {
 
-// Bytes of a value of a fixed size; 0: strings and arrays.
+// Returns the bytes of a value of a fixed size; 0: strings and arrays.
 size_t gguf_value_size(GgufValueType type);
 
 const char *gguf_value_name(GgufValueType type);

@@ -1,4 +1,4 @@
-// See writer.h.
+// Writes metadata and the table of tensors; see writer.h.
 #include "runtime/model/gguf/writer.h"
 
 #include <bit>
@@ -9,7 +9,7 @@ namespace stasis {
 namespace {
 
 constexpr uint32_t kVersion = 3;
-constexpr uint64_t kAlignment = 32; // what a file has that names no other
+constexpr uint64_t kAlignment = 32; // the default of the format
 
 template <typename Number> void put(std::string &out, Number value) {
     static_assert(std::endian::native == std::endian::little);
@@ -104,7 +104,7 @@ std::string gguf_head(const GgufMetadata &metadata, std::vector<GgufEntry> &entr
     put<uint64_t>(out, entries.size());
     put(out, metadata.count());
     out += metadata.bytes();
-    uint64_t next = 0; // relative to the data
+    uint64_t next = 0; // offset relative to the data
     for (GgufEntry &entry : entries) {
         entry.size_bytes = data_size(entry);
         entry.offset_bytes = gguf_aligned(next);
@@ -117,6 +117,7 @@ std::string gguf_head(const GgufMetadata &metadata, std::vector<GgufEntry> &entr
         put(out, static_cast<uint32_t>(entry.type));
         put(out, entry.offset_bytes);
     }
+    // The data begins at the next aligned offset.
     out.resize(gguf_aligned(out.size()), '\0');
     for (GgufEntry &entry : entries) {
         entry.offset_bytes += out.size();

@@ -1,4 +1,4 @@
-// The beginning of a GGUF file of version 3: metadata and the table of tensors, as ggml's
+// Builds the head of a GGUF file of version 3: metadata and the table of tensors, as ggml's
 // docs/gguf.md describes them; gguf.h reads it. Knows no architecture and no arithmetic.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace stasis {
 
-// Pairs in the order in which they are given; no key may be given twice.
+// Key and value pairs in the order of the calls; no key may be given twice.
 class GgufMetadata {
   public:
     void text(std::string_view key, std::string_view value);
@@ -38,14 +38,14 @@ struct GgufEntry {
     std::string name;
     GgufType type = GgufType::f32;
     std::vector<uint64_t> shape; // rows before columns, unlike in the file
-    uint64_t size_bytes = 0;     // set by gguf_head, as is
-    uint64_t offset_bytes = 0;   // where the data goes in the file
+    uint64_t size_bytes = 0;     // set by gguf_head
+    uint64_t offset_bytes = 0;   // offset of the data in the file, set by gguf_head
 };
 
-// Everything before the data. Sets sizes and offsets in `entries`, in their order.
+// Returns everything before the data. Sets sizes and offsets in `entries`, in their order.
 std::string gguf_head(const GgufMetadata &metadata, std::vector<GgufEntry> &entries);
 
-// The next place where data may begin; the file ends at such a one.
+// Returns the next offset where data may begin; the file ends at such an offset.
 uint64_t gguf_aligned(uint64_t offset);
 
 } // namespace stasis

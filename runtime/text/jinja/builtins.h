@@ -1,5 +1,5 @@
-// The functions that templates find ready: filters, tests, methods of strings and dicts. Pure
-// functions of their arguments; they know neither the syntax tree nor the variables.
+// The built-in functions of templates: filters, tests, methods of strings and dicts. Pure functions
+// of their arguments; they know neither the syntax tree nor the variables.
 #pragma once
 
 #include <ctime>
@@ -12,11 +12,11 @@ namespace stasis::jinja {
 struct Arguments {
     List positional;
     Dict keyword;
-    // The argument at `index` or called `name`; null if absent.
+    // Returns the argument at `index` or called `name`; null if absent.
     const Value *find(size_t index, std::string_view name) const;
 };
 
-// All throw Error(unsupported) for an unknown name and for operands of the wrong type.
+// Each throws Error(unsupported) for an unknown name and for operands of the wrong type.
 Value apply_filter(std::string_view name, const Value &subject, const Arguments &arguments,
                    Budget &budget);
 bool apply_test(std::string_view name, const Value &subject, const Arguments &arguments,

@@ -1,4 +1,4 @@
-// Evaluates expressions, after Python's rules for their operators.
+// Evaluates expressions by Python's rules for their operators. Knows no statements.
 #include "runtime/text/jinja/eval.h"
 
 namespace stasis::jinja {
@@ -76,6 +76,7 @@ Value Evaluator::dict(const Node &node) {
     return make_dict(std::move(items));
 }
 
+// Evaluates the arguments of a call, filter or test; an empty name means positional.
 Arguments Evaluator::arguments(const Node &node) {
     Arguments out;
     for (size_t i = 0; i < node.names.size(); ++i) {
@@ -91,6 +92,7 @@ Arguments Evaluator::arguments(const Node &node) {
 
 Value Evaluator::call(const Node &node) {
     const Node &callee = *node.children[0];
+    // A method has no value of its own, so it is called on its object directly.
     if (callee.kind == Kind::attribute) {
         const Value object = eval(*callee.children[0]);
         return call_method(object, callee.text, arguments(node), budget_);
@@ -105,6 +107,7 @@ Value Evaluator::call(const Node &node) {
     return call_macro(*function.as<Macro>().node, arguments(node));
 }
 
+// A macro sees its own scopes and the global one, so lookups begin at its own.
 Value Evaluator::call_macro(const Node &macro, const Arguments &given) {
     const size_t outer_base = base_;
     base_ = scopes_.size();
@@ -134,10 +137,12 @@ Value Evaluator::unary(const Node &node) {
 Value Evaluator::binary(const Node &node) {
     const std::string &op = node.text;
     const Value left = eval(*node.children[0]);
+    // These evaluate the right operand only if it is needed.
     if (op == "and" || op == "or") {
         return truthy(left) == (op == "or") ? left : eval(*node.children[1]);
     }
     const Value right = eval(*node.children[1]);
+    // Operators on any values, then on texts and lists.
     if (op == "==" || op == "!=") {
         return {Value::Data(equal(left, right, budget_) == (op == "=="))};
     }
@@ -164,6 +169,7 @@ Value Evaluator::binary(const Node &node) {
     if (op == "*" && left.text() != nullptr && right.is<int64_t>()) {
         return repeated(*left.text(), right.as<int64_t>());
     }
+    // Numbers: a float makes the result a float, as division does.
     if (left.is<double>() || right.is<double>() || op == "/") {
         return real_arithmetic(node, left, right);
     }
@@ -178,6 +184,7 @@ Value Evaluator::binary(const Node &node) {
 
 Value Evaluator::repeated(const std::string &text, int64_t count) {
     std::string out;
+    // Each copy is charged before it is made.
     for (int64_t i = 0; i < count; ++i) {
         budget_.spend(text.size() + 1);
         out += text;

@@ -1,4 +1,5 @@
-// Runs statements. Scopes as in Jinja: a loop's body and a macro have their own, an if has none.
+// Runs statements. Scopes are as in Jinja: a loop's body and a macro have their own, an if has
+// none. Knows no chats.
 #include "runtime/text/jinja/eval.h"
 
 #include <algorithm>
@@ -121,6 +122,7 @@ void Evaluator::assign(const Node &node) {
         unpack(node, value);
         return;
     }
+    // Only a namespace can be changed from inside a loop.
     const Value target = lookup(node.names[0]);
     if (!target.is<std::shared_ptr<Namespace>>()) {
         bad(node, "an attribute can be set on a namespace only, not on", target);
@@ -138,6 +140,7 @@ void Evaluator::assign(const Node &node) {
 
 Flow Evaluator::loop(const Node &node) {
     List items = elements(eval(*node.children[0]), budget_);
+    // The filter of a loop chooses the items before the first round.
     if (node.children[1] != nullptr) {
         List kept;
         scopes_.emplace_back();
@@ -154,7 +157,7 @@ Flow Evaluator::loop(const Node &node) {
         return run(node.other);
     }
     for (size_t i = 0; i < items.size(); ++i) {
-        budget_.spend(8 + 3 * cost(items[i])); // the item, and its neighbours' copies of it
+        budget_.spend(8 + 3 * cost(items[i])); // the item, and its copies in the neighbours
         scopes_.emplace_back();
         unpack(node, items[i]);
         set("loop", loop_variable(items, i));

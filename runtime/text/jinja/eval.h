@@ -1,5 +1,5 @@
-// The evaluator of syntax trees: eval.cpp has the statements and variables,
-// compute.cpp the expressions. Included by those two only.
+// The evaluator of syntax trees. eval.cpp has the statements and variables, compute.cpp the
+// expressions. Included by these two only.
 #pragma once
 
 #include <ctime>
@@ -41,13 +41,13 @@ class Evaluator {
              type_name(value));
     }
 
-    // ---- variables (eval.cpp)
+    // Variables (eval.cpp).
 
     void set(const std::string &name, Value value) { scopes_.back()[name] = std::move(value); }
     Value lookup(const std::string &name) const;
     void unpack(const Node &node, const Value &value);
 
-    // ---- statements (eval.cpp)
+    // Statements (eval.cpp).
 
     Flow statement(const Node &node);
     Flow branch(const Node &node);
@@ -56,7 +56,7 @@ class Evaluator {
     Flow loop(const Node &node);
     static Value loop_variable(const List &items, size_t i);
 
-    // ---- expressions (compute.cpp)
+    // Expressions (compute.cpp).
 
     Value eval(const Node &node);
     Value eval_or_undefined(const NodePtr &node);
@@ -72,7 +72,7 @@ class Evaluator {
     static Value real_arithmetic(const Node &node, const Value &left, const Value &right);
     static Value arithmetic(const Node &node, const std::string &op, int64_t a, int64_t b);
 
-    // Nodes being evaluated inside one another, macro calls included.
+    // Nested evaluations of nodes, including macro calls.
     static constexpr int kDepthMax = 200;
 
     std::vector<Scope> scopes_;

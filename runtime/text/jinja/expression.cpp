@@ -1,4 +1,5 @@
-// Expressions of a template. Precedence as in the Jinja manual ("Expressions").
+// Parses the expressions of a template. Precedence is as in the Jinja manual ("Expressions"), with
+// one function for each level.
 #include <charconv>
 
 #include "runtime/text/jinja/parser.h"
@@ -120,6 +121,7 @@ NodePtr Parser::postfix(NodePtr node) {
 NodePtr Parser::subscript(NodePtr node) {
     NodePtr parts[3];
     int colons = 0;
+    // Up to three parts, each of which may be missing.
     while (!symbol("]")) {
         if (take_symbol(":")) {
             if (++colons > 2) {
@@ -179,7 +181,7 @@ NodePtr Parser::filtered(NodePtr node) {
         }
     }
 }
-// Whether an argument without parentheses follows a test ("is divisibleby 3").
+// Reports whether an argument without parentheses follows a test ("is divisibleby 3").
 bool Parser::starts_argument() const {
     const Token &token = peek();
     if (token.kind == Token::Kind::name) {
@@ -196,7 +198,8 @@ NodePtr Parser::primary() {
     switch (token.kind) {
     case Token::Kind::string: {
         std::string text = token.text;
-        while (peek().kind == Token::Kind::string) { // adjacent strings are one
+        // Adjacent strings are one.
+        while (peek().kind == Token::Kind::string) {
             text += tokens_[at_++].text;
         }
         return literal(Value(std::move(text)));
@@ -247,7 +250,7 @@ NodePtr Parser::number(const std::string &text) {
     return literal(Value(Value::Data(real)));
 }
 
-// After "(" or "[": a list, or for "(x)" the expression itself.
+// Parses after "(" or "[": a list, or for "(x)" the expression itself.
 NodePtr Parser::sequence(const char *end) {
     NodePtr node = make(Kind::list, "");
     bool comma = false;

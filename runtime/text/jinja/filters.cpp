@@ -1,5 +1,5 @@
-// Filters and tests. Meaning as in the Jinja manual ("List of Builtin Filters", "List of Builtin
-// Tests"); tojson as transformers defines it.
+// Filters and tests, as in the Jinja manual ("List of Builtin Filters", "List of Builtin Tests");
+// tojson as transformers defines it.
 #include <algorithm>
 
 #include "format/state/error.h"
@@ -29,7 +29,8 @@ Value join(const Value &subject, const Arguments &arguments, Budget &budget) {
     return {std::move(out)};
 }
 
-// select, reject: items that pass a test; selectattr, rejectattr: items whose attribute does.
+// select, reject: returns the items that pass a test; selectattr, rejectattr: the items whose
+// attribute does.
 Value choose(const Value &subject, const Arguments &arguments, bool keep, bool by_attribute,
              Budget &budget) {
     Arguments rest = arguments;
@@ -83,6 +84,7 @@ Value items_of(const Value &subject, Budget &budget) {
     return call_method(subject, "items", {}, budget);
 }
 
+// Text that is no number gives 0, as in Python's default.
 Value to_integer(const Value &subject) {
     if (subject.is_number()) {
         const double number = subject.number();
@@ -121,6 +123,7 @@ Value first_or_last(const Value &subject, bool first, Budget &budget) {
 
 Value apply_filter(std::string_view name, const Value &subject, const Arguments &arguments,
                    Budget &budget) {
+    // Filters of any value.
     if (name == "trim") {
         const Value *set = arguments.find(0, "chars");
         return {std::string(
@@ -142,6 +145,8 @@ Value apply_filter(std::string_view name, const Value &subject, const Arguments 
     if (name == "join") {
         return join(subject, arguments, budget);
     }
+
+    // Conversions to text and lists, and methods of strings.
     if (name == "string" || name == "safe") {
         return {to_text(subject, budget)};
     }
@@ -158,6 +163,8 @@ Value apply_filter(std::string_view name, const Value &subject, const Arguments 
     if (name == "items") {
         return items_of(subject, budget);
     }
+
+    // Filters of lists, and of numbers.
     if (name == "reverse") {
         List items = elements(subject, budget);
         std::reverse(items.begin(), items.end());
@@ -194,6 +201,7 @@ bool apply_test(std::string_view name, const Value &subject, const Arguments &ar
         }
         return subject.integer("what a test divides") % divisor;
     };
+    // Types.
     const bool sequence = subject.text() != nullptr || subject.list() != nullptr ||
                           subject.dict() != nullptr || subject.is<Undefined>();
     if (name == "defined" || name == "undefined") {
@@ -226,6 +234,7 @@ bool apply_test(std::string_view name, const Value &subject, const Arguments &ar
     if (name == "true" || name == "false") {
         return subject.is<bool>() && subject.as<bool>() == (name == "true");
     }
+    // Comparisons with an argument.
     if (name == "equalto" || name == "eq" || name == "==") {
         return equal(subject, argument(), budget);
     }

@@ -1,6 +1,6 @@
 // A small interpreter for the subset of Jinja that published chat templates use, with the settings
-// that transformers gives them (trim_blocks, lstrip_blocks, loop controls). Runs text that came
-// with a model, so everything it may cost is limited. Knows nothing of chats or models.
+// of transformers (trim_blocks, lstrip_blocks, loop controls). The source comes with a model, so
+// time and memory are limited. Knows nothing of chats or models.
 #pragma once
 
 #include <ctime>
@@ -14,7 +14,7 @@
 
 namespace stasis::jinja {
 
-// The template called raise_exception: it refuses what it was given.
+// Thrown when the template calls raise_exception: it refuses its input.
 class Refusal : public std::exception {
   public:
     explicit Refusal(std::string message) : message_(std::move(message)) {}
@@ -28,12 +28,12 @@ struct Node; // syntax.h
 
 class Template {
   public:
-    // Throws Error(unsupported) naming the line of what cannot be read.
+    // Throws Error(unsupported) naming the line that cannot be read.
     explicit Template(std::string_view source);
     ~Template();
 
-    // `now` is what strftime_now tells. Throws Refusal, or Error(unsupported) for what the
-    // interpreter cannot do and for a budget that is used up.
+    // `now` is the time for strftime_now. Throws Refusal, or Error(unsupported) for features that
+    // the interpreter lacks and for a used-up budget.
     std::string render(const Dict &variables, std::time_t now, Budget &budget) const;
 
   private:

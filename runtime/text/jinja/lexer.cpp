@@ -42,6 +42,8 @@ class Lexer {
             fail(Status::unsupported, "chat template: %zu bytes long, at most %zu are read",
                  source.size(), kSourceMax);
         }
+
+        // Line ends become \n, and the last one is dropped.
         source_.reserve(source.size());
         for (size_t i = 0; i < source.size(); ++i) {
             if (source[i] == '\r') {
@@ -98,7 +100,7 @@ class Lexer {
         return source_.size();
     }
 
-    // Text up to `tag`, without what the tags on both sides take away.
+    // Adds the text up to `tag`, without the whitespace that the tags on both sides remove.
     void lex_text(size_t tag) {
         std::string_view text = std::string_view(source_).substr(at_, tag - at_);
         const size_t taken = text.size();
@@ -122,7 +124,7 @@ class Lexer {
         advance(taken);
     }
 
-    // Blanks between the start of a line and a block tag go.
+    // Removes blanks between the start of a line and a block tag.
     static void lstrip(std::string_view &text, bool line_starts) {
         const size_t newline = text.rfind('\n');
         if (newline == std::string_view::npos && !line_starts) {
@@ -140,6 +142,7 @@ class Lexer {
         if (ahead("-") || ahead("+")) {
             advance(1);
         }
+        // A comment has no tokens.
         if (type == '#') {
             const size_t end = source_.find("#}", at_);
             if (end == std::string::npos) {
@@ -150,9 +153,11 @@ class Lexer {
             finish_tag(mark, true);
             return;
         }
+
+        // Tokens up to the end of the tag.
         add(type == '{' ? Token::Kind::output : Token::Kind::block, "");
         const std::string close = type == '{' ? "}}" : "%}";
-        size_t braces = 0; // open braces of dict literals: "}}" inside them closes no tag
+        size_t braces = 0; // open braces of dict literals; "}}" inside them does not close a tag
         while (true) {
             while (at_ < source_.size() && is_blank(source_[at_])) {
                 advance(1);
@@ -182,6 +187,7 @@ class Lexer {
     void lex_expression(size_t &braces) {
         const char c = source_[at_];
         size_t end = at_;
+        // A string, a number, a name or a symbol.
         if (c == '"' || c == '\'') {
             lex_string(c);
             return;
@@ -232,7 +238,8 @@ class Lexer {
         advance(i + 1 - at_);
     }
 
-    // Python's escapes; `i` is at the character after the backslash and ends on its last one.
+    // Adds one of Python's escapes; `i` is at the character after the backslash and ends on the
+    // last one.
     void lex_escape(size_t &i, std::string &text) const {
         static constexpr std::string_view kEscape = "ntrbfv0\\'\"",
                                           kMeaning = std::string_view("\n\t\r\b\f\v\0\\'\"", 10);
@@ -254,7 +261,8 @@ class Lexer {
                                                                          : (digit | 32) - 'a' + 10);
             }
             append_utf8(code, text);
-        } else if (c != '\n') { // a backslash before a newline joins the lines
+            // A backslash before a newline joins the lines.
+        } else if (c != '\n') {
             text += '\\';
             text += c;
         }

@@ -1,5 +1,5 @@
-// Attributes, indices, slices, methods of strings and dicts, and the global functions. Meaning as
-// in Python; case conversion knows ASCII only.
+// Attributes, indices, slices, methods of strings and dicts, and the global functions, as in
+// Python; case conversion knows ASCII only.
 #include <algorithm>
 #include <iomanip>
 #include <locale>
@@ -45,6 +45,7 @@ Value split(const std::string &text, const Arguments &arguments, Budget &budget)
     int64_t left = maximum != nullptr ? maximum->integer("maxsplit") : -1;
     budget.spend(text.size());
     List out;
+    // Without a separator, text is split at runs of whitespace, and those at both ends are dropped.
     if (separator == nullptr || separator->is<None>()) {
         std::string_view rest = strip(text, true, false);
         while (!rest.empty()) {
@@ -60,6 +61,7 @@ Value split(const std::string &text, const Arguments &arguments, Budget &budget)
         }
         return make_list(std::move(out));
     }
+    // With a separator, empty parts stay.
     if (separator->text() == nullptr || separator->text()->empty()) {
         fail(Status::unsupported, "chat template: split needs a separator that is not empty");
     }
@@ -92,6 +94,7 @@ Value replace(const std::string &text, const Arguments &arguments, Budget &budge
 }
 
 Value affix(const std::string &text, const Arguments &arguments, bool start) {
+    // Both methods accept one text or a list of them.
     const auto matches = [&](const Value &affix) {
         const std::string *part = affix.text();
         return part != nullptr && (start ? text.starts_with(*part) : text.ends_with(*part));
@@ -138,6 +141,7 @@ Value dict_method(const DictValue &dict, std::string_view name, const Arguments 
                   Budget &budget) {
     budget.spend(dict.items.size());
     List out;
+    // `get` needs one item, the others all.
     if (name == "get") {
         const Value *found = dict.find(string_argument(arguments, 0, "get"));
         const Value *otherwise = arguments.find(1, "default");
@@ -187,7 +191,7 @@ Value range(const Arguments &arguments, Budget &budget) {
 }
 
 std::string format_time(const std::string &format, std::time_t now, Budget &budget) {
-    budget.spend(format.size() * 32); // no conversion writes more
+    budget.spend(format.size() * 32); // upper bound of a conversion
     std::tm local{};
     localtime_r(&now, &local);
     std::ostringstream out;
@@ -270,6 +274,7 @@ Value get_item(const Value &object, const Value &index, Budget &budget) {
         fail(Status::unsupported, "chat template: %s indexed by %s", type_name(object),
              type_name(index));
     }
+    // A text is indexed by characters, so its elements are made first.
     const ListValue *list = object.list();
     const List made = list != nullptr ? List() : elements(object, budget);
     const List &items = list != nullptr ? list->items : made;
@@ -289,6 +294,7 @@ Value get_slice(const Value &object, const Value &begin, const Value &end, const
         fail(Status::unsupported, "chat template: a slice with a step of %lld",
              static_cast<long long>(by));
     }
+    // Bounds are clamped as in Python: negative ones count from the end.
     const auto clamp = [&](const Value &v, int64_t otherwise) {
         if (absent(v)) {
             return otherwise;

@@ -1,4 +1,4 @@
-// Statements of a template: text, output and block tags to nodes.
+// Parses statements: converts text, output and block tags to nodes.
 #include "runtime/text/jinja/parser.h"
 
 namespace stasis::jinja {
@@ -11,7 +11,7 @@ std::vector<NodePtr> Parser::run() {
     return body;
 }
 
-// Up to a block tag that ends or divides the enclosing block, or the end.
+// Parses up to a block tag that ends or divides the enclosing block, or to the end.
 std::vector<NodePtr> Parser::statements() {
     const Nest nest(*this);
     std::vector<NodePtr> body;
@@ -50,7 +50,7 @@ NodePtr Parser::statement() {
     if (tag == "macro") {
         return macro();
     }
-    if (tag == "generation") { // marks the assistant's text for training; renders its body
+    if (tag == "generation") { // marks the assistant's text for training
         close();
         NodePtr node = make(Kind::group, "");
         node->body = statements();
@@ -72,7 +72,7 @@ void Parser::end_block(std::string_view tag) {
     close();
 }
 
-// A run of elifs is a flat chain: `other` of each holds the next.
+// A chain of elifs is flat: `other` of each holds the next, so depth does not grow.
 NodePtr Parser::branch() {
     NodePtr first = make(Kind::branch, "", expression());
     close();
@@ -132,6 +132,7 @@ NodePtr Parser::assign() {
     if (take_symbol("=")) {
         append(*node, expression());
         close();
+        // Without "=", the body's rendering is the value.
     } else if (node->names.size() == 1 && node->text.empty()) {
         close();
         node->kind = Kind::capture;

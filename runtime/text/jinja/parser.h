@@ -1,5 +1,5 @@
-// The recursive descent from tokens to syntax tree: parser.cpp has the statements,
-// expression.cpp the expressions. Included by those two only.
+// The recursive descent from tokens to syntax tree. parser.cpp has the statements, expression.cpp
+// the expressions. Included by these two only.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Parser {
     std::vector<NodePtr> run();
 
   private:
-    // ---- tokens
+    // Tokens.
 
     const Token &peek(size_t ahead = 0) const {
         return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
@@ -56,9 +56,9 @@ class Parser {
         ++at_;
     }
 
-    // ---- nodes
+    // Nodes.
 
-    struct Nest { // counts how deep the descent is
+    struct Nest { // counts the depth of the descent
         Parser &parser;
         explicit Nest(Parser &p) : parser(p) {
             if (++parser.nest_ > kDepthMax) {
@@ -92,7 +92,7 @@ class Parser {
         node.children.push_back(std::move(child));
     }
 
-    // ---- statements (parser.cpp)
+    // Statements (parser.cpp).
 
     std::vector<NodePtr> statements();
     static bool divides(const std::string &text);
@@ -103,7 +103,7 @@ class Parser {
     NodePtr assign();
     NodePtr macro();
 
-    // ---- expressions, loosest binding first (expression.cpp)
+    // Expressions, from the loosest binding on (expression.cpp).
 
     NodePtr expression();
     NodePtr disjunction();
@@ -126,7 +126,7 @@ class Parser {
     NodePtr sequence(const char *end);
     NodePtr dict();
 
-    static constexpr int kDepthMax = 64; // blocks and expressions inside one another, each
+    static constexpr int kDepthMax = 64; // limit of nested blocks, and of nested expressions
 
     std::vector<Token> tokens_;
     size_t at_ = 0;

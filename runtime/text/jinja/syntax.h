@@ -1,5 +1,5 @@
-// The syntax tree of a template: tokens (lexer.cpp) and nodes (parser.cpp). Plain data;
-// eval.cpp gives it meaning.
+// The syntax tree of a template: tokens (lexer.cpp) and nodes (parser.cpp). Plain data; eval.cpp
+// and compute.cpp give it meaning.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct Token {
     size_t line = 0;
 };
 
-// Text and tags with whitespace control already applied. Throws Error(unsupported).
+// Returns text and tags, with whitespace control applied. Throws Error(unsupported).
 std::vector<Token> split_tokens(std::string_view source);
 
 enum class Kind {
@@ -55,7 +55,7 @@ using NodePtr = std::unique_ptr<Node>;
 struct Node {
     Kind kind;
     size_t line = 0;
-    int depth = 1; // of expressions inside one another
+    int depth = 1; // of nested expressions
     Value value;
     std::string text;
     std::vector<NodePtr> children;

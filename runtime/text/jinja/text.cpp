@@ -1,4 +1,4 @@
-// How values read as text, after Python's rules: printing, JSON, characters and whitespace.
+// Converts values to text by Python's rules: printing, JSON, characters and whitespace.
 #include "runtime/text/jinja/value.h"
 
 #include <algorithm>
@@ -27,11 +27,12 @@ uint32_t code_point(std::string_view character) {
     case 3:
         return (byte(0) & 0x0FU) << 12 | (byte(1) & 0x3FU) << 6 | (byte(2) & 0x3FU);
     default:
-        return 0; // nothing beyond the basic plane matters here
+        return 0; // no character outside the basic plane matters for whitespace
     }
 }
 
-// What Python's str.isspace accepts: bidirectional type WS, B or S, or category Zs (Unicode 15).
+// Reports whether Python's str.isspace accepts a character: bidirectional type WS, B or S, or
+// category Zs (Unicode 15).
 bool is_space(std::string_view character) {
     const uint32_t c = code_point(character);
     return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
@@ -69,7 +70,8 @@ void append_json_string(std::string_view text, std::string &out) {
     out += '"';
 }
 
-// Python's repr, for lists and dicts inside {{ }}; quotes only as far as templates need them.
+// Appends Python's repr, for lists and dicts inside {{ }}; quotes only as far as templates need
+// them.
 void append_repr(const Value &value, std::string &out, Budget &budget) {
     if (const std::string *text = value.text()) {
         budget.spend(text->size());
@@ -90,6 +92,8 @@ void append_json(const Value &value, int indent, int level, std::string &out, Bu
         }
     };
     const char *separator = indent >= 0 ? "," : ", ";
+
+    // Containers: each element on a line of its own if `indent` is not negative.
     if (const ListValue *list = value.list()) {
         out += '[';
         for (size_t i = 0; i < list->items.size(); ++i) {
@@ -115,6 +119,7 @@ void append_json(const Value &value, int indent, int level, std::string &out, Bu
             newline(level);
         }
         out += '}';
+        // Scalars.
     } else if (const std::string *text = value.text()) {
         budget.spend(text->size());
         append_json_string(*text, out);
@@ -136,6 +141,7 @@ void append_text(const Value &value, std::string &out, Budget &budget) {
     if (const std::string *text = value.text()) {
         budget.spend(text->size());
         out += *text;
+        // The scalars as Python prints them, then containers with the repr of their elements.
     } else if (value.is<None>()) {
         out += "None";
     } else if (value.is<bool>()) {
@@ -199,6 +205,7 @@ std::string_view strip(std::string_view text, bool left, bool right, const std::
         text.remove_prefix(size);
     }
     while (right && !text.empty()) {
+        // The last character begins at its lead byte.
         size_t begin = text.size() - 1;
         while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) {
             --begin;

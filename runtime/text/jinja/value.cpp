@@ -1,4 +1,4 @@
-// Containers, truth and equality of values, after Python's rules.
+// Containers, truth and equality of values, by Python's rules.
 #include "runtime/text/jinja/value.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace stasis::jinja {
 
 namespace {
 
-constexpr int kDepthMax = 32; // containers inside one another
+constexpr int kDepthMax = 32; // nested containers
 
 int depth(const Value &value) {
     if (const ListValue *list = value.list()) {
@@ -116,6 +116,7 @@ bool truthy(const Value &value) {
 
 bool equal(const Value &a, const Value &b, Budget &budget) {
     budget.spend(1);
+    // Numbers compare by value, other types only with their own type.
     if (a.is_number() && b.is_number()) {
         return a.is<double>() || b.is<double>() ? a.number() == b.number()
                                                 : a.integer("") == b.integer("");
@@ -166,6 +167,7 @@ List elements(const Value &value, Budget &budget) {
     if (value.is<Undefined>()) {
         return items;
     }
+    // Each element is charged before it is copied.
     if (const ListValue *list = value.list()) {
         for (const Value &item : list->items) {
             budget.spend(cost(item));

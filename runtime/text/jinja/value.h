@@ -1,5 +1,5 @@
-// Values of the template interpreter and what Python defines on them: truth, equality, text, JSON.
-// Lists and dicts never change once made and hold no namespace, so no cycle can exist.
+// Values of the template interpreter and Python's operations on them: truth, equality, text, JSON.
+// Lists and dicts never change after they are made and hold no namespace, so no cycle can exist.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct Value;
 using List = std::vector<Value>;
 using Dict = std::vector<std::pair<std::string, Value>>; // in the order of insertion
 
-// What a rendering may still cost: one unit for each node evaluated and each byte or element made.
+// The remaining cost of a rendering: one unit for each node evaluated and each byte or element
+// made.
 struct Budget {
     size_t left = 0;
     bool exhausted = false;
@@ -25,16 +26,16 @@ struct Budget {
 };
 
 struct Undefined {
-    // Written out, so that this type is not trivially copyable. Of alternatives that all are, or
-    // are texts or shared pointers, libstdc++ (up to 12 at least) takes it that a variant always
-    // has a value; where the copy of a text runs out of memory, its copy constructor then destroys
-    // one that was never made.
+    // The destructor is written out so that this type is not trivially copyable. If all
+    // alternatives are trivially copyable, texts or shared pointers, libstdc++ (at least up to 12)
+    // assumes that a variant always has a value. If copying a text then runs out of memory, the
+    // variant's copy constructor destroys a text that was never made.
     ~Undefined() {}
 };
 struct None {};
 struct ListValue {
     List items;
-    int depth = 1; // of lists and dicts inside one another
+    int depth = 1; // of nested lists and dicts
 };
 struct DictValue {
     Dict items;
@@ -42,7 +43,7 @@ struct DictValue {
     const Value *find(std::string_view key) const;
 };
 struct Namespace {
-    Dict items; // the one thing that templates may change
+    Dict items; // the only contents that templates may change
 };
 enum class Builtin { raise_exception, strftime_now, namespace_, range, dict };
 struct Macro {
@@ -66,22 +67,22 @@ struct Value {
     const std::string *text() const { return std::get_if<std::string>(&data); }
     const ListValue *list() const;
     const DictValue *dict() const;
-    // The integer of an int or bool; throws Error(unsupported) naming `what` otherwise.
+    // Returns the integer of an int or bool; throws Error(unsupported) naming `what` otherwise.
     int64_t integer(const char *what) const;
     bool is_number() const { return is<bool>() || is<int64_t>() || is<double>(); }
-    double number() const; // of a value that is_number
+    double number() const; // for a value that is_number
 };
 
-// Throw Error(unsupported) for what may not be put into a container, or lies too deep.
+// Throw Error(unsupported) for a value that a container may not hold, or that is nested too deep.
 Value make_list(List items);
 Value make_dict(Dict items);
 void check_storable(const Value &value);
 
-size_t cost(const Value &value); // units that a copy of it costs
+size_t cost(const Value &value); // units that a copy costs
 bool truthy(const Value &value);
 bool equal(const Value &a, const Value &b, Budget &budget);
 bool contains(const Value &container, const Value &item, Budget &budget);
-// Elements in order: list items, dict keys, characters of a string.
+// Returns the elements in order: list items, dict keys, characters of a string.
 List elements(const Value &value, Budget &budget);
 size_t length(const Value &value);
 const char *type_name(const Value &value);
@@ -90,11 +91,11 @@ void append_text(const Value &value, std::string &out, Budget &budget); // as {{
 std::string to_text(const Value &value, Budget &budget);
 std::string to_json(const Value &value, int indent, Budget &budget); // indent < 0: one line
 
-// Python's str.strip: the characters of `set`, or Unicode whitespace if `set` is null. Stripping
-// of message contents must agree with it, which is why chat.cpp uses it too.
+// Strips as Python's str.strip: the characters of `set`, or Unicode whitespace if `set` is null.
+// chat.cpp uses it too, because stripping of message contents must agree with it.
 std::string_view strip(std::string_view text, bool left, bool right,
                        const std::string *set = nullptr);
-// The characters of valid UTF-8; a byte that belongs to none stands alone.
+// Returns the characters of valid UTF-8; a byte that belongs to none is an element of its own.
 std::vector<std::string_view> characters(std::string_view text);
 
 } // namespace stasis::jinja
