@@ -2,6 +2,7 @@
 // writes. Must not know what sections hold.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -17,7 +18,9 @@ class Output {
     // `next` is the offset of the first byte that is written, a multiple of 64. Progress is
     // reported in raw bytes of runs.
     Output(const Sink &sink, uint64_t next, uint64_t sequence, const Watch &watch)
-        : sink_(sink), next_(next), sequence_(sequence), watch_(watch) {}
+        : sink_(sink), next_(next), sequence_(sequence), watch_(watch) {
+        assert(next % kAlignment == 0);
+    }
     Output(const Output &) = delete;
     Output &operator=(const Output &) = delete;
 

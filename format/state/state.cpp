@@ -1,4 +1,5 @@
-// The digest of a state, and the version of its sampling; see state.h.
+// The digest of a state, the chunks of its device profile, and the version of its sampling; see
+// state.h.
 #include "format/state/state.h"
 
 #include <algorithm>
