@@ -1,4 +1,4 @@
-// stasis info: what a model is, and the digests that say it is that model.
+// stasis info: the description of a model, and the digests that identify it.
 #include <memory>
 
 #include "tools/cli/commands.h"

@@ -1,5 +1,4 @@
-// Opening a model as the command line asks for it; token ids and text in and out.
-// Knows no session.
+// Opening a model, and converting token ids and text; see model.h. Must not know sessions.
 #include "tools/cli/model.h"
 
 #include <cerrno>
@@ -108,7 +107,7 @@ std::vector<stasis_token> parse_tokens(const std::string &list, const std::strin
         tokens.push_back(token);
         at = list.find_first_not_of(kBlank, end);
         if (at != std::string::npos && list[at] == ',') {
-            // After a comma an item must follow, if only to be named as missing.
+            // After a comma an item must follow; an empty one is reported as no token id.
             at = std::min(list.find_first_not_of(kBlank, at + 1), list.size());
         }
     }

@@ -1,4 +1,4 @@
-// stasis quantize: writes a model directory as a GGUF file, its weights in a type of choice.
+// stasis quantize: writes a model directory as a GGUF file, with its weights in a chosen type.
 #include <cinttypes>
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,4 @@
-// stasis score: how likely a continuation is. Nothing is drawn, and nothing is saved.
+// stasis score: the probability of a continuation. Draws nothing and saves nothing.
 #include <cstdio>
 #include <memory>
 #include <numeric>
