@@ -20,12 +20,12 @@ enum { LINE_BYTES = 1000, REPLY_TOKENS = 60, REPLY_BYTES = 2000 };
 typedef struct culler {
     stasis_session *session;
     uint64_t budget;   /* positions that may be visible; 0: all */
-    uint64_t latest;   /* of them, the latest, whatever attention they received */
+    uint64_t latest;   /* of them, the latest, whatever their attention */
     uint64_t position; /* of the next token */
     uint64_t visible;  /* positions that are not evicted */
     uint64_t capacity;
     unsigned char *evicted; /* [capacity] */
-    double *weights;        /* [capacity] attention received */
+    double *weights;        /* [capacity] accumulated attention */
 } culler;
 
 static stasis_status open_culler(culler *self, stasis_model *model, uint64_t budget,

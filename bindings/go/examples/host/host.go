@@ -44,7 +44,7 @@ type entry struct {
 	inUse   bool            // by the one goroutine that may touch what follows
 	session *stasis.Session // nil: not in memory
 	idle    *list.Element   // nil: in use, or not in memory
-	evicted bool            // once; its digest is known then
+	evicted bool            // once; its digest is stored then
 	digest  stasis.Digest   // at its last eviction
 }
 
@@ -153,7 +153,7 @@ func (h *host) leave() {
 	h.changed.Broadcast()
 }
 
-// path is the session's file. Saving makes it under another name first: it is never half there.
+// path is the session's file. A save writes it under another name first: it is complete or absent.
 func (h *host) path(name string) string {
 	return filepath.Join(h.folder, url.PathEscape(name)+".stasis")
 }
