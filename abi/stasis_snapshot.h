@@ -239,7 +239,7 @@ stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_sna
                                       stasis_difference *difference, stasis_error *error);
 
 /* Replaces the file `path` by a new one that holds its state and nothing else: data of rewound
- * positions and of other commits is gone. Of the options cancel, progress and codec are used; keys
+ * positions and of other commits is gone. Only cancel, progress and codec of the options are used; keys
  * and values are kept as they were. Whole or not at all, as a save. Sessions and snapshots that are
  * open keep what they have.
  * Errors:

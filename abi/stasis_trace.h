@@ -60,7 +60,7 @@ typedef void (*stasis_trace_fn)(void *user, const stasis_trace_event *event);
 
 #define STASIS_TRACE_READS 1u /* report reads too: one event or more for each pass and group */
 #define STASIS_TRACE_QUEUE_MAX 16777216u
-/* What a trace reports and to whom: to a callback, or to a queue that the host empties. */
+/* Events that a trace reports, and their receiver: a callback, or a queue that the host empties. */
 typedef struct stasis_trace_options {
     uint32_t struct_size, flags;
     stasis_trace_fn callback; /* NULL: events wait for stasis_session_take_trace */
