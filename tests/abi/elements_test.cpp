@@ -1,5 +1,5 @@
 // The Big 8 + 4, one by one (tests/INSIGHTS.md): a snapshot and a model, or two snapshots, that
-// differ in one element are told apart, and the message names what differs.
+// differ in one element are distinguished, and the message names what differs.
 #include "tests/abi/changed_files.h"
 
 using namespace abi_test;

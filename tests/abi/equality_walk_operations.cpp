@@ -1,4 +1,4 @@
-// What the walk of equality_walk_test.cpp does to sessions.
+// The operations on sessions of the walk in equality_walk_test.cpp.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Saves that are to overwrite nobody's work: a file must hold what the session last loaded or
-// saved. Two who go on with one file, in turn and at the same time.
+// Saves that must not overwrite another session's work: a file must hold the state that the session
+// last loaded or saved. Two sessions that continue one file, in turn and at the same time.
 #include <algorithm>
 #include <thread>
 

@@ -1,5 +1,5 @@
-// Insights about positions, the cache and drawing (tests/INSIGHTS.md): what a session cannot be
-// made to do wrong, and what it tells.
+// Insights about positions, the cache and drawing (tests/INSIGHTS.md): errors that a session's
+// interface excludes, and what it reports.
 #include <regex>
 
 #include "tests/abi/changed_files.h"

@@ -40,7 +40,7 @@ std::string text_from(const stasis_session *session, uint64_t begin) {
     return text;
 }
 
-// What generate gives, and how it was streamed.
+// The outcome of generate, and the text as it was streamed.
 struct Generation {
     std::string text;
     Tokens tokens;

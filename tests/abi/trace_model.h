@@ -1,4 +1,4 @@
-// A plain model of a session's page tables, made of nothing but what its trace tells.
+// A plain model of a session's page tables, built from nothing but its trace.
 #pragma once
 
 #include <map>
@@ -137,7 +137,8 @@ struct TraceModel {
         REQUIRE_MESSAGE(status == STASIS_OK, error.message);
     }
 
-    // What is wrong with the model, seen from a session's own account; empty: nothing.
+    // Returns a difference between the model and the session's own description; empty if there is
+    // none.
     std::string differs(const stasis_session_info &info) const {
         uint64_t bytes = 0;
         bool full = true;

@@ -17,7 +17,7 @@ stasis_trace_options waiting(uint64_t events, uint32_t flags = 0) {
     return options;
 }
 
-// Up to `capacity` events, and how many were lost behind them.
+// Takes up to `capacity` events, and the number lost after them.
 std::vector<stasis_trace_event> take(const Session &session, size_t capacity,
                                      uint64_t *lost = nullptr) {
     std::vector<stasis_trace_event> events(capacity);

@@ -75,7 +75,7 @@ Row quantizing(const char *detail, const char *name, bool leftover = false) {
             }};
 }
 
-// Of the old file in the place, or of the new one, all bytes.
+// Returns all bytes of the file, the old one or the new one.
 Row replacing(const char *name) {
     return {"stasis_model_quantize", "in the place of another", Needs::nothing, "",
             [=](stasis_model *) {

@@ -11,7 +11,7 @@ namespace {
 
 using Call = std::function<stasis_status(stasis_session *session, stasis_error *error)>;
 
-// What a session is before the call.
+// A session before the call.
 struct Before {
     size_t tokens = 60; // one append more crosses a page
     uint32_t tracking = 0;

@@ -1,5 +1,5 @@
-// What a file may cost that somebody else made: time to open it in proportion to its size whatever
-// it was forged of, output in proportion too, and a look at the watch in every phase. Generators:
+// Bounds for a file from an untrusted source: time to open it in proportion to its size whatever it
+// was forged of, output in proportion too, and a check of the watch in every phase. Generators:
 // shapes of files, each in growing sizes, all with right digests.
 #include <doctest/doctest.h>
 

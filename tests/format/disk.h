@@ -1,6 +1,6 @@
-// A disk in memory behind FileOperations, with one directory: what processes see, what would be
-// left of it if the power went now, and a fault at a chosen operation. Counts every call, closes
-// apart. Knows nothing of snapshots.
+// A disk in memory under FileOperations, with one directory: the view of processes, the contents
+// that would be left if the power failed now, and a fault at a chosen operation. Counts every call
+// except close. Must not know snapshots.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct Fault {
     bool starved = false; // nobody but the disk gets memory once the operation before is done
 };
 
-// What a power loss spares of the changes that were not yet synced, in the order they were made.
+// Selects which of the unsynced changes a power loss spares, in the order they were made.
 struct Loss {
     enum Which { none, all, alone, all_but, prefix, random } which = none;
     size_t index = 0;  // of the change spared alone, or lost alone, or of the first one lost

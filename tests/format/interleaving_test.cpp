@@ -27,7 +27,7 @@ void save_states(const FileOperations &files, const std::vector<State> &states) 
     }
 }
 
-// What the disk shows after each operation of a process, and in the midst of writing a slot.
+// The contents of the disk after each operation of a process, and in the midst of writing a slot.
 std::vector<Disk> moments_of(const Disk &base, const std::vector<State> &saved) {
     const auto saving = [&](const FileOperations &files) { save_states(files, saved); };
     Disk whole = base;

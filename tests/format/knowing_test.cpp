@@ -1,5 +1,6 @@
-// What a save may know of the file instead of reading it: what the last save returned, and what a
-// page was called when it was shorter. The file becomes the same, byte for byte.
+// A save may use what the caller knows of the file instead of reading it: the contents that the
+// last save returned, and a page's digest when it was shorter. The file becomes the same, byte for
+// byte.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -31,7 +32,7 @@ const FileOperations &read_counting_files() {
     return operations;
 }
 
-// What a save returned is what an open reads.
+// The contents that a save returned are those that an open reads.
 void check_told(const Contents &told, const std::string &path) {
     const auto snapshot = Snapshot::open(path);
     const Contents &read = *snapshot->contents();

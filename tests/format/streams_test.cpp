@@ -86,7 +86,7 @@ TEST_CASE("write_stream: a stream kept in a file opens, and its first commits fi
     write_bytes(path, bytes);
     CHECK(Snapshot::open(path)->slot() == 0);
     check_same(course(100), load(path, {}));
-    // As an interrupted first commit leaves it: more behind the trailer, a torn slot.
+    // As an interrupted first commit leaves it: more bytes after the trailer, a torn slot.
     Bytes interrupted = bytes;
     interrupted.resize(bytes.size() + 777, 0x5A);
     interrupted[kSlotA + 5] = 1;

@@ -85,7 +85,7 @@ struct Walk {
         disk = disk.after(loss);
         ++losses;
         look();
-        // What survived a power loss is on the disk.
+        // The contents that survive a power loss are on the disk.
         const int there = found(disk, allowed);
         may_be_absent = there < 0;
         allowed = there < 0 ? std::vector<const State *>{} : std::vector{allowed[size_t(there)]};

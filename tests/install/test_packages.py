@@ -109,7 +109,7 @@ class Packages(InstalledTest):
             self.skipTest("lintian is not installed")
         done = run("lintian", "--allow-root", "--fail-on", "error", *packages().values())
         self.assertEqual(done.returncode, 0, done.stdout)
-        # The libraries lie in /usr/lib itself, as this project installs everywhere.
+        # The libraries are in /usr/lib itself, as this project installs everywhere.
         tags = set(re.findall(r"^W: [\w-]+: ([\w-]+)", done.stdout, re.MULTILINE))
         self.assertLessEqual(tags, {"pkg-config-unavailable-for-cross-compilation"}, done.stdout)
 

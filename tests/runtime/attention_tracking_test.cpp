@@ -43,7 +43,7 @@ size_t all_heads(const Model &model) {
     return size_t{model.config.layers} * model.config.heads;
 }
 
-// What attention_block gave, call by call.
+// Records the results of attention_block, call by call.
 struct Call {
     size_t rows;
     std::vector<uint64_t> visible;

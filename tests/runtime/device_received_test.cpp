@@ -121,7 +121,8 @@ TEST_CASE("device attention received: a pass that fails leaves the sums as they 
     CHECK(sums_by_head(session) == sums_by_head(plain));
 }
 
-// What others recorded adds nothing, and what is not recorded adds to nobody else's.
+// Attention that other sessions recorded adds nothing, and attention that is not recorded adds to
+// no other.
 TEST_CASE("device attention received: one token at a time, between sessions that do not track it") {
     const std::string name = "zoo/llama-gqa-untied";
     const std::shared_ptr<Model> device = open_there(name);

@@ -1,5 +1,5 @@
-// Speculative decoding leaves what plain decoding leaves and tells what it tells, whatever is
-// proposed; and drafters propose what they say.
+// Speculative decoding leaves the same state and reports the same tokens as plain decoding,
+// whatever is proposed; and drafters propose the expected tokens.
 #include "tests/runtime/speculative.h"
 
 #include "tests/runtime/model_files.h"
@@ -290,7 +290,7 @@ TEST_CASE("Drafting: numbers of rejected rows that are not finite fail nothing")
             continue;
         }
         plain.run(*pair.plain, options);
-        // A token that fails behind the first of those drawn, if there is one.
+        // A token that fails after the first of those drawn, if there is one.
         uint32_t bad = 0;
         for (; bad < model->config.vocabulary; ++bad) {
             Session again(model, {});

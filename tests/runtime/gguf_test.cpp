@@ -1,5 +1,5 @@
-// The promises of runtime/model/gguf/gguf.h: what a file may hold, every way in which it may lie,
-// files split over several, and the published vocabularies.
+// The promises of runtime/model/gguf/gguf.h: the contents of a file, every way in which it can be
+// false, files split over several, and the published vocabularies.
 #include "runtime/model/gguf/gguf.h"
 
 #include <doctest/doctest.h>

@@ -8,7 +8,8 @@ using namespace stasis::test::profiled;
 
 namespace {
 
-// A session that `model` took over at position 232: it goes on, and what can be proven of it is so.
+// A session that `model` took over at position 232: it continues, and what can be proven of it is
+// proven.
 void check_taken(const std::shared_ptr<Model> &model, std::unique_ptr<Session> taken) {
     taken->append(tokens_for(*model, 90, 3), {});
     taken->decode();

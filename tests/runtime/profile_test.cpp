@@ -1,6 +1,6 @@
-// The device profile: what a device's own library computes is a matter of record, and comes out
-// again from that record alone. The library is a stand-in (tests/device/host_module.h) that adds up
-// in another order than the contract.
+// The device profile: what a device's own library computes is recorded, and is reproduced from that
+// record alone. The library is a stand-in (tests/device/host_module.h) that adds up in another
+// order than the contract.
 #include <cmath>
 #include <map>
 

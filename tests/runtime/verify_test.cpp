@@ -1,4 +1,5 @@
-// Verification finds what was changed in a stored state, at the right place: insights 8 and 19.
+// Verification finds changes to a stored state, at the right place: insights 8 and 19 of
+// tests/INSIGHTS.md.
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/stored_state.h"
 

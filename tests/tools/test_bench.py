@@ -30,7 +30,7 @@ class Bench(CommandTest):
         self.assertTrue({"read", "memcpy", "file_write", "file_read"} < set(ceilings))
         self.assertTrue(all(value > 0 for value in ceilings.values()), ceilings)
         results = {result["name"]: result for result in report["results"]}
-        # 4096 positions: nothing can be generated behind as many.
+        # 4096 positions: nothing can be generated after so many.
         self.assertEqual(list(results), [
             "memory@2048", "open", "first_token", "pp512", "tg128", "tg128@1024", "added@1024",
             *BATCHES, *("x" + name for name in BATCHES[1:]),
