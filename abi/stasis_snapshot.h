@@ -240,8 +240,8 @@ stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_sna
 
 /* Replaces the file `path` by a new one that holds its state and nothing else: data of rewound
  * positions and of other commits is gone. Only cancel, progress and codec of the options are used;
- * keys and values are kept as they were. Whole or not at all, as a save. Open sessions and snapshots
- * keep what they have.
+ * keys and values are kept as they were. Whole or not at all, as a save. Sessions and snapshots of
+ * the old file keep what they have.
  * Errors:
  *   NOT_FOUND, IO  a file operation failed
  *   CORRUPT        the file is damaged, or the root of its last commit is

@@ -1,4 +1,4 @@
-// The conditions on every State, whoever made it. The writer checks the states that it is given
+// The conditions on every State. The writer checks the states that it is given
 // (Status::invalid_argument), the reader those that it has read (Status::corrupt). Must not know
 // files.
 #pragma once

@@ -23,8 +23,8 @@ struct Difference {
     std::string message;      // both values
 };
 
-// Returns the first difference, or an equal one. Of keys and values it reads only pages whose
-// digests differ, one of each file for each group. Reports progress in pages.
+// Returns the first difference, or an equal one. Reads only pages whose digests differ, one of each
+// file for each group. Reports progress in pages.
 Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch);
 
 } // namespace stasis::format

@@ -13,8 +13,9 @@ namespace stasis::format {
 
 namespace {
 
-// Returns whether a compressed run gives its checksum. Of a run that the state does not refer to,
-// layer group and number of slots are unknown; every shape with the right number of bytes is tried.
+// Returns whether a compressed run gives its checksum. The layer group and number of slots of a run
+// that the state does not refer to are unknown, so every shape with the right number of bytes is
+// tried.
 bool compressed_run_intact(const Snapshot &snapshot, const Frame &frame,
                            const std::vector<uint8_t> &stored) {
     const State &state = snapshot.state();

@@ -30,7 +30,7 @@ Block read_block(const Input &input, uint64_t offset) {
 }
 
 // Returns the newer of two slots. A slot of zeros was never written; a slot whose checksum is wrong
-// was torn or damaged. Of two intact slots only the newer one is decoded. Throws Error(corrupt) if
+// was torn or damaged. If both are intact, only the newer one is decoded. Throws Error(corrupt) if
 // both are of one commit.
 Slots choose(const Block &a, const Block &b) {
     Slots slots;

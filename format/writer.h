@@ -59,7 +59,7 @@ std::shared_ptr<const Contents> save(State state, const std::string &path,
 void write_stream(const State &state, const Sink &sink, const SaveOptions &options);
 
 // Replaces the file by a new one that holds nothing but its state, one run for each page, under
-// options.codec; data of rewound positions is gone. Of the options only codec, watch and parallel
+// options.codec; data of rewound positions is gone. Only codec, watch and parallel of the options
 // apply. Throws the errors of save, and of Snapshot::open.
 void compact(const std::string &path, const SaveOptions &options,
              const FileOperations &files = system_files());

@@ -5,9 +5,9 @@
  *
  * Which positions stay follows Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative
  * Inference of Large Language Models" (2023): half of the budget, or LATEST, for the latest ones,
- * the rest for those that have received most attention so far. Theirs are chosen for each head; a
- * session's positions are evicted for all heads and layers together, so sums over them decide here.
- * LATEST = BUDGET leaves the latest alone, a sliding window, to compare with. */
+ * the rest for those with most accumulated attention. In the paper each head chooses its own; a
+ * session's positions are evicted for all heads and layers together, so sums over them decide in
+ * this program. LATEST = BUDGET leaves the latest alone, a sliding window, for comparison. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

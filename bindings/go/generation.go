@@ -26,8 +26,7 @@ type Generation struct {
 	current Generated
 }
 
-// The Generate behind a Generation runs in a goroutine of its own, which waits between two calls of
-// Next.
+// A Generation runs its Generate in a goroutine of its own, which waits between two calls of Next.
 type generation struct {
 	session *Session
 	ctx     context.Context

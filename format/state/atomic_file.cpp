@@ -68,7 +68,7 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
             }
             return file;
         }
-        // A leftover that nobody has locked: remove it.
+        // A leftover without a lock: remove it.
         check_ours(file, kind);
         if (files.remove(name.c_str()) != 0) {
             fail_file(Status::io, FileFailure::remove, name, errno);

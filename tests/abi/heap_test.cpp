@@ -27,7 +27,7 @@ void *allocate(std::size_t size) {
 
 } // namespace
 
-// The library's C++ heap is the program's, so that it can be counted here.
+// The library's C++ heap is the program's, so that its allocations can be counted.
 void *operator new(std::size_t size) {
     return allocate(size);
 }

@@ -304,7 +304,7 @@ TEST_CASE(
                 CHECK((end.digest == expected));
             } else if (change == Change::cut_to_nothing) {
                 CHECK(end.signal == SIGBUS);
-            } else { // what is read lies in the lost part, or the next look at the file finds out
+            } else { // the read is in the lost part, or the next check of the file fails
                 CHECK((end.signal == SIGBUS || (end.signal == 0 && end.status == STASIS_IO)));
             }
         }

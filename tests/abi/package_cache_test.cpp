@@ -64,7 +64,7 @@ TEST_CASE(
     CHECK(used() == kPages);
     sessions.pop_back();
     CHECK(available() == 1);
-    CHECK(stats_of(model.get()).kv_cached_bytes == page); // kept for whoever takes it next
+    CHECK(stats_of(model.get()).kv_cached_bytes == page); // kept for the next session
     append(late.get(), some_tokens(64, 9));
     CHECK(used() == kPages);
     CHECK(stats_of(model.get()).kv_cached_bytes == 0);

@@ -455,7 +455,7 @@ TEST_CASE("stasis_session_load: a load holds no known page that it does not keep
         const Session session = sharing(model.get(), 0, STASIS_WINDOW_RETAIN_NONE);
         append(session.get(), tokens);
         REQUIRE(save(session.get(), path) == STASIS_OK);
-        const stasis_model_stats stats = stats_of(model); // known: pages behind the windows too
+        const stasis_model_stats stats = stats_of(model); // pages before the windows are cached too
         options.kv_budget_bytes = stats.kv_used_bytes + stats.kv_known_bytes;
     }
     for (const size_t others : {64, 128, 192}) {

@@ -19,7 +19,7 @@ struct TraceModel {
     };
 
     std::map<Place, Page> pages = {};
-    std::map<Place, Digest> digests = {}; // of all full pages ever told of
+    std::map<Place, Digest> digests = {}; // of all full pages ever reported
     uint64_t position = 0;
     std::map<uint32_t, uint64_t> counts = {}; // by kind
     std::string wrong = {};                   // the first event that cannot be

@@ -105,7 +105,7 @@ TEST_CASE(
         const size_t before = at;
         draw(4);
         for (stasis_session *session : {one.get(), other.get()}) {
-            append(session, some_tokens(1)); // there is room, but a gap comes first
+            append(session, some_tokens(1)); // the queue has free places, but a gap comes first
         }
         while (draw(kRoom) != 0) {
         }

@@ -15,7 +15,7 @@ using namespace failures;
 
 namespace {
 
-// Of the operations after this one, mostly reads of one tensor after another, only a share fails.
+// A share of the operations after this one fails, mostly reads of one tensor after another.
 const int64_t kEvery = stasis::test::kSanitized && !stasis::test::whole_sweeps() ? 4 : 12;
 
 int64_t after(int64_t n) {

@@ -115,7 +115,7 @@ Row generating(const char *detail, Needs needs, bool widely,
                     return status;
                 };
                 return Trial{call,
-                             [=] { // what it told of is there, and nothing else
+                             [=] { // the log has the reported tokens, and nothing else
                                  const uint64_t drawn = position(session.get()) - 59;
                                  REQUIRE(drawn == told->tokens.size());
                                  Tokens all(59, 5);

@@ -51,7 +51,7 @@ Row quantizing(const char *detail, const char *name, bool leftover = false) {
                     write_file(to + ".writing", begun);
                 }
                 const auto again =
-                    std::make_shared<bool>(false); // it may have failed behind its rename
+                    std::make_shared<bool>(false); // it may have failed after its rename
                 return Trial{[=](stasis_error *error) {
                                  return quantize(from, to, std::exchange(*again, true), error);
                              },

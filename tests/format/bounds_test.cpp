@@ -201,7 +201,7 @@ TEST_CASE("element_json: no element unfolds to more than a few times its file, n
                 const std::string text = element_text(*snapshot, element);
                 REQUIRE(text.size() == length);
                 for (const size_t room : {size_t{0}, size_t{1}, length / 2, length - 1}) {
-                    std::string part(room + 1, '#'); // what fits, and nothing behind it
+                    std::string part(room + 1, '#'); // what fits, and nothing after it
                     CHECK(element_json(*snapshot, element, std::span(part).first(room)) == length);
                     CHECK(part == text.substr(0, room) + "#");
                 }

@@ -269,7 +269,7 @@ TEST_CASE("save: threads write and read the same bits") {
         write_bytes(folder.path("s"), alone);
         check_same(state, load(folder.path("s"), {}, system_files(), backwards));
     }
-    // Of several errors that of the first piece is reported.
+    // If several pieces fail, the error of the first one is reported.
     Bytes damaged = saved(state);
     for (const uint64_t index : {5, 9}) {
         const auto snapshot = Snapshot::open("memory", memory_files(damaged));

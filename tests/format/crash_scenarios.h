@@ -23,7 +23,7 @@ struct Scenario {
     std::vector<State> earlier; // saved one after the other, undisturbed
     State next;                 // what the file holds once `save` is done
     std::function<void(const FileOperations &files)> save;
-    bool streamed = false; // the last of `earlier` lies there in the stream form
+    bool streamed = false; // the last of `earlier` is in the file, in the stream form
     bool leftover = false; // a whole new file was being written when an earlier save was killed
 };
 std::vector<Scenario> scenarios();

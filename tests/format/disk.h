@@ -18,11 +18,11 @@ inline constexpr size_t kTornBytes = 512; // of a block, what a disk writes whol
 
 enum class Blow {
     none,
-    kill,    // the process ends here: neither this operation nor a later one touches the disk
+    kill,    // the process ends: neither this operation nor a later one touches the disk
     error,   // this operation fails with Fault::error
-    full,    // from here on, creating and writing fail with Fault::error, after Fault::bytes
+    full,    // from this call on, creating and writing fail with Fault::error, after Fault::bytes
     partial, // this read or write moves Fault::bytes at most
-    slow,    // from here on, reads and writes move Fault::bytes at most, and some are interrupted
+    slow, // from this call on, reads and writes move Fault::bytes at most, and some are interrupted
     dropped, // this sync fails; of what it was to write, the part that Fault::seed picks reaches
              // the disk, the rest never will, although it can still be read (as Linux does)
     evicted, // as dropped, and what can be read afterwards is what reached the disk

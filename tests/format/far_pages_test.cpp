@@ -63,7 +63,7 @@ FetchedPages begin(const std::shared_ptr<State> &source, Fetched &fetched,
     return pages;
 }
 
-// The same state with its pages elsewhere, what their unused slots hold being nobody's business.
+// The same state with its pages in another memory; their unused slots may hold anything.
 State far_state(State state, Fetched &fetched) {
     auto source = std::make_shared<State>(state);
     for (std::vector<Page> &pages : state.pages) {

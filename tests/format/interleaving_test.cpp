@@ -45,7 +45,8 @@ std::vector<Disk> moments_of(const Disk &base, const std::vector<State> &saved) 
         const Operation &operation = whole.seen()[i];
         add(static_cast<int>(i), 0);
         if (std::strcmp(operation.name, "write_at") == 0 && operation.offset < kSectionsBegin) {
-            add(static_cast<int>(i), i % 2 == 0 ? 50 : 2048); // in the midst of the root, or behind
+            add(static_cast<int>(i),
+                i % 2 == 0 ? 50 : 2048); // in the midst of the root, or after it
         } else if (std::strcmp(operation.name, "write_at") == 0) {
             add(static_cast<int>(i), operation.bytes / 2);
         }

@@ -89,7 +89,7 @@ TEST_CASE("save: what is known of a file counts only while the file is like that
     const ScratchFolder folder;
     const std::string path = folder.path("s"), other = folder.path("other");
     const Known old = save(course(70), path, {});
-    save(course(120), path, {}); // somebody else
+    save(course(120), path, {}); // another process
     check_told(*save(course(80), path, {.known = old}), path);
     check_same(course(80), load(path, {}));
     const Known now = save(course(90), path, {});

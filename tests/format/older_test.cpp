@@ -1,6 +1,6 @@
-// A root slot that cannot be read: damage to the last commit's is found whatever byte it hits, and
-// the state before it is only taken where that is asked for; a slot that a crash tore, and one of
-// an older commit, cost nobody anything.
+// A root slot that cannot be read: damage to the last commit's is found whatever byte it affects,
+// and the state before it is only used if that is asked for; a slot that a crash tore, and one of
+// an older commit, have no effect.
 #include <doctest/doctest.h>
 
 #include <random>

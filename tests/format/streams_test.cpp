@@ -130,7 +130,8 @@ TEST_CASE("Snapshot::open_source: every truncation and every flipped byte of a s
     for (size_t at = 0; at < bytes.size(); ++at) {
         const bool in_slot = at >= kSlotA && at < kSectionsBegin;
         bytes[at] ^= 0x21;
-        if (stream_refusal(bytes).empty() != in_slot) { // a slot is of no use here: reported only
+        if (stream_refusal(bytes).empty() !=
+            in_slot) { // the stream form uses no slot: reported only
             FAIL_CHECK("flip of byte " << at);
         }
         bytes[at] ^= 0x21;

@@ -50,7 +50,8 @@ Fault some_fault(std::mt19937_64 &dice) {
 struct Walk {
     std::mt19937_64 dice;
     Disk disk = {};
-    std::vector<const State *> allowed = {}; // what may lie there; the first is what was seen last
+    std::vector<const State *> allowed =
+        {}; // states that the file may hold; the first was seen last
     bool may_be_absent = true;
     size_t saved = 0, failed = 0, losses = 0;
 

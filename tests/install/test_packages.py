@@ -1,5 +1,5 @@
-# The Debian packages that cpack makes: what they say of themselves, what lintian says of them, and
-# what they do on a clean system: install, compute the same bits as here, build a host, go again.
+# The Debian packages that cpack makes: their descriptions, lintian's verdict, and their use on a
+# clean system: install, compute the same bits as this machine, build a host, remove.
 import json
 import re
 import shutil

@@ -52,7 +52,7 @@ class FarMemory {
     FarMemory &operator=(const FarMemory &) = delete;
 
     const PageMemory *functions() const { return &functions_; }
-    // Lets kernels in, or nobody, from now on.
+    // Allows access by kernels from now on, or by none.
     void allow(bool kernels) {
         REQUIRE(mprotect(outside_, kBytes, kernels ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
     }

@@ -198,7 +198,7 @@ TEST_CASE("GgufFile: alignments that cannot be") {
     }
     GgufWriter text;
     expect_corrupt(text.text("general.alignment", "32"), {"general.alignment", "an integer"});
-    GgufWriter huge; // larger than the file: there is no room for data
+    GgufWriter huge; // larger than the file: nothing is left for data
     huge.integer("general.alignment", 1U << 31).info("w", GgufType::f32, {1}, 0);
     expect_corrupt(huge, {"tensor w", "beyond"});
 }

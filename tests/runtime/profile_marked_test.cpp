@@ -60,7 +60,7 @@ TEST_CASE("profile: no page is taken for what its tokens give") {
     };
     CHECK(reused(model) == 0);
     CHECK(reused(plain) == 78);   // the second piece, and what was before it of a page
-    TimelineOptions any = common; // nor what another profile computed, whoever vouches for it
+    TimelineOptions any = common; // nor what another profile computed, even if trusted
     any.any_profile = any.trusted = true;
     Session own(model, common);
     own.append(tokens, {});

@@ -252,7 +252,7 @@ TEST_CASE("Tokenizer: every token knows where it came from") {
     CHECK(the[0].source == TokenSource::text);
     CHECK(the[0].segment == 1);
 
-    size_t at = 0; // in the text behind the marker
+    size_t at = 0; // in the text after the marker
     const size_t begin = 5, end = 6 + std::string("nd then \u20AC").size();
     for (size_t i = 1; i + 2 < tokens.size(); ++i) {
         const size_t size = tokenizer->piece_bytes(tokens[i].token).size();

@@ -123,7 +123,7 @@ TEST_CASE(
     CHECK(report.element == 1);
     CHECK(report.position == 200);
     CHECK(report.layer == 2);
-    stored = original; // a given token in a page that nobody has any more
+    stored = original; // a given token in a page that no session has any more
     stored.state.log[120].token = (stored.state.log[120].token + 1) % 191;
     report = found(model, stored);
     CHECK(report.element == 1);

@@ -52,8 +52,8 @@ class Bench(CommandTest):
             self.assertEqual((result["ceiling"], result["share"]), (None, None))
             return
         value = result[rate.pop()]
-        # The share is of what the ceiling gave at the time, which is no more than its best. What
-        # one more repetition would have changed, the middle of two does not show.
+        # The share is of the ceiling at that time, which is no more than its best. The median of
+        # two does not show what one more repetition would have changed.
         self.assertGreater(result["share"], 0.5 * value / ceilings[result["ceiling"]])
         if "flops" in result:  # what is read of so small a model comes from caches
             self.assertLess(result["share"], 1.2, result)

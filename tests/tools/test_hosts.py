@@ -107,8 +107,8 @@ class SystemCalls(CommandTest):
         few, many = self.calls(10, 2), self.calls(60, 2)
         self.assertEqual(sorted(call for call in many if call not in others),
                          sorted(call for call in few if call not in others))
-        # The threads that find each other awake make no call. On a busy machine one of them may
-        # have lost its core, so it is the best of several runs that tells.
+        # Threads that find each other awake make no call. On a busy machine one of them may have
+        # lost its core, so the best of several runs counts.
         best = min(self.calls(60, 2).count("futex") - few.count("futex") for _ in range(5))
         print(f"system calls of 50 tokens on 2 threads: {best} to wait and wake, no others")
         self.assertLess(best, 50)

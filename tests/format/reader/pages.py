@@ -1,5 +1,5 @@
 # Page entries and their runs (FORMAT.md, "Pages" and "Codecs"): the places of slots, and page
-# digests of raw runs. Of coded runs only the frames are checked; they are not decoded.
+# digests of raw runs. Only the frames of coded runs are checked; they are not decoded.
 import dataclasses
 import hashlib
 import struct

@@ -6,6 +6,11 @@ use std::sync::Arc;
 
 /// Cancels every call that it was given to, from any thread, and reports the progress of the last
 /// one. Clones are the same handle.
+///
+/// ```
+/// fn usable_from_any_thread<T: Clone + Send + Sync>() {}
+/// usable_from_any_thread::<stasis::Cancel>();
+/// ```
 #[derive(Clone)]
 pub struct Cancel(Arc<Handle>);
 

@@ -40,8 +40,8 @@ pub struct Generated {
     pub token: Token,
     /// Its position.
     pub position: u64,
-    /// What can be shown since the last one, perhaps nothing: complete characters, nothing that may
-    /// yet turn out to be a stop string. Bytes that are no UTF-8 are shown as U+FFFD.
+    /// Text that can be shown since the last event, perhaps none: complete characters, nothing that
+    /// may still become part of a stop string. Bytes that are no UTF-8 are shown as U+FFFD.
     pub text: String,
     /// At the end, text that was held back; the token is the last one again.
     pub last: bool,
@@ -132,6 +132,32 @@ impl Session {
     /// not in the session, so it may be dropped at any time. It yields the tokens that
     /// [`Session::generate_with`] reports, one by one, and never drafts. After an error it ends;
     /// the session is as the last item left it.
+    ///
+    /// The speed of several sessions that generate at once does not add up;
+    /// [`step`](crate::step) computes many together.
+    ///
+    /// The session is the iterator's as long as that lives:
+    ///
+    /// ```compile_fail,E0502
+    /// # let path = "a model";
+    /// # let model = stasis::Model::open(path, Default::default())?;
+    /// # let mut session = stasis::Session::create(&model, Default::default())?;
+    /// for generated in session.generate(Default::default()) {
+    ///     println!("{} {}", generated?.text, session.digest()?);
+    /// }
+    /// # Ok::<(), stasis::Error>(())
+    /// ```
+    ///
+    /// ```no_run
+    /// # let path = "a model";
+    /// # let model = stasis::Model::open(path, Default::default())?;
+    /// # let mut session = stasis::Session::create(&model, Default::default())?;
+    /// for generated in session.generate(Default::default()) {
+    ///     println!("{}", generated?.text);
+    /// }
+    /// println!("{}", session.digest()?);
+    /// # Ok::<(), stasis::Error>(())
+    /// ```
     pub fn generate<'a>(&'a mut self, options: GenerateOptions<'a>) -> Generation<'a> {
         let text = TextStream::new(options.stop_strings);
         Generation { session: self, options, text, last: None, count: 0, next: Next::Token }

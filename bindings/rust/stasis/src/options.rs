@@ -19,7 +19,7 @@ pub enum Domain {
     Common,
     /// Sessions of the same number, from 1 to `u64::MAX - 1`.
     Number(u64),
-    /// Nobody but its forks.
+    /// Only its forks.
     Private,
 }
 
@@ -160,7 +160,7 @@ pub struct SaveOptions<'a> {
     pub full_logits: bool,
     /// Codec of what this call writes.
     pub codec: Codec,
-    /// What is kept of the whole session's keys and values.
+    /// The part of the whole session's keys and values that is kept.
     pub keep: Keep,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,

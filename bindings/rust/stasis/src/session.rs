@@ -63,7 +63,7 @@ unsafe impl Sync for Session {}
 impl Drop for Session {
     fn drop(&mut self) {
         // SAFETY: the only owner, and no call can be running on what it owns. The listener, which
-        // the library may tell until then, goes after this.
+        // the library may call until then, is dropped after this.
         unsafe { sys::stasis_session_free(self.raw.as_ptr()) }
     }
 }

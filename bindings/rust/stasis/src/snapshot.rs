@@ -23,7 +23,7 @@ pub struct Snapshot {
     raw: NonNull<sys::stasis_snapshot>,
 }
 
-// SAFETY: it belongs to no thread, and answers whoever comes second with BUSY.
+// SAFETY: it belongs to no thread, and a second caller gets BUSY.
 unsafe impl Send for Snapshot {}
 unsafe impl Sync for Snapshot {}
 

@@ -47,6 +47,24 @@ impl<'a> StepItem<'a> {
 /// failure of an item is its outcome and does not affect the others. An error of the whole step
 /// means that nothing was done, unless it was cancelled or stopped: sessions that are complete then
 /// stay so, and the outcomes show which.
+///
+/// No session can be in a step twice:
+///
+/// ```compile_fail,E0499
+/// # use stasis::{step, Session, StepItem};
+/// fn twice(session: &mut Session) -> stasis::Result<()> {
+///     let first = StepItem::decode(session);
+///     step(&mut [first, StepItem::decode(session)], Default::default())
+/// }
+/// ```
+///
+/// ```
+/// # use stasis::{step, Session, StepItem};
+/// fn once(session: &mut Session, other: &mut Session) -> stasis::Result<()> {
+///     let first = StepItem::decode(session);
+///     step(&mut [first, StepItem::decode(other)], Default::default())
+/// }
+/// ```
 pub fn step(items: &mut [StepItem<'_>], options: RunOptions<'_>) -> Result<()> {
     let tokens: Vec<Token> = items.iter().flat_map(|item| item.tokens.iter().copied()).collect();
     let nothing = sys::stasis_error { status: UNTOUCHED, message: [0; 508] };

@@ -103,8 +103,8 @@ impl TraceEvent {
 /// Gets each event.
 pub type ListenerFn = Box<dyn FnMut(&TraceEvent) + Send>;
 
-/// Who is told of a session's keys and values. It belongs to the session, which may move between
-/// threads: so it borrows nothing that could go before, and is `Send`.
+/// The receiver of events of a session's keys and values. It belongs to the session, which may move
+/// between threads: so it borrows nothing that could be dropped before, and is `Send`.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/zoo/gemma3-text");
@@ -152,8 +152,8 @@ impl Trace {
     }
 }
 
-/// A trace as C tells it. The session's busy flag lets one call at a time tell, so nobody ever
-/// waits for the locks; they make that safe to say.
+/// A trace as C calls it. The session's busy flag lets one call at a time report, so no thread ever
+/// waits for the locks; they make that safe in Rust.
 pub(crate) struct Listener {
     reads: bool,
     closure: Mutex<ListenerFn>,

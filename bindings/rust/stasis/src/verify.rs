@@ -8,7 +8,7 @@ use crate::snapshot::{some_position, somewhere, Element, Snapshot};
 use stasis_sys as sys;
 use std::ops::Range;
 
-/// What is recomputed.
+/// The part to recompute.
 #[derive(Default)]
 pub struct VerifyOptions<'a> {
     /// Positions computed together; 0: chosen.

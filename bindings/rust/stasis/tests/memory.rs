@@ -96,7 +96,7 @@ fn an_allocator_of_the_hosts() {
     assert!(counted.dropped.load(SeqCst));
 }
 
-/// Dropping a cancel handle while a call runs with it is nobody's loss.
+/// A cancel handle may be dropped while a call runs with it.
 #[test]
 fn handles_outlive_their_calls() {
     let model = tiny();

@@ -102,7 +102,7 @@ fn damaged_files() {
     assert_eq!(status(session.save("/nowhere/a", Default::default())), Status::Io);
 }
 
-/// Of two sessions that continue one file, the second is refused.
+/// The second of two sessions that continue one file is refused.
 #[test]
 fn conflicts() {
     let folder = Folder::new();

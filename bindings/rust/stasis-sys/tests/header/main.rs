@@ -1,6 +1,6 @@
-//! The declarations are the header's: constants with their values and sizes, structs with the
-//! place and type of every field, functions and callbacks with their signatures. And the check
-//! sees it if one is not: each kind of fault is planted here, in a copy of the sources.
+//! The declarations are the header's: constants with their values and sizes, structs with the place
+//! and type of every field, functions and callbacks with their signatures. And the check detects a
+//! declaration that is not: each kind of fault is planted in a copy of the sources.
 mod facts;
 mod parse;
 
