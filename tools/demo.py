@@ -1,8 +1,8 @@
 # The main job, as a newcomer sees it first: one conversation of eight turns, played once with a
 # freeze and a new process in the middle and once without stopping, and shown to be the same. The
-# stasis command does everything; this file only calls it, compares and prints. Usage: demo.py
-# build/release/stasis [ASSISTANT] (tools/demo builds it first, and fetches the model ASSISTANT if
-# it can)
+# stasis command does everything; this file only calls it, compares and prints.
+# Usage: demo.py build/release/stasis [ASSISTANT] (tools/demo builds it first, and fetches the model
+# ASSISTANT if it can)
 import json
 import pathlib
 import shutil

@@ -1,8 +1,8 @@
 // Measures the highest rates of a GPU: copying, reading, FP32 FMAs, cuBLASLt's bf16 products, the
-// link to the host. A separate program for tools/gpu_check. Must not know the library. Usage:
-// gpu_ceilings [DEVICE]. Prints one JSON object: "device" (facts), "ceilings" (by name: value in
-// bytes or operations a second, how), "problems" (measurements that failed, and why). cuBLASLt is
-// opened when it is needed, so that the program also starts without it.
+// link to the host. A separate program for tools/gpu_check. Must not know the library.
+// Usage: gpu_ceilings [DEVICE]. Prints one JSON object: "device" (facts), "ceilings" (by name:
+// value in bytes or operations a second, how), "problems" (measurements that failed, and why).
+// cuBLASLt is opened when it is needed, so that the program also starts without it.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
