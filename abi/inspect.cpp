@@ -114,6 +114,7 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
         to.keep = own.keep() == stasis::format::Keep::none ? STASIS_KEEP_NONE : STASIS_KEEP_FULL;
         to.commits = own.root().sequence;
         to.positions_foreign = state.profile.foreign;
+
         static_assert(sizeof to.profile == stasis::format::kProfileIdMax + 1 &&
                       sizeof to.profile == sizeof(stasis_model_info::profile));
         write_field(state.profile.id, to.profile, sizeof to.profile);

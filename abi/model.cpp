@@ -106,6 +106,7 @@ stasis_model_info describe(const stasis_model &handle) {
     info.contract[0] = kernels::kContractCore;
     info.contract[1] = kernels::kContractKv;
     info.contract[2] = kernels::kContractSampling;
+
     info.end_token_count = static_cast<uint32_t>(config.end_tokens.size());
     info.end_tokens = config.end_tokens.data();
     info.layer_windows = handle.layer_windows;
@@ -115,6 +116,7 @@ stasis_model_info describe(const stasis_model &handle) {
     static_assert(sizeof info.profile == kernels::kDeviceIdBytes);
     write_field(model.profile, info.profile, sizeof info.profile);
     write_field(model.identity.chat_template, info.chat_template, sizeof info.chat_template);
+
     info.model = to_abi(model.identity.model);
     info.embeddings = to_abi(model.identity.embeddings);
     info.norms = to_abi(model.identity.norms);

@@ -217,11 +217,13 @@ Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint6
     Difference difference = differs(Element::kv_cache, "page digests differ");
     difference.position = begin;
     difference.layer = layers[0];
+
     // Without the numbers of both pages only their fingerprints can be compared.
     if (!a.stored(group, index) || !b.stored(group, index)) {
         compare_prints(a, b, group, index, difference);
         return difference;
     }
+
     const std::vector<uint16_t> x = a.read_packed(group, index), y = b.read_packed(group, index);
     const size_t valid = a.page(group, index).valid; // of both: their logs are of one length
     size_t lowest = valid;

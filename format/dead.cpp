@@ -109,6 +109,7 @@ uint64_t check_all_sections(const Snapshot &snapshot, const Watch &watch) {
             fail(Status::corrupt, "the root slot at byte %llu does not give its checksum",
                  static_cast<Number>(other));
         }
+
         // Walk over all sections: they must end exactly with the state.
         const uint64_t end = snapshot.file_bytes();
         const Committed committed{snapshot.input(), end, snapshot.root().sequence};

@@ -209,6 +209,7 @@ void token_buffer(const Snapshot &snapshot, JsonWriter &json) {
         json.field(source_name(static_cast<TokenSource>(source)), counts[source]);
     }
     json.end_object();
+
     constexpr size_t kHexBytes = 4096; // bytes converted at a time
     // Bytes are written as well, because a character may be split over several tokens.
     json.key("texts").begin_array();

@@ -49,6 +49,7 @@ StoredTree NodeReader::read(const TreeShape &shape, const NodeRef &root, const L
         }
         return tree;
     }
+
     // Each level's nodes refer to those of the level below.
     const auto height = static_cast<uint32_t>(shape.level_nodes().size());
     tree.levels.resize(height);

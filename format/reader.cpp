@@ -257,11 +257,15 @@ std::vector<Section> Snapshot::sections() const {
                 sections.push_back({offset, committed().read_frame(offset, kind)});
             }
         };
+
+        // Sections that the manifest refers to, and the manifest.
         add(layout().identity.offset, SectionKind::identity);
         add(layout().hidden.offset, SectionKind::hidden);
         add(layout().logits_row.offset, SectionKind::logits_row);
         add(layout().evictions.offset, SectionKind::evictions);
         add(current_.root.manifest_offset, SectionKind::manifest);
+
+        // Sections that hold nodes, and runs.
         for (const uint64_t offset : node_sections(trees())) {
             add(offset, SectionKind::nodes);
         }

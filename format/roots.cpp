@@ -56,6 +56,7 @@ Slots choose(const Block &a, const Block &b) {
             chosen = block;
         }
     }
+
     if (chosen != nullptr) {
         slots.newest = decode_slot(*chosen);
         slots.slot = chosen == &a ? kSlotA : kSlotB;
@@ -181,6 +182,7 @@ CurrentRoot find_root(const Input &input, const Watch &watch) {
     }
     // Choose a root: from the slots, or else from the trailer.
     check_header(read_block(input, 0));
+
     const Slots slots = read_slots(input);
     CurrentRoot current;
     current.slot_damaged = slots.damaged();
@@ -196,6 +198,7 @@ CurrentRoot find_root(const Input &input, const Watch &watch) {
              slots.damaged() ? "a root slot is damaged, the other no help"
                              : "both slots are empty");
     }
+
     // The size is read after the slots, because a commit makes the file longer before it writes the
     // root.
     const uint64_t size = input.size();
@@ -203,6 +206,7 @@ CurrentRoot find_root(const Input &input, const Watch &watch) {
         fail(Status::corrupt, "the file has %llu bytes, its root says %llu",
              static_cast<Number>(size), static_cast<Number>(current.root.file_bytes));
     }
+
     // A later commit would have made the file longer. The length of the file that a stream came
     // from is not available, so a damaged slot is examined in any case.
     if (current.slot_damaged && (input.file() == nullptr || size > current.root.file_bytes)) {

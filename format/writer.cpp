@@ -196,6 +196,7 @@ void check_continues(const Snapshot &old, const State &state, const SaveOptions 
     if (known == nullptr || !known->older || known->root != old.root()) {
         old.require_newest();
     }
+
     check_features(old);
     if (old.root().sequence == UINT64_MAX) { // as only a forged file can be
         fail(Status::invalid_argument, "no commit can follow its last one, of number %llu",
@@ -205,6 +206,7 @@ void check_continues(const Snapshot &old, const State &state, const SaveOptions 
         fail(Status::invalid_argument, "it belongs to another model (%s, not %s)",
              to_hex(old.state().model.model).c_str(), to_hex(state.model.model).c_str());
     }
+
     const std::vector<TokenEntry> &log = old.state().log;
     if (!log.empty() && !state.log.empty() && log[0].token != state.log[0].token) {
         fail(Status::invalid_argument, "its log begins with token %u, this session's with %u",

@@ -114,6 +114,8 @@ void clear_leftover(const File &written, const AtomicKind &kind) {
             files.remove(name.c_str());
             return;
         }
+
+        // Another file: it may only be removed if no writer has locked it.
         const int descriptor =
             files.open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
         if (descriptor < 0) {

@@ -81,6 +81,7 @@ bool play_turn(stasis_session *session, const std::string &line, const ChatChoic
         say("[interrupted: this turn was not taken]");
         return false;
     }
+
     const Reply reply = generate(session, choice.generation, interrupt.handle(), !choice.json);
     const double seconds = watch.seconds();
     const Cut cut = cut_of(reply, choice.generation.tokens_max);

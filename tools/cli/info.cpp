@@ -93,6 +93,7 @@ void print_table(const stasis_model_info &info) {
     if (info.profile[0] != '\0') {
         row("profile", info.profile);
     }
+
     print("digests\n");
     row("model", hex(info.model));
     row("embeddings", hex(info.embeddings));

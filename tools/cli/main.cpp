@@ -76,6 +76,7 @@ int main(int argc, char **argv) {
         "stasis");
     app.set_version_flag("--version", version_text);
     app.require_subcommand(1);
+
     command::add_run(app, exit_code);
     command::add_chat(app, exit_code);
     command::add_score(app, exit_code);
@@ -91,6 +92,7 @@ int main(int argc, char **argv) {
     command::add_quantize(app, exit_code);
     command::add_synth(app, exit_code);
     command::add_bench(app, exit_code);
+
     try {
         run(app, argc, argv);
     } catch (const CLI::ParseError &error) {

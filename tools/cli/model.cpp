@@ -39,6 +39,7 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
                       ": this is a snapshot; a model is expected here, a Hugging Face "
                       "directory or a GGUF file");
     }
+
     stasis_model_options options;
     stasis_model_options_init(&options, sizeof options);
     const auto given = [](const std::string &text) {
@@ -51,6 +52,7 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     options.chat_template = given(choice.chat_template);
     options.copy_weights = choice.copy_weights ? 1 : 0;
     options.cancel = cancel;
+
     Progress progress("loading " + choice.path);
     options.progress = Progress::report;
     options.progress_user = &progress;

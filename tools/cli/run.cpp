@@ -130,6 +130,7 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
         print_json(object);
         return;
     }
+
     // A model without a tokenizer has no text to stream; its tokens are shown instead.
     print(reply.text.empty() ? join_tokens(reply.tokens) + "\n" : "\n");
     char line[200];
@@ -184,6 +185,7 @@ void check_saved_file(const RunChoice &choice, const stasis_session *session) {
         position = info.position;
         return hex(info.digest);
     };
+
     std::string reason = "it holds a state that this run has not resumed";
     try {
         uint64_t position = 0;

@@ -113,6 +113,7 @@ void print_report(const VerifyChoice &choice, const stasis_verify_report &report
         print_json(object);
         return;
     }
+
     char line[400];
     if (verified) {
         std::snprintf(line, sizeof line,
@@ -139,6 +140,7 @@ int run_verify(VerifyChoice &choice) {
         // audit can be repeated.
         choice.audit_seed = std::random_device()();
     }
+
     Interrupt interrupt;
     const Snapshot snapshot = open_snapshot(choice.path);
     const Model model = open_model(choice.model, interrupt.handle());
@@ -148,6 +150,7 @@ int run_verify(VerifyChoice &choice) {
     options.audit_percent = choice.audit_percent;
     options.audit_seed = choice.audit_seed;
     options.flags = choice.strict ? STASIS_VERIFY_STRICT : 0;
+
     const Stopwatch watch;
     const stasis_verify_report report =
         verify_snapshot(snapshot.get(), model.get(), options, choice.path);

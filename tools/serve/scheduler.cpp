@@ -117,6 +117,8 @@ void Scheduler::plan() {
             left -= std::max<size_t>(count, 1);
         }
     }
+
+    // Pointers to errors are set after the vector has its final size.
     errors_.resize(items_.size());
     for (size_t i = 0; i < items_.size(); ++i) {
         items_[i].error = &errors_[i];
