@@ -16,7 +16,7 @@ extern "C" {
  * by stasis_session_set_sampling. */
 typedef struct stasis_sampling {
     uint32_t struct_size, top_k;
-    float temperature;        /* 0: greedy, the best logit; else any positive number */
+    float temperature;        /* 0: greedy, the best logit; else positive and finite */
     float top_p, min_p;       /* in 0 .. 1; top_p: 0 and 1 are off */
     float repetition_penalty; /* 0, 1: off */
     float frequency_penalty, presence_penalty;
@@ -225,8 +225,8 @@ void stasis_draft_options_init(stasis_draft_options *options, size_t size);
 stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,
                                        const stasis_draft_options *options, stasis_error *error);
 
-/* ---- Steps of several sessions ---------------------------------------------------------------- A
- * host that serves many users collects what each session needs next, a prompt or one more token,
+/* ---- Steps of several sessions ----------------------------------------------------------------
+ * A host that serves many users collects what each session needs next, a prompt or one more token,
  * and computes all of it as one step. */
 #define STASIS_STEP_SAMPLE 1u /* then draw the next token and append it */
 /* The work of one session in a step. An item without tokens and flags does nothing. `token` and

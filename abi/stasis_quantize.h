@@ -54,8 +54,8 @@ void stasis_quantize_options_init(stasis_quantize_options *options, size_t size)
  * includes description, tokenizer and chat template; a model with properties that GGUF cannot
  * express is refused. The bytes depend on the model and the type alone, not on threads or machine.
  * `report` may be NULL. Thread-safe: calls that write different files may run at once. After a
- * failure, what `out` was before is unchanged; if only the last sync failed (IO), the message says
- * that the new file is in place.
+ * failure `out` is as before; if only the last sync failed (IO), the message says that the new file
+ * is in place.
  *
  * Errors:
  *   INVALID_ARGUMENT  `out` exists, or is not a GGUF file that may be replaced
