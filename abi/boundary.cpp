@@ -1,7 +1,9 @@
-// Errors and argument checks at the boundary; see boundary.h.
+// Errors and argument checks at the boundary; see boundary.h. Must not know sessions, models or
+// files.
 #include "abi/boundary.h"
 #include "abi/message.h"
 
+#include <cassert>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -12,6 +14,7 @@ namespace stasis::abi {
 
 namespace {
 
+// The runtime's statuses are the public ones, number by number, so that a cast converts them.
 constexpr bool same(Status status, stasis_status number) {
     return static_cast<stasis_status>(status) == number;
 }
@@ -58,6 +61,7 @@ constexpr const char *kStatusNames[] = {"OK",
                                         "CONFLICT"};
 static_assert(std::size(kStatusNames) == STASIS_CONFLICT + 1);
 
+// Fills `error`, unless it is null, and returns the status.
 stasis_status report(stasis_error *error, stasis_status status, const char *message) noexcept {
     if (error != nullptr) {
         error->status = status;
@@ -92,7 +96,9 @@ stasis_status report_success(stasis_error *error) noexcept {
     return report(error, STASIS_OK, "");
 }
 
+// Converts each type that the library may throw; anything else is a defect and becomes INTERNAL.
 stasis_status report_failure(stasis_error *error) noexcept {
+    assert(std::current_exception() != nullptr);
     try {
         throw;
     } catch (const Error &failure) {
@@ -147,6 +153,7 @@ void require_zero(uint32_t reserved, const char *name) {
 }
 
 void require_room(size_t needed, size_t capacity, size_t *count, const char *name) {
+    assert(count != nullptr);
     *count = needed;
     if (needed > capacity) {
         fail(Status::buffer_too_small, "%s has room for %zu elements, %zu are needed", name,
@@ -163,6 +170,7 @@ void write_text(std::string_view from, char *text, size_t capacity, size_t *leng
 }
 
 void write_field(std::string_view from, char *field, size_t size) noexcept {
+    assert(size > 0);
     size_t length = from.size();
     if (length >= size) {
         length = size - 1;

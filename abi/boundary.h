@@ -1,6 +1,6 @@
-// The one way into the library. Every exported call that can fail runs inside `enter`: in the
-// contract's floating-point environment (C2), with everything that is thrown turned into a status
-// and a message. Knows errors and argument checks, neither models nor files.
+// The entry into the library. Every exported call that can fail runs inside `enter`: in the
+// contract's floating-point environment (C2), with every exception converted to a status and a
+// message. Knows errors and argument checks; must not know models or files.
 #pragma once
 
 #include <atomic>
@@ -17,9 +17,9 @@
 
 namespace stasis::abi {
 
-// The thread that called, put aside for the length of the call: its floating-point environment
-// (x87's too, where it may have unmasked traps) and its readiness to be cancelled by
-// pthread_cancel, which would unwind through the library.
+// State of the calling thread that is saved for the length of a call: its floating-point
+// environment (x87's too, which may have unmasked traps) and its cancellability by pthread_cancel,
+// which would unwind through the library. Restored when the call ends.
 class Caller {
   public:
     Caller();
@@ -47,11 +47,13 @@ class Caller {
     int cancel_state_;
 };
 
+// Both fill `error`, unless it is null, and return its status. Both allocate nothing.
 stasis_status report_success(stasis_error *error) noexcept;
-// Of the exception being handled. Allocates nothing.
+// Reports the exception that is being handled; must be called inside a catch block.
 stasis_status report_failure(stasis_error *error) noexcept;
 
-// Runs the body of an exported function; the body may take the caller, to call it back.
+// Runs the body of an exported function and reports its outcome. A body that calls the host back
+// takes the Caller as its argument.
 template <typename Body> stasis_status enter(stasis_error *error, const Body &body) noexcept {
     const Caller caller;
     const kernels::FloatEnvironment contract;
@@ -67,10 +69,11 @@ template <typename Body> stasis_status enter(stasis_error *error, const Body &bo
     }
 }
 
-// Takes an object's busy flag, or throws Error(busy).
+// Sets an object's busy flag. Throws Error(busy) if it is set already.
 void take_busy(std::atomic<bool> &flag, const char *object);
 
-// Holds an object's busy flag for the length of a call, or throws Error(busy).
+// Holds an object's busy flag for the length of a call. Throws Error(busy) if another call holds
+// it.
 class Busy {
   public:
     Busy(std::atomic<bool> &flag, const char *object) : flag_(flag) { take_busy(flag, object); }
@@ -82,18 +85,21 @@ class Busy {
     std::atomic<bool> &flag_;
 };
 
-// Argument checks; all throw Error naming the argument.
+// Argument checks. Each throws Error and names the argument: invalid_argument for a null or an
+// empty path, unsupported for unknown flags and a reserved field that is not 0.
 void require(const void *pointer, const char *name);
 void require_path(const char *path, const char *name); // neither NULL nor empty
 void require_array(const void *pointer, size_t count, const char *name);
 void require_flags(uint32_t given, uint32_t known);
 void require_zero(uint32_t reserved, const char *name);
 
-// An output array of `needed` elements: sets *count, and throws Error(buffer_too_small) if they do
-// not fit into `capacity`.
+// Sets *count to `needed`, the elements of an output array. Throws Error(buffer_too_small) if they
+// exceed `capacity`.
 void require_room(size_t needed, size_t capacity, size_t *count, const char *name);
+// Copies a text into an output buffer, without a zero at its end. Sets and throws as require_room.
 void write_text(std::string_view from, char *text, size_t capacity, size_t *length);
-// Copies into a zero-terminated field, cut between characters where it is too long.
+// Copies into a field of `size` > 0 bytes and ends it with a zero; a longer text is cut between two
+// characters.
 void write_field(std::string_view from, char *field, size_t size) noexcept;
 stasis_digest to_abi(const Digest &digest);
 

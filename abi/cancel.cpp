@@ -1,10 +1,12 @@
-// Cancel handles; see cancel.h.
+// Cancel handles, and the watches that calls make from them; see cancel.h.
 #include "abi/cancel.h"
 
 namespace stasis::abi {
 
 namespace {
 
+// One lock for both numbers, so that a reader never sees `done` of one report and `total` of
+// another.
 void set_progress(stasis_cancel &cancel, uint64_t done, uint64_t total) {
     const std::lock_guard lock(cancel.mutex);
     cancel.done = done;
@@ -34,6 +36,7 @@ Watch CallWatch::watch() {
     return watch;
 }
 
+// Called by the runtime. Returns false if the host's callback asks to stop.
 bool CallWatch::report(void *user, uint64_t done, uint64_t total) {
     const CallWatch &self = *static_cast<const CallWatch *>(user);
     if (self.cancel_ != nullptr) {

@@ -1,4 +1,5 @@
-// The cancel handle, and the watch that a long call makes of it and of a progress callback.
+// The cancel handle, and the watch that a long call makes from it and from a progress callback.
+// Must not know what the call computes.
 #pragma once
 
 #include <atomic>
@@ -12,13 +13,14 @@ struct stasis_cancel {
     std::atomic<uint32_t> references{1};
     std::atomic<bool> requested{false}; // signal handlers set it
     static_assert(std::atomic<bool>::is_always_lock_free);
-    mutable std::mutex mutex; // guards the two below, which belong together
+    mutable std::mutex mutex; // guards `done` and `total`, which are written together
     uint64_t done = 0, total = 0;
 };
 
 namespace stasis::abi {
 
-// Lives as long as the call; keeps the handle alive meanwhile.
+// Lives as long as the call and holds a reference to the handle, so that the host may release it
+// meanwhile.
 class CallWatch {
   public:
     CallWatch(const Caller &caller, stasis_cancel *cancel, stasis_progress_fn progress, void *user);
@@ -26,6 +28,7 @@ class CallWatch {
     CallWatch(const CallWatch &) = delete;
     CallWatch &operator=(const CallWatch &) = delete;
 
+    // Returns the watch of the call. It refers to this object.
     Watch watch();
 
   private:

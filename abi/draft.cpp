@@ -1,4 +1,5 @@
-// Speculative decoding: the drafter of a session; see stasis_generate.h.
+// Speculative decoding: setting a session's drafter; see stasis_generate.h. Must not know how
+// tokens are proposed.
 #include "runtime/session/draft.h"
 
 #include <algorithm>
@@ -11,6 +12,8 @@ namespace stasis::abi {
 
 namespace {
 
+// Returns a number of tokens, or `otherwise` if 0, the default, was given. Throws
+// Error(invalid_argument) if it exceeds the most that a pass can check.
 uint32_t tokens_of(uint64_t given, uint32_t otherwise, const char *name) {
     if (given > stasis::DraftOptions::kTokensMost) {
         fail(Status::invalid_argument, "%s is %llu: expected at most %u", name,
@@ -19,6 +22,7 @@ uint32_t tokens_of(uint64_t given, uint32_t otherwise, const char *name) {
     return given == 0 ? otherwise : static_cast<uint32_t>(given);
 }
 
+// Reads the options. A default of one limit adapts to the other, so that either may be set alone.
 stasis::DraftOptions read_draft(const stasis_model *draft, const stasis_draft_options *given) {
     const stasis_draft_options options = read_struct(given, "options");
     require_zero(options.reserved, "options");

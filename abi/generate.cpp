@@ -1,4 +1,5 @@
-// Generation: stop conditions in, tokens out as they come; see stasis.h.
+// Generation: reads stop conditions, passes tokens on as they are drawn and reports the outcome;
+// see stasis_generate.h. Must not know how tokens are drawn.
 #include <cstring>
 
 #include "abi/cancel.h"
@@ -16,7 +17,8 @@ static_assert(static_cast<uint32_t>(StopReason::stop_string) == STASIS_STOP_STRI
 static_assert(static_cast<uint32_t>(StopReason::callback) == STASIS_STOP_CALLBACK);
 static_assert(static_cast<uint32_t>(StopReason::cancelled) == STASIS_STOP_CANCELLED);
 
-// The caller's options with its callback, wrapped for the length of a call.
+// The caller's options with its callback, wrapped for the length of a call. Throws Error for the
+// arrays and texts that are refused.
 class Generation {
   public:
     Generation(const Caller &caller, const stasis_generate_options *options)
@@ -50,6 +52,8 @@ class Generation {
     }
 
   private:
+    // Converts a token that was generated to the host's event. Returns false if the host asks to
+    // stop.
     static bool callback(void *user, const Generated &generated) {
         const Generation &self = *static_cast<const Generation *>(user);
         stasis_generated event{};
@@ -74,7 +78,7 @@ class Generation {
     CallWatch watch_;
 };
 
-// Tells the caller about a generation however it ends.
+// Writes the result of a generation to the caller's struct, however the call ends.
 class Outcome {
   public:
     explicit Outcome(stasis_generate_result *to) : to_(to) {
@@ -126,6 +130,8 @@ stasis_status stasis_session_generate(stasis_session *session,
         const SessionUse use(*session, caller);
         Generation generation(caller, options);
         session->session->generate(generation.options(), outcome.result);
+        // The tokens that were decoded before a stop stay, so the outcome is complete; only the
+        // status differs.
         const auto count = static_cast<stasis::Number>(outcome.result.count);
         if (outcome.result.reason == stasis::StopReason::callback) {
             fail(Status::stopped, "the callback asked to stop after %llu tokens", count);

@@ -1,5 +1,5 @@
-// What the opaque handles hold. Runtime and format types are named only, so that each file of the
-// shim includes no more than it needs.
+// The contents of the opaque handles. Names runtime and format types without including them, so
+// that each file of the shim includes no more than it needs.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,9 @@ struct Contents;
 } // namespace format
 } // namespace stasis
 
-// Shared by all threads: nothing in it changes after open.
+// Thread-safe: nothing in it changes after open.
 struct stasis_model {
-    // Sessions hold the same pointer; it also owns what stasis_model_info points into.
+    // Sessions hold the same pointer. It also owns the memory that stasis_model_info points into.
     std::shared_ptr<stasis::Model> model;
     const uint32_t *layer_windows = nullptr;
     const stasis_digest *attention = nullptr, *mlp = nullptr;
@@ -35,12 +35,12 @@ struct stasis_session {
     ~stasis_session();
 
     const std::unique_ptr<stasis::Session> session;
-    // Of the file that it, or the session it was forked from, was last loaded from or saved to, so
-    // that the next commit to it need not read it; null: none yet.
+    // Contents of the file that this session, or the one it was forked from, last loaded from or
+    // saved to: the next commit to that file need not read it. Null: none yet.
     std::shared_ptr<const stasis::format::Contents> saved;
-    bool older = false; // that is a state before the last one of its file, which is damaged
+    bool older = false; // `saved` is the state before the last commit, which is damaged
     mutable std::atomic<bool> busy{false};
-    mutable const stasis::abi::Caller *caller = nullptr; // of the call that holds it (abi/trace.h)
+    mutable const stasis::abi::Caller *caller = nullptr; // of the running call (abi/trace.h)
     std::unique_ptr<stasis::abi::HostTrace> trace;       // null: none
 };
 

@@ -1,4 +1,5 @@
-// Snapshots without a model: what a file holds, and where two differ; see stasis_snapshot.h.
+// Snapshots without a model: description, elements and comparison; see stasis_snapshot.h. Must not
+// know sessions.
 #include <cstring>
 #include <optional>
 
@@ -18,7 +19,7 @@ namespace stasis::abi {
 
 namespace {
 
-// Runs the body with the snapshot in hand and its busy flag held.
+// Runs the body with the opened file while its busy flag is set.
 template <typename Body>
 stasis_status with(const stasis_snapshot *snapshot, stasis_error *error,
                    const Body &body) noexcept {
@@ -42,7 +43,8 @@ void write_difference(const format::Difference &from, stasis_difference *differe
     write_struct(to, difference, "difference");
 }
 
-// Codec and sizes of what is kept of keys and values: a compressed run is smaller than its numbers.
+// Fills in the codec and the sizes of the keys and values that the file keeps. A run is compressed
+// if it takes fewer bytes than its numbers.
 void sum_up_runs(const format::Snapshot &snapshot, stasis_snapshot_info &info) {
     const State &state = snapshot.state();
     info.codec = STASIS_CODEC_RAW;
@@ -112,6 +114,7 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
         to.keep = own.keep() == stasis::format::Keep::none ? STASIS_KEEP_NONE : STASIS_KEEP_FULL;
         to.commits = own.root().sequence;
         to.positions_foreign = state.profile.foreign;
+
         static_assert(sizeof to.profile == stasis::format::kProfileIdMax + 1 &&
                       sizeof to.profile == sizeof(stasis_model_info::profile));
         write_field(state.profile.id, to.profile, sizeof to.profile);
@@ -125,11 +128,13 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
 stasis_status stasis_snapshot_element(const stasis_snapshot *snapshot, uint32_t element, char *json,
                                       size_t capacity, size_t *length, stasis_error *error) {
     return with(snapshot, error, [&](const Snapshot &own) {
+        // Builds the element twice: first without memory, for its length, then into the caller's
+        // buffer.
         require(length, "length");
         const size_t needed = stasis::format::element_json(own, element, {});
         require_room(needed, capacity, length, "the buffer");
         require_array(json, needed, "the buffer");
-        try { // reads the file once more; if that fails, nothing of the text stays
+        try { // reads the file again; after a failure no part of the text stays
             stasis::format::element_json(own, element, {json, needed});
         } catch (...) {
             std::memset(json, 0, needed);
@@ -154,6 +159,7 @@ stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_sna
         require(a, "a");
         require(b, "b");
         require_struct(difference, "difference");
+        // A comparison of a snapshot with itself must not be busy with itself.
         const Busy first(a->busy, "snapshot");
         std::optional<Busy> second;
         if (a != b) {

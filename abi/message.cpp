@@ -1,6 +1,7 @@
-// See message.h.
+// Escaping and shortening of messages; see message.h.
 #include "abi/message.h"
 
+#include <cassert>
 #include <cstdint>
 #include <cstring>
 
@@ -10,13 +11,15 @@ namespace stasis::abi {
 
 namespace {
 
-// A character, or one byte that is none.
+// A character of valid UTF-8, or one byte that belongs to none.
 struct Unit {
     std::string_view bytes;
     bool valid;
     size_t written() const { return valid ? bytes.size() : 4; }
 };
 
+// Returns the unit that begins at `at`. Tries each length, because a cut character is several
+// invalid units.
 Unit unit_at(std::string_view text, size_t at) {
     for (size_t length = 1; length <= 4 && at + length <= text.size(); ++length) {
         const std::string_view bytes = text.substr(at, length);
@@ -27,6 +30,7 @@ Unit unit_at(std::string_view text, size_t at) {
     return {text.substr(at, 1), false};
 }
 
+// Writes a unit, escaped if it is not valid, and returns the end of what was written.
 char *put(const Unit &unit, char *to) {
     if (unit.valid) {
         std::memcpy(to, unit.bytes.data(), unit.bytes.size());
@@ -43,16 +47,23 @@ char *put(const Unit &unit, char *to) {
 
 void write_message(std::string_view from, char *field, size_t size) noexcept {
     constexpr std::string_view kCut = "...";
+    assert(size > kCut.size());
+    // First measure the escaped message, to know whether it fits.
     size_t all = 0;
     for (size_t at = 0; at < from.size();) {
         const Unit unit = unit_at(from, at);
         all += unit.written();
         at += unit.bytes.size();
     }
+
+    // Then choose the lengths of the parts before and after the cut. The end is the longer one: it
+    // gives the reason.
     const size_t room = size - 1;
     const bool fits = all <= room;
-    const size_t head = fits ? room : (room - kCut.size()) / 3; // the end says more
+    const size_t head = fits ? room : (room - kCut.size()) / 3;
     const size_t tail = fits ? 0 : room - kCut.size() - head;
+
+    // Write both parts, whole units only, and "..." once between them.
     char *to = field;
     bool cut = false;
     for (size_t at = 0, done = 0; at < from.size();) {

@@ -1,5 +1,5 @@
-// Messages as a host gets them: valid UTF-8, in a field of fixed size, with their end, which says
-// why. Knows nothing of what they say.
+// Messages in the form that a host gets: valid UTF-8 in a field of fixed size. Must not know what
+// they say.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace stasis::abi {
 
-// Writes a zero-terminated message. Bytes that are not UTF-8, as paths may have them, become
-// "\xNN"; of one that is too long, as those with long paths are, "..." stands for a part of its
-// middle.
+// Writes a zero-terminated message into a field of `size` bytes. Bytes that are not UTF-8, as in
+// some paths, are written as "\xNN". A message that is too long has "..." in place of a part of its
+// middle, so that its end, which gives the reason, stays.
 void write_message(std::string_view from, char *field, size_t size) noexcept;
 
 } // namespace stasis::abi

@@ -1,4 +1,5 @@
-// Models: options in, facts out; see stasis.h.
+// Models: opening, description and memory statistics; see stasis.h. Must not know what a model's
+// files contain.
 #include "runtime/session/model.h"
 
 #include <algorithm>
@@ -11,7 +12,8 @@ namespace stasis::abi {
 
 namespace {
 
-// A runtime model with what only the C interface needs. Handles and sessions share ownership.
+// A runtime model with the tables that only the C interface needs. Handles and sessions share its
+// ownership, so that it lives as long as any of them.
 struct OpenedModel {
     std::shared_ptr<Model> model;
     std::vector<uint32_t> layer_windows;
@@ -23,13 +25,15 @@ struct OpenedModel {
     OpenedModel(const OpenedModel &) = delete;
     OpenedModel &operator=(const OpenedModel &) = delete;
     ~OpenedModel() {
-        model.reset(); // gives its memory back first
+        model.reset(); // returns its memory to the allocator first
         if (allocator_release != nullptr) {
             allocator_release(allocator_user);
         }
     }
 };
 
+// Returns the host's allocator, with null functions if `given` is null. Throws
+// Error(invalid_argument) if a function is missing.
 stasis_allocator read_allocator(const stasis_allocator *given) {
     const stasis_allocator allocator = read_struct(given, "options.allocator");
     if (given != nullptr) {
@@ -54,6 +58,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     }
     const stasis_allocator allocator = read_allocator(given.allocator);
     CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
+
     ModelOptions options;
     options.threads = given.threads;
     options.device = text_or(given.device, "cpu");
@@ -65,6 +70,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     options.memory = {allocator.user, allocator.allocate, allocator.deallocate};
     options.watch = watch.watch();
 
+    // Tables that stasis_model_info points to.
     auto opened = std::make_shared<OpenedModel>();
     opened->model = open_model(path, options);
     for (const LayerConfig &layer : opened->model->config.layer) {
@@ -79,6 +85,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     return opened;
 }
 
+// Describes the model. Texts and tables are not copied: they live as long as the model.
 stasis_model_info describe(const stasis_model &handle) {
     const Model &model = *handle.model;
     const Config &config = model.config;
@@ -98,6 +105,7 @@ stasis_model_info describe(const stasis_model &handle) {
     info.contract[0] = kernels::kContractCore;
     info.contract[1] = kernels::kContractKv;
     info.contract[2] = kernels::kContractSampling;
+
     info.end_token_count = static_cast<uint32_t>(config.end_tokens.size());
     info.end_tokens = config.end_tokens.data();
     info.layer_windows = handle.layer_windows;
@@ -107,6 +115,7 @@ stasis_model_info describe(const stasis_model &handle) {
     static_assert(sizeof info.profile == kernels::kDeviceIdBytes);
     write_field(model.profile, info.profile, sizeof info.profile);
     write_field(model.identity.chat_template, info.chat_template, sizeof info.chat_template);
+
     info.model = to_abi(model.identity.model);
     info.embeddings = to_abi(model.identity.embeddings);
     info.norms = to_abi(model.identity.norms);
@@ -119,6 +128,7 @@ stasis_model_info describe(const stasis_model &handle) {
     return info;
 }
 
+// Converts recommended settings. Fields that models do not recommend stay 0: off.
 stasis_sampling to_abi(const Sampling &sampling) {
     stasis_sampling to{};
     to.seed = sampling.seed;
@@ -127,6 +137,7 @@ stasis_sampling to_abi(const Sampling &sampling) {
     to.top_p = sampling.top_p;
     to.min_p = sampling.min_p;
     to.repetition_penalty = sampling.repetition_penalty;
+    // The runtime's 0 is the whole log, which the ABI writes as UINT32_MAX; its 0 is the default.
     to.penalty_window = sampling.penalty_window == 0 ? UINT32_MAX : sampling.penalty_window;
     to.typical_p = sampling.v2.typical_p;
     to.xtc_probability = sampling.v2.xtc_probability;
@@ -156,7 +167,8 @@ stasis_status stasis_model_open(const char *path, const stasis_model_options *op
         handle->layer_windows = opened->layer_windows.data();
         handle->attention = opened->attention.data();
         handle->mlp = opened->mlp.data();
-        // Last, so that a failed open does not release what the host still owns.
+        // The allocator's `release` is set last, so that a failed open does not release what the
+        // host still owns.
         const stasis_allocator allocator = read_allocator(given.allocator);
         opened->allocator_user = allocator.user;
         opened->allocator_release = allocator.release;
@@ -189,6 +201,7 @@ stasis_status stasis_model_get_stats(const stasis_model *model, stasis_model_sta
         now.kv_cached_bytes = runtime.pool->cached_bytes();
         now.kv_known_bytes = runtime.pool->idle_bytes();
         now.kv_free_bytes = runtime.pool->room_bytes();
+        // Sessions may release pages between the two readings, so the difference could be negative.
         const uint64_t held = runtime.held_bytes;
         now.kv_shared_bytes = held - std::min(held, now.kv_used_bytes);
         now.scratch_bytes = runtime.scratch_bytes();

@@ -1,8 +1,10 @@
-// Versioned structs: those that begin with struct_size, read and written so that an older caller
-// works with a newer library and the other way round. Knows no particular struct.
+// Versioned structs, which begin with struct_size: read and written so that an older caller works
+// with a newer library and a newer caller with an older library. Must not know any particular
+// struct.
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <type_traits>
 
@@ -10,10 +12,11 @@
 
 namespace stasis::abi {
 
-// The size that a caller states. Throws Error(invalid_argument) where none can be meant, so that an
-// uninitialised struct is refused before anything beyond its first field is touched.
+// Returns the size that a caller states. Throws Error(invalid_argument) if no struct can have it,
+// so that an uninitialised struct is refused before anything after its first field is read.
 inline uint32_t struct_size(const void *given, size_t expected, const char *name) {
     constexpr uint32_t kLargest = 4096;
+    assert(given != nullptr);
     uint32_t size = 0;
     std::memcpy(&size, given, sizeof size);
     if (size < sizeof size || size > kLargest) {
@@ -23,7 +26,9 @@ inline uint32_t struct_size(const void *given, size_t expected, const char *name
     return size;
 }
 
-// The caller's struct in this version's shape: what it does not reach is 0.
+// Returns the caller's struct in the shape of this version; fields that the caller's does not have
+// are 0. A null `given` has all fields 0. Throws Error(unsupported) if a byte after the fields of
+// this version is not 0.
 template <typename Struct> Struct read_struct(const Struct *given, const char *name) {
     static_assert(std::is_trivially_copyable_v<Struct> && alignof(Struct) == 8);
     Struct own{};
@@ -39,14 +44,15 @@ template <typename Struct> Struct read_struct(const Struct *given, const char *n
                  size, sizeof own, i);
         }
     }
-    // Whole words only: no version of a struct ends within one, and half a pointer must not be
+    // Whole words only: no version of a struct ends within a word, and half a pointer must not be
     // used.
     std::memcpy(&own, given, std::min(size_t{size}, sizeof own) / 8 * 8);
     own.struct_size = sizeof own;
     return own;
 }
 
-// Fills the caller's struct as far as it reaches; what lies beyond this version's becomes 0.
+// Copies `own` into the caller's struct, up to the size that it states. Bytes after the fields of
+// this version become 0.
 template <typename Struct> void write_struct(const Struct &own, Struct *given, const char *name) {
     static_assert(std::is_trivially_copyable_v<Struct>);
     const uint32_t size = struct_size(given, sizeof own, name);
@@ -57,13 +63,14 @@ template <typename Struct> void write_struct(const Struct &own, Struct *given, c
     std::memset(reinterpret_cast<unsigned char *>(given) + known, 0, size - known);
 }
 
-// Checks an output struct before the work that fills it.
+// Checks an output struct before the work that fills it. Throws Error(invalid_argument).
 template <typename Struct> void require_struct(const Struct *given, const char *name) {
     require(given, name);
     struct_size(given, sizeof *given, name);
 }
 
-// All defaults in a struct that the caller sees as `size` bytes.
+// Writes all defaults into a struct of `size` bytes in the caller's version. Does nothing if
+// `given` is null or no struct_size fits.
 inline void init_struct(void *given, size_t size) {
     if (given == nullptr || size < sizeof(uint32_t)) {
         return;

@@ -1,4 +1,4 @@
-// Writing models as GGUF files: options in, report out; see stasis_quantize.h.
+// Writing models as GGUF files; see stasis_quantize.h. Must not know how weights are rounded.
 #include "runtime/quantize/quantize.h"
 
 #include "abi/cancel.h"

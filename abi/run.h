@@ -1,4 +1,5 @@
-// Run options as the runtime takes them: the caller's callbacks, wrapped for the length of a call.
+// Run options in the form that the runtime takes: the caller's callbacks, wrapped for the length of
+// a call. Must not know what is run.
 #pragma once
 
 #include "abi/cancel.h"
@@ -13,6 +14,7 @@ class Run {
         : caller_(caller), given_(read_struct(options, "options")),
           watch_(caller, given_.cancel, given_.progress, given_.progress_user) {}
 
+    // Returns the options of the runtime. They refer to this object.
     AppendOptions options() {
         AppendOptions options;
         options.chunk = given_.chunk;
@@ -35,7 +37,8 @@ class Run {
     CallWatch watch_;
 };
 
-// Window options: 0 stands for the default in the ABI, and for nothing in the runtime.
+// Reads session options: in the ABI 0 stands for the default, in the runtime a window_retain of 0
+// keeps nothing.
 TimelineOptions read_session_options(const stasis_session_options *given, const char *name);
 
 } // namespace stasis::abi

@@ -1,4 +1,5 @@
-// Sessions: check the arguments, take the busy flag, forward; see stasis.h.
+// Sessions: each function checks its arguments, takes the busy flag and calls the runtime; see
+// stasis.h and stasis_generate.h. Must not know files.
 #include "runtime/session/session.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ TimelineOptions read_session_options(const stasis_session_options *given, const 
 
 namespace {
 
-// Runs the body with the session in hand and its busy flag held.
+// Runs the body with the runtime's session while its busy flag is set.
 template <typename Body>
 stasis_status with(const stasis_session *session, stasis_error *error, const Body &body) noexcept {
     return enter(error, [&](const Caller &caller) {
@@ -61,6 +62,7 @@ stasis_status with(const stasis_session *session, stasis_error *error, const Bod
     });
 }
 
+// Throws Error(invalid_argument) unless [begin, end) is a range of the session's positions.
 void require_range(uint64_t begin, uint64_t end, uint64_t position) {
     if (begin > end || end > position) {
         fail(Status::invalid_argument,
@@ -69,7 +71,7 @@ void require_range(uint64_t begin, uint64_t end, uint64_t position) {
     }
 }
 
-// Where 0 stands for a default that is not 0.
+// Returns `given`, or `usual` if it is 0: a field of the ABI that is 0 means its default.
 template <typename Number> Number given_or(Number given, Number usual) {
     return given == Number{} ? usual : given;
 }
@@ -86,6 +88,7 @@ SamplingV2 read_sampling_v2(const stasis_sampling &sampling) {
     result.dry_allowed_length = given_or(sampling.dry_allowed_length, result.dry_allowed_length);
     result.dry_range = sampling.dry_range;
     result.min_keep = given_or(sampling.min_keep, result.min_keep);
+
     std::vector<uint32_t> &breakers = result.dry_breakers;
     breakers.assign(sampling.dry_breakers, sampling.dry_breakers + sampling.dry_breaker_count);
     std::sort(breakers.begin(), breakers.end());
@@ -106,13 +109,15 @@ Sampling read_sampling(const stasis_sampling *given) {
     result.repetition_penalty = given_or(sampling.repetition_penalty, result.repetition_penalty);
     result.frequency_penalty = sampling.frequency_penalty;
     result.presence_penalty = sampling.presence_penalty;
+
+    // The ABI's UINT32_MAX is the whole log, which the runtime writes as 0.
     if (sampling.penalty_window != 0) {
         result.penalty_window = sampling.penalty_window == UINT32_MAX ? 0 : sampling.penalty_window;
     }
     for (uint32_t i = 0; i < sampling.bias_count; ++i) {
         result.bias.emplace_back(sampling.bias_tokens[i], sampling.bias[i]);
     }
-    // By token alone: an order over the pairs would have to compare what may be NaN.
+    // The order is by token alone: an order over the pairs would compare biases, which may be NaN.
     std::stable_sort(result.bias.begin(), result.bias.end(),
                      [](const auto &a, const auto &b) { return a.first < b.first; });
     result.v2 = read_sampling_v2(sampling);
@@ -151,7 +156,7 @@ stasis_status stasis_session_create(stasis_model *model, const stasis_session_op
 void stasis_session_free(stasis_session *session) {
     enter(nullptr, [&](const Caller &caller) {
         if (session != nullptr) {
-            session->caller = &caller; // who releases its trace
+            session->caller = &caller; // in whose environment `release` of the trace runs
         }
         delete session;
     });
@@ -299,6 +304,7 @@ stasis_status stasis_session_attention(const stasis_session *session, uint32_t f
         require_array(weights, *count, "weights");
         std::vector<uint64_t> sums;
         own.received(by_head, sums);
+        // Sums are in fixed point; see NUMERICS.md, C10.
         std::transform(sums.begin(), sums.end(), weights, [](uint64_t sum) {
             return static_cast<double>(sum) / stasis::kernels::kReceivedOne;
         });

@@ -5,10 +5,11 @@
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it; on
  * success with STASIS_OK and an empty message. A failed or cancelled call leaves every object as it
- * was. In addition to the statuses listed at a function, each function may return INVALID_ARGUMENT
- * (a NULL where none is allowed, an impossible struct_size), UNSUPPORTED (a flag or option that
- * this version does not know), NO_MEMORY and INTERNAL; functions on sessions and snapshots may
- * return BUSY. A comment names a status without its prefix STASIS_.
+ * was. It writes no handle; its other outputs have no meaning unless a comment gives them one. In
+ * addition to the statuses listed at a function, each function may return INVALID_ARGUMENT (a NULL
+ * where none is allowed, an impossible struct_size), UNSUPPORTED (a flag or option that this
+ * version does not have), NO_MEMORY and INTERNAL; functions on sessions and snapshots may return
+ * BUSY, and functions that use a GPU DEVICE. A comment names a status without its prefix STASIS_.
  *
  * Pointers. Inputs are used or copied before the call returns and are not kept, unless a comment
  * says so. An array may be NULL if its count is 0. Outputs must not be NULL unless a comment allows
@@ -18,11 +19,11 @@
  * Structs that begin with `struct_size` only ever grow at their end. Set it to sizeof before the
  * call; the _init functions do so and zero the rest. The library reads and writes at most that many
  * bytes. Missing fields count as 0, which always means the default. A non-zero tail that the
- * library does not know is UNSUPPORTED in inputs and is zeroed in outputs. Options may be NULL: all
+ * library does not have is UNSUPPORTED in inputs and is zeroed in outputs. Options may be NULL: all
  * defaults.
  *
  * Text is UTF-8, passed as pointer and length in bytes; output is never zero-terminated. The
- * `capacity` of an output buffer is in elements; `*count` or `*length` receives the required size.
+ * `capacity` of an output buffer is in elements; `*count` or `*length` is set to the required size.
  * If that exceeds the capacity, nothing is written and the status is BUFFER_TOO_SMALL. To ask for
  * the size, pass capacity 0; the buffer may then be NULL.
  *
@@ -49,7 +50,7 @@ extern "C" {
 #define STASIS_HEADER_VERSION 0x000100u /* 0xMMmmpp */
 
 typedef int32_t stasis_status;
-typedef uint32_t stasis_token;
+typedef uint32_t stasis_token;               /* 0 .. vocabulary - 1 */
 typedef struct stasis_model stasis_model;       /* immutable after open */
 typedef struct stasis_session stasis_session;   /* one mutable timeline of tokens */
 typedef struct stasis_snapshot stasis_snapshot; /* an opened snapshot file, read-only */
@@ -91,9 +92,9 @@ typedef struct stasis_digest { /* layout frozen; SHA-256 */
     uint8_t bytes[32];
 } stasis_digest;
 
-/* Long calls report progress from time to time: `done` rises to `total`, in computed positions or
- * bytes of files; 0 of 0 while the total is unknown. A non-zero return ends the call with
- * STOPPED. */
+/* Long calls report progress from time to time, on the calling thread: `done` rises to `total`, in
+ * computed positions or bytes of files; 0 of 0 while the total is unknown. `user` is passed on
+ * unchanged. A non-zero return ends the call with STOPPED. */
 typedef int32_t (*stasis_progress_fn)(void *user, uint64_t done, uint64_t total);
 
 /* Returns the version of the library, 0xMMmmpp. Thread-safe. */
@@ -110,7 +111,7 @@ const char *stasis_status_name(stasis_status status);
 stasis_status stasis_cancel_create(stasis_cancel **cancel, stasis_error *error);
 void stasis_cancel_request(stasis_cancel *cancel);
 void stasis_cancel_reset(stasis_cancel *cancel);
-/* Reports the progress of the last call that was given the handle, as its callback receives it; 0
+/* Returns the progress of the last call that was given the handle, as reported to its callback; 0
  * of 0 before the first report. Either output may be NULL. */
 void stasis_cancel_progress(const stasis_cancel *cancel, uint64_t *done, uint64_t *total);
 void stasis_cancel_release(stasis_cancel *cancel);
@@ -130,12 +131,13 @@ typedef struct stasis_allocator {
     void (*release)(void *user);
 } stasis_allocator;
 
+/* How a model is opened, see stasis_model_open. A struct of zeros is all defaults. */
 typedef struct stasis_model_options {
     uint32_t struct_size;
     uint32_t threads;          /* threads that compute, the caller's included; 0: one per core */
     const char *device;        /* "cpu", "cuda" or "cuda:<number>"; NULL: cpu */
     const char *kernels;       /* "amx", "avx512bf16", "avx512vnni", "avx512", "avx2" or
-                                  "reference"; NULL: the fastest here, or the GPU's own */
+                                  "reference"; NULL: the machine's fastest, or the GPU's own */
     uint64_t kv_budget_bytes;  /* limit for the KV pages of all sessions together; 0: no limit */
     const char *chat_template; /* "gemma", "chatml", "zephyr", "llama2", "llama3", "mistral",
                                   "phi3"; NULL: recognised from the model's files */
@@ -176,6 +178,7 @@ typedef struct stasis_model_info {
     char profile[192];     /* id of the device profile; "": the contract alone */
 } stasis_model_info;
 
+/* Use of memory by the model and its sessions, in bytes. */
 typedef struct stasis_model_stats {
     uint32_t struct_size, reserved;
     uint64_t kv_budget_bytes; /* the limit; UINT64_MAX: no limit */
@@ -193,6 +196,8 @@ typedef struct stasis_model_stats {
                                  as cached pages are reclaimed; UINT64_MAX: no limit */
 } stasis_model_stats;
 
+/* Fills a struct with defaults: struct_size is set to `size`, its sizeof, and the rest to 0.
+ * Ignores NULL. So does every _init function. Thread-safe. */
 void stasis_model_options_init(stasis_model_options *options, size_t size);
 /* Opens a model. Sessions keep a closed model alive.
  *
@@ -237,8 +242,9 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  *   CANCELLED, STOPPED */
 stasis_status stasis_model_open(const char *path, const stasis_model_options *options,
                                 stasis_model **model, stasis_error *error);
+/* Closes the model. Its memory is returned when its last session is freed. */
 void stasis_model_close(stasis_model *model);
-/* Describes the model. Thread-safe. */
+/* Describes the model; pointers in `info` are into the model. Thread-safe. */
 stasis_status stasis_model_get_info(const stasis_model *model, stasis_model_info *info,
                                     stasis_error *error);
 /* Reports the model's use of memory at this moment. Thread-safe. */
@@ -257,11 +263,13 @@ stasis_status stasis_model_tokenize(const stasis_model *model, const char *text,
                                     uint32_t flags, stasis_token *tokens, size_t capacity,
                                     size_t *count, stasis_error *error);
 /* Converts tokens to text. The bytes may be incomplete UTF-8 where a character is split across
- * tokens. */
+ * tokens. INVALID_ARGUMENT: a token that the tokenizer does not have, or PIECE with a count other
+ * than 1. */
 stasis_status stasis_model_detokenize(const stasis_model *model, const stasis_token *tokens,
                                       size_t count, uint32_t flags, char *text, size_t capacity,
                                       size_t *length, stasis_error *error);
 
+/* One message of a conversation, read during the call. */
 typedef struct stasis_message {
     uint32_t struct_size, reserved;
     const char *role; /* "system", "user", "assistant", or another that the template accepts */
@@ -271,8 +279,8 @@ typedef struct stasis_message {
 
 #define STASIS_RENDER_REPLY 1u /* end with the generation prompt */
 /* Renders a whole conversation through the model's chat template, bos included where the template
- * has it. `stride` is the distance between messages in bytes. INVALID_ARGUMENT: the template
- * refuses the order of roles. */
+ * has it. `stride` is the distance between messages in bytes. INVALID_ARGUMENT: no message, or the
+ * template refuses the order of roles. */
 stasis_status stasis_model_render(const stasis_model *model, const stasis_message *messages,
                                   size_t stride, size_t count, uint32_t flags, char *text,
                                   size_t capacity, size_t *length, stasis_error *error);
@@ -293,6 +301,7 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
                                    memory */
 #define STASIS_DOMAIN_COMMON UINT64_C(0)
 #define STASIS_DOMAIN_PRIVATE UINT64_MAX
+/* Settings of a session, fixed when it is created. */
 typedef struct stasis_session_options {
     uint32_t struct_size, reserved;
     uint64_t capacity;      /* most positions; 0: the model's context, which is the maximum */
@@ -306,11 +315,12 @@ typedef struct stasis_session_options {
                             STASIS_DOMAIN_PRIVATE: only with forks, which are of its domain */
 } stasis_session_options;
 
-/* Receives the logits of an appended position, [count], valid until it returns. A non-zero return
- * ends the call with STOPPED. */
+/* Called with the logits of an appended position, [count], valid until it returns. A non-zero
+ * return ends the call with STOPPED. */
 typedef int32_t (*stasis_logits_fn)(void *user, uint64_t position, const float *logits,
                                     size_t count);
 
+/* How a call computes positions. None of the options influences results. */
 typedef struct stasis_run_options {
     uint32_t struct_size;
     uint32_t chunk; /* positions computed together; 0: chosen. Does not influence results; ignored
@@ -322,6 +332,7 @@ typedef struct stasis_run_options {
     void *logits_user;
 } stasis_run_options;
 
+/* A session at one moment. */
 typedef struct stasis_session_info {
     uint32_t struct_size;
     uint32_t window;   /* of local layers; 0: the model has none */
@@ -361,6 +372,8 @@ void stasis_run_options_init(stasis_run_options *options, size_t size);
  *                     exceeds 2^32 - 1 */
 stasis_status stasis_session_create(stasis_model *model, const stasis_session_options *options,
                                     stasis_session **session, stasis_error *error);
+/* Frees the session and ends its trace. Its pages return to the model; pages that other sessions or
+ * the prefix cache share stay. */
 void stasis_session_free(stasis_session *session);
 
 /* Appends tokens at the session's position: all of them or, on any failure, none.
@@ -380,24 +393,29 @@ stasis_status stasis_session_append(stasis_session *session, const stasis_token 
 /* Renders one turn through the chat template and appends it; history is never rendered or tokenized
  * again. Adds bos before the first turn where the template has it, and first closes a reply that is
  * still open, with the template's own end. A system text that the template folds into the first
- * user turn waits in the session (and its snapshots). `role` is zero-terminated. Returns the
- * statuses of append, INVALID_ARGUMENT also for an order of roles that the template refuses, and
- * UNSUPPORTED without a tokenizer or template. */
+ * user turn waits in the session (and its snapshots). `role` is zero-terminated.
+ * Errors:
+ *   statuses of append
+ *   INVALID_ARGUMENT  also an order of roles that the template refuses
+ *   UNSUPPORTED       the model has no tokenizer or template */
 stasis_status stasis_session_append_message(stasis_session *session, const char *role,
                                             const char *text, size_t length, uint32_t flags,
                                             const stasis_run_options *options, stasis_error *error);
 
 /* Creates a second session with the same state and settings. Copies no page: the cost does not
  * depend on the length. Afterwards both sessions are independent, also on different threads at the
- * same time. */
+ * same time. The child has no trace. */
 stasis_status stasis_session_fork(const stasis_session *session, stasis_session **child,
                                   stasis_error *error);
 
 #define STASIS_REWIND_RECOMPUTE 1u /* below the floor, compute local layers again from the log */
 /* Rewinds to `position`: tokens from there on are removed as if they had never been appended.
- * Sampling settings stay. Position 0 can always be reached. INVALID_ARGUMENT: beyond the session's
- * position. UNSUPPORTED: below the floor, which the message names, without the flag; with the flag,
- * the call returns the statuses of append. */
+ * Sampling settings stay; a system text that waits for its user turn is dropped. Position 0 can
+ * always be reached.
+ * Errors:
+ *   INVALID_ARGUMENT  `position` is beyond the session's
+ *   UNSUPPORTED       it is below the floor, which the message names, and the flag is not set
+ *   statuses of append, with the flag */
 stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, uint32_t flags,
                                     const stasis_run_options *options, stasis_error *error);
 
@@ -405,9 +423,9 @@ stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, 
  * of 64 positions of which nothing is visible any more are released. Tokens keep their positions
  * and the log keeps its tokens. The range, and the position at which it was evicted, become part of
  * the log: of digests and snapshots, and of what verification and recomputation repeat. The logits
- * of the next token stay as they are. The rewind floor rises to this position: a rewind to here
- * keeps the eviction, one to a lower position computes without it. The range may include positions
- * that were evicted before; this has no effect. The session keeps the final hidden state of this
+ * of the next token stay as they are. The rewind floor rises to this position: a rewind to it keeps
+ * the eviction, one to a lower position computes without it. The range may include positions that
+ * were evicted before; this has no effect. The session keeps the final hidden state of this
  * position, 2 bytes for each of its numbers. INVALID_ARGUMENT: begin > end, or end beyond the
  * session's position. Returns also the statuses of logits. */
 stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
@@ -415,7 +433,7 @@ stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint
 
 /* Copies keys and values of positions [begin, end) of a layer, bf16, each [end - begin][kv_heads]
  * [head_dim]; `capacity` and `*count` are elements of one of the two arrays. NOT_FOUND: a position
- * was released. */
+ * was released. INVALID_ARGUMENT: no such layer, or a range beyond the session's position. */
 stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, uint64_t begin,
                                 uint64_t end, uint16_t *keys, uint16_t *values, size_t capacity,
                                 size_t *count, stasis_error *error);
@@ -436,21 +454,22 @@ stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, u
 stasis_status stasis_session_attention(const stasis_session *session, uint32_t flags,
                                        double *weights, size_t capacity, size_t *count,
                                        stasis_error *error);
+/* Describes the session at this moment. */
 stasis_status stasis_session_get_info(const stasis_session *session, stasis_session_info *info,
                                       stasis_error *error);
 /* Returns tokens from `begin` to the end, with their sources (STASIS_SOURCE_...). Either array may
- * be NULL. */
+ * be NULL. INVALID_ARGUMENT: `begin` is beyond the session's position. */
 stasis_status stasis_session_tokens(const stasis_session *session, uint64_t begin,
                                     stasis_token *tokens, uint8_t *sources, size_t capacity,
                                     size_t *count, stasis_error *error);
 /* Returns the text of positions [begin, end) without special tokens and without an incomplete last
- * character. UNSUPPORTED without a tokenizer. */
+ * character. UNSUPPORTED without a tokenizer; INVALID_ARGUMENT: a range beyond the position. */
 stasis_status stasis_session_text(const stasis_session *session, uint64_t begin, uint64_t end,
                                   char *text, size_t capacity, size_t *length, stasis_error *error);
 /* Returns SHA-256 over the state: model, tokens, evictions, keys and values of every position,
  * final hidden state; not sources, not settings. Sessions with equal digests give the same bits
- * from here on, whatever their history, device or file. Returns the statuses of logits, except
- * NOT_FOUND. */
+ * from this position on, whatever their history, device or file. Returns the statuses of logits,
+ * except NOT_FOUND. */
 stasis_status stasis_session_digest(const stasis_session *session, stasis_digest *digest,
                                     stasis_error *error);
 

@@ -1,5 +1,5 @@
 /* Stasis: logits and sampling, generation, and steps of several sessions. Part of stasis.h, which
- * states the conventions; include that. */
+ * states the conventions: errors, pointers, structs, text and threads. Include that. */
 #ifndef STASIS_GENERATE_H
 #define STASIS_GENERATE_H
 #include "stasis.h"
@@ -11,12 +11,14 @@ extern "C" {
 
 /* ---- Logits and sampling ------------------------------------------------------------------- */
 /* How the next token is drawn. 0 means off, except where a comment says otherwise; a zeroed struct
- * is greedy. NUMERICS.md, C7, states the order of all steps. */
+ * is greedy. Penalties and biases change logits, then the filters (top_k, top_p and so on) exclude
+ * tokens, then one is drawn; NUMERICS.md, C7, states the order of all steps. The arrays are copied
+ * by stasis_session_set_sampling. */
 typedef struct stasis_sampling {
     uint32_t struct_size, top_k;
-    float temperature;        /* 0: greedy */
-    float top_p, min_p;       /* top_p 1: off */
-    float repetition_penalty; /* 1: off */
+    float temperature;        /* 0: greedy, the best logit; else positive and finite */
+    float top_p, min_p;       /* in 0 .. 1; top_p: 0 and 1 are off */
+    float repetition_penalty; /* 0, 1: off */
     float frequency_penalty, presence_penalty;
     uint32_t penalty_window; /* last tokens that penalties count; 0: 64; UINT32_MAX: all */
     uint32_t bias_count;
@@ -51,10 +53,11 @@ typedef struct stasis_sampling {
     const stasis_token *dry_breakers;
 } stasis_sampling;
 
+/* Fills the struct with 0: greedy. `size` is its sizeof. Ignores NULL. Thread-safe. */
 void stasis_sampling_init(stasis_sampling *sampling, size_t size);
 
 /* Returns the logits of the next token, [vocabulary], computed from the stored final hidden state:
- * the same bits at every call.
+ * the same bits at every call. The session's log, pages and digest stay as they are.
  * Errors, also of top, sample and decode:
  *   NOT_FOUND  before the first position
  *   DIVERGED   a loaded session's hidden state does not give the logits that the file stored
@@ -62,18 +65,24 @@ void stasis_sampling_init(stasis_sampling *sampling, size_t size);
 stasis_status stasis_session_logits(const stasis_session *session, float *logits, size_t capacity,
                                     size_t *count, stasis_error *error);
 /* Returns the n most likely next tokens, best first, ties by lower id, with natural
- * log-probabilities (may be NULL). INVALID_ARGUMENT if n exceeds the vocabulary. */
+ * log-probabilities (may be NULL) of the model's own distribution, before any step of sampling.
+ * Both arrays have n elements. INVALID_ARGUMENT: n exceeds the vocabulary. Returns also the
+ * statuses of logits. */
 stasis_status stasis_session_top(const stasis_session *session, size_t n, stasis_token *tokens,
                                  float *log_probabilities, stasis_error *error);
 /* Returns the natural log-probability of each token of a continuation, [count]; the session is
- * unchanged. Returns the statuses of append, and NOT_FOUND before the first position. */
+ * unchanged. The continuation's pages count in the KV budget during the call.
+ * Errors:
+ *   NOT_FOUND  before the first position
+ *   statuses of append */
 stasis_status stasis_session_score(stasis_session *session, const stasis_token *tokens,
                                    size_t count, double *log_probabilities,
                                    const stasis_run_options *options, stasis_error *error);
-/* Sets how the following tokens are drawn; NULL: greedy. INVALID_ARGUMENT: a field is out of range,
- * which the message names. A session may use any number of settings, one after the other; while the
- * tokens in its log were drawn with 65535 different ones, decode and generate with yet others
- * return FULL. */
+/* Sets how the following tokens are drawn; NULL: greedy. The settings are in force until the next
+ * call, in forks and in saved and loaded sessions. A session may use any number of settings, one
+ * after the other; while the tokens in its log were drawn with 65535 different ones, decode and
+ * generate with yet others return FULL. INVALID_ARGUMENT: a field is out of range, which the
+ * message names; the settings stay as they were. */
 stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_sampling *sampling,
                                           stasis_error *error);
 /* Returns the sampling settings that the model's own files recommend, with seed 0. A host passes
@@ -92,11 +101,14 @@ stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_
 stasis_status stasis_model_recommended_sampling(const stasis_model *model,
                                                 stasis_sampling *sampling, stasis_error *error);
 /* Draws the next token without appending it: the draw at a position is always the same.
- * INVALID_ARGUMENT if biases forbid every token. */
+ * INVALID_ARGUMENT: biases forbid every token. Returns also the statuses of logits. */
 stasis_status stasis_session_sample(const stasis_session *session, stasis_token *token,
                                     stasis_error *error);
-/* Draws the next token and appends it, or does neither. Returns the statuses of sample, append and
- * set_sampling's FULL. */
+/* Draws the next token and appends it, or does neither. Cannot be cancelled;
+ * stasis_session_generate can.
+ * Errors:
+ *   statuses of sample and append
+ *   FULL  the session's capacity, or set_sampling's limit of different settings */
 stasis_status stasis_session_decode(stasis_session *session, stasis_token *token,
                                     stasis_error *error);
 
@@ -119,10 +131,12 @@ typedef struct stasis_generated {
     const float *best_log_probabilities; /* both arrays are valid until the callback returns */
 } stasis_generated;
 
-/* A non-zero return stops the generation; the token stays. */
+/* Called with each token, and once more with `last`; the event is valid until it returns. A
+ * non-zero return stops the generation; the token stays. */
 typedef int32_t (*stasis_generate_fn)(void *user, const stasis_generated *generated);
 
 #define STASIS_GENERATE_IGNORE_END 1u /* the model's end tokens do not stop it */
+/* How stasis_session_generate decodes and when it stops. The arrays are read during the call. */
 typedef struct stasis_generate_options {
     uint32_t struct_size, flags;
     uint64_t tokens_max;             /* 0: until the session is full */
@@ -144,6 +158,7 @@ typedef struct stasis_generate_options {
 #define STASIS_STOP_CALLBACK 3u  /* the callback; the status is STOPPED */
 #define STASIS_STOP_CANCELLED 4u /* the cancel handle; the status is CANCELLED */
 
+/* Outcome of a generation, filled however it ends. */
 typedef struct stasis_generate_result {
     uint32_t struct_size, stop_reason;
     uint64_t begin;          /* position of the first new token */
@@ -155,9 +170,11 @@ typedef struct stasis_generate_result {
                                 the rest of the call then does without it */
 } stasis_generate_result;
 
+/* Fills the struct with defaults, as every _init function of stasis.h. */
 void stasis_generate_options_init(stasis_generate_options *options, size_t size);
 /* Decodes until one of the reasons above stops it, or a failure. In every case decoded tokens stay,
  * and `result` (may be NULL) reports them; it is all 0 if nothing began (refused arguments, BUSY).
+ * Tokens are those that stasis_session_decode would draw, one after the other.
  *
  * Calls on several sessions of a model may run at once, but their speed does not add up: one uses
  * the model's threads, the others compute on their calling threads, and each reads all weights. To
@@ -177,12 +194,14 @@ stasis_status stasis_session_generate(stasis_session *session,
  * that differs from the draw, and the others leave no trace. Tokens, text, callbacks, stops, log,
  * cache, digests and statuses are those of plain decoding, bit for bit, whatever is proposed; only
  * speed differs. */
+/* How many tokens a drafter proposes for a pass. */
 typedef struct stasis_draft_options {
     uint32_t struct_size, reserved;
     uint64_t tokens_min; /* fewest to propose for a pass; 0: 2 */
     uint64_t tokens_max; /* most to propose, up to 32; 0: 8, or tokens_min if that is more */
 } stasis_draft_options;
 
+/* Fills the struct with defaults, as every _init function of stasis.h. */
 void stasis_draft_options_init(stasis_draft_options *options, size_t size);
 /* Sets the drafter of stasis_session_generate (stasis_session_decode and stasis_sessions_step never
  * draft): `draft` is a smaller model with the same tokenizer; with `draft` NULL and options, a
@@ -198,15 +217,20 @@ void stasis_draft_options_init(stasis_draft_options *options, size_t size);
  * of the model's pool ahead of time; if there are none, a pass runs without proposals. A session
  * that tracks attention never drafts, as rows that are not kept would count.
  *
- * On failure the setting stays as it was. INVALID_ARGUMENT: numbers out of range. MODEL_MISMATCH:
- * the size of the vocabulary or a token differs in the draft model; the message names both
- * values. */
+ * On failure the setting stays as it was.
+ * Errors:
+ *   INVALID_ARGUMENT  numbers out of range
+ *   MODEL_MISMATCH    the size of the vocabulary or a token differs in the draft model; the message
+ *                     names both values */
 stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,
                                        const stasis_draft_options *options, stasis_error *error);
 
-/* ---- Steps of several sessions ------------------------------------------------------------- */
+/* ---- Steps of several sessions ----------------------------------------------------------------
+ * A host that serves many users collects what each session needs next, a prompt or one more token,
+ * and computes all of it as one step. */
 #define STASIS_STEP_SAMPLE 1u /* then draw the next token and append it */
-/* The work of one session in a step. An item without tokens and flags does nothing. */
+/* The work of one session in a step. An item without tokens and flags does nothing. `token` and
+ * `status` are outputs; `error` points to memory of the host. */
 typedef struct stasis_step_item {
     uint32_t struct_size;
     uint32_t flags; /* STASIS_STEP_SAMPLE */
@@ -219,9 +243,12 @@ typedef struct stasis_step_item {
 
 /* Computes one step of several sessions of one model together: weights are read once for all, and
  * for sessions that decode, pages that forks share are read once. Each session gets the bits that
- * it gets alone. `stride` is the distance between items in bytes. A failure of one item is reported
- * in its status and does not affect the others: its session is as before, or lacks only the draw.
- * After CANCELLED or STOPPED, sessions that were complete stay so and the others are as before.
+ * it gets alone. `stride` is the distance between items in bytes, a multiple of 8 and at least
+ * sizeof(stasis_step_item). Without items the call does nothing.
+ *
+ * A failure of one item is reported in its status and does not affect the others: its session is as
+ * before, or lacks only the draw. After CANCELLED or STOPPED, sessions that were complete stay so
+ * and the others are as before.
  * Errors:
  *   INVALID_ARGUMENT  an item without a session, a session twice, several models, a range outside
  *                     the tokens, or `logits` in the options: nothing was done, and no item was

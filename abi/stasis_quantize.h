@@ -1,5 +1,6 @@
-/* Writing a model as a GGUF file, its weights in a smaller type. Part of stasis.h, whose
- * conventions hold here. */
+/* Stasis: writing a model as a GGUF file, with its weights in a smaller type. Part of stasis.h,
+ * which states the conventions; include that. No session and no opened model is needed or
+ * affected. */
 #ifndef STASIS_QUANTIZE_H
 #define STASIS_QUANTIZE_H
 #include "stasis.h"
@@ -11,7 +12,7 @@ extern "C" {
 
 #define STASIS_QUANTIZE_REPLACE 1u /* replace a GGUF file that exists */
 
-/* Types:
+/* How a model is written. The types:
  *   F16, BF16
  *   Q8_0, Q4_0, Q4_1, Q5_0, Q5_1  blocks of 32 weights, with the scales of the published quantizer
  *   Q4_K, Q5_K, Q6_K              blocks of 256 weights, with scales of least squares
@@ -32,23 +33,30 @@ typedef struct stasis_quantize_options {
 } stasis_quantize_options;
 
 #define STASIS_QUANTIZE_TYPES_MAX 16
+/* The part of the file's tensors that are of one type. */
 typedef struct stasis_quantize_share {
-    char type[8]; /* zero-terminated */
-    uint64_t tensors, values, bytes;
+    char type[8];                    /* zero-terminated */
+    uint64_t tensors, values, bytes; /* their number, their values, bytes in the file */
 } stasis_quantize_share;
 
+/* Outcome of a quantization, filled on success. */
 typedef struct stasis_quantize_report {
     uint32_t struct_size, share_count;
     uint64_t source_bytes; /* bytes of the weights that were read */
-    uint64_t file_bytes;
+    uint64_t file_bytes;   /* size of the file that was written */
     stasis_quantize_share shares[STASIS_QUANTIZE_TYPES_MAX]; /* types in use, the largest first */
 } stasis_quantize_report;
 
+/* Fills the struct with defaults, as every _init function of stasis.h. */
 void stasis_quantize_options_init(stasis_quantize_options *options, size_t size);
 /* Writes the Hugging Face directory `path` (see stasis_model_open) as the GGUF file `out`, whole or
- * not at all: it is written under another name, synced and renamed. The file includes description,
- * tokenizer and chat template; a model with properties that GGUF cannot express is refused. The
- * bytes depend on the model and the type alone. `report` may be NULL.
+ * not at all: it is written under another name in the same directory, synced and renamed. The file
+ * includes description, tokenizer and chat template; a model with properties that GGUF cannot
+ * express is refused. The bytes depend on the model and the type alone, not on threads or machine.
+ * `report` may be NULL. Thread-safe: calls that write different files may run at once. After a
+ * failure `out` is as before; if only the last sync failed (IO), the message says that the new file
+ * is in place.
+ *
  * Errors:
  *   INVALID_ARGUMENT  `out` exists, or is not a GGUF file that may be replaced
  *   UNSUPPORTED       the type, the architecture, a tensor, or a model that is a GGUF file already;

@@ -1,9 +1,11 @@
 /* Snapshots: sessions to files and streams and back, inspection of a file without its model, and
- * verification with it. Part of stasis.h, whose conventions hold here.
+ * verification with it. Part of stasis.h, which states the conventions; include that.
  *
  * One file holds everything that is needed to continue except the model's files (FORMAT.md). Saving
  * to it again appends what it does not hold yet; data of rewound positions stays in it until
- * stasis_snapshot_compact. */
+ * stasis_snapshot_compact. Files are safe to read while another process saves to them: a reader
+ * sees the state before the save or the one after it. Any bytes are accepted as input: a file that
+ * contradicts itself is CORRUPT, and no file ends the process. */
 #ifndef STASIS_SNAPSHOT_H
 #define STASIS_SNAPSHOT_H
 #include "stasis.h"
@@ -29,6 +31,7 @@ extern "C" {
 #define STASIS_KEEP_NONE                                                                           \
     1u /* none of them: about 14 bytes a token, and loading computes them again */
 
+/* How a session is saved. */
 typedef struct stasis_save_options {
     uint32_t struct_size, flags;
     stasis_cancel *cancel;
@@ -55,6 +58,7 @@ typedef struct stasis_save_options {
     8u /* accept the state before the last commit if the last commit's root is damaged: what that  \
           commit added is lost (older of stasis_session_info) */
 
+/* How a session is loaded. */
 typedef struct stasis_load_options {
     uint32_t struct_size, flags;
     const stasis_session_options *session; /* NULL: all but reserve as saved */
@@ -67,7 +71,8 @@ typedef struct stasis_load_options {
 
 /* The destination of a snapshot that is not a file. `write` takes all `size_bytes` or returns
  * non-zero: the call then ends with IO, and the sink has part of a snapshot, which no reader
- * accepts. */
+ * accepts. It runs on the calling thread; `data` is valid until it returns, and `user` is passed on
+ * unchanged. */
 typedef struct stasis_sink {
     uint32_t struct_size, reserved;
     int32_t (*write)(void *user, const void *data, size_t size_bytes);
@@ -76,17 +81,20 @@ typedef struct stasis_sink {
 
 /* The origin of a snapshot that is not a file. `read` waits for at least one byte and returns how
  * many bytes it stored in `data`, at most `size_bytes`. It returns 0 at the end, and a negative
- * number on failure, which ends the call with IO. */
+ * number on failure, which ends the call with IO. More than `size_bytes` ends it with
+ * INVALID_ARGUMENT. It runs on the calling thread; `user` is passed on unchanged. */
 typedef struct stasis_source {
     uint32_t struct_size, reserved;
     int64_t (*read)(void *user, void *data, size_t size_bytes);
     void *user;
 } stasis_source;
 
+/* Fill the structs with defaults, as every _init function of stasis.h. */
 void stasis_save_options_init(stasis_save_options *options, size_t size);
 void stasis_load_options_init(stasis_load_options *options, size_t size);
 
-/* Saves the session to `path`, whole or not at all, even if the process or the machine fails.
+/* Saves the session to `path`, whole or not at all, even if the process or the machine fails. The
+ * session itself is unchanged.
  *
  * A new file is created with mode 0600 under another name, synced and renamed. If the file is a
  * snapshot of the same model whose log shares a beginning with the session's, only the difference
@@ -98,6 +106,9 @@ void stasis_load_options_init(stasis_load_options *options, size_t size);
  *
  * The state that the session itself saved or loaded last is not read again while the file's
  * identity, size and times are unchanged: damage that preserves these is found by the next load.
+ *
+ * After a failure the file opens as it did before. One failure is later: if only the last sync
+ * fails (IO), the message says that the new state is in place but may not survive a power loss.
  *
  * Errors:
  *   INVALID_ARGUMENT  the file is another's or damaged; or STASIS_SAVE_REPLACE together with
@@ -113,7 +124,9 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
 /* Writes the session to a stream, always whole; STASIS_SAVE_REPLACE and STASIS_SAVE_IF_MATCH have
  * no effect. The written bytes can be loaded, and stored in a file they take commits.
  * Errors:
- *   IO  the sink failed
+ *   IO                the sink failed
+ *   INVALID_ARGUMENT  STASIS_SAVE_REPLACE together with STASIS_SAVE_IF_MATCH
+ *   UNSUPPORTED       as of stasis_session_save
  *   CANCELLED, STOPPED; statuses of logits */
 stasis_status stasis_session_write(stasis_session *session, const stasis_sink *sink,
                                    const stasis_save_options *options, stasis_error *error);
@@ -153,14 +166,15 @@ stasis_status stasis_session_read(stasis_model *model, const stasis_source *sour
     1u /* one of the file's two root slots cannot be read, and this is the other one's state.      \
           The slot was torn by a crash, is of an earlier commit or, if `older` is 1, is damaged */
 
+/* A snapshot's state, as far as it is known without a model. */
 typedef struct stasis_snapshot_info {
-    uint32_t struct_size, format; /* version */
+    uint32_t struct_size, format; /* version of the file format */
     uint32_t contract[3];         /* as the model's; sampling is 2 if settings need it */
     uint32_t page_positions;
     uint64_t position, file_bytes; /* of the state and all commits before it */
     stasis_digest digest;          /* of the state, as stasis_session_digest */
     stasis_digest root;            /* of the file; these 32 bytes suffice to prove it */
-    stasis_digest model;
+    stasis_digest model;           /* as of stasis_model_info */
     uint32_t flags;
     uint32_t keep;            /* STASIS_KEEP_... */
     uint32_t codec;           /* STASIS_CODEC_ZSTD if any keys and values are, or _RAW */
@@ -177,6 +191,7 @@ typedef struct stasis_snapshot_info {
 } stasis_snapshot_info;
 
 #define STASIS_NOWHERE UINT32_MAX /* no layer or head applies */
+/* The first difference between two states. */
 typedef struct stasis_difference {
     uint32_t struct_size, equal; /* 1: the states are equal and nothing below applies */
     uint32_t element;            /* 1 .. 12, see stasis_snapshot_element */
@@ -187,7 +202,8 @@ typedef struct stasis_difference {
 } stasis_difference;
 
 /* Opens a file for inspection, without a model. Data is read on demand: the functions below may
- * return IO and CORRUPT as well.
+ * return IO and CORRUPT as well. The snapshot keeps the state that it was opened with, whatever is
+ * saved to the file later, also after the file was replaced or deleted.
  * Errors:
  *   NOT_FOUND, IO  the file cannot be opened or read
  *   CORRUPT        the file is damaged
@@ -195,10 +211,12 @@ typedef struct stasis_difference {
 stasis_status stasis_snapshot_open(const char *path, stasis_snapshot **snapshot,
                                    stasis_error *error);
 /* Opens a stream for inspection, read as by stasis_session_read; the snapshot keeps all of it in
- * memory. */
+ * memory. Returns the statuses of stasis_snapshot_open, with IO for a source that failed. */
 stasis_status stasis_snapshot_open_source(const stasis_source *source, stasis_snapshot **snapshot,
                                           stasis_error *error);
+/* Closes the snapshot and its file. */
 void stasis_snapshot_close(stasis_snapshot *snapshot);
+/* Describes the state. Reads frames of the file, for dead_bytes. */
 stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_snapshot_info *info,
                                        stasis_error *error);
 /* Returns one of the Big 8 + 4 as a JSON object: 1 KV cache, 2 token embeddings, 3 positional
@@ -206,7 +224,8 @@ stasis_status stasis_snapshot_get_info(const stasis_snapshot *snapshot, stasis_s
  * attention module weights, 9 logits, 10 tokenizer state, 11 KV format version, 12 prompt injection
  * meta. The object has at most 64 bytes for each byte of the file plus 64 KiB, even if the file is
  * forged: if the texts of the log (of its spans, of the best logits) together exceed four times the
- * file, they are cut, with U+2026 in place of the rest. Asking for the length builds nothing. */
+ * file, they are cut, with U+2026 in place of the rest. Asking for the length builds nothing.
+ * INVALID_ARGUMENT: no such element. */
 stasis_status stasis_snapshot_element(const stasis_snapshot *snapshot, uint32_t element, char *json,
                                       size_t capacity, size_t *length, stasis_error *error);
 /* Returns the tokens from `begin` to the end, as stasis_session_tokens. */
@@ -214,13 +233,15 @@ stasis_status stasis_snapshot_tokens(const stasis_snapshot *snapshot, uint64_t b
                                      stasis_token *tokens, uint8_t *sources, size_t capacity,
                                      size_t *count, stasis_error *error);
 /* Reports the first difference between two states, in the order identity and settings, tokens, keys
- * and values by position. */
+ * and values by position. `a` and `b` may be the same snapshot. Both are busy during the call.
+ * Reads the keys and values of pages whose digests differ and no others. */
 stasis_status stasis_snapshot_compare(const stasis_snapshot *a, const stasis_snapshot *b,
                                       stasis_difference *difference, stasis_error *error);
 
 /* Replaces the file `path` by a new one that holds its state and nothing else: data of rewound
- * positions and of other commits is gone. Of the options cancel, progress and codec are used; keys
- * and values are kept as they were. Whole or not at all, as a save.
+ * positions and of other commits is gone. Only cancel, progress and codec of the options are used;
+ * keys and values are kept as they were. Whole or not at all, as a save. Sessions and snapshots of
+ * the old file keep what they have.
  * Errors:
  *   NOT_FOUND, IO  a file operation failed
  *   CORRUPT        the file is damaged, or the root of its last commit is
@@ -231,6 +252,7 @@ stasis_status stasis_snapshot_compact(const char *path, const stasis_save_option
                                       stasis_error *error);
 
 /* ---- Proof ---------------------------------------------------------------------------------- */
+/* What stasis_snapshot_verify recomputes: the whole log, or an audit of some pages. */
 typedef struct stasis_verify_options {
     uint32_t struct_size, chunk; /* as in stasis_run_options */
     stasis_cancel *cancel;
@@ -238,7 +260,7 @@ typedef struct stasis_verify_options {
     void *progress_user;
     double audit_percent; /* share of the pages to recompute, up to 100; 0: the whole log */
     uint64_t audit_seed;  /* selects the pages; to be chosen after the file was made */
-    uint32_t flags;       /* STASIS_VERIFY_... */
+    uint32_t flags;       /* STASIS_VERIFY_STRICT or 0 */
     uint32_t reserved;    /* 0 */
 } stasis_verify_options;
 
@@ -248,8 +270,9 @@ typedef struct stasis_verify_options {
 
 #define STASIS_KEYS 0u
 #define STASIS_VALUES 1u
-/* An audit draws audit_drawn of audit_pages pages. A change in n pages stays unnoticed with a
- * probability of at most C(audit_pages - n, audit_drawn) / C(audit_pages, audit_drawn). */
+/* Outcome of a verification. An audit draws audit_drawn of audit_pages pages. A change in n pages
+ * stays unnoticed with a probability of at most C(audit_pages - n, audit_drawn) / C(audit_pages,
+ * audit_drawn). */
 typedef struct stasis_verify_report {
     uint32_t struct_size;
     uint32_t verified;  /* 1: every compared bit was reproduced; position to part do not apply */
@@ -267,9 +290,11 @@ typedef struct stasis_verify_report {
     uint32_t reserved; /* 0 */
 } stasis_verify_report;
 
+/* Fills the struct with defaults, as every _init function of stasis.h. */
 void stasis_verify_options_init(stasis_verify_options *options, size_t size);
 /* Recomputes everything from the token log and compares it with what is stored, drawn tokens
- * included.
+ * included. Neither the file nor any session changes; the recomputation takes KV pages of the
+ * model.
  *
  * An audit recomputes some pages instead, each from the keys and values stored before it: in
  * addition to the drawn pages always the last one, with hidden state and logits; the first page

@@ -43,22 +43,24 @@ extern "C" {
 #define STASIS_TRACE_LOAD 14u   /* [begin, end) came from one; with the state's digest */
 
 #define STASIS_TRACE_ALL_GROUPS UINT32_MAX
+/* An event. Fields that do not apply to its kind are 0. */
 typedef struct stasis_trace_event {
     uint32_t struct_size, kind; /* STASIS_TRACE_... */
     uint32_t group;             /* STASIS_TRACE_ALL_GROUPS: an operation */
     uint32_t window;            /* of the group's layers, as in layer_windows of the model's info */
-    uint64_t begin, end;        /* positions; of a page all that it can hold */
+    uint64_t begin, end;        /* positions; of a page, all that it can hold */
     uint64_t bytes;       /* of the pages; of an operation, of its positions in all layers */
     stasis_digest digest; /* of a full page: SHA-256 over its group, its place and its keys and
                              values, the same in every session that has the same there; of SAVE
                              and LOAD the state's; else zero */
 } stasis_trace_event;
 
-/* The event is valid until the callback returns. A callback cannot end the call. */
+/* Called with each event, which is valid until it returns. A callback cannot end the call. */
 typedef void (*stasis_trace_fn)(void *user, const stasis_trace_event *event);
 
 #define STASIS_TRACE_READS 1u /* report reads too: one event or more for each pass and group */
 #define STASIS_TRACE_QUEUE_MAX 16777216u
+/* Events that a trace reports, and their receiver: a callback, or a queue that the host empties. */
 typedef struct stasis_trace_options {
     uint32_t struct_size, flags;
     stasis_trace_fn callback; /* NULL: events wait for stasis_session_take_trace */
@@ -69,9 +71,10 @@ typedef struct stasis_trace_options {
                               callback: 0 */
 } stasis_trace_options;
 
+/* Fills the struct with defaults, as every _init function of stasis.h. */
 void stasis_trace_options_init(stasis_trace_options *options, size_t size);
-/* Starts a trace: the callback receives everything that happens to the session's KV cache from now
- * on, beginning with the pages that it has. With NULL there is no trace, at no cost but an
+/* Starts a trace: the callback is called with everything that happens to the session's KV cache
+ * from now on, beginning with the pages that it has. With NULL there is no trace, at no cost but an
  * occasional branch. The new trace replaces an earlier one, which ends; a trace also ends when its
  * session is freed. The end reports no pages. On failure the earlier trace continues, and `release`
  * is not called.
@@ -87,15 +90,19 @@ void stasis_trace_options_init(stasis_trace_options *options, size_t size);
  * attention sums; a drafter's own cache.
  *
  * A fork is not traced, nor does its parent's trace report what happens to it. Results do not
- * depend on a trace. With one, each call searches the session's tables a few times a pass. */
+ * depend on a trace. With one, each call searches the session's tables a few times a pass.
+ *
+ * INVALID_ARGUMENT: both a callback and queue_events, neither, or more than
+ * STASIS_TRACE_QUEUE_MAX. */
 stasis_status stasis_session_set_trace(stasis_session *session, const stasis_trace_options *options,
                                        stasis_error *error);
 
 /* Removes waiting events, oldest first and at most `capacity`, and stores them in `events`,
- * `stride` = sizeof(stasis_trace_event) bytes apart; *count is their number. When the queue is
- * full, the next event is lost, and so is every later one until all that wait have been taken:
- * *lost (may be NULL) is the number of events lost after the last of `events`, and 0 unless this
- * call took the last one. NOT_FOUND without a trace whose events wait; BUSY. */
+ * `stride` bytes apart, which is sizeof(stasis_trace_event); *count is set to their number. When
+ * the queue is full, the next event is lost, and so is every later one until all that wait have
+ * been taken: *lost (may be NULL) is the number of events lost after the last of `events`, and 0
+ * unless this call took the last one. NOT_FOUND: the session has no trace, or one with a
+ * callback. */
 stasis_status stasis_session_take_trace(stasis_session *session, stasis_trace_event *events,
                                         size_t stride, size_t capacity, size_t *count,
                                         uint64_t *lost, stasis_error *error);

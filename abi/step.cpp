@@ -1,4 +1,6 @@
-// Steps of several sessions: check the arguments, take every busy flag, forward; see stasis.h.
+// Steps of several sessions: checks all items, takes every busy flag and calls the runtime; see
+// stasis_generate.h. Must not know how a step is computed.
+#include <cassert>
 #include <span>
 
 #include "abi/handles.h"
@@ -10,7 +12,8 @@ namespace stasis::abi {
 
 namespace {
 
-// Items as the caller lays them out.
+// The caller's array of items, `stride` bytes apart. The constructor throws Error(invalid_argument)
+// for a stride or a size that no version of the item has.
 class Items {
   public:
     Items(stasis_step_item *items, size_t stride, size_t count)
@@ -28,11 +31,12 @@ class Items {
                      "items[%zu].struct_size is %u: expected %zu, and at most the stride of %zu", i,
                      size, sizeof item, stride);
             }
-            read_struct(&item, "items"); // what lies behind the fields known here must be 0
+            read_struct(&item, "items"); // bytes after this version's fields must be 0
         }
     }
     size_t count() const { return count_; }
     stasis_step_item &operator[](size_t i) const {
+        assert(i < count_);
         return *reinterpret_cast<stasis_step_item *>(first_ + i * stride_);
     }
 
@@ -41,6 +45,7 @@ class Items {
     size_t stride_, count_;
 };
 
+// Throws Error unless the item names a session and a range of the call's tokens.
 void check_item(const stasis_step_item &item, size_t index, size_t token_count) {
     if (item.session == nullptr) {
         fail(Status::invalid_argument, "items[%zu].session is NULL", index);
@@ -86,6 +91,7 @@ class AllBusy {
     size_t held_ = 0;
 };
 
+// Fills an item's error and returns its status.
 stasis_status report_item(const StepItem &item, stasis_error *error) noexcept {
     if (item.error == nullptr) {
         return report_success(error);
@@ -107,11 +113,13 @@ stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_
                                    const stasis_token *tokens, size_t token_count,
                                    const stasis_run_options *options, stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
+        // Check everything before a session is touched: a refused step changes no item.
         const Items given(items, stride, item_count);
         require_array(tokens, token_count, "tokens");
         for (size_t i = 0; i < item_count; ++i) {
             check_item(given[i], i, token_count);
         }
+
         Run run(caller, options);
         if (run.options().logits != nullptr) {
             fail(stasis::Status::invalid_argument, "options.logits: a step reports no logits");
@@ -119,6 +127,8 @@ stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_
         if (item_count == 0) {
             return;
         }
+
+        // Collect the runtime's items in buffers that the model keeps between steps.
         const stasis::StepLease buffers(*given[0].session->session->model());
         std::vector<stasis::StepItem> &steps = buffers->items;
         for (size_t i = 0; i < item_count; ++i) {
@@ -128,13 +138,17 @@ stasis_status stasis_sessions_step(stasis_step_item *items, size_t stride, size_
                              (item.flags & STASIS_STEP_SAMPLE) != 0});
             steps.back().owner = item.session;
         }
-        stasis::check_step(steps); // before a session twice is found busy with itself
+
+        stasis::check_step(steps); // first, or a session given twice would be busy with itself
         const AllBusy busy(steps, caller);
         stasis::run_step(steps, run.options());
+
         for (size_t i = 0; i < item_count; ++i) {
             given[i].token = steps[i].token;
             given[i].status = report_item(steps[i], given[i].error);
         }
+
+        // A cancelled or stopped step ends the call with that status.
         for (const stasis::StepItem &item : steps) {
             if (item.ended_call) {
                 std::rethrow_exception(item.error);

@@ -1,4 +1,4 @@
-// See stream.h. Knows nothing of what the bytes mean.
+// Callbacks of the host's sinks and sources; see stream.h. Must not know what the bytes mean.
 #include "abi/stream.h"
 
 namespace stasis::abi {

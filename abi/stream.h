@@ -1,5 +1,6 @@
-// The host's sinks and sources as the format takes them, for the length of a call: callbacks run in
-// the host's own environment, and what they say is checked.
+// The host's sinks and sources in the form that format/ takes, for the length of a call. Callbacks
+// run in the host's own floating-point environment, and their results are checked. Must not know
+// what the bytes mean.
 #pragma once
 
 #include "abi/boundary.h"
@@ -11,6 +12,7 @@ namespace stasis::abi {
 class HostSink {
   public:
     HostSink(const Caller &caller, const stasis_sink *sink);
+    // Returns a sink that refers to this object. Its write throws Error(io) if the host's fails.
     format::Sink sink() { return {this, write}; }
 
   private:
@@ -18,12 +20,14 @@ class HostSink {
 
     const Caller &caller_;
     const stasis_sink given_;
-    uint64_t done_ = 0;
+    uint64_t done_ = 0; // bytes so far, for messages
 };
 
 class HostSource {
   public:
     HostSource(const Caller &caller, const stasis_source *source);
+    // Returns a source that refers to this object. Its read throws Error(io) if the host's fails,
+    // and Error(invalid_argument) if it claims more bytes than were asked for.
     format::Source source() { return {this, read}; }
 
   private:
@@ -31,7 +35,7 @@ class HostSource {
 
     const Caller &caller_;
     const stasis_source given_;
-    uint64_t done_ = 0;
+    uint64_t done_ = 0; // bytes so far, for messages
 };
 
 } // namespace stasis::abi

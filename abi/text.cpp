@@ -1,4 +1,4 @@
-// Text to tokens and back, and whole conversations through the template; see stasis.h.
+// Tokens, texts and rendered conversations of a model; see stasis.h. Must not know sessions.
 #include "abi/handles.h"
 #include "abi/options.h"
 #include "runtime/session/model.h"
@@ -7,6 +7,7 @@ namespace stasis::abi {
 
 namespace {
 
+// Returns the model's tokenizer. Throws Error(unsupported) if it has none.
 const Tokenizer &tokenizer_of(const stasis_model *model) {
     require(model, "model");
     if (model->model->tokenizer == nullptr) {
@@ -28,6 +29,8 @@ std::string detokenize(const Tokenizer &tokenizer, std::span<const uint32_t> tok
     return tokenizer.piece(tokens.front());
 }
 
+// Copies the caller's messages, which are `stride` bytes apart. Throws Error(invalid_argument) if a
+// struct is larger than the stride.
 std::vector<Message> read_messages(const stasis_message *messages, size_t stride, size_t count) {
     require_array(messages, count, "messages");
     std::vector<Message> result;

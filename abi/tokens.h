@@ -1,4 +1,5 @@
-// Hands out a log of tokens with their sources, as sessions and snapshots both do.
+// Copies a log of tokens with their sources to a host's arrays, for sessions and snapshots alike.
+// Must not know either.
 #pragma once
 
 #include "abi/boundary.h"
@@ -6,7 +7,9 @@
 
 namespace stasis::abi {
 
-// `entry(position)` gives the TokenEntry of each of `size` positions.
+// Writes the entries from `begin` to the end of a log of `size` positions; `entry(position)`
+// returns the TokenEntry of one. Either array may be null. Throws Error(invalid_argument) if
+// `begin` exceeds `size`, Error(buffer_too_small) if the capacity does not suffice.
 template <typename Entry>
 void write_tokens(uint64_t size, uint64_t begin, stasis_token *tokens, uint8_t *sources,
                   size_t capacity, size_t *count, const Entry &entry) {

@@ -1,6 +1,8 @@
-// Traces: what the runtime tells, handed to the host; see stasis_trace.h.
+// Traces: reports the runtime's events to the host; see stasis_trace.h. Must not know what causes
+// events.
 #include "abi/trace.h"
 
+#include <cassert>
 #include <utility>
 
 #include "runtime/session/model.h"
@@ -10,6 +12,7 @@ namespace stasis::abi {
 
 namespace {
 
+// Kinds are the public ones, number by number, so that a cast converts them.
 constexpr bool same(TraceKind kind, uint32_t number) {
     return static_cast<uint32_t>(kind) == number;
 }
@@ -36,6 +39,7 @@ HostTrace::HostTrace(const stasis_session &owner, const stasis_trace_options &gi
 
 HostTrace::~HostTrace() {
     if (kept_ && given_.release != nullptr) {
+        assert(owner_.caller != nullptr);
         owner_.caller->lend([&] { given_.release(given_.user); });
     }
 }
@@ -44,6 +48,7 @@ TraceListener HostTrace::listener() {
     return {hear, this, (given_.flags & STASIS_TRACE_READS) != 0};
 }
 
+// Called by the runtime, in the middle of a change: it cannot fail.
 void HostTrace::hear(void *user, const TraceEvent &event) noexcept {
     HostTrace &self = *static_cast<HostTrace *>(user);
     stasis_trace_event told{};
@@ -60,11 +65,15 @@ void HostTrace::hear(void *user, const TraceEvent &event) noexcept {
     if (self.queues()) {
         self.wait(told);
     } else {
+        assert(self.owner_.caller != nullptr);
         self.owner_.caller->lend([&] { self.given_.callback(self.given_.user, &told); });
     }
 }
 
+// Queues an event. When the queue is full, this and every later event is lost until it has been
+// emptied, so that a host that takes events sees no gap that is not reported.
 void HostTrace::wait(const stasis_trace_event &event) noexcept {
+    assert(queues());
     if (lost_ != 0 || waiting_ == queue_.size()) {
         ++lost_;
         return;
@@ -74,6 +83,7 @@ void HostTrace::wait(const stasis_trace_event &event) noexcept {
 }
 
 size_t HostTrace::take(unsigned char *events, size_t stride, size_t capacity, uint64_t &lost) {
+    assert(queues());
     const size_t count = std::min(capacity, waiting_), known = std::min(stride, sizeof queue_[0]);
     for (size_t i = 0; i < count; ++i) {
         stasis_trace_event &event = queue_[(first_ + i) % queue_.size()];
@@ -103,6 +113,7 @@ stasis_trace_options read_trace(const stasis_trace_options *given, const char *n
 
 void set_trace(stasis_session &session, const stasis_trace_options *given, const char *name,
                PageOrigin origin) {
+    assert(session.busy);
     if (given == nullptr) {
         session.session->set_trace(nullptr);
         session.trace.reset();
@@ -111,6 +122,8 @@ void set_trace(stasis_session &session, const stasis_trace_options *given, const
     const stasis_trace_options options = read_trace(given, name);
     auto host = std::make_unique<HostTrace>(session, options);
     const TraceListener listener = host->listener();
+    // The new trace reports the session's pages before the old one ends, so that a failure leaves
+    // the old one.
     session.session->set_trace(&listener, origin);
     host->keep();
     session.trace.swap(host);

@@ -1,6 +1,8 @@
-// A session in use by a call, and the trace that a host has set on it.
+// The use of a session by a call, and the trace that a host has set on it. Must not know when the
+// runtime reports events.
 #pragma once
 
+#include <cassert>
 #include <vector>
 
 #include "abi/handles.h"
@@ -9,12 +11,13 @@
 
 namespace stasis::abi {
 
-// A call's hold on a session: its busy flag, and the caller, in whose environment its trace is
-// heard.
+// Holds a session for the length of a call: sets its busy flag, and its caller, in whose
+// floating-point environment trace callbacks run. Throws Error(busy).
 class SessionUse {
   public:
     SessionUse(const stasis_session &session, const Caller &caller)
         : busy_(session.busy, "session"), session_(session) {
+        assert(session_.caller == nullptr);
         session_.caller = &caller;
     }
     ~SessionUse() { session_.caller = nullptr; }
@@ -26,8 +29,8 @@ class SessionUse {
     const stasis_session &session_;
 };
 
-// The host's callback, as long as it is told, or the events that wait for it; then releases what
-// belongs to it.
+// The trace of a session: passes events to the host's callback or, without one, queues them. The
+// destructor calls the host's `release` after keep().
 class HostTrace {
   public:
     HostTrace(const stasis_session &owner, const stasis_trace_options &given);
@@ -36,9 +39,9 @@ class HostTrace {
     HostTrace &operator=(const HostTrace &) = delete;
 
     TraceListener listener();
-    void keep() { kept_ = true; } // from here on `release` is due
+    void keep() { kept_ = true; } // the destructor calls `release`
     bool queues() const { return given_.callback == nullptr; }
-    // See stasis_session_take_trace. Returns how many it took.
+    // Removes up to `capacity` queued events, see stasis_session_take_trace. Returns their number.
     size_t take(unsigned char *events, size_t stride, size_t capacity, uint64_t &lost);
 
   private:
@@ -48,16 +51,17 @@ class HostTrace {
     const stasis_session &owner_;
     const stasis_trace_options given_;
     bool kept_ = false;
-    std::vector<stasis_trace_event> queue_; // a ring
+    std::vector<stasis_trace_event> queue_; // a ring buffer
+    // Index of the oldest event in the ring, and the number of events in it.
     size_t first_ = 0, waiting_ = 0;
     uint64_t lost_ = 0;
 };
 
-// Checked.
+// Returns the caller's options. Throws Error if there are both a callback and a queue, or neither.
 stasis_trace_options read_trace(const stasis_trace_options *given, const char *name);
 
-// Of a session that the call holds; `given` null: none. Tells what the session holds as pages that
-// come from `origin`.
+// Starts a trace of a session that the call holds, or ends it if `given` is null. Reports the pages
+// that the session has, as coming from `origin`.
 void set_trace(stasis_session &session, const stasis_trace_options *given, const char *name,
                PageOrigin origin);
 

@@ -1,7 +1,9 @@
-// The conditions on a State, one function for each part; see check.h.
+// The conditions on a State, one function for each part; see check.h. Each check_ function throws
+// Error(status) for the first condition that does not hold.
 #include "format/check.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cfloat>
 #include <cmath>
 #include <utility>
@@ -82,7 +84,7 @@ void check_numbers(const State &state, Status status) {
     });
 }
 
-// (token, number) pairs: tokens in the vocabulary, numbers not NaN.
+// Checks a pair of token and number: the token is in the vocabulary, and the number is not NaN.
 void check_value(const char *name, std::pair<uint32_t, float> pair, const State &state,
                  Status status) {
     if (pair.first >= state.vocabulary || std::isnan(pair.second)) {
@@ -92,12 +94,15 @@ void check_value(const char *name, std::pair<uint32_t, float> pair, const State 
 }
 
 void check_range(const char *name, float value, float lowest, float highest, Status status) {
-    if (!(value >= lowest && value <= highest)) { // true for NaN, too
+    // A comparison with NaN is false, so the negated condition refuses NaN too.
+    if (!(value >= lowest && value <= highest)) {
         fail(status, "sampling settings: %s is %s, expected a number from %s to %s", name,
              decimal(value).c_str(), decimal(lowest).c_str(), decimal(highest).c_str());
     }
 }
 
+// Ranges are those that the sampler accepts (C7); a number smaller than FLT_MIN counts as zero
+// (C2).
 void check_sampling_v2(const SamplingV2 &v2, const State &state, Status status) {
     check_range("typical_p", v2.typical_p, FLT_MIN, 1.0F, status);
     check_range("top_n_sigma", v2.top_n_sigma, 0.0F, FLT_MAX, status);
@@ -124,7 +129,7 @@ void check_samplings(const State &state, Status status) {
              state.samplings.size(), kSamplingsMax);
     }
     for (const Sampling &sampling : state.samplings) {
-        // The ranges that the sampler takes (C7); smaller than FLT_MIN counts as zero (C2).
+        // Ranges as in check_sampling_v2.
         check_range("temperature", sampling.temperature, 0.0F, FLT_MAX, status);
         check_range("top_p", sampling.top_p, FLT_MIN, 1.0F, status);
         check_range("min_p", sampling.min_p, 0.0F, 1.0F, status);
@@ -167,6 +172,8 @@ void check_pages(const State &state, Status status) {
     }
 }
 
+// Checks the id and the chunks of a device profile: chunks ascend, do not overlap, and none begins
+// below the mark of foreign positions.
 void check_profile(const State &state, Status status) {
     const Profile &profile = state.profile;
     const bool readable = std::all_of(profile.id.begin(), profile.id.end(),
@@ -178,6 +185,7 @@ void check_profile(const State &state, Status status) {
         fail(status, "device profile: %zu chunks without an id, or a mark at %llu of %zu positions",
              profile.chunks.size(), static_cast<Number>(profile.foreign), state.log.size());
     }
+
     uint64_t end = profile.foreign;
     for (const ProfileChunk &chunk : profile.chunks) {
         if (chunk.begin < end || chunk.rows == 0 || chunk.rows > chunk.padded ||
@@ -190,6 +198,7 @@ void check_profile(const State &state, Status status) {
         }
         end = chunk.end();
     }
+    // A pass ends at an eviction, so no chunk can contain the position of one except as its first.
     for (const Eviction &eviction : state.evictions) {
         const ProfileChunk *chunk = profile.chunk_of(eviction.position);
         if (chunk != nullptr && chunk->begin != eviction.position) {
@@ -200,6 +209,7 @@ void check_profile(const State &state, Status status) {
     }
 }
 
+// Checks what is stored of the last position: hidden state, best logits and texts of tokens.
 void check_last(const State &state, Status status) {
     const bool empty = state.log.empty();
     if (state.hidden.size() != (empty ? 0 : state.hidden_size)) {
@@ -212,6 +222,7 @@ void check_last(const State &state, Status status) {
                  state.hidden[i], i);
         }
     }
+
     if (state.top.size() > kTopMax || (empty && (!state.top.empty() || state.logits != Digest{}))) {
         fail(status, "%zu best logits at position %zu, at most %zu and none at position 0",
              state.top.size(), state.log.size(), kTopMax);
@@ -224,6 +235,7 @@ void check_last(const State &state, Status status) {
             fail(status, "best logits: token %u is out of order", token);
         }
     }
+
     for (size_t i = 0; i < state.token_texts.size(); ++i) {
         const auto &[token, text] = state.token_texts[i];
         if (token >= state.vocabulary || (i > 0 && token <= state.token_texts[i - 1].first) ||
@@ -265,8 +277,9 @@ void check_geometry(const State &state, Status status) {
 void check_stored(const State &state, size_t group, uint64_t position,
                   const std::vector<bool> &evicted, const std::vector<bool> &stored,
                   Status status) {
+    assert(stored.size() <= evicted.size());
     const uint32_t window = state.groups[group].window;
-    bool before = false; // the last page that is not evicted
+    bool before = false; // whether the last page that is not evicted is stored
     for (uint64_t index = 0; index < stored.size(); ++index) {
         if (evicted[index]) {
             continue;
@@ -295,6 +308,8 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageRec
         fail(Status::corrupt, "page %llu of layer group %zu: %u valid slots, expected %u", page,
              group, entry.valid, valid);
     }
+
+    // Each run must be a section within the state, and its slots a range of a page.
     uint32_t slots = 0;
     for (const Run &run : entry.runs) {
         const bool placed = run.offset >= kSectionsBegin && run.offset % kAlignment == 0 &&
@@ -303,6 +318,7 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageRec
         const bool counted = run.used > 0 && run.slots <= state.page_positions &&
                              run.first + run.used <= run.slots && run.zero == 0;
         if (!placed || !counted ||
+            // See kCodecRatioMax: a reader allocates raw bytes in proportion to stored ones.
             page_stored_bytes(state, group, run.slots) / kCodecRatioMax > run.stored_bytes) {
             fail(Status::corrupt,
                  "page %llu of layer group %zu: a run of %llu bytes at byte %llu, slots %u + %u of "
@@ -317,6 +333,8 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageRec
         fail(Status::corrupt, "page %llu of layer group %zu: its runs hold %u slots, expected %u",
              page, group, slots, valid);
     }
+
+    // A page has either runs or fingerprints, of its valid slots and of its layers.
     const size_t prints = valid + state.groups[group].layers.size();
     if (!entry.fingerprints.empty() &&
         (!entry.runs.empty() || entry.fingerprints.size() != prints)) {
@@ -327,6 +345,7 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageRec
     }
 }
 
+// Geometry comes first, because the other checks use its sizes.
 void check_state(const State &state, Status status, const Watch &watch) {
     for (const auto check :
          {check_geometry, check_samplings, check_log, check_numbers, check_evictions, check_profile,

@@ -1,5 +1,5 @@
-// XXH3 checksums, against accidents at memory speed (tampering is SHA-256's concern, digest.h).
-// The only door to the xxHash library (https://github.com/Cyan4973/xxHash, "XXH3").
+// XXH3 checksums, which detect accidents at memory speed; SHA-256 (digest.h) detects tampering. The
+// only file that uses the xxHash library (https://github.com/Cyan4973/xxHash, "XXH3").
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,11 @@
-// Frames of byte planes; see codec.h, and FORMAT.md, "Codecs", for what follows what.
+// Frames of byte planes; see codec.h, and FORMAT.md, "Codecs", for the order of their parts.
 #include "format/codec.h"
 
 #include <zstd.h>
 #include <zstd_errors.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <new>
 
@@ -14,15 +15,16 @@
 namespace stasis::format {
 namespace {
 
-// Numbers in a frame, unless a row has more: as many exponents fill one block of zstd.
+// Numbers in a frame, unless a row has more: as many exponents as fill one block of zstd.
 constexpr size_t kFrameNumbers = size_t{1} << 17;
 // With fewer slots, centres cost more than they save on exponents.
 constexpr size_t kCentredSlots = 16;
 // zstd's literalCompressionMode: 0 by the level, 1 always.
 constexpr ZSTD_cParameter kLiteralMode = ZSTD_c_experimentalParam5;
 
-// The run's table has one for each frame: stored bytes of its planes, in their order, and the low
-// half of XXH3-128's low half over these. zstd ignores bits that this checksum does not.
+// An entry of the table at the beginning of a run, one for each frame: the stored bytes of the
+// frame's planes, in their order, and the low half of XXH3-128's low half over these bytes. The
+// checksum covers bits that zstd ignores.
 struct Entry {
     uint32_t centres = 0; // 0: not centred
     uint32_t exponents = 0;
@@ -46,12 +48,14 @@ size_t rows_per_frame(const RunShape &shape) {
     return std::max<size_t>(kFrameNumbers / (shape.slots * shape.channels), 1);
 }
 
+// Returns the shape of frame `index`; the last frame has the rows that are left.
 RunShape frame_shape(const RunShape &shape, size_t index) {
+    assert(index < frame_count(shape));
     const size_t rows = rows_per_frame(shape);
     return {std::min(rows, shape.rows - index * rows), shape.slots, shape.channels};
 }
 
-// Numbers of the run before frame `index`.
+// Returns the count of the run's numbers before frame `index`.
 size_t numbers_before(const RunShape &shape, size_t index) {
     return index * rows_per_frame(shape) * shape.slots * shape.channels;
 }
@@ -60,13 +64,15 @@ size_t centre_count(const RunShape &frame) {
     return frame.rows * frame.channels;
 }
 
-// Where encode puts frame `index`, all frames before it being as large as they can be.
+// Returns the offset at which encode puts frame `index`: all frames before it may be as large as
+// possible, so that threads can write theirs independently.
 size_t place(const RunShape &shape, size_t index) {
     const RunShape before{index * rows_per_frame(shape), shape.slots, shape.channels};
     return frame_count(shape) * sizeof(Entry) + centre_count(before) + before.bytes();
 }
 
-// Where frame `index` of a closed run begins; refuses tables that do not fit the run.
+// Returns the offset of frame `index` in a closed run. Throws Error(corrupt) for a table that does
+// not fit the run.
 uint64_t frame_begin(const RunShape &shape, size_t index, const uint8_t *run, size_t run_bytes) {
     const size_t frames = frame_count(shape);
     if (run_bytes / sizeof(Entry) < frames) {
@@ -86,13 +92,14 @@ uint64_t frame_begin(const RunShape &shape, size_t index, const uint8_t *run, si
     return begin;
 }
 
+// Returns the context, or throws std::bad_alloc: zstd returns null if an allocation fails.
 template <class Context> Context *created(Context *context) {
     return context != nullptr ? context : throw std::bad_alloc();
 }
 
 } // namespace
 
-// What a thread needs while it codes a frame.
+// Memory that a thread uses while it codes a frame.
 struct FrameCoder::Scratch {
     std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> compressor{nullptr, ZSTD_freeCCtx};
     std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> decompressor{nullptr, ZSTD_freeDCtx};
@@ -111,7 +118,8 @@ struct FrameCoder::Scratch {
                     std::vector<uint8_t> &plane);
 };
 
-// A compressor that failed, as one does on planes that do not become smaller, takes no parameters.
+// A compressor that failed, as it does on planes that do not become smaller, accepts no parameters
+// until it is reset.
 void FrameCoder::Scratch::begin() {
     if (compressor == nullptr) {
         compressor.reset(created(ZSTD_createCCtx()));
@@ -119,10 +127,11 @@ void FrameCoder::Scratch::begin() {
     ZSTD_CCtx_reset(compressor.get(), ZSTD_reset_session_only);
 }
 
-// Exponents of a channel are close to each other, so what counts is how often each occurs; a small
-// table of long matches, looked for at two places of nine, finds what tokens that come again leave
-// in the first layer. A negative level gives up the code for literals unless told; how to tell it
-// counts as experimental, so a library may not know it, and the level that codes them is slower.
+// The exponents of a channel are close to each other, so an entropy code of their frequencies saves
+// most. A small table of long matches, searched at two places of nine, finds what repeated tokens
+// leave in the first layer. A negative level leaves literals uncoded unless kLiteralMode is set;
+// that parameter is experimental, so a library may lack it, and the level that always codes
+// literals is slower.
 void FrameCoder::Scratch::set_for_exponents() {
     begin();
     const size_t told = ZSTD_CCtx_setParameter(compressor.get(), kLiteralMode, 1);
@@ -131,7 +140,7 @@ void FrameCoder::Scratch::set_for_exponents() {
     ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_hashLog, 7);
 }
 
-// Mantissas are close to random: there is nothing but repeats, and a negative level looks for
+// Mantissas are close to random: only repeats can be compressed, and a negative level searches for
 // nothing else.
 void FrameCoder::Scratch::set_for_mantissas() {
     begin();
@@ -141,7 +150,7 @@ void FrameCoder::Scratch::set_for_mantissas() {
     ZSTD_CCtx_setParameter(compressor.get(), ZSTD_c_hashLog, 0);
 }
 
-// A plane that does not become smaller is stored as it is.
+// A plane that does not become smaller is stored raw.
 uint32_t FrameCoder::Scratch::compress(const std::vector<uint8_t> &plane, uint8_t *stored) {
     const size_t written =
         ZSTD_compress2(compressor.get(), stored, plane.size() - 1, plane.data(), plane.size());
@@ -201,14 +210,17 @@ size_t encoded_bound(const RunShape &shape) {
     return frame_count(shape) * sizeof(Entry) + centre_count(shape) + shape.bytes();
 }
 
+// Every frame is encoded into a place of its own; close_run moves them together.
 void FrameCoder::encode(const RunShape &shape, size_t index, const uint16_t *numbers,
                         uint8_t *run) {
+    // Split the numbers into planes.
     const RunShape frame = frame_shape(shape, index);
     std::unique_ptr<Scratch> scratch = take();
     scratch->fit(frame);
     split_planes(numbers + numbers_before(shape, index), frame.numbers(), scratch->exponents.data(),
                  scratch->mantissas.data());
 
+    // Compress the planes: centres and exponents, then mantissas.
     uint8_t *const stored = run + place(shape, index);
     Entry entry;
     scratch->set_for_exponents();
@@ -219,6 +231,7 @@ void FrameCoder::encode(const RunShape &shape, size_t index, const uint16_t *num
     entry.exponents = scratch->compress(scratch->exponents, stored + entry.bytes());
     scratch->set_for_mantissas();
     entry.mantissas = scratch->compress(scratch->mantissas, stored + entry.bytes());
+    // The entry is written last: it holds the sizes.
     entry.checksum = stored_checksum(stored, entry.bytes());
     std::memcpy(run + index * sizeof entry, &entry, sizeof entry);
     keep(std::move(scratch));
@@ -237,12 +250,15 @@ size_t close_run(const RunShape &shape, uint8_t *run) {
 
 void FrameCoder::decode(const RunShape &shape, size_t index, const uint8_t *run, size_t run_bytes,
                         uint16_t *numbers) {
+    // Locate the frame and check its bytes before zstd reads them.
     const uint8_t *stored = run + frame_begin(shape, index, run, run_bytes);
     const Entry entry = read_entry(run, index);
     const RunShape frame = frame_shape(shape, index);
     if (stored_checksum(stored, entry.bytes()) != entry.checksum) {
         fail(Status::corrupt, "frame %zu: its checksum differs", index);
     }
+
+    // Decompress the planes and join them.
     std::unique_ptr<Scratch> scratch = take();
     scratch->fit(frame);
     scratch->decompress("exponents", stored + entry.centres, entry.exponents, scratch->exponents);

@@ -1,6 +1,6 @@
-// How the numbers of a run are stored (FORMAT.md, "Codecs"): as they are, or as byte planes that
-// zstd compresses. A coded run is cut into frames of whole rows, which can be coded on any thread,
-// each without the others. The only door to libzstd. Knows neither files nor threads.
+// The stored form of a run's numbers (FORMAT.md, "Codecs"): raw, or as byte planes that zstd
+// compresses. A coded run is cut into frames of whole rows, which any threads can code
+// independently. The only file that uses libzstd. Must not know files or threads.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,22 @@ namespace stasis::format {
 
 enum class Codec : uint32_t { raw = 0, zstd = 1 };
 
+// Returns the number of frames of a coded run.
 size_t frame_count(const RunShape &shape);
-// What a run can take while it is being encoded: its raw bytes and a few more.
+// Returns the bytes that a run may need while it is being encoded: its raw bytes and a few more.
 size_t encoded_bound(const RunShape &shape);
 
-// Codes frames, on as many threads at once as call it. Keeps zstd's contexts for the next frame, so
-// one object should serve a whole save or load.
+// Codes frames. Thread-safe. Keeps zstd's contexts for the next frame, so one object should serve a
+// whole save or load.
 class FrameCoder {
   public:
     FrameCoder();
     ~FrameCoder();
-    // Writes frame `index` of the run to its place in `run`, which has encoded_bound bytes.
+    // Writes frame `index` of the run to its place in `run`, which has encoded_bound(shape) bytes.
     void encode(const RunShape &shape, size_t index, const uint16_t *numbers, uint8_t *run);
-    // Writes frame `index` to its place in `numbers`, which has shape.numbers() of them.
-    // Error(corrupt) if the frame is not as it was written or the run's size is not what its frames
-    // add up to. Any `run` is safe to decode.
+    // Writes frame `index` to its place in `numbers`, which has shape.numbers() elements. Throws
+    // Error(corrupt) if the frame is not as it was written, or if the run's size is not the sum of
+    // its frames. Any contents of `run` are safe to decode.
     void decode(const RunShape &shape, size_t index, const uint8_t *run, size_t run_bytes,
                 uint16_t *numbers);
 
@@ -42,8 +43,8 @@ class FrameCoder {
     std::vector<std::unique_ptr<Scratch>> idle_;
 };
 
-// Moves the frames together, once all are encoded, and gives the bytes that the run takes. If they
-// are no fewer than shape.bytes(), it is better stored raw.
+// Moves the frames together after all of them have been encoded, and returns the bytes of the run.
+// If these are no fewer than shape.bytes(), the run should be stored raw.
 size_t close_run(const RunShape &shape, uint8_t *run);
 
 } // namespace stasis::format

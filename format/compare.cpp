@@ -1,4 +1,5 @@
-// Comparing two snapshots, part by part in the order of their weight; see compare.h.
+// Comparing two snapshots, part by part, the most important first; see compare.h. Each function
+// returns the first difference of its part, or nothing.
 #include "format/compare.h"
 
 #include <algorithm>
@@ -19,6 +20,7 @@ namespace {
 using Found = std::optional<Difference>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
+// Returns a difference in the element, with its name before the message.
 Difference differs(Element element, std::string message) {
     Difference difference;
     difference.equal = false;
@@ -37,6 +39,7 @@ template <class Number> std::string text(Number value) {
     return std::to_string(value);
 }
 
+// Returns a difference if the values differ, with both in the message.
 template <class T> Found value(Element element, const char *name, const T &a, const T &b) {
     if (a == b) {
         return std::nullopt;
@@ -44,6 +47,7 @@ template <class T> Found value(Element element, const char *name, const T &a, co
     return differs(element, std::string(name) + " differs: " + text(a) + " and " + text(b));
 }
 
+// Returns the first of the findings.
 Found first(std::initializer_list<Found> findings) {
     for (const Found &found : findings) {
         if (found) {
@@ -53,7 +57,7 @@ Found first(std::initializer_list<Found> findings) {
     return std::nullopt;
 }
 
-// The first pair that differs; `element` names what a pair belongs to.
+// Returns the first pair that differs; `element` returns the element that a pair belongs to.
 Found pairs(Element (*element)(std::string_view name), const Pairs &a, const Pairs &b) {
     for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
         if (i >= a.size() || i >= b.size() || a[i] != b[i]) {
@@ -140,7 +144,8 @@ Found tokens(const State &a, const State &b) {
     return found;
 }
 
-// The first position from which one state does not see what the other sees.
+// Returns a difference at the lowest position at which evictions differ: from it on one state sees
+// positions that the other does not.
 Found evictions(const State &a, const State &b) {
     const size_t count = std::max(a.evictions.size(), b.evictions.size());
     for (size_t i = 0; i < count; ++i) {
@@ -170,7 +175,7 @@ Found evictions(const State &a, const State &b) {
     return std::nullopt;
 }
 
-// Fingerprints of a page, computed if the file has the page itself.
+// Returns the fingerprints of a page. They are computed if the file has the page itself.
 std::vector<uint32_t> prints_of(const Snapshot &snapshot, size_t group, uint64_t index) {
     const PageRecord &entry = snapshot.page(group, index);
     if (entry.runs.empty()) {
@@ -180,7 +185,8 @@ std::vector<uint32_t> prints_of(const Snapshot &snapshot, size_t group, uint64_t
     return page_fingerprints(snapshot.state(), group, entry.valid, data.data(), entry.valid);
 }
 
-// The first slot and the first layer whose fingerprints differ.
+// Sets the position and the layer of a difference to the first slot and the first layer whose
+// fingerprints differ.
 void compare_prints(const Snapshot &a, const Snapshot &b, size_t group, uint64_t index,
                     Difference &difference) {
     const std::vector<uint32_t> x = prints_of(a, group, index);
@@ -202,7 +208,8 @@ void compare_prints(const Snapshot &a, const Snapshot &b, size_t group, uint64_t
     difference.message += ", told by fingerprints";
 }
 
-// Where in two pages of a group the lowest position lies at which they differ.
+// Returns the difference of lowest position in two pages of a group; with it the lowest row, which
+// gives layer, part and head.
 Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint64_t index) {
     const State &state = a.state();
     const std::vector<uint32_t> &layers = state.groups[group].layers;
@@ -210,13 +217,17 @@ Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint6
     Difference difference = differs(Element::kv_cache, "page digests differ");
     difference.position = begin;
     difference.layer = layers[0];
+
+    // Without the numbers of both pages only their fingerprints can be compared.
     if (!a.stored(group, index) || !b.stored(group, index)) {
         compare_prints(a, b, group, index, difference);
         return difference;
     }
+
     const std::vector<uint16_t> x = a.read_packed(group, index), y = b.read_packed(group, index);
     const size_t valid = a.page(group, index).valid; // of both: their logs are of one length
     size_t lowest = valid;
+    // Later rows are searched only below the lowest slot that has been found so far.
     for (size_t row = 0; row < page_rows(state, group); ++row) {
         const size_t row_elements = valid * state.head_dim;
         const uint16_t *row_x = x.data() + row * row_elements;
@@ -237,7 +248,7 @@ Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint6
     return difference;
 }
 
-// Groups share positions, so the page of lowest index decides before the group does.
+// Groups share positions, so the page index is compared before the group.
 Found keys_and_values(const Snapshot &a, const Snapshot &b, const Watch &watch) {
     const State &x = a.state();
     const State &y = b.state();
@@ -274,6 +285,8 @@ Found logits(const State &a, const State &b) {
     return found;
 }
 
+// Compares sources, turns and settings of tokens, texts and pending system text. Both logs must
+// have the same length.
 Found origins(const State &a, const State &b) {
     for (size_t i = 0; i < a.log.size(); ++i) {
         const TokenEntry &x = a.log[i];
@@ -330,7 +343,7 @@ Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch) {
         found = keys_and_values(a, b, watch);
     }
     if (!found) {
-        // Geometry and tokens are equal from here on.
+        // Geometry and tokens are equal, so the rest can be compared position by position.
         found = first({logits(x, y), origins(x, y), settings(x, y)});
     }
     return found.value_or(Difference{});

@@ -1,5 +1,5 @@
-// The first difference between two snapshots. What determines results comes first: identity,
-// tokens, keys and values by position, final hidden state and logits; then where tokens came from
+// The first difference between two snapshots. Parts that determine results come first: identity,
+// tokens, keys and values by position, final hidden state and logits; then the sources of tokens
 // and the settings. Knows files only through Snapshot.
 #pragma once
 
@@ -23,8 +23,8 @@ struct Difference {
     std::string message;      // both values
 };
 
-// Of keys and values it reads only pages whose digests differ, one of each file for each group.
-// Progress in pages looked at.
+// Returns the first difference, or an equal one. Reads only pages whose digests differ, one of each
+// file for each group. Reports progress in pages.
 Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch);
 
 } // namespace stasis::format

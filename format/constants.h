@@ -1,5 +1,5 @@
-// Numbers of the snapshot format that writer, reader and tests share (FORMAT.md names each).
-// Knows no code.
+// Numbers of the snapshot format that writer, reader and tests share (FORMAT.md names each). Must
+// not contain code.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,20 @@ namespace stasis::format {
 
 inline constexpr uint8_t kMagic[8] = {0x89, 'S', 'T', 'A', 'S', 'I', 'S', '\n'};
 inline constexpr uint32_t kFormatVersion = 1;
-// Of the features with which a reader that does not know them may read, but not write: there are
-// sampling settings with what version 2 of the contract's sampling added.
+// Features with which a reader that does not implement them may read the file, but not write to it:
+// sampling settings use fields that version 2 of the contract's sampling added.
 inline constexpr uint64_t kFeatureSamplingV2 = 1;
 inline constexpr uint64_t kFeaturesReadKnown = kFeatureSamplingV2;
 
-// Features of a root for which a reader that does not know them must refuse the file.
+// Features with which a reader that does not implement them must refuse the file.
 inline constexpr uint64_t kFeatureEvictions = 1; // some positions were evicted
 inline constexpr uint64_t kFeatureProfile = 2;   // some of it was computed under a device profile
 inline constexpr uint64_t kFeaturesKnown = kFeatureEvictions | kFeatureProfile;
 
-// Header, root slot A, root slot B; each a block that a disk writes whole.
+// The header, root slot A and root slot B are blocks of this size; see kSectorBytes for torn
+// writes.
 inline constexpr size_t kBlockBytes = 4096;
-// Of a block, what reaches a disk whole even when the power goes.
+// A disk writes this part of a block whole, even when the power fails.
 inline constexpr size_t kSectorBytes = 512;
 inline constexpr uint64_t kSlotA = kBlockBytes;
 inline constexpr uint64_t kSlotB = 2 * kBlockBytes;
@@ -32,12 +33,13 @@ constexpr uint64_t align_up(uint64_t offset) {
     return (offset + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Trees: children of an inner node, and what their leaves hold.
+// Trees: children of an inner node, and items of a leaf.
 inline constexpr uint32_t kTreeFan = 32;
 inline constexpr uint32_t kLogLeaf = 256;
 inline constexpr uint32_t kTextsLeaf = 64;
 inline constexpr uint32_t kPagesLeaf = 8;
-inline constexpr uint64_t kNodesBytesMax = 64U << 20; // of one section, so that it fits 32 bits
+inline constexpr uint64_t kNodesBytesMax =
+    64U << 20; // of one section of nodes: offsets in it fit 32 bits
 
 inline constexpr char kIdentityIdentifier[] = "STSI"; // of FlatBuffers; the manifest's is STSM
 inline constexpr uint64_t kManifestBytesMax = 64U << 20;
@@ -50,15 +52,15 @@ inline constexpr size_t kTopMax = 64;
 inline constexpr size_t kProfileIdMax = 191;            // characters
 inline constexpr uint32_t kProfilePaddedMax = 1U << 16; // rows
 inline constexpr size_t kTextBytesMax = 1U << 16;       // of one token
-// Raw bytes of a run are at most this many times its stored ones (else it is stored raw), so that a
-// small file cannot ask for much memory.
+// The raw bytes of a run are at most this many times its stored bytes (a run that compresses better
+// is stored raw), so that a small file cannot make a reader allocate much memory.
 inline constexpr uint64_t kCodecRatioMax = 16;
 
-// Between two looks at the Watch.
+// Bytes between two checks of the Watch.
 inline constexpr size_t kChunkBytes = 4U << 20;
-// Raw bytes of runs that are worked on together, on all threads: few enough to stay in the cache.
+// Raw bytes of the runs that all threads work on together: few enough to stay in the CPU's cache.
 inline constexpr uint64_t kBatchBytes = 4U << 20;
-// Of a file that is written, the disk is given so much at a time.
+// A save passes the bytes that it has written to the disk in steps of this size.
 inline constexpr uint64_t kSyncBytes = 8U << 20;
 
 } // namespace stasis::format

@@ -1,4 +1,4 @@
-// See dead.h.
+// Dead bytes and the check of all sections; see dead.h.
 #include "format/dead.h"
 
 #include <algorithm>
@@ -13,7 +13,9 @@ namespace stasis::format {
 
 namespace {
 
-// A run whose page no state names any more: its layer group and slots are not known, but few fit.
+// Returns whether a compressed run gives its checksum. The layer group and number of slots of a run
+// that the state does not refer to are unknown, so every shape with the right number of bytes is
+// tried.
 bool compressed_run_intact(const Snapshot &snapshot, const Frame &frame,
                            const std::vector<uint8_t> &stored) {
     const State &state = snapshot.state();
@@ -43,6 +45,7 @@ bool compressed_run_intact(const Snapshot &snapshot, const Frame &frame,
     return false;
 }
 
+// Checks a section as a whole. Throws Error(corrupt).
 void check_section(const Snapshot &snapshot, const Committed &committed, uint64_t offset,
                    const Frame &frame) {
     committed.read_frame(offset, frame.kind); // its place, commit and padding
@@ -60,13 +63,16 @@ void check_section(const Snapshot &snapshot, const Committed &committed, uint64_
 } // namespace
 
 uint64_t dead_bytes(const Snapshot &snapshot) {
-    std::map<uint64_t, uint64_t> live; // of each section that is named: what a reader looks at
+    std::map<uint64_t, uint64_t> live; // [offset] bytes of each section in use
     for (const Section &section : snapshot.sections()) {
         live[section.offset] = section_bytes(section.frame.stored_bytes);
         if (section.frame.kind == SectionKind::nodes) {
-            live[section.offset] -= section.frame.stored_bytes; // its nodes one by one, below
+            live[section.offset] -=
+                section.frame.stored_bytes; // its nodes are counted one by one, below
         }
     }
+
+    // Nodes are counted once each: several trees and levels may be in one section.
     std::map<std::pair<uint64_t, uint32_t>, uint64_t> nodes;
     const auto add = [&](const StoredTree &tree) {
         for (const std::vector<NodeRef> &level : tree.levels) {
@@ -78,6 +84,8 @@ uint64_t dead_bytes(const Snapshot &snapshot) {
     add(snapshot.trees().log);
     add(snapshot.trees().texts);
     std::for_each(snapshot.trees().pages.begin(), snapshot.trees().pages.end(), add);
+
+    // Sum up; the trailer of a stream form is in use if the root is in it.
     uint64_t used = snapshot.slot() == 0 ? kTrailerBytes : 0;
     for (const auto &[offset, bytes] : live) {
         used += bytes;
@@ -93,13 +101,16 @@ uint64_t check_all_sections(const Snapshot &snapshot, const Watch &watch) {
     uint64_t count = 0;
     naming(snapshot.input().path(), [&] {
         if (snapshot.slot_damaged()) {
-            if (snapshot.slot() == 0) { // beside a trailer, of either slot
+            if (snapshot.slot() ==
+                0) { // the root is in a trailer, either slot may be the damaged one
                 fail(Status::corrupt, "a root slot does not give its checksum");
             }
             const uint64_t other = snapshot.slot() == kSlotA ? kSlotB : kSlotA;
             fail(Status::corrupt, "the root slot at byte %llu does not give its checksum",
                  static_cast<Number>(other));
         }
+
+        // Walk over all sections: they must end exactly with the state.
         const uint64_t end = snapshot.file_bytes();
         const Committed committed{snapshot.input(), end, snapshot.root().sequence};
         const uint64_t stopped =

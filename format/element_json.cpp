@@ -1,5 +1,5 @@
-// Elements of a snapshot as JSON objects, one function each, which writes
-// the object's members; see element_json.h.
+// Elements of a snapshot as JSON objects. One function for each element writes the object's
+// members; see element_json.h.
 #include "format/element_json.h"
 
 #include <array>
@@ -21,8 +21,8 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// Those pairs that belong, as an object's members; of a name that a forged file gives twice, the
-// first.
+// Writes the pairs for which `belongs` returns true as an object's members. If a forged file gives
+// a name twice, only the first is written, as a JSON object must not repeat names.
 template <typename Belongs>
 void write_pairs(const char *name, const Pairs &pairs, JsonWriter &json, const Belongs &belongs) {
     std::set<std::string_view> written;
@@ -39,7 +39,7 @@ void write_all_pairs(const char *name, const Pairs &pairs, JsonWriter &json) {
     write_pairs(name, pairs, json, [](const std::string &) { return true; });
 }
 
-// The pairs of the config that belong to an element.
+// Writes the pairs of the config that belong to an element.
 void write_config(const char *name, const State &state, Element element, JsonWriter &json) {
     write_pairs(name, state.model.config, json,
                 [&](const std::string &key) { return config_element(key) == element; });
@@ -53,15 +53,15 @@ void write_digests(const char *name, const std::vector<Digest> &digests, JsonWri
     json.end_array();
 }
 
-// Texts of tokens, which a log may name at each of its positions: all that an element shows of them
-// is not more than kTextFactor times the file, which no log of short tokens reaches. What is beyond
-// is cut, and a mark stands for it.
+// Writes texts of tokens, which a log may name at each of its positions. All texts in one element
+// together have at most kTextFactor times the bytes of the file, which no log of short tokens
+// reaches. The rest is cut and replaced by a mark.
 class TokenText {
   public:
     explicit TokenText(const Snapshot &snapshot)
         : texts_(snapshot.state().token_texts), left_(kTextFactor * snapshot.file_bytes()) {}
 
-    // Of each of some tokens, one after the other.
+    // Writes the texts of tokens one after the other.
     void write(const char *name, std::span<const TokenEntry> tokens, JsonWriter &json) {
         json.key(name).begin_text();
         for (const TokenEntry &entry : tokens) {
@@ -84,13 +84,14 @@ class TokenText {
     uint64_t left_;
 };
 
-// What a file keeps of a group's pages.
+// Sizes of a group's pages in a file.
 struct Kept {
     uint64_t stored = 0, runs = 0;
     uint64_t bytes = 0, stored_bytes = 0;
-    uint64_t first = UINT64_MAX; // position from which on nothing was released; none
+    uint64_t first = UINT64_MAX; // lowest position after which all pages are stored
 };
 
+// Walks from the last page to the first, so that `first` ends at the first gap.
 Kept kept_of(const Snapshot &snapshot, size_t group) {
     const State &state = snapshot.state();
     Kept kept;
@@ -208,8 +209,9 @@ void token_buffer(const Snapshot &snapshot, JsonWriter &json) {
         json.field(source_name(static_cast<TokenSource>(source)), counts[source]);
     }
     json.end_object();
-    constexpr size_t kHexBytes = 4096; // at a time
-    // As bytes too, for a character may be split over several tokens.
+
+    constexpr size_t kHexBytes = 4096; // bytes converted at a time
+    // Bytes are written as well, because a character may be split over several tokens.
     json.key("texts").begin_array();
     for (const auto &[token, text] : state.token_texts) {
         json.begin_object().field("token", token).field("text", text);
@@ -257,7 +259,8 @@ void write_sampling(const Sampling &sampling, JsonWriter &json) {
     json.field("presence_penalty", sampling.presence_penalty);
     json.field("penalty_window", sampling.penalty_window);
     json.key("bias").begin_array();
-    for (const auto &[token, value] : sampling.bias) { // null, an infinity: a forbidden token
+    for (const auto &[token, value] :
+         sampling.bias) { // an infinity becomes null: a forbidden token
         json.begin_object().field("token", token).field("bias", value).end_object();
     }
     json.end_array();
@@ -336,7 +339,7 @@ void write_section(const Section &section, JsonWriter &json) {
     json.end_object();
 }
 
-// null: all of it was computed by the contract.
+// Writes the device profile; null if everything was computed under the contract.
 void write_profile(const Profile &profile, JsonWriter &json) {
     json.key("profile");
     if (profile == Profile()) {

@@ -9,11 +9,11 @@
 
 namespace stasis::format {
 
-// One JSON object, written into `room` as far as that goes; returns its length. It has at most 64
-// bytes for each byte of the file and 64 KiB more, and nothing of its size is kept in memory: texts
-// of the log and of the best logits are cut, with U+2026 in their place, where together they would
-// be more than four times the file. Bytes of texts that are not UTF-8 become U+FFFD.
-// Error(invalid_argument) unless `element` is 1 to 12.
+// Writes one JSON object into `room`, up to its end, and returns the object's length, which may be
+// more. The object has at most 64 bytes for each byte of the file plus 64 KiB, and memory does not
+// grow with it: if the texts of the log and of the best logits together exceed four times the file,
+// they are cut, with U+2026 in place of the rest. Bytes of texts that are not UTF-8 become U+FFFD.
+// Throws Error(invalid_argument) unless `element` is 1 to 12.
 size_t element_json(const Snapshot &snapshot, uint32_t element, std::span<char> room);
 
 } // namespace stasis::format

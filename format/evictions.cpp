@@ -1,4 +1,4 @@
-// See evictions.h.
+// Evictions to bytes and back, and the conditions on them; see evictions.h.
 #include "format/evictions.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void put(std::vector<uint8_t> &bytes, uint64_t number) {
     put(bytes, &number, sizeof number);
 }
 
-// Takes what follows in the bytes, or says that they end too early.
+// Reads the bytes one part after the other. Throws Error(corrupt) if they end too early.
 struct Cursor {
     std::span<const uint8_t> left;
 
@@ -37,7 +37,8 @@ struct Cursor {
         take(&value, sizeof value);
         return value;
     }
-    // A count of items that take `item_bytes` each.
+    // Returns a count of items that take `item_bytes` each. The bytes must suffice for them, which
+    // bounds what is allocated.
     uint64_t count(uint64_t item_bytes) {
         const uint64_t value = number();
         if (value > left.size() / item_bytes) {
@@ -48,7 +49,7 @@ struct Cursor {
     }
 };
 
-// All ranges, ascending.
+// Returns the ranges of all evictions, ascending.
 std::vector<PositionRange> all_ranges(const State &state) {
     std::vector<PositionRange> all;
     for (const Eviction &eviction : state.evictions) {
@@ -98,6 +99,7 @@ void parse_evictions(std::span<const uint8_t> bytes, State &state) {
     }
 }
 
+// Each eviction alone first, then all ranges together.
 void check_evictions(const State &state, Status status) {
     uint64_t before = 0; // nothing can be evicted at position 0
     for (const Eviction &eviction : state.evictions) {
@@ -121,6 +123,8 @@ void check_evictions(const State &state, Status status) {
                  Number{eviction.position});
         }
     }
+
+    // Ascending ranges overlap if one begins before its predecessor ends.
     const std::vector<PositionRange> all = all_ranges(state);
     for (size_t i = 1; i < all.size(); ++i) {
         if (all[i].begin < all[i - 1].end) {
@@ -132,7 +136,7 @@ void check_evictions(const State &state, Status status) {
 std::vector<bool> evicted_pages(const State &state) {
     const uint64_t page = state.page_positions;
     std::vector<bool> whole(page_count(state.log.size(), state.page_positions));
-    uint64_t begin = 0, end = 0; // ranges of different evictions that touch are one here
+    uint64_t begin = 0, end = 0; // joins ranges of different evictions that touch
     const auto mark = [&] {
         for (uint64_t index = (begin + page - 1) / page; (index + 1) * page <= end; ++index) {
             whole[index] = true;

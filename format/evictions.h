@@ -1,5 +1,5 @@
-// Evictions of a state: what a file keeps of them, what holds of them, and which slots of a page
-// nobody sees any more (FORMAT.md, "Evictions"). Knows no attention.
+// Evictions of a state: their bytes in a file, the conditions on them, and the pages of which they
+// leave nothing visible (FORMAT.md, "Evictions"). Must not know attention.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 
 namespace stasis::format {
 
-// The bytes of the section; none where nothing was evicted.
+// Returns the bytes of the section; none if nothing was evicted.
 std::vector<uint8_t> build_evictions(const State &state);
-// Fills state.evictions, of a state whose geometry is known. Error(corrupt).
+// Fills state.evictions. The state's geometry must have been checked. Throws Error(corrupt).
 void parse_evictions(std::span<const uint8_t> bytes, State &state);
 
-// Positions that exist and ascend, ranges that ascend, do not touch and lie before their position,
-// nothing evicted twice, hidden states of the model's size and finite. Throws Error(status).
+// Checks that positions exist and ascend; that ranges ascend, do not touch each other and end
+// before their position; that nothing is evicted twice; and that hidden states are finite and of
+// the model's size. Throws Error(status).
 void check_evictions(const State &state, Status status);
 
-// [page]: whether all its positions are evicted.
+// Returns for each page whether all its positions are evicted, [page].
 std::vector<bool> evicted_pages(const State &state);
 
 } // namespace stasis::format

@@ -1,4 +1,4 @@
-// Opening and locking a file that is there; see existing.h.
+// Opening and locking an existing file; see existing.h.
 #include "format/existing.h"
 
 #include <fcntl.h>
@@ -9,7 +9,8 @@ namespace stasis::format {
 
 namespace {
 
-// False: nothing is there.
+// Returns false if nothing is at the path. Throws Error(invalid_argument) for anything but a
+// regular file.
 bool check_regular(const FileOperations &files, const std::string &path) {
     struct stat status {};
     if (files.path_status(path.c_str(), &status) != 0) {
@@ -31,6 +32,8 @@ bool check_regular(const FileOperations &files, const std::string &path) {
 } // namespace
 
 std::optional<File> lock_existing(const FileOperations &files, const std::string &path) {
+    // Between two calls another save may replace the file: a lock counts only on the file that the
+    // path still names afterwards.
     for (int attempt = 0; attempt < 16; ++attempt) {
         if (!check_regular(files, path)) {
             return std::nullopt;
@@ -38,7 +41,7 @@ std::optional<File> lock_existing(const FileOperations &files, const std::string
         constexpr int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
         const int descriptor = files.open(path.c_str(), flags, 0);
         if (descriptor < 0 && (errno == ENOENT || errno == ELOOP)) {
-            continue; // it has just changed
+            continue; // it was removed or replaced after check_regular
         }
         if (descriptor < 0) {
             fail_file(Status::io, FileFailure::open, path, errno);

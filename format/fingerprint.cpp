@@ -2,6 +2,7 @@
 #include "format/fingerprint.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "format/checksum.h"
 #include "format/pages.h"
@@ -10,6 +11,7 @@ namespace stasis::format {
 
 std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32_t valid,
                                         const uint16_t *data, uint32_t row_slots) {
+    assert(valid <= row_slots);
     const size_t rows = page_rows(state, group);
     const size_t layers = state.groups[group].layers.size();
     const size_t dim = state.head_dim;
@@ -20,6 +22,8 @@ std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32
         prints.push_back(
             static_cast<uint32_t>(checksum64(numbers.data(), count * sizeof(uint16_t))));
     };
+
+    // Slots: all rows of one slot.
     for (uint32_t slot = 0; slot < valid; ++slot) {
         for (size_t row = 0; row < rows; ++row) {
             std::copy_n(data + (row * size_t{row_slots} + slot) * dim, dim,
@@ -27,6 +31,8 @@ std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32
         }
         add(rows * dim);
     }
+
+    // Layers: the valid slots of one layer's rows.
     const size_t layer_rows = rows / layers;
     for (size_t layer = 0; layer < layers; ++layer) {
         for (size_t row = 0; row < layer_rows; ++row) {

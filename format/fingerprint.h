@@ -1,6 +1,6 @@
-// Fingerprints of a page: 32 bits for each of its slots and for each layer, kept in place of keys
-// and values (Keep::none), so that a recomputation that diverges can be told by its first position
-// and layer (FORMAT.md, "Fingerprints"). Knows no file.
+// Fingerprints of a page: 32 bits for each of its slots and for each layer. They are kept in place
+// of keys and values (Keep::none), so that a recomputation that diverges can report its first
+// position and layer (FORMAT.md, "Fingerprints"). Must not know files.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace stasis::format {
 
-// The valid slots' (all layers of the group), then the layers' (all valid slots). `data` is a page
-// in memory, of which a row has `row_slots` slots; `state` gives the rest of the geometry.
+// Returns the fingerprints of the valid slots (over all layers of the group), then those of the
+// layers (over all valid slots). `data` is a page in memory whose rows have `row_slots` slots;
+// `state` supplies the rest of the geometry.
 std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32_t valid,
                                         const uint16_t *data, uint32_t row_slots);
 

@@ -17,12 +17,14 @@ constexpr size_t kChecksumAt = kBlockBytes - sizeof(Checksum); // the last 16 by
 constexpr size_t kHeaderUsed = 16;                             // magic, version, block size
 static_assert(sizeof(Checksum) == 16);
 
+// Writes the checksum of a block into its last 16 bytes.
 void seal(Block &block) {
     const Checksum sum = checksum(block.data(), kChecksumAt);
     std::memcpy(block.data() + kChecksumAt, &sum, sizeof sum);
 }
 
-// The bytes between the fields and the checksum are kept for later versions.
+// The bytes between the fields and the checksum are reserved for later versions. Throws
+// Error(corrupt) if one is not zero.
 void check_unused(const Block &block, size_t used, const char *name) {
     const auto *begin = block.data() + used;
     const auto *end = block.data() + kChecksumAt;
@@ -52,6 +54,7 @@ void check_header(const Block &header) {
     if (!block_intact(header)) {
         fail(Status::corrupt, "header: its bytes do not give its checksum");
     }
+
     uint32_t version = 0;
     uint32_t block_bytes = 0;
     std::memcpy(&version, header.data() + 8, 4);

@@ -1,4 +1,4 @@
-// Reading from files and memory, and sections from either; see input.h.
+// Reading from files and memory, and reading sections from either; see input.h.
 #include "format/input.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace stasis::format {
 
 namespace {
 
-constexpr size_t kPieceBytes = size_t{4} << 20; // some milliseconds of reading or digesting
+constexpr size_t kPieceBytes = size_t{4} << 20; // a few milliseconds of reading or digesting
 
 } // namespace
 
@@ -77,6 +77,7 @@ Frame Committed::read_frame(uint64_t offset, SectionKind kind) const {
         fail(Status::corrupt, "section (%s): named at byte %llu, the state ends at %llu",
              section_name(kind), at, static_cast<Number>(end));
     }
+
     FrameBytes bytes;
     input.read(bytes.data(), bytes.size(), offset);
     const Frame frame = decode_frame(bytes, offset);
@@ -90,6 +91,7 @@ Frame Committed::read_frame(uint64_t offset, SectionKind kind) const {
         fail(Status::corrupt, "section at byte %llu (%s): %llu bytes, the state ends at %llu", at,
              section_name(kind), static_cast<Number>(frame.stored_bytes), static_cast<Number>(end));
     }
+    // The padding is part of the section, so that no byte of the file can change unnoticed.
     const uint64_t data_end = offset + kFrameBytes + frame.stored_bytes;
     uint8_t padding[kAlignment] = {};
     input.read(padding, align_up(data_end) - data_end, data_end);

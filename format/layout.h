@@ -1,4 +1,4 @@
-// Where the parts of a state lie in the file, as the manifest and the nodes of the trees say it:
+// Places of a state's parts in the file, as the manifest and the nodes of the trees store them:
 // references to sections, to nodes and to runs of pages (FORMAT.md). Plain data, no code.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace stasis::format {
 
-// What a file keeps of keys and values: all of them, or only digests and fingerprints.
+// How much a file keeps of keys and values: all of them, or only digests and fingerprints.
 enum class Keep : uint8_t { full = 0, none = 1 };
 
 // A whole section that is not compressed.
@@ -31,8 +31,8 @@ struct NodeRef {
 };
 static_assert(sizeof(NodeRef) == 48); // as it is stored
 
-// Keys and values of a range of slots of one page, all layers of the group: a section of `slots`
-// slots, of which those from `first` on are in use.
+// Keys and values of a range of slots of one page, for all layers of the group: a section of
+// `slots` slots, of which `used` from `first` on are in use.
 struct Run {
     uint64_t offset = 0; // of the section's frame
     uint64_t stored_bytes = 0;
@@ -53,7 +53,7 @@ struct PageRecord {
     bool operator==(const PageRecord &) const = default;
 };
 
-// What the manifest says of places and sizes.
+// Places and sizes that the manifest stores.
 struct Layout {
     uint64_t position = 0;   // tokens in the log
     uint64_t text_count = 0; // entries of the list of texts

@@ -1,6 +1,6 @@
-// The manifest and the model's identity as FlatBuffers bytes (manifest.fbs): all of a State that
-// does not grow with the log, and where the rest lies. FlatBuffers types stay behind these
-// functions.
+// The manifest and the model's identity as FlatBuffers bytes (manifest.fbs): all parts of a State
+// that do not grow with the log, and references to the rest. Callers must not see FlatBuffers
+// types.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@
 
 namespace stasis::format {
 
-// Throws Error(unsupported) if it would be larger than kManifestBytesMax.
+// Both return the buffer's bytes. Both throw Error(unsupported) if it would be larger than
+// kManifestBytesMax.
 std::vector<uint8_t> build_manifest(const State &state, const Layout &layout);
 std::vector<uint8_t> build_identity(const ModelIdentity &identity);
 
-// Fills the parts of `state` that the manifest holds, and `layout`; the sizes are not checked yet.
-// Memory used is proportional to the manifest. Throws Error(corrupt).
+// Fills the parts of `state` that the manifest holds, and `layout`; sizes are not checked yet. Uses
+// memory in proportion to the manifest. Throws Error(corrupt).
 void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &layout);
 ModelIdentity parse_identity(std::span<const uint8_t> bytes);
 

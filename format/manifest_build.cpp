@@ -19,9 +19,10 @@ template <class T> using Offset = flatbuffers::Offset<T>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 using Values = std::vector<std::pair<uint32_t, float>>;
 
-constexpr uint64_t kTableBytes = 128; // no less than what a table takes with its offsets
+constexpr uint64_t kTableBytes = 128; // upper bound for a table with its offsets
 
-// No less than what the buffer takes: FlatBuffers itself would only notice at 2 GiB, by an assert.
+// Throws Error(unsupported) if an upper bound of the buffer's size exceeds the limit: FlatBuffers
+// itself would only notice at 2 GiB, by an assert.
 void check_bound(const char *name, uint64_t bound) {
     if (bound > kManifestBytesMax) {
         fail(Status::unsupported, "the %s would take %llu bytes, the format allows %llu", name,
@@ -29,6 +30,7 @@ void check_bound(const char *name, uint64_t bound) {
     }
 }
 
+// Returns an upper bound of the manifest's size, before it is built.
 uint64_t size_bound(const State &state) {
     uint64_t bytes = 4096 + state.pending_system.size();
     for (const LayerGroup &group : state.groups) {
@@ -156,8 +158,9 @@ Offset<fb::Profile> pack(Builder &builder, const Profile &profile) {
     return fb::CreateProfile(builder, id, builder.CreateVectorOfStructs(packed), profile.foreign);
 }
 
-// The fields of a manifest, which are added in the order of the generated code: those of 8 bytes
-// first, and of one size the last first. So equal states give equal bytes, and always the same.
+// Collects the fields of a manifest and adds them in the order of FlatBuffers' generated code:
+// fields of 8 bytes first, and among fields of one size the last id first. Equal states therefore
+// give equal bytes, whatever the order of add.
 class ManifestFields {
   public:
     using Add = std::function<void(fb::ManifestBuilder &)>;
@@ -178,7 +181,7 @@ class ManifestFields {
 
   private:
     struct Field {
-        size_t size_bytes; // of a number; structs and offsets count as 4
+        size_t size_bytes; // of an integer; structs, offsets and all else count as 4
         flatbuffers::voffset_t id;
         Add add;
     };
@@ -202,11 +205,15 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     check_bound("manifest", size_bound(state));
     Builder builder;
     builder.ForceDefaults(true); // -0.0 compares equal to a default of 0.0 and would lose its sign
+
+    // Strings, vectors and tables come before the table that refers to them.
     const auto groups = pack_groups(builder, state, layout);
     const auto samplings = pack_samplings(builder, state.samplings);
     const auto pending_system = builder.CreateString(state.pending_system);
     const auto top = pack(builder, state.top);
     const auto profile = pack(builder, state.profile);
+
+    // Structs are copied into the table, which takes their addresses.
     const fb::Contract contract(state.contract.core, state.contract.kv, state.contract.sampling);
     const fb::SectionRef identity = pack(layout.identity);
     const fb::SectionRef hidden = pack(layout.hidden);
@@ -216,6 +223,8 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const fb::NodeRef texts = pack(layout.texts);
     const fb::Digest logits = pack(state.logits);
     const fb::Digest digest = pack(state.digest);
+
+    // Fields in the order of the schema; finish() sorts them.
     ManifestFields fields;
     const auto add = [&](flatbuffers::voffset_t id, auto adder, auto value) {
         const size_t size_bytes = sizeof value == 8 && std::is_integral_v<decltype(value)> ? 8 : 4;

@@ -16,8 +16,9 @@ template <class T> using Vector = flatbuffers::Vector<T>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 using Values = std::vector<std::pair<uint32_t, float>>;
 
-// In FlatBuffers many offsets may lead to one string, vector or table, so that a small manifest
-// could unfold into gigabytes. What an honest one holds never adds up to more than its own size.
+// Limits what is unpacked. In FlatBuffers many offsets may refer to one string, vector or table, so
+// that a small manifest could unfold into gigabytes. The parts of a manifest that a save has
+// written never add up to more than its size.
 class Budget {
   public:
     explicit Budget(uint64_t bytes) : left_(bytes) {}
@@ -32,8 +33,8 @@ class Budget {
     uint64_t left_;
 };
 
-// What a table takes at least: the offset to it, its own to its fields, the fields that it must
-// have, and the lengths of its strings and vectors.
+// Lower bounds of the bytes of a table: the offset to it, its own to its fields, the required
+// fields, and the lengths of its strings and vectors.
 constexpr uint64_t kPairBytes = 6 * sizeof(uint32_t);
 constexpr uint64_t kSamplingBytes = 4 * sizeof(uint32_t);
 constexpr uint64_t kGroupBytes = 4 * sizeof(uint32_t) + sizeof(fb::NodeRef);
@@ -172,7 +173,8 @@ void unpack_groups(const fb::Manifest *packed, State &state, Layout &layout, Bud
     }
 }
 
-// The root table, once the whole buffer has been found to follow the schema.
+// Returns the root table after checking that the whole buffer follows the schema. Throws
+// Error(corrupt).
 template <class Table>
 const Table *verified(std::span<const uint8_t> bytes, const char *name, const char *identifier) {
     flatbuffers::Verifier::Options limits;
@@ -195,6 +197,7 @@ ModelIdentity parse_identity(std::span<const uint8_t> bytes) {
 void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &layout) {
     const auto *packed = verified<fb::Manifest>(manifest, "manifest", fb::ManifestIdentifier());
     Budget budget(manifest.size());
+
     state.contract = {packed->contract()->core(), packed->contract()->kv(),
                       packed->contract()->sampling()};
     state.layers = packed->layers();
@@ -212,10 +215,12 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     state.logits = unpack(packed->logits());
     state.top = unpack(packed->top(), budget);
     state.digest = unpack(packed->digest());
+    // An unknown value must not become an enumerator.
     if (packed->keep() > static_cast<uint32_t>(Keep::none)) {
         fail(Status::corrupt, "manifest: what it keeps is %u, expected 0 or 1", packed->keep());
     }
     layout.keep = static_cast<Keep>(packed->keep());
+
     layout.position = packed->position();
     layout.text_count = packed->text_count();
     layout.identity = unpack(packed->identity());

@@ -1,4 +1,4 @@
-// Messages about the contents of a file, with its path before them.
+// Error messages about the contents of a file, which begin with its path.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace stasis::format {
 
-// Runs `check`; what it finds wrong with the contents is told with the file's path before it.
+// Runs `check` and returns its result. Inserts the file's path before the message of an
+// Error(corrupt) or Error(version).
 template <class Check> auto naming(const std::string &path, Check check) {
     try {
         return check();

@@ -1,11 +1,14 @@
-// Reading trees from the root down and writing them from the leaves up; see node_io.h.
+// Reading trees from the root down, and writing them from the leaves up; see node_io.h.
 #include "format/node_io.h"
+
+#include <cassert>
 
 #include "format/state/error.h"
 
 namespace stasis::format {
 
 Bytes NodeReader::read_node(const char *tree, const NodeRef &ref) {
+    // Frames are read once for each section of nodes.
     auto found = sections_.find(ref.section);
     if (found == sections_.end()) {
         const Frame frame = from_.read_frame(ref.section, SectionKind::nodes);
@@ -19,10 +22,13 @@ Bytes NodeReader::read_node(const char *tree, const NodeRef &ref) {
         fail(Status::corrupt, "%s: node of %u bytes at byte %u of a section of %llu", tree,
              ref.bytes, ref.begin, static_cast<Number>(found->second.stored_bytes));
     }
+
+    // See NodeReader: this bounds what a forged file makes a reader allocate.
     if (ref.bytes > left_) {
         fail(Status::corrupt, "%s: the nodes of the trees add up to more than the file", tree);
     }
     left_ -= ref.bytes;
+
     Bytes node(ref.bytes);
     from_.read(node.data(), node.size(), ref.section + kFrameBytes + ref.begin);
     const Digest digest = from_.digest(node);
@@ -43,6 +49,8 @@ StoredTree NodeReader::read(const TreeShape &shape, const NodeRef &root, const L
         }
         return tree;
     }
+
+    // Each level's nodes refer to those of the level below.
     const auto height = static_cast<uint32_t>(shape.level_nodes().size());
     tree.levels.resize(height);
     tree.levels[height - 1] = {root};
@@ -63,6 +71,8 @@ StoredTree NodeReader::read(const TreeShape &shape, const NodeRef &root, const L
     return tree;
 }
 
+// Returns the reference to a node: the old tree's if it has the node at this place, else to new
+// bytes.
 NodeRef NodeWriter::put(const Bytes &node, const StoredTree &old, uint32_t level, uint64_t index) {
     const Digest digest = Sha256().bytes(node.data(), node.size()).finish();
     if (level < old.levels.size() && index < old.levels[level].size()) {
@@ -74,6 +84,9 @@ NodeRef NodeWriter::put(const Bytes &node, const StoredTree &old, uint32_t level
     if (pending_.size() + node.size() > kNodesBytesMax) {
         flush();
     }
+
+    // The section of these nodes is appended by the next flush, so it begins at the output's next
+    // byte.
     const NodeRef ref{output_.next(), static_cast<uint32_t>(pending_.size()),
                       static_cast<uint32_t>(node.size()), digest};
     pending_.insert(pending_.end(), node.begin(), node.end());
@@ -82,13 +95,14 @@ NodeRef NodeWriter::put(const Bytes &node, const StoredTree &old, uint32_t level
 
 StoredTree NodeWriter::write(const TreeShape &shape, const StoredTree &old, uint64_t unchanged,
                              const Leaf &leaf) {
+    assert(unchanged <= shape.items);
     StoredTree tree;
     const std::vector<uint64_t> nodes = shape.level_nodes();
     uint64_t span = shape.leaf_items(); // items below a full node
     for (uint32_t level = 0; level < nodes.size(); ++level, span *= kTreeFan) {
         std::vector<NodeRef> refs;
         for (uint64_t index = 0; index < nodes[level]; ++index) {
-            if (index < unchanged / span) { // full there as well, of the same items
+            if (index < unchanged / span) { // the old node is full too and has the same items
                 refs.push_back(old.levels[level][index]);
                 continue;
             }

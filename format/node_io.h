@@ -1,5 +1,5 @@
-// Trees in files: all nodes of one read and checked, and one written of which the file may hold
-// parts already. Knows what nodes are (tree.h), not what their items mean.
+// Trees in files: reads and checks all nodes of a tree, and writes a tree of which the file may
+// hold parts already. Knows nodes (tree.h); must not know what their items mean.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 
 namespace stasis::format {
 
-// Reads nodes of one state. Together they are never larger than the state: an honest file refers to
-// no node twice, so that what its trees unfold to is bounded by its size.
+// Reads the nodes of one state. Their sizes together must not exceed the state's: a file that was
+// written by a save refers to no node twice, so this bounds the memory that a forged file can use.
 class NodeReader {
   public:
     explicit NodeReader(const Committed &from) : from_(from), left_(from.end) {}
 
     // Calls `leaf` for the leaves of a tree in order, each with its number of items. Checks sizes,
-    // digests and headers of all nodes. Error(corrupt).
+    // digests and headers of all nodes. Throws Error(corrupt).
     using Leaf = std::function<void(std::span<const uint8_t> node, uint32_t count)>;
     StoredTree read(const TreeShape &shape, const NodeRef &root, const Leaf &leaf);
 
@@ -37,8 +37,8 @@ class NodeWriter {
   public:
     explicit NodeWriter(Output &output) : output_(output) {}
 
-    // The tree of a list; `add` appends items to a leaf. `old` is the tree of `old_items`: a node
-    // that it has at the same place, with the same bytes, is used again.
+    // Writes the tree of a list; `add` appends items to a leaf. `old` is the tree of `old_items` in
+    // the file: a node that it has at the same place, with the same bytes, is used again.
     template <typename Item>
     StoredTree write(TreeKind kind, uint32_t group, const std::vector<Item> &items,
                      const StoredTree &old, std::span<const Item> old_items,
@@ -54,7 +54,8 @@ class NodeWriter {
     void flush(); // after the last tree
 
   private:
-    // `leaf` appends the items [begin, end) to a node; the first `unchanged` are those of `old`.
+    // `leaf` appends the items [begin, end) to a node; the first `unchanged` items are those of
+    // `old`.
     using Leaf = std::function<void(Bytes &node, uint64_t begin, uint64_t end)>;
     StoredTree write(const TreeShape &shape, const StoredTree &old, uint64_t unchanged,
                      const Leaf &leaf);

@@ -1,5 +1,6 @@
-// The numbers of a session that a snapshot stores beside its log, pages and settings: one row each,
-// which the manifest's builder and parser, the checks, the comparison and the JSON walk.
+// The numbers of a session that a snapshot stores apart from its log, pages and settings. They are
+// listed once; the manifest's builder and parser, the checks, the comparison and the JSON walk this
+// list.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ template <class T> struct SessionNumber {
     T most; // a larger one is refused
 };
 
-// In the order in which they are shown.
+// The order is that of the JSON and of the comparison.
 inline constexpr std::tuple kSessionNumbers = {
     SessionNumber<uint64_t>{"capacity", "capacity", &State::capacity, &manifest::Manifest::capacity,
                             &manifest::ManifestBuilder::add_capacity,
@@ -34,7 +35,7 @@ inline constexpr std::tuple kSessionNumbers = {
                             manifest::Manifest::VT_TRACKING, 2},
 };
 
-// Calls visit(row) for each.
+// Calls visit(row) for each row.
 template <class Visit> void each_session_number(const Visit &visit) {
     std::apply([&](const auto &...row) { (visit(row), ...); }, kSessionNumbers);
 }

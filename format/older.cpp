@@ -1,9 +1,11 @@
-// See older.h. A commit that is finished has written every sector of its slot; one that was torn
-// has left the first sector, with the root, or the last one, with the checksum, as it was before.
+// Telling torn slots from damaged ones; see older.h. A commit that is finished has written every
+// sector of its slot. A torn one has left the first sector, with the root, or the last one, with
+// the checksum, as it was before.
 #include "format/older.h"
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -16,7 +18,8 @@ namespace stasis::format {
 
 namespace {
 
-// The manifest that this commit has written, as far as the sections can be walked over.
+// Returns the place of the manifest that this commit has written; nothing if the sections before
+// `end` contain none.
 std::optional<Root> find_manifest(const Input &input, uint64_t sequence, uint64_t end) {
     std::optional<Root> root;
     walk_sections(input, end, [&](uint64_t offset, const Frame &frame) {
@@ -32,8 +35,8 @@ std::optional<Root> find_manifest(const Input &input, uint64_t sequence, uint64_
     return root;
 }
 
-// What the slot of this commit may have been: its root follows from its manifest, but for the
-// features, of which there are few.
+// Returns all contents that the slot of this commit can have had. Its root follows from its
+// manifest except for the features, which have few combinations.
 std::vector<Block> possible_slots(const Input &input, uint64_t sequence, uint64_t end) {
     std::vector<Block> slots;
     std::optional<Root> root = find_manifest(input, sequence, end);
@@ -60,7 +63,8 @@ bool same_sector(const Block &a, const Block &b, size_t sector) {
     return std::equal(a.begin() + begin, a.begin() + begin + kSectorBytes, b.begin() + begin);
 }
 
-// A failing write may end within the checksum: of the new one it leaves the first bytes.
+// Returns whether `block` is `slot` in which a write has ended within the checksum: the first bytes
+// are those of the new checksum, the rest is the old one's.
 bool ends_within_checksum(const Block &block, const Block &slot) {
     constexpr size_t kSumAt = kBlockBytes - sizeof(Checksum);
     std::array<uint8_t, sizeof(Checksum)> whole;
@@ -74,6 +78,8 @@ bool ends_within_checksum(const Block &block, const Block &slot) {
 } // namespace
 
 bool was_finished(const Input &input, const Root &current, const Block &block) {
+    assert(block != Block{} && !block_intact(block));
+    // The block before the torn write was empty or the slot of the commit before the current one.
     std::vector<Block> before = {Block{}};
     try {
         const std::vector<Block> slots =
@@ -83,8 +89,9 @@ bool was_finished(const Input &input, const Root &current, const Block &block) {
         if (error.status() != Status::corrupt) {
             throw;
         }
-        // The sections lead to no commit before: nothing speaks for a torn slot.
+        // The sections contain no earlier commit: there is no sign of a torn slot.
     }
+    // A torn block has its first or its last sector in common with what it was before.
     constexpr size_t kLast = kBlockBytes / kSectorBytes - 1;
     return std::none_of(before.begin(), before.end(), [&](const Block &slot) {
         return same_sector(block, slot, 0) || same_sector(block, slot, kLast) ||

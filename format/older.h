@@ -1,5 +1,5 @@
-// What a root slot whose checksum is wrong has been: torn in the midst of being written, or damaged
-// after a commit was finished (FORMAT.md, "Roots"). Knows no way to choose between roots.
+// Decides whether a root slot whose checksum is wrong was torn while it was being written, or was
+// damaged after its commit had finished (FORMAT.md, "Roots"). Must not choose between roots.
 #pragma once
 
 #include "format/header.h"
@@ -7,9 +7,9 @@
 
 namespace stasis::format {
 
-// Whether the slot once held the whole root of the commit after `current`; else a crash left it
-// half written, or it is that of a commit before. `block`: neither zero nor with the right
-// checksum.
+// Returns whether the slot once held the whole root of the commit after `current`. Otherwise a
+// crash left it half written, or it holds an earlier commit's root. `block` must be neither zero
+// nor have the right checksum.
 bool was_finished(const Input &input, const Root &current, const Block &block);
 
 } // namespace stasis::format

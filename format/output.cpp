@@ -7,7 +7,7 @@ namespace stasis::format {
 
 namespace {
 
-constexpr size_t kGatherBytes = 256U << 10; // from here on a write goes by itself
+constexpr size_t kGatherBytes = 256U << 10; // a larger write is not gathered
 
 } // namespace
 
@@ -35,6 +35,7 @@ uint64_t Output::append(const Frame &frame, const void *stored) {
     const uint64_t offset = next_;
     const FrameBytes bytes = encode_frame(frame);
     write(bytes.data(), bytes.size());
+    // Progress counts raw bytes of runs. While a compressed run is written it does not advance.
     const uint64_t done = done_;
     const bool counts = frame.kind == SectionKind::run;
     for (uint64_t at = 0; at < frame.stored_bytes; at += kChunkBytes) {

@@ -1,7 +1,8 @@
-// Where a save writes: sections one after the other, small ones gathered into larger writes, into a
-// file or a stream. Knows nothing of what sections hold.
+// The output of a save: appends sections to a file or a stream and gathers small ones into larger
+// writes. Must not know what sections hold.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -14,24 +15,29 @@ namespace stasis::format {
 
 class Output {
   public:
-    // `next`: offset of what is written first, a multiple of 64. Progress is told in steps of raw
-    // bytes of runs, `total` of them.
+    // `next` is the offset of the first byte that is written, a multiple of 64. Progress is
+    // reported in raw bytes of runs.
     Output(const Sink &sink, uint64_t next, uint64_t sequence, const Watch &watch)
-        : sink_(sink), next_(next), sequence_(sequence), watch_(watch) {}
+        : sink_(sink), next_(next), sequence_(sequence), watch_(watch) {
+        assert(next % kAlignment == 0);
+    }
     Output(const Output &) = delete;
     Output &operator=(const Output &) = delete;
 
-    uint64_t next() const { return next_; } // offset of what is appended next
+    uint64_t next() const { return next_; } // offset of the next section
     uint64_t sequence() const { return sequence_; }
+    // Sets the total of the progress: the raw bytes of all runs that will be appended.
     void expect(uint64_t run_bytes) { total_ = run_bytes; }
 
-    void write(const void *data, size_t size_bytes); // not a section: header and slots
+    void write(const void *data, size_t size_bytes); // header and slots, which are no sections
     // Appends a raw section and returns the offset of its frame.
     uint64_t append(SectionKind kind, const void *data, uint64_t bytes);
-    // The same with the digest; `old` if it holds the same bytes; no section if there are none.
+    // The same for a section with a digest. Returns `old` if that has the same bytes, and an empty
+    // reference if there are none.
     SectionRef put(SectionKind kind, const void *data, uint64_t bytes, const SectionRef &old);
+    // Appends a section with the given frame and returns the frame's offset.
     uint64_t append(const Frame &frame, const void *stored);
-    void flush(); // hands on what was gathered
+    void flush(); // writes the gathered bytes
     void report() const { watch_.step(done_, total_); }
 
   private:

@@ -1,7 +1,8 @@
-// Page geometry and the packing of partly filled pages; see pages.h.
+// Page geometry, and the packing of partly filled pages; see pages.h.
 #include "format/pages.h"
 
 #include <algorithm>
+#include <cassert>
 #include <new>
 
 #include "format/constants.h"
@@ -14,6 +15,7 @@ uint64_t page_count(uint64_t position, uint32_t page_positions) {
 }
 
 uint32_t page_valid(uint64_t position, uint32_t page_positions, uint64_t index) {
+    assert(index < page_count(position, page_positions));
     const uint64_t rest = position - index * page_positions;
     return rest < page_positions ? static_cast<uint32_t>(rest) : page_positions;
 }
@@ -41,6 +43,7 @@ RunShape run_shape(const State &state, size_t group, uint32_t slots) {
 
 void pack_run(const State &state, size_t group, uint32_t begin, uint32_t slots,
               const uint16_t *data, uint16_t *packed) {
+    assert(begin + slots <= state.page_positions);
     const size_t used = size_t{slots} * state.head_dim;
     const size_t full = size_t{state.page_positions} * state.head_dim;
     data += size_t{begin} * state.head_dim;
@@ -51,6 +54,7 @@ void pack_run(const State &state, size_t group, uint32_t begin, uint32_t slots,
 
 void unpack_run(const State &state, size_t group, const Run &run, uint32_t to,
                 const uint16_t *packed, uint32_t row_slots, uint16_t *data) {
+    assert(run.first + run.used <= run.slots && to + run.used <= row_slots);
     const size_t dim = state.head_dim;
     const size_t full = row_slots * dim;
     for (size_t row = 0; row < page_rows(state, group); ++row) {
@@ -60,6 +64,7 @@ void unpack_run(const State &state, size_t group, const Run &run, uint32_t to,
 }
 
 void clear_slots(const State &state, size_t group, uint32_t valid, uint16_t *data) {
+    assert(valid <= state.page_positions);
     const size_t used = size_t{valid} * state.head_dim;
     const size_t full = size_t{state.page_positions} * state.head_dim;
     for (size_t row = 0; row < page_rows(state, group); ++row) {
@@ -70,6 +75,7 @@ void clear_slots(const State &state, size_t group, uint32_t valid, uint16_t *dat
 void check_page_finite(const State &state, size_t group, uint64_t index, const uint16_t *data,
                        uint32_t row_slots, Status status) {
     const uint32_t valid = state.pages[group][index].valid;
+    assert(valid <= row_slots);
     const size_t used = size_t{valid} * state.head_dim;
     const size_t full = size_t{row_slots} * state.head_dim;
     for (size_t row = 0; row < page_rows(state, group); ++row, data += full) {

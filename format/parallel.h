@@ -1,5 +1,5 @@
-// How a long operation hands independent pieces of work to its caller's threads: plain data, so
-// that this folder knows no thread pool. The runtime fills it from its own.
+// Passes independent pieces of a long operation to its caller's threads. Plain data, which the
+// runtime fills from its thread pool, so that this folder must not know a thread pool.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@ namespace stasis::format {
 
 struct Parallel {
     void *context = nullptr;
-    // Calls work(data, i) once for each i below `count`, on any threads, and returns when all are
-    // done; `work` does not throw. Null: the calling thread does all, in order.
+    // Calls work(data, i) once for each i below `count`, on any threads, and returns after all
+    // calls. `work` must not throw. Null: the calling thread makes all calls, in order.
     void (*run)(void *context, size_t count, void (*work)(void *data, size_t i),
                 void *data) = nullptr;
 };
 
-// Calls work(i) for each i below `count`. What one of them throws is thrown when all are done; of
-// several, that of the lowest i.
+// Calls work(i) for each i below `count`. Exceptions of `work` are rethrown after all calls; of
+// several, the one of the lowest i.
 template <typename Work> void for_each(const Parallel &parallel, size_t count, const Work &work) {
     if (parallel.run == nullptr || count < 2) {
         for (size_t i = 0; i < count; ++i) {

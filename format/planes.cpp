@@ -1,5 +1,4 @@
-// Loops that compilers turn into vector code; see planes.h. Built with -O3, which g++ 12 needs for
-// that.
+// Loops that compilers vectorise; see planes.h. Compiled with -O3, which g++ 12 needs for that.
 #include "format/planes.h"
 
 #include <algorithm>
@@ -28,9 +27,10 @@ void merge_planes(const uint8_t *__restrict exponents, const uint8_t *__restrict
 
 namespace {
 
-// Channels whose sums are kept together, in registers or nearly so.
+// Channels whose sums are computed together, in registers or the first-level cache.
 constexpr size_t kTogether = 64;
 
+// Writes the centres of `count` channels of a row: the rounded mean over its slots.
 void find_centres(const uint8_t *__restrict exponents, const RunShape &shape, size_t count,
                   uint8_t *__restrict centres) {
     std::array<uint32_t, kTogether> sums{};

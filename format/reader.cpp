@@ -1,4 +1,4 @@
-// Opening a snapshot: from the root to everything but pages; see reader.h.
+// Opening a snapshot: reads and checks everything except pages, from the root on; see reader.h.
 #include "format/reader.h"
 
 #include <algorithm>
@@ -35,11 +35,15 @@ std::shared_ptr<const Snapshot> Snapshot::open_input(Input input,
             file != nullptr ? std::optional(stamp_of(file->status())) : std::nullopt;
         watch.step(0, 0);
         snapshot->current_ = find_root(snapshot->input_, watch);
+        // A file that has not changed since the caller's last save or load need not be read again.
         if (known != nullptr && stamp && known->stamp == stamp && known->root == snapshot->root()) {
             snapshot->contents_ = known;
             snapshot->known_ = true;
             return;
         }
+
+        // Each step needs the one before it: geometry from the manifest, the log for the page
+        // tables.
         const auto contents = std::make_shared<Contents>();
         contents->stamp = stamp;
         contents->root = snapshot->root();
@@ -78,6 +82,8 @@ void Snapshot::read_manifest(Contents &into, const Watch &watch) const {
              to_hex(root.digest).c_str(), to_hex(digest).c_str());
     }
     parse_manifest(manifest, into.state, into.layout);
+    // A reader without sampling version 2 goes by the features, so they must agree with the
+    // settings.
     const bool told = (root.features_read & kFeatureSamplingV2) != 0;
     if (told != (sampling_version(into.state.samplings) == 2)) {
         fail(Status::corrupt, "manifest: sampling settings of version 2 %s",
@@ -87,9 +93,11 @@ void Snapshot::read_manifest(Contents &into, const Watch &watch) const {
     if (outside != (into.state.profile != Profile())) {
         fail(Status::corrupt, "device profile: the root's features and the manifest disagree");
     }
+
     into.state.model =
         parse_identity(committed(watch).read_section(into.layout.identity, SectionKind::identity));
     check_geometry(into.state, Status::corrupt);
+    // A log takes at least this many bytes, so its length is bounded before it is read.
     if (into.layout.position > root.file_bytes / sizeof(TokenEntry)) {
         fail(Status::corrupt, "manifest: %llu tokens in a file of %llu bytes",
              static_cast<Number>(into.layout.position), static_cast<Number>(root.file_bytes));
@@ -104,9 +112,12 @@ void Snapshot::read_trees(Contents &into, const Watch &watch) const {
     const auto add_text = [&](std::span<const uint8_t> node, uint32_t count) {
         parse_texts(node, count, into.texts);
     };
+    // Log and texts.
     into.trees.log = nodes.read({TreeKind::log, 0, into.layout.position}, into.layout.log, add_log);
     into.trees.texts =
         nodes.read({TreeKind::texts, 0, into.layout.text_count}, into.layout.texts, add_text);
+
+    // Page tables, which also supply the state's pages, without data.
     const uint64_t count = page_count(into.layout.position, into.state.page_positions);
     for (uint32_t group = 0; group < into.state.groups.size(); ++group) {
         std::vector<PageRecord> &entries = into.pages.emplace_back();
@@ -120,13 +131,15 @@ void Snapshot::read_trees(Contents &into, const Watch &watch) const {
             pages.push_back({entry.valid, entry.digest, nullptr});
         }
     }
+
+    // Checks that need all of the tables.
     read_evictions(into, watch);
     check_entries(into, watch);
     watch.step(0, 0);
     into.state.token_texts = texts_of_log(into.texts, into.state.log, into.state.vocabulary);
 }
 
-// Before the page entries: which pages may be missing depends on it.
+// Runs before the page entries are checked, because evicted pages may be missing.
 void Snapshot::read_evictions(Contents &into, const Watch &watch) const {
     const bool named = into.layout.evictions != SectionRef{};
     if (named != ((current_.root.features_refuse & kFeatureEvictions) != 0)) {
@@ -140,6 +153,8 @@ void Snapshot::read_evictions(Contents &into, const Watch &watch) const {
     }
 }
 
+// Checks the entries of all pages. Together their runs must not be longer than the file: a save
+// writes no run twice, and a reader may allocate for each.
 void Snapshot::check_entries(const Contents &read, const Watch &watch) const {
     const std::vector<bool> evicted = evicted_pages(read.state);
     uint64_t left = current_.root.file_bytes;
@@ -174,6 +189,8 @@ void Snapshot::read_rest(Contents &into, const Watch &watch) const {
         }
         return;
     }
+
+    // Hidden state.
     const uint64_t hidden_bytes = uint64_t{into.state.hidden_size} * sizeof(uint16_t);
     if (into.layout.hidden.bytes != hidden_bytes) {
         fail(Status::corrupt, "hidden state: %llu bytes, expected %llu",
@@ -183,6 +200,8 @@ void Snapshot::read_rest(Contents &into, const Watch &watch) const {
         committed(watch).read_section(into.layout.hidden, SectionKind::hidden);
     into.state.hidden.resize(into.state.hidden_size);
     std::copy(hidden.begin(), hidden.end(), reinterpret_cast<uint8_t *>(into.state.hidden.data()));
+
+    // Row of logits: it is only checked, since logits_row() reads it on demand.
     if (into.layout.logits_row == SectionRef{}) {
         return;
     }
@@ -212,7 +231,7 @@ std::vector<float> Snapshot::logits_row() const {
 
 namespace {
 
-// Offsets of the sections that hold nodes of the trees.
+// Returns the offsets of the sections that hold nodes of the trees.
 std::set<uint64_t> node_sections(const Trees &trees) {
     std::set<uint64_t> offsets;
     const auto add = [&](const StoredTree &tree) {
@@ -238,11 +257,15 @@ std::vector<Section> Snapshot::sections() const {
                 sections.push_back({offset, committed().read_frame(offset, kind)});
             }
         };
+
+        // Sections that the manifest refers to, and the manifest.
         add(layout().identity.offset, SectionKind::identity);
         add(layout().hidden.offset, SectionKind::hidden);
         add(layout().logits_row.offset, SectionKind::logits_row);
         add(layout().evictions.offset, SectionKind::evictions);
         add(current_.root.manifest_offset, SectionKind::manifest);
+
+        // Sections that hold nodes, and runs.
         for (const uint64_t offset : node_sections(trees())) {
             add(offset, SectionKind::nodes);
         }

@@ -12,8 +12,9 @@ namespace stasis::format {
 
 namespace {
 
-constexpr int kSlotReadsMax = 1000; // whoever writes so often does not want to be read
+constexpr int kSlotReadsMax = 1000; // more commits than this during one open are not plausible
 
+// Findings on the two root slots.
 struct Slots {
     std::optional<Root> newest;
     uint64_t slot = 0;
@@ -28,8 +29,9 @@ Block read_block(const Input &input, uint64_t offset) {
     return block;
 }
 
-// A slot of zeros was never written; one whose checksum is wrong was torn or damaged. Of two good
-// ones only the newer has to be understood.
+// Returns the newer of two slots. A slot of zeros was never written; a slot whose checksum is wrong
+// was torn or damaged. If both are intact, only the newer one is decoded. Throws Error(corrupt) if
+// both are of one commit.
 Slots choose(const Block &a, const Block &b) {
     Slots slots;
     uint64_t newest = 0;
@@ -54,6 +56,7 @@ Slots choose(const Block &a, const Block &b) {
             chosen = block;
         }
     }
+
     if (chosen != nullptr) {
         slots.newest = decode_slot(*chosen);
         slots.slot = chosen == &a ? kSlotA : kSlotB;
@@ -61,9 +64,9 @@ Slots choose(const Block &a, const Block &b) {
     return slots;
 }
 
-// Another process may be writing a slot just then, and the other one before the first is read: a
-// slot that seems damaged is read again. Two readings that agree are of one moment, and at each
-// moment one slot at most is being written.
+// Reads both slots. Another process may be writing a slot at the same time, and the other slot
+// before the first is read, so a slot that seems damaged is read again. Two readings that agree are
+// of one moment, and at each moment at most one slot is being written.
 Slots read_slots(const Input &input) {
     Block a = read_block(input, kSlotA), b = read_block(input, kSlotB);
     for (int attempt = 0; attempt < kSlotReadsMax; ++attempt) {
@@ -79,8 +82,8 @@ Slots read_slots(const Input &input) {
     return choose(a, b);
 }
 
-// The manifest is the last section of a state; behind it lies at most the trailer, which is `tail`
-// bytes long.
+// Checks that the manifest is the last section of a state, followed by at most the trailer, which
+// is `tail` bytes long. Throws Error(corrupt).
 void check_bounds(const Root &root, uint64_t tail) {
     const uint64_t bytes = root.file_bytes;
     const bool placed = root.manifest_offset >= kSectionsBegin &&
@@ -94,6 +97,8 @@ void check_bounds(const Root &root, uint64_t tail) {
     }
 }
 
+// Checks the trailer, a section at `offset`, and returns its root. Throws Error(corrupt),
+// Error(version).
 Root check_trailer(const uint8_t *bytes, const Frame &frame, uint64_t offset) {
     RootBytes root_bytes;
     std::copy_n(bytes + kFrameBytes, root_bytes.size(), root_bytes.begin());
@@ -114,7 +119,8 @@ Root check_trailer(const uint8_t *bytes, const Frame &frame, uint64_t offset) {
     return root;
 }
 
-// A walk over the sections of an input whose slots say nothing, to the trailer.
+// Returns the root in the trailer of an input whose slots are empty or damaged; nothing if its
+// sections end without one.
 std::optional<Root> walk_to_trailer(const Input &input, const Watch &watch) {
     std::optional<Root> trailer;
     const uint64_t size = input.size();
@@ -130,7 +136,8 @@ std::optional<Root> walk_to_trailer(const Input &input, const Watch &watch) {
     return trailer;
 }
 
-// Bytes of a stream as they come; never asks for more memory than a few times what has come.
+// Collects the bytes of a stream. Never allocates more than a few times the bytes that have
+// arrived, whatever sizes a forged stream claims.
 struct Arriving {
     const Source &source;
     const Watch &watch;
@@ -169,12 +176,13 @@ struct Arriving {
 } // namespace
 
 CurrentRoot find_root(const Input &input, const Watch &watch) {
-    if (input.size() <
-        kSectionsBegin) { // never while others commit, unlike what is looked at below
+    if (input.size() < kSectionsBegin) { // a commit never shortens a file below this
         fail(Status::corrupt, "not a snapshot: %llu bytes, header and root slots take %llu",
              static_cast<Number>(input.size()), static_cast<Number>(kSectionsBegin));
     }
+    // Choose a root: from the slots, or else from the trailer.
     check_header(read_block(input, 0));
+
     const Slots slots = read_slots(input);
     CurrentRoot current;
     current.slot_damaged = slots.damaged();
@@ -190,13 +198,17 @@ CurrentRoot find_root(const Input &input, const Watch &watch) {
              slots.damaged() ? "a root slot is damaged, the other no help"
                              : "both slots are empty");
     }
-    // After the slots, for a commit makes the file longer before its root says so.
+
+    // The size is read after the slots, because a commit makes the file longer before it writes the
+    // root.
     const uint64_t size = input.size();
     if (current.root.file_bytes > size) {
         fail(Status::corrupt, "the file has %llu bytes, its root says %llu",
              static_cast<Number>(size), static_cast<Number>(current.root.file_bytes));
     }
-    // A commit behind this one would have made the file longer; of a stream nobody knows.
+
+    // A later commit would have made the file longer. The length of the file that a stream came
+    // from is not available, so a damaged slot is examined in any case.
     if (current.slot_damaged && (input.file() == nullptr || size > current.root.file_bytes)) {
         current.older = std::any_of(slots.bad.begin(), slots.bad.end(), [&](const Block &block) {
             return was_finished(input, current.root, block);
@@ -210,6 +222,7 @@ std::vector<uint8_t> read_stream(const Source &source, const Watch &watch) {
     stream.until(kBlockBytes);
     check_header(stream.block(0));
     stream.until(kSectionsBegin);
+    // A file's slots state its length; a stream form has empty slots and ends with its trailer.
     const Slots slots = choose(stream.block(kSlotA), stream.block(kSlotB));
     if (slots.newest) {
         stream.until(slots.newest->file_bytes);

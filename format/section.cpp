@@ -1,4 +1,5 @@
-// Encoding and checking of section frames; see section.h.
+// Encoding and checking of section frames; see section.h and FORMAT.md, "Sections", for the
+// offsets.
 #include "format/section.h"
 
 #include <cstring>
@@ -10,7 +11,7 @@ namespace stasis::format {
 namespace {
 
 constexpr uint8_t kFrameMagic[4] = {'S', 'E', 'C', 'T'};
-constexpr size_t kSumAt = 56;
+constexpr size_t kSumAt = 56; // of the frame's own checksum
 
 } // namespace
 
@@ -60,6 +61,7 @@ Frame decode_frame(const FrameBytes &bytes, uint64_t offset) {
     if (sum != checksum64(bytes.data(), kSumAt)) {
         fail(Status::corrupt, "section at byte %llu: its frame does not give its checksum", at);
     }
+
     uint32_t kind[3] = {};
     uint64_t numbers[5] = {};
     std::memcpy(kind, bytes.data() + 4, 12);
@@ -70,6 +72,7 @@ Frame decode_frame(const FrameBytes &bytes, uint64_t offset) {
                       numbers[1],
                       {numbers[2], numbers[3]},
                       numbers[4]};
+    // A frame must be usable without its section: sizes that the codec cannot have are refused.
     const bool raw = frame.codec == Codec::raw;
     const bool sizes = raw ? frame.raw_bytes == frame.stored_bytes
                            : frame.raw_bytes / kCodecRatioMax <= frame.stored_bytes;

@@ -1,5 +1,5 @@
-// The frame that every section of the file begins with (FORMAT.md, "Sections"). Knows neither files
-// nor what sections hold.
+// The frame at the beginning of every section of the file (FORMAT.md, "Sections"). Must not know
+// files or what sections hold.
 #pragma once
 
 #include <array>
@@ -36,14 +36,15 @@ struct Frame {
 inline constexpr size_t kFrameBytes = 64;
 using FrameBytes = std::array<uint8_t, kFrameBytes>;
 
-// Of the whole section: frame, stored bytes and padding.
+// Returns the bytes of the whole section: frame, stored bytes and padding.
 constexpr uint64_t section_bytes(uint64_t stored_bytes) {
     return align_up(kFrameBytes + stored_bytes);
 }
 
+// Returns the frame's bytes with their checksum.
 FrameBytes encode_frame(const Frame &frame);
-// Checks magic, checksum, unused bytes and that sizes agree with the codec; a kind that this build
-// does not know passes. `offset` is for the message. Error(corrupt).
+// Checks magic, checksum, unused bytes and that sizes agree with the codec; accepts kinds that this
+// build does not have. `offset` is for the message. Throws Error(corrupt).
 Frame decode_frame(const FrameBytes &bytes, uint64_t offset);
 
 } // namespace stasis::format

@@ -1,9 +1,12 @@
 // Cutting the log into spans; see spans.h.
 #include "format/spans.h"
 
+#include <cassert>
+
 namespace stasis::format {
 
 Span span_from(const std::vector<TokenEntry> &log, uint64_t begin) {
+    assert(begin < log.size());
     const TokenEntry &first = log[begin];
     const auto goes_on = [&](const TokenEntry &entry) {
         return !entry.starts_turn() && entry.source == first.source &&

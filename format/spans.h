@@ -1,4 +1,4 @@
-// Runs of the token log that have one origin: what a reader of a log wants to see.
+// Spans: the parts of a token log that have one origin. Must not know files.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace stasis::format {
 
-// Neighbouring tokens of the same source, role and sampling settings; a turn begins a new span.
+// Consecutive tokens of the same source, role and sampling settings; a turn begins a new span.
 struct Span {
     uint64_t begin = 0;
     uint64_t end = 0;
@@ -18,7 +18,8 @@ struct Span {
     uint16_t sampling = 0;
 };
 
-// The span from a position on at which one begins; the first begins at 0.
+// Returns the span that begins at a position. The first span begins at 0, each other one at the end
+// of the span before it.
 Span span_from(const std::vector<TokenEntry> &log, uint64_t begin);
 
 const char *source_name(TokenSource source); // "prompt", "template", "text", "sampled"

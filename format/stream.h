@@ -1,5 +1,5 @@
-// Where the stream form of a snapshot goes and comes from (FORMAT.md, "Stream form"): pipes,
-// sockets, memory, a host's storage. Plain data; knows nothing of the bytes.
+// Destination and origin of the stream form of a snapshot (FORMAT.md, "Stream form"): pipes,
+// sockets, memory, a host's storage. Plain data. Must not know what the bytes mean.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,14 @@ namespace stasis::format {
 
 struct Sink {
     void *user = nullptr;
-    // Takes all `size_bytes` or throws Error.
+    // Writes all `size_bytes`, or throws Error.
     void (*write)(void *user, const void *data, size_t size_bytes) = nullptr;
 };
 
 struct Source {
     void *user = nullptr;
-    // Waits for at least one byte and gives at most `size_bytes`; 0: the end. May throw Error.
+    // Waits for at least one byte, stores at most `size_bytes` and returns their number; 0 at the
+    // end. May throw Error.
     size_t (*read)(void *user, void *data, size_t size_bytes) = nullptr;
 };
 

@@ -10,10 +10,10 @@ namespace stasis::format {
 
 namespace {
 
-using Use = std::pair<uint32_t, uint64_t>; // a token of a log, and the first position that has it
+using Use = std::pair<uint32_t, uint64_t>; // a token, and its first position in a log
 
-// Ascending by token. Sorted rather than hashed: whatever tokens a file was forged of, they take
-// the same time.
+// Returns the tokens of a log, ascending. Sorted rather than hashed, so that no forged choice of
+// tokens takes more time than another.
 std::vector<Use> first_uses(const std::vector<TokenEntry> &log) {
     std::vector<Use> uses;
     uses.reserve(log.size());
@@ -26,7 +26,7 @@ std::vector<Use> first_uses(const std::vector<TokenEntry> &log) {
     return uses;
 }
 
-// The one of a token in a list that ascends by token; null: there is none.
+// Returns a token's entry in a list that ascends by token; null if it has none.
 template <typename List> auto find_token(const List &list, uint32_t token) {
     const auto found =
         std::lower_bound(list.begin(), list.end(), token,
@@ -38,6 +38,7 @@ template <typename List> auto find_token(const List &list, uint32_t token) {
 
 TokenTexts texts_of_log(const TokenTexts &texts, const std::vector<TokenEntry> &log,
                         uint32_t vocabulary) {
+    // Sort the file's list, to find tokens that are listed twice.
     std::vector<const TokenTexts::value_type *> ascending;
     ascending.reserve(texts.size());
     for (const auto &text : texts) {
@@ -45,6 +46,7 @@ TokenTexts texts_of_log(const TokenTexts &texts, const std::vector<TokenEntry> &
     }
     std::sort(ascending.begin(), ascending.end(),
               [](const auto *a, const auto *b) { return a->first < b->first; });
+
     const std::vector<Use> uses = first_uses(log);
     TokenTexts chosen;
     for (size_t i = 0; i < ascending.size(); ++i) {
@@ -62,7 +64,8 @@ TokenTexts texts_of_log(const TokenTexts &texts, const std::vector<TokenEntry> &
 TokenTexts continued_texts(std::span<const TokenTexts::value_type> old, const TokenTexts &wanted,
                            const std::vector<TokenEntry> &log) {
     const std::vector<Use> uses = first_uses(log);
-    std::vector<bool> held(wanted.size()); // by the list
+    // Compare the file's texts with the wanted ones; a different text makes the list begin anew.
+    std::vector<bool> held(wanted.size()); // [index in `wanted`] whether the list has it
     TokenTexts texts(old.begin(), old.end());
     for (const auto &[token, text] : old) {
         const auto *want = find_token(wanted, token);
@@ -75,6 +78,8 @@ TokenTexts continued_texts(std::span<const TokenTexts::value_type> old, const To
             held[static_cast<size_t>(want - wanted.data())] = true;
         }
     }
+
+    // Append what is missing in the order of the log, so that equal logs give equal lists.
     std::vector<std::pair<uint64_t, size_t>> missing; // first position, place in `wanted`
     for (size_t i = 0; i < wanted.size(); ++i) {
         if (const Use *use = find_token(uses, wanted[i].first); use != nullptr && !held[i]) {

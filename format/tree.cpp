@@ -1,7 +1,8 @@
-// Shapes of trees, and nodes to bytes and back; see tree.h.
+// Shapes of trees, and conversion of nodes to bytes and back; see tree.h.
 #include "format/tree.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "format/state/error.h"
@@ -19,7 +20,7 @@ template <class T> void add(Bytes &node, const T *values, size_t count) {
     node.insert(node.end(), from, from + count * sizeof(T));
 }
 
-// Reads the items of a node one after the other.
+// Reads the items of a node one after the other. Throws Error(corrupt) if they do not end with it.
 struct Cursor {
     std::span<const uint8_t> left; // of the node
 
@@ -71,6 +72,7 @@ std::vector<uint64_t> TreeShape::level_nodes() const {
 uint32_t TreeShape::node_count(uint32_t level, uint64_t index) const {
     const uint32_t fan = level == 0 ? leaf_items() : kTreeFan;
     const uint64_t below = level == 0 ? items : level_nodes()[level - 1];
+    assert(index * fan < below);
     return static_cast<uint32_t>(std::min<uint64_t>(fan, below - index * fan));
 }
 

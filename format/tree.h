@@ -1,6 +1,6 @@
-// The immutable trees of a snapshot: token log, token texts and page tables, each a list cut into
-// leaves under inner nodes of up to 32 children (FORMAT.md, "Trees"). What a list's length makes
-// its shape be, nodes to bytes and back. Knows where nodes lie only by their references.
+// The immutable trees of a snapshot: token log, token texts and page tables. Each is a list, cut
+// into leaves under inner nodes of up to 32 children; its length determines its shape (FORMAT.md,
+// "Trees"). Converts nodes to bytes and back. Knows the places of nodes only as references.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace stasis::format {
 enum class TreeKind : uint32_t { log = 1, texts = 2, pages = 3 };
 const char *tree_name(TreeKind kind);
 
-// Which tree, and how many items its leaves hold together.
+// Identifies a tree and the number of items that its leaves hold together.
 struct TreeShape {
     TreeKind kind = TreeKind::log;
     uint32_t group = 0; // of a page table
@@ -26,7 +26,7 @@ struct TreeShape {
 
     uint32_t leaf_items() const;
     std::vector<uint64_t> level_nodes() const; // nodes of each level, leaves first; none if empty
-    // Items of a leaf, or children of an inner node.
+    // Returns the number of items of a leaf, or of children of an inner node.
     uint32_t node_count(uint32_t level, uint64_t index) const;
 };
 
@@ -41,13 +41,14 @@ using Bytes = std::vector<uint8_t>;
 using TokenText = std::pair<uint32_t, std::string>;
 
 inline constexpr size_t kNodeHeaderBytes = 16;
+// Returns the bytes that identify a node: kind, group, level and number of items, u32 each.
 Bytes node_header(const TreeShape &shape, uint32_t level, uint64_t index);
-// Error(corrupt) unless the node begins with exactly this header.
+// Throws Error(corrupt) unless the node begins with exactly this header.
 void check_node_header(std::span<const uint8_t> node, const TreeShape &shape, uint32_t level,
                        uint64_t index);
 
-// What follows the header, appended to a node or read from one, whose count the shape gives.
-// Reading throws Error(corrupt) where items do not end with the node.
+// Conversion of the items after the header: add_ appends them to a node, parse_ reads `count` of
+// them from one. parse_ throws Error(corrupt) unless the items end with the node.
 void add_children(Bytes &node, std::span<const NodeRef> children);
 std::vector<NodeRef> parse_children(std::span<const uint8_t> node, uint32_t count);
 void add_entries(Bytes &node, std::span<const TokenEntry> entries);

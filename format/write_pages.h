@@ -1,5 +1,5 @@
-// Writing the pages of a state: what the file already holds stays, slot by slot; the rest becomes
-// new runs, or fingerprints (FORMAT.md, "Pages"). Knows neither roots nor trees.
+// Writing the pages of a state. Slots that the file already holds stay in it; the rest becomes new
+// runs, or fingerprints (FORMAT.md, "Pages"). Must not know roots or trees.
 #pragma once
 
 #include <vector>
@@ -11,17 +11,18 @@
 
 namespace stasis::format {
 
-// A state to be written, and where its pages come from.
+// A state to be written, and the origin of its pages.
 struct SaveInput {
     const State &state;
-    const Snapshot *pages_in = nullptr; // the pages' data lie in this file (compact), not in memory
-    const Snapshot *old = nullptr;      // what the file holds already
+    const Snapshot *pages_in = nullptr; // the pages' data is in this file (compact), not in memory
+    const Snapshot *old = nullptr;      // the state that the file holds already
     const SaveOptions &options;
 
+    // Returns whether the page's keys and values are in memory, on the device or in `pages_in`.
     bool has_data(size_t group, uint64_t index) const;
 };
 
-// Appends the runs that are missing and returns the whole page tables, [group][index].
+// Appends the missing runs and returns the whole page tables, [group][index].
 std::vector<std::vector<PageRecord>> write_pages(Output &output, const SaveInput &input);
 
 } // namespace stasis::format

@@ -1,8 +1,9 @@
-// Writing a state: sections, manifest and root, into a new file, behind an old state, or into a
-// stream; see writer.h.
+// Writing a state: sections, manifest and root, into a new file, after the state of an old file, or
+// into a stream; see writer.h.
 #include "format/writer.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 
 #include "format/check.h"
@@ -23,7 +24,8 @@ namespace {
 
 constexpr AtomicKind kSavedFile = {".saving", kMagic, 0600};
 
-// Data that the save depends on, beyond what every State must satisfy.
+// Checks the data that this save needs, beyond what every State must satisfy: pages that must be
+// stored, and the row of logits. Throws Error(invalid_argument).
 void check_data(const SaveInput &input) {
     const State &state = input.state;
     const std::vector<bool> evicted = evicted_pages(state);
@@ -43,14 +45,14 @@ void check_data(const SaveInput &input) {
     }
 }
 
-// What lies at the end of a file takes what is written. The disk begins with it while more is
-// prepared, so that little is left to wait for at the end.
+// Appends bytes to a file. From time to time passes them on to the disk, which writes while more is
+// prepared, so that the final sync has little left to wait for.
 struct FileEnd {
     FileEnd(const File &written, uint64_t offset) : file(written), next(offset), syncing(offset) {}
 
     const File &file;
     uint64_t next;
-    uint64_t syncing; // up to here the disk has begun
+    uint64_t syncing; // the disk has been given the bytes before this offset
 
     Sink sink() { return {this, write}; }
     static void write(void *user, const void *data, size_t size_bytes) {
@@ -64,7 +66,7 @@ struct FileEnd {
     }
 };
 
-// What the file has of a state's lists, and their trees; empty where there is no file.
+// The lists of a state that the file already has, and their trees; empty without a file.
 struct OldLists {
     Trees trees;
     std::span<const TokenEntry> log;
@@ -85,8 +87,8 @@ OldLists old_lists(const SaveInput &input) {
     return old;
 }
 
-// Appends everything but what the file holds already, and last the manifest. Returns all that is
-// written but the state itself.
+// Appends everything that the file does not hold already, and the manifest last. Returns all that
+// is written except the state itself.
 std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const State &state = input.state;
     const Layout before = input.old != nullptr ? input.old->layout() : Layout{};
@@ -98,11 +100,14 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     layout.position = state.log.size();
     layout.text_count = written->texts.size();
     layout.keep = input.options.keep;
+
+    // Identity and pages.
     const std::vector<uint8_t> identity = build_identity(state.model);
     layout.identity =
         output.put(SectionKind::identity, identity.data(), identity.size(), before.identity);
     written->pages = write_pages(output, input);
 
+    // Trees, which refer to the pages.
     NodeWriter nodes(output);
     trees.log = nodes.write(TreeKind::log, 0, state.log, old.trees.log, old.log, add_entries);
     layout.log = trees.log.root();
@@ -116,6 +121,7 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     }
     nodes.flush();
 
+    // State after the last token, and evictions.
     layout.hidden = output.put(SectionKind::hidden, state.hidden.data(),
                                state.hidden.size() * sizeof(uint16_t), before.hidden);
     const std::span<const float> row = input.options.logits_row;
@@ -124,6 +130,8 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     const std::vector<uint8_t> evictions = build_evictions(state);
     layout.evictions =
         output.put(SectionKind::evictions, evictions.data(), evictions.size(), before.evictions);
+
+    // The manifest, which refers to all of it, and the root, which refers to the manifest.
     const std::vector<uint8_t> manifest = build_manifest(state, layout);
     Root &root = written->root;
     root.sequence = output.sequence();
@@ -137,13 +145,14 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     return written;
 }
 
-// Header and empty slots.
+// Writes the header and two empty root slots.
 void write_beginning(Output &output) {
     const Block blocks[3] = {encode_header(), Block{}, Block{}};
     output.write(blocks, sizeof blocks);
 }
 
-// The last thing done to the file. Where it fails, nothing is remembered: the state is in place.
+// Sets the stamp that identifies the unchanged file. Must be the last operation on the file. A
+// failure only leaves the stamp unset: the state is in place, and the next save reads the file.
 void stamp(Contents &written, const File &file) {
     struct stat status {};
     if (file.files().status(file.descriptor(), &status) == 0) {
@@ -156,7 +165,7 @@ void write_slot(const File &file, uint64_t slot, const Root &root) {
     file.write(block.data(), block.size(), slot);
 }
 
-// A new file, which then appears at `path`.
+// Writes the state into a new file, which then appears at its path.
 std::shared_ptr<Contents> write_whole(AtomicFile &whole, const SaveInput &input) {
     FileEnd end(whole.file(), 0);
     Output output(end.sink(), 0, 1, input.options.watch);
@@ -169,6 +178,7 @@ std::shared_ptr<Contents> write_whole(AtomicFile &whole, const SaveInput &input)
     return written;
 }
 
+// Throws Error(invalid_argument) if the file uses features that this build cannot write.
 void check_features(const Snapshot &old) {
     const uint64_t unknown = old.root().features_read & ~kFeaturesReadKnown;
     if (unknown != 0) {
@@ -178,12 +188,15 @@ void check_features(const Snapshot &old) {
     }
 }
 
-// What the session that is saved was loaded from may know that the state is older.
+// Checks that the state may be committed to this file. Throws Error(corrupt) if the file's state is
+// older than its last commit and the session was not loaded from it, Error(conflict) if
+// options.if_match forbids the commit, Error(invalid_argument) for everything else.
 void check_continues(const Snapshot &old, const State &state, const SaveOptions &options) {
     const Contents *const known = options.known.get();
     if (known == nullptr || !known->older || known->root != old.root()) {
         old.require_newest();
     }
+
     check_features(old);
     if (old.root().sequence == UINT64_MAX) { // as only a forged file can be
         fail(Status::invalid_argument, "no commit can follow its last one, of number %llu",
@@ -193,6 +206,7 @@ void check_continues(const Snapshot &old, const State &state, const SaveOptions 
         fail(Status::invalid_argument, "it belongs to another model (%s, not %s)",
              to_hex(old.state().model.model).c_str(), to_hex(state.model.model).c_str());
     }
+
     const std::vector<TokenEntry> &log = old.state().log;
     if (!log.empty() && !state.log.empty() && log[0].token != state.log[0].token) {
         fail(Status::invalid_argument, "its log begins with token %u, this session's with %u",
@@ -206,7 +220,8 @@ void check_continues(const Snapshot &old, const State &state, const SaveOptions 
     }
 }
 
-// The state in the file, if this one may be committed to it.
+// Returns the state in the file, if this one may be committed to it. Throws Error(invalid_argument)
+// if not, Error(conflict), Error(io), Error(cancelled), Error(stopped).
 std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state,
                                                  const SaveOptions &options) {
     const std::string path = file.path();
@@ -228,14 +243,15 @@ std::shared_ptr<const Snapshot> open_to_continue(File file, const State &state,
     }
 }
 
-// A file that others may read or write gets no more of a session: a new one takes its place.
+// A file that other users may read or write must not get more of a session: a new file replaces it.
 bool is_private(const File &file) {
     return (file.status().st_mode & 077) == 0;
 }
 
-// The slot in force is written once more with the same bytes before the other one is touched: had
-// its own sync failed, it might be nowhere but in memory. A slot that is torn is of no use;
-// cleared, it can only become one that is known for torn (older.h).
+// Prepares both slots for a commit. The slot in force is written again with the same bytes before
+// the other one is changed: if its own sync had failed, its contents might exist only in memory. A
+// torn slot is of no use; once cleared, it can only become a slot that was_finished (older.h)
+// recognises as torn.
 void prepare_slots(const File &file, const Snapshot &old) {
     const Block empty{};
     for (const uint64_t slot : {kSlotA, kSlotB}) {
@@ -247,17 +263,23 @@ void prepare_slots(const File &file, const Snapshot &old) {
     }
 }
 
-// Appends to the file, makes that last, and then the slot that names it.
+// Appends the state to the file, makes it durable, and then writes the slot that refers to it.
 std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
                                  const SaveOptions &options) {
+    assert(old.input().file() != nullptr);
     const File &file = *old.input().file();
     const std::string &path = file.path();
     const File directory = open_directory(file.files(), path);
     Error unsynced(Status::io, path + ": the new state is in place, but may not survive a power "
                                       "loss: cannot sync the file");
+
+    // Bytes after the state are left from a commit that was not finished.
     if (old.input().size() > old.file_bytes()) {
         file.set_size(old.file_bytes());
     }
+
+    // Append, and sync before a root refers to the new sections. On failure the file gets its old
+    // length.
     std::shared_ptr<Contents> written;
     try {
         FileEnd end(file, old.file_bytes());
@@ -271,6 +293,8 @@ std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
         file.files().set_size(file.descriptor(), static_cast<off_t>(old.file_bytes()));
         throw;
     }
+
+    // Commit to the new state. From this write on the file opens with it.
     write_slot(file, old.slot() == kSlotA ? kSlotB : kSlotA, written->root);
     if (file.files().sync(file.descriptor()) != 0) {
         throw Error(std::move(unsynced));
@@ -279,7 +303,8 @@ std::shared_ptr<Contents> commit(const Snapshot &old, const State &state,
     return written;
 }
 
-// What is written, with the state but without its pages' data. Cannot fail: it is in the file.
+// Returns the contents of the file after a save: with the state, without its pages' data. Cannot
+// fail, because the state is already in the file.
 std::shared_ptr<const Contents> told(std::shared_ptr<Contents> written, State &&state) noexcept {
     written->state = std::move(state);
     written->state.storage.clear();
@@ -300,6 +325,8 @@ std::shared_ptr<const Contents> save(State state, const std::string &path,
     const SaveInput input{state, nullptr, nullptr, options};
     check_state(state, Status::invalid_argument);
     check_data(input);
+    // Another save may create, replace or remove the file between two calls, so each attempt
+    // decides anew.
     for (int attempt = 0; attempt < 16; ++attempt) {
         std::optional<File> existing = lock_existing(files, path);
         std::shared_ptr<const Snapshot> old;
@@ -310,11 +337,12 @@ std::shared_ptr<const Contents> save(State state, const std::string &path,
         if (locked != nullptr) {
             clear_leftover(*locked, kSavedFile);
         }
+        // Commit to the file, or write a new one under the old one's lock.
         if (old && is_private(*locked)) {
             return told(commit(*old, state, options), std::move(state));
         }
         AtomicFile whole(files, path, kSavedFile, true);
-        if (locked != nullptr || !lock_existing(files, path)) { // locked, or still nothing there
+        if (locked != nullptr || !lock_existing(files, path)) { // locked, or still no file
             return told(write_whole(whole, input), std::move(state));
         }
     }
@@ -344,6 +372,8 @@ void compact(const std::string &path, const SaveOptions &options, const FileOper
     old->require_newest();
     check_features(*old);
     clear_leftover(*old->input().file(), kSavedFile);
+
+    // The same state, from the file's own pages, as one run for each page.
     const std::vector<float> row = old->logits_row();
     SaveOptions chosen = options;
     chosen.keep = old->keep();

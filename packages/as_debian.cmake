@@ -1,5 +1,5 @@
-# Run by cpack between installing and packing: what Debian wants of a package beside the files that
-# are installed everywhere.
+# Run by cpack between installing and packing: adds the files that Debian requires of a package in
+# addition to those that are installed everywhere.
 set(COPYRIGHT "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: Stasis
 
@@ -16,7 +16,7 @@ set(CHANGELOG "stasis (${CPACK_PACKAGE_VERSION}) unstable; urgency=medium
  -- ${CPACK_PACKAGE_CONTACT}  Thu, 01 Jan 1970 00:00:00 +0000
 ")
 
-# `gzip` because Debian asks for its -9, without a name and a time.
+# `gzip`, because Debian requires its -9, without a name and a time.
 function(compress FILE)
   execute_process(COMMAND gzip -9nf ${FILE} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
@@ -25,7 +25,7 @@ foreach(PART runtime=libstasis0 dev=libstasis-dev command=stasis doc=libstasis-d
     cuda=libstasis-cuda0)
   string(REGEX MATCH "(.*)=(.*)" PART ${PART})
   set(FOLDER ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${CMAKE_MATCH_1}/usr)
-  if(NOT EXISTS ${FOLDER}) # not built here
+  if(NOT EXISTS ${FOLDER}) # not built
     continue()
   endif()
   set(DOCUMENTS ${FOLDER}/share/doc/${CMAKE_MATCH_2})
@@ -39,10 +39,10 @@ foreach(PART runtime=libstasis0 dev=libstasis-dev command=stasis doc=libstasis-d
   endforeach()
   file(GLOB COMMANDS ${FOLDER}/bin/*)
   foreach(COMMAND ${COMMANDS})
-    file(RPATH_REMOVE FILE ${COMMAND}) # the library is where the system looks
+    file(RPATH_REMOVE FILE ${COMMAND}) # the library is in the system's search path
   endforeach()
   file(GLOB_RECURSE PACKAGE_CONFIGS ${FOLDER}/*.pc)
-  foreach(PACKAGE_CONFIG ${PACKAGE_CONFIGS}) # and so it is for the programs that link it
+  foreach(PACKAGE_CONFIG ${PACKAGE_CONFIGS}) # and so for the programs that link it
     file(READ ${PACKAGE_CONFIG} TEXT)
     string(REPLACE " -Wl,-rpath,\${libdir}" "" TEXT "${TEXT}")
     file(WRITE ${PACKAGE_CONFIG} "${TEXT}")

@@ -1,5 +1,5 @@
-# The Debian packages: their names, what they depend on, and what beside the installed files they
-# hold (as_debian.cmake, before packing; mend_debian.cmake, after).
+# The Debian packages: their names, their dependencies, and their files in addition to the installed
+# ones (as_debian.cmake, before packing; mend_debian.cmake, after).
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME stasis)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -18,7 +18,7 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR}/abi)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=") # the binary layout is no promise yet
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=") # the binary layout may still change
 set(SESSIONS "Sessions of language models as data, exact to the bit")
 set(ABOUT "Stasis runs language models inside a program. A session can be frozen to a
 file, copied, moved to another machine, resumed, and proven: the same weights

@@ -1,6 +1,6 @@
-# Run by cpack when the packages are made; sets right what it does otherwise than Debian asks. It
-# counts a link as what the link names in Installed-Size, calls ldconfig from scripts where a
-# trigger does, and gives its own files the modes of who runs it.
+# Run by cpack after the packages are made. Corrects what it does differently from Debian's rules:
+# it counts a link in Installed-Size as the file that the link names, calls ldconfig from scripts
+# instead of a trigger, and gives its own files the modes of the user who runs it.
 
 # KiB on disk as dpkg-gencontrol counts them: whole ones for each file, one for a folder or a link.
 function(installed_size OUT FOLDER)

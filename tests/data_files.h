@@ -1,7 +1,7 @@
-// Where tests find their data. Folders of the clone are always there; those of ../shared only
-// beside a full checkout: tests that need them call `shared_data` and skip, loudly and counted.
-// STASIS_SOURCE_DIR of the environment says where the clone is, for a program that was built where
-// it was elsewhere.
+// Paths of the tests' data. Folders of the clone always exist; those of ../shared exist only next
+// to a full checkout: tests that need them call `shared_data` and skip, visibly and counted.
+// STASIS_SOURCE_DIR in the environment is the path of the clone, for a program that was built when
+// the clone was elsewhere.
 #pragma once
 
 #include "tests/places.h"

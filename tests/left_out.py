@@ -1,8 +1,8 @@
-# Which test cases the daily run leaves out under sanitizers, where they take some five times as
-# long: of those that took long in the optimised build of the same run, all but one in eight, which
-# the seed names. What took long varies between runs, so a seed repeats the choice only about.
-# Prints how many are left out and a filter for doctest, or nothing where none is.
-# Usage: left_out.py SEED LOG... (what the optimised program printed under --duration)
+# Selects the test cases that the daily run leaves out under sanitizers, where they take some five
+# times as long: of those that took long in the optimised build of the same run, all but one in
+# eight, which the seed selects. The times vary between runs, so a seed repeats the choice only
+# roughly. Prints their number and a filter for doctest, or nothing if there are none.
+# Usage: left_out.py SEED LOG... (the output of the optimised program under --duration)
 import re
 import sys
 import zlib

@@ -1,11 +1,11 @@
-// Where this build found its parts. Only places.cpp is compiled with these paths, so that the other
-// files of a test are the same in every clone and a compiler cache knows them.
+// Paths of this build's parts. Only places.cpp is compiled with these paths, so that the other
+// files of a test are the same in every clone and a compiler cache recognises them.
 #pragma once
 
 namespace places {
 extern const char *const source; // the clone
 extern const char *const binary; // the build tree
-// What tests of the public interface look into, and ask; empty in other programs.
+// Programs and files that tests of the public interface use; empty in other programs.
 extern const char *const library; // libstasis.so
 extern const char *const device_module;
 extern const char *const c_compiler;

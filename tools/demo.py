@@ -1,6 +1,6 @@
 # The main job, as a newcomer sees it first: one conversation of eight turns, played once with a
-# freeze and a new process in the middle and once without stopping, and shown to be the same.
-# Everything is done by the stasis command; this file only calls it, compares and prints.
+# freeze and a new process in the middle and once without stopping, and shown to be the same. The
+# stasis command does everything; this file only calls it, compares and prints.
 # Usage: demo.py build/release/stasis [ASSISTANT] (tools/demo builds it first, and fetches the model
 # ASSISTANT if it can)
 import json
@@ -28,7 +28,7 @@ def heading(text):
 
 
 def shown(path):
-    """A path as a user in the clone types it."""
+    """Returns a path in the form that a user in the clone types."""
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
@@ -40,7 +40,7 @@ def expect(good, what):
 
 
 def stasis(*arguments, text=None, code=0):
-    """Runs the command; returns stdout, or stderr where it is to fail with `code`."""
+    """Runs the command. Returns stdout, or stderr if it must fail with `code`."""
     command = [str(COMMAND)] + [str(argument) for argument in arguments]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode != code:
@@ -50,14 +50,14 @@ def stasis(*arguments, text=None, code=0):
 
 
 def chat(turns, *options):
-    """A process of its own that plays these user turns; returns its replies."""
+    """Plays these user turns in a process of its own. Returns its replies."""
     lines = "".join(turn["user"] + "\n" for turn in turns)
     out = stasis("chat", MODEL, "-n", 60, "--json", *GREEDY, *options, text=lines)
     return [json.loads(line) for line in out.splitlines()]
 
 
 def side_by_side(left, right):
-    """Two texts in columns and whether they are the same; long ones go on in a second line."""
+    """Prints two texts in columns, wrapped if long, and whether they are the same."""
     lines = [textwrap.wrap(side, COLUMN - 2) or [""] for side in (left, right)]
     for row in range(max(map(len, lines))):
         cells = [side[row] if row < len(side) else "" for side in lines]

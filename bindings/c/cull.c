@@ -5,9 +5,9 @@
  *
  * Which positions stay follows Zhang et al., "H2O: Heavy-Hitter Oracle for Efficient Generative
  * Inference of Large Language Models" (2023): half of the budget, or LATEST, for the latest ones,
- * the rest for those that have received most attention so far. Theirs are chosen for each head; a
- * session's positions are evicted for all heads and layers together, so sums over them decide here.
- * LATEST = BUDGET leaves the latest alone, a sliding window, to compare with. */
+ * the rest for those with most accumulated attention. In the paper each head chooses its own; a
+ * session's positions are evicted for all heads and layers together, so sums over them decide in
+ * this program. LATEST = BUDGET leaves the latest alone, a sliding window, for comparison. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +20,12 @@ enum { LINE_BYTES = 1000, REPLY_TOKENS = 60, REPLY_BYTES = 2000 };
 typedef struct culler {
     stasis_session *session;
     uint64_t budget;   /* positions that may be visible; 0: all */
-    uint64_t latest;   /* of them, the latest, whatever attention they received */
+    uint64_t latest;   /* of them, the latest, whatever their attention */
     uint64_t position; /* of the next token */
     uint64_t visible;  /* positions that are not evicted */
     uint64_t capacity;
     unsigned char *evicted; /* [capacity] */
-    double *weights;        /* [capacity] attention received */
+    double *weights;        /* [capacity] accumulated attention */
 } culler;
 
 static stasis_status open_culler(culler *self, stasis_model *model, uint64_t budget,

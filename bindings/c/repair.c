@@ -1,7 +1,8 @@
-/* Repair: tokens in the middle of a session's log replaced by others, as if they had stood there
- * from the beginning. What lies before them stays; what lies behind them is computed again, because
- * it saw what was replaced. The old pages stay known for a while, so that going back computes only
- * what does not fill a page. Strict C99 over abi/stasis.h. Usage: repair MODEL */
+/* Repair: tokens in the middle of a session's log replaced by others, as if they had been in the
+ * log from the beginning. The tokens before them stay; the tokens after them are computed again,
+ * because they saw what was replaced. The prefix cache keeps the old pages for a while, so that
+ * going back computes only what does not fill a page. Strict C99 over abi/stasis.h. Usage: repair
+ * MODEL */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,9 @@ static stasis_status repair(stasis_session **session, uint64_t begin, const stas
     stasis_session *fork = NULL;
     stasis_session_info info = {.struct_size = sizeof info};
     size_t length = 0;
-    uint64_t appended = 0; /* by the rewind, where it recomputes, and behind it */
-    stasis_token *behind = malloc(LOG * sizeof *behind); /* what comes behind, and its new begin */
+    uint64_t appended = 0; /* by the rewind, if it recomputes, and after it */
+    stasis_token *behind =
+        malloc(LOG * sizeof *behind); /* the tokens after it, and their new begin */
     stasis_status status = behind == NULL ? STASIS_NO_MEMORY : STASIS_OK;
     if (status == STASIS_OK) {
         status = stasis_session_tokens(*session, begin, behind, NULL, LOG, &length, error);

@@ -23,8 +23,8 @@ type call struct {
 	ctx     context.Context
 	cancel  *C.stasis_cancel // nil: the context cannot be done
 	blocks  []unsafe.Pointer // C memory, freed at the end
-	self    cgo.Handle       // for callbacks; 0: there are none
-	refused error            // an argument that C could not even be told of
+	self    cgo.Handle       // for callbacks; 0: no callbacks
+	refused error            // an argument that cannot be passed to C
 	names   bool             // it was given the name of a file
 
 	hooks hooks
@@ -44,7 +44,7 @@ func brief(op string) *call {
 	return begin(context.Background(), op)
 }
 
-// run makes the call and ends it. A panic of a callback goes on from here.
+// run makes the call and ends it. Repanics with the value of a callback that panicked.
 func (c *call) run(body func(failure *C.stasis_error) C.stasis_status) error {
 	var failure C.stasis_error
 	err := c.refused
@@ -102,7 +102,7 @@ func (c *call) follow() (settle func()) {
 	}
 }
 
-// verdict turns what C returned into an error, with the cause that the host itself gave.
+// verdict returns what C returned as an error, with the cause that the host itself gave.
 func (c *call) verdict(status C.stasis_status, failure *C.stasis_error) error {
 	if status == C.STASIS_OK {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// What a host gave one call, and what came of it.
+// hooks holds the functions that a host gave one call, and their outcome.
 type hooks struct {
 	progress func(done, total uint64) error
 	logits   func(position uint64, logits []float32) error
@@ -36,8 +36,8 @@ func (c *call) user() unsafe.Pointer {
 	return user
 }
 
-// guarded runs a function of the host for the call behind `user`, and says whether to go on. If the
-// function made the context done, the call learns of it before it goes on.
+// guarded runs a function of the host for the call of `user`, and reports whether the call should
+// continue. If the function made the context done, the call is cancelled before it continues.
 func guarded(user unsafe.Pointer, body func(*call) error) (goOn bool) {
 	c := (*(*cgo.Handle)(user)).Value().(*call)
 	finished := false

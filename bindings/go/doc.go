@@ -1,7 +1,7 @@
 // Package stasis keeps language-model sessions that can be frozen, copied, moved and proven, bit
 // for bit. It wraps the C library's public header and nothing else; stasis.h is the specification
-// of what each call does, what each status means, and what it leaves behind: a call that fails or
-// is cancelled changes nothing.
+// of what each call does, what each status means, and what is unchanged after a failure: a call
+// that fails or is cancelled changes nothing.
 //
 // A [Model] is opened once and shared freely. A [Session] is one timeline of tokens; a [Snapshot]
 // is an opened file. Sessions and snapshots serve one caller at a time, reading calls included: a
@@ -10,8 +10,9 @@
 // # Errors
 //
 // Every error is an [*Error] that carries a [Status]: errors.Is(err, stasis.ErrBusy) asks for one,
-// errors.As(err, &status) takes it out. What a host's function returned (a callback, an io.Reader,
-// an io.Writer) is found by errors.Is as well, and so is context.Canceled beside [ErrCancelled].
+// errors.As(err, &status) returns it. errors.Is also finds the error that a host's function
+// returned (a callback, an io.Reader, an io.Writer), and context.Canceled in addition to
+// [ErrCancelled].
 //
 // # Contexts
 //
@@ -23,14 +24,15 @@
 // Functions that a host gives (Progress, Logits, the function of Generate, readers and writers) run
 // in the goroutine of the call. The object whose call they interrupt is busy for them. An error
 // from one ends the call, which returns it wrapped with [ErrStopped], or [ErrIO] for a stream. A
-// panic ends the call too and goes on in the caller once the library has been left in order;
+// panic ends the call too and continues in the caller after the library has finished the call;
 // runtime.Goexit (and so testing.T.FailNow) must not be called in one.
 //
 // # Lifetimes
 //
-// Close releases an object; twice is harmless, and while a call runs it takes effect when that call
-// ends. Afterwards calls return an error that is os.ErrClosed. Sessions outlive their model's
-// Close. What is never closed is released by the garbage collector, some time, or never.
+// Close releases an object; calling it twice is harmless, and while a call runs it takes effect
+// when that call ends. Afterwards calls return an error that is os.ErrClosed. Sessions outlive
+// their model's Close. The garbage collector releases an object that is never closed, some time, or
+// never.
 package stasis
 
 // #cgo pkg-config: stasis

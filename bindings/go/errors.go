@@ -21,7 +21,7 @@ const (
 	ErrNoMemory        Status = C.STASIS_NO_MEMORY        // an allocation failed
 	ErrUnsupported     Status = C.STASIS_UNSUPPORTED      // valid, but not for this build or model
 	ErrCorrupt         Status = C.STASIS_CORRUPT          // a file's bytes contradict themselves
-	ErrVersion         Status = C.STASIS_VERSION          // of a format or contract: not known here
+	ErrVersion         Status = C.STASIS_VERSION          // of a format or contract: not supported
 	ErrModelMismatch   Status = C.STASIS_MODEL_MISMATCH   // snapshot and model differ
 	ErrFull            Status = C.STASIS_FULL             // the session's or the model's last position
 	ErrBusy            Status = C.STASIS_BUSY             // another call is running on the object
@@ -33,7 +33,7 @@ const (
 	ErrNonfinite       Status = C.STASIS_NONFINITE        // a NaN or infinity appeared
 	ErrPoolExhausted   Status = C.STASIS_POOL_EXHAUSTED   // the KV budget is used up for now
 	ErrBufferTooSmall  Status = C.STASIS_BUFFER_TOO_SMALL // the binding does not let this one out
-	ErrConflict        Status = C.STASIS_CONFLICT         // somebody else has saved there meanwhile
+	ErrConflict        Status = C.STASIS_CONFLICT         // another has saved to it meanwhile
 )
 
 // Error gives the status its name in stasis.h, such as "BUSY".

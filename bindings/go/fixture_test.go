@@ -1,4 +1,5 @@
-// What the tests share: the bundled models, opened once, and short ways to what must not fail.
+// Fixtures of the tests: the bundled models, opened once, and short forms of calls that must not
+// fail.
 
 package stasis_test
 

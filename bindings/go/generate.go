@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// GenerateOptions say when generation ends; the zero value goes on until the model's end token or
+// GenerateOptions say when generation ends; the zero value generates until the model's end token or
 // the session's end.
 type GenerateOptions struct {
 	TokensMax        uint64 // 0: until the session is full
@@ -45,10 +45,10 @@ const (
 	StopCancelled StopReason = C.STASIS_STOP_CANCELLED // the error is ErrCancelled
 )
 
-// GenerateResult tells what a generation did, however it ended.
+// GenerateResult reports what a generation did, however it ended.
 type GenerateResult struct {
 	StopReason    StopReason
-	Begin, Count  uint64 // position of the first new token, and how many there are
+	Begin, Count  uint64 // position of the first new token, and their number
 	Drafted       uint64 // tokens that a drafter proposed
 	Accepted      uint64 // of these, tokens that were then drawn
 	Passes        uint64 // passes of the model

@@ -65,7 +65,7 @@ func TestGenerate(t *testing.T) {
 	equal(t, digest(t, again), digest(t, session))
 }
 
-// endings are options that end generation in every way there is.
+// endings are options that end generation in every possible way.
 func endings() map[string]*stasis.GenerateOptions {
 	return map[string]*stasis.GenerateOptions{
 		"end":           nil,

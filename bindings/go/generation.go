@@ -26,8 +26,7 @@ type Generation struct {
 	current Generated
 }
 
-// The Generate behind a Generation runs in a goroutine of its own, which waits between two calls of
-// Next.
+// A Generation runs its Generate in a goroutine of its own, which waits between two calls of Next.
 type generation struct {
 	session *Session
 	ctx     context.Context
@@ -56,8 +55,8 @@ func (s *Session) Generation(ctx context.Context, options *GenerateOptions) *Gen
 	return g
 }
 
-// Next asks for the next token, and says whether there is one. It is false at the end, after a
-// failure and after Close.
+// Next asks for the next token, and reports whether it got one. It returns false at the end, after
+// a failure and after Close.
 func (g *Generation) Next() bool {
 	defer runtime.KeepAlive(g)
 	r := g.run
@@ -91,7 +90,7 @@ func (g *Generation) Text() string {
 	return g.current.Text
 }
 
-// Generated is all that is known of the token.
+// Generated returns the token and its text, position and log-probabilities.
 func (g *Generation) Generated() Generated {
 	return g.current
 }
@@ -110,7 +109,7 @@ func (g *Generation) Err() error {
 	}
 }
 
-// Result tells what the generation did, once Next has returned false or Close was called.
+// Result reports what the generation did, after Next has returned false or Close was called.
 func (g *Generation) Result() GenerateResult {
 	select {
 	case <-g.run.over:
@@ -138,7 +137,7 @@ func (r *generation) generate() {
 	r.result, r.err = r.session.Generate(r.ctx, r.options, r.deliver)
 }
 
-// deliver hands a token to Next and waits until there is reason to go on.
+// deliver passes a token to Next and waits until Next asks for another one or the generation ends.
 func (r *generation) deliver(generated Generated) error {
 	if r.orphaned {
 		return nil // Generate sees the context itself

@@ -1,4 +1,4 @@
-// The C library's own figures: files made once, and the digests with which they must go on.
+// The C library's golden files, made once, and the digests of their continuation.
 
 package stasis_test
 

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// A handle owns a C object. Calls take it and give it back; whoever leaves last after close frees
-// it, so that an object is never freed under a call. Whether calls may overlap is for the library
-// to say.
+// A handle owns a C object. Calls take it and give it back; the last one that leaves after close
+// frees it, so that an object is never freed under a call. The library decides whether calls may
+// overlap.
 type handle struct {
 	mutex   sync.Mutex
 	pointer unsafe.Pointer // nil: closed, or never opened

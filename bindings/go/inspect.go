@@ -1,4 +1,4 @@
-// What a session tells of itself without changing.
+// Reading a session's state without changing it.
 
 package stasis
 
@@ -7,27 +7,27 @@ import "C"
 
 import "unsafe"
 
-// SessionInfo tells where a session stands and what it holds.
+// SessionInfo reports a session's position and contents.
 type SessionInfo struct {
 	Window           int    // of local layers; 0: the model has none
 	Position         uint64 // tokens in the log; the next takes this position
 	Capacity         uint64
 	RewindFloor      uint64 // lowest position that Rewind reaches without recomputing
 	WindowRetain     uint64
-	WindowBegin      uint64 // from here on windows have released nothing
+	WindowBegin      uint64 // from this position on windows have released nothing
 	PagesOwn         uint64
 	PagesShared      uint64
 	KVBytes          uint64 // of both
 	PendingBytes     uint64 // system text that waits for the first user turn
 	PositionsEvicted uint64
-	TokensReused     uint64 // positions taken from pages that were there already
+	TokensReused     uint64 // positions taken from existing pages
 	// Some below this one were computed under another profile, and cannot be verified; 0: none.
 	PositionsForeign uint64
 	// Loaded with AcceptOlder from a file whose last commit is damaged, and not saved since.
 	Older bool
 }
 
-// Info tells where the session stands.
+// Info reports the session's position and contents.
 func (s *Session) Info() (SessionInfo, error) {
 	own := C.stasis_session_info{struct_size: C.sizeof_stasis_session_info}
 	err := s.call(brief("session info"), func(session *C.stasis_session,
@@ -102,7 +102,7 @@ func (s *Session) Text(begin, end uint64) (string, error) {
 	return string(text), err
 }
 
-// Digest is that of the state: equal digests go on alike.
+// Digest returns the digest of the state: sessions with equal digests continue with the same bits.
 func (s *Session) Digest() (Digest, error) {
 	var own C.stasis_digest
 	err := s.call(brief("digest"), func(session *C.stasis_session,
@@ -139,7 +139,7 @@ type AttentionFlags uint32
 // AttentionByHead asks for [Layers][Heads][Position] in the place of [Position].
 const AttentionByHead AttentionFlags = C.STASIS_ATTENTION_BY_HEAD
 
-// Attention gives how much each position has received, of a session that tracks it.
+// Attention returns the accumulated attention of each position, if the session tracks it.
 func (s *Session) Attention(flags AttentionFlags) ([]float64, error) {
 	var weights []float64
 	err := s.call(brief("attention"), func(session *C.stasis_session,

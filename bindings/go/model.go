@@ -34,9 +34,9 @@ type ModelOptions struct {
 	Threads      int    // that compute, the caller's included; 0: one per core
 	Device       string // "cpu"
 	Profile      string // "contract" or, faster and to bits of its own, "device"
-	Kernels      string // "amx", "avx2", "reference" and so on; "": the best there are
+	Kernels      string // "amx", "avx2", "reference" and so on; "": the machine's fastest
 	KVBudget     uint64 // bytes of all sessions' KV pages together; 0: no limit
-	ChatTemplate string // a name, where the model's files do not tell it
+	ChatTemplate string // a name, if the model's files do not name it
 
 	// No file stays mapped: the model's files may change, or be cut short, once it is open.
 	CopyWeights bool
@@ -195,7 +195,7 @@ func copied[T any](from unsafe.Pointer, count int) []T {
 	return append([]T(nil), unsafe.Slice((*T)(from), count)...)
 }
 
-// ModelStats tell what a model's sessions take just now, in bytes.
+// ModelStats reports the memory that a model's sessions use at this moment, in bytes.
 type ModelStats struct {
 	KVBudget uint64 // math.MaxUint64: no limit
 	KVUsed   uint64 // in pages that sessions hold
@@ -206,7 +206,7 @@ type ModelStats struct {
 	KVFree   uint64 // what pages can still take; math.MaxUint64: no limit
 }
 
-// Stats tell of the model's memory.
+// Stats reports the model's memory.
 func (m *Model) Stats() (ModelStats, error) {
 	own := C.stasis_model_stats{struct_size: C.sizeof_stasis_model_stats}
 	err := m.call(brief("model stats"), func(model *C.stasis_model,

@@ -65,7 +65,7 @@ const (
 	Values uint32 = C.STASIS_VALUES
 )
 
-// A VerifyReport tells what was computed again, and where it first differed.
+// A VerifyReport reports what was computed again, and the first difference.
 type VerifyReport struct {
 	Verified          bool
 	Positions         uint64 // recomputed
@@ -74,7 +74,7 @@ type VerifyReport struct {
 	Element           Element
 	Message           string
 	Drawn             uint64 // tokens drawn again
-	DrawnOtherwise    uint64 // of these, those that came out differently
+	DrawnOtherwise    uint64 // of these, those that differed
 	AuditPages        uint64
 	AuditDrawn        uint64
 	UnreachableBegin  uint64 // positions that the audit cannot recompute
@@ -83,8 +83,8 @@ type VerifyReport struct {
 	Older             bool   // the last commit is damaged: the state before it was verified
 }
 
-// Verify computes from the tokens what the file holds and compares every bit. With ErrDiverged the
-// report tells where. Options may be nil.
+// Verify computes the contents of the file again from its tokens and compares every bit. With
+// ErrDiverged the report names the difference. Options may be nil.
 func (s *Snapshot) Verify(ctx context.Context, model *Model, options *VerifyOptions) (VerifyReport,
 	error) {
 	c := begin(ctx, "verify")

@@ -9,7 +9,7 @@ import "context"
 
 // QuantizeOptions say what is written; the zero value is the default in every field.
 type QuantizeOptions struct {
-	Replace bool   // a GGUF file that is there
+	Replace bool   // an existing GGUF file
 	Type    string // such as "Q4_K_M"; "": Q8_0
 	Threads int    // 0: one per core
 
@@ -23,7 +23,7 @@ type QuantizeShare struct {
 	Tensors, Values, Bytes uint64
 }
 
-// QuantizeReport tells what was written.
+// QuantizeReport reports what was written.
 type QuantizeReport struct {
 	SourceBytes, FileBytes uint64
 	Shares                 []QuantizeShare // the largest first

@@ -22,7 +22,7 @@ const (
 	DomainPrivate uint64 = C.STASIS_DOMAIN_PRIVATE
 )
 
-// Tracking says how finely a session keeps how much attention its positions receive.
+// Tracking is the detail in which a session accumulates attention.
 type Tracking uint32
 
 const (

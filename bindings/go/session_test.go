@@ -1,4 +1,4 @@
-// Sessions: what changes them, and what they tell.
+// Sessions: what changes them, and what they report.
 
 package stasis_test
 

@@ -162,8 +162,8 @@ func (s *Snapshot) Tokens(begin uint64) ([]Token, []Source, error) {
 	return tokens, sources, err
 }
 
-// Compact puts a new file in the place of `path` that holds its state and nothing else. Of the
-// options, which may be nil, Codec and Progress count.
+// Compact puts a new file in the place of `path` that holds its state and nothing else. Only Codec
+// and Progress of the options, which may be nil, apply.
 func Compact(ctx context.Context, path string, options *SaveOptions) error {
 	c := begin(ctx, "compact")
 	name, given := c.path(path), c.saveOptions(options)

@@ -1,4 +1,4 @@
-// Snapshots: what files tell without their model, and what is proven with it.
+// Snapshots: what files report without their model, and what is proven with it.
 
 package stasis_test
 

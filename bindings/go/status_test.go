@@ -13,8 +13,8 @@ import (
 	stasis "stasis.example/stasis.git/bindings/go"
 )
 
-// A row meets one status. Not to be met here: NO_MEMORY, INTERNAL, BUFFER_TOO_SMALL (which the
-// binding answers itself).
+// A row tests one status. Not tested: NO_MEMORY, INTERNAL, BUFFER_TOO_SMALL (which the binding
+// handles itself).
 type row struct {
 	status stasis.Status
 	name   string
@@ -131,8 +131,8 @@ func rowsOfRuns(t *testing.T) []row {
 	}
 }
 
-// A file that is not there is fs.ErrNotExist, whichever call looked for it; nothing else is, though
-// it be NOT_FOUND or of a file.
+// A missing file is fs.ErrNotExist, whichever call opened it; no other error is, even if it is
+// NOT_FOUND or about a file.
 func TestFilesThatAreNotThere(t *testing.T) {
 	m := model(t, plain)
 	nowhere := filepath.Join(t.TempDir(), "nowhere")

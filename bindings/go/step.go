@@ -22,7 +22,7 @@ type StepItem struct {
 }
 
 // Step computes one step of several sessions of one model together; each gets the bits that it gets
-// alone. What an item meets is in its Err. An error of the whole, ErrInvalidArgument (no session,
+// alone. The failure of an item is its Err. An error of the whole, ErrInvalidArgument (no session,
 // one twice, several models, a Logits option) or ErrBusy: nothing was done. Cancelled or stopped:
 // sessions whose Err is nil are complete, the others as before. Options may be nil.
 func Step(ctx context.Context, items []StepItem, options *RunOptions) error {

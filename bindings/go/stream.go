@@ -30,7 +30,7 @@ const (
 
 // SaveOptions say how a session is saved; the zero value is the default in every field.
 type SaveOptions struct {
-	Replace    bool // any file that is there, whatever it holds
+	Replace    bool // any existing file, whatever it holds
 	IfMatch    bool // only what this session loaded or saved last: else ErrConflict
 	FullLogits bool // keep the whole row of logits
 	Codec      Codec

@@ -124,7 +124,7 @@ func TestCloseWhileCallsRun(t *testing.T) {
 	ok(t, m.Close())
 }
 
-// A call that runs when its session is closed goes on to its end.
+// A call that runs when its session is closed continues to its end.
 func TestCloseFromACallback(t *testing.T) {
 	m := must(stasis.Open(background, data+llama, nil))(t)
 	defer m.Close()

@@ -12,9 +12,9 @@ type TraceKind uint32
 const (
 	TraceHeld     TraceKind = C.STASIS_TRACE_HELD     // had already
 	TraceTaken    TraceKind = C.STASIS_TRACE_TAKEN    // a page of its own
-	TraceShared   TraceKind = C.STASIS_TRACE_SHARED   // a known page
+	TraceShared   TraceKind = C.STASIS_TRACE_SHARED   // a page that already holds these tokens
 	TraceCopied   TraceKind = C.STASIS_TRACE_COPIED   // its own copy in the place of a shared one
-	TraceFilled   TraceKind = C.STASIS_TRACE_FILLED   // all positions computed, digest known
+	TraceFilled   TraceKind = C.STASIS_TRACE_FILLED   // all positions computed, digest available
 	TraceReleased TraceKind = C.STASIS_TRACE_RELEASED // it has the page no more
 	TraceRead     TraceKind = C.STASIS_TRACE_READ     // a pass is about to read pages in a row
 	TraceAppend   TraceKind = C.STASIS_TRACE_APPEND
@@ -42,11 +42,11 @@ type TraceEvent struct {
 // TraceOptions say how much is traced.
 type TraceOptions struct {
 	Events int  // that can wait to be taken; their memory is taken at once
-	Reads  bool // tell of reads too
+	Reads  bool // report reads too
 }
 
-// SetTrace keeps what happens to the KV cache from now on, first the pages that there are, for
-// TakeTrace; nil ends it.
+// SetTrace records what happens to the KV cache from now on, beginning with the session's pages,
+// for TakeTrace; nil ends it.
 func (s *Session) SetTrace(options *TraceOptions) error {
 	c := brief("set trace")
 	var given *C.stasis_trace_options
@@ -64,8 +64,8 @@ func (s *Session) SetTrace(options *TraceOptions) error {
 	})
 }
 
-// TakeTrace takes the events that wait, oldest first, and at most `most`. How many found no room
-// behind the last of them is told once all that waited have been taken.
+// TakeTrace removes the events that wait, oldest first, and at most `most`. The number of events
+// lost because the queue was full is reported after all that waited have been taken.
 func (s *Session) TakeTrace(most int) (events []TraceEvent, lost uint64, err error) {
 	c := brief("take trace")
 	own := make([]C.stasis_trace_event, int(c.count("most", most)))

@@ -14,8 +14,8 @@ namespace stasis {
 
 namespace {
 
-// A file of the kind begins with the magic, or has not got all of it yet; anything else under this
-// name is not ours.
+// Throws FileError(io) unless the file is of this kind: a regular file that begins with the magic,
+// or with a part of it followed by nothing. A file of another kind under this name must stay.
 void check_ours(const File &file, const AtomicKind &kind) {
     uint8_t begin[8] = {};
     assert(kind.magic.size() <= sizeof begin);
@@ -32,11 +32,14 @@ void check_ours(const File &file, const AtomicKind &kind) {
     }
 }
 
-// One try; nothing if the file changed under our hands or a leftover had to be removed.
+// Tries once to create and lock the file. Returns nothing if another process changed it meanwhile,
+// or if a leftover had to be removed first.
 std::optional<File> try_create(const FileOperations &files, const std::string &name,
                                const AtomicKind &kind) {
     constexpr int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     std::string own_name = name; // nothing may need memory between creating and owning the file
+
+    // Create it, or open what is in its place.
     int descriptor = files.open(name.c_str(), flags | O_CREAT | O_EXCL, kind.mode.value_or(0666));
     const bool created = descriptor >= 0;
     if (!created) {
@@ -51,6 +54,8 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
             fail_file(Status::io, FileFailure::open, name, errno);
         }
     }
+
+    // Lock it. If the name no longer refers to the file, another writer has renamed or removed it.
     File file(files, descriptor, std::move(own_name));
     try {
         file.lock();
@@ -59,10 +64,11 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
         }
         if (created) {
             if (kind.mode) {
-                file.set_mode(*kind.mode); // whatever the process's mask has made of it
+                file.set_mode(*kind.mode); // undoes the process's mask
             }
             return file;
         }
+        // A leftover without a lock: remove it.
         check_ours(file, kind);
         if (files.remove(name.c_str()) != 0) {
             fail_file(Status::io, FileFailure::remove, name, errno);
@@ -82,6 +88,7 @@ std::optional<File> try_create(const FileOperations &files, const std::string &n
     }
 }
 
+// Repeats try_create; each removed leftover or lost race costs one attempt.
 File create(const FileOperations &files, const std::string &name, const AtomicKind &kind) {
     for (int attempt = 0; attempt < 16; ++attempt) {
         if (std::optional<File> file = try_create(files, name, kind)) {
@@ -103,10 +110,12 @@ void clear_leftover(const File &written, const AtomicKind &kind) {
     try {
         const struct stat own = written.status();
         if (status.st_dev == own.st_dev && status.st_ino == own.st_ino) {
-            check_ours(written, kind); // a rename of which a power loss has left the first half
+            check_ours(written, kind); // a power loss left a rename half done
             files.remove(name.c_str());
             return;
         }
+
+        // Another file: it may only be removed if no writer has locked it.
         const int descriptor =
             files.open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
         if (descriptor < 0) {
@@ -119,7 +128,7 @@ void clear_leftover(const File &written, const AtomicKind &kind) {
             files.remove(name.c_str());
         }
     } catch (const Error &) {
-        // In use, or not ours: it stays, and is in nobody's way.
+        // In use, or not of this kind: it stays and does no harm.
     }
 }
 
@@ -134,7 +143,7 @@ AtomicFile::~AtomicFile() {
     }
 }
 
-// False, errno being set: it has not got its name.
+// Returns false, with errno set, if the file was not renamed.
 bool AtomicFile::rename() const {
     const FileOperations &files = file_.files();
     const char *const from = file_.path().c_str(), *const to = path_.c_str();
@@ -147,7 +156,7 @@ bool AtomicFile::rename() const {
     if (errno != EINVAL && errno != ENOSYS) {
         return false;
     }
-    struct stat status {}; // not on this file system
+    struct stat status {}; // this file system has no rename that keeps an existing file
     if (files.path_status(to, &status) == 0) {
         errno = EEXIST;
         return false;
@@ -156,8 +165,9 @@ bool AtomicFile::rename() const {
 }
 
 void AtomicFile::commit() {
-    // All that needs a descriptor or memory comes before the rename, the message of its one
-    // possible failure included: an error must not read as if the old file were still there.
+    // Everything that needs a descriptor or memory comes before the rename, the message of the last
+    // possible failure included: after the rename no error may claim that the old file is still in
+    // place.
     const File directory = open_directory(file_.files(), path_);
     FileError unsynced(Status::io, FileFailure::unsynced, path_, 0);
     file_.sync();

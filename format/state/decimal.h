@@ -1,4 +1,4 @@
-// A number as messages show it.
+// The text of a number in messages. Must not know what the number means.
 #pragma once
 
 #include <charconv>
@@ -6,7 +6,7 @@
 
 namespace stasis {
 
-// As printf's %g writes it, whatever the host's locale.
+// Returns the text that printf's %g writes in the C locale, whatever the host's locale.
 inline std::string decimal(double value) {
     char text[32];
     const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);

@@ -1,4 +1,4 @@
-// See elements.h.
+// Names of the elements, and the element of a pair of the config; see elements.h.
 #include "format/state/elements.h"
 
 namespace stasis {
@@ -33,6 +33,8 @@ const char *element_name(Element element) {
     return "";
 }
 
+// Returns the element of the first of these words that the name contains: the order decides between
+// several.
 Element config_element(std::string_view name) {
     const auto speaks_of = [name](std::string_view word) {
         return name.find(word) != std::string_view::npos;

@@ -1,5 +1,5 @@
 // The Big 8 + 4: the elements of a session's state, by number and name. Error messages, comparison,
-// verification and inspection speak of them in these words.
+// verification and inspection use these names.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ enum class Element : uint32_t {
 
 const char *element_name(Element element); // "KV cache", ...
 
-// The element that a pair of ModelIdentity::config belongs to, by what its name speaks of.
+// Returns the element that a pair of ModelIdentity::config belongs to, by words in its name.
 Element config_element(std::string_view name);
 
 } // namespace stasis

@@ -13,7 +13,7 @@ void fail(Status status, const char *format, ...) {
     va_copy(counted, arguments);
     const int size = vsnprintf(nullptr, 0, format, counted);
     va_end(counted);
-    std::string text(static_cast<size_t>(size), '\0'); // however long the paths in it are
+    std::string text(static_cast<size_t>(size), '\0'); // of any length: messages contain paths
     vsnprintf(text.data(), text.size() + 1, format, arguments);
     va_end(arguments);
     throw Error(status, std::move(text));

@@ -1,5 +1,6 @@
-// The one error type that crosses folders inside the library. Thrown by format and runtime, turned
-// into a stasis_status and a message at the ABI boundary (abi/boundary.h). Must not know the ABI.
+// The one error type that crosses folders inside the library. Thrown by format and runtime,
+// converted to a stasis_status and a message at the ABI boundary (abi/boundary.h). Must not know
+// the ABI.
 #pragma once
 
 #include <cstdarg>
@@ -44,7 +45,7 @@ class Error : public std::exception {
     std::string message_;
 };
 
-// What %llu takes, whatever uint64_t is on the machine.
+// The type of %llu, whatever uint64_t is on the machine.
 using Number = unsigned long long;
 
 // Throws Error with a printf-formatted message: what was expected, what was found, and where.

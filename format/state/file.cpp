@@ -14,6 +14,7 @@ namespace stasis {
 
 namespace {
 
+// Returns the wording for a save; see FileError.
 const char *words(FileFailure failure) {
     switch (failure) {
     case FileFailure::create:
@@ -173,7 +174,7 @@ void File::write(const void *data, size_t size_bytes, uint64_t offset) const {
             continue;
         }
         if (count <= 0) {
-            // A device that takes nothing would loop for ever.
+            // A device that accepts no bytes would make this loop endless.
             fail_file(Status::io, FileFailure::write, path_, count == 0 ? EIO : errno);
         }
         from += count;

@@ -1,5 +1,5 @@
 // The system's file calls as a plain struct, so that a test can fail each of them, and an open file
-// that reads and writes whole ranges. Knows nothing of what the bytes mean.
+// that reads and writes whole ranges. Must not know what the bytes mean.
 #pragma once
 
 #include <sys/stat.h>
@@ -27,12 +27,12 @@ struct FileOperations {
     void (*begin_sync)(int descriptor, off_t offset, off_t size_bytes);
     int (*lock)(int descriptor); // flock, exclusive, without waiting
     int (*rename)(const char *from, const char *to);
-    int (*rename_new)(const char *from, const char *to); // renameat2, EEXIST if `to` is there
+    int (*rename_new)(const char *from, const char *to); // renameat2, EEXIST if `to` exists
     int (*remove)(const char *path);                     // unlink
     int (*close)(int descriptor);
 };
 
-// The operating system's.
+// Returns the calls of the operating system.
 const FileOperations &system_files();
 
 enum class FileFailure {
@@ -50,15 +50,15 @@ enum class FileFailure {
     lock,
     rename,
     remove,
-    // What stands against writing a file.
+    // Conditions that prevent writing a file.
     in_use,     // another process or thread has locked it
-    crowded,    // others took it, again and again, between two calls
-    in_the_way, // something else has the name that it is to have until it is whole
-    unsynced,   // it has its name, but may lose it with the power
+    crowded,    // others locked or replaced it at every attempt
+    in_the_way, // something else has its temporary name
+    unsynced,   // renamed, but a power loss may undo that
 };
 
-// Its message is in the words of a save. Whoever writes another file catches it and tells what it
-// holds in words of its own.
+// A failed file operation. The message is worded for a save of a snapshot; writers of other files
+// catch the error and build a message of their own from its parts.
 class FileError : public Error {
   public:
     // `number` is the errno of a failed call; 0: none failed.
@@ -90,22 +90,25 @@ class File {
     const FileOperations &files() const { return *files_; }
     int descriptor() const { return descriptor_; }
     struct stat status() const;
-    // Whether the path still names this file; somebody else may have put a new one there.
+    // Returns whether the path still names this file: another process may have replaced it.
     bool still_there() const;
     // Throws Error(busy) if another open file of it is locked, in this process or another;
     // Error(io).
     void lock() const;
 
-    // Exactly `size_bytes`; Error(corrupt) where the file ends earlier (without the path, as all
-    // that is said of contents), Error(io).
+    // Reads exactly `size_bytes`. Throws Error(corrupt) if the file ends earlier (without the path,
+    // as all messages about contents), Error(io).
     void read(void *data, size_t size_bytes, uint64_t offset) const;
-    // As many of them as there are; returns their count.
+    // Reads up to `size_bytes`, fewer only at the end of the file, and returns their number. Throws
+    // Error(io).
     size_t read_some(void *data, size_t size_bytes, uint64_t offset) const;
+    // All throw FileError(io), except begin_sync.
     void write(const void *data, size_t size_bytes, uint64_t offset) const;
     void set_size(uint64_t size_bytes) const;
     void set_mode(mode_t mode) const;
     void sync() const;
-    void begin_sync(uint64_t offset, uint64_t size_bytes) const; // of what was written there
+    void begin_sync(uint64_t offset,
+                    uint64_t size_bytes) const; // starts writing a range to the disk
 
   private:
     const FileOperations *files_;
@@ -113,8 +116,7 @@ class File {
     std::string path_;
 };
 
-// Tells whether a file is still as somebody left it: who changes or replaces it changes one of
-// these.
+// Detects changes to a file: a process that changes or replaces it changes one of these values.
 struct FileStamp {
     uint64_t device = 0, inode = 0, size_bytes = 0;
     int64_t modified_ns = 0, changed_ns = 0;
@@ -122,10 +124,10 @@ struct FileStamp {
 };
 FileStamp stamp_of(const struct stat &status);
 
-// Opens a regular file for reading. Error(not_found), Error(io).
+// Opens a regular file for reading. Throws Error(not_found), Error(io).
 File open_file(const FileOperations &files, const std::string &path);
 
-// Opens the directory of `path`; its sync makes a rename there durable. Error(io).
+// Opens the directory of `path`; its sync makes a rename in it durable. Throws Error(io).
 File open_directory(const FileOperations &files, const std::string &path);
 
 } // namespace stasis

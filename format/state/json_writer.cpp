@@ -1,4 +1,4 @@
-// See json_writer.h.
+// Escaping and UTF-8 of JSON texts; see json_writer.h.
 #include "format/state/json_writer.h"
 
 #include <algorithm>
@@ -10,13 +10,15 @@ namespace stasis {
 
 namespace {
 
+// A character at a place of a text.
 struct Character {
-    size_t bytes; // of the character, or of the part of one that a single U+FFFD stands for
+    size_t bytes; // of the character, or of the part of one that a single U+FFFD replaces
     bool valid;
     bool cut = false; // the text ends in the middle of it
 };
 
-// Unicode, table 3-7: what may follow a first byte; the second one's range depends on the first.
+// Returns the character at `at`. The range of the second byte depends on the first, see Unicode,
+// table 3-7.
 Character character_at(std::string_view text, size_t at) {
     const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
     const uint8_t first = byte(0);
@@ -56,7 +58,7 @@ void JsonWriter::put(std::string_view text) {
 }
 
 void JsonWriter::separate() {
-    // Behind a bracket or a key there is nothing to part; every other value ends otherwise.
+    // After a bracket or a key no comma is needed; every other value ends with another character.
     if (last_ != '{' && last_ != '[' && last_ != ':') {
         put(",");
     }
@@ -95,6 +97,7 @@ JsonWriter &JsonWriter::begin_text() {
     return *this;
 }
 
+// The first bytes of a split character wait in begun_ until the next part completes it.
 JsonWriter &JsonWriter::part(std::string_view text) {
     if (begun_.empty()) {
         begun_ = quote(text, false);
@@ -121,29 +124,33 @@ JsonWriter &JsonWriter::value(double value) {
     const std::string_view shortest(digits, static_cast<size_t>(end - digits));
     word(shortest);
     if (shortest.find_first_of(".e") == shortest.npos) {
-        put(".0"); // readers that tell integers apart see that it is none
+        put(".0"); // readers that distinguish integers must not take it for one
     }
     return *this;
 }
 
-// Writes what is whole of a text, or all if nothing follows; returns the rest.
+// Writes the complete characters of a text, and all of it if `last`. Returns the rest.
 std::string_view JsonWriter::quote(std::string_view text, bool last) {
     static constexpr char kHex[] = "0123456789abcdef";
-    size_t plain = 0; // from here on nothing needs another spelling
+    size_t plain = 0; // begin of the bytes that are copied unchanged
     for (size_t at = 0; at < text.size();) {
         const Character character = character_at(text, at);
         const char c = text[at];
         const size_t named = std::string_view("\b\t\n\f\r\"\\").find(c);
         const bool control = static_cast<uint8_t>(c) < 0x20;
+        // A character that may be completed by the next part.
         if (character.cut && !last) {
             put(text.substr(plain, at - plain));
             return text.substr(at);
         }
+
         const size_t next = at + character.bytes;
         if (!character.valid || control || named != std::string_view::npos) {
             put(text.substr(plain, at - plain));
             plain = next;
         }
+
+        // One escape for an invalid part, a named control character or another one.
         if (!character.valid) {
             put("\uFFFD");
         } else if (named != std::string_view::npos) {

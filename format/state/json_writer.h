@@ -1,7 +1,6 @@
-// JSON text, written straight into a string or into the caller's memory: no tree, nothing to free
-// when an allocation fails.
-// (nlohmann's trees allocate in their destructors, where a failure ends the process.) Knows nothing
-// of what is written.
+// JSON text, written directly into a string or the caller's memory. There is no tree that would
+// have to be freed when an allocation fails (nlohmann's trees allocate in their destructors, where
+// a failure ends the process). Must not know what is written.
 #pragma once
 
 #include <concepts>
@@ -14,12 +13,13 @@
 
 namespace stasis {
 
-// Sets commas itself; brackets and keys are the caller's to pair. Bytes of texts that are not UTF-8
-// become U+FFFD, one for each maximal part of a character (Unicode, chapter 3.9, table 3-11).
+// Writes commas itself; the caller must pair brackets and alternate keys and values. Bytes of texts
+// that are not UTF-8 become U+FFFD, one for each maximal part of a character (Unicode, chapter 3.9,
+// table 3-11).
 class JsonWriter {
   public:
     JsonWriter() = default;
-    // Into the room that the caller has, as far as it goes; length() tells what is needed.
+    // Writes into the caller's memory, up to its end; length() returns the bytes that are needed.
     explicit JsonWriter(std::span<char> room) : room_(room) {}
 
     JsonWriter &begin_object() { return open('{'); }
@@ -31,14 +31,14 @@ class JsonWriter {
     JsonWriter &null() { return word("null"); }
     JsonWriter &value(bool value) { return word(value ? "true" : "false"); }
     JsonWriter &value(std::integral auto value) { return word(std::to_string(value)); }
-    // The shortest digits that are read as the same number; null for what JSON cannot say.
+    // Writes the shortest digits that are read as the same number; null for an infinity or NaN.
     JsonWriter &value(double value);
     JsonWriter &value(float value) { return this->value(static_cast<double>(value)); }
     JsonWriter &value(std::string_view text);
     JsonWriter &value(const char *text) { return value(std::string_view(text)); }
     JsonWriter &value(const std::string &text) { return value(std::string_view(text)); }
 
-    // A text that comes in parts; a character may be split between them.
+    // A text in several parts; a character may be split between them.
     JsonWriter &begin_text();
     JsonWriter &part(std::string_view text);
     JsonWriter &end_text();
@@ -56,7 +56,7 @@ class JsonWriter {
     }
 
     size_t length() const { return length_; }
-    const std::string &text() const { return text_; } // of a writer without the caller's room
+    const std::string &text() const { return text_; } // of a writer into a string
     std::string take() { return std::move(text_); }
 
   private:
@@ -70,8 +70,8 @@ class JsonWriter {
     std::optional<std::span<char>> room_;
     std::string text_;
     size_t length_ = 0;
-    char last_ = '[';        // written; at first as behind a bracket
-    std::string begun_ = {}; // the first bytes of a character of which a part brings the others
+    char last_ = '[';        // last character written; initially as after a bracket
+    std::string begun_ = {}; // first bytes of a character that the next part completes
 };
 
 } // namespace stasis

@@ -1,6 +1,7 @@
-// See sha256_lanes.h. Each message is cut into runs of whole blocks: one that ends its head, what
-// lies in the body, and the padded end (FIPS 180-4, 5.1.1). Lanes take their runs side by side, and
-// a lane whose message has ended takes the next one.
+// Hashing several messages side by side; see sha256_lanes.h. Each message is cut into runs of whole
+// blocks: the block that completes its head, the whole blocks of its body, and the padded end (FIPS
+// 180-4, 5.1.1). Lanes hash their runs side by side, and a lane whose message has ended begins the
+// next one.
 #include "format/state/sha256_lanes.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@ namespace {
 constexpr size_t kBlockBytes = 64;
 constexpr size_t kLengthBytes = 8; // of the message's length in bits, which ends the padding
 
+// Consecutive blocks of one message.
 struct Run {
     const uint8_t *data = nullptr;
     size_t blocks = 0;
@@ -25,6 +27,7 @@ void store_big_endian(uint64_t value, size_t bytes, uint8_t *to) {
     }
 }
 
+// One message that is being hashed.
 class Lane {
   public:
     void begin(const Message &message, Digest *digest) {
@@ -35,6 +38,8 @@ class Lane {
         digest_ = digest;
         next_ = count_ = 0;
 
+        // The head, completed from the body to a whole block. If the body is too short, both are
+        // the rest.
         const size_t head = message.head.size(), total = head + message.body.size();
         const uint8_t *body = message.body.data();
         size_t left = message.body.size(); // of the body
@@ -51,11 +56,13 @@ class Lane {
                 std::memcpy(end_, head_, rest);
             }
         }
+        // The whole blocks of the body.
         add(body, left / kBlockBytes);
         body += left / kBlockBytes * kBlockBytes, left %= kBlockBytes;
         std::copy_n(body, left, end_ + rest); // one of the two is 0
         rest += left;
 
+        // The padded end: the rest, one bit, zeros and the message's length.
         const size_t end = rest + 1 + kLengthBytes <= kBlockBytes ? kBlockBytes : 2 * kBlockBytes;
         std::memset(end_ + rest, 0, end - rest);
         end_[rest] = 0x80;
@@ -92,6 +99,7 @@ class Lane {
     uint8_t head_[kBlockBytes], end_[2 * kBlockBytes];
 };
 
+// Hashes blocks of all active lanes, as many as the shortest run has, until no message is left.
 void digest_side_by_side(std::span<const Message> messages, Digest *digests) {
     Lane lanes[kSha256Lanes];
     Lane *active[kSha256Lanes];
@@ -103,6 +111,7 @@ void digest_side_by_side(std::span<const Message> messages, Digest *digests) {
             active[count++] = &lane;
         }
     }
+
     while (count != 0) {
         Sha256State *states[kSha256Lanes];
         const uint8_t *data[kSha256Lanes];
@@ -113,6 +122,8 @@ void digest_side_by_side(std::span<const Message> messages, Digest *digests) {
             blocks = std::min(blocks, active[i]->run().blocks);
         }
         sha256_blocks(count, states, data, blocks);
+
+        // From the last lane on, so that a lane that ends can be replaced by the last active one.
         for (size_t i = count; i-- > 0;) {
             active[i]->advance(blocks);
             if (!active[i]->ended()) {

@@ -1,6 +1,6 @@
 // SHA-256 of several messages at a time. One message is a chain of operations that wait for each
-// other; the SHA instructions of x86 take those of three messages in little more than the time of
-// one. The digests are those of Sha256 (digest.h), byte for byte.
+// other; the SHA instructions of x86 hash three messages in little more than the time of one. The
+// digests are those of Sha256 (digest.h), byte for byte. Must not know what is hashed.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace stasis {
 
-// `head`, of less than 64 bytes, followed by `body`. Both are borrowed.
+// `head`, of less than 64 bytes, followed by `body`. Both are borrowed during the call.
 struct Message {
     std::string_view head;
     std::span<const uint8_t> body;
 };
 
-// Writes the digest of each message. kSha256Lanes messages a call, or many, take the least time.
-// Throws what Sha256 throws.
+// Writes the digest of each message. A call with kSha256Lanes messages or many more takes the least
+// time for each. Throws what Sha256 throws.
 void digest_messages(std::span<const Message> messages, Digest *digests);
 
 } // namespace stasis

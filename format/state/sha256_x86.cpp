@@ -1,6 +1,7 @@
 // The compression function of SHA-256 (FIPS 180-4, 6.2.2) for one, two or three messages side by
 // side, in the SHA instructions of x86 (Intel SDM, volume 2: SHA256RNDS2 and others). Compiled with
-// options of its own, so it includes no class whose inline functions could be linked elsewhere.
+// options of its own, so it must not include a class whose inline functions could be linked
+// elsewhere.
 #include "format/state/sha256_x86.h"
 
 #if defined(__SHA__)
@@ -27,6 +28,7 @@ alignas(16) constexpr uint32_t kConstants[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
+// Calls `body` with each index as a constant, so that arrays of lanes stay in registers.
 template <typename Body, size_t... i>
 [[gnu::always_inline]] inline void unroll(const Body &body, std::index_sequence<i...>) {
     (body.template operator()<i>(), ...);
@@ -59,7 +61,8 @@ void compress(Sha256State *const *states, const uint8_t *const *data, size_t blo
             abef_before[l] = abef[l];
             cdgh_before[l] = cdgh[l];
         });
-        __m128i w[lanes][4]; // the last 16 words of the message schedule
+        __m128i w[lanes][4]; // the latest 16 words of the message schedule
+        // 16 groups of 4 rounds.
         unroll<16>([&]<size_t r>() {
             unroll<lanes>([&]<size_t l>() {
                 __m128i &next = w[l][r % 4];
@@ -81,6 +84,8 @@ void compress(Sha256State *const *states, const uint8_t *const *data, size_t blo
             cdgh[l] = _mm_add_epi32(cdgh[l], cdgh_before[l]);
         });
     }
+
+    // Back to the order of the words.
     unroll<lanes>([&]<size_t l>() {
         const __m128i feba = _mm_shuffle_epi32(abef[l], 0x1B);
         const __m128i ghcd = _mm_shuffle_epi32(cdgh[l], 0xB1);

@@ -1,4 +1,5 @@
-// The digest of a state, and the version of its sampling; see state.h.
+// The digest of a state, the chunks of its device profile, and the version of its sampling; see
+// state.h.
 #include "format/state/state.h"
 
 #include <algorithm>
@@ -41,17 +42,20 @@ Digest state_digest(const State &state) {
     parts.model = state.model.model;
     parts.profile = state.profile.id;
     parts.position = state.log.size();
+
     std::vector<uint32_t> tokens;
     tokens.reserve(state.log.size());
     for (const TokenEntry &entry : state.log) {
         tokens.push_back(entry.token);
     }
     parts.tokens = Sha256().bytes(tokens.data(), tokens.size() * sizeof(uint32_t)).finish();
+
     for (const Eviction &eviction : state.evictions) {
         for (const PositionRange &range : eviction.ranges) {
             parts.evicted.push_back({eviction.position, range.begin, range.end});
         }
     }
+
     for (size_t group = 0; group < state.groups.size(); ++group) {
         parts.windows.push_back(state.groups[group].window);
         std::vector<Digest> &pages = parts.pages.emplace_back();

@@ -1,4 +1,4 @@
-// See temporary_name.h.
+// The temporary name of a file; see temporary_name.h.
 #include "format/state/temporary_name.h"
 
 #include <linux/limits.h>

@@ -1,5 +1,5 @@
-// Progress and cancellation of one long call, as plain data that every layer can pass on.
-// Owned by the caller of the long operation; outlives the call.
+// Progress and cancellation of one long call, as plain data that every layer can pass on. The
+// caller of the long operation owns it; it outlives the call.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct Watch {
     ProgressFunction progress = nullptr;
     void *user = nullptr;
 
-    // Throws Error(cancelled) if the call should end.
+    // Throws Error(cancelled) if the call should end. Thread-safe.
     void look(uint64_t done, uint64_t total) const {
         if (cancel != nullptr && cancel->load(std::memory_order_acquire)) {
             fail(Status::cancelled, "cancelled by the caller at %llu of %llu",
@@ -36,7 +36,8 @@ struct Watch {
     }
 };
 
-// A part of a run, whose progress is reported as that of the whole; outlived by it.
+// A watch for a part of an operation, which reports progress as that of the whole. The whole
+// outlives it.
 struct WatchPart {
     const Watch &whole;
     uint64_t begin, total;

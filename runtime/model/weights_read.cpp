@@ -9,6 +9,7 @@
 #include <exception>
 #include <limits>
 
+#include "format/state/bf16.h"
 #include "format/state/error.h"
 #include "format/state/sha256_lanes.h"
 #include "runtime/kernels/bf16.h"
@@ -99,25 +100,6 @@ size_t convert(const PlannedTensor &planned, const uint8_t *data, const Destinat
     return nonfinite;
 }
 
-// Four values at a time: adding one to the lowest exponent bit carries into the sign's place, which
-// was masked out, exactly where the exponent is all ones. The usual answer, yes, comes fast.
-bool all_finite_bf16(const uint8_t *data, size_t size_bytes) {
-    constexpr uint64_t kExponents = 0x7F807F807F807F80U;
-    constexpr uint64_t kLowest = 0x0080008000800080U;
-    uint64_t carries = 0;
-    size_t offset = 0;
-    for (; offset + sizeof carries <= size_bytes; offset += sizeof carries) {
-        uint64_t values;
-        std::memcpy(&values, data + offset, sizeof values);
-        carries |= (values & kExponents) + kLowest;
-    }
-    bool finite = (carries & 0x8000800080008000U) == 0;
-    for (; offset < size_bytes; offset += sizeof(uint16_t)) {
-        finite = finite && is_finite(load_bf16(data, offset / sizeof(uint16_t)));
-    }
-    return finite;
-}
-
 // Of the blocks that begin in a piece, whose last may end beyond it: the index of the first weight
 // whose scale is not finite.
 size_t find_nonfinite_scale(const uint8_t *data, kernels::Quant quant, const Piece &piece) {
@@ -162,8 +144,9 @@ void take_piece(Piece &piece, const uint8_t *data) {
     const size_t first = piece.offset_bytes / element_bytes;
     const size_t count = piece.size_bytes / element_bytes;
     const Destination &destination = piece.destination;
+    // Usually no value is infinite or NaN, and nothing has to be converted.
     if (tensor.type == DataType::bf16 && destination.f32 == nullptr &&
-        all_finite_bf16(data, piece.size_bytes)) {
+        all_finite_bf16(reinterpret_cast<const uint16_t *>(data), count)) {
         return;
     }
     switch (tensor.type) {

@@ -89,7 +89,7 @@ void check_allocator(const std::string &path) {
 
 } // namespace
 
-// Of f16 weights, which are converted, and of integers, which are put into strips.
+// A model of f16 weights, which are converted, and one of integers, which are put into strips.
 TEST_CASE("stasis_allocator: bulk memory comes from the host's allocator, which may fail, and all "
           "of it comes back") {
     for (const std::string &path : {test_data("zoo/llama-mha-bias-f16-sharded"),

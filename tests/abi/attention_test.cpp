@@ -1,5 +1,5 @@
-// Attention that a session's positions received, by the public header: exact whatever the session
-// went through, refused where it is not tracked.
+// Accumulated attention of a session's positions, by the public header: exact whatever happened to
+// the session, refused if it is not tracked.
 #include <numeric>
 
 #include "tests/abi/fixture.h"
@@ -33,7 +33,7 @@ Weights attention(const Session &session, uint32_t flags = STASIS_ATTENTION_BY_H
     return weights;
 }
 
-// Of a plain run of those tokens.
+// Expected sums: those of a plain run of the same tokens.
 Weights fresh(stasis_model *model, const Tokens &tokens) {
     const Session session = tracked(model);
     append(session.get(), tokens);

@@ -1,5 +1,5 @@
-// The budget of KV bytes: who is refused, when, and what becomes of the others; and the figures
-// that tell.
+// The budget of KV bytes: which calls are refused, and when; the effect on other sessions; and the
+// statistics.
 #include "tests/abi/fixture.h"
 
 using namespace abi_test;
@@ -64,7 +64,7 @@ TEST_CASE("stasis_session_append: an append that cannot have its pages is refuse
         CHECK(stats_of(model).kv_free_bytes == 0);
         check_sums(model);
     }
-    // Windows let pages go on the way, and the pages of one pass are all it takes.
+    // Windows release pages during the append, so it takes no more than the pages of one pass.
     auto options = sized<stasis_model_options>();
     options.kv_budget_bytes = 2 * bytes_of(session_of(gemma(), some_tokens(640)));
     const Model windows = open_path(test_data("zoo/gemma3-text"), &options);
@@ -120,7 +120,8 @@ TEST_CASE(
     "stasis_sessions_step: an item of a step that the budget refuses leaves the others alone") {
     const Model model = with_pages(7);
     const Tokens tokens = some_tokens(300);
-    // Room for five: two for the first, not four more for the second, three for the third.
+    // The budget holds five pages: two for the first, not four more for the second, three for the
+    // third.
     std::vector<Session> sessions;
     std::vector<stasis_step_item> items;
     const size_t counts[] = {128, 256, 192, 1}, starts[] = {0, 0, 0, 65};

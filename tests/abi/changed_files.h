@@ -49,8 +49,8 @@ inline void edit(const std::string &path, const std::string &from, const std::st
     write_file(path, text.replace(at, from.size(), to));
 }
 
-// A snapshot with other bytes in its manifest or in one section, all checksums right, so that what
-// lies behind them has to notice.
+// Returns a snapshot with other bytes in its manifest or in one section and all checksums right, so
+// that only the checks after them can refuse it.
 using Forger = std::function<stasis::format::Bytes(const stasis::format::Bytes &)>;
 inline void forge_bytes(const std::string &from, const std::string &to, const Forger &forger) {
     const std::string text = read_file(from);

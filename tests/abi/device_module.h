@@ -3,8 +3,8 @@
 
 namespace abi_test {
 
-// Loaded when the program starts, before the library looks for a module: it then finds this one by
-// its name, and goes on doing so whichever test asks first.
+// Loaded when the program starts, before the library searches for a module: the library then finds
+// this one by its name, whichever test asks first.
 extern const bool device_module_loaded;
 
 } // namespace abi_test

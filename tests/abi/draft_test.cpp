@@ -1,5 +1,5 @@
-// Speculative decoding through the ABI: the same bytes as without, what the result tells of it, and
-// what set_draft refuses.
+// Speculative decoding through the ABI: the same bytes as without, the numbers in the result, and
+// the refusals of set_draft.
 #include <atomic>
 #include <cstdlib>
 #include <thread>

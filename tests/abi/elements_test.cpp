@@ -1,5 +1,5 @@
 // The Big 8 + 4, one by one (tests/INSIGHTS.md): a snapshot and a model, or two snapshots, that
-// differ in one element are told apart, and the message names what differs.
+// differ in one element are distinguished, and the message names what differs.
 #include "tests/abi/changed_files.h"
 
 using namespace abi_test;
@@ -212,7 +212,7 @@ TEST_CASE("stasis_session_tokens: element 12, insight 31: a drawn token and the 
     stasis_token token = 0;
     REQUIRE(stasis_session_decode(saved.session.get(), &token, nullptr) == STASIS_OK);
     append(given.get(), {token});
-    CHECK(digest(given.get()) == digest(saved.session.get())); // the same from here on
+    CHECK(digest(given.get()) == digest(saved.session.get())); // the same from this position on
     REQUIRE(save(saved.session.get(), saved.path) == STASIS_OK);
     REQUIRE(save(given.get(), saved.forged) == STASIS_OK);
     CHECK(differing_element(saved.path, saved.forged) == 12);

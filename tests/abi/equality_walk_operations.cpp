@@ -1,4 +1,4 @@
-// What the walk of equality_walk_test.cpp does to sessions.
+// The operations on sessions of the walk in equality_walk_test.cpp.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -235,7 +235,7 @@ void EqualityWalk::set(size_t i) {
 void EqualityWalk::draft(size_t i) {
     auto options = sized<stasis_draft_options>();
     options.tokens_min = roll(5);
-    options.tokens_max = options.tokens_min; // always as many: what fits rarely pays here
+    options.tokens_max = options.tokens_min; // always as many: an adapted number would rarely draft
     if (one_in(4)) {
         options.tokens_max = options.tokens_min == 0 ? 0 : options.tokens_min + roll(4);
     }

@@ -55,7 +55,7 @@ TEST_CASE("stasis.h: the library exports exactly the functions that the header d
         matches(text, R"((?:^|\n)[a-z0-9_ *]*\b\*?(stasis_[a-z_]+)\()");
     const std::set<std::string> listed = matches(
         read_file(std::string(places::source) + "/abi/exports.map"), R"((stasis_[a-z_]+);)");
-    // Of an instrumented build, nm lists the sanitizer's markers too.
+    // nm lists the sanitizer's markers too if the build is instrumented.
     const std::set<std::string> exported =
         matches(output_of(std::string(places::nm) + " -D --defined-only " + places::library),
                 R"([0-9a-f]+ [A-Za-z] (?!_|asan|ubsan)([^\s@]+))");

@@ -1,5 +1,5 @@
-// What the ABI tests share: handles that release themselves, and short ways to the calls. Knows the
-// public header and where the bundled models lie, nothing below.
+// Fixtures of the ABI tests: handles that release themselves, and short forms of the calls. Knows
+// the public header and the paths of the bundled models; must not know the layers below.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ inline stasis_model *llama() {
     return shared_model("zoo/llama-gqa-untied");
 }
 
-// Alone in its domain unless told otherwise: what a test compares, each side has computed.
+// Alone in its domain by default, so that each side of a comparison has computed its own pages.
 inline Session create(stasis_model *model, uint64_t capacity = 0, uint64_t window_retain = 0,
                       uint64_t domain = STASIS_DOMAIN_PRIVATE) {
     auto options = sized<stasis_session_options>();
@@ -146,7 +146,7 @@ inline stasis_model_stats stats_of(const Model &model) {
     return stats_of(model.get());
 }
 
-// Of the next token.
+// Returns the logits of the next token.
 inline std::vector<float> logits_of(const stasis_session *session) {
     size_t count = 0;
     stasis_session_logits(session, nullptr, 0, &count, nullptr);

@@ -1,6 +1,6 @@
-// fork() of the host process: parent and child go on, each with the same bits, with what the child
-// inherits and with what it opens itself. Not under the thread sanitizer, which cannot follow a
-// process that forks while it has threads.
+// fork() of the host process: parent and child both continue with the same bits, with the objects
+// that the child inherits and with those that it opens itself. Not under the thread sanitizer,
+// which cannot follow a process that forks while it has threads.
 #include "tests/sanitizers.h"
 
 #ifndef STASIS_THREAD_SANITIZER
@@ -49,7 +49,7 @@ template <typename Body> bool in_child(const Body &body, const std::function<voi
         bool good = false;
         try {
             good = body();
-        } catch (...) { // a REQUIRE, which must not go on with the parent's tests
+        } catch (...) { // a REQUIRE, which must not continue with the parent's tests
         }
         _exit(good ? 0 : 1);
     }

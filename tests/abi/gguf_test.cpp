@@ -1,5 +1,5 @@
 // A model of integer weights in a GGUF file, through the public interface: opened by its path, its
-// sessions saved, loaded, verified, told apart from another model's.
+// sessions saved, loaded, verified and distinguished from another model's.
 #include <chrono>
 
 #include "tests/abi/fixture.h"

@@ -1,4 +1,4 @@
-// Golden files: where they lie, and how a session goes on from one. Shared by the program that made
+// Golden files: their paths, and how a session continues from one. Used by the program that made
 // them and the tests that read them; knows the public header, and SHA-256.
 #pragma once
 
@@ -20,8 +20,8 @@ inline std::string hex(const void *digest) {
     return stasis::to_hex(copy);
 }
 
-// What follows: tokens drawn from the stored state, if it has any position, then those of a reply,
-// both under the settings in force; and the state digest at the end of it.
+// The continuation of a file: tokens drawn from the stored state, if it has any position, then
+// those of a reply, both under the settings in force; and the state digest at its end.
 inline nlohmann::ordered_json continuation(stasis_session *session) {
     nlohmann::ordered_json found;
     found["next"] = position(session) > 0 ? draw(session, kGoldenDraws) : Tokens();

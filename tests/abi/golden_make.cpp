@@ -88,7 +88,8 @@ void streamed(stasis_model *model, const std::string &path) {
     write_file(path, memory.bytes);
 }
 
-// Behind the window, so that local layers released a page; the keys' codec changed on the way.
+// After the window, so that local layers have released a page; the keys' codec changes between
+// saves.
 void window_past(stasis_model *model, const std::string &path) {
     const Session session = create(model, 0, STASIS_WINDOW_RETAIN_NONE);
     append(session.get(), some_tokens(129));

@@ -282,7 +282,7 @@ TEST_CASE("stasis.h: the host may fork, and both processes go on") {
         session.reset();
         const Model fresh = open_path(test_data("zoo/gemma3-text"), &options); // with threads
         const bool third = digest(session_of(fresh.get(), all).get()) == expected;
-        model.reset(); // whose threads are not here to be waited for
+        model.reset(); // whose threads this process cannot wait for
         _exit(same && again && third ? 0 : 1);
     }
     append(session.get(), more);

@@ -27,7 +27,7 @@ void *allocate(std::size_t size) {
 
 } // namespace
 
-// The library's C++ heap is the program's, so that it can be counted here.
+// The library's C++ heap is the program's, so that its allocations can be counted.
 void *operator new(std::size_t size) {
     return allocate(size);
 }
@@ -79,19 +79,19 @@ void sample_widely(stasis_session *session) {
 
 namespace {
 
-// Where a page begins, where it is full, and where a node of the log begins.
+// Returns whether a page begins or ends at the position, or a node of the log begins.
 bool page_or_node(uint64_t position) {
     return position % 64 == 63 || position % 32 == 0;
 }
 
-// The same for what is computed up to 8 positions ahead, by a draft model too, and by the first
-// pass of each kind behind it; and where such passes come for the first time.
+// The same for positions computed up to 8 ahead, by a draft model too, and by the first pass of
+// each kind after them; and for the first such passes.
 bool page_or_node_ahead(uint64_t position) {
     return position % 32 <= 9 || position % 32 >= 22 || position < 50;
 }
 
-// Generates 300 tokens behind 10; the positions of those between whose events something was
-// allocated. The first token finds nothing warm, nor does what a draft model does first.
+// Generates 300 tokens after 10. Returns the positions of the tokens between whose events something
+// was allocated. The first token may allocate, and so may the first work of a draft model.
 std::vector<uint64_t> positions_of_allocations(stasis_session *session,
                                                uint32_t log_probabilities = 0) {
     struct Seen {
@@ -220,7 +220,7 @@ TEST_CASE("stasis_sessions_step: steps of several sessions allocate nothing but 
                 items[i].count = prefill ? more.size() : 0;
                 items[i].flags = prefill && round % 2 == 0 ? 0 : STASIS_STEP_SAMPLE;
                 const uint64_t begin = position(items[i].session), end = begin + items[i].count + 1;
-                // Where a page or a node of the log begins, or a page is full.
+                // A page or a node of the log begins, or a page is full.
                 edge |= (begin + 31) / 32 != (end + 31) / 32 || begin / 64 != end / 64;
             }
             const int64_t before = allocations;

@@ -24,7 +24,7 @@ struct Work {
     }
 };
 
-// What doctest offers is not for many threads: failures are noted, and looked at afterwards.
+// doctest's checks are not made for many threads: failures are recorded, and checked afterwards.
 void grow(Work &work, stasis_session *session, uint32_t count, uint32_t seed) {
     const Tokens tokens = some_tokens(count, seed);
     auto options = sized<stasis_run_options>();

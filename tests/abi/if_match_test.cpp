@@ -1,5 +1,5 @@
-// Saves that are to overwrite nobody's work: a file must hold what the session last loaded or
-// saved. Two who go on with one file, in turn and at the same time.
+// Saves that must not overwrite another session's work: a file must hold the state that the session
+// last loaded or saved. Two sessions that continue one file, in turn and at the same time.
 #include <algorithm>
 #include <thread>
 
@@ -70,7 +70,7 @@ TEST_CASE("STASIS_SAVE_IF_MATCH: what a save that must match takes for the same,
     rewind(child.get(), 60);
     REQUIRE(save(child.get(), copy, STASIS_SAVE_IF_MATCH) == STASIS_OK);
 
-    REQUIRE(std::filesystem::remove(path)); // nobody's work is lost
+    REQUIRE(std::filesystem::remove(path)); // no session's work is lost
     CHECK(save(session.get(), path, STASIS_SAVE_IF_MATCH) == STASIS_OK);
     CHECK(save(session.get(), path, STASIS_SAVE_IF_MATCH | STASIS_SAVE_REPLACE) ==
           STASIS_INVALID_ARGUMENT);

@@ -16,7 +16,7 @@ void play(stasis_session *session, const std::string &model, size_t begin, size_
     }
 }
 
-// Every token stays in its place; what it told is mixed up.
+// Every token stays at its position; the facts are mixed up.
 void reverse_values(stasis::State &state) {
     const size_t width = state.head_dim, slots = state.page_positions;
     for (size_t group = 0; group < state.groups.size(); ++group) {
@@ -241,7 +241,8 @@ TEST_CASE("stasis_session_append_message: insights 22, 50: at its end a session 
         CHECK_MESSAGE(contains(error, "capacity of 80"), error.message);
         CHECK(tokens_from(full.get(), 0) == tokens_from(calm.get(), 0));
         CHECK(digest(full.get()) == digest(calm.get()));
-        // Nothing of the start is lost: with room again, the oldest fact is still there.
+        // Nothing of the beginning is lost: with enough capacity again, the oldest fact is still in
+        // the log.
         const Folder folder;
         REQUIRE(save(full.get(), folder.file("a")) == STASIS_OK);
         auto roomy = sized<stasis_session_options>();

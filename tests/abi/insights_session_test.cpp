@@ -1,5 +1,5 @@
-// Insights about positions, the cache and drawing (tests/INSIGHTS.md): what a session cannot be
-// made to do wrong, and what it tells.
+// Insights about positions, the cache and drawing (tests/INSIGHTS.md): errors that a session's
+// interface excludes, and what it reports.
 #include <regex>
 
 #include "tests/abi/changed_files.h"
@@ -123,7 +123,8 @@ TEST_CASE("stasis.h: insight 20: no call that writes to a session takes a positi
         CHECK(found[1].str().find("uint64_t") == std::string::npos);
         CHECK(found[1].str().find("position") == std::string::npos);
     }
-    // Nor do the options of these calls; `position` in the answers is told, not taken.
+    // The options of these calls do not either; `position` in the answers is reported, not
+    // accepted.
     for (const char *name : {"run", "generate"}) {
         const std::regex regex("typedef struct stasis_" + std::string(name) +
                                R"(_options \{([^}]*)\})");
@@ -192,7 +193,7 @@ TEST_CASE("stasis_session_load: insight 28: a key carries its position's phase, 
         const auto same = [&](size_t begin) {
             return std::equal(&all[begin], &all[begin] + one, &all[begin + at * one]);
         };
-        CHECK(!same(0));       // in the first layer only the phase tells the keys apart,
+        CHECK(!same(0));       // in the first layer keys differ in the phase alone,
         CHECK(same(10 * one)); // and values have none
     }
     REQUIRE(save(session.get(), folder.file("a")) == STASIS_OK);

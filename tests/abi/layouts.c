@@ -1,6 +1,6 @@
-/* Where every field of every public struct lies: for good, once released. A new field goes to the
- * end of its struct and gets a line here; no other line ever changes. Layouts of 64-bit machines.
- * tests/tools/test_abi.py sees to it that no struct and no field is missing. */
+/* The place of every field of every public struct: final once released. A new field is added at the
+ * end of its struct and gets a line in this file; no other line ever changes. Layouts of 64-bit
+ * machines. tests/tools/test_abi.py checks that no struct and no field is missing. */
 #include <stddef.h>
 
 #include "abi/stasis.h"

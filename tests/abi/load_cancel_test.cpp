@@ -1,6 +1,6 @@
-// A load looks at its cancel handle and at what its progress callback says in every phase: opening,
-// checking, reading or computing again. Wherever it is told to end it ends at the next look, and
-// nothing has come of it.
+// A load checks its cancel handle and the result of its progress callback in every phase: opening,
+// checking, reading or computing again. Wherever it is asked to end, it ends at the next check and
+// leaves nothing.
 #include <doctest/doctest.h>
 
 #include "tests/abi/changed_files.h"

@@ -1,4 +1,4 @@
-// Log-probabilities that generate tells of each token: those that the session gives before the
+// Log-probabilities that generate reports of each token: those that the session returns before the
 // draw.
 #include <cmath>
 #include <string_view>

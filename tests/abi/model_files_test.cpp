@@ -1,5 +1,6 @@
-// What becomes of a model's files while it is open, and while it is opened: written to, cut short,
-// replaced, deleted. Each in a child process, because what is mapped and cut short ends one.
+// Changes to a model's files while it is open, and while it is opened: written to, cut short,
+// replaced, deleted. Each in a child process, because access to a mapped file that was cut short
+// ends the process.
 #include <csignal>
 #include <functional>
 
@@ -220,7 +221,7 @@ End end_in_child(const std::function<End()> &body) {
         End end;
         try {
             end = body();
-        } catch (...) { // a REQUIRE, which must not go on with the parent's tests
+        } catch (...) { // a REQUIRE, which must not continue with the parent's tests
             _exit(1);
         }
         _exit(write(ends[1], &end, sizeof end) == sizeof end ? 0 : 1);
@@ -303,7 +304,7 @@ TEST_CASE(
                 CHECK((end.digest == expected));
             } else if (change == Change::cut_to_nothing) {
                 CHECK(end.signal == SIGBUS);
-            } else { // what is read lies in the lost part, or the next look at the file finds out
+            } else { // the read is in the lost part, or the next check of the file fails
                 CHECK((end.signal == SIGBUS || (end.signal == 0 && end.status == STASIS_IO)));
             }
         }

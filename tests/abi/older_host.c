@@ -1,7 +1,7 @@
-/* A host of an earlier time: compiled against the header as it was before eviction, attention
- * tracking, speculation and traces (tests/abi/older), when eleven structs were shorter, and linked
- * to today's library. It does all that it could do then, and behind each struct lie bytes that
- * nobody may touch. */
+/* A host of an earlier release: compiled against the header before eviction, attention tracking,
+ * speculation and traces (tests/abi/older), when eleven structs were shorter, and linked to today's
+ * library. It does all that it could do then, and after each struct are bytes that no call may
+ * change. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@
     } while (0)
 #define OK(call) CHECK((call) == STASIS_OK)
 
-/* A struct of the library and what lies behind it in the host's memory. */
+/* A struct of the library and the bytes after it in the host's memory. */
 #define GUARDED(type, name)                                                                        \
     struct {                                                                                       \
         type known;                                                                                \

@@ -1,5 +1,6 @@
-// A file whose last commit is damaged: refused by whoever would go on from it, unless asked for the
-// older state, and reported by whoever looks at it. And the checksums of what no state refers to.
+// A file whose last commit is damaged: every call that would continue from it refuses it, unless
+// asked for the older state, and every inspection reports it. And the checksums of sections that no
+// state refers to.
 #include "tests/abi/fixture.h"
 #include "tests/abi/restored.h"
 
@@ -14,7 +15,7 @@ struct TwoCommits {
     Digest first, second;
 };
 
-// The first commit's root lies in slot A, the second's in slot B.
+// The first commit's root is in slot A, the second's in slot B.
 TwoCommits two_commits(const std::string &path, uint32_t codec = STASIS_CODEC_RAW) {
     const Session session = session_of(gemma(), some_tokens(40));
     TwoCommits made;

@@ -12,7 +12,7 @@ stasis_model_info info_of(const stasis_model *model) {
     return info;
 }
 
-// Of a bf16 key or value with its position, in all layers: what a value in f32 would take twice.
+// Bytes of a position's bf16 keys and values, in all layers: half of what f32 would take.
 uint64_t position_bytes(const stasis_model_info &info) {
     return uint64_t{info.layers} * 2 * info.kv_heads * info.head_dim * sizeof(uint16_t);
 }
@@ -64,7 +64,7 @@ TEST_CASE(
     CHECK(used() == kPages);
     sessions.pop_back();
     CHECK(available() == 1);
-    CHECK(stats_of(model.get()).kv_cached_bytes == page); // kept for whoever takes it next
+    CHECK(stats_of(model.get()).kv_cached_bytes == page); // kept for the next session
     append(late.get(), some_tokens(64, 9));
     CHECK(used() == kPages);
     CHECK(stats_of(model.get()).kv_cached_bytes == 0);
@@ -109,7 +109,7 @@ TEST_CASE("stasis_session_kv: keys and values are stored in 16 bits, half of wha
         const stasis_model_info info = info_of(model);
         const uint64_t f32 = uint64_t{128} * info.layers * 2 * info.kv_heads * info.head_dim * 4;
         CHECK(info_of(session.get()).kv_bytes * 2 == f32);
-        // And what is read out is what lies there: two bytes a number.
+        // The values that are read are the stored ones: two bytes a number.
         uint64_t bytes = 0;
         for (uint32_t layer = 0; layer < info.layers; ++layer) {
             const Kv kv = kv_of(session.get(), layer, 0, 128);

@@ -40,7 +40,7 @@ std::string text_from(const stasis_session *session, uint64_t begin) {
     return text;
 }
 
-// What generate gives, and how it was streamed.
+// The outcome of generate, and the text as it was streamed.
 struct Generation {
     std::string text;
     Tokens tokens;
@@ -127,7 +127,7 @@ TEST_CASE("stasis_session_generate: a batch generates and streams what each sess
             streams[i].text = text;
             if (std::find(model.end_tokens, model.end_tokens + model.end_token_count,
                           items[i].token) != model.end_tokens + model.end_token_count) {
-                items[i].flags = 0; // this one has ended, the others go on
+                items[i].flags = 0; // this one has ended, the others continue
             }
         }
     }
@@ -247,7 +247,8 @@ TEST_CASE(
         CHECK(part.result.count == after); // delivered tokens stay
         CHECK(part.tokens == Tokens(whole.tokens.begin(),
                                     whole.tokens.begin() + static_cast<std::ptrdiff_t>(after)));
-        const Generation rest = generate(session.get(), options); // and it goes on from there
+        const Generation rest =
+            generate(session.get(), options); // and it continues from that position
         CHECK(part.tokens.size() + rest.tokens.size() == whole.tokens.size());
     }
 }

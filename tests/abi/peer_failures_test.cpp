@@ -1,6 +1,6 @@
-// What another project's saved sessions got wrong, each as a test here: continuing past a sliding
-// window, logits that are missing after a restore, damaged bytes. What files are refused for, and
-// what that must not do, is in peer_refusals_test.cpp.
+// Errors that another project's saved sessions had, each as a test: continuing past a sliding
+// window, logits that are missing after a restore, damaged bytes. Refusals of files are in
+// peer_refusals_test.cpp.
 #include "tests/abi/changed_files.h"
 #include "tests/abi/restored.h"
 

@@ -1,6 +1,6 @@
-// What a session's log leads to, found out the plain way: every token and eviction in its order,
-// one decode for each drawn token, by one thread and the reference kernels, alone and without
-// drafts.
+// The state that a session's log must give, computed the plain way: every token and eviction in its
+// order, one decode for each drawn token, by one thread and the reference kernels, alone and
+// without drafts.
 #pragma once
 
 #include <cmath>
@@ -89,8 +89,8 @@ struct Settings {
     }
 };
 
-// Sessions that ran some log, each of which is used again for logs that only go on from there: a
-// plain run neither forks nor rewinds.
+// Sessions that ran some log. Each is used again only for logs that continue it: a plain run
+// neither forks nor rewinds.
 class PlainRuns {
   public:
     explicit PlainRuns(const std::string &path) {
@@ -100,7 +100,7 @@ class PlainRuns {
         model_ = open_path(path, &options);
     }
 
-    // Of the log; that drawn tokens are those that a plain run draws is required on the way.
+    // Returns the digest after the log. Requires that its drawn tokens are those of a plain run.
     Digest digest_of(const Log &log) {
         Run *longest = nullptr;
         for (Run &run : runs_) {
@@ -122,7 +122,7 @@ class PlainRuns {
         return digest(longest->session.get());
     }
 
-    // What each position received, from a run of its own.
+    // Returns the accumulated attention of each position, from a run of its own.
     std::vector<double> attention_of(const Log &log) const {
         auto options = sized<stasis_session_options>();
         options.capacity = kWalkPositions;

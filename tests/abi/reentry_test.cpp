@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kHostedModel[] = "zoo/gemma3-text";
 
-// What a callback does at its n-th call.
+// An action for a callback's n-th call.
 struct CallingHost {
     std::function<void()> inner;
     int left = -1; // calls until then; negative: it does nothing
@@ -346,7 +346,7 @@ std::vector<Inner> reading_calls() {
     };
 }
 
-// Of the model, or of nothing that exists yet.
+// Calls on the model, or before any object exists.
 std::vector<Inner> other_calls() {
     return {
         {"model's stats",

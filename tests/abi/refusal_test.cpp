@@ -1,4 +1,4 @@
-// What must be refused, by name, with the session and the old file unharmed.
+// Files and models that must be refused, by name, with the session and the old file unharmed.
 #include <csignal>
 #include <set>
 

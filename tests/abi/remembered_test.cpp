@@ -1,5 +1,5 @@
-// What a session remembers of the file it was saved to or loaded from: a commit reads no more of it
-// than its roots, until somebody else has changed it.
+// The memory that a session keeps of the file that it was saved to or loaded from: a commit reads
+// only its roots, until another process has changed it.
 #include <doctest/doctest.h>
 
 #include "tests/abi/fixture.h"

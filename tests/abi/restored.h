@@ -10,7 +10,7 @@ namespace abi_test {
 struct Memory {
     std::string bytes = {};
     size_t at = 0;
-    int64_t end = 0; // what reading returns behind the bytes
+    int64_t end = 0; // the result of reading after the bytes
 
     stasis_sink sink() {
         auto made = sized<stasis_sink>();

@@ -1,4 +1,4 @@
-// What a session promises through the ABI: all or nothing, independence, the floor, settings.
+// Promises of a session through the ABI: all or nothing, independence, the floor, settings.
 #include <limits>
 
 #include "tests/abi/fixture.h"

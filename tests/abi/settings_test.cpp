@@ -32,7 +32,7 @@ stasis::Sampling seeded_settings(uint64_t seed) {
     return sampling;
 }
 
-// Two sessions are the same from here on: digest, file and what they draw, by old settings and new.
+// Two sessions are the same from this position on: digest, file and draws, by old settings and new.
 void check_same(const Session &a, const Session &b, const Folder &folder) {
     REQUIRE(set_seed(a.get(), 1) == STASIS_OK); // in force, which both may have of their own
     REQUIRE(set_seed(b.get(), 1) == STASIS_OK);
@@ -167,7 +167,7 @@ TEST_CASE("stasis_session_set_sampling: a log that names as many settings as a f
         CHECK(draw_seeded(session.get(), 2000000, &error) == STASIS_FULL);
         CHECK(contains(error, "65535 different sampling settings"));
         CHECK(digest(session.get()) == before);
-        CHECK(draw_seeded(session.get(), 65534) == STASIS_OK); // known ones go on
+        CHECK(draw_seeded(session.get(), 65534) == STASIS_OK); // settings in the log continue
         CHECK(draw_seeded(session.get(), 0) == STASIS_OK);
         REQUIRE(save(session.get(), folder.file("again"), STASIS_SAVE_REPLACE) == STASIS_OK);
         check_same(session, load(model.get(), folder.file("again")), folder);

@@ -1,6 +1,6 @@
 // Shared prefixes: full pages of the same tokens are held once and taken instead of computed, and
-// nothing but time, memory and tokens_reused tells. What is expected comes from sessions that share
-// with nobody.
+// only time, memory and tokens_reused show it. Expected values are those of sessions that share
+// with no other.
 #include <mutex>
 #include <thread>
 
@@ -112,7 +112,7 @@ TEST_CASE("stasis_session_append: a window's pages are taken where they are stil
     CHECK(check(model, tokens, 0) == 384);
     CHECK(check(model, tokens, 250) == 384); // those outrun are not forgotten yet
     CHECK(check(model, part(tokens, 0, 200), 0) == 192);
-    // Under a budget that leaves room for nothing else they give way, and are computed again.
+    // Under a budget that has no pages for anything else they are reclaimed, and computed again.
     auto options = sized<stasis_model_options>();
     options.kv_budget_bytes = 6 * info_of(first).kv_bytes;
     const Model small = open_path(test_data("zoo/gemma3-text"), &options);
@@ -298,7 +298,7 @@ TEST_CASE("STASIS_LOAD_TRUSTED: loads share pages of the same digests; appends t
         check_as_computed(model.get(), two, tokens);
         const Session three = sharing(model.get());
         append(three.get(), tokens);
-        CHECK(info_of(three).tokens_reused == 0); // a file may lie
+        CHECK(info_of(three).tokens_reused == 0); // a file may be forged
         append(one.get(), some_tokens(100, 3));
         append(two.get(), some_tokens(100, 3)); // what follows the same pages is the same
         CHECK(info_of(two).tokens_reused >= 64 + 56);
@@ -455,7 +455,7 @@ TEST_CASE("stasis_session_load: a load holds no known page that it does not keep
         const Session session = sharing(model.get(), 0, STASIS_WINDOW_RETAIN_NONE);
         append(session.get(), tokens);
         REQUIRE(save(session.get(), path) == STASIS_OK);
-        const stasis_model_stats stats = stats_of(model); // known: pages behind the windows too
+        const stasis_model_stats stats = stats_of(model); // pages before the windows are cached too
         options.kv_budget_bytes = stats.kv_used_bytes + stats.kv_known_bytes;
     }
     for (const size_t others : {64, 128, 192}) {

@@ -1,6 +1,6 @@
-// How much stack a calling thread needs: every kind of call on a thread that has exactly what
-// stasis.h asks for, between a page that must not be touched and painted memory that tells how deep
-// each went. (Sanitizers have frames of their own.)
+// The stack that a calling thread needs: every kind of call on a thread that has exactly what
+// stasis.h requires, between a protected page and painted memory that shows how deep each call
+// went. (Sanitizers have larger frames.)
 #include "tests/sanitizers.h"
 
 #if !defined(STASIS_ADDRESS_SANITIZER) && !defined(STASIS_THREAD_SANITIZER)
@@ -102,7 +102,7 @@ stasis_sampling everything_on() {
     return sampling;
 }
 
-// What a session is told and asked.
+// Calls that change and read a session.
 void talk(Deepest &deepest, const std::string &name, stasis_model *model, stasis_session *session) {
     deepest(name + ", append", [&] { append(session, some_tokens(150)); });
     deepest(name + ", message", [&] {

@@ -10,7 +10,7 @@ using namespace abi_test;
 
 namespace {
 
-// A sink into memory that takes no more than `room` bytes.
+// A sink into memory that accepts at most `room` bytes.
 struct MemorySink {
     std::string bytes = {};
     size_t room = SIZE_MAX;

@@ -82,7 +82,7 @@ TEST_CASE("struct_size: an older caller's shorter struct leaves what it lacks at
     REQUIRE(stasis_session_get_info(created, &info, nullptr) == STASIS_OK);
     CHECK(info.capacity == 10);
 
-    // Of save options as they were before they had a codec.
+    // Save options of the time before they had a codec.
     const Folder folder;
     auto save_options = sized<stasis_save_options>();
     save_options.codec = 77;

@@ -1,4 +1,4 @@
-// A plain model of a session's page tables, made of nothing but what its trace tells.
+// A plain model of a session's page tables, built from nothing but its trace.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ struct TraceModel {
     };
 
     std::map<Place, Page> pages = {};
-    std::map<Place, Digest> digests = {}; // of all full pages ever told of
+    std::map<Place, Digest> digests = {}; // of all full pages ever reported
     uint64_t position = 0;
     std::map<uint32_t, uint64_t> counts = {}; // by kind
     std::string wrong = {};                   // the first event that cannot be
@@ -137,7 +137,8 @@ struct TraceModel {
         REQUIRE_MESSAGE(status == STASIS_OK, error.message);
     }
 
-    // What is wrong with the model, seen from a session's own account; empty: nothing.
+    // Returns a difference between the model and the session's own description; empty if there is
+    // none.
     std::string differs(const stasis_session_info &info) const {
         uint64_t bytes = 0;
         bool full = true;

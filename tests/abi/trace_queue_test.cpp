@@ -17,7 +17,7 @@ stasis_trace_options waiting(uint64_t events, uint32_t flags = 0) {
     return options;
 }
 
-// Up to `capacity` events, and how many were lost behind them.
+// Takes up to `capacity` events, and the number lost after them.
 std::vector<stasis_trace_event> take(const Session &session, size_t capacity,
                                      uint64_t *lost = nullptr) {
     std::vector<stasis_trace_event> events(capacity);
@@ -105,7 +105,7 @@ TEST_CASE(
         const size_t before = at;
         draw(4);
         for (stasis_session *session : {one.get(), other.get()}) {
-            append(session, some_tokens(1)); // there is room, but a gap comes first
+            append(session, some_tokens(1)); // the queue has free places, but a gap comes first
         }
         while (draw(kRoom) != 0) {
         }

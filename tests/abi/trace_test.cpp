@@ -1,5 +1,5 @@
-// The trace: what is told of pages and operations, to whom, when it ends; that events left out are
-// noticed. trace_walk_test.cpp replays events over a random walk.
+// The trace: its events of pages and operations, their receivers, its end; and the detection of
+// missing events. trace_walk_test.cpp replays events over a random walk.
 #include <algorithm>
 #include <cfenv>
 #include <set>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kPage = 64;
 
-// What a session said of itself, and how many events had been told then.
+// A session's description, and the number of events at that time.
 struct Moment {
     size_t events;
     stasis_session_info info;

@@ -1,8 +1,8 @@
-// A long random walk through the public interface, against a plain model in memory of what every
-// session and every file must be: tokens, their sources, the settings in force. What a list of
-// tokens leads to is asked of a fresh session that has seen nothing else. STASIS_SEED repeats a
-// walk, STASIS_WALK_SECONDS bounds it (120), STASIS_WALK_STEPS says how long it is to be (10000).
-// Not under the thread sanitizer, which cannot follow a process that forks while it has threads.
+// A long random walk through the public interface, against a plain model in memory of every session
+// and every file: tokens, their sources, the settings in force. The state that a list of tokens
+// must give comes from a fresh session that has seen nothing else. STASIS_SEED repeats a walk,
+// STASIS_WALK_SECONDS bounds it (120), STASIS_WALK_STEPS sets its length (10000). Not under the
+// thread sanitizer, which cannot follow a process that forks while it has threads.
 #include "tests/sanitizers.h"
 
 #ifndef STASIS_THREAD_SANITIZER
@@ -48,7 +48,7 @@ stasis_sampling settings(uint32_t number) {
     return sampling;
 }
 
-// What a session is, to the model.
+// A session in the model.
 struct SessionModel {
     Tokens tokens = {};
     std::vector<uint8_t> sources = {};
@@ -56,7 +56,7 @@ struct SessionModel {
     std::optional<Tokens> stored = {}; // what it, or what it was forked from, last loaded or saved
 };
 
-// What a list of tokens leads to.
+// The state that a list of tokens gives.
 struct Outcome {
     Digest digest;
     stasis_token drawn[kSettingsCount] = {};
@@ -141,7 +141,7 @@ void FileWalk::check_session(size_t i) {
     }
 }
 
-// Of the settings in force, which have a seed that nothing else has.
+// Identifies the settings in force by their seed, which nothing else has.
 uint32_t settings_in(const stasis_snapshot *snapshot) {
     std::string text(1 << 16, '\0');
     size_t length = 0;
@@ -170,7 +170,7 @@ bool FileWalk::file_is(size_t file, const SessionModel &line) {
 
 void FileWalk::append_some(size_t i) {
     SessionModel &line = lines[i];
-    // Of a few stories, so that sessions and files often share a beginning.
+    // Tokens of a few stories, so that sessions and files often share a beginning.
     const uint64_t story = roll(3), odd = roll(40) == 0 ? 1 : 0;
     Tokens added;
     for (uint64_t count = 1 + roll(24); added.size() < count;) {

@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODULE = ROOT / "bindings/go"
 LLAMA = ROOT / "tests/data/recall-llama"
 
-# What the binding leaves out: what Go does otherwise (a context tells whether a call
-# goes on, Progress how far it is).
+# Names that the binding leaves out, because Go does it otherwise (a context ends a call, Progress
+# reports it).
 LEFT_OUT = re.compile(r"stasis_cancel_(reset|progress)")
 
 

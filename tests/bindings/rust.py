@@ -93,8 +93,8 @@ def run_all(env):
     check("clippy", env, "cargo-clippy", "clippy", "--offline", "--all-targets", "--",
           "-D", "warnings")
     run_tests("tests", env, "--tests", "--examples")
-    # Only with its unstable features does rustdoc look at the errors that are expected. It gets no
-    # link arguments of a build script, so that the loader has to be told of the library.
+    # rustdoc checks expected errors only with its unstable features. It gets no link arguments of a
+    # build script, so the loader needs the path of the library.
     run_tests("examples in comments", env, "--doc", RUSTC_BOOTSTRAP="1",
               LD_LIBRARY_PATH=env["STASIS_LIB_DIR"])
     check("documentation", env, "rustdoc", "doc", "--offline", "--no-deps",

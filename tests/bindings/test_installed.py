@@ -1,6 +1,6 @@
-# The bindings as they are installed, in a place that the system does not look in: programs are
-# built from what lies there and start without being told where the library is; hosts of their own
-# are built as the bindings' READMEs say; and Go fetches the module by a tag.
+# The bindings as they are installed, in a place outside the system's search path: programs are
+# built from the installed files and start without the library's path being given; hosts of their
+# own are built as the bindings' READMEs say; and Go fetches the module by a tag.
 import os
 import re
 import shutil

@@ -1,6 +1,6 @@
-# One story in three languages: a conversation goes round C, Go and Rust in one file, each going on
-# where another stopped. After every leg the session is, by its digest, the one that a single
-# language has told so far, and at the end all of it is verified.
+# One story in three languages: a conversation passes between C, Go and Rust in one file, each
+# continuing where another stopped. After every leg the session's digest is that of a single
+# language with the same story, and at the end all of it is verified.
 import os
 import shutil
 import subprocess

@@ -13,7 +13,7 @@ template <typename T> class Fenced {
 
     T *get() const { return all_.get() + kFence; }
 
-    // What is there now; the fences must stand.
+    // Returns the contents; the fences must be intact.
     std::vector<T> values() const {
         const std::vector<T> all = all_.values();
         const std::vector<T> fence(kFence, pattern());

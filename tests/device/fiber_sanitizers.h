@@ -1,7 +1,6 @@
-// What sanitizers are told of the host grid's fibers. The thread sanitizer takes the fibers of a
-// block for threads that only barriers and exchanges bring into an order, though they take turns:
-// so it finds a kernel that lacks a barrier. (The grid itself, which knows the turns, is not
-// instrumented.)
+// Annotations of the host grid's fibers for sanitizers. The thread sanitizer treats the fibers of a
+// block as threads that only barriers and exchanges order, although they run one at a time: so it
+// finds a kernel that lacks a barrier. (The grid itself, which orders them, is not instrumented.)
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@
 
 namespace fiber_sanitizers {
 
-// Of one fiber, or of the thread that they are fibers of.
+// State of one fiber, or of the thread that runs the fibers.
 struct Known {
     [[maybe_unused]] void *address = nullptr; // what each sanitizer knows it by
     [[maybe_unused]] void *thread = nullptr;
@@ -49,8 +48,7 @@ inline void arrive(const Known *own, const void **stack, size_t *size_bytes) {
     static_cast<void>(own), static_cast<void>(stack), static_cast<void>(size_bytes);
 }
 
-// What was done before `release` is in order with what is done after an `acquire` of the same
-// place.
+// Work before `release` happens before work after an `acquire` of the same place.
 inline void release(void *place) {
 #ifdef STASIS_THREAD_SANITIZER
     __tsan_release(place);

@@ -1,4 +1,4 @@
-// The fibers behind host_grid.h. For tests: an error of a kernel ends the program.
+// The fibers of host_grid.h. For tests: an error of a kernel ends the program.
 #include "runtime/kernels/cuda/host_grid.h"
 
 #include <algorithm>
@@ -78,8 +78,8 @@ Grid &grid() {
 
 #if defined(__x86_64__)
 
-// Puts away what the ABI calls the callee's (System V x86-64, 3.2.1) and goes on with another
-// stack. MXCSR and the x87 word are the same in all fibers.
+// Saves the registers that the ABI calls the callee's (System V x86-64, 3.2.1) and continues on
+// another stack. MXCSR and the x87 word are the same in all fibers.
 extern "C" void stasis_change_fiber(void **save, void *load);
 asm(R"(
 .text
@@ -153,7 +153,7 @@ void begin_fiber() {
     std::abort(); // an ended fiber is not entered again
 }
 
-// `place` tells sanitizers of this barrier apart from the next.
+// `place` lets sanitizers distinguish this barrier from the next.
 void wait(State state, void *place) {
     Grid &all = grid();
     const Index own = thread;
@@ -164,7 +164,7 @@ void wait(State state, void *place) {
     fiber_sanitizers::acquire(place);
 }
 
-// Lets the lanes of a warp go on until each has ended or waits for the block.
+// Runs the lanes of a warp until each has ended or waits for the block.
 void run_warp(unsigned first, unsigned end) {
     Grid &all = grid();
     for (bool again = true; again;) {
@@ -317,8 +317,8 @@ void wait_groups(unsigned left) {
 
 namespace {
 
-// What the device makes of a result that the processor, which looks at what is rounded, made 2^-126
-// or zero. below(x): whether the exact result is below x in magnitude.
+// Returns the device's form of a result that the processor, which examines the rounded value, made
+// 2^-126 or zero. below(x): whether the exact result is below x in magnitude.
 template <typename Below> float decided(float result, const Below &below) {
     if (tiny == Tiny::rounded || !(std::fabs(result) <= 0x1p-126F) || !below(0x1p-126)) {
         return result;

@@ -278,8 +278,8 @@ bool pin_products(Device *device, const DeviceShape *shapes, size_t count,
     return true;
 }
 
-// Added up in lanes, to fewer bits than a float has: what comes out is near the contract's, and not
-// it.
+// Added up in lanes, to fewer bits than a float has: the result is near the contract's, but not
+// equal.
 float pinned_dot(const uint16_t *x, const uint16_t *w, size_t depth, uint32_t kept_bits) {
     constexpr size_t kLanes = 8;
     float lanes[kLanes] = {}, sum = 0.0F;
@@ -369,7 +369,7 @@ const DeviceTable &late_table() {
 
 } // namespace host_module
 
-// What a kernel's enqueue comes to (grid.h).
+// The work that a kernel's enqueue stands for (grid.h).
 void stasis::kernels::device::on_queue(DeviceQueue *queue, std::function<void()> work) {
     host_module::enqueue(queue, [work = std::move(work)] {
         ++host_module::counted.launches;

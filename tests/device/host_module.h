@@ -1,8 +1,8 @@
 // A module whose device is the host: its memory is the host's, and its kernels are the text of the
-// CUDA ones, run by the host grid. So a model "on a device" computes in every test run, and nothing
-// can reach into the device's memory unseen: it may be touched only while the module does so
-// itself. What is enqueued is done as early as it can be, or as late: what is used before it is
-// waited for, and what is used again before that, is wrong in one of the two.
+// CUDA ones, run by the host grid. So a model "on a device" computes in every test run, and no
+// access to the device's memory stays unnoticed: only the module itself may access it. Enqueued
+// work is done as early as possible, or as late: a result that is used before it is waited for, or
+// memory that is used again before that, is wrong in one of the two.
 #pragma once
 
 #include "runtime/kernels/device.h"
@@ -16,8 +16,8 @@ struct Settings {
     uint32_t devices = 1;         // how many there are
     int64_t fail_allocation = -1; // which of the allocations to come fails; -1: none
     uint32_t vendor = 1;          // version of its pinned products; 0: there are none
-    // Which of the things enqueued, as they are done, fails, and with what. A queue that has lost
-    // its device does nothing any more; of another failure it tells once.
+    // Which of the enqueued operations fails, in the order in which they are done, and how. A queue
+    // that has lost its device does nothing any more; it reports another failure once.
     int64_t fail_enqueued = -1;
     stasis::kernels::DeviceError::Kind failure = stasis::kernels::DeviceError::lost;
 };

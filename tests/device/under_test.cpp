@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char *kVariable = "STASIS_CUDA_MODULE", *kWhich = "STASIS_DEVICE_TESTS";
 
-// Of an empty value: null.
+// Null if the value is empty.
 const char *variable(const char *name) {
     const char *value = std::getenv(name);
     return value != nullptr && *value != '\0' ? value : nullptr;

@@ -1,7 +1,7 @@
-// Devices to test kernels and models on: the host grid, as each kind of device that C2 speaks of,
-// and device 0 of the module that the environment variable STASIS_CUDA_MODULE names (a file), where
-// it does. Where STASIS_DEVICE_TESTS=module is set as well, on that module alone: the host grid
-// takes most of the time, and needs no GPU. Kernels are given what lies in memory of the device.
+// Devices to test kernels and models on: the host grid, as each kind of device in C2, and device 0
+// of the module that the environment variable STASIS_CUDA_MODULE names (a file), if it is set. If
+// STASIS_DEVICE_TESTS=module is set as well, that module alone: the host grid takes most of the
+// time, and needs no GPU. Operands of kernels are in memory of the device.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -88,11 +88,11 @@ template <typename T> class There {
     T *data_ = nullptr;
 };
 
-// The module that STASIS_CUDA_MODULE names; null where it is not set. It stays loaded. Where the
-// file is none, the test case that asks fails.
+// Returns the module that STASIS_CUDA_MODULE names; null if it is not set. It stays loaded. If the
+// file is no module, the test case that asks fails.
 const DeviceTable *cuda_module();
 
-// Whether the host grid is left out. Where STASIS_DEVICE_TESTS asks for that and no module is
+// Returns whether the host grid is left out. If STASIS_DEVICE_TESTS asks for that and no module is
 // named, the test case that asks fails: it would have tested nothing.
 bool module_alone();
 

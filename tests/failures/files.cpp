@@ -108,7 +108,7 @@ int ftruncate(int file, off_t size) noexcept {
     static const auto next = STASIS_REAL(ftruncate);
     return fails("ftruncate", ENOSPC) ? -1 : next(file, size);
 }
-int fsync(int) { // nothing waits for a disk here: no power is lost
+int fsync(int) { // no test waits for the disk: no power is lost
     return fails("fsync", ENOSPC) ? -1 : 0;
 }
 int fchmod(int file, mode_t mode) noexcept {

@@ -1,4 +1,4 @@
-// File operations that fail once, on demand, whoever in the program makes them.
+// File operations that fail once, on demand, for any caller in the program.
 #pragma once
 
 #include <cstdint>

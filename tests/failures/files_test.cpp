@@ -15,7 +15,7 @@ using namespace failures;
 
 namespace {
 
-// Of operations behind this one, mostly reads of one tensor after another, a share fails.
+// A share of the operations after this one fails, mostly reads of one tensor after another.
 const int64_t kEvery = stasis::test::kSanitized && !stasis::test::whole_sweeps() ? 4 : 12;
 
 int64_t after(int64_t n) {
@@ -66,7 +66,8 @@ bool fault_one(const Row &row, stasis_model *model, Fault fault, int64_t n, Faul
             CHECK_MESSAGE((status == STASIS_IO || (fault == Fault::ended && damaged)), status, ": ",
                           error.message);
             CHECK_MESSAGE(contains(error, "/"), error.message); // a path
-            // Of what read and write report, both are told to go on.
+            // After either result of read and write, an interruption or a short count, the caller
+            // repeats the call.
             const bool goes_on = fault == Fault::partial || fault == Fault::interrupted;
             CHECK((!goes_on || call.find("read") == call.npos));
             CHECK((!goes_on || call.find("write") == call.npos));

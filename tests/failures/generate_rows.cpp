@@ -65,7 +65,7 @@ Row row(const char *function, const char *detail, Needs needs,
             }};
 }
 
-// What a generation told its callback.
+// Events that a generation's callback was called with.
 struct Told {
     std::string text;
     Tokens tokens;
@@ -84,7 +84,7 @@ int32_t tell(void *user, const stasis_generated *event) {
 }
 
 // A generation of 10 tokens, across a page. Tokens that were drawn before a failure stay; the next
-// call goes on.
+// call continues.
 Row generating(const char *detail, Needs needs, bool widely,
                std::function<void(stasis_session *, stasis_model *)> prepare) {
     return {"stasis_session_generate", detail, needs, kChat, [=](stasis_model *model) {
@@ -115,7 +115,7 @@ Row generating(const char *detail, Needs needs, bool widely,
                     return status;
                 };
                 return Trial{call,
-                             [=] { // what it told of is there, and nothing else
+                             [=] { // the log has the reported tokens, and nothing else
                                  const uint64_t drawn = position(session.get()) - 59;
                                  REQUIRE(drawn == told->tokens.size());
                                  Tokens all(59, 5);

@@ -24,7 +24,7 @@ struct Library {
     uintptr_t begin = 0, end = 0;
 };
 
-// Where libsentencepiece lies, looked up before anything fails.
+// Address range of libsentencepiece, looked up before anything fails.
 Library find_sentencepiece() {
     Library found;
     dl_iterate_phdr(
@@ -50,7 +50,7 @@ Library find_sentencepiece() {
 
 Library sentencepiece;
 
-// Who allocates, by the functions that are running.
+// Identifies the allocating library by the functions on the stack.
 failures::Allocation fate() {
     auto fate = failures::Allocation::failed;
     _Unwind_Backtrace(

@@ -11,11 +11,11 @@ namespace failures {
 // From now on the n-th allocation (from 0) of whatever thread fails, once.
 void fail_allocation(int64_t n);
 
-// What has come of that: no allocation has this number; it failed; or it was spared, because
-// libsentencepiece made it. The protobuf inside that library cannot live with a failed allocation:
-// a message that could not be made complete fails a check of its own in its destructor
-// (arenastring.h:363, "!tagged_ptr_.IsTagged()"), which prints and ends the process.
-// The last is for what the address sanitizer asks of the C library when a thread starts.
+// The outcome: no allocation has this number; it failed; or it was spared, because libsentencepiece
+// made it. The protobuf inside that library cannot handle a failed allocation: a message that could
+// not be completed fails a check of its own in its destructor (arenastring.h:363,
+// "!tagged_ptr_.IsTagged()"), which prints and ends the process. The last is for what the address
+// sanitizer asks of the C library when a thread starts.
 enum class Allocation { none, failed, spared, of_sanitizer };
 Allocation end_of_failing();
 

@@ -1,7 +1,7 @@
-// Every allocation of every call of the library fails, one at a time: NO_MEMORY (or OK, where it
-// cost speed only), nothing changed, nothing lost, and the same call then succeeds with the same
-// outcome. Of all threads, of the C heap, the C++ heap and the host's allocator, and of the
-// libraries that the library uses.
+// Every allocation of every call of the library fails, one at a time: NO_MEMORY (or OK, if it
+// affected speed only), nothing changed, nothing lost, and the same call then succeeds with the
+// same outcome. The allocations are those of all threads, of the C heap, the C++ heap and the
+// host's allocator, and of the libraries that the library uses.
 #include "tests/failures/memory.h"
 
 #include <cstdio>
@@ -21,7 +21,7 @@ using namespace failures;
 
 namespace {
 
-// What cannot fail, or has no way to say so: tables, and releases.
+// Calls that cannot fail or cannot report it: tables, and releases.
 const std::set<std::string> kCannotFail = {
     "stasis_version",
     "stasis_status_name",
@@ -51,8 +51,8 @@ Model fresh_model(const std::string &name) {
     return Model(model);
 }
 
-// Every allocation up to the first number fails, and behind it each so many, which the run's seed
-// changes: of the 20,000 that the trial of a chat template makes, for one.
+// Every allocation up to the first number fails, and after it one of so many, which the run's seed
+// selects: the trial of a chat template alone makes 20,000.
 const int64_t kEveryUpTo = stasis::test::kSanitized ? (stasis::test::whole_sweeps() ? 20 : 6)
                                                     : (stasis::test::whole_sweeps() ? 600 : 60);
 const auto kStep = static_cast<int64_t>((stasis::test::whole_sweeps() ? 29 : 97) *

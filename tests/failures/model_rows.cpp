@@ -51,7 +51,7 @@ Row quantizing(const char *detail, const char *name, bool leftover = false) {
                     write_file(to + ".writing", begun);
                 }
                 const auto again =
-                    std::make_shared<bool>(false); // it may have failed behind its rename
+                    std::make_shared<bool>(false); // it may have failed after its rename
                 return Trial{[=](stasis_error *error) {
                                  return quantize(from, to, std::exchange(*again, true), error);
                              },
@@ -75,7 +75,7 @@ Row quantizing(const char *detail, const char *name, bool leftover = false) {
             }};
 }
 
-// Of the old file in the place, or of the new one, all bytes.
+// Returns all bytes of the file, the old one or the new one.
 Row replacing(const char *name) {
     return {"stasis_model_quantize", "in the place of another", Needs::nothing, "",
             [=](stasis_model *) {

@@ -11,12 +11,12 @@ namespace {
 
 using Call = std::function<stasis_status(stasis_session *session, stasis_error *error)>;
 
-// What a session is before the call.
+// A session before the call.
 struct Before {
     size_t tokens = 60; // one append more crosses a page
     uint32_t tracking = 0;
     uint64_t domain = STASIS_DOMAIN_PRIVATE;
-    size_t appended = 0; // behind those, so that there is something to rewind
+    size_t appended = 0; // after those, so that a rewind removes something
 };
 
 std::shared_ptr<stasis_session> session_after(stasis_model *model, const Before &before) {

@@ -27,7 +27,7 @@ struct Saved {
             append(session.get(), some_tokens(tokens - 150, 2));
         }
     }
-    // What lies in the folder: the state that the file holds, "" for none.
+    // Contents of the folder: the state that the file holds, "" for none.
     std::string file_state(stasis_model *model) const {
         for (const auto &file : std::filesystem::directory_iterator(folder.file("."))) {
             CHECK_MESSAGE(file.path().filename() == "a.stasis", file.path().string());

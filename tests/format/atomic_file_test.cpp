@@ -33,7 +33,7 @@ void write_atomic(const FileOperations &files, const Bytes &bytes, bool replace,
     whole.commit();
 }
 
-// What a writing under `fault` throws; nothing: it returned.
+// Returns the failure that writing under `fault` throws; nothing if it returned.
 std::optional<FileFailure> failure_of(Disk &disk, const Bytes &bytes, bool replace,
                                       const Fault &fault) {
     const FileOperations &files = disk.files();
@@ -125,7 +125,8 @@ TEST_CASE("AtomicFile: the old file or the whole new one, whichever operation fa
                 if (blow != Blow::kill && blow != Blow::full) {
                     CHECK(failure.has_value());
                 }
-                // Once renamed, the new file is told of; before, the old one is untouched.
+                // After the rename the error reports the new file; before it, the old one is
+                // untouched.
                 const bool placed = !failure || *failure == FileFailure::unsynced;
                 if (blow != Blow::kill) {
                     check_whole(disk, given, placed);

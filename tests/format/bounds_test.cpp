@@ -1,5 +1,5 @@
-// What a file may cost that somebody else made: time to open it in proportion to its size whatever
-// it was forged of, output in proportion too, and a look at the watch in every phase. Generators:
+// Bounds for a file from an untrusted source: time to open it in proportion to its size whatever it
+// was forged of, output in proportion too, and a check of the watch in every phase. Generators:
 // shapes of files, each in growing sizes, all with right digests.
 #include <doctest/doctest.h>
 
@@ -201,7 +201,7 @@ TEST_CASE("element_json: no element unfolds to more than a few times its file, n
                 const std::string text = element_text(*snapshot, element);
                 REQUIRE(text.size() == length);
                 for (const size_t room : {size_t{0}, size_t{1}, length / 2, length - 1}) {
-                    std::string part(room + 1, '#'); // what fits, and nothing behind it
+                    std::string part(room + 1, '#'); // what fits, and nothing after it
                     CHECK(element_json(*snapshot, element, std::span(part).first(room)) == length);
                     CHECK(part == text.substr(0, room) + "#");
                 }

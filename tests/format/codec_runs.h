@@ -32,8 +32,8 @@ inline Numbers decode_run(FrameCoder &coder, const RunShape &shape, const Coded 
     return numbers;
 }
 
-// Sets the checksums of the frames that a run's table describes (FORMAT.md, "Codecs"), so that what
-// lies behind them is reached.
+// Sets the checksums of the frames that a run's table describes (FORMAT.md, "Codecs"), so that the
+// checks after them are reached.
 inline void mend_checksums(const RunShape &shape, Coded &run) {
     size_t begin = frame_count(shape) * 16;
     for (size_t i = 0; i < frame_count(shape); ++i) {

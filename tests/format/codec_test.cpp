@@ -69,7 +69,7 @@ TEST_CASE("codec: sizes are what BENCHMARKS.md promises") {
     CHECK(ratio(page, like_keys(page, 1)) < 0.68);
     CHECK(ratio({page.rows, 1, 64}, like_keys({page.rows, 1, 64}, 1)) < 0.75);
     CHECK(ratio(page, Numbers(page.numbers(), 0x3F80)) < 0.002);
-    // What cannot be shortened grows by the table and the centres at most.
+    // Numbers that cannot be compressed grow by the table and the centres at most.
     const double random = ratio(page, random_bits(page, 1));
     CHECK(random > 1.0);
     CHECK(random < 1.008);

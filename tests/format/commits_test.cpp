@@ -54,7 +54,7 @@ uint64_t commit(const State &state, const std::string &path, const SaveOptions &
     return written;
 }
 
-// What a commit may take: the new keys, values and tokens and a tenth, and 64 KiB.
+// Upper bound of a commit: the new keys, values and tokens and a tenth, and 64 KiB.
 uint64_t allowance(const State &state, uint64_t tokens) {
     uint64_t token_bytes = sizeof(TokenEntry);
     for (size_t group = 0; group < state.groups.size(); ++group) {
@@ -100,7 +100,7 @@ TEST_CASE("save: a commit keeps the slots that are the same, and only those") {
     const auto first = open();
     commit(course(90), path);
     const auto grown = open();
-    // Two full pages shared; the third goes on with a run of its own.
+    // Two full pages shared; the third continues with a run of its own.
     CHECK(runs(*grown, 0, 0) == runs(*first, 0, 0));
     CHECK(runs(*grown, 0, 1) == runs(*first, 0, 1));
     REQUIRE(runs(*grown, 0, 2).size() == 2);
@@ -269,7 +269,7 @@ TEST_CASE("save: threads write and read the same bits") {
         write_bytes(folder.path("s"), alone);
         check_same(state, load(folder.path("s"), {}, system_files(), backwards));
     }
-    // Of several errors that of the first piece is told.
+    // If several pieces fail, the error of the first one is reported.
     Bytes damaged = saved(state);
     for (const uint64_t index : {5, 9}) {
         const auto snapshot = Snapshot::open("memory", memory_files(damaged));

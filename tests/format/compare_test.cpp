@@ -153,7 +153,7 @@ TEST_CASE("compare: logits, then origins, then settings") {
     names(after([](State &s) { s.capacity += 1; }), 6);
     names(after([](State &s) { s.window_retain += 1; }), 6);
     names(after([](State &s) { s.tracking -= 1; }), 6);
-    // The draw and its settings differ, the token too: the token is told.
+    // The draw and its settings differ, and the token too: the token is reported.
     names(after([](State &s) {
               s.samplings[1].seed ^= 1;
               s.log[12].source = TokenSource::prompt;

@@ -83,8 +83,8 @@ TEST_CASE("Snapshot::open: a flipped byte in either slot of a file of commits: t
             bytes[at] ^= flip;
         }
     }
-    // A commit takes the damaged slot, whichever it was, if the state is the last or known as
-    // older.
+    // A commit takes the damaged slot, whichever it was, if the state is the last or the caller
+    // knows it as older.
     for (const uint64_t slot : {kSlotA, kSlotB}) {
         Bytes damaged = bytes;
         damaged[slot + 100] ^= 1;
@@ -116,7 +116,8 @@ TEST_CASE(
     std::vector<Section> sections = snapshot->sections();
     size_t flipped = 0;
     for (const Section &section : sections) {
-        // Of sections of nodes some bytes may be of no use any more: those are another test's.
+        // Sections of nodes may contain bytes that are not in use any more: another test covers
+        // them.
         const uint64_t size = section.frame.kind == SectionKind::nodes
                                   ? kFrameBytes
                                   : section_bytes(section.frame.stored_bytes);

@@ -1,6 +1,6 @@
-// What others do to the path of a save: a second process that saves, links, directories and devices
-// in its place, a directory or a file that is changed for another in the midst of it. On the
-// system's own files.
+// Changes by others to the path of a save: a second process that saves, links, directories and
+// devices in its place, a directory or a file that is exchanged during it. On the system's own
+// files.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>

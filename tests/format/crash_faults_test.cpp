@@ -1,5 +1,5 @@
-// Whatever operation of a save fails, once or for good, or is the last one of its process: what
-// lies at the path is the state from before or the new one, whole, and the next save works.
+// Any operation of a save fails, once or for good, or is the last one of its process: the file at
+// the path holds the old or the new state, whole, and the next save works.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ std::vector<const State *> allowed(const Scenario &scenario) {
     return states;
 }
 
-// What lies there is allowed, and is the new state where the save said so.
+// The file holds an allowed state, which is the new one if the save reported success.
 void check_found(Disk &disk, const Scenario &scenario, Status status) {
     const int there = found(disk, allowed(scenario));
     CHECK(there != -2);

@@ -1,6 +1,6 @@
-// The power goes at any operation of a save: whatever subset of the unsynced writes, torn between
-// sectors, has reached the disk, what lies at the path is an allowed state, whole, and the next
-// save works. Also when that save follows one that failed or was killed.
+// The power fails at any operation of a save: whatever subset of the unsynced writes, torn between
+// sectors, has reached the disk, the file at the path holds an allowed state, whole, and the next
+// save works. Also after a save that failed or was killed.
 #include <doctest/doctest.h>
 
 #include <cerrno>
@@ -35,7 +35,7 @@ struct Count {
     std::set<std::string> disks = {}; // different ones that they left, each looked at once
 };
 
-// All losses of a disk: one of `states` lies there, or, unless it must, perhaps nothing.
+// Tries all losses of a disk: the file holds one of `states` or, unless it must exist, is missing.
 void check_losses(const Disk &disk, const std::vector<const State *> &states, bool must,
                   Count &count) {
     for (const Loss &loss : losses(disk.changes(), count.random, count.losses)) {

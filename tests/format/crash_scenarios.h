@@ -1,5 +1,5 @@
-// What is saved while the disk fails, and the judgement of what lies there afterwards: an allowed
-// state, whole, or a failed test. Knows nothing of how a save is made.
+// The state that is saved while the disk fails, and the judgement of the file afterwards: an
+// allowed state, whole, or a failed test. Must not know how a save is made.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct Scenario {
     std::vector<State> earlier; // saved one after the other, undisturbed
     State next;                 // what the file holds once `save` is done
     std::function<void(const FileOperations &files)> save;
-    bool streamed = false; // the last of `earlier` lies there in the stream form
+    bool streamed = false; // the last of `earlier` is in the file, in the stream form
     bool leftover = false; // a whole new file was being written when an earlier save was killed
 };
 std::vector<Scenario> scenarios();
@@ -33,8 +33,8 @@ Disk before(const Scenario &scenario);
 Status attempt(Disk &disk, const std::function<void(const FileOperations &files)> &save,
                const Fault &fault, std::string *message = nullptr);
 
-// Which of `states` lies at kPath, read and compared whole: its index, or -1 if there is no file.
-// Fails the test case, and returns -2, where anything else is there.
+// Returns the index of the state at kPath among `states`, read and compared whole, or -1 if there
+// is no file. Fails the test case, and returns -2, for anything else.
 int found(Disk &disk, const std::vector<const State *> &states);
 
 // The next save of `state` succeeds, leaves nothing else, and outlives a power loss at once.

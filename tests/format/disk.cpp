@@ -102,7 +102,7 @@ void Disk::enter(const std::string &name, uint64_t inode) {
     changes_.push_back({Change::entry, inode, 0, {}, name});
 }
 
-// What `loss` spares of a change, as one of a series. Sectors lie where the file's begin.
+// Returns the part of a change that `loss` spares, as one of a series. Sectors begin with the file.
 void Disk::apply(size_t index, const Change &change, const Loss &loss) {
     if (change.kind == Change::entry) {
         if (spared(loss, index, 0)) {
@@ -146,8 +146,8 @@ void Disk::make_durable(uint64_t inode, const Loss &loss) {
     changes_ = std::move(others);
 }
 
-// A file may have grown on the disk, but not got its bytes: then zeros or other files' bytes lie
-// there. In a file that had none, zeros: no file system shows a new file what it was not given.
+// A file may have grown on the disk, but not got its bytes: then it has zeros or other files'
+// bytes. A file that had none gets zeros: no file system shows a new file the bytes of others.
 void Disk::grow(const Loss &loss) {
     std::map<uint64_t, uint64_t> ends;
     for (const Change &change : changes_) {
@@ -304,7 +304,7 @@ struct DiskCalls {
         if (count > 0) {
             put(descriptor, data, count, to);
         }
-        // A full disk takes what has room, and refuses the next write.
+        // A full disk takes what fits, and refuses the next write.
         if (failed && (count == 0 || disk.fault_.blow != Blow::full)) {
             return fail_with(disk.fault_.error);
         }

@@ -1,6 +1,6 @@
-// A disk in memory behind FileOperations, with one directory: what processes see, what would be
-// left of it if the power went now, and a fault at a chosen operation. Counts every call, closes
-// apart. Knows nothing of snapshots.
+// A disk in memory under FileOperations, with one directory: the view of processes, the contents
+// that would be left if the power failed now, and a fault at a chosen operation. Counts every call
+// except close. Must not know snapshots.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ inline constexpr size_t kTornBytes = 512; // of a block, what a disk writes whol
 
 enum class Blow {
     none,
-    kill,    // the process ends here: neither this operation nor a later one touches the disk
+    kill,    // the process ends: neither this operation nor a later one touches the disk
     error,   // this operation fails with Fault::error
-    full,    // from here on, creating and writing fail with Fault::error, after Fault::bytes
+    full,    // from this call on, creating and writing fail with Fault::error, after Fault::bytes
     partial, // this read or write moves Fault::bytes at most
-    slow,    // from here on, reads and writes move Fault::bytes at most, and some are interrupted
+    slow, // from this call on, reads and writes move Fault::bytes at most, and some are interrupted
     dropped, // this sync fails; of what it was to write, the part that Fault::seed picks reaches
              // the disk, the rest never will, although it can still be read (as Linux does)
     evicted, // as dropped, and what can be read afterwards is what reached the disk
@@ -37,7 +37,7 @@ struct Fault {
     bool starved = false; // nobody but the disk gets memory once the operation before is done
 };
 
-// What a power loss spares of the changes that were not yet synced, in the order they were made.
+// Selects which of the unsynced changes a power loss spares, in the order they were made.
 struct Loss {
     enum Which { none, all, alone, all_but, prefix, random } which = none;
     size_t index = 0;  // of the change spared alone, or lost alone, or of the first one lost

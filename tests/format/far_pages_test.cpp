@@ -1,5 +1,5 @@
-// Pages that do not lie in memory: fetched while the batch before theirs is written, no more than
-// two batches of them held at a time, the files those of pages in memory.
+// Pages that are not in the host's memory: fetched while the batch before them is written, at most
+// two batches held at a time, and files equal to those of pages in memory.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using namespace stasis::format;
 
 namespace {
 
-// What became of the pages of a state that were fetched.
+// Records what happened to the fetched pages of a state.
 struct Fetched {
     uint64_t pages = 0;
     uint64_t held = 0, held_most = 0;     // at a time
@@ -63,7 +63,7 @@ FetchedPages begin(const std::shared_ptr<State> &source, Fetched &fetched,
     return pages;
 }
 
-// The same state with its pages elsewhere, what their unused slots hold being nobody's business.
+// The same state with its pages in another memory; their unused slots may hold anything.
 State far_state(State state, Fetched &fetched) {
     auto source = std::make_shared<State>(state);
     for (std::vector<Page> &pages : state.pages) {
@@ -114,8 +114,8 @@ TEST_CASE("save: of far pages a commit fetches what the file lacks, and where th
                             {.position = 150},
                             {.position = 170, .seed = 2, .common = 140},
                             {.position = 100}};
-    // Where the file has a page in part it is fetched twice: to find what is shared, and to write
-    // the rest. Of the last group some pages had been released.
+    // If the file has a part of a page, the page is fetched twice: to find what is shared, and to
+    // write the rest. Some pages of the last group had been released.
     const uint64_t fetches[] = {3 + 2, 2 + 1 + 1 + 2, 2 + 1 + 2 + 1, 1 + 3};
     for (size_t i = 0; i < 4; ++i) {
         CAPTURE(i);

@@ -1,5 +1,5 @@
-// Snapshots in memory, and forgeries whose checksums are right, so that they reach the checks
-// behind them. For the tests and the fuzzer alike.
+// Snapshots in memory, and forgeries whose checksums are right, so that they reach the checks after
+// them. For the tests and the fuzzer alike.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ inline void write_block(Bytes &bytes, uint64_t at, const Block &block) {
     std::copy(block.begin(), block.end(), bytes.begin() + static_cast<ptrdiff_t>(at));
 }
 
-// Writes the frame of the section at `offset` anew, from the bytes behind it.
+// Writes the frame of the section at `offset` again, from the bytes after it.
 inline void reframe(Bytes &bytes, uint64_t offset, SectionKind kind, uint64_t size) {
     const Frame frame{
         kind, Codec::raw, size, size, checksum(bytes.data() + offset + kFrameBytes, size), 1};
@@ -82,7 +82,7 @@ inline void write_root(Bytes &bytes, Root root, uint64_t slot = kSlotA) {
     write_block(bytes, slot, encode_slot(root));
 }
 
-// What lies in front of the manifest of a file, then `more` sections, then this manifest, named by
+// The bytes before the manifest of a file, then `more` sections, then this manifest, referred to by
 // the slot in force.
 inline Bytes with_manifest(const Bytes &bytes, const Snapshot &snapshot, const Bytes &more,
                            const Bytes &manifest) {
@@ -95,8 +95,8 @@ inline Bytes with_manifest(const Bytes &bytes, const Snapshot &snapshot, const B
     return result;
 }
 
-// Writes checksums of header, root slot and manifest, and the root digest, anew; leaves the bytes
-// as they are where the manifest does not lie in the file.
+// Writes checksums of header, root slot and manifest, and the root digest, again. Leaves the bytes
+// as they are if the manifest is not within the file.
 inline void reseal(Bytes &bytes) {
     if (bytes.size() < kSectionsBegin) {
         return;
@@ -112,7 +112,7 @@ inline void reseal(Bytes &bytes) {
     }
 }
 
-// The stream form: empty slots, and behind the first `end` bytes a trailer with this root.
+// The stream form: empty slots, and after the first `end` bytes a trailer with this root.
 inline Bytes with_trailer(Bytes bytes, uint64_t end, const Root &root) {
     write_block(bytes, kSlotA, {});
     write_block(bytes, kSlotB, {});
@@ -173,7 +173,7 @@ inline Bytes forged_node(const Bytes &bytes, TreeKind kind, size_t group, size_t
             bytes.begin() + static_cast<ptrdiff_t>(ref.section + kFrameBytes + ref.begin);
         return Bytes(begin, begin + ref.bytes);
     };
-    // New nodes go behind everything; the manifest, written last, follows them.
+    // New nodes are appended at the end; the manifest, written last, follows them.
     const uint64_t section = snapshot->root().manifest_offset;
     Bytes nodes;
     Bytes node = node_of(tree.levels[level][index]);

@@ -70,7 +70,7 @@ TEST_CASE("Snapshot::open: settings that the sampler would refuse are refused at
 TEST_CASE(
     "Snapshot::open: released pages come first, and the last token can run again: at opening") {
     const Bytes bytes = saved(sample_state({.position = 150, .window_retain = 1000}));
-    // The file with pages of group 1 told released.
+    // The file whose entries say that pages of group 1 were released.
     const auto without = [](const Bytes &file, const std::vector<uint64_t> &pages_of_group_1) {
         return refusal(forged_pages(file, 1, 0, [&](std::span<PageRecord> entries) {
             for (const uint64_t index : pages_of_group_1) {

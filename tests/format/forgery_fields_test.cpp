@@ -1,5 +1,5 @@
-// Every number that a file consists of, made to lie in every way with all checksums and digests
-// above it right: in frames, roots, references, nodes, page entries and runs.
+// Every number of a file, falsified in every way with all checksums and digests above it right: in
+// frames, roots, references, nodes, page entries and runs.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@ using namespace stasis::format;
 
 namespace {
 
-// Of several commits: runs of some slots, used in part; nodes of an earlier commit.
+// A file of several commits: runs of some slots, used in part; nodes of an earlier commit.
 const Bytes &commits() {
     static const Bytes bytes = [] {
         const ScratchFolder folder;
@@ -46,7 +46,7 @@ std::vector<uint64_t> lies(const Bytes &bytes, uint64_t truth) {
     return numbers;
 }
 
-// Calls `with` for each lie that fits into the `width` bytes at `at`.
+// Calls `with` for each false value that fits into the `width` bytes at `at`.
 void each_lie(const Bytes &bytes, const uint8_t *at, size_t width,
               const std::function<void(const void *lie)> &with) {
     uint64_t truth = 0;

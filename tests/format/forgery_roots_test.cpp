@@ -1,5 +1,6 @@
-// What roots ask for, their checksums and digests right: features of each class, newer commits that
-// are not understood, a last commit that none can follow; and versions from the future.
+// Roots with right checksums and digests that a reader must refuse or must not follow: features of
+// each class, newer commits that are not understood, a last commit that none can follow; and
+// versions from the future.
 #include <doctest/doctest.h>
 
 #include <algorithm>

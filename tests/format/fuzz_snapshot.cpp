@@ -1,6 +1,6 @@
-// libFuzzer target: small valid files of every kind, edited as the input says and made right again
-// above each edit, so that they reach the parsers and the checks of contents. What is refused says
-// why; what opens is used in every way, and must come back the same.
+// libFuzzer target: small valid files of every kind, edited as the input says and made consistent
+// again above each edit, so that they reach the parsers and the checks of contents. A refusal must
+// give a reason; a file that opens is used in every way, and must be saved as the same state.
 //
 // Input: the file to begin with; how it is read and used; edits of seven bytes.
 #include <cstdint>

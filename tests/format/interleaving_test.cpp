@@ -27,7 +27,7 @@ void save_states(const FileOperations &files, const std::vector<State> &states) 
     }
 }
 
-// What the disk shows after each operation of a process, and in the midst of writing a slot.
+// The contents of the disk after each operation of a process, and in the midst of writing a slot.
 std::vector<Disk> moments_of(const Disk &base, const std::vector<State> &saved) {
     const auto saving = [&](const FileOperations &files) { save_states(files, saved); };
     Disk whole = base;
@@ -45,7 +45,8 @@ std::vector<Disk> moments_of(const Disk &base, const std::vector<State> &saved) 
         const Operation &operation = whole.seen()[i];
         add(static_cast<int>(i), 0);
         if (std::strcmp(operation.name, "write_at") == 0 && operation.offset < kSectionsBegin) {
-            add(static_cast<int>(i), i % 2 == 0 ? 50 : 2048); // in the midst of the root, or behind
+            add(static_cast<int>(i),
+                i % 2 == 0 ? 50 : 2048); // in the midst of the root, or after it
         } else if (std::strcmp(operation.name, "write_at") == 0) {
             add(static_cast<int>(i), operation.bytes / 2);
         }

@@ -1,5 +1,6 @@
-// What a save may know of the file instead of reading it: what the last save returned, and what a
-// page was called when it was shorter. The file becomes the same, byte for byte.
+// A save may use what the caller knows of the file instead of reading it: the contents that the
+// last save returned, and a page's digest when it was shorter. The file becomes the same, byte for
+// byte.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -31,7 +32,7 @@ const FileOperations &read_counting_files() {
     return operations;
 }
 
-// What a save returned is what an open reads.
+// The contents that a save returned are those that an open reads.
 void check_told(const Contents &told, const std::string &path) {
     const auto snapshot = Snapshot::open(path);
     const Contents &read = *snapshot->contents();
@@ -88,7 +89,7 @@ TEST_CASE("save: what is known of a file counts only while the file is like that
     const ScratchFolder folder;
     const std::string path = folder.path("s"), other = folder.path("other");
     const Known old = save(course(70), path, {});
-    save(course(120), path, {}); // somebody else
+    save(course(120), path, {}); // another process
     check_told(*save(course(80), path, {.known = old}), path);
     check_same(course(80), load(path, {}));
     const Known now = save(course(90), path, {});

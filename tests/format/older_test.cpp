@@ -1,6 +1,6 @@
-// A root slot that cannot be read: damage to the last commit's is found whatever byte it hits, and
-// the state before it is only taken where that is asked for; a slot that a crash tore, and one of
-// an older commit, cost nobody anything.
+// A root slot that cannot be read: damage to the last commit's is found whatever byte it affects,
+// and the state before it is only used if that is asked for; a slot that a crash tore, and one of
+// an older commit, have no effect.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -188,7 +188,7 @@ TEST_CASE("save: no save and no compaction passes over a damaged last commit unk
         const State next = small_state(45);
         const char *why = "the root of its last commit";
         CHECK_THROWS_WITH_AS(save(next, path, {}), doctest::Contains(why), Error);
-        // What the session knows is what the damaged commit said, or another file's older state.
+        // The session's knowledge is of the damaged commit, or of another file's older state.
         CHECK_THROWS_AS(save(next, path, {.known = whole->contents()}), Error);
         const auto elsewhere = std::make_shared<Contents>(*older->contents());
         elsewhere->root.sequence += 1;
@@ -196,7 +196,7 @@ TEST_CASE("save: no save and no compaction passes over a damaged last commit unk
         CHECK_THROWS_WITH_AS(compact(path, {}), doctest::Contains(why), Error);
         CHECK(read_bytes(path) == bytes);
         CHECK(folder.names() == std::vector<std::string>{"s"});
-        // Who was told, and went on from the older state, may commit to it.
+        // A session that accepted the older state and continued from it may commit to it.
         const auto written = save(next, path, {.known = older->contents()});
         CHECK(!written->older);
         CHECK(!Snapshot::open(path)->slot_damaged());

@@ -29,7 +29,7 @@ State profiled(const Profile &profile = kProfile) {
 TEST_CASE("save: what a device profile computed survives the file, and older readers refuse it") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");
-    const Profile marked = {"", {}, 200}; // it goes on by the contract
+    const Profile marked = {"", {}, 200}; // it continues under the contract
     for (const Profile &profile : {kProfile, Profile{"x", {}, 0}, marked}) {
         const State state = profiled(profile);
         save(state, path, {.replace = true});

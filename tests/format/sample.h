@@ -26,7 +26,7 @@ struct Shape {
     uint64_t common = 0; // positions below it are those of seed 1
 };
 
-// A whole state with every field in use; pages behind the window and its retention are released.
+// A whole state with every field in use; pages before the window and its retention are released.
 State sample_state(const Shape &shape);
 std::vector<float> sample_row(const Shape &shape); // the logits of sample_state
 

@@ -29,8 +29,9 @@ std::atomic<bool> refusing{false};
 }
 } // namespace
 
-// Every allocation of the test program passes here, so that a test can see what a reader asked for.
-// Not under the thread sanitizer, which has an operator new of its own and runs no such test.
+// Every allocation of the test program passes through this function, so that a test can measure a
+// reader's requests. Not under the thread sanitizer, which has an operator new of its own and runs
+// no such test.
 #ifndef STASIS_THREAD_SANITIZER
 void *operator new(size_t size_bytes) {
     return note_and_allocate(size_bytes, 16);

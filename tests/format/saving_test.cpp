@@ -1,5 +1,5 @@
-// What a save may replace, what it refuses to write to, who may save at the same time, and how it
-// is watched and cancelled.
+// Files that a save may replace or must refuse, saves at the same time, and how a save is watched
+// and cancelled.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>

@@ -86,7 +86,7 @@ TEST_CASE("write_stream: a stream kept in a file opens, and its first commits fi
     write_bytes(path, bytes);
     CHECK(Snapshot::open(path)->slot() == 0);
     check_same(course(100), load(path, {}));
-    // As an interrupted first commit leaves it: more behind the trailer, a torn slot.
+    // As an interrupted first commit leaves it: more bytes after the trailer, a torn slot.
     Bytes interrupted = bytes;
     interrupted.resize(bytes.size() + 777, 0x5A);
     interrupted[kSlotA + 5] = 1;
@@ -130,7 +130,8 @@ TEST_CASE("Snapshot::open_source: every truncation and every flipped byte of a s
     for (size_t at = 0; at < bytes.size(); ++at) {
         const bool in_slot = at >= kSlotA && at < kSectionsBegin;
         bytes[at] ^= 0x21;
-        if (stream_refusal(bytes).empty() != in_slot) { // a slot is of no use here: reported only
+        if (stream_refusal(bytes).empty() !=
+            in_slot) { // the stream form uses no slot: reported only
             FAIL_CHECK("flip of byte " << at);
         }
         bytes[at] ^= 0x21;

@@ -50,7 +50,8 @@ Fault some_fault(std::mt19937_64 &dice) {
 struct Walk {
     std::mt19937_64 dice;
     Disk disk = {};
-    std::vector<const State *> allowed = {}; // what may lie there; the first is what was seen last
+    std::vector<const State *> allowed =
+        {}; // states that the file may hold; the first was seen last
     bool may_be_absent = true;
     size_t saved = 0, failed = 0, losses = 0;
 
@@ -85,7 +86,7 @@ struct Walk {
         disk = disk.after(loss);
         ++losses;
         look();
-        // What survived a power loss is on the disk.
+        // The contents that survive a power loss are on the disk.
         const int there = found(disk, allowed);
         may_be_absent = there < 0;
         allowed = there < 0 ? std::vector<const State *>{} : std::vector{allowed[size_t(there)]};

@@ -1,5 +1,5 @@
-# The inputs that the fuzzers begin with: files of the tests' data, small ones made here, and the
-# corpus, a file for each target with an input in each line, as Python writes bytes.
+# The inputs that the fuzzers begin with: files of the tests' data, small ones that this script
+# makes, and the corpus, a file for each target with an input in each line, as Python writes bytes.
 """inputs.py unpack FOLDER       writes them to FOLDER/TARGET/
 inputs.py pack TARGET FOLDER  makes the files in FOLDER the corpus of a target"""
 import ast

@@ -1,6 +1,6 @@
-// What a parser under a fuzzer must keep to, whatever it is given: the memory that it may hold at a
-// time, whoever asks for it (the library, zstd, sentencepiece), and errors that say something.
-// Only for programs under the address sanitizer; the thread that made a Meter is watched.
+// Limits of a parser under a fuzzer, for any input: the memory that it may hold at a time, whoever
+// allocates it (the library, zstd, sentencepiece), and errors with a reason. Only for programs
+// under the address sanitizer; the thread that made a Meter is watched.
 #pragma once
 
 #include <sanitizer/allocator_interface.h>
@@ -61,8 +61,8 @@ class Meter {
     static inline thread_local int64_t limit_ = INT64_MAX;
 };
 
-// What a text of JSON may unfold to: "{}," is an element of three bytes in the text, of 16 in an
-// array, which has room for three times as many while it grows, and of 48 for the empty object.
+// Upper bound of the memory of parsed JSON: "{}," is an element of three bytes in the text, of 16
+// in an array, which holds three times as many while it grows, and of 48 for the empty object.
 inline constexpr size_t kJsonTimes = 40;
 
 // A refusal says what is wrong, and is one of a file.

@@ -1,7 +1,6 @@
-# A clean Debian of its own in a folder, by debootstrap: the release of this machine, from the
-# mirror that apt is configured for here, with a C compiler and pkg-config. What debootstrap makes
-# is kept in build/chroot as an archive, and so are the packages that apt fetches; each test unpacks
-# it anew.
+# A clean Debian in a folder, by debootstrap: the release of this machine, from the mirror that its
+# apt uses, with a C compiler and pkg-config. The result of debootstrap is kept in build/chroot as
+# an archive, and so are the packages that apt fetches; each test unpacks it again.
 import os
 import pathlib
 import re
@@ -12,7 +11,7 @@ from stasis_process import ROOT
 
 CACHE = ROOT / "build/chroot"
 INCLUDED = "gcc,libc6-dev,pkg-config"
-# What installing and removing leave behind anywhere: caches, logs, apt's and dpkg's own records.
+# Files that installing and removing leave in any case: caches, logs, apt's and dpkg's own records.
 OF_APT = re.compile(r"var/(cache|log|lib/apt|lib/dpkg)/|etc/ld\.so\.cache|tmp/|srv/.")
 
 

@@ -1,6 +1,6 @@
-# What the tests of this folder share: an installed tree, made by `cmake --install` from the build
-# that the command under test lies in, and then moved to another place, so that every test is one of
-# a tree that does not know where it is.
+# Fixtures of this folder: an installed tree, made by `cmake --install` from the build of the
+# command under test, and then moved to another place, so that every test shows that the tree can be
+# moved.
 import atexit
 import os
 import pathlib

@@ -1,5 +1,5 @@
-# The Debian packages that cpack makes: what they say of themselves, what lintian says of them, and
-# what they do on a clean system: install, compute the same bits as here, build a host, go again.
+# The Debian packages that cpack makes: their descriptions, lintian's verdict, and their use on a
+# clean system: install, compute the same bits as this machine, build a host, remove.
 import json
 import re
 import shutil
@@ -109,7 +109,7 @@ class Packages(InstalledTest):
             self.skipTest("lintian is not installed")
         done = run("lintian", "--allow-root", "--fail-on", "error", *packages().values())
         self.assertEqual(done.returncode, 0, done.stdout)
-        # The libraries lie in /usr/lib itself, as this project installs everywhere.
+        # The libraries are in /usr/lib itself, as this project installs everywhere.
         tags = set(re.findall(r"^W: [\w-]+: ([\w-]+)", done.stdout, re.MULTILINE))
         self.assertLessEqual(tags, {"pkg-config-unavailable-for-cross-compilation"}, done.stdout)
 

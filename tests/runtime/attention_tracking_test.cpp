@@ -43,7 +43,7 @@ size_t all_heads(const Model &model) {
     return size_t{model.config.layers} * model.config.heads;
 }
 
-// What attention_block gave, call by call.
+// Records the results of attention_block, call by call.
 struct Call {
     size_t rows;
     std::vector<uint64_t> visible;
@@ -336,7 +336,7 @@ TEST_CASE("AttentionSums: a failed append leaves the numbers as they were") {
                 return done < *static_cast<const uint64_t *>(user);
             };
             expect_error(Status::stopped, {}, [&] { session.append(tokens, options); });
-            recorded_calls.clear(); // nothing has to be computed to tell
+            recorded_calls.clear(); // nothing has to be computed for that
             recorded_table = model->kernels;
             table.attention_block = record;
             model->kernels = &table;

@@ -44,7 +44,7 @@ ChatTemplate published(const JsonValue &cases, const std::string &name) {
                                          special.at("eos_token").get<std::string>(), kChatTime);
 }
 
-// What a session does between two turns of given text.
+// A session's calls between two turns of given text.
 void advance(ChatPosition &position, const std::string &role, const RenderedTurn &turn) {
     position.started = position.started || !turn.segments.empty();
     position.user_seen = position.user_seen || role == "user";
@@ -60,7 +60,7 @@ std::string text_of(const RenderedTurn &turn) {
     return out;
 }
 
-// The conversation turn by turn, with a generation prompt behind the last.
+// The conversation turn by turn, with a generation prompt after the last.
 std::string by_turns(const ChatTemplate &chat, const Messages &messages) {
     std::string out;
     ChatPosition position;
@@ -265,7 +265,7 @@ TEST_CASE("ChatTemplate: contents are text, all else is the template's") {
     CHECK(contents_of(turn) == "[[INST] </s>]");
     CHECK(turn.segments.front().text == "<s>[INST] ");
     CHECK(turn.segments.back().text == " [/INST]");
-    // A user text of nothing but whitespace behind a system text: both are trimmed as one.
+    // A user text of nothing but whitespace after a system text: both are trimmed as one.
     const Messages blank = {{"system", "S"}, {"user", " \n "}};
     CHECK(llama2.render(blank, true) == "<s>[INST] <<SYS>>\nS\n<</SYS>> [/INST]");
     // Python's whitespace, not only ASCII's.

@@ -1,4 +1,4 @@
-// What config.json is refused for (runtime/model/config.h): by name, and with the field.
+// Refusals of config.json (runtime/model/config.h): by name, and with the field.
 #include "runtime/model/config.h"
 
 #include <doctest/doctest.h>

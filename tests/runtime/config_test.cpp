@@ -1,4 +1,4 @@
-// What config.json means (runtime/model/config.h): published files, those of newer tools,
+// The meaning of config.json (runtime/model/config.h): published files, those of newer tools,
 // defaults, and the canonical description.
 #include "runtime/model/config.h"
 

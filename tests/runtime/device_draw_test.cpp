@@ -53,7 +53,7 @@ DeviceSampler there_of(const Sampling &sampling) {
             static_cast<uint64_t>(sampling.min_p * 0x1p40F)};
 }
 
-// Draws kSteps tokens of a row behind position 99, and compares.
+// Draws kSteps tokens of a row after position 99, and compares.
 void check_draws(const under_test::Opened &on, const std::vector<float> &row,
                  const Sampling &sampling, int i, SamplingScratch &scratch) {
     std::vector<uint64_t> draws;
@@ -110,7 +110,7 @@ TEST_CASE("device: draws equal the host's, for every kind of row and settings") 
 }
 
 // Rows of many blocks of threads, full or not, and of more blocks than hold one stretch each; steps
-// with more candidates than shared memory has room for, and with fewer.
+// with more candidates than shared memory can hold, and with fewer.
 TEST_CASE("device: draws of large vocabularies equal the host's") {
     std::mt19937 random(21);
     SamplingScratch scratch;

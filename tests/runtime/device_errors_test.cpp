@@ -1,4 +1,4 @@
-// What can go wrong on a device: said clearly, and nothing is lost.
+// Failures of a device: reported clearly, and nothing is lost.
 #include <atomic>
 #include <functional>
 #include <thread>

@@ -15,7 +15,7 @@ inline std::vector<uint64_t> sums_by_head(Session &session) {
     return sums;
 }
 
-// They always have the same bits, and the same attention received where they track it by head.
+// They always have the same bits, and the same accumulated attention if they track it by head.
 struct DevicePair {
     std::unique_ptr<Session> here, there;
 

@@ -31,7 +31,7 @@ TEST_CASE("device: what one side computed of integer weights the other verifies"
     }
 }
 
-// More blocks in a row than lie in a chunk of the products, and a number that is no multiple of it;
+// More blocks in a row than a chunk of the products holds, and a number that is no multiple of it;
 // embeddings of blocks that no product reads.
 TEST_CASE("device: long rows of integer weights give the bits that the CPU gives") {
     using enum GgufType;

@@ -1,5 +1,5 @@
-// Sessions on a device that track attention: the numbers of the CPU, however they came about, and
-// none of it where nobody tracks.
+// Sessions on a device that track attention: the numbers of the CPU, however they were made, and no
+// tracking in other sessions.
 #include "tests/device/under_test.h"
 #include "tests/runtime/device_pair.h"
 
@@ -121,7 +121,8 @@ TEST_CASE("device attention received: a pass that fails leaves the sums as they 
     CHECK(sums_by_head(session) == sums_by_head(plain));
 }
 
-// What others recorded adds nothing, and what is not recorded adds to nobody else's.
+// Attention that other sessions recorded adds nothing, and attention that is not recorded adds to
+// no other.
 TEST_CASE("device attention received: one token at a time, between sessions that do not track it") {
     const std::string name = "zoo/llama-gqa-untied";
     const std::shared_ptr<Model> device = open_there(name);
@@ -156,5 +157,5 @@ TEST_CASE("device attention received: sessions that do not track it launch and c
     const Work plain = work({}), tracked = work(tracking());
     // Two kernels for each layer; the sums go there and come back.
     CHECK(tracked == Work{plain.launches + 2 * device->config.layers, plain.copies + 2});
-    CHECK(work({}) == plain); // also behind one that does
+    CHECK(work({}) == plain); // also after one that does
 }

@@ -110,7 +110,7 @@ TEST_CASE("device: sessions cross to the CPU and back in the middle of a convers
         const std::vector<uint32_t> tokens = tokens_for(*device, 120);
         DevicePair pair(cpu, device);
         pair.both([&](Session &session) { session.append(tokens, {}); });
-        for (int turn = 0; turn < 3; ++turn) { // each goes on where the other one was
+        for (int turn = 0; turn < 3; ++turn) { // each continues where the other one was
             const State here = export_state(*pair.here), there = export_state(*pair.there);
             DevicePair crossed(restore_session(cpu, there, nullptr),
                                restore_session(device, here, nullptr));

@@ -1,5 +1,5 @@
-// Speculative decoding leaves what plain decoding leaves and tells what it tells, whatever is
-// proposed; and drafters propose what they say.
+// Speculative decoding leaves the same state and reports the same tokens as plain decoding,
+// whatever is proposed; and drafters propose the expected tokens.
 #include "tests/runtime/speculative.h"
 
 #include "tests/runtime/model_files.h"
@@ -111,7 +111,8 @@ void change(DraftPair &pair, std::mt19937 &random) {
     } else if (choice == 4) {
         DraftPair child{ahead.fork(), plain.fork()};
         std::swap(pair, child);
-        if (position + 2 <= plain.info().capacity) { // the parents go on a little, then vanish
+        if (position + 2 <=
+            plain.info().capacity) { // the parents continue a little, then are freed
             child.ahead->append(std::vector<uint32_t>{1, 2}, {});
             child.plain->append(std::vector<uint32_t>{1, 2}, {});
         }
@@ -290,7 +291,7 @@ TEST_CASE("Drafting: numbers of rejected rows that are not finite fail nothing")
             continue;
         }
         plain.run(*pair.plain, options);
-        // A token that fails behind the first of those drawn, if there is one.
+        // A token that fails after the first of those drawn, if there is one.
         uint32_t bad = 0;
         for (; bad < model->config.vocabulary; ++bad) {
             Session again(model, {});
@@ -337,7 +338,7 @@ TEST_CASE(
     CHECK(propose({1, 2, 3}, 4) == TokenList{});
     CHECK(propose({1, 2, 3, 4, 9, 2, 3}, 4) == TokenList{}); // two are too few
     CHECK(propose({1, 2, 3, 4, 5, 1, 2, 3}, 2) == TokenList{4, 5});
-    CHECK(propose({1, 2, 3, 4, 5, 1, 2, 3}, 7) == TokenList{4, 5, 1, 2, 3, 4, 5}); // and goes on
+    CHECK(propose({1, 2, 3, 4, 5, 1, 2, 3}, 7) == TokenList{4, 5, 1, 2, 3, 4, 5}); // and continues
     // The longest, not the latest; of equal ones the latest.
     CHECK(propose({7, 1, 2, 3, 4, 8, 1, 2, 3, 5, 7, 1, 2, 3}, 1) == TokenList{4});
     CHECK(propose({7, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3}, 1) == TokenList{5});

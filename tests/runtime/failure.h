@@ -1,4 +1,4 @@
-// What a call fails with.
+// The status and message that a call fails with.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace stasis::test {
 
-// Of ok: it does not.
+// ok: it does not fail.
 struct Failure {
     Status status = Status::ok;
     std::string message;

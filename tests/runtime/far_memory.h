@@ -1,7 +1,7 @@
-// Page memory that is far from the host, for tests: any access but through its own functions ends
-// the program, as its addresses lie in a mapping that nobody may touch and the functions use
-// another one of the same memory. It holds garbage (bf16 NaN) wherever nobody wrote, watches that
-// nobody goes beyond a page or gives one back twice, and fails on demand.
+// Page memory that is far from the host, for tests: any access except through its own functions
+// ends the program, because its addresses are in a protected mapping and the functions use another
+// mapping of the same memory. It holds garbage (bf16 NaN) where nothing was written, checks that no
+// access exceeds a page and no page is returned twice, and fails on demand.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ class FarMemory {
     FarMemory &operator=(const FarMemory &) = delete;
 
     const PageMemory *functions() const { return &functions_; }
-    // Lets kernels in, or nobody, from now on.
+    // Allows access by kernels from now on, or by none.
     void allow(bool kernels) {
         REQUIRE(mprotect(outside_, kBytes, kernels ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
     }
@@ -90,7 +90,7 @@ class FarMemory {
     }
     static FarMemory &self(void *user) { return *static_cast<FarMemory *>(user); }
 
-    // The bytes of a page; counts a request that does not lie in one.
+    // The bytes of a page; counts a request that is not within one.
     uint8_t *at(PageAddress address, size_t end_bytes) {
         const std::lock_guard lock(mutex_);
         const size_t offset =
@@ -99,7 +99,7 @@ class FarMemory {
         wrong_ += found == taken_.end() || end_bytes > found->second ? 1 : 0;
         return inside_ + offset;
     }
-    // What a failed call was to write is garbage.
+    // The destination of a failed call is garbage.
     void enter(Call call, void *written, size_t rows, size_t row_bytes, size_t from_bytes) {
         ++counts_[call];
         const int64_t left = until_[call].load() < 0 ? -1 : until_[call]--;

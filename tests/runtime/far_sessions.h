@@ -105,7 +105,7 @@ inline void check_bits(Session &far, Session &host) {
     CHECK(streamed(far) == streamed(host));
 }
 
-// Of two that came about in the same way.
+// Compares two sessions that were made in the same way.
 inline void check_far(Session &far, Session &host) {
     check_bits(far, host);
     CHECK(numbers_of(far.info()) == numbers_of(host.info()));

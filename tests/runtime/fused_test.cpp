@@ -48,7 +48,7 @@ TEST_CASE("load_weights: fused matrices compute what the same rows compute apart
     const Loaded apart = load(test_data(kTwin));
     CHECK(differences(fused.identity, apart.identity) ==
           std::vector<std::string>{"architecture", "model"});
-    // Rows are used where they lie, if that is at even addresses: with or without padding.
+    // Rows are used in place if they are at even addresses: with or without padding.
     CHECK(fused.weights.storage.empty() != files.load(1).weights.storage.empty());
 
     const auto model = open_model(files.directory.path(), {});

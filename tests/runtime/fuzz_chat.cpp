@@ -1,4 +1,5 @@
-// Fuzzes the fitting of a chat format: the input is a template. What is recognised renders.
+// Fuzzes the fitting of a chat format: the input is a template. A template that is recognised
+// renders.
 #include <cstdint>
 #include <ctime>
 #include <string>

@@ -1,8 +1,7 @@
-// Any bytes given to the reader of GGUF files end in values that can be looked up and tensors that
-// lie within the file, or in an Error that says why. The first byte of the input tells what
-// follows: a whole file; or a description of one, whose lengths and counts are made to fit, so that
-// changes to it reach beyond the first string; or two such descriptions, of the halves of a split
-// model.
+// Any bytes given to the reader of GGUF files end in values that can be looked up and tensors
+// within the file, or in an Error with a reason. The first byte of the input selects what follows:
+// a whole file; or a description of one, whose lengths and counts are made to fit, so that changes
+// to it reach beyond the first string; or two such descriptions, of the halves of a split model.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Any GGUF file ends in a description whose sizes fit each other and in weights that lie in it, or
-// in an Error that says why. The input describes a small model and what is changed of it: keys are
-// set or taken away, tensors get other types, shapes, names and bytes.
+// Any GGUF file ends in a description whose sizes fit each other and in weights within it, or in an
+// Error with a reason. The input describes a small model and changes to it: keys are set or
+// removed, tensors get other types, shapes, names and bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

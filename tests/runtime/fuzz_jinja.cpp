@@ -1,5 +1,5 @@
 // Fuzzes the template interpreter: the input is a template. A rendering holds no more memory than
-// its budget and the template's size allow. What is made of templates is fuzz_chat.cpp's.
+// its budget and the template's size allow. fuzz_chat.cpp fuzzes the use of templates.
 #include <cstdint>
 #include <ctime>
 #include <string>

@@ -1,6 +1,6 @@
 // Any bytes given to the safetensors parser end in tensors within them, which cover the payload, or
-// in an Error that says why. The first byte of the input tells what follows: a whole file, or a
-// header, a zero byte and the payload, or the index of a checkpoint whose shards are there.
+// in an Error with a reason. The first byte of the input selects what follows: a whole file, or a
+// header, a zero byte and the payload, or the index of a checkpoint whose shards exist.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Fuzzes the reading of a vocabulary: the input is a tokenizer.model. What opens must encode and
-// decode; what does not says why.
+// Fuzzes the reading of a vocabulary: the input is a tokenizer.model. A vocabulary that opens must
+// encode and decode; a refusal must give a reason.
 #include <cstdint>
 #include <memory>
 #include <string>

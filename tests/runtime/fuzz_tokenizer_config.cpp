@@ -1,5 +1,5 @@
-// Fuzzes what a model's directory says of its special tokens: the input is a tokenizer_config.json,
-// beside a vocabulary of a few pieces. What opens must encode and decode.
+// Fuzzes the special tokens in a model's directory: the input is a tokenizer_config.json, next to a
+// vocabulary of a few pieces. A tokenizer that opens must encode and decode.
 #include <cstdint>
 #include <memory>
 #include <string>

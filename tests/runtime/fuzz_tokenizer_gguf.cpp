@@ -1,6 +1,7 @@
 // Fuzzes vocabularies in the metadata of GGUF files: the input is a description of one (kind,
 // rules, then each token with its type and score, then merges), written as a file whose lengths
-// fit. What opens must encode, and give the text back; what does not says why.
+// fit. A vocabulary that opens must encode, and decode to the same text; a refusal must give a
+// reason.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

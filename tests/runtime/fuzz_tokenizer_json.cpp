@@ -1,5 +1,5 @@
-// Fuzzes the reading of a byte-level vocabulary: the input is a tokenizer.json. What opens must
-// encode, and give the text back; what does not says why.
+// Fuzzes the reading of a byte-level vocabulary: the input is a tokenizer.json. A vocabulary that
+// opens must encode, and decode to the same text; a refusal must give a reason.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ void check(const Tokenizer &tokenizer, const std::string &text) {
     for (const auto &[name, value] : tokenizer.rules()) {
         composes = composes || value == "nfc";
     }
-    // Where it composes, the stretches between special tokens are composed each on its own.
+    // If it composes, the stretches between special tokens are composed each on its own.
     const std::string back = tokenizer.decode(tokens, true, true);
     fuzz::expect(composes ? compose(back).text == compose(text).text : back == text,
                  "another text came back");

@@ -90,7 +90,7 @@ inline std::string gguf_name(std::string name, bool four_norms) {
     return name;
 }
 
-// Of each head's rows the pair (i, i + n/2) goes to (2i, 2i + 1).
+// Moves the pair (i, i + n/2) of each head's rows to (2i, 2i + 1).
 inline std::string pair_rows(const std::string &bytes, size_t heads, size_t head_dim) {
     const size_t row = bytes.size() / (heads * head_dim), half = head_dim / 2;
     std::string out;

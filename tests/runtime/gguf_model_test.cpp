@@ -166,7 +166,8 @@ TEST_CASE(
 }
 
 TEST_CASE("open_model: Llama 3's rope factors in a GGUF file stand for its scaling") {
-    // Where no frequency lies in the band that is blended the factors are exact, and so is all.
+    // If no frequency is in the band that is blended, the factors are exact, and so is everything
+    // else.
     EditedModel edited("zoo/llama3-tied-ropescaled");
     edited.set_config("\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0001");
     edited.load(); // writes the tensors

@@ -140,7 +140,8 @@ TEST_CASE("GgufFile: GGUF description: what the keys say, and what holds where t
     Parts ends;
     ends.set(":tokenizer.ggml.eos_token_id", 7).set(":tokenizer.ggml.eot_token_id", 9);
     CHECK(ends.load().end_tokens == std::vector<uint32_t>{7, 9});
-    // Where no key says what ends a turn, the token that is spelled like it does, if it is special.
+    // Without a key for the end of a turn, the token with the spelling of one ends it, if it is
+    // special.
     Parts spelled;
     spelled.set(":tokenizer.ggml.eos_token_id", 0);
     std::string texts, types;

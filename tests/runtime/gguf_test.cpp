@@ -1,5 +1,5 @@
-// The promises of runtime/model/gguf/gguf.h: what a file may hold, every way in which it may lie,
-// files split over several, and the published vocabularies.
+// The promises of runtime/model/gguf/gguf.h: the contents of a file, every way in which it can be
+// false, files split over several, and the published vocabularies.
 #include "runtime/model/gguf/gguf.h"
 
 #include <doctest/doctest.h>
@@ -198,7 +198,7 @@ TEST_CASE("GgufFile: alignments that cannot be") {
     }
     GgufWriter text;
     expect_corrupt(text.text("general.alignment", "32"), {"general.alignment", "an integer"});
-    GgufWriter huge; // larger than the file: there is no room for data
+    GgufWriter huge; // larger than the file: nothing is left for data
     huge.integer("general.alignment", 1U << 31).info("w", GgufType::f32, {1}, 0);
     expect_corrupt(huge, {"tensor w", "beyond"});
 }

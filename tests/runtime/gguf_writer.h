@@ -1,5 +1,5 @@
-// Writes GGUF files from parts, good ones and (by giving it wrong parts) lying ones. For tests and
-// fuzzers; owns nothing that the product uses.
+// Writes GGUF files from parts: good ones and, from wrong parts, false ones. For tests and fuzzers;
+// the product uses none of it.
 #pragma once
 
 #include <cstdint>

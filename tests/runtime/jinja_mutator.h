@@ -72,7 +72,7 @@ inline constexpr const char *kStatements[] = {"{% for m in messages %}",
                                               " [/INST]",
                                               "<start_of_turn>user\n"};
 
-// Put behind a word. The first ones fail: what had been made until then must go again.
+// Text put after a word. The first ones fail: everything made until then must be released again.
 inline constexpr const char *kTails[] = {" // 0",
                                          " | nothing",
                                          " is nothing",
@@ -169,7 +169,7 @@ std::pair<size_t, size_t> some_run(Random &random, std::string_view text, const 
     return {begin, end};
 }
 
-// A tag with its braces; empty at the end if there is none behind a random place.
+// Returns a tag with its braces; empty if no tag follows a random place.
 inline std::pair<size_t, size_t> some_tag(Random &random, std::string_view text) {
     const size_t begin = text.find('{', below(random, text.size()));
     const size_t end = text.find('}', begin == text.npos ? text.size() : begin + 2);

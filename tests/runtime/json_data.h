@@ -1,4 +1,5 @@
-// JSON files of tests/data. Of its own, because parsing this library's header takes seconds.
+// JSON files of tests/data. In a header of its own, because parsing this library's header takes
+// seconds.
 #pragma once
 
 #include <fstream>

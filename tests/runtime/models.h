@@ -24,7 +24,7 @@
 
 namespace stasis::test {
 
-// Where a model is: a directory below tests/data, or below ../shared/data (empty string if that is
+// Path of a model: a directory below tests/data, or below ../shared/data (empty string if that is
 // absent), or a file of quantized_model.h.
 inline std::string directory(const std::string &name) {
     if (name.starts_with("quantized/")) {
@@ -71,8 +71,8 @@ inline const std::vector<std::string> &bundled() {
     return names;
 }
 
-// Of the names of models, those that a run computes with on a slow device or under a sanitizer: all
-// in whole sweeps of the optimised build, else one of three, or of five.
+// Returns the models that a run computes with on a slow device or under a sanitizer: all in whole
+// sweeps of the optimised build, else one of three, or of five.
 inline std::vector<std::string> sampled(const std::vector<std::string> &names) {
     const size_t step = kSanitized ? 5 : whole_sweeps() ? 1 : 3;
     std::vector<std::string> some;

@@ -8,7 +8,8 @@ using namespace stasis::test::profiled;
 
 namespace {
 
-// A session that `model` took over at position 232: it goes on, and what can be proven of it is so.
+// A session that `model` took over at position 232: it continues, and what can be proven of it is
+// proven.
 void check_taken(const std::shared_ptr<Model> &model, std::unique_ptr<Session> taken) {
     taken->append(tokens_for(*model, 90, 3), {});
     taken->decode();
@@ -59,7 +60,7 @@ TEST_CASE("profile: no page is taken for what its tokens give") {
     };
     CHECK(reused(model) == 0);
     CHECK(reused(plain) == 78);   // the second piece, and what was before it of a page
-    TimelineOptions any = common; // nor what another profile computed, whoever vouches for it
+    TimelineOptions any = common; // nor what another profile computed, even if trusted
     any.any_profile = any.trusted = true;
     Session own(model, common);
     own.append(tokens, {});

@@ -1,6 +1,6 @@
-// The device profile: what a device's own library computes is a matter of record, and comes out
-// again from that record alone. The library is a stand-in (tests/device/host_module.h) that adds up
-// in another order than the contract.
+// The device profile: what a device's own library computes is recorded, and is reproduced from that
+// record alone. The library is a stand-in (tests/device/host_module.h) that adds up in another
+// order than the contract.
 #include <cmath>
 #include <map>
 
@@ -118,7 +118,7 @@ TEST_CASE("profile: saved, recomputed, verified, audited under the same id") {
             change(stored.state.profile);
             const VerifyReport found = verify(other, stored.state, stored.pages(), {});
             REQUIRE(found.first.has_value());
-            CHECK(found.first->position >= position); // or so little behind it
+            CHECK(found.first->position >= position); // or so little after it
             CHECK(found.first->position < position + 8);
         };
         diverges([](Profile &p) { p.chunks[1].padded = 512; }, 152);
@@ -137,7 +137,7 @@ TEST_CASE("profile: a rewind into a chunk goes on from the bits that it had ther
         const std::vector<uint32_t> tokens = tokens_for(*model, 260);
         const std::unique_ptr<Session> session = of(model, 1000);
         session->append(part(tokens, 0, 10), {});
-        std::map<uint64_t, std::vector<float>> rows; // by the position behind them
+        std::map<uint64_t, std::vector<float>> rows; // by the position after them
         AppendOptions run;
         run.logits_user = &rows;
         run.logits_wanted = [](void *, uint64_t position) {
@@ -171,7 +171,7 @@ TEST_CASE("profile: rewinds stop where the beginning of a chunk has lost what it
     const std::unique_ptr<Session> session = of(model, 64);
     session->append(part(tokens, 0, 300), {});
     session->append(part(tokens, 300, 310), {});
-    CHECK(session->info().rewind_floor == 301); // behind the chunk
+    CHECK(session->info().rewind_floor == 301); // after the chunk
     CHECK(refusal([&] { session->rewind(300, false, {}); }, Status::unsupported)
               .find("below the floor 301") != std::string::npos);
     const std::unique_ptr<Session> again = of(model, 64);

@@ -31,7 +31,7 @@ inline std::unique_ptr<Session> of(const std::shared_ptr<Model> &model, uint64_t
     return std::make_unique<Session>(model, options);
 }
 
-// Two chunks with tokens between and behind them that the contract computes.
+// Two chunks with tokens between and after them that the contract computes.
 inline std::unique_ptr<Session> talk(const std::shared_ptr<Model> &model, uint64_t retain = 0) {
     std::unique_ptr<Session> session = of(model, retain);
     const std::vector<uint32_t> tokens = tokens_for(*model, 250);
@@ -55,7 +55,7 @@ inline std::string refusal(const std::function<void()> &work, Status status) {
     return failure.message;
 }
 
-// The same state in a new process, as far as a test can tell.
+// The same state in a new process, as closely as a test can make it.
 inline std::unique_ptr<Session> reloaded(const std::shared_ptr<Model> &model, Session &session) {
     return restore_session(model, export_state(session), nullptr);
 }

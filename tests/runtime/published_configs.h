@@ -1,4 +1,4 @@
-// config.json of published models, as far as it matters here, and ways to change them.
+// config.json of published models, as far as the tests need it, and ways to change them.
 #pragma once
 
 #include <map>

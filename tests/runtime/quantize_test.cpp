@@ -1,5 +1,5 @@
-// Model directories as GGUF files: the same logits where no type loses anything, the same bytes on
-// any number of threads, the published mixtures, and what is refused or left behind.
+// Model directories as GGUF files: the same logits if no type loses anything, the same bytes on any
+// number of threads, the published mixtures, refusals and leftovers.
 #include "runtime/quantize/quantize.h"
 
 #include <sys/file.h>

@@ -16,7 +16,7 @@
 
 namespace stasis::test {
 
-// Of a number that f16 has, normal and not zero.
+// A number that f16 can represent, normal and not zero.
 inline uint16_t f16_of(float value) {
     int exponent = 0;
     const float fraction = std::frexp(std::fabs(value), &exponent); // 0.5 .. 1

@@ -1,4 +1,5 @@
-// What generation_config.json and general.sampling.* recommend (runtime/sampling/recommended.h).
+// Recommendations of generation_config.json and general.sampling.*
+// (runtime/sampling/recommended.h).
 #include "runtime/sampling/recommended.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The promises of runtime/model/safetensors.h: what a file may hold, every way in which it may
-// lie, and shards.
+// The promises of runtime/model/safetensors.h: the contents of a file, every way in which it can be
+// false, and shards.
 #include "runtime/model/safetensors.h"
 
 #include <doctest/doctest.h>
@@ -144,8 +144,8 @@ TEST_CASE("open_checkpoint: every flipped bit of size and header is refused or h
         std::string flipped = bytes;
         flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
         try {
-            // What still parses (another name, another dtype of that size) stays within the file:
-            // `parsed_safetensors` checks it.
+            // A change that still parses (another name, another dtype of that size) stays within
+            // the file: `parsed_safetensors` checks it.
             parsed_safetensors(flipped);
         } catch (const Error &error) {
             CHECK(error.status() == Status::corrupt);

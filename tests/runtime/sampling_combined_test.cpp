@@ -167,7 +167,7 @@ TEST_CASE("sample: top_k among nearly equal logits draws what the plain restatem
     }
 }
 
-// One logit in five lies 2.5 deviations above the rest, so that the last bit of the deviation, and
+// One logit in five is 2.5 deviations above the rest, so that the last bit of the deviation, and
 // with it the order of its sums, decides whether they stay.
 TEST_CASE("sample: top_n_sigma adds up in the order of the contract, to the last bit") {
     const kernels::FloatEnvironment environment;

@@ -1,4 +1,4 @@
-// What sampling draws, for tests of its steps.
+// Draws of the sampler, for tests of its steps.
 #pragma once
 
 #include <set>

@@ -1,5 +1,5 @@
-// 200 draws that must come out on every machine, whatever compiler and instruction set: a change of
-// any bit of C7 that shows in a draw shows here. Logits are made with integers, so they are exact.
+// 200 draws that must be the same on every machine, whatever compiler and instruction set: a change
+// of any bit of C7 that changes a draw fails. Logits are made with integers, so they are exact.
 #include <doctest/doctest.h>
 
 #include <limits>

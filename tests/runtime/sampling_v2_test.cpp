@@ -1,5 +1,5 @@
-// What version 2 of C7 added, each step on cases worked out by hand from its definition.
-// sampling_combined_test.cpp takes all steps together.
+// The steps that version 2 of C7 added, each on cases worked out by hand from its definition.
+// sampling_combined_test.cpp combines all steps.
 #include <doctest/doctest.h>
 
 #include <cfloat>
@@ -122,10 +122,11 @@ TEST_CASE("sample: XTC leaves out what reaches the threshold, but for the last o
     CHECK(kept(FLT_MIN) == TokenSet{3});
     CHECK(kept(0.15F, 2) == TokenSet{2, 3});
     CHECK(kept(0.15F, 3) == TokenSet{0, 1, 2, 3}); // two would be left
-    // What cannot be drawn (a weight of 0) is not left either.
+    // A token that cannot be drawn (a weight of 0) is not kept either.
     sampling.v2.xtc_threshold = 0.4F;
     CHECK(support({0, 0, -27.9F, -27.9F}, sampling) == TokenSet{0, 1}); // min_keep 3
-    // Of equal ones the last token; shares are those of what is left by the steps before.
+    // Among equal tokens the last one; shares are those of the tokens that the steps before have
+    // kept.
     sampling.v2 = {};
     sampling.v2.xtc_probability = 1;
     sampling.v2.xtc_threshold = 0.5F;

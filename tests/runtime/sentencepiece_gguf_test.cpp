@@ -21,8 +21,8 @@ namespace {
 using Tokens = std::vector<uint32_t>;
 using Type = GgufValueType;
 
-// The scores of a tokenizer.model: of each piece (field 1, "\x0A") the number behind its text
-// (field 2, "\x15").
+// Returns the scores of a tokenizer.model: for each piece (field 1, "\x0A") the number after its
+// text (field 2, "\x15").
 std::vector<float> scores_of(const std::string &model, size_t pieces) {
     std::vector<float> scores;
     for (size_t at = 0; scores.size() < pieces;) {
@@ -76,7 +76,7 @@ std::unique_ptr<Tokenizer> open_sentencepiece(const GgufWriter &writer) {
         {}, {});
 }
 
-// Of a published test: pieces of text and the ids of each. Returns how many there were.
+// Runs a published test: pieces of text and the ids of each. Returns their number.
 size_t check_published(const Tokenizer &tokenizer, const std::string &name) {
     const std::string path = shared_data("tokenizers/ggml-vocab-" + name + ".gguf");
     const std::string inputs = read_bytes(path + ".inp");
@@ -236,7 +236,7 @@ TEST_CASE("SentencepieceEncoder: sentencepiece from gguf: what is wrong is named
     bad = good;
     bad.tokens[2] = "b";
     refused(bad, {"b is already defined"});
-    // What the library would take for a control symbol in plain text.
+    // Text that the library would read as a control symbol.
     bad = good;
     bad.types[2] = 3;
     refused(bad, {"control piece 2", "'a'", "single character"});

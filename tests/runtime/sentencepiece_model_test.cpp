@@ -1,4 +1,4 @@
-// Reading tokenizer.model: what the library behind it would follow without looking is refused.
+// Reading tokenizer.model: values that the library would follow without checking are refused.
 #include "runtime/text/sentencepiece_model.h"
 
 #include <doctest/doctest.h>

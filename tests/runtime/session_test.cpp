@@ -1,4 +1,4 @@
-// What a session promises apart from the bits: all or nothing, limits, pages, generation, scores.
+// Promises of a session apart from the bits: all or nothing, limits, pages, generation, scores.
 #include <atomic>
 #include <climits>
 #include <cmath>
@@ -61,7 +61,7 @@ TEST_CASE("Session: insight 20: append is all or nothing") {
     run.logits = [](void *, uint64_t position, const float *, size_t) { return position < 80; };
     check_refused(session, Status::stopped, "position 80",
                   [&] { session.append(tokens_for(*model, 30), run); });
-    // Nothing of all that is left behind: the run goes on like one that was never disturbed.
+    // No trace of all this is left: the run continues like one that was never disturbed.
     session.append(tokens_for(*model, 30), {});
     Session calm(model, options);
     calm.append(tokens_for(*model, 70), {});

@@ -1,5 +1,5 @@
-// What tests of speculative decoding share: pairs of sessions of which one drafts, drafters that
-// are right or wrong on demand, and what makes a pair equal, down to slots beyond the position.
+// Fixtures for tests of speculative decoding: pairs of sessions of which one drafts, drafters that
+// are right or wrong on demand, and the comparison of a pair, down to slots beyond the position.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ inline std::vector<uint32_t> log_of(const Session &session) {
     return log;
 }
 
-// What a generation told its caller, and what became of it.
+// Events of a generation, and its outcome.
 struct Told {
     struct Event {
         uint32_t token;
@@ -114,7 +114,7 @@ inline bool same_pages(Session &a, Session &b) {
 struct DraftPair {
     std::unique_ptr<Session> ahead, plain;
 
-    // Checks all that can be asked of a session, and the memory behind it.
+    // Checks all that can be asked of a session, and its memory.
     void check_same() {
         const SessionInfo a = ahead->info(), b = plain->info();
         REQUIRE(a.position == b.position);

@@ -1,5 +1,5 @@
-// Steps of several sessions give each the bits that it gives alone, whoever else takes part; what
-// one meets leaves the others alone.
+// Steps of several sessions give each the bits that it gives alone, whichever sessions take part; a
+// failure of one does not affect the others.
 #include <atomic>
 #include <random>
 
@@ -169,7 +169,7 @@ TEST_CASE("step: sessions that decode read a page that they share once") {
     const auto model = open("zoo/llama-odd-sizes-f32");
     PassLease pass(*model);
     uint16_t pages[6] = {}; // only their addresses matter
-    // Three forks behind two full pages, two of them with the last page in common as well; a
+    // Three forks after two full pages, two of them with the last page in common as well; a
     // stranger; one of many rows.
     const std::vector<uint16_t *> seen[] = {{&pages[0], &pages[1], &pages[2]},
                                             {&pages[0], &pages[1], &pages[3]},

@@ -10,7 +10,7 @@ using kernels::Table;
 
 namespace {
 
-const Table *forwarded = nullptr; // what the counting table goes on to
+const Table *forwarded = nullptr; // the table that the counting table calls
 
 // An entry of the counting table: the same entry of `forwarded`, its calls counted.
 template <auto entry> struct Counted;

@@ -1,6 +1,6 @@
-// Tensors by hand: places that overlap, lie in each other, in the header or behind the end, names
-// that come twice, tensors of nothing. Each set is refused unless no byte belongs to two tensors,
-// told here by counting byte for byte, and no tensor reaches beyond the file.
+// Tensors by hand: places that overlap, contain each other, are in the header or after the end,
+// names that are listed twice, empty tensors. A set is refused unless no byte belongs to two
+// tensors, which is checked by counting byte for byte, and no tensor reaches beyond the file.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -20,7 +20,7 @@ struct Range {
     uint64_t begin, size; // in numbers of four bytes
 };
 
-// Some tensors one behind the other; then, mostly, one of the things that must not be.
+// Some tensors one after the other; then, mostly, one forbidden change.
 std::vector<Range> random_ranges(std::mt19937 &random, uint64_t step, uint64_t &end) {
     std::vector<Range> ranges;
     end = 0;
@@ -57,7 +57,8 @@ std::vector<Range> random_ranges(std::mt19937 &random, uint64_t step, uint64_t &
     return ranges;
 }
 
-// Whether no byte is claimed twice and none lies behind the end; `count` those that are claimed.
+// Returns whether no byte is claimed twice and none is after the end; `count` is the number of
+// claimed bytes.
 bool apart(const std::vector<Range> &ranges, uint64_t end, uint64_t &count) {
     std::vector<bool> claimed(end);
     std::set<std::string> names;
@@ -134,7 +135,7 @@ TEST_CASE("open_checkpoint: tensors whose bytes are another's, or nobody's, are 
         std::string header;
         bool good = apart(ranges, end, count) && count == end;
         for (const Range &range : ranges) {
-            // A tensor of nothing must lie between two others, not in one.
+            // An empty tensor must be between two others, not in one.
             for (const Range &other : ranges) {
                 good = good && !(range.size == 0 && range.begin > other.begin &&
                                  range.begin - other.begin < other.size);

@@ -155,7 +155,7 @@ TEST_CASE(
         if (compose(text).text != form) {
             CHECK_MESSAGE(false, point);
         }
-        // What tokens_min relies on.
+        // The bound that tokens_min relies on.
         if (form.size() * kComposedFromMax < text.size()) {
             CHECK_MESSAGE(false, point);
         }
@@ -293,7 +293,7 @@ TEST_CASE("Tokenizer: text time: what cannot fit is refused before it is tokeniz
             tokenizer->encode({&segment, 1}, Watch{&cancel});
         });
     }
-    // What is refused for its size would indeed not have fitted.
+    // A text that is refused for its size would indeed not have fitted.
     std::mt19937 random(11);
     for (const char *name : {"recall-gemma3", "recall-llama", "byte-bpe/qwen2"}) {
         const auto any = Tokenizer::open(test_data(name), 1024, {}, {});

@@ -248,7 +248,7 @@ TEST_CASE("Threads: a pool that cannot start all its threads ends those it start
         std::ifstream status("/proc/self/statm");
         size_t pages = 0;
         status >> pages;
-        // Room for a few stacks of 8 MiB only.
+        // Memory for a few stacks of 8 MiB only.
         const rlim_t room = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + (64U << 20);
         const rlimit limit{room, room};
         rlimit stack{8U << 20, 8U << 20};

@@ -127,7 +127,7 @@ TEST_CASE(
     CHECK(llama3->size() == 610);
     CHECK(llama3->encode("[PAD605]", false, true).size() > 1); // padding is no text
     CHECK(llama3->encode("x", true, false)[0] == 600);
-    // What the model's configuration says comes first.
+    // The model's configuration has precedence.
     const std::string bytes = gguf_of("llama3", "llama-bpe").bytes();
     const GgufFile gguf =
         parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "f");
@@ -286,7 +286,7 @@ TEST_CASE("Tokenizer: tokenizer files: what is wrong in a GGUF vocabulary is nam
             small_vocabulary().text("tokenizer.ggml.eos_token_id", "x"));
     expect_error(Status::unsupported, {"4 pieces", "3"},
                  [] { open_byte_bpe(small_vocabulary(), 3); });
-    // Of type "byte" or not, the spelling tells the bytes.
+    // With type "byte" or another, the spelling gives the bytes.
     CHECK(open_byte_bpe(types({1, 1, 6, 1}))->piece_bytes(2) == "c");
     // User-defined text is a token everywhere, unless it is in bars.
     const auto defined =

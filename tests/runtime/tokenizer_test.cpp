@@ -252,7 +252,7 @@ TEST_CASE("Tokenizer: every token knows where it came from") {
     CHECK(the[0].source == TokenSource::text);
     CHECK(the[0].segment == 1);
 
-    size_t at = 0; // in the text behind the marker
+    size_t at = 0; // in the text after the marker
     const size_t begin = 5, end = 6 + std::string("nd then \u20AC").size();
     for (size_t i = 1; i + 2 < tokens.size(); ++i) {
         const size_t size = tokenizer->piece_bytes(tokens[i].token).size();
@@ -348,7 +348,7 @@ TEST_CASE("Tokenizer: tokens added beside the vocabulary") {
     CHECK(tokenizer->decode(TokenIds{1024}, true, true) == "<|end|>");
     const TokenIds plain = tokenizer->encode("<|end|>", false, false);
     CHECK(std::find(plain.begin(), plain.end(), 1024U) == plain.end());
-    // What the configuration says is not special is text, and a token in every text.
+    // A token that the configuration calls not special is text, and is recognised in every text.
     CHECK_FALSE(tokenizer->is_special(3));
     CHECK(tokenizer->encode("<|im_start|>", false, false) == TokenIds{3});
     CHECK(tokenizer->encode("<tool>", false, false) == TokenIds{1026});

@@ -1,4 +1,4 @@
-// What a file says that nobody has proven is for those who load it alone, however its pages are
+// Unproven contents of a file are only for sessions that load it alone, however its pages are
 // filled or cut afterwards; and a call that is undone leaves a session its own pages.
 #include "tests/runtime/stored_state.h"
 

@@ -19,8 +19,8 @@ VerifyReport audited(const std::shared_ptr<Model> &model, const Stored &stored, 
     return audit(model, stored.state, stored.pages(), options);
 }
 
-// A state of 10 pages in which one bit of page `index` is not what the model computes, and all that
-// comes after is computed from it: only that page can tell.
+// A state of 10 pages in which one bit of page `index` is not what the model computes, and
+// everything after it is computed from it: only that page differs.
 Stored forged_page(const std::shared_ptr<Model> &model, uint64_t index) {
     const std::unique_ptr<Session> honest = conversation(model, 580);
     const Stored whole(*model, *honest);

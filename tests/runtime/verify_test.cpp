@@ -1,4 +1,5 @@
-// Verification finds what was changed in a stored state, at the right place: insights 8 and 19.
+// Verification finds changes to a stored state, at the right place: insights 8 and 19 of
+// tests/INSIGHTS.md.
 #include "tests/runtime/model_files.h"
 #include "tests/runtime/stored_state.h"
 
@@ -122,7 +123,7 @@ TEST_CASE(
     CHECK(report.element == 1);
     CHECK(report.position == 200);
     CHECK(report.layer == 2);
-    stored = original; // a given token in a page that nobody has any more
+    stored = original; // a given token in a page that no session has any more
     stored.state.log[120].token = (stored.state.log[120].token + 1) % 191;
     report = found(model, stored);
     CHECK(report.element == 1);

@@ -1,4 +1,4 @@
-// The promises of runtime/model/weights.h about digests: they tell apart what computes
+// The promises of runtime/model/weights.h about digests: they distinguish what computes
 // differently, name the group and layer, and depend on nothing else.
 #include "runtime/model/weights.h"
 

@@ -1,5 +1,5 @@
 # Snapshots that were changed on purpose and whose checksums and digests are all right again: only
-# who computes can tell. Sees files as the second reader does (tests/format/reader).
+# computing them again shows the change. Reads files with the second reader (tests/format/reader).
 # Usage: forgery.py FILE LAYER_GROUP LAYER POSITION BIT
 import hashlib
 import pathlib

@@ -1,5 +1,5 @@
-# Changes a small snapshot and makes its checksums and digests right again, so that only the rules
-# behind them can refuse it. For trees of one node each; sees the file as the second reader does.
+# Changes a small snapshot and makes its checksums and digests right again, so that only the checks
+# after them can refuse it. For trees of one node each; reads the file with the second reader.
 import hashlib
 import struct
 

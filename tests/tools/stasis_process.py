@@ -1,5 +1,5 @@
-# Calls the command as a user does: a process, its exit code, its two streams. Knows nothing of the
-# library; every test of this folder goes through here or reads source files.
+# Calls the command as a user does: a process, its exit code, its two streams. Must not know the
+# library; every test of this folder uses this file or reads source files.
 import json
 import os
 import pathlib

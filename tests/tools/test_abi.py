@@ -67,7 +67,7 @@ class Layouts(unittest.TestCase):
         self.assertEqual(sorted(listed), sorted(expected))
 
     def test_every_struct_begins_with_its_size(self):
-        # Two are as they are for ever; shares lie in a report that cannot have more of them.
+        # Two are final as they are; shares are in a report that cannot have more of them.
         without = {name for name, fields in structs().items() if fields[0] != "struct_size"}
         self.assertEqual(without, {"stasis_digest", "stasis_error", "stasis_quantize_share"})
 

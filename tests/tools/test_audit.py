@@ -47,7 +47,7 @@ class Audit(CommandTest):
             report = self.audit(path, LLAMA, 30, seed)
             self.assertEqual((report["audit"]["pages"], report["audit"]["drawn"]), (9, 3))
             self.assertAlmostEqual(report["audit"]["one_page_found"], 1 / 3)
-            # Of 9 pages, 7 changed ones cannot all be missed by 3; of 6, all with 1 in 84.
+            # 7 changed pages of 9 cannot all be missed by 3 draws; of 6 pages, with 1 in 84.
             self.assertEqual(report["audit"]["pages_found_99"], 7)
             self.assertEqual(report["audit"]["unreachable"], [0, 0])
             if not report["verified"]:

@@ -1,4 +1,4 @@
-# What a user or a disk can get wrong: exit code 2 with one line that names it, nothing on stdout,
+# Mistakes of a user or a disk: exit code 2 with one line that names the mistake, nothing on stdout,
 # files left as they were, and never a crash.
 import os
 import shutil

@@ -30,7 +30,7 @@ class Bench(CommandTest):
         self.assertTrue({"read", "memcpy", "file_write", "file_read"} < set(ceilings))
         self.assertTrue(all(value > 0 for value in ceilings.values()), ceilings)
         results = {result["name"]: result for result in report["results"]}
-        # 4096 positions: nothing can be generated behind as many.
+        # 4096 positions: nothing can be generated after so many.
         self.assertEqual(list(results), [
             "memory@2048", "open", "first_token", "pp512", "tg128", "tg128@1024", "added@1024",
             *BATCHES, *("x" + name for name in BATCHES[1:]),
@@ -52,8 +52,8 @@ class Bench(CommandTest):
             self.assertEqual((result["ceiling"], result["share"]), (None, None))
             return
         value = result[rate.pop()]
-        # The share is of what the ceiling gave at the time, which is no more than its best. What
-        # one more repetition would have changed, the middle of two does not show.
+        # The share is of the ceiling at that time, which is no more than its best. The median of
+        # two does not show what one more repetition would have changed.
         self.assertGreater(result["share"], 0.5 * value / ceilings[result["ceiling"]])
         if "flops" in result:  # what is read of so small a model comes from caches
             self.assertLess(result["share"], 1.2, result)

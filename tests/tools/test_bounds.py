@@ -1,5 +1,5 @@
-# What the command needs for files that somebody else made: memory and output in proportion to the
-# file, whatever it unfolds to.
+# Resources of the command for files from an untrusted source: memory and output in proportion to
+# the file, whatever it unfolds to.
 import json
 import os
 import pathlib

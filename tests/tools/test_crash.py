@@ -1,7 +1,7 @@
 # Saves that are really killed, at random moments and at each of their system calls, or that meet a
-# disk that is really full: the file holds the state from before or the new one, and goes on from it
-# as a session that was never disturbed. STASIS_SEED repeats the random moments (as well as time can
-# be repeated), STASIS_CRASH_SECONDS says for how long.
+# disk that is really full: the file holds the old or the new state, and continues from it as a
+# session that was never disturbed. STASIS_SEED repeats the random moments (as well as time can be
+# repeated), STASIS_CRASH_SECONDS is the duration.
 import os
 import pathlib
 import random
@@ -21,7 +21,7 @@ class Crash(CommandTest):
         super().setUp()
         self.tokens = all_tokens(GEMMA)[:STEP * STEPS]
         self.use(self.folder)
-        # How the undisturbed session goes on after each step; without a file, before the first.
+        # The undisturbed continuation after each step; without a file, before the first.
         self.expected = [None]
         for step in range(1, STEPS + 1):
             self.ok(*self.save_step(step))

@@ -1,6 +1,6 @@
-# The CUDA module without a device: what its kernels take, what their code may not hold
-# (NUMERICS.md, C2 and C3), what it links to, and what it says where there is no driver. The kernels
-# are compiled here with the build's own flags, and with wrong ones, which must be noticed.
+# The CUDA module without a device: the resources of its kernels, instructions that their code must
+# not contain (NUMERICS.md, C2 and C3), its libraries, and its error without a driver. The kernels
+# are compiled with the build's own flags, and with wrong ones, which must be noticed.
 import ctypes
 import importlib.machinery
 import importlib.util
@@ -22,8 +22,8 @@ LOADER.exec_module(cuda_resources)
 WITHOUT_FMA = ("embed_kernel", "embed_strips_kernel")  # their text has none
 # Kernels that read before they wait for the work before them (runtime/kernels/cuda/queue.cu), and
 # whether they may from where this place of their parameter leads: weights, so not the task's first
-# pointer; what a pass says of its rows and pages (DevicePass, behind row_count, up to `evicted`).
-# All others wait first.
+# pointer; a pass's rows and pages (DevicePass, from row_count up to `evicted`). All others wait
+# first.
 def of_pass(place):
     return 8 <= place <= 48
 

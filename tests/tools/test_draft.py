@@ -63,6 +63,7 @@ class Draft(CommandTest):
         self.assertGreater(of["lookup_repeat:accepted"], 150)
         self.assertEqual(of["lookup_repeat:accepted"], of["lookup_repeat:drafted"])
         self.assertLessEqual(of["lookup_drawn:accepted"], of["lookup_drawn:drafted"])
-        # Where nothing can be foreseen, little is tried; nor with a draft as large as the model.
+        # If nothing can be foreseen, few proposals are made; the same with a draft as large as the
+        # model.
         self.assertLess(of["lookup_chance:drafted"], 60)
         self.assertLess(of["draft_repeat:drafted"], 40)

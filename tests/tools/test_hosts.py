@@ -59,7 +59,7 @@ class Hosts(CommandTest):
                      names=['"amx"', "UNSUPPORTED"])
 
     def test_a_machine_without_avx512(self):
-        # Its CPUID tells of AVX2, and of nothing later.
+        # Its CPUID reports AVX2, and nothing later.
         if shutil.which("valgrind") is None:
             self.skipTest("valgrind is not installed")
         valgrind = ["valgrind", "--quiet", "--tool=none"]
@@ -102,13 +102,13 @@ class SystemCalls(CommandTest):
         self.assertEqual(sorted(self.calls(60, 1)), sorted(self.calls(10, 1)))
 
     def test_two_threads_only_wait_for_each_other(self):
-        # What the C heap asks for depends on which thread digested which weights at opening.
+        # The C heap's requests depend on which thread digested which weights at opening.
         others = {"futex", "sched_yield", "brk", "mmap", "munmap", "mprotect", "madvise"}
         few, many = self.calls(10, 2), self.calls(60, 2)
         self.assertEqual(sorted(call for call in many if call not in others),
                          sorted(call for call in few if call not in others))
-        # The threads that find each other awake make no call. On a busy machine one of them may
-        # have lost its core, so it is the best of several runs that tells.
+        # Threads that find each other awake make no call. On a busy machine one of them may have
+        # lost its core, so the best of several runs counts.
         best = min(self.calls(60, 2).count("futex") - few.count("futex") for _ in range(5))
         print(f"system calls of 50 tokens on 2 threads: {best} to wait and wake, no others")
         self.assertLess(best, 50)

@@ -1,7 +1,6 @@
-# The READMEs, pasted: every command that stands in them runs in order, in one shell, in a folder
-# like a fresh clone that has been built; and what is said to come out does (seconds are any
-# number). A block is skipped where a comment before it, which no reader sees, says why:
-# <!-- not run: ... -->.
+# The READMEs, pasted: every command in them runs in order, in one shell, in a folder like a fresh
+# clone that has been built, and prints the output that is shown (seconds are any number). A block
+# is skipped if a comment before it, which no reader sees, gives the reason: <!-- not run: ... -->.
 import os
 import pathlib
 import re
@@ -69,7 +68,7 @@ class Readme(unittest.TestCase):
                 shutil.copy2(ROOT / name, self.clone / name)
         (self.clone / "tests/data").symlink_to(ROOT / "tests/data")
         (self.clone / "build/release").symlink_to(command().parent)
-        # What tools/demo leaves, when it has installed and built.
+        # The files that tools/demo leaves after it has installed and built.
         subprocess.run(["python3", "tools/demo.py", "build/release/stasis"], cwd=self.clone,
                        check=True, capture_output=True)
         (self.place / "typed").write_text(turns_of(GEMMA)[0]["user"] + "\n")

@@ -1,5 +1,5 @@
-# stasis report, looked at in a browser: every token's text is there and coloured by its source,
-# hostile texts do nothing, nothing is fetched, keys and pointers lead to what is known of a token.
+# stasis report, in a browser: every token's text is present and coloured by its source, hostile
+# texts do nothing, nothing is fetched, keys and pointers show the data of a token.
 import html.parser
 import http.server
 import pathlib

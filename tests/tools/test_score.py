@@ -1,4 +1,4 @@
-# What goes back and what looks ahead: run --rewind, and score.
+# Going back and looking ahead: run --rewind, and score.
 from stasis_process import CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, all_tokens, comma, turns_of
 
 

@@ -9,7 +9,7 @@ import time
 
 from stasis_process import CommandTest, comma, command
 
-# SHA-256 of each file. They must come out on every machine, by every compiler.
+# SHA-256 of each file. They must be the same on every machine, by every compiler.
 FILES = {
     "config.json": "26faceb8c1f8f891f70c530871edac042b96b078b83486f3cade9d2b6ad85de6",
     "model.safetensors": "69add20f5eb240b83a6866a825c0640bf5bd8f754bc869b527cbb520a76ecdb5",

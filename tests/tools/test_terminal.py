@@ -134,7 +134,7 @@ class Terminal(CommandTest):
                      ["tokenize", source, HOSTILE, "--json"], ["detokenize", source, listed],
                      ["detokenize", source, listed, "--json"], ["info", source]):
             self.clean(*call, codes=(0,))
-        # What is no terminal gets the bytes.
+        # An output that is no terminal gets the bytes.
         done = self.run_command("detokenize", source, listed)
         self.assertEqual(done.stdout.decode(), HOSTILE + "\n")
         self.assertEqual(json.loads(self.ok("detokenize", source, listed, "--json"))["text"],

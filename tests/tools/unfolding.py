@@ -1,6 +1,6 @@
 # Snapshots with another log and other texts than the one that they are made of, all checksums and
-# digests right: what a hostile maker of files would have them unfold to. Of a file of one commit
-# that keeps no keys and values, of a session whose capacity is large enough.
+# digests right: files that a hostile author would make to unfold. The original has one commit,
+# keeps no keys and values, and is of a session whose capacity is large enough.
 import hashlib
 import struct
 

@@ -1,5 +1,5 @@
-// stasis chat: a conversation, one user turn a line of stdin, saved after every turn. The chat
-// template is the library's business: this file hands over roles and texts.
+// stasis chat: a conversation, one user turn on each line of stdin, saved after every turn. Passes
+// roles and texts to the library; must not know chat templates.
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -22,7 +22,7 @@ struct ChatChoice {
     bool json = false;
 };
 
-// False if it was cancelled; the session is then as it was.
+// Returns false if the append was cancelled; the session is then as it was.
 bool append_message(stasis_session *session, const char *role, const std::string &text,
                     uint32_t flags, uint32_t chunk, stasis_cancel *cancel) {
     stasis_run_options options;
@@ -42,7 +42,7 @@ bool append_message(stasis_session *session, const char *role, const std::string
     return true;
 }
 
-// Whether a reply ends where the model did not end it.
+// Why a reply ends before the model ended it.
 enum class Cut { no, limit, full, interrupt };
 
 Cut cut_of(const Reply &reply, uint64_t tokens_max) {
@@ -72,7 +72,7 @@ void say_cut(Cut cut, size_t tokens) {
     }
 }
 
-// One user turn and its reply; false if Ctrl-C ended it.
+// Plays one user turn and its reply. Returns false if Ctrl-C ended it.
 bool play_turn(stasis_session *session, const std::string &line, const ChatChoice &choice) {
     Interrupt interrupt;
     const Stopwatch watch;
@@ -81,6 +81,7 @@ bool play_turn(stasis_session *session, const std::string &line, const ChatChoic
         say("[interrupted: this turn was not taken]");
         return false;
     }
+
     const Reply reply = generate(session, choice.generation, interrupt.handle(), !choice.json);
     const double seconds = watch.seconds();
     const Cut cut = cut_of(reply, choice.generation.tokens_max);
@@ -101,6 +102,7 @@ bool play_turn(stasis_session *session, const std::string &line, const ChatChoic
     return cut != Cut::interrupt;
 }
 
+// Throws Failure unless the model has a tokenizer and a chat template.
 void check_chats(const stasis_model *model, const std::string &path) {
     const stasis_model_info info = model_info(model);
     if ((info.flags & STASIS_MODEL_TOKENIZER) == 0) {
@@ -112,6 +114,7 @@ void check_chats(const stasis_model *model, const std::string &path) {
     }
 }
 
+// Appends the system text. Throws Failure if the session has begun already.
 void begin_with_system(stasis_session *session, const ChatChoice &choice) {
     auto info = sized<stasis_session_info>();
     stasis_error error{};
@@ -124,6 +127,7 @@ void begin_with_system(stasis_session *session, const ChatChoice &choice) {
 
 int chat(const ChatChoice &choice) {
     const bool keep = !choice.session.empty();
+    // Refuse what cannot work before the model is opened.
     if (is_stream(choice.session)) {
         throw Failure("--session: a conversation reads its turns from standard input and cannot "
                       "keep its session there");
@@ -131,12 +135,16 @@ int chat(const ChatChoice &choice) {
     if (keep) {
         check_target("--session", choice.session, Special::refused);
     }
+
+    // Open the model and the session.
     const Model model = open_model(choice.model, nullptr);
     check_chats(model.get(), choice.model.path);
     const bool resume = keep && !choice.saving.replace && std::filesystem::exists(choice.session);
     const Session session = resume
                                 ? load_session(model.get(), choice.session, nullptr, choice.loading)
                                 : create_session(model.get());
+
+    // Apply settings. A resumed session keeps those of its file unless the command line gives any.
     if (!resume || !choice.generation.given.empty()) {
         apply_sampling(session.get(), choice.generation, model.get());
     }
@@ -144,6 +152,8 @@ int chat(const ChatChoice &choice) {
     if (!choice.system.empty()) {
         begin_with_system(session.get(), choice);
     }
+
+    // Read turns until the end of the input or an interrupt.
     const bool terminal = input_is_terminal() && !choice.json;
     if (terminal && resume) {
         say("[resumed at position " + std::to_string(position_of(session.get())) + "]");
@@ -169,7 +179,7 @@ int chat(const ChatChoice &choice) {
         const bool whole = play_turn(session.get(), line, choice);
         if (keep) {
             save_session(session.get(), choice.session, saving);
-            saving.replace = false; // from now on the file is this conversation's
+            saving.replace = false; // the file now belongs to this conversation
         }
         if (!whole && !input_is_terminal()) {
             throw Failure("interrupted: the turns that follow were not read");

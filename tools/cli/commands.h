@@ -1,6 +1,6 @@
-// The subcommands, one file each. `add_x` describes x's options to the parser and, when the command
-// line names x, runs it: the exit code (0 success, 1 a check failed) is left in `exit_code`;
-// failures are thrown (Failure).
+// The subcommands, one file each. `add_x` describes x's options to the parser. When the command
+// line names x, it runs x and stores the exit code (0 success, 1 a check failed) in `exit_code`; it
+// throws Failure for errors.
 #pragma once
 
 #include <CLI/CLI.hpp>

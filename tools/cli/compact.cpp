@@ -27,6 +27,7 @@ int run_compact(const CompactChoice &choice) {
         say(choice.path + ": not compacted, for that would remove what is left of the last commit");
         return 1;
     }
+
     const uint64_t before = info.file_bytes;
     Progress progress("compacting " + choice.path);
     stasis_save_options options;
@@ -37,6 +38,7 @@ int run_compact(const CompactChoice &choice) {
     options.progress_user = &progress;
     stasis_error error{};
     check(stasis_snapshot_compact(choice.path.c_str(), &options, &error), error, choice.path);
+
     const uint64_t after = info_of(choice.path).file_bytes;
     if (choice.json) {
         print_json({{"before_bytes", before}, {"after_bytes", after}});

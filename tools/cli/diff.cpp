@@ -13,7 +13,7 @@ struct DiffChoice {
     bool json = false;
 };
 
-// "" where the difference has no place, as that of two models.
+// Returns the place of a difference; "" if it has none, as a difference of two models.
 std::string place_text(const stasis_difference &difference) {
     std::string text;
     const auto add = [&](bool given, const char *name, uint64_t value) {

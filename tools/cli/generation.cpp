@@ -1,4 +1,5 @@
-// Generating and keeping sessions, for `run` and `chat`. Knows neither's options beyond these.
+// Generating, loading and saving sessions, for `run` and `chat`; see generation.h. Must not know
+// their other options.
 #include "tools/cli/generation.h"
 
 #include <exception>
@@ -14,7 +15,8 @@ namespace {
 constexpr float kAboveZero = std::numeric_limits<float>::denorm_min();
 constexpr float kFinite = std::numeric_limits<float>::max();
 
-// Options that set the way tokens are drawn, each a field of stasis_sampling.
+// Adds options that set how tokens are drawn, each a field of stasis_sampling. An option that is
+// given adds a function to `given` that copies its field.
 class SamplingOptions {
   public:
     SamplingOptions(CLI::App &app, GenerationChoice &choice) : app_(app), choice_(choice) {}
@@ -140,6 +142,7 @@ const char *stop_reason_name(uint32_t reason) {
     }
 }
 
+// Settings are the recommended ones, overwritten by each field that an option gave.
 void apply_sampling(stasis_session *session, const GenerationChoice &choice,
                     const stasis_model *recommending) {
     auto sampling = sized<stasis_sampling>();
@@ -182,7 +185,7 @@ void add_drafted(Json &object, const GenerationChoice &choice, const Reply &repl
 
 namespace {
 
-// Collects a reply; exceptions may not cross the C call, so the first one waits here.
+// Collects a reply. Exceptions must not cross the C call, so the first one is stored.
 struct Receiver {
     std::string text;
     std::vector<Likelihood> likelihoods;
@@ -219,6 +222,7 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
     if (choice.tokens_max == 0) { // to the library it would mean "no limit"
         return {};
     }
+    // Options for the library.
     Receiver receiver;
     receiver.stream = stream;
     std::vector<const char *> stop_strings;
@@ -235,6 +239,8 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
     options.callback_user = &receiver;
     options.cancel = cancel;
     options.log_probability_count = choice.log_probabilities;
+
+    // Generate. A failure of the callback is more specific than the status that it causes.
     auto result = sized<stasis_generate_result>();
     stasis_error error{};
     const stasis_status status = stasis_session_generate(session, &options, &result, &error);
@@ -244,6 +250,8 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
     if (status != STASIS_CANCELLED) {
         check(status, error, "generating");
     }
+
+    // The reply, with the tokens as the session's log has them.
     Reply reply;
     reply.drafted = result.drafted;
     reply.accepted = result.accepted;
@@ -282,7 +290,7 @@ void add_load_options(CLI::App &app, LoadChoice &choice) {
 
 namespace {
 
-// Whether the file would open with --accept-older.
+// Returns whether the file would open with --accept-older.
 bool has_older(const std::string &path) {
     try {
         return snapshot_info(open_snapshot(path).get(), path).older != 0;
@@ -308,6 +316,7 @@ Session load_session(stasis_model *model, const std::string &path, stasis_cancel
                     (choice.accept_older ? STASIS_LOAD_ACCEPT_OLDER : 0);
     options.session = choice.alone ? &own : nullptr;
     options.trace = choice.trace;
+
     stasis_session *session = nullptr;
     stasis_error error{};
     if (is_stream(path)) {

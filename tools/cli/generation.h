@@ -1,5 +1,5 @@
-// What `run` and `chat` share: sampling options, generating with the text streamed as it comes,
-// loading and saving a session's file.
+// Options and functions that `run` and `chat` share: sampling, generating with the text written as
+// it is generated, loading and saving a session. Must not know prompts or chat templates.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct GenerationChoice {
     uint32_t chunk = 0;
     bool ignore_end = false;
     std::vector<std::string> stop;
-    stasis_sampling sampling{}; // what options gave; `given` copies each such field
+    stasis_sampling sampling{}; // values of the options; `given` copies the fields that were set
     std::vector<std::function<void(const stasis_sampling &from, stasis_sampling &to)>> given;
     std::vector<stasis_token> dry_breakers;
     uint32_t log_probabilities = 0;
@@ -30,14 +30,14 @@ struct GenerationChoice {
 
 // How a session is saved.
 struct SaveChoice {
-    bool replace = false; // without it, only over what was resumed or saved last
+    bool replace = false; // false: only over the state that was resumed or saved last
     uint32_t codec = STASIS_CODEC_RAW, keep = STASIS_KEEP_FULL;
 };
 
 void add_save_options(CLI::App &app, SaveChoice &choice);
 void add_generation_options(CLI::App &app, GenerationChoice &choice);
 
-// How likely a token was, and the most likely ones in its place.
+// The log-probability of a token, and of the most likely tokens at its position.
 struct Likelihood {
     float log_probability = 0;
     std::vector<stasis_token> best_tokens;
@@ -54,18 +54,19 @@ struct Reply {
 
 const char *stop_reason_name(uint32_t reason);
 
-// Draws as the files of `recommending` say (null: greedily) but for what options gave.
+// Sets sampling to the recommendation of `recommending` (null: greedy), overwritten by the options
+// that were given.
 void apply_sampling(stasis_session *session, const GenerationChoice &choice,
                     const stasis_model *recommending);
 
-// What --draft or --draft-lookup asked for; a draft model computes as `model` does.
+// Sets the drafter that --draft or --draft-lookup asks for. A draft model computes as `model` does.
 void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,
                  stasis_cancel *cancel);
-// What came of it, for a JSON object; nothing if neither was asked for.
+// Adds the numbers of drafting to a JSON object; nothing if no draft was asked for.
 void add_drafted(Json &object, const GenerationChoice &choice, const Reply &reply);
 
-// Generates, nothing if tokens_max is 0; a request on `cancel` ends it early and is no failure.
-// `stream`: text goes to stdout.
+// Generates a reply; returns an empty one if tokens_max is 0. A request on `cancel` ends it early
+// and is no failure. `stream`: text is written to stdout while it is generated.
 Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_cancel *cancel,
                bool stream);
 
@@ -76,13 +77,13 @@ struct LoadChoice {
     bool any_profile = false, accept_older = false;
     const stasis_trace_options *trace = nullptr;
 };
-// "-" for standard input.
+// Loads a session from a file, or from standard input if `path` is "-".
 Session load_session(stasis_model *model, const std::string &path, stasis_cancel *cancel,
                      const LoadChoice &choice);
-// --any-profile, --accept-older.
+// Adds --any-profile and --accept-older.
 void add_load_options(CLI::App &app, LoadChoice &choice);
 void save_session(stasis_session *session, const std::string &path, const SaveChoice &choice);
-// To standard output.
+// Writes a session to standard output.
 void write_session(stasis_session *session, OutputForSnapshot &output, const SaveChoice &choice);
 
 uint64_t position_of(const stasis_session *session);

@@ -1,5 +1,5 @@
-// Owning handles over the C API, and its statuses as exceptions: what the header leaves to a host's
-// own language. Knows abi/stasis.h only; prints nothing.
+// Owning handles over the C API, and its statuses as exceptions. Uses abi/stasis.h only; prints
+// nothing.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace command {
 
-// What the user is told before the command ends with exit code 2.
+// The message for the user before the command ends with exit code 2.
 struct Failure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -25,14 +25,15 @@ using Session = std::unique_ptr<stasis_session, Releaser<stasis_session_free>>;
 using Snapshot = std::unique_ptr<stasis_snapshot, Releaser<stasis_snapshot_close>>;
 using Cancel = std::unique_ptr<stasis_cancel, Releaser<stasis_cancel_release>>;
 
-// A versioned struct, zeroed, with its size set.
+// Returns a versioned struct, zeroed, with its size set.
 template <typename Struct> Struct sized() {
     Struct value{};
     value.struct_size = sizeof(Struct);
     return value;
 }
 
-// Throws unless `status` is OK. `where` (a file, a step) goes before a message that lacks it.
+// Throws Failure unless `status` is OK. `where` (a file, a step) is put before a message that lacks
+// it.
 inline void check(stasis_status status, const stasis_error &error, const std::string &where) {
     if (status != STASIS_OK) {
         const std::string message = error.message;
@@ -42,8 +43,8 @@ inline void check(stasis_status status, const stasis_error &error, const std::st
     }
 }
 
-// Reads an output of unknown length: asks for the length, then for the elements.
-// `call(buffer, capacity, &count, &error)` is the C function with its other arguments bound.
+// Returns an output of unknown length: asks for the length, then for the elements. `call(buffer,
+// capacity, &count, &error)` is the C function with its other arguments bound. Throws Failure.
 template <typename List, typename Call> List fetch_list(Call call, const std::string &where) {
     using Element = typename List::value_type;
     List elements;

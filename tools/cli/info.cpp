@@ -1,4 +1,4 @@
-// stasis info: what a model is, and the digests that say it is that model.
+// stasis info: the description of a model, and the digests that identify it.
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -93,6 +93,7 @@ void print_table(const stasis_model_info &info) {
     if (info.profile[0] != '\0') {
         row("profile", info.profile);
     }
+
     print("digests\n");
     row("model", hex(info.model));
     row("embeddings", hex(info.embeddings));

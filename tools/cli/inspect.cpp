@@ -1,5 +1,6 @@
-// stasis inspect: what a snapshot file holds, without its model: the Big 8 + 4, whose tokens they
-// are, where the bytes lie. Shows what the library reports and interprets none of it.
+// stasis inspect: the contents of a snapshot file, without its model: the Big 8 + 4, the origins of
+// its tokens, and the places of its sections. Shows what the library reports and interprets none of
+// it.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -69,8 +70,8 @@ std::string file_text(const stasis_snapshot_info &info) {
     return text;
 }
 
-// One object, of which no more than one element is in memory at a time: they may be many times as
-// long as the file.
+// Prints one object. At most one element is in memory at a time, since elements may be many times
+// as long as the file.
 void print_json_of(const Snapshot &snapshot, const stasis_snapshot_info &info) {
     const std::string format = snapshot_element_text(snapshot.get(), kFormat); // reads on demand
     std::string head = Json{
@@ -97,7 +98,7 @@ void print_json_of(const Snapshot &snapshot, const stasis_snapshot_info &info) {
     print(",\"file\":" + file_json(info).dump() + "}\n");
 }
 
-// Characters, not bytes; close enough to the columns that they take on a terminal.
+// Returns the number of characters, not bytes: close enough to the columns on a terminal.
 size_t width_of(const std::string &text) {
     return static_cast<size_t>(
         std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
@@ -107,8 +108,8 @@ std::string of_them(size_t count) {
     return "(" + std::to_string(count) + " of them)";
 }
 
-// A value as far as a terminal shows it: the size of lists that are too long for a line, the first
-// members of objects; without the members that are said elsewhere.
+// Returns a value in the form that a terminal shows: long lists as their size, the first members of
+// objects, and no member that is named in `without`.
 Json outline(std::string_view json, std::initializer_list<std::string_view> without = {}) {
     size_t count = 0;
     if (json.front() == '{') {
@@ -137,7 +138,7 @@ Json outline(std::string_view json, std::initializer_list<std::string_view> with
     return list;
 }
 
-// A leaf on one line: digests by their beginning, long texts too.
+// Returns a leaf on one line; long digests and texts are cut.
 std::string leaf(const Json &value) {
     constexpr size_t kDigestMin = 32, kDigestShown = 12, kTextMax = 40;
     if (!value.is_string()) {
@@ -159,7 +160,7 @@ std::string leaf(const Json &value) {
     return line;
 }
 
-// A value on one line, lists that are too long for it by their size.
+// Returns a value on one line; a list that is too long for it as its size.
 std::string brief(const Json &value) {
     if (value == "") {
         return "none";
@@ -168,7 +169,8 @@ std::string brief(const Json &value) {
     return value.is_array() && text.size() > kLineMax ? of_them(value.size()) : text;
 }
 
-// An object as paragraphs of words "key value": its own first, then one for each object inside.
+// Splits an object into paragraphs of words "key value": its own first, then one for each object in
+// it.
 void collect(const std::string &title, const Json &object,
              std::vector<std::vector<std::string>> &paragraphs) {
     std::vector<std::string> words;
@@ -195,13 +197,15 @@ void collect(const std::string &title, const Json &object,
 
 void print_element(uint32_t number, const char *name, std::string_view element) {
     constexpr size_t kIndent = 28;
-    // Said by the line's beginning, shown below as tables, or too long for a terminal.
+    // Left out are members that the line begins with, that tables show below, or that are too long.
     const Json shown =
         outline(element, {"element", "name", "spans", "sections", "text", "texts", "pages"});
+    // Break the paragraphs into lines.
     std::vector<std::vector<std::string>> paragraphs;
     collect("", shown, paragraphs);
     std::string line = (number < 10 ? "   " : "  ") + std::to_string(number) + "  " + name;
     line.resize(std::max(kIndent, line.size() + 1), ' ');
+
     for (const std::vector<std::string> &words : paragraphs) {
         for (size_t i = 0; i < words.size(); ++i) {
             const std::string word = words[i] + (i + 1 < words.size() ? ";" : "");
@@ -217,9 +221,9 @@ void print_element(uint32_t number, const char *name, std::string_view element) 
     }
 }
 
-// A list of objects, a column for each key.
+// Prints a list of objects as a table with a column for each key.
 void print_list(const char *title, std::string_view json) {
-    Json list = Json::array(); // as many as are shown
+    Json list = Json::array(); // the rows that are shown
     size_t count = 0;
     for_each_part(json, [&](std::string_view, std::string_view item) {
         if (count++ < kRowsMax) {
@@ -229,6 +233,8 @@ void print_list(const char *title, std::string_view json) {
     if (count == 0) {
         return;
     }
+
+    // Columns are the keys of the first object, as wide as their longest value.
     std::vector<std::vector<std::string>> rows(1);
     for (const auto &[key, value] : list[0].items()) {
         rows[0].push_back(key);
@@ -245,6 +251,7 @@ void print_list(const char *title, std::string_view json) {
             widths[column] = std::max(widths[column], width_of(rows.back().back()));
         }
     }
+
     print("\n" + std::string(title) + "\n");
     for (const auto &row : rows) {
         std::string line;
@@ -258,7 +265,7 @@ void print_list(const char *title, std::string_view json) {
     }
 }
 
-// Its lines cannot be taken for lines of the command.
+// Returns the text indented, so that its lines cannot be mistaken for lines of the command.
 std::string indented(const std::string &text) {
     std::string out = "  ";
     for (const char byte : text) {
@@ -274,6 +281,7 @@ void print_snapshot(const InspectChoice &choice, const Snapshot &snapshot,
         return snapshot_element_text(snapshot.get(), number);
     };
     const std::string format = element_of(kFormat); // reads on demand
+
     print(visible(choice.path) + ": format " + std::to_string(info.format) + ", contract " +
           contract_text(info.contract) + ", " + std::to_string(info.position) + " positions\n");
     if (info.profile[0] != '\0' || info.positions_foreign != 0) {

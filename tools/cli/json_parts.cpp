@@ -1,10 +1,10 @@
-// See json_parts.h.
+// Splitting JSON texts; see json_parts.h.
 #include "tools/cli/json_parts.h"
 
 namespace command {
 
 void for_each_part(std::string_view json, const Part &part) {
-    size_t depth = 0, begin = 1, colon = 0; // of the part; 0: it has none
+    size_t depth = 0, begin = 1, colon = 0; // of the current part; a colon of 0: it has none
     bool quoted = false;
     for (size_t i = 0; i < json.size(); ++i) {
         const char c = json[i];

@@ -1,5 +1,5 @@
-// The parts of a JSON text as the library writes it, one at a time and as text: what a snapshot
-// says may be too long for a tree of all of it.
+// The parts of a JSON text of the library, one at a time and as text: an element of a snapshot may
+// be too long for a tree of all of it. The text must be valid JSON.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace command {
 using Part = std::function<void(std::string_view key, std::string_view value)>;
 void for_each_part(std::string_view json, const Part &part);
 
-// The value of a member; "" if there is none.
+// Returns the value of a member; "" if the object lacks it.
 std::string_view member(std::string_view object, std::string_view key);
 
 } // namespace command

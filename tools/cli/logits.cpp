@@ -24,8 +24,8 @@ struct LogitsChoice {
     uint32_t chunk = 0;
 };
 
-// The output, written beside its place and renamed, so that it is there whole or not at all. What
-// is no regular file (a pipe, a device) cannot be replaced and is written to directly.
+// The output file. It is written next to its place and renamed, so that it appears whole or not at
+// all. A pipe or a device cannot be replaced and is written to directly.
 class RowFile {
   public:
     explicit RowFile(const std::string &path) : path_(path) {
@@ -67,6 +67,7 @@ class RowFile {
     bool done_ = false;
 };
 
+// Writes each row from the library's callback and stores the errno of a failure.
 struct RowWriter {
     RowFile *file;
     int error = 0;
@@ -84,6 +85,7 @@ int logits(const LogitsChoice &choice) {
         throw Failure("no tokens: give --tokens or --tokens-file");
     }
     check_target("--out", choice.out, Special::allowed);
+
     Interrupt interrupt;
     const Model model = open_model(choice.model, interrupt.handle());
     const Session session = create_session(model.get());
@@ -98,6 +100,8 @@ int logits(const LogitsChoice &choice) {
     options.progress_user = &progress;
     options.logits = RowWriter::receive;
     options.logits_user = &writer;
+
+    // With --chunk each piece is a call of its own, so that no chunk crosses the border of two.
     const size_t piece_max = choice.chunk != 0 ? choice.chunk : tokens.size();
     for (size_t at = 0; at < tokens.size(); at += piece_max) {
         stasis_error error{};

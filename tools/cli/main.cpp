@@ -1,5 +1,5 @@
-// The stasis command: finds the subcommand, turns what went wrong into one line on stderr and an
-// exit code (0 success, 1 a check failed, 2 usage or error). Uses abi/stasis.h and nothing below.
+// The stasis command: finds the subcommand, converts a failure to one line on stderr and an exit
+// code (0 success, 1 a check failed, 2 usage or error). Uses abi/stasis.h and no internal header.
 #include <cstdio>
 #include <exception>
 #include <sstream>
@@ -27,9 +27,9 @@ std::string version_text() {
            "." + std::to_string(version & 255);
 }
 
-// Standard streams that are closed would give their numbers to the model's files: put /dev/null
-// there, for reading only, so that what cannot be shown is an error. A file-size limit is to fail
-// the write, not to end the process with temporary files left behind.
+// Closed standard streams would give their numbers to the model's files, so /dev/null is opened in
+// their place, for reading only: output that cannot be shown is then an error. A file-size limit
+// must fail the write, not end the process with temporary files left over.
 void prepare_process() {
     for (int descriptor = 0; descriptor <= 2; ++descriptor) {
         if (fcntl(descriptor, F_GETFD) < 0) {
@@ -39,7 +39,7 @@ void prepare_process() {
     std::signal(SIGXFSZ, SIG_IGN);
 }
 
-// The parser would take the argument that follows "--name=" for its value.
+// Refuses "--name=" without a value: the parser would take the next argument for it.
 void check_values(const CLI::App &app, int argc, char **argv) {
     const auto named = app.get_subcommands(
         [&](const CLI::App *subcommand) { return argc > 1 && subcommand->check_name(argv[1]); });
@@ -54,7 +54,7 @@ void check_values(const CLI::App &app, int argc, char **argv) {
     }
 }
 
-// Runs the subcommand, or shows the text that was asked for.
+// Runs the subcommand, or prints the text of --help or --version.
 void run(CLI::App &app, int argc, char **argv) {
     check_values(app, argc, argv);
     try {
@@ -76,6 +76,7 @@ int main(int argc, char **argv) {
         "stasis");
     app.set_version_flag("--version", version_text);
     app.require_subcommand(1);
+
     command::add_run(app, exit_code);
     command::add_chat(app, exit_code);
     command::add_score(app, exit_code);
@@ -91,6 +92,7 @@ int main(int argc, char **argv) {
     command::add_quantize(app, exit_code);
     command::add_synth(app, exit_code);
     command::add_bench(app, exit_code);
+
     try {
         run(app, argc, argv);
     } catch (const CLI::ParseError &error) {

@@ -1,5 +1,4 @@
-// Opening a model as the command line asks for it; token ids and text in and out.
-// Knows no session.
+// Opening a model, and converting token ids and text; see model.h. Must not know sessions.
 #include "tools/cli/model.h"
 
 #include <cerrno>
@@ -40,6 +39,7 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
                       ": this is a snapshot; a model is expected here, a Hugging Face "
                       "directory or a GGUF file");
     }
+
     stasis_model_options options;
     stasis_model_options_init(&options, sizeof options);
     const auto given = [](const std::string &text) {
@@ -52,6 +52,7 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     options.chat_template = given(choice.chat_template);
     options.copy_weights = choice.copy_weights ? 1 : 0;
     options.cancel = cancel;
+
     Progress progress("loading " + choice.path);
     options.progress = Progress::report;
     options.progress_user = &progress;
@@ -98,7 +99,7 @@ std::vector<stasis_token> parse_tokens(const std::string &list, const std::strin
         tokens.push_back(token);
         at = list.find_first_not_of(kBlank, end);
         if (at != std::string::npos && list[at] == ',') {
-            // After a comma an item must follow, if only to be named as missing.
+            // After a comma an item must follow; an empty one is reported as no token id.
             at = std::min(list.find_first_not_of(kBlank, at + 1), list.size());
         }
     }

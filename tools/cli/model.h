@@ -1,5 +1,5 @@
-// Opening a model as the command line asks for it, and the text it reads and writes.
-// Shared by every subcommand that takes MODEL.
+// Opening a model as the command line asks for it, and converting its token ids and text. Used by
+// every subcommand that takes MODEL. Must not know sessions.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,30 @@ struct ModelChoice {
     bool copy_weights = false;
 };
 
-// The positional MODEL.
+// Adds the positional MODEL.
 void add_model(CLI::App &app, ModelChoice &choice);
-// --threads, --kernels, --device, --profile, --copy-weights.
+// Adds --threads, --kernels, --device, --profile and --copy-weights.
 void add_compute_options(CLI::App &app, ModelChoice &choice);
-// --chat-template.
+// Adds --chat-template.
 void add_template_option(CLI::App &app, ModelChoice &choice);
 
 Model open_model(const ModelChoice &choice, stasis_cancel *cancel);
 stasis_model_info model_info(const stasis_model *model);
-// "0.0.0": core, KV, sampling.
+// Returns "0.0.0": core, KV, sampling.
 std::string contract_text(const uint32_t contract[3]);
 
-// `flags`: STASIS_DETOKENIZE_...
+// Returns the text, with `flags` of STASIS_DETOKENIZE_.... Throws Failure.
 std::string detokenize(const stasis_model *model, const std::vector<stasis_token> &tokens,
                        uint32_t flags);
 
-// Ids separated by commas or white space. `origin` (an option, a file) opens the error message.
+// Parses ids separated by commas or white space. `origin` (an option, a file) begins the error
+// message. Throws Failure.
 std::vector<stasis_token> parse_tokens(const std::string &list, const std::string &origin);
 std::string join_tokens(const std::vector<stasis_token> &tokens);
-// The whole file; directories and unreadable files are refused with the reason.
+// Returns the contents of a file. Throws Failure with the reason for directories and unreadable
+// files.
 std::string read_file(const std::string &path);
-// Of --tokens or --tokens-file, whichever was given.
+// Returns the tokens of --tokens or of --tokens-file.
 std::vector<stasis_token> given_tokens(const std::string &list, const std::string &file);
 
 } // namespace command

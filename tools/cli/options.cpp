@@ -1,5 +1,5 @@
-// Words and paths on the command line. Writing decides in the end; these checks only spare the work
-// that would be lost.
+// Words and paths on the command line; see options.h. The checks of paths only save work that would
+// be lost: whether a file can be written is decided when it is written.
 #include "tools/cli/options.h"
 
 #include <filesystem>
@@ -62,7 +62,7 @@ void check_target(const std::string &name, const std::string &path, Special spec
     if (path.empty()) {
         throw Failure(name + ": the path is empty");
     }
-    std::error_code problem; // a status that cannot be had is no regular file, nor a folder
+    std::error_code problem; // without a status it is neither a regular file nor a folder
     const fs::file_status at_path = fs::symlink_status(path, problem);
     if (at_path.type() == fs::file_type::not_found) {
         const fs::path folder = fs::path(path).parent_path();
@@ -74,6 +74,7 @@ void check_target(const std::string &name, const std::string &path, Special spec
         }
         return;
     }
+
     const fs::file_status behind = fs::status(path, problem);
     if (fs::is_directory(behind)) {
         refuse("this is a directory");
@@ -87,7 +88,7 @@ void check_target(const std::string &name, const std::string &path, Special spec
     if (!fs::is_regular_file(at_path)) {
         refuse(problem ? problem.message() : "this is no regular file");
     }
-    if (special == Special::allowed && is_snapshot(path)) { // what is written here is none
+    if (special == Special::allowed && is_snapshot(path)) { // the output is no snapshot
         refuse("this is a snapshot, and is not written over");
     }
 }

@@ -1,5 +1,5 @@
-// Options whose values are refused here, before anything is loaded: numbers, words and paths.
-// Knows no subcommand.
+// Options whose values are checked before anything is loaded: numbers, words and paths. Must not
+// know subcommands.
 #pragma once
 
 #include <charconv>
@@ -14,14 +14,14 @@
 
 namespace command {
 
-// The values that a number may take, and how a refusal says so.
+// The values that a number may have, and their wording in a refusal.
 template <typename Number> struct Range {
     Number least, most;
     std::string text;
 };
 
-// A number in decimal from the first character to the last; the parser alone would clamp what is
-// too large, take "010" as octal and an empty value as 0.
+// Adds an option for a decimal number. It reads the whole text: the parser alone would clamp a
+// number that is too large, read "010" as octal and an empty value as 0.
 template <typename Number>
 CLI::Option *add_number(CLI::App &app, const std::string &name, Number &value,
                         const std::string &help, const Range<Number> &range) {
@@ -48,26 +48,26 @@ CLI::Option *add_count(CLI::App &app, const std::string &name, Unsigned &value,
     return add_number<Unsigned>(app, name, value, help, {0, most, text});
 }
 
-// One of a few words, each with what it stands for.
+// Adds an option for one of a few words, each with its value.
 CLI::Option *add_word(CLI::App &app, const std::string &name, uint32_t &value,
                       const std::string &help,
                       const std::vector<std::pair<std::string, uint32_t>> &words);
-// --codec and --keep, of snapshots that are written.
+// Add --codec and --keep, for snapshots that are written.
 void add_codec(CLI::App &app, uint32_t &codec, const std::string &help);
 void add_keep(CLI::App &app, uint32_t &keep);
 
-// A path that is not empty.
+// Adds an option for a path that is not empty.
 CLI::Option *add_path(CLI::App &app, const std::string &name, std::string &path,
                       const std::string &help);
 
-// Whether a file begins as snapshots do (FORMAT.md, "Header").
+// Returns whether a file begins as snapshots do (FORMAT.md, "Header").
 bool is_snapshot(const std::string &path);
 
 enum class Special { refused, allowed };
 
-// Refuses early what could not be written in the end: a missing folder, a directory, a symbolic
-// link, and unless `special` allows them devices and pipes. Where it does, what is written is no
-// snapshot, and a snapshot that is there is not written over. `name`: the option.
+// Throws Failure for a path that could not be written in the end: a missing folder, a directory, a
+// symbolic link, and unless `special` allows them devices and pipes. If it does, the output is no
+// snapshot, and an existing snapshot is not overwritten. `name` is the option.
 void check_target(const std::string &name, const std::string &path, Special special);
 
 } // namespace command

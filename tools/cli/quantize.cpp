@@ -1,4 +1,4 @@
-// stasis quantize: writes a model directory as a GGUF file, its weights in a type of choice.
+// stasis quantize: writes a model directory as a GGUF file, with its weights in a chosen type.
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
@@ -60,6 +60,7 @@ int run_quantize(const QuantizeChoice &choice) {
     options.type = choice.type.c_str();
     options.threads = choice.threads;
     options.cancel = interrupt.handle();
+
     stasis_error error{};
     auto report = sized<stasis_quantize_report>();
     const Stopwatch watch;
@@ -71,6 +72,7 @@ int run_quantize(const QuantizeChoice &choice) {
                                     &error),
               error, choice.model);
     }
+
     if (choice.json) {
         print_json(as_json(choice, report, watch.seconds()));
     } else {

@@ -1,6 +1,7 @@
-// stasis replay: runs a snapshot's token log again and tells all that comes out otherwise: the
-// first number of the keys and values, every drawn token, logits, and what the model would have
-// said instead. Only a log that verification finds to differ is walked; see replay/walk.h.
+// stasis replay: runs a snapshot's token log again and reports every difference: the first number
+// of the keys and values, every token that is drawn differently, logits, and the text that the
+// model would generate instead. Walks only a log for which verification reports a difference; see
+// replay/walk.h.
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -23,7 +24,7 @@ struct ReplayChoice {
     bool json = false;
 };
 
-// What the file holds to compare with, beside its tokens.
+// Pages of the file to compare with.
 struct Pages {
     uint64_t all = 0, stored = 0;
 };

@@ -1,5 +1,5 @@
-// stasis report: a snapshot as one HTML page that needs nothing but itself. Fills the page's
-// template with what report/data.cpp gathers; what is shown, and how, is the page's own business.
+// stasis report: a snapshot as one self-contained HTML page. Fills the page's template with the
+// data of report/data.cpp. Must not know how the page shows them.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -19,8 +19,8 @@ struct ReportChoice {
     std::string path, out, against;
 };
 
-// A piece of JSON that may stand in a script element: no "<", so that no text can end the element
-// or open a comment in it (HTML, "Restrictions for contents of script elements").
+// Returns JSON that may be put into a script element: without "<", so that no text can end the
+// element or open a comment in it (HTML, "Restrictions for contents of script elements").
 std::string inert(std::string_view json) {
     std::string text;
     for (const char byte : json) {
@@ -39,7 +39,8 @@ std::string script() {
     return text;
 }
 
-// The template with its marks replaced, in one pass: what is filled in is not looked at again.
+// Writes the template with its marks replaced, in one pass: inserted text is not searched for
+// marks.
 void write_page(const report::Shown &shown, const report::Shown *other,
                 const std::string &difference, const report::Out &out) {
     const std::string_view whole = report::page_html();
@@ -52,8 +53,8 @@ void write_page(const report::Shown &shown, const report::Shown *other,
             report::write_data(shown, other, difference,
                                [&](std::string_view json) { out(inert(json)); });
         } else {
-            // A text in the file cannot know the root digest that covers it: it is the nonce that
-            // scripts need to run.
+            // The root digest is the nonce that scripts need to run. A text in the file cannot
+            // contain it, because the digest covers the text.
             out(name == "style"    ? std::string(report::page_css())
                 : name == "script" ? script()
                                    : shown.root);
@@ -68,7 +69,7 @@ int run_report(const ReportChoice &choice) {
     if (!to_stdout) {
         check_target("-o", choice.out, Special::allowed);
     }
-    // What can fail for what the files hold comes before anything is written.
+    // Everything that can fail because of the files' contents comes before anything is written.
     const report::Shown shown = report::open_shown(choice.path);
     std::optional<report::Shown> other;
     std::string difference;
@@ -76,6 +77,7 @@ int run_report(const ReportChoice &choice) {
         other = report::open_shown(choice.against);
         difference = report::difference_of(shown, *other);
     }
+
     using File = std::unique_ptr<std::FILE, Releaser<std::fclose>>;
     const std::string name = to_stdout ? "standard output" : choice.out;
     const auto require = [&](bool done) {

@@ -1,5 +1,5 @@
-// stasis run: append a prompt to a new or resumed session, generate, save. Knows no chat template
-// beyond passing its name to the model.
+// stasis run: appends a prompt to a new or resumed session, generates and saves. Must not know chat
+// templates: it only passes a name to the model.
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -42,7 +42,8 @@ std::vector<stasis_token> prompt_tokens(const stasis_model *model, const RunChoi
     return tokens;
 }
 
-// Appends in pieces of --chunk, as separate calls; says how many went in before a cancellation.
+// Appends in pieces of --chunk, as separate calls. Returns the tokens appended before a
+// cancellation.
 size_t append(stasis_session *session, const std::vector<stasis_token> &tokens, uint32_t chunk,
               stasis_cancel *cancel) {
     const size_t piece_max = chunk != 0 ? chunk : tokens.size();
@@ -67,7 +68,7 @@ size_t append(stasis_session *session, const std::vector<stasis_token> &tokens, 
     return tokens.size();
 }
 
-// What came after the position has never been.
+// Removes the positions after `position`, recomputing if necessary.
 void rewind(stasis_session *session, uint64_t position, stasis_cancel *cancel) {
     auto options = sized<stasis_run_options>();
     options.cancel = cancel;
@@ -93,7 +94,7 @@ void evict(stasis_session *session, const std::vector<std::string> &ranges) {
     }
 }
 
-// Of each new token, and of the most likely ones in its place.
+// Returns the log-probabilities of each new token and of the most likely tokens at its position.
 Json likelihoods_json(const Reply &reply) {
     Json list = Json::array();
     for (size_t i = 0; i < reply.likelihoods.size(); ++i) {
@@ -129,6 +130,7 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
         print_json(object);
         return;
     }
+
     // A model without a tokenizer has no text to stream; its tokens are shown instead.
     print(reply.text.empty() ? join_tokens(reply.tokens) + "\n" : "\n");
     char line[200];
@@ -148,7 +150,7 @@ void report(const RunChoice &choice, const std::vector<stasis_token> &prompt, co
     }
 }
 
-// The new or resumed session, traced if there is a recorder.
+// Returns the new or resumed session, traced if `recorder` is not null.
 Session open_session(stasis_model *model, const RunChoice &choice, stasis_cancel *cancel,
                      Recorder *recorder) {
     auto trace = sized<stasis_trace_options>();
@@ -168,11 +170,11 @@ Session open_session(stasis_model *model, const RunChoice &choice, stasis_cancel
     return session;
 }
 
-// Refuses before anything is computed what the save would refuse in the end.
+// Throws Failure before anything is computed if the save would be refused in the end.
 void check_saved_file(const RunChoice &choice, const stasis_session *session) {
     const std::string &path = choice.save;
-    // The digest of what came in by a stream is the session's, unless its profile was another: then
-    // the library alone knows it, and decides in the end.
+    // The digest of a session from a stream is that of its file, unless its profile was another:
+    // then only the library has it and decides when it saves.
     const bool unknown = is_stream(choice.resume) && choice.loading.any_profile;
     if (unknown || !std::filesystem::exists(path)) {
         return;
@@ -183,6 +185,7 @@ void check_saved_file(const RunChoice &choice, const stasis_session *session) {
         position = info.position;
         return hex(info.digest);
     };
+
     std::string reason = "it holds a state that this run has not resumed";
     try {
         uint64_t position = 0;
@@ -204,6 +207,7 @@ int run(const RunChoice &choice) {
     if (!choice.prompt_given && !choice.tokens_given && !choice.bos && choice.resume.empty()) {
         throw Failure("nothing to run: give --prompt, --tokens, --tokens-file or --resume");
     }
+    // Refuse outputs that cannot be written before the model is opened.
     std::optional<OutputForSnapshot> output;
     if (is_stream(choice.save)) {
         output.emplace();
@@ -278,6 +282,8 @@ void add_run(CLI::App &app, int &exit_code) {
                     "temperature is given; a resumed\nsession keeps the sampling settings of its "
                     "file unless any are given.\n");
     add_model(*run_app, choice->model);
+
+    // The prompt.
     choice->generation.tokens_max = 128;
     CLI::Option *prompt = run_app->add_option("--prompt", choice->prompt, "text of the prompt");
     CLI::Option *tokens = run_app->add_option("--tokens", choice->tokens, "ids: 1,2,3");
@@ -290,6 +296,8 @@ void add_run(CLI::App &app, int &exit_code) {
                       "markers in the text of --prompt become their special tokens");
     run_app->add_option("--evict", choice->evict,
                         "BEGIN:END, positions that no later token sees, once the prompt is in");
+
+    // The session: where it comes from, and its file.
     CLI::Option *resume = add_path(*run_app, "--resume", choice->resume,
                                    "go on with the session in this file; -: from standard input");
     CLI::Option *rewind =
@@ -304,6 +312,8 @@ void add_run(CLI::App &app, int &exit_code) {
                                   "record what happens to the KV cache, a JSON object a line");
     run_app->add_flag("--trace-reads", choice->trace_reads, "with --trace: reads of pages as well")
         ->needs(trace);
+
+    // Generation, computation and output.
     add_generation_options(*run_app, choice->generation);
     run_app->add_flag("--recommended", choice->recommended,
                       "draw as the model's files recommend, but for what is given, as chat does");
@@ -316,6 +326,7 @@ void add_run(CLI::App &app, int &exit_code) {
               "with --json: log-probabilities of each new token and of the N most likely in its "
               "place")
         ->needs(json);
+
     run_app->callback([=, &exit_code] {
         choice->prompt_given = prompt->count() > 0;
         choice->rewind_given = rewind->count() > 0;

@@ -1,4 +1,4 @@
-// stasis score: how likely a continuation is. Nothing is drawn, and nothing is saved.
+// stasis score: the probability of a continuation. Draws nothing and saves nothing.
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -28,6 +28,7 @@ void report(const stasis_model *model, const std::vector<stasis_token> &tokens,
                     {"total", total}});
         return;
     }
+
     const bool text = (model_info(model).flags & STASIS_MODEL_TOKENIZER) != 0;
     for (size_t i = 0; i < tokens.size(); ++i) {
         char line[80];
@@ -54,6 +55,8 @@ int score(const ScoreChoice &choice) {
         choice.resume.empty()
             ? create_session(model.get())
             : load_session(model.get(), choice.resume, interrupt.handle(), choice.loading);
+
+    // The text before the continuation.
     auto options = sized<stasis_run_options>();
     options.cancel = interrupt.handle();
     stasis_error error{};
@@ -67,6 +70,8 @@ int score(const ScoreChoice &choice) {
     if (position == 0) {
         throw Failure("nothing to go on: give --prompt, --bos or --resume");
     }
+
+    // The continuation.
     const std::vector<stasis_token> tokens = choice.tokens.empty()
                                                  ? tokenize(model.get(), choice.text, special)
                                                  : parse_tokens(choice.tokens, "--tokens");

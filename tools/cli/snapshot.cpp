@@ -1,4 +1,4 @@
-// See snapshot.h. Knows the standard streams by their numbers; nothing of what goes through them.
+// Snapshots in files and standard streams; see snapshot.h. Must not know what the bytes mean.
 #include "tools/cli/snapshot.h"
 
 #include <cerrno>
@@ -84,7 +84,7 @@ Snapshot open_snapshot(const std::string &path) {
     if (path.empty()) {
         throw Failure("FILE: the path is empty");
     }
-    std::error_code problem; // opening says what it was
+    std::error_code problem; // opening reports it
     if (std::filesystem::is_directory(path, problem)) {
         throw Failure(path + ": this is a directory; a snapshot is expected here");
     }

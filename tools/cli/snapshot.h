@@ -1,4 +1,4 @@
-// Snapshots as the command reads and writes them: files, and "-" for the standard streams.
+// Snapshots as the command reads and writes them: in files, and in the standard streams for "-".
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace command {
 
-// "-" among file names; a file of that name is "./-".
+// Returns whether a file name is "-"; a file of that name is "./-".
 bool is_stream(const std::string &path);
 
-// Standard input. Throws Failure if that is a terminal.
+// Returns a source that reads standard input. Throws Failure if that is a terminal.
 stasis_source input_source();
 
-// While it lives, standard output belongs to a snapshot alone, and what is printed goes to standard
-// error. Throws Failure if standard output is a terminal.
+// Reserves standard output for a snapshot while it lives; printed text goes to standard error.
+// Throws Failure if standard output is a terminal.
 class OutputForSnapshot {
   public:
     OutputForSnapshot();
@@ -28,12 +28,14 @@ class OutputForSnapshot {
     int descriptor_;
 };
 
-// Needs no session and no model.
+// Opens a snapshot; needs no session and no model. Throws Failure.
 Snapshot open_snapshot(const std::string &path);
 stasis_snapshot_info snapshot_info(const stasis_snapshot *snapshot, const std::string &path);
-// Says on standard error that the root of the last commit is damaged, where it is; returns whether.
+// Returns whether the root of the last commit is damaged, and reports it on standard error if it
+// is.
 bool warn_if_older(const stasis_snapshot_info &info, const std::string &path);
-// One of the Big 8 + 4, 1 .. 12, as the library writes it: up to 64 times as long as the file.
+// Returns one of the Big 8 + 4, 1 .. 12, as the library writes it: up to 64 times as long as the
+// file.
 std::string snapshot_element_text(const stasis_snapshot *snapshot, uint32_t element);
 Json snapshot_element(const stasis_snapshot *snapshot, uint32_t element);
 

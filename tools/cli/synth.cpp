@@ -1,4 +1,4 @@
-// stasis synth: a model directory of random weights in a published shape, for benchmarks.
+// stasis synth: writes a model directory of random weights in a published shape, for benchmarks.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A directory under a temporary name; put in its place by finish(), else gone.
+// A directory under a temporary name. finish() renames it to its place; the destructor removes it
+// otherwise.
 class NewDirectory {
   public:
     explicit NewDirectory(const std::string &path) : place_(fs::absolute(path).lexically_normal()) {
@@ -45,7 +46,7 @@ class NewDirectory {
 
     void finish() const {
         std::error_code problem;
-        fs::rename(written_, place_, problem); // takes the place of an empty directory
+        fs::rename(written_, place_, problem); // replaces an empty directory
         if (problem) {
             throw Failure(place_.string() + ": " + problem.message());
         }

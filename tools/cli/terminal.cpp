@@ -1,4 +1,4 @@
-// Output, progress bar and Ctrl-C of the command. Knows nothing of models and sessions.
+// Output, progress bar and Ctrl-C of the command; see terminal.h. Must not know models or sessions.
 #include "tools/cli/terminal.h"
 
 #include <algorithm>
@@ -84,7 +84,8 @@ int32_t Progress::report(void *user, uint64_t done, uint64_t total) noexcept {
 }
 
 namespace {
-// The handler may touch nothing but these: a request sets a flag that the running call looks at.
+// The signal handler may access nothing but these two: a request sets a flag that the running call
+// checks.
 std::atomic<stasis_cancel *> interrupted{nullptr};
 std::atomic<bool> interrupt_requested{false};
 void on_interrupt(int) {

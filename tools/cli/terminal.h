@@ -1,5 +1,5 @@
-// What the command says and where: results on stdout, progress and messages on stderr, Ctrl-C as a
-// cancel handle. Knows nothing of models and sessions.
+// Output of the command: results on stdout, progress and messages on stderr, and Ctrl-C as a cancel
+// handle. Must not know models or sessions.
 #pragma once
 
 #include <atomic>
@@ -18,20 +18,20 @@ namespace command {
 
 using Json = nlohmann::ordered_json;
 
-// Writes to stdout at once, so that a reply is seen as it grows; throws if stdout takes no more. A
-// terminal gets visible(text, Lines::keep), all else the bytes.
+// Writes to stdout and flushes, so that a reply is seen while it is generated. A terminal gets
+// visible(text, Lines::keep), any other output the bytes. Throws Failure if stdout accepts no more.
 void print(std::string_view text);
-// One JSON object on a line of stdout. Bytes that are not UTF-8 become U+FFFD; what visible()
-// spells out is escaped.
+// Writes one JSON object on a line of stdout. Bytes that are not UTF-8 become U+FFFD; characters
+// that visible() spells out are escaped.
 void print_json(const Json &json);
-// A line on stderr, made visible.
+// Writes a line to stderr, made visible.
 void say(const std::string &message);
 
 bool input_is_terminal();
 
 std::string hex(const stasis_digest &digest);
 
-// Element of the Big 8 + 4 by number, 1 .. 12.
+// Returns the name of an element of the Big 8 + 4, 1 .. 12.
 const char *element_name(uint32_t element);
 
 class Stopwatch {
@@ -42,7 +42,7 @@ class Stopwatch {
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// A progress bar on stderr for calls that take long; drawn only on a terminal, and gone at the end.
+// A progress bar on stderr for long calls. It is drawn only on a terminal, and erased at the end.
 class Progress {
   public:
     explicit Progress(const std::string &label);
@@ -69,7 +69,7 @@ class Interrupt {
     Interrupt &operator=(const Interrupt &) = delete;
 
     stasis_cancel *handle() const { return cancel_.get(); }
-    // For work that is not the library's.
+    // Returns the flag that Ctrl-C sets, for work outside the library.
     static const std::atomic<bool> &requested();
 
   private:

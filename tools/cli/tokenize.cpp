@@ -1,5 +1,5 @@
-// stasis tokenize, detokenize and template: text to tokens and back, and a conversation through the
-// model's chat template.
+// stasis tokenize, detokenize and template: converts text to tokens and back, and renders a
+// conversation through the model's chat template.
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -63,8 +63,8 @@ std::vector<std::pair<std::string, std::string>> read_messages(const std::string
     return messages;
 }
 
-// What a chat of these messages appends: markers in their texts are text, which the rendered
-// conversation no longer tells from the template's own.
+// Returns the tokens that a chat of these messages appends. Markers in their texts are plain text
+// in a chat; the rendered conversation does not distinguish them from the template's own.
 std::vector<stasis_token> chat_tokens(stasis_model *model,
                                       const std::vector<stasis_message> &messages, bool reply) {
     const Session session = create_session(model);
@@ -100,7 +100,7 @@ int run_template(const TextChoice &choice) {
         message.length = text.size();
         messages.push_back(message);
     }
-    // A conversation that ends with anything but a reply waits for one.
+    // A conversation whose last message is no reply is rendered with the generation prompt.
     const bool waits = !conversation.empty() && conversation.back().first != "assistant";
     const std::string text = fetch_text(
         [&](char *buffer, size_t capacity, size_t *length, stasis_error *error) {

@@ -1,5 +1,5 @@
-// Trace events as JSON lines. A line that cannot be written ends no call: the recording tells of it
-// when it is finished.
+// Trace events as JSON lines; see trace.h. A line that cannot be written does not end the call:
+// finish() reports it.
 #include "tools/cli/trace.h"
 
 #include <cerrno>

@@ -1,4 +1,5 @@
-// The recorder of `run --trace`: what happens to a session's KV cache, a JSON object a line.
+// The recorder of `run --trace`: writes changes to a session's KV cache, one JSON object a line.
+// Must not know what causes them.
 #pragma once
 
 #include <cstdio>
@@ -11,14 +12,14 @@ namespace command {
 
 class Recorder {
   public:
-    // `reads`: of pages as well. Throws Failure.
+    // Opens the file. `reads`: records reads of pages as well. Throws Failure.
     Recorder(const std::string &path, bool reads);
     Recorder(const Recorder &) = delete;
     Recorder &operator=(const Recorder &) = delete;
 
-    // For a session that the recorder outlives.
+    // Returns options for a session that the recorder outlives.
     stasis_trace_options options();
-    // Throws Failure if not all could be written.
+    // Throws Failure if a line could not be written.
     void finish();
 
   private:

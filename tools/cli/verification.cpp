@@ -1,4 +1,4 @@
-// See verification.h. Knows nothing of what is printed about a report.
+// Verifying a snapshot; see verification.h. Must not know how a report is printed.
 #include "tools/cli/verification.h"
 
 namespace command {

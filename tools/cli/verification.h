@@ -1,5 +1,5 @@
-// Verifying a snapshot with the command's progress bar, and its report as JSON: what `verify` and
-// `replay` share. Prints nothing.
+// Verifying a snapshot with the command's progress bar, and its report as JSON, for `verify` and
+// `replay`. Prints nothing.
 #pragma once
 
 #include <string>
@@ -9,11 +9,13 @@
 
 namespace command {
 
-// `options`: cancel and the audit's fields; the progress is shown here.
+// Verifies a snapshot and shows the progress. `options` supplies cancel and the audit's fields.
+// Throws Failure, but not for a difference.
 stasis_verify_report verify_snapshot(const stasis_snapshot *snapshot, stasis_model *model,
                                      stasis_verify_options options, const std::string &path);
 
-// position, layer, head, part, element, message of the first divergence; null: does not apply.
+// Adds position, layer, head, part, element and message of the first divergence; null if they do
+// not apply.
 void add_divergence(const stasis_verify_report &report, Json &object);
 
 } // namespace command

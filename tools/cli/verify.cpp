@@ -1,5 +1,6 @@
 // stasis verify: computes a snapshot's whole state again from its token log and compares every
-// stored bit with the result; or an audit: a random share of its pages, and what that proves.
+// stored bit with the result. An audit does so for a random share of the pages and reports the
+// probability with which it finds a change.
 #include <memory>
 #include <random>
 
@@ -32,7 +33,8 @@ std::string percent(double share) {
     return text;
 }
 
-// How likely an audit is to find a change in `changed` of its pages; see stasis_verify_report.
+// Returns the probability that an audit finds a change in `changed` of its pages; see
+// stasis_verify_report.
 double found_probability(const stasis_verify_report &report, uint64_t changed) {
     const uint64_t pages = report.audit_pages, drawn = report.audit_drawn;
     double unnoticed = 1;
@@ -44,7 +46,7 @@ double found_probability(const stasis_verify_report &report, uint64_t changed) {
     return 1 - unnoticed;
 }
 
-// The fewest changed pages that are found with a probability of 99 %.
+// Returns the smallest number of changed pages that is found with a probability of 99 %.
 uint64_t pages_found_surely(const stasis_verify_report &report) {
     uint64_t changed = 1;
     while (changed < report.audit_pages && found_probability(report, changed) < 0.99) {
@@ -64,7 +66,7 @@ Json audit_json(const VerifyChoice &choice, const stasis_verify_report &report) 
             {"unreachable", {report.unreachable_begin, report.unreachable_end}}};
 }
 
-// `positions`: of the whole log.
+// Describes an audit. `positions` is the length of the whole log.
 std::string audit_text(const VerifyChoice &choice, const stasis_verify_report &report,
                        uint64_t positions) {
     std::string text = "  seed " + number(choice.audit_seed) + ": drew " +
@@ -111,6 +113,7 @@ void print_report(const VerifyChoice &choice, const stasis_verify_report &report
         print_json(object);
         return;
     }
+
     char line[400];
     if (verified) {
         std::snprintf(line, sizeof line,
@@ -133,9 +136,11 @@ int run_verify(VerifyChoice &choice) {
         throw Failure("--audit-seed: there is no --audit");
     }
     if (choice.audit_percent > 0 && !choice.audit_seed_given) {
-        // Who made the file cannot know it; the report says it, so that the audit can be repeated.
+        // The author of the file cannot have known a random seed. The report shows it, so that the
+        // audit can be repeated.
         choice.audit_seed = std::random_device()();
     }
+
     Interrupt interrupt;
     const Snapshot snapshot = open_snapshot(choice.path);
     const Model model = open_model(choice.model, interrupt.handle());
@@ -145,6 +150,7 @@ int run_verify(VerifyChoice &choice) {
     options.audit_percent = choice.audit_percent;
     options.audit_seed = choice.audit_seed;
     options.flags = choice.strict ? STASIS_VERIFY_STRICT : 0;
+
     const Stopwatch watch;
     const stasis_verify_report report =
         verify_snapshot(snapshot.get(), model.get(), options, choice.path);

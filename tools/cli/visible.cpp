@@ -1,4 +1,4 @@
-// See visible.h. Knows UTF-8 and what terminals obey.
+// Spelling out characters; see visible.h. Knows UTF-8 and the characters that terminals obey.
 #include "tools/cli/visible.h"
 
 #include <algorithm>
@@ -9,14 +9,15 @@ namespace command {
 
 namespace {
 
-// The character that begins a text, and how many bytes it has; 0 bytes where it is not UTF-8.
+// The first character of a text and its bytes; 0 bytes if the text does not begin with valid UTF-8.
 struct Character {
     uint32_t point = 0;
     size_t size_bytes = 0;
 };
 
 Character first_character(std::string_view text) {
-    static constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000}; // in so many bytes
+    static constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800,
+                                          0x10000}; // [size] smallest character of so many bytes
     const auto lead = static_cast<unsigned char>(text[0]);
     const size_t size = lead < 0x80 ? 1 : lead < 0xC0 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
     if (size < 2 || size > text.size()) {
@@ -35,7 +36,8 @@ Character first_character(std::string_view text) {
     return {point, valid ? size : 0};
 }
 
-// C0, DEL and C1; Bidi_Control and the separators of lines (Unicode, PropList.txt).
+// Returns whether terminals obey a character: C0, DEL and C1; Bidi_Control and the separators of
+// lines (Unicode, PropList.txt).
 bool is_obeyed(uint32_t point) {
     return point < 0x20 || (point >= 0x7F && point < 0xA0) || point == 0x061C || point == 0x200E ||
            point == 0x200F || (point >= 0x2028 && point <= 0x202E) ||

@@ -1,6 +1,6 @@
 # The stage of tools/gpu_check that runs test cases on the GPU: one process for each source file, a
-# few at a time, so that one that hangs, or loses its device, costs no other file its cases. What
-# doctest prints, as plain data.
+# few at a time, so that a process that hangs, or loses its device, affects no other file. Converts
+# the output of doctest to plain data.
 import concurrent.futures
 import os
 import re
@@ -12,7 +12,7 @@ CASES = "device*"
 # Files whose cases use the host grid alone, or arithmetic alone: they need no GPU.
 OF_THE_HOST = {"device_arithmetic_test.cpp", "device_grid_test.cpp", "device_errors_test.cpp"}
 FILE_SECONDS = 50
-LINES_MAX = 30  # of what a failed case said
+LINES_MAX = 30  # lines of a failed case's output
 
 
 def parse_list(text):
@@ -31,7 +31,7 @@ def parse_list(text):
 
 
 def said(out):
-    """What doctest printed of each case, by name: from the line above "TEST CASE:" on."""
+    """The output of doctest by name of the case: from the line above "TEST CASE:" on."""
     texts, now, before = {}, None, ""
     for line in out.splitlines():
         if line.startswith("TEST CASE:"):
@@ -47,7 +47,7 @@ def said(out):
 
 def parse_run(out, code, names):
     """(outcomes, failures) of a run with --duration: [name, outcome, seconds] of each case that was
-    to run, and what the failed ones said. No exit code: it did not end."""
+    to run, and the output of the failed ones. Without an exit code it did not end."""
     texts = said(out)
     bad = [name for name, lines in texts.items()
            if any(": ERROR: " in line or "FATAL ERROR: " in line for line in lines)]
@@ -67,7 +67,7 @@ def parse_run(out, code, names):
 
 class Cases:
     def __init__(self, programs, results, attempt):
-        """`attempt(line, work)` does the work, and puts its reason under the line if it fails."""
+        """`attempt(line, work)` does the work, and stores its reason under the line if it fails."""
         self.programs, self.results, self.attempt = programs, results, attempt
 
     def run(self, names):
@@ -93,7 +93,7 @@ class Cases:
                                     "--duration=true", seconds_max=FILE_SECONDS, by_line=True)
 
     def take(self, program, file, names, done):
-        """Into the results, what there is of it; then what is wrong, as a problem."""
+        """Stores the outcomes that there are in the results, and failures as a problem."""
         found = self.results["tests"].setdefault(program, {"cases": []})
         try:
             code, out, err, seconds = done.result()

@@ -1,8 +1,8 @@
-// What a GPU reaches at its best: copying, reading, FP32 FMAs, cuBLASLt's bf16 products, the link
-// to the host. A program of its own, for tools/gpu_check; it knows nothing of the library.
+// Measures the highest rates of a GPU: copying, reading, FP32 FMAs, cuBLASLt's bf16 products, the
+// link to the host. A separate program for tools/gpu_check. Must not know the library.
 // Usage: gpu_ceilings [DEVICE]. Prints one JSON object: "device" (facts), "ceilings" (by name:
-// value in bytes or operations a second, how), "problems" (what could not be measured, and why).
-// cuBLASLt is opened when it is needed, so that the program also starts where it is missing.
+// value in bytes or operations a second, how), "problems" (measurements that failed, and why).
+// cuBLASLt is opened when it is needed, so that the program also starts without it.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -55,8 +55,8 @@ struct Event {
     Event &operator=(const Event &) = delete;
 };
 
-// The shortest time of `work`, which enqueues `count` times the same; called until the clocks have
-// risen, and then some twenty times.
+// Returns the shortest time of `work`, which enqueues `count` times the same. Calls it until the
+// clocks have risen, and then some twenty times.
 double best_seconds(int count, const std::function<void()> &work) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
@@ -91,7 +91,8 @@ struct Found {
     }
 };
 
-// Finite bf16 values of either sign near 1 that do not repeat: zeros would flatter.
+// Finite bf16 values of either sign near 1 that do not repeat: products of zeros would take less
+// power and be faster.
 __global__ void fill(uint32_t *to, size_t count) {
     const size_t stride = size_t{gridDim.x} * blockDim.x;
     for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
@@ -106,7 +107,7 @@ void fill_memory(const Memory &memory) {
     check(cudaDeviceSynchronize(), "filling memory");
 }
 
-// Every byte once, 16 at a time, kLoads of them on their way in each thread.
+// Reads every byte once, 16 at a time; each thread has kLoads reads in flight.
 template <int kLoads> __global__ void read_all(const uint4 *from, size_t count, uint32_t *to) {
     uint32_t sum = 0;
     const size_t stride = size_t{gridDim.x} * blockDim.x;
@@ -125,7 +126,7 @@ template <int kLoads> __global__ void read_all(const uint4 *from, size_t count, 
     for (; i < count; i += stride) {
         sum ^= from[i].x;
     }
-    if (sum == 0x12345678U) { // so that nothing is left out
+    if (sum == 0x12345678U) { // so that the compiler removes no read
         *to = sum;
     }
 }
@@ -218,7 +219,7 @@ Found measure_link(bool to_device) {
 
 #ifdef STASIS_CUBLASLT
 
-// The calls of the library that are used here.
+// The calls of the library.
 struct Lt {
     void *library = nullptr;
     decltype(&cublasLtCreate) create;
@@ -342,7 +343,8 @@ class Product {
     std::vector<cublasLtMatmulHeuristicResult_t> found_;
 };
 
-// Seconds of one product by the best algorithm. Weights are others each time, as in a model.
+// Returns the seconds of one product by the best algorithm. The weights differ each time, as in a
+// model.
 double product_seconds(const Lt &lt, const Shape &shape, const Memory &weights, const Memory &x,
                        const Memory &y) {
     const Product product(lt, shape);
@@ -366,7 +368,7 @@ double product_seconds(const Lt &lt, const Shape &shape, const Memory &weights, 
     return best;
 }
 
-// Of the products together, each by the best of several algorithms.
+// Returns the seconds of the products together, each by the best of several algorithms.
 Found measure_products(const std::vector<Shape> &shapes) {
     const Lt lt;
     const Memory weights(768 * kMebibyte), x(256 * kMebibyte), y(256 * kMebibyte);
@@ -407,7 +409,7 @@ Found measure_large_product() {
 
 #endif
 
-// As a JSON string.
+// Returns the text as a JSON string.
 std::string quoted(const std::string &text) {
     std::string out = "\"";
     for (const char c : text) {

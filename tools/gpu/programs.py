@@ -1,5 +1,5 @@
-# How tools/gpu_check runs programs: those of a build, found in its folder, with what the loader
-# needs; how one ended, as an exception that says why. Knows no figure.
+# How tools/gpu_check runs programs: finds them in a build's folder with the libraries that the
+# loader needs, and reports how each ended, as an exception with the reason. Must not know figures.
 import glob
 import json
 import math
@@ -16,12 +16,12 @@ import time
 MODULE = "libstasis_cuda.so.0"
 PROGRAMS = ["stasis", "test_kernels", "test_runtime", "gpu_ceilings"]
 DEATH_SECONDS = 5  # of a process that was killed
-# What every Linux machine has, in its own version.
+# Libraries that every Linux machine has, in its own version.
 OF_THE_SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cuda)\.so\..*)")
 
 
 class Problem(Exception):
-    """Why a line of the report has no result."""
+    """The reason why a line of the report has no result."""
 
 
 def find_module(build):
@@ -33,7 +33,7 @@ def find_module(build):
 
 
 def cublas_folders():
-    """Where cuBLASLt may lie, the loader's own places apart."""
+    """Places where cuBLASLt may be, apart from the loader's own."""
     places = [f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/lib64"]
     for path in sys.path:
         places += sorted(glob.glob(f"{path}/nvidia/*/lib"))
@@ -89,20 +89,20 @@ class Programs:
         self.count, self.lock = 0, threading.Lock()
 
     def begin_stage(self, share):
-        """What it leaves of its share, the stages after it have."""
+        """The stages after it may use what it leaves of its share."""
         now = time.monotonic()
         self.stage_end = now + share * max(self.end - now, 0)
 
     def ends(self, program, *arguments):
-        """(exit code, stdout, stderr). Throws Problem where it does not start or end."""
+        """(exit code, stdout, stderr). Throws Problem if it does not start or end."""
         code, out, err, seconds = self.partly(program, *arguments)
         if code is None:
             raise Problem(f"{program}: not done after {seconds:.0f} s")
         return code, out, err
 
     def partly(self, program, *arguments, seconds_max=math.inf, by_line=False):
-        """The same, and the seconds that it was given; of one that did not end, no exit code and
-        what it had printed. By line: it keeps no line to itself until it has more of them."""
+        """The same, and the seconds that it had; if it did not end, no exit code and the output so
+        far. By line: it keeps no line to itself until it has more of them."""
         seconds = min(seconds_max, self.seconds_max, self.stage_end - time.monotonic())
         if seconds < 1:
             raise Problem("not run: no time was left")
@@ -124,7 +124,7 @@ class Programs:
         return code, out, err, seconds
 
     def wait(self, program, command, log, seconds):
-        """The exit code; None where it has to be killed. One that hangs in a driver may not even
+        """The exit code; None if it had to be killed. A process that hangs in a driver may not even
         die: it is left then."""
         self.logs.mkdir(parents=True, exist_ok=True)
         with open(f"{log}.out", "wb") as out, open(f"{log}.err", "wb") as err:
@@ -149,7 +149,7 @@ class Programs:
             pass
 
     def ok(self, program, *arguments):
-        """stdout of one that is to succeed."""
+        """stdout of a program that must succeed."""
         code, out, err = self.ends(program, *arguments)
         if code != 0:
             raise Problem(f"{program} {arguments[0] if arguments else ''}: {ending(code)}: "
@@ -165,8 +165,8 @@ class Programs:
 
 
 def pack(build, module, folder):
-    """Copies what a run needs, stripped, with the shared libraries that another machine may lack,
-    into one folder that --build names there."""
+    """Copies the files that a run needs, stripped, with the shared libraries that the target may
+    lack, into one folder for --build on the target."""
     folder.mkdir(parents=True, exist_ok=True)
     there = [build / program for program in PROGRAMS if (build / program).exists()]
     libraries = {"libstasis.so.0": build / "abi/libstasis.so.0", MODULE: module}

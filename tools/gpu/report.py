@@ -1,4 +1,4 @@
-# The report of tools/gpu_check: which lines it has, and how results become Markdown. Runs nothing.
+# The report of tools/gpu_check: its lines, and the conversion of results to Markdown. Runs nothing.
 # Results are plain data: {"run": {fact: text}, "ceilings": {name: {"value", "how"}}, "tests":
 # {program: {"cases": [[name, outcome, seconds]]}}, "models": {line: text}, "figures": {name:
 # {"median", "min", "max", "unit", "rate", "ceiling", "share"}}, "failures": {case: [line]},
@@ -79,12 +79,12 @@ def table(head, rows):
 
 
 def missing(results, line):
-    """What stands in the place of a result that is not there."""
+    """The text in place of a missing result."""
     return results["problems"].get(line, NOT_RUN)
 
 
 def known(value):
-    """A number that others can be held against: a program may give null, NaN or nothing."""
+    """A number that others can be compared with: a program may print null, NaN or nothing."""
     return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
 
 
@@ -153,7 +153,7 @@ def figures(results):
 
 
 def outcomes(results, program):
-    """How many cases came out how, and what is wrong with which file."""
+    """The number of cases of each outcome, and the failures by file."""
     found = [outcome for _, outcome, _ in results["tests"][program]["cases"]]
     counts = ", ".join(f"{found.count(outcome)} {words}" for outcome, words in OUTCOMES.items()
                        if outcome in found or outcome in ("passed", "FAILED"))
@@ -184,7 +184,7 @@ def cases(results):
 
 
 def failures(results):
-    """What each failed case said, in one block that it cannot end."""
+    """The output of each failed case, in one block that it cannot end."""
     lines = [line[:FAILURE_COLUMNS].replace("```", "~~~")
              for name, said in results["failures"].items() for line in ["", name, *said]][1:]
     more = len(lines) - FAILURE_LINES

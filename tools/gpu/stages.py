@@ -1,6 +1,6 @@
-# The stages of tools/gpu_check, in order: what is wanted most comes first. Each line of the report
-# is taken on its own: what goes wrong with one becomes its reason, and the others go on. Knows the
-# command's options and output.
+# The stages of tools/gpu_check, the most important first. Each line of the report runs separately:
+# a failure becomes the line's reason, and the other lines continue. Knows the command's options and
+# output.
 import datetime
 import glob
 import os
@@ -21,7 +21,7 @@ PROMPT, REPLY = 300, 64
 class Check:
     def __init__(self, programs, root, models, device, repetitions, save=lambda results: None):
         """`models`: directories by name, in place of those that `stasis synth` writes. `save` is
-        given the results whenever there are more."""
+        called with the results after every change."""
         self.programs, self.root, self.save = programs, root, save
         self.models = {name: root / "tests/data" / name for name in report.MODELS
                        if name != report.LARGE} | models
@@ -31,19 +31,19 @@ class Check:
         self.results = report.blank()
 
     def attempt(self, line, work):
-        """Does it; a reason where it does not succeed, of whatever kind."""
+        """Does the work and stores a reason if it fails, for whatever cause."""
         try:
             work()
         except Problem as problem:
             self.results["problems"][line] = str(problem)
             print(f"gpu_check: {line}: {problem}", flush=True)
-        except Exception as problem:  # a mistake of this script, or output that it cannot read
+        except Exception as problem:  # a defect of this script, or unexpected output
             self.results["problems"][line] = f"{type(problem).__name__}: {problem}"
             traceback.print_exc(file=sys.stdout)
         self.save(self.results)
 
     def stages(self):
-        """Each with the seconds that it is thought to need, of 540."""
+        """Each with the seconds that it is expected to need, of 540."""
         small = [model for model in report.MODELS if model != report.LARGE]
         wanted = [figure for figure in report.FIGURES if figure.target]
         others = [figure for figure in report.FIGURES if not figure.target]
@@ -120,7 +120,7 @@ class Check:
             *parts[1:])
 
     def module(self):
-        """The library opens the device; what it calls its kernels shows what is no GPU."""
+        """The library opens the device; the name of its kernels shows whether it is a GPU."""
         model = self.root / "tests/data/recall-gemma3"
         info = self.programs.json("stasis", "info", model, *self.there, "--json")
         if info["kernels"] != "cuda":
@@ -164,7 +164,7 @@ class Check:
         return self.models[name]
 
     def folder_for(self, size_bytes):
-        """In memory, if there is so much of it: files are not what is measured."""
+        """A folder in memory, if it is large enough: files are not what is measured."""
         memory = pathlib.Path("/dev/shm")
         if self.temporary is None:
             room = memory.is_dir() and shutil.disk_usage(memory).free > size_bytes
@@ -175,7 +175,7 @@ class Check:
         return self.temporary
 
     def whole_model(self, name):
-        """Each session begins on one side and goes on on the other."""
+        """Each session begins on one device and continues on the other."""
         lines = {key: f"{name} {key}" for key in report.MODEL_LINES}
         ends = {}
 
@@ -234,7 +234,7 @@ class Check:
         return done["tokens"], done["digest"]
 
     def resume(self, model, file, device):
-        """The digest after as many tokens more; the file is replaced."""
+        """The digest after REPLY more tokens; the file is replaced."""
         return self.programs.json("stasis", "run", model, "--resume", file, "-n", REPLY,
                                   "--ignore-eos", "--save", file, *device, "--json")["digest"]
 

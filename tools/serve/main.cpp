@@ -1,6 +1,6 @@
-// The example server: requests that come and go, served together by steps of many sessions, over
-// abi/stasis.h and nothing else. Prints what became of each; with --check, whether each got what it
-// gets alone, to the bit.
+// The example server: requests that arrive and leave, served together by steps of many sessions,
+// over abi/stasis.h and nothing else. Prints the outcome of each; with --check, whether each reply
+// has the bits of the same request served alone.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -52,7 +52,7 @@ const char *name_of(End end) {
     return "none";
 }
 
-// On one line, at most `width` bytes, cut between characters.
+// Returns the text on one line of at most `width` bytes, cut between characters.
 std::string shown(const std::string &text, size_t width) {
     std::string line = command::visible(text);
     if (line.size() > width) {
@@ -94,7 +94,7 @@ void print_totals(const Totals &totals, const Choice &choice, double seconds) {
     std::printf("\n");
 }
 
-// Number of replies that are not what their requests get alone; each is named.
+// Prints every reply that differs from the same request served alone, and returns their number.
 size_t check_alone(stasis_model *model, const std::vector<Request> &requests,
                    const std::vector<Reply> &replies) {
     size_t different = 0;

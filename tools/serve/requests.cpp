@@ -1,4 +1,4 @@
-// See requests.h.
+// Making the example requests; see requests.h.
 #include "tools/serve/requests.h"
 
 #include <random>
@@ -20,7 +20,7 @@ constexpr const char *kTexts[] = {
     "Define a variable z equal to 8. Define a variable y equal to 3. What is z plus y?",
 };
 
-// A user's turn as the model's template renders it, or just the text.
+// Returns a user's turn as the model's template renders it, or the text itself without a template.
 std::vector<stasis_token> prompt_of(const stasis_model *model, const stasis_model_info &info,
                                     const std::string &text) {
     if (info.chat_template[0] == '\0') {
@@ -42,7 +42,7 @@ std::vector<stasis_token> prompt_of(const stasis_model *model, const stasis_mode
 stasis_sampling sampling_of(std::mt19937 &random) {
     auto sampling = sized<stasis_sampling>();
     sampling.seed = random();
-    if (random() % 4 != 0) { // else greedy
+    if (random() % 4 != 0) { // one in four is greedy
         sampling.temperature = 0.5F + 0.1F * static_cast<float>(random() % 10);
         sampling.top_k = random() % 2 == 0 ? 0 : 20 + random() % 40;
         sampling.top_p = random() % 2 == 0 ? 1.0F : 0.9F;
@@ -84,8 +84,8 @@ std::vector<Request> make_requests(const stasis_model *model, size_t count, uint
     while (requests.size() < count) {
         Request request = make_request(model, info, random);
         request.arrival_step = step;
-        step += random() % 5;               // sometimes several at once
-        if (requests.size() == count / 2) { // one that has much to say, and is not heard to the end
+        step += random() % 5;               // several may arrive at once
+        if (requests.size() == count / 2) { // a long reply whose user leaves early
             request.sampling = sized<stasis_sampling>();
             request.tokens_max = 64;
             request.leaves_after = 3;
@@ -106,6 +106,7 @@ Reply reply_alone(stasis_model *model, const Request &request) {
     check(stasis_session_append(created, request.prompt.data(), request.prompt.size(), nullptr,
                                 &error),
           error, "append");
+
     Reply reply;
     std::vector<const char *> stops;
     for (const std::string &stop : request.stop_strings) {
@@ -126,6 +127,7 @@ Reply reply_alone(stasis_model *model, const Request &request) {
         }
         return 0;
     };
+
     auto result = sized<stasis_generate_result>();
     check(stasis_session_generate(created, &options, &result, &error), error, "generate");
     reply.end = result.stop_reason == STASIS_STOP_END_TOKEN ? End::token

@@ -1,6 +1,5 @@
-// What comes to the example server: requests with prompts, settings and ends of their own, and what
-// became of each. The same requests for the same model, number and seed, so that runs can be
-// compared.
+// Requests for the example server, with prompts, settings and ends of their own, and their replies.
+// The same model, number and seed give the same requests, so that runs can be compared.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ struct Request {
     uint64_t tokens_max = 0;
     std::vector<stasis_token> stop_tokens; // besides the model's end tokens
     std::vector<std::string> stop_strings;
-    uint64_t leaves_after = 0; // tokens after which its user has gone; 0: stays
+    uint64_t leaves_after = 0; // tokens after which its user leaves; 0: the user stays
 };
 
 enum class End { none, length, token, string, left, failed };
@@ -27,15 +26,16 @@ struct Reply {
     End end = End::none;
     std::string failure;
     std::vector<stasis_token> tokens;
-    std::string text; // without what stopped it
+    std::string text; // without the stop string or stop token
     stasis_digest digest{};
     uint64_t admitted_step = 0, first_token_step = 0, end_step = 0;
-    uint64_t chunks = 0; // in which the prompt was appended
+    uint64_t chunks = 0; // steps in which parts of the prompt were appended
 };
 
 std::vector<Request> make_requests(const stasis_model *model, size_t count, uint32_t seed);
 
-// The request with the model to itself, by append and generate.
+// Returns the reply of a request that has the model to itself, by append and generate. Throws
+// Failure.
 Reply reply_alone(stasis_model *model, const Request &request);
 
 } // namespace serve

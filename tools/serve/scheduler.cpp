@@ -1,4 +1,4 @@
-// See scheduler.h.
+// Continuous batching; see scheduler.h.
 #include "tools/serve/scheduler.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ std::string text_of(const stasis_session *session, uint64_t begin, uint64_t end)
         "text");
 }
 
-// Where the first stop string to be complete begins, of several the longest; npos: none is.
+// Returns where the first complete stop string begins, the longest of several that end there; npos
+// if none is complete.
 size_t find_stop(const std::string &text, const std::vector<std::string> &stops) {
     size_t first = std::string::npos, first_end = std::string::npos;
     for (const std::string &stop : stops) {
@@ -56,7 +57,7 @@ Scheduler::Scheduler(stasis_model *model, const std::vector<Request> &requests,
     }
 }
 
-// Of its pages at the end, as if no layer had a window.
+// Returns the bytes of a request's pages at its end, as if no layer had a window.
 uint64_t Scheduler::bytes_needed(const Request &request) const {
     const uint64_t pages = (request.prompt.size() + request.tokens_max + info_.page_positions - 1) /
                            info_.page_positions;
@@ -70,7 +71,7 @@ void Scheduler::let_arrive() {
     }
 }
 
-// First come, first served.
+// Admits waiting requests in the order of their arrival.
 void Scheduler::admit() {
     while (!waiting_.empty() && running_.size() < limits_.sessions_max) {
         const Request &request = requests_[waiting_.front()];
@@ -90,7 +91,8 @@ void Scheduler::admit() {
     totals_.most_waiting = std::max(totals_.most_waiting, waiting_.size());
 }
 
-// A token of each session whose prompt is complete; then pieces of prompts, the oldest first.
+// Plans a step: one token of each session whose prompt is complete, then pieces of prompts, the
+// oldest first.
 void Scheduler::plan() {
     items_.clear(), item_of_.clear(), tokens_.clear();
     size_t left = limits_.step_tokens_max;
@@ -115,6 +117,8 @@ void Scheduler::plan() {
             left -= std::max<size_t>(count, 1);
         }
     }
+
+    // Pointers to errors are set after the vector has its final size.
     errors_.resize(items_.size());
     for (size_t i = 0; i < items_.size(); ++i) {
         items_[i].error = &errors_[i];
@@ -141,11 +145,11 @@ void Scheduler::end(Running &running, End end) {
     reply.end_step = totals_.steps;
     stasis_error error{};
     check(stasis_session_digest(running.session.get(), &reply.digest, &error), error, "digest");
-    running.session.reset(); // its pages are free for those that wait
+    running.session.reset(); // waiting requests can use its pages
     reserved_bytes_ -= running.reserved_bytes;
 }
 
-// What a step did for one session.
+// Records the result of a step for one session.
 void Scheduler::take(Running &running, const stasis_step_item &item, const stasis_error &error) {
     const Request &request = requests_[running.request];
     Reply &reply = replies_[running.request];
@@ -163,12 +167,16 @@ void Scheduler::take(Running &running, const stasis_step_item &item, const stasi
     }
     reply.tokens.push_back(item.token);
     ++totals_.new_tokens;
+
+    // The text so far, without the token that stops the reply.
     const uint64_t begin = request.prompt.size(), last = begin + reply.tokens.size() - 1;
     const bool stopped = holds(info_.end_tokens, info_.end_token_count, item.token) ||
                          holds(request.stop_tokens.data(), request.stop_tokens.size(), item.token);
     if ((info_.flags & STASIS_MODEL_TOKENIZER) != 0) {
         reply.text = text_of(running.session.get(), begin, stopped ? last : last + 1);
     }
+
+    // Reasons to end, the first that applies.
     const size_t stop = find_stop(reply.text, request.stop_strings);
     if (stopped) {
         end(running, End::token);

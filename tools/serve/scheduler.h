@@ -1,6 +1,6 @@
-// A scheduler over stasis_sessions_step: continuous batching. Every step takes one token of each
-// session that decodes and fills up with pieces of prompts; requests wait until the KV budget has
-// room for all that they may come to need, so that nothing that has begun is ever put off.
+// A scheduler over stasis_sessions_step: continuous batching. Every step decodes one token of each
+// session that decodes and fills up with pieces of prompts. A request waits until the KV budget
+// suffices for all that it may need, so that no request is interrupted after it has begun.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct Limits {
 struct Totals {
     uint64_t steps = 0, prompt_tokens = 0, new_tokens = 0;
     size_t most_together = 0; // sessions in one step
-    size_t most_waiting = 0;  // requests that had come and had no room
+    size_t most_waiting = 0;  // requests that had arrived and were not admitted
     uint64_t kv_peak_bytes = 0;
-    uint64_t mixed_steps = 0; // pieces of prompts beside decoding
+    uint64_t mixed_steps = 0; // steps with both pieces of prompts and decoding
 };
 
 class Scheduler {
   public:
-    // `requests` in the order of their arrival; they outlive the scheduler.
+    // `requests` must be in the order of their arrival and outlive the scheduler.
     Scheduler(stasis_model *model, const std::vector<Request> &requests, const Limits &limits);
 
-    // One step; false: every request has its reply. Throws Failure.
+    // Computes one step. Returns false if every request has its reply. Throws Failure.
     bool step();
 
     const std::vector<Reply> &replies() const { return replies_; }
@@ -40,7 +40,7 @@ class Scheduler {
         size_t request;
         command::Session session;
         uint64_t reserved_bytes;
-        size_t appended = 0; // of the prompt
+        size_t appended = 0; // tokens of the prompt
     };
 
     void let_arrive();
@@ -61,9 +61,9 @@ class Scheduler {
     std::vector<Running> running_;
     std::vector<Reply> replies_;
     Totals totals_;
-    // Of one step.
+    // Contents of one step.
     std::vector<stasis_step_item> items_;
-    std::vector<size_t> item_of_; // [item] its place in running_
+    std::vector<size_t> item_of_; // [item] index in running_
     std::vector<stasis_token> tokens_;
     std::vector<stasis_error> errors_;
 };

@@ -1,7 +1,7 @@
-//! Finds libstasis: in the directory that STASIS_LIB_DIR names, else where pkg-config says; with
-//! the feature `static` the archive that pkg-config knows as stasis-static. Build scripts of
-//! packages that depend on this one are told the place in DEP_STASIS_LIB_DIR, and that of the
-//! headers, where pkg-config was asked, in DEP_STASIS_INCLUDE.
+//! Finds libstasis: in the directory of STASIS_LIB_DIR, else by pkg-config; with the feature
+//! `static` the archive of pkg-config's stasis-static. Build scripts of packages that depend on
+//! this one get its directory in DEP_STASIS_LIB_DIR and, if pkg-config was used, the headers' in
+//! DEP_STASIS_INCLUDE.
 use std::env;
 use std::fs;
 use std::process::{exit, Command};

@@ -1,6 +1,6 @@
 //! The examples and tests of this package find libstasis where it was linked from. cargo passes no
-//! link argument on from stasis-sys to whoever depends on it, so a host outside the system's own
-//! places has a build script like this one (README.md).
+//! link argument on from stasis-sys to packages that depend on it, so a host outside the system's
+//! own places has a build script like this one (README.md).
 use std::env;
 
 fn main() {

@@ -10,7 +10,7 @@ import pathlib
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 
-# Where a block's f16 scales lie.
+# Offsets of a block's f16 scales.
 SCALES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2],
           "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
 BLOCKS = 4

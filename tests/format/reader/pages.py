@@ -1,5 +1,5 @@
-# Page entries and their runs (FORMAT.md, "Pages" and "Codecs"): which slots lie where, and page
-# digests of raw runs. Coded runs are checked as far as their frames go and not decoded.
+# Page entries and their runs (FORMAT.md, "Pages" and "Codecs"): the places of slots, and page
+# digests of raw runs. Only the frames of coded runs are checked; they are not decoded.
 import dataclasses
 import hashlib
 import struct

@@ -1,4 +1,5 @@
-// See walk.h. The settings of each draw are read from what the file says of itself, as JSON.
+// Walking a token log; see walk.h. The settings of each draw are read from the file's elements, as
+// JSON.
 #include "tools/cli/replay/walk.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ Settings read_settings(const Json &json) {
     to.frequency_penalty = json["frequency_penalty"];
     to.presence_penalty = json["presence_penalty"];
     const uint32_t window = json["penalty_window"];
-    to.penalty_window = window == 0 ? UINT32_MAX : window; // all tokens, in the file's words
+    to.penalty_window = window == 0 ? UINT32_MAX : window; // the file's 0 is the whole log
     to.typical_p = json["typical_p"];
     to.top_n_sigma = json["top_n_sigma"];
     to.xtc_probability = json["xtc_probability"];
@@ -73,7 +74,7 @@ std::string words_of(const stasis_model *model, const std::vector<stasis_token> 
                : join_tokens(tokens);
 }
 
-// A session that takes the log in, with the progress of the whole.
+// A session that appends the log, with the progress of the whole walk.
 class Walker {
   public:
     Walker(stasis_model *model, std::vector<stasis_token> log, uint64_t tokens_max,
@@ -92,7 +93,7 @@ class Walker {
         Progress::report(&progress_, end, log_.size());
     }
 
-    // Draws the token at the session's position again and compares it with the log's.
+    // Draws the token at the session's position again and records a difference from the log.
     void draw(uint64_t position, Walk &walk) {
         stasis_token drawn = 0;
         stasis_error error{};
@@ -112,6 +113,7 @@ class Walker {
     stasis_session *session() { return session_.get(); }
 
   private:
+    // Generates from a fork, so that the walk can continue with the recorded tokens.
     void say_instead(uint64_t position, Walk &walk) {
         stasis_session *child = nullptr;
         stasis_error error{};
@@ -156,6 +158,7 @@ Logits compare_logits(const stasis_session *session, const stasis_model *model, 
     const auto best = [&](stasis_token token, float logit) {
         return Best{token, logit, words_of(model, {token})};
     };
+
     const auto at = std::max_element(row.begin(), row.end()) - row.begin();
     logits.computed = best(static_cast<stasis_token>(at), row[static_cast<size_t>(at)]);
     if (!top.empty() && !top[0]["logit"].is_null()) {
@@ -178,7 +181,9 @@ Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uin
         tokens_max, cancel);
     const Json samplings = snapshot_element(snapshot, kConfig)["samplings"];
     const Json spans = snapshot_element(snapshot, kSpans)["spans"];
+
     Walk walk;
+    // Spans are appended as they are, except those whose tokens are drawn again one by one.
     for (const Json &span : spans) {
         const uint64_t begin = span["begin"], end = span["end"];
         if (!redraw || span["sampling"].is_null()) {
@@ -187,7 +192,7 @@ Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uin
         }
         apply(read_settings(samplings.at(span["sampling"].get<size_t>())), walker.session());
         for (uint64_t position = begin; position < end; ++position) {
-            if (position > 0) { // there is nothing to draw the first one from
+            if (position > 0) { // before the first token there are no logits
                 walker.draw(position, walk);
             }
             walker.append(position, position + 1);

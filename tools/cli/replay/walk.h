@@ -1,6 +1,6 @@
-// Walking a snapshot's token log in a session: what is drawn at every position, what the model says
-// instead from the first token that is not the recorded one, and the logits at the end.
-// Knows the library and what the file tells of itself; prints nothing.
+// Walking a snapshot's token log in a session: draws again at every position, generates from the
+// first token that differs, and compares the logits at the end. Uses the library and the file's
+// elements; prints nothing.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Best {
     std::string text;
 };
 
-// Of the best logits that the file keeps, those that came out with other bits.
+// Comparison of the best logits that the file stores, bit by bit.
 struct Logits {
     size_t compared = 0, differ = 0;
     double largest = 0; // difference
@@ -36,13 +36,13 @@ struct Logits {
 };
 
 struct Walk {
-    std::vector<Otherwise> otherwise; // drawn tokens that are not the recorded ones
-    Words recorded, instead;          // from the first of them on; empty without one
+    std::vector<Otherwise> otherwise; // drawn tokens that differ from the recorded ones
+    Words recorded, instead;          // from the first difference on; empty without one
     Logits logits;
 };
 
-// `redraw`: some token is drawn otherwise; else the log is only computed. At most `tokens_max`
-// tokens are said instead.
+// Walks the log. `redraw`: draws sampled tokens again; else the log is only computed. At most
+// `tokens_max` tokens are generated instead. Throws Failure.
 Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uint64_t tokens_max,
           stasis_cancel *cancel);
 

@@ -1,4 +1,4 @@
-// Gathers a report's data from snapshots; see data.h.
+// Collecting a report's data from snapshots; see data.h.
 #include "tools/cli/report/data.h"
 
 #include <charconv>
@@ -19,7 +19,7 @@ std::string dump(const Json &json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Texts with commas between them, each in its turn.
+// Writes texts one after the other with commas between them.
 class List {
   public:
     explicit List(const Out &out) : out_(out) { out_("["); }
@@ -35,7 +35,7 @@ class List {
     bool first_ = true;
 };
 
-// Of each object of a list the values of its first `count` members.
+// Writes for each object of a list the values of its first `count` members.
 void write_short(std::string_view objects, size_t count, const Out &out) {
     List list(out);
     for_each_part(objects, [&](std::string_view, std::string_view object) {
@@ -52,7 +52,7 @@ void write_short(std::string_view objects, size_t count, const Out &out) {
     list.end();
 }
 
-// [token, bytes in hexadecimal] each.
+// Writes [token, bytes in hexadecimal] for each text.
 void write_texts(std::string_view texts, const Out &out) {
     List list(out);
     for_each_part(texts, [&](std::string_view, std::string_view text) {
@@ -68,8 +68,8 @@ uint64_t number(std::string_view text) {
     return value;
 }
 
-// [group, index, valid slots, bytes, stored bytes, runs, last commit, codec, digest] each; commit
-// and codec are those of the last run.
+// Writes [group, index, valid slots, bytes, stored bytes, runs, last commit, codec, digest] for
+// each page; commit and codec are those of the last run.
 void write_pages(std::string_view pages, std::string_view sections, const Out &out) {
     std::map<uint64_t, std::string_view> at;
     for_each_part(sections, [&](std::string_view, std::string_view section) {
@@ -98,7 +98,7 @@ void write_pages(std::string_view pages, std::string_view sections, const Out &o
     list.end();
 }
 
-// Of each kind of section: [name, how many, stored bytes, raw bytes].
+// Returns for each kind of section: [name, number, stored bytes, raw bytes].
 Json sums(std::string_view sections) {
     Json list = Json::array();
     for_each_part(sections, [&](std::string_view, std::string_view json) {
@@ -116,7 +116,7 @@ Json sums(std::string_view sections) {
     return list;
 }
 
-// Sampling settings, their seeds as texts: a script's numbers have 53 bits.
+// Writes sampling settings. Seeds become texts, because a script's numbers have 53 bits.
 void write_samplings(std::string_view samplings, const Out &out) {
     List list(out);
     for_each_part(samplings, [&](std::string_view, std::string_view sampling) {
@@ -131,7 +131,7 @@ void write_samplings(std::string_view samplings, const Out &out) {
     list.end();
 }
 
-// An element without what is told elsewhere; of spans how many there are.
+// Writes an element without the members that are written elsewhere; spans as their number.
 void write_element(uint32_t element, std::string_view json, const Out &out) {
     bool first = true;
     for_each_part(json, [&](std::string_view key, std::string_view value) {
@@ -185,6 +185,7 @@ void write_session(const Shown &shown, const Out &out) {
     write_texts(member(element(kTokenBuffer), "texts"), out);
     out(",\"spans\":"); // begin, end, source, role, turn_start, sampling
     write_short(member(element(kPromptMeta), "spans"), 6, out);
+
     const std::string_view sections = member(shown.format, "sections");
     out(",\"pages\":");
     write_pages(member(element(kKvCache), "pages"), sections, out);

@@ -1,5 +1,5 @@
-// What the report page shows, as one JSON object: the snapshots' own words, shortened to what the
-// page draws. Knows nothing of how it is drawn.
+// The data of the report page as one JSON object: the snapshots' elements, shortened to what the
+// page draws. Must not know how they are drawn.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace command::report {
 
-// A snapshot, and what of it can only be told by reading the file once more.
+// A snapshot, and what would otherwise need another reading of the file.
 struct Shown {
     std::string path;
     Snapshot snapshot;
@@ -21,11 +21,11 @@ Shown open_shown(const std::string &path);
 
 using Out = std::function<void(std::string_view text)>;
 
-// Where two snapshots first differ, as JSON. Reads pages.
+// Returns the first difference of two snapshots as JSON. Reads pages. Throws Failure.
 std::string difference_of(const Shown &shown, const Shown &other);
 
-// Writes the object piece by piece: it may be many times as long as the files. `other`: another
-// snapshot, which differs as difference_of says, or null. Fails only where `out` does.
+// Writes the object piece by piece: it may be many times as long as the files. `other` is another
+// snapshot, whose `difference` is that of difference_of, or null. Throws only what `out` throws.
 void write_data(const Shown &shown, const Shown *other, const std::string &difference,
                 const Out &out);
 

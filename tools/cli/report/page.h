@@ -1,4 +1,5 @@
-// The report page's files, inside the command. The build makes their definitions (CMakeLists.txt).
+// The report page's files, inside the command. The build generates their definitions
+// (CMakeLists.txt).
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Files of the two small chat models in tests/data, inside the command: what `synth` writes must
-// not depend on where the command was installed. The build makes their definitions.
+// Files of the two small chat models in tests/data, inside the command: the output of `synth` must
+// not depend on where the command was installed. The build generates their definitions.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
-// See checkpoint.h. A safetensors file (github.com/huggingface/safetensors, "Format") is: u64
-// little-endian size of the header, the header (JSON), the tensors without a gap. As the published
-// writer does it, the header is padded with spaces to 8 bytes and not further: the tensors lie no
-// better in memory than those of a real checkpoint.
+// Writing a checkpoint; see checkpoint.h. A safetensors file (github.com/huggingface/safetensors,
+// "Format") is: u64 little-endian size of the header, the header (JSON), the tensors without a gap.
+// As in the published writer, the header is padded with spaces to 8 bytes and no further, so that
+// the alignment of the tensors is that of a real checkpoint.
 #include "tools/cli/synth/checkpoint.h"
 
 #include <bit>
@@ -24,9 +24,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "weights are written as they lie");
 
-constexpr uint64_t kPartElements = 1 << 21; // that one thread writes at a time
+constexpr uint64_t kPartElements = 1 << 21; // elements that one thread writes at a time
 
-// Part of a tensor, and where it goes.
+// Part of a tensor, and its place in a file.
 struct Part {
     const TensorPlan *tensor;
     uint64_t begin, count; // elements
@@ -52,7 +52,7 @@ struct File {
     [[noreturn]] void fail() const { throw Failure(path + ": " + std::strerror(errno)); }
 };
 
-// False, with errno set, if the file does not take it all.
+// Returns false, with errno set, if not all bytes could be written.
 bool write_at(int file, const void *data, size_t size, uint64_t offset) {
     const char *bytes = static_cast<const char *>(data);
     while (size > 0) {
@@ -70,11 +70,12 @@ bool write_at(int file, const void *data, size_t size, uint64_t offset) {
     return true;
 }
 
-// Tensors [begin, end) of the shape make one file.
+// Tensors [begin, end) of the shape, which make one file.
 struct Shard {
     size_t begin, end;
 };
 
+// Cuts the tensors into shards of at most kShardBytes.
 std::vector<Shard> cut(const Shape &shape) {
     std::vector<Shard> shards{{0, 0}};
     uint64_t bytes = 0;
@@ -125,7 +126,7 @@ std::vector<Part> parts_of(const Shape &shape, const Shard &shard, int file, uin
     return parts;
 }
 
-// The first error number of any thread, or 0.
+// Writes the parts on all cores. Returns the first error number of any thread, or 0.
 int write_parts(const std::vector<Part> &parts, const std::atomic<bool> &stop) {
     std::atomic<size_t> next{0};
     std::atomic<int> error{0};

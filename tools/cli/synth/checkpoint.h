@@ -1,5 +1,5 @@
-// Writes a shape's weights as safetensors, in one file or in shards with an index. Knows no config
-// and no tokenizer.
+// Writing a shape's weights as safetensors, in one file or in shards with an index. Must not know
+// configs or tokenizers.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,15 @@
 
 namespace command::synth {
 
-// A published checkpoint goes into shards of at most this, never cutting a tensor.
+// A published checkpoint is cut into shards of at most this many bytes, between tensors.
 inline constexpr uint64_t kShardBytes = 5'000'000'000;
 
-// Into the existing `folder`, on all cores; returns the bytes of weights. Throws Failure if the
-// disk does, or once `stop` is set.
+// Writes the weights into the existing `folder`, on all cores, and returns their bytes. Throws
+// Failure if a write fails, or after `stop` was set.
 uint64_t write_weights(const Shape &shape, const std::string &folder,
                        const std::atomic<bool> &stop);
 
-// A new file with this content. Throws Failure.
+// Creates a file with this content. Throws Failure.
 void write_file(const std::string &path, const std::string &content);
 
 } // namespace command::synth

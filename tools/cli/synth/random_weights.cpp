@@ -1,10 +1,10 @@
-// See random_weights.h. Element i of a tensor is made in four steps:
+// Making random weights; see random_weights.h. Element i of a tensor is made in four steps:
 //   1. bits = output i (from 0) of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom
-//      number generators", 2014) with the state at first being the 64-bit FNV-1a hash (Fowler,
-//      Noll, Vo) of the tensor's name;
-//   2. sum = the four 16-bit parts of the bits, added up, less 2 * 65535: a whole number with mean
-//   0
-//      and the deviation kSumDeviation, nearly normal (the Irwin-Hall distribution of four);
+//      number generators", 2014) whose initial state is the 64-bit FNV-1a hash (Fowler, Noll, Vo)
+//      of the tensor's name;
+//   2. sum = the four 16-bit parts of the bits, added up, less 2 * 65535: an integer with mean 0
+//   and
+//      the deviation kSumDeviation, nearly normal (the Irwin-Hall distribution of four);
 //   3. value = mean + sum * (deviation / kSumDeviation): one product and one sum in f32;
 //   4. the value rounded to bf16, nearest even.
 // IEEE 754 fixes every step, square roots in `deviation` included.
@@ -34,7 +34,7 @@ uint64_t mix(uint64_t state) {
     return state ^ (state >> 31);
 }
 
-// Finite values only.
+// Rounds to nearest even. The value must be finite.
 uint16_t round_bf16(float value) {
     const auto bits = std::bit_cast<uint32_t>(value);
     return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);

@@ -1,4 +1,4 @@
-// Random bf16 weights, the same on every machine. Knows no file and no model.
+// Random bf16 weights, the same on every machine. Must not know files or models.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace command::synth {
 
-// Elements [begin, begin + count) of the tensor, in row-major order. Each depends on the tensor's
-// plan and its own index alone, so that any thread may write any part.
+// Writes elements [begin, begin + count) of the tensor, in row-major order. Each depends on the
+// tensor's plan and its own index alone, so that any thread can write any part.
 void fill(const TensorPlan &tensor, uint64_t begin, uint64_t count, uint16_t *weights);
 
 } // namespace command::synth

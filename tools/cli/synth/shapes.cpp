@@ -1,6 +1,6 @@
-// See shapes.h. Each config.json is as the checkpoint of that name publishes it (google/gemma-3-*,
-// meta-llama/Llama-3.2-1B, TinyLlama/TinyLlama-1.1B), but for the ids of special tokens, which are
-// those of the bundled tokenizer.
+// The published shapes; see shapes.h. Each config.json is the published one of the checkpoint of
+// that name (google/gemma-3-*, meta-llama/Llama-3.2-1B, TinyLlama/TinyLlama-1.1B), except for the
+// ids of special tokens, which are those of the bundled tokenizer.
 #include "tools/cli/synth/shapes.h"
 
 #include <cmath>
@@ -82,9 +82,10 @@ constexpr struct {
 };
 
 // Lists a model's tensors. Matrices have a deviation of 1 / sqrt(columns), so that outputs are as
-// large as inputs and attention is neither flat nor a single peak; embeddings (and heads) that of
-// the published initialisation, a quarter of it in Gemma, which enlarges them and uses them as the
-// head: else each token would be its own most likely successor. Norms scatter around 1.
+// large as inputs and attention is neither flat nor a single peak. Embeddings (and heads) have the
+// deviation of the published initialisation, in Gemma a quarter of it: Gemma enlarges embeddings
+// and uses them as the head, so that otherwise each token would be its own most likely successor.
+// Norms scatter around 1.
 struct Planner {
     std::vector<TensorPlan> &tensors;
     bool gemma;
@@ -97,14 +98,14 @@ struct Planner {
         tensors.push_back({name + ".weight", {rows, columns}, 0.0, gemma ? 0.005 : 0.02});
     }
     void norm(const std::string &name, uint64_t size) const {
-        // Gemma stores what is to be added to 1.
+        // Gemma stores the difference from 1.
         tensors.push_back({name + ".weight", {size}, gemma ? 0.0 : 1.0, 0.05});
     }
 };
 
 void plan_layer(const Planner &plan, const std::string &name, const Json &text) {
     const uint64_t hidden = text.at("hidden_size"), inner = text.at("intermediate_size");
-    // Absent fields: Gemma 3's default sizes; Llama's head_dim.
+    // Absent fields have Gemma 3's default sizes and Llama's head_dim.
     const uint64_t heads = text.value("num_attention_heads", 8);
     const uint64_t head_dim = text.value("head_dim", plan.gemma ? 256 : hidden / heads);
     const uint64_t query_size = heads * head_dim;

@@ -1,5 +1,5 @@
-// The published shapes that `stasis synth` writes: each model's config.json and what it says about
-// tensors. Knows no file and no weight.
+// The published shapes that `stasis synth` writes: each model's config.json and its tensors. Must
+// not know files or weights.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct TensorPlan {
 
 struct Shape {
     std::string name;
-    bool gemma; // which of the bundled tokenizers goes with it
+    bool gemma; // which of the bundled tokenizers belongs to it
     nlohmann::ordered_json config;
     uint64_t vocabulary;
     std::vector<TensorPlan> tensors; // in the order of the file
 };
 
-// Throws Failure, naming all shapes, if there is none of that name.
+// Returns a shape by its name. Throws Failure, which names all shapes, if none has it.
 Shape find_shape(const std::string &name);
-// "a, b, c": for help and refusals.
+// Returns "a, b, c", for help and refusals.
 std::string shape_names();
 
 } // namespace command::synth

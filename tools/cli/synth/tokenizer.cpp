@@ -1,7 +1,7 @@
-// See tokenizer.h. tokenizer.model is a ModelProto in protobuf's wire format (protobuf.dev,
-// "Encoding"; field numbers: sentencepiece_model.proto, github.com/google/sentencepiece). Repeated
-// fields may stand anywhere in a message, and a message given twice is merged: so what is appended
-// to the bundled bytes needs no look into them.
+// Padding the bundled tokenizers; see tokenizer.h. tokenizer.model is a ModelProto in protobuf's
+// wire format (protobuf.dev, "Encoding"; field numbers: sentencepiece_model.proto,
+// github.com/google/sentencepiece). Repeated fields may be anywhere in a message, and two messages
+// for one field are merged, so pieces can be appended without parsing the bundled bytes.
 #include "tools/cli/synth/tokenizer.h"
 
 #include "tools/cli/synth/bundled.h"
@@ -10,7 +10,7 @@ namespace command::synth {
 
 namespace {
 
-constexpr uint64_t kBundledPieces = 1024; // of both
+constexpr uint64_t kBundledPieces = 1024; // in both tokenizers
 
 void append_varint(std::string &out, uint64_t value) {
     for (; value >= 0x80; value >>= 7) {

@@ -1,5 +1,5 @@
-// The tokenizers of the project's two small chat models, which lie inside the command, padded to
-// any vocabulary.
+// The tokenizers of the project's two small chat models, which are part of the command, padded to
+// any vocabulary. Must not know models.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace command::synth {
 
-// Contents of tokenizer.model, with as many pieces as `vocabulary`, and of tokenizer_config.json.
+// Return the contents of tokenizer.model, with as many pieces as `vocabulary`, and of
+// tokenizer_config.json.
 std::string padded_tokenizer(bool gemma, uint64_t vocabulary);
 std::string tokenizer_config(bool gemma);
 

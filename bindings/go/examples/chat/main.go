@@ -1,5 +1,5 @@
-// Chat talks with a model on the terminal. With -session it goes on with the file's conversation,
-// if there is one, and saves it after each turn. Ctrl-C ends a reply; at the prompt, the program.
+// Chat talks with a model on the terminal. With -session it continues the file's conversation, if
+// the file exists, and saves it after each turn. Ctrl-C ends a reply; at the prompt, the program.
 //
 //	go run ./examples/chat [-session FILE] [-system TEXT] [-temperature T] [-seed N] MODEL
 package main

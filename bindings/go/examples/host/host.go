@@ -15,13 +15,13 @@ import (
 	stasis "stasis.example/stasis.git/bindings/go"
 )
 
-// A host keeps named sessions that begin with the same system prompt. Those in use are in memory,
-// and those used last; the others are in files, one each.
+// A host keeps named sessions that begin with the same system prompt. Sessions in use are in
+// memory, and so are those used last; the others are in files, one each.
 //
-// KV pages never take more than the budget, for which the model itself stands (its KVBudget). Seats
-// bound how many sessions are in use; each of those may come to hold a full session's pages. What
-// else is in memory is idle, and before a seat is given up idle sessions are evicted until all use
-// together leaves that much room for every seat. So no call ever meets POOL_EXHAUSTED.
+// KV pages never take more than the budget, which the model itself enforces (its KVBudget). Seats
+// bound how many sessions are in use; each of those may come to hold a full session's pages. Other
+// sessions in memory are idle, and before a seat is given, idle sessions are evicted until the
+// budget suffices for a full session in every seat. So no call ever meets POOL_EXHAUSTED.
 type host struct {
 	model   *stasis.Model
 	folder  string
@@ -44,7 +44,7 @@ type entry struct {
 	inUse   bool            // by the one goroutine that may touch what follows
 	session *stasis.Session // nil: not in memory
 	idle    *list.Element   // nil: in use, or not in memory
-	evicted bool            // once; its digest is known then
+	evicted bool            // once; its digest is stored then
 	digest  stasis.Digest   // at its last eviction
 }
 
@@ -92,8 +92,8 @@ func newHost(ctx context.Context, modelPath string, options hostOptions) (*host,
 		nil)
 }
 
-// use gives a session to a function, alone: from memory, from its file, or new. What the function
-// leaves is what the next one finds.
+// use calls a function with a session that no other call uses: from memory, from its file, or new.
+// Changes that the function makes stay in the session.
 func (h *host) use(ctx context.Context, name string,
 	body func(session *stasis.Session) error) error {
 	e := h.take(name)
@@ -153,7 +153,7 @@ func (h *host) leave() {
 	h.changed.Broadcast()
 }
 
-// path is the session's file. Saving makes it under another name first: it is never half there.
+// path is the session's file. A save writes it under another name first: it is complete or absent.
 func (h *host) path(name string) string {
 	return filepath.Join(h.folder, url.PathEscape(name)+".stasis")
 }
@@ -194,8 +194,8 @@ func (h *host) begin(e *entry) (err error) {
 	return err
 }
 
-// makeRoom evicts sessions that are idle for longest until what is in memory leaves room for every
-// seat. The caller still has its own.
+// makeRoom evicts sessions that are idle for longest until the budget suffices for a full session
+// in every seat. The caller still has its own.
 func (h *host) makeRoom(ctx context.Context) error {
 	for {
 		stats, err := h.model.Stats()

@@ -25,7 +25,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// smallOptions leave room for few idle sessions.
+// smallOptions set a budget for few idle sessions.
 func smallOptions(t *testing.T) hostOptions {
 	return hostOptions{folder: t.TempDir(), system: system, budget: 8 << 20, capacity: 300,
 		seats: 4}

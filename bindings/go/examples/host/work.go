@@ -1,4 +1,4 @@
-// What the example lets the host do: conversations in many sessions at once, and their repetition.
+// The workload of the example: conversations in many sessions at once, and their repetition.
 
 package main
 
@@ -20,7 +20,7 @@ type script struct {
 	bytes  uint64 // of KV pages that only it held
 }
 
-// work is conversations that go on in many sessions at once, by chance.
+// work is random conversations in many sessions at once.
 type work struct {
 	scripts    []script
 	goroutines int
@@ -138,7 +138,7 @@ func (w *work) resumedRight(ctx context.Context, h *host) (right int, err error)
 	return right, nil
 }
 
-// repeatedRight counts sessions that come out the same when their scripts are played one after the
+// repeatedRight counts sessions with the same result when their scripts are played one after the
 // other, with a model of their own: no host, no files, no forks, nothing shared.
 func (w *work) repeatedRight(ctx context.Context, modelPath, system string) (right int, err error) {
 	model, err := stasis.Open(ctx, modelPath, nil)

@@ -1,6 +1,6 @@
 //! Raw declarations of everything in Stasis' public headers (`stasis.h` and what it includes), one
-//! file here for each of them. The headers' comments are the specification and are not repeated.
-//! A test compares names, types, values, layouts and signatures with the headers.
+//! file for each of them. The headers' comments are the specification and are not repeated. A test
+//! compares names, types, values, layouts and signatures with the headers.
 //!
 //! The crate `stasis` is the safe way to all of this.
 #![allow(non_camel_case_types)]

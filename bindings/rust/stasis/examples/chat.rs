@@ -1,5 +1,5 @@
 //! A conversation on the terminal, kept in a file: `chat MODEL [FILE]`. Each line is a user turn;
-//! with FILE it goes on where it was left.
+//! with FILE it continues where it ended.
 use stasis::{GenerateOptions, LoadOptions, Model, Reply, RunOptions, SaveOptions, Session};
 use std::error::Error;
 use std::io::{self, BufRead, Write};

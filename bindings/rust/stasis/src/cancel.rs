@@ -1,11 +1,11 @@
-//! The handle that cancels calls and tells their progress.
+//! The handle that cancels calls and reports their progress.
 use crate::error::{check, Result};
 use stasis_sys as sys;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Cancels every call that it was given to, from any thread, and tells how far the last one is.
-/// Clones are the same handle.
+/// Cancels every call that it was given to, from any thread, and reports the progress of the last
+/// one. Clones are the same handle.
 ///
 /// ```
 /// fn usable_from_any_thread<T: Clone + Send + Sync>() {}

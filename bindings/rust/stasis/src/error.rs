@@ -1,11 +1,11 @@
-//! What a call that failed says: the status of the library, its message, and what Rust adds.
+//! The error of a failed call: the library's status and message, and what Rust adds.
 use crate::raw::{text_in, text_of};
 use crate::verify::VerifyReport;
 use stasis_sys as sys;
 use std::fmt;
 use std::io;
 
-/// What kind of failure it was; the header's statuses, whose numbers never change.
+/// The kind of a failure; the header's statuses, whose numbers never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
@@ -45,7 +45,7 @@ pub enum Status {
     PoolExhausted,
     /// The library asked for another buffer than it had asked for before.
     BufferTooSmall,
-    /// Somebody else has saved there meanwhile.
+    /// Another process has saved to the file meanwhile.
     Conflict,
     /// A status that this crate does not know.
     Other(i32),
@@ -109,16 +109,16 @@ enum Detail {
     Verify(Box<VerifyReport>),
 }
 
-/// What calls of this crate return.
+/// The result of calls of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What kind of failure it was.
+    /// The kind of the failure.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// What was expected, what was found, and where.
+    /// The message: what was expected, what was found, and where.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -131,7 +131,7 @@ impl Error {
         }
     }
 
-    /// Where a verification found other bits than stored, with [`Status::Diverged`].
+    /// The place at which a verification found other bits than stored, with [`Status::Diverged`].
     pub fn divergence(&self) -> Option<&VerifyReport> {
         match &self.detail {
             Detail::Verify(report) => Some(report),

@@ -1,5 +1,5 @@
 //! Generation: as an iterator that draws one token each time it is asked, and with a closure that
-//! is told of each.
+//! is called with each token.
 use crate::cancel::{raw_of, Cancel};
 use crate::error::{check, Error, Result, Status};
 use crate::guard::{answer, Guard, STOP};
@@ -14,7 +14,7 @@ use std::iter::FusedIterator;
 use std::ops::ControlFlow;
 use std::os::raw::{c_char, c_void};
 
-/// What ends a generation, and what is told of it.
+/// When a generation ends, and what it reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GenerateOptions<'a> {
     /// 0: until the session is full.
@@ -27,8 +27,8 @@ pub struct GenerateOptions<'a> {
     pub stop_strings: &'a [&'a str],
     /// Ends the generation; tokens stay.
     pub cancel: Option<&'a Cancel>,
-    /// Tell each token's log-probability, and so many most likely tokens in its place; 0: none are
-    /// computed.
+    /// Report each token's log-probability, and those of this many most likely tokens at its
+    /// position; 0: none are computed.
     pub log_probabilities: u32,
 }
 
@@ -40,8 +40,8 @@ pub struct Generated {
     pub token: Token,
     /// Its position.
     pub position: u64,
-    /// What can be shown since the last one, perhaps nothing: complete characters, nothing that may
-    /// yet turn out to be a stop string. Bytes that are no UTF-8 are shown as U+FFFD.
+    /// Text that can be shown since the last event, perhaps none: complete characters, nothing that
+    /// may still become part of a stop string. Bytes that are no UTF-8 are shown as U+FFFD.
     pub text: String,
     /// At the end, text that was held back; the token is the last one again.
     pub last: bool,
@@ -81,11 +81,11 @@ pub struct GenerateResult {
     pub count: u64,
     /// Tokens that a drafter proposed.
     pub drafted: u64,
-    /// Those of them that were then drawn.
+    /// The proposed tokens that were then drawn.
     pub accepted: u64,
     /// Passes of the model.
     pub passes: u64,
-    /// Times the drafter failed; the call then went on without.
+    /// Times the drafter failed; the call then continued without it.
     pub draft_failures: u64,
 }
 
@@ -128,10 +128,10 @@ unsafe extern "C" fn each(user: *mut c_void, raw: *const sys::stasis_generated) 
 }
 
 impl Session {
-    /// Draws a token each time the iterator is asked for one: what it has not given is not in the
-    /// session, so it may be dropped at any time. It gives what [`Session::generate_with`] tells,
-    /// token by token, and never drafts. After an error it ends; the session is as the last item
-    /// left it.
+    /// Draws a token each time the iterator is asked for one. A token that it has not yielded is
+    /// not in the session, so it may be dropped at any time. It yields the tokens that
+    /// [`Session::generate_with`] reports, one by one, and never drafts. After an error it ends;
+    /// the session is as the last item left it.
     ///
     /// The speed of several sessions that generate at once does not add up;
     /// [`step`](crate::step) computes many together.
@@ -163,9 +163,9 @@ impl Session {
         Generation { session: self, options, text, last: None, count: 0, next: Next::Token }
     }
 
-    /// Generates until something ends it and tells the closure of each token; a break ends it with
-    /// [`Stop::Callback`], and the token stays. An error, [`Status::Cancelled`] too, leaves what
-    /// was told of in the session.
+    /// Generates until something ends it and calls the closure with each token; a break ends it
+    /// with [`Stop::Callback`], and the token stays. After an error, [`Status::Cancelled`] too, the
+    /// reported tokens stay in the session.
     pub fn generate_with(
         &mut self,
         options: GenerateOptions<'_>,
@@ -216,7 +216,7 @@ impl Session {
     }
 }
 
-/// What is due when the iterator is asked.
+/// The next result of the iterator.
 enum Next {
     Token,
     HeldText(Option<Error>),

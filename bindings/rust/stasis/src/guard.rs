@@ -1,5 +1,5 @@
-//! Closures on their way through C. A panic must not cross it: it is caught where C calls, and goes
-//! on where the call that it interrupted has returned.
+//! Closures that C calls. A panic must not cross C: it is caught where C calls the closure, and
+//! resumed after the interrupted call has returned.
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::os::raw::c_void;
@@ -57,7 +57,7 @@ impl<F> Guard<F> {
         }
     }
 
-    /// Lets a panic that was caught go on.
+    /// Resumes a panic that was caught.
     pub(crate) fn resume(&mut self) {
         if let Some(payload) = self.panic.take() {
             resume_unwind(payload);

@@ -1,11 +1,11 @@
-//! What models, sessions and snapshots say of themselves.
+//! Descriptions of models, sessions and snapshots.
 use crate::digest::Digest;
 use crate::options::{Codec, Keep};
 use crate::raw::{copied, text_in, text_of};
 use crate::Token;
 use stasis_sys as sys;
 
-/// What a model is.
+/// Description of a model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -28,7 +28,7 @@ pub struct ModelInfo {
     /// Versions of the numerics contract: core, KV, sampling.
     pub contract: [u32; 3],
     pub end_tokens: Vec<Token>,
-    /// Of each layer, the positions a query sees; 0: all.
+    /// Positions that a query sees, for each layer; 0: all.
     pub layer_windows: Vec<u32>,
     pub bos: Option<Token>,
     pub kernels: String,
@@ -47,13 +47,13 @@ pub struct ModelInfo {
     pub head: Digest,
     /// Zero: none.
     pub tokenizer: Digest,
-    /// Of each layer.
+    /// Digest of each layer's attention weights.
     pub attention: Vec<Digest>,
-    /// Of each layer.
+    /// Digest of each layer's MLP weights.
     pub mlp: Vec<Digest>,
     /// As stored, with how many tensors are of each.
     pub weight_types: String,
-    /// Of all weights in the files.
+    /// Bytes of all weights in the files.
     pub weight_bytes: u64,
 }
 
@@ -97,7 +97,7 @@ impl ModelInfo {
     }
 }
 
-/// What a model's sessions take, in bytes.
+/// Memory that a model's sessions use, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelStats {
@@ -107,13 +107,13 @@ pub struct ModelStats {
     pub kv_used: u64,
     /// In free pages kept for reuse; within the budget, and give way.
     pub kv_cached: u64,
-    /// Of used pages once more for each further session that holds them.
+    /// Saved by sharing: each page counted once for every additional session that holds it.
     pub kv_shared: u64,
     /// Work space of forward passes.
     pub scratch: u64,
-    /// Of the cached: pages that appends of the same tokens take again.
+    /// The part of the cached bytes in pages that appends of the same tokens take again.
     pub kv_known: u64,
-    /// What pages can still take; none: no limit.
+    /// Bytes that pages can still take; none: no limit.
     pub kv_free: Option<u64>,
 }
 
@@ -132,11 +132,11 @@ impl ModelStats {
     }
 }
 
-/// What a session is and holds.
+/// Description of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Of local layers; 0: the model has none.
+    /// Window of local layers; 0: the model has none.
     pub window: u32,
     /// Tokens in the log; the next one takes this position.
     pub position: u64,
@@ -152,13 +152,13 @@ pub struct SessionInfo {
     pub pages_own: u64,
     /// Pages that others hold too.
     pub pages_shared: u64,
-    /// Of all its pages.
+    /// Bytes of all its pages.
     pub kv_bytes: u64,
     /// System text that waits for the first user turn.
     pub pending_bytes: u64,
     /// Positions that no later token sees.
     pub positions_evicted: u64,
-    /// Positions taken from pages that were known already.
+    /// Positions taken from existing pages.
     pub tokens_reused: u64,
     /// Some below this one were computed under another profile, and cannot be verified; 0: none.
     pub positions_foreign: u64,
@@ -188,7 +188,7 @@ impl SessionInfo {
     }
 }
 
-/// What a snapshot file holds.
+/// Contents of a snapshot file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotInfo {
@@ -200,13 +200,13 @@ pub struct SnapshotInfo {
     pub page_positions: u32,
     /// Tokens in the log.
     pub position: u64,
-    /// Of the state and all commits before it.
+    /// Bytes of the state and all commits before it.
     pub file_bytes: u64,
-    /// Of the state, as [`Session::digest`](crate::Session::digest).
+    /// Digest of the state, as [`Session::digest`](crate::Session::digest).
     pub digest: Digest,
-    /// Of the file: who keeps these 32 bytes can prove it.
+    /// Root digest of the file: these 32 bytes suffice to prove it.
     pub root: Digest,
-    /// Of the model it belongs to.
+    /// Digest of the model that the state belongs to.
     pub model: Digest,
     /// One of the file's two root slots cannot be read: torn by a crash, or see `older`.
     pub damaged_root: bool,
@@ -218,13 +218,13 @@ pub struct SnapshotInfo {
     pub commits: u64,
     /// Keys and values that are kept, as numbers.
     pub kv_bytes: u64,
-    /// What they take in the file.
+    /// Bytes that they take in the file.
     pub kv_stored_bytes: u64,
-    /// Id of the device profile that it goes on under; empty: the contract alone.
+    /// Id of the device profile under which the session continues; empty: the contract alone.
     pub profile: String,
     /// As of [`SessionInfo`].
     pub positions_foreign: u64,
-    /// Of `file_bytes`, those of sections that this state does not refer to.
+    /// The part of `file_bytes` in sections that this state does not refer to.
     pub dead_bytes: u64,
     /// The root of the last commit is damaged, and this is the state before it.
     pub older: bool,

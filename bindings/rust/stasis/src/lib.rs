@@ -19,8 +19,7 @@
 //! # Ok::<(), stasis::Error>(())
 //! ```
 //!
-//! The comments of the C header, `stasis.h`, are the specification of every call; here is what Rust
-//! adds to it.
+//! The comments of the C header, `stasis.h`, are the specification of every call; this crate adds:
 //!
 //! **Errors.** A call that fails leaves every object as it was, and returns an [`Error`] with its
 //! [`Status`]. An [`std::io::Error`] of a reader or writer comes back as itself.
@@ -32,8 +31,8 @@
 //! So all four are `Send` and `Sync`.
 //!
 //! **Closures** run on the thread that called, while the call runs. They may borrow what outlives
-//! the call (a [`Trace`], what outlives everything). One that panics ends the call, as if it had
-//! asked for that, and the panic goes on in the caller once the library has returned.
+//! the call (a [`Trace`], what outlives everything). A closure that panics ends the call, as if it
+//! had asked for that, and the panic continues in the caller after the library has returned.
 //!
 //! **Options** are structs whose defaults are the library's: write the fields that matter and
 //! `..Default::default()`.

@@ -66,12 +66,12 @@ pub struct ModelOptions<'a> {
     pub profile: Option<&'a str>,
     /// No file stays mapped: the model's files may change, or be cut short, once it is open.
     pub copy_weights: bool,
-    /// Of all sessions' KV pages together; 0: no limit.
+    /// Limit for the KV pages of all sessions together; 0: no limit.
     pub kv_budget_bytes: u64,
     /// None: recognised from the model's files.
     pub chat_template: Option<&'a str>,
-    /// Where KV pages, copied weights and scratch come from; none: the C heap. Used from any
-    /// thread, dropped when the model and all its sessions are gone.
+    /// The source of KV pages, copied weights and workspaces; none: the C heap. Used from any
+    /// thread, dropped after the model and all its sessions.
     pub allocator: Option<Box<dyn GlobalAlloc + Send + Sync>>,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,
@@ -95,7 +95,7 @@ pub struct Detokenize {
     pub special: bool,
     /// As in the middle of a text: keep a leading space.
     pub middle: bool,
-    /// Of one token: the piece as the vocabulary spells it.
+    /// Spell one token as the vocabulary does.
     pub piece: bool,
 }
 
@@ -113,7 +113,7 @@ pub enum Reply {
 pub struct Message<'a> {
     /// "system", "user", "assistant", or what else the template knows.
     pub role: &'a str,
-    /// What is said.
+    /// Text of the message.
     pub text: &'a str,
 }
 
@@ -148,7 +148,7 @@ impl Model {
         let kernels = text(options.kernels, "kernels")?;
         let profile = text(options.profile, "profile")?;
         let chat_template = text(options.chat_template, "chat_template")?;
-        // Behind a pointer of its own, for it is two pointers wide.
+        // Boxed, because it is two pointers wide.
         let user = options.allocator.map(|own| Box::into_raw(Box::new(own)).cast::<c_void>());
         let allocator = sys::stasis_allocator {
             user: user.unwrap_or(ptr::null_mut()),
@@ -188,12 +188,12 @@ impl Model {
         Ok(Model(Arc::new(model?)))
     }
 
-    /// What it is.
+    /// Describes the model.
     pub fn info(&self) -> Result<ModelInfo> {
         info_of(self.0.raw)
     }
 
-    /// What its sessions take now.
+    /// Reports the memory that its sessions use at this moment.
     pub fn stats(&self) -> Result<ModelStats> {
         let mut stats = sized();
         // SAFETY: a living model and a struct with its size.

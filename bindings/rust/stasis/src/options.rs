@@ -19,11 +19,11 @@ pub enum Domain {
     Common,
     /// Sessions of the same number, from 1 to `u64::MAX - 1`.
     Number(u64),
-    /// Nobody but its forks.
+    /// Only its forks.
     Private,
 }
 
-/// What of attention is tracked, for [`Session::attention`](crate::Session::attention).
+/// How attention is tracked, for [`Session::attention`](crate::Session::attention).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Track {
     /// Nothing, at no cost.
@@ -35,7 +35,7 @@ pub enum Track {
     ByHead,
 }
 
-/// What a session may become.
+/// Settings of a session, fixed when it is created.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionOptions {
     /// Positions it may reach; 0: the model's context, which is the most.
@@ -45,7 +45,7 @@ pub struct SessionOptions {
     /// Positions that local layers keep beyond their window, so that rewind reaches back; 0: one
     /// window; [`RETAIN_NONE`]: none.
     pub window_retain: u64,
-    /// What of attention is tracked.
+    /// How attention is tracked.
     pub track_attention: Track,
     /// With whom it shares pages.
     pub domain: Domain,
@@ -76,7 +76,7 @@ impl SessionOptions {
 /// [`Status::Stopped`](crate::Status::Stopped).
 pub type LogitsFn<'a> = &'a mut dyn FnMut(u64, &[f32]) -> ControlFlow<()>;
 
-/// How a call computes; nothing here has an influence on results.
+/// How a call computes. None of the options influences results.
 #[derive(Default)]
 pub struct RunOptions<'a> {
     /// Positions computed together; 0: chosen.
@@ -101,7 +101,7 @@ unsafe extern "C" fn logits(
 }
 
 impl RunOptions<'_> {
-    /// Makes a call with these options, and lets the panic of a closure go on.
+    /// Makes a call with these options, and resumes the panic of a closure.
     pub(crate) fn call(
         self,
         call: impl FnOnce(*const sys::stasis_run_options, *mut sys::stasis_error) -> i32,
@@ -153,14 +153,14 @@ pub enum Keep {
 pub struct SaveOptions<'a> {
     /// Put the snapshot in the place of any file, whatever it holds.
     pub replace: bool,
-    /// A file that is there must hold what this session loaded or saved last;
+    /// An existing file must hold the state that this session loaded or saved last;
     /// [`Status::Conflict`](crate::Status::Conflict) if not.
     pub if_match: bool,
     /// Keep the whole row of logits beside the hidden state.
     pub full_logits: bool,
-    /// Of what this call writes.
+    /// Codec of what this call writes.
     pub codec: Codec,
-    /// Of the whole session.
+    /// The part of the whole session's keys and values that is kept.
     pub keep: Keep,
     /// Ends the call.
     pub cancel: Option<&'a Cancel>,
@@ -218,6 +218,6 @@ pub struct LoadOptions<'a> {
     /// Gets done and total bytes of keys and values, or positions where it recomputes; a break
     /// stops.
     pub progress: Option<ProgressFn<'a>>,
-    /// Told of the new session's pages, and from then on.
+    /// Called with the new session's pages, and with every later event.
     pub trace: Option<Trace>,
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 /// How a model is written.
 #[derive(Default)]
 pub struct QuantizeOptions<'a> {
-    /// Put the file in the place of a GGUF file that is there.
+    /// Replace an existing GGUF file.
     pub replace: bool,
     /// As `stasis_quantize.h` lists them; none: Q8_0.
     pub kind: Option<&'a str>,
@@ -32,13 +32,13 @@ pub struct QuantizeShare {
     pub bytes: u64,
 }
 
-/// What was written.
+/// Outcome of a quantization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuantizeReport {
-    /// Of the weights that were read.
+    /// Bytes of the weights that were read.
     pub source_bytes: u64,
-    /// Of the file.
+    /// Bytes of the file.
     pub file_bytes: u64,
     /// Types in use, the largest first.
     pub shares: Vec<QuantizeShare>,

@@ -1,5 +1,5 @@
-//! What passes between Rust and C: texts, arrays that are asked for their size first, structs that
-//! state their own.
+//! Conversions between Rust and C: texts, arrays whose size is asked for first, structs that state
+//! their own size.
 use crate::error::{check, Error, Result, Status};
 use stasis_sys as sys;
 use std::ffi::{CStr, CString};
@@ -80,8 +80,8 @@ pub(crate) fn pointer_to(text: &Option<CString>) -> *const c_char {
     text.as_ref().map_or(ptr::null(), |text| text.as_ptr())
 }
 
-/// What a call writes into a buffer: asked for its size first. `call` gets buffer, capacity and the
-/// place for the count.
+/// Returns what a call writes into a buffer, whose size is asked for first. `call` gets buffer,
+/// capacity and the place for the count.
 pub(crate) fn fill<T: Copy + Default>(
     mut call: impl FnMut(*mut T, usize, *mut usize, *mut sys::stasis_error) -> sys::stasis_status,
 ) -> Result<Vec<T>> {

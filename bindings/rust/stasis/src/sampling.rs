@@ -13,7 +13,7 @@ pub struct Sampling {
     pub temperature: f32,
     /// 1: off.
     pub top_p: f32,
-    /// Of the best one's probability.
+    /// The least share of the best token's probability.
     pub min_p: f32,
     /// 1: off.
     pub repetition_penalty: f32,
@@ -43,14 +43,14 @@ pub struct Sampling {
     pub dry_allowed_length: u32,
     /// DRY: 0: all.
     pub dry_range: u32,
-    /// Left by typical_p, min_p, top_p and XTC, if there are; 0: 1.
+    /// Tokens that typical_p, min_p, top_p and XTC keep, if there are so many; 0: 1.
     pub min_keep: u32,
     /// DRY: no repetition goes over one of these.
     pub dry_breakers: Vec<Token>,
 }
 
 impl Sampling {
-    /// What a model recommends: without arrays.
+    /// Converts the settings that a model recommends, which have no arrays.
     pub(crate) fn of(raw: &sys::stasis_sampling) -> Sampling {
         Sampling {
             top_k: raw.top_k,

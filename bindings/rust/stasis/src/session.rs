@@ -63,12 +63,12 @@ unsafe impl Sync for Session {}
 impl Drop for Session {
     fn drop(&mut self) {
         // SAFETY: the only owner, and no call can be running on what it owns. The listener, which
-        // the library may tell until then, goes after this.
+        // the library may call until then, is dropped after this.
         unsafe { sys::stasis_session_free(self.raw.as_ptr()) }
     }
 }
 
-/// Where a token came from.
+/// The source of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
@@ -114,12 +114,12 @@ pub struct KeysValues {
     pub values: Vec<u16>,
 }
 
-/// What proposes tokens to [`Session::generate_with`]; results are the same with any.
+/// How tokens are proposed to [`Session::generate_with`]; results are the same with any.
 #[derive(Clone, Copy, Debug)]
 pub enum Draft<'a> {
     /// Nothing.
     Off,
-    /// What followed when the log's last tokens occurred before.
+    /// The tokens that followed when the log's last tokens occurred before.
     Lookup {
         /// Proposed for a pass, at least; 0: 2.
         tokens_min: u64,
@@ -167,7 +167,7 @@ impl Session {
     /// Appends tokens: all of them or, on any failure, none.
     pub fn append(&mut self, tokens: &[Token], options: RunOptions<'_>) -> Result<()> {
         let (data, count) = (tokens.as_ptr(), tokens.len());
-        // SAFETY: an array with its count; here as below, a living session and `call`'s error.
+        // SAFETY: an array with its count; as below, a living session and `call`'s error.
         let result = options.call(|options, error| unsafe {
             sys::stasis_session_append(self.raw(), data, count, options, error)
         });
@@ -207,7 +207,7 @@ impl Session {
         let room = if n <= self.model.vocabulary() { n } else { 0 };
         let (mut tokens, mut log_probabilities) = (vec![0; room], vec![0.0; room]);
         let likely: *mut f32 = log_probabilities.as_mut_ptr();
-        // SAFETY: room for `n`, or an `n` that is refused.
+        // SAFETY: a buffer for `n`, or an `n` that is refused.
         self.call(|error| unsafe {
             sys::stasis_session_top(self.raw(), n, tokens.as_mut_ptr(), likely, error)
         })?;
@@ -273,14 +273,14 @@ impl Session {
         self.after(result)
     }
 
-    /// From here on no token sees these positions.
+    /// Hides these positions from every later token.
     pub fn evict(&mut self, positions: Range<u64>) -> Result<()> {
         let (begin, end) = (positions.start, positions.end);
         // SAFETY: numbers.
         self.call(|error| unsafe { sys::stasis_session_evict(self.raw(), begin, end, error) })
     }
 
-    /// How much attention each position has received since the beginning.
+    /// Returns the accumulated attention of each position.
     pub fn attention(&self, how: Attention) -> Result<Vec<f64>> {
         let flags = if how == Attention::ByHead { sys::STASIS_ATTENTION_BY_HEAD } else { 0 };
         // SAFETY: a buffer with its capacity.
@@ -302,7 +302,7 @@ impl Session {
         Ok(KeysValues { keys, values })
     }
 
-    /// What it is and holds.
+    /// Describes the session.
     pub fn info(&self) -> Result<SessionInfo> {
         let mut info = sized();
         // SAFETY: a struct with its size.
@@ -319,7 +319,7 @@ impl Session {
         }))
     }
 
-    /// Where the tokens from `begin` to the end came from.
+    /// Returns the sources of the tokens from `begin` to the end.
     pub fn sources(&self, begin: u64) -> Result<Vec<Source>> {
         let none = ptr::null_mut();
         // SAFETY: a buffer with its capacity, and none for tokens.
@@ -341,7 +341,8 @@ impl Session {
         Ok(text_from(text))
     }
 
-    /// SHA-256 over the state. Equal digests: the same from here on.
+    /// Returns SHA-256 over the state. Sessions with equal digests give the same bits from this
+    /// position on.
     pub fn digest(&self) -> Result<Digest> {
         let mut digest = sys::stasis_digest { bytes: [0; 32] };
         // SAFETY: a place for a digest.
@@ -349,20 +350,21 @@ impl Session {
         Ok(Digest::of(digest))
     }
 
-    /// Tells the trace of everything that happens to the session's keys and values from now on,
-    /// first of the pages that it has; none: nobody. An earlier trace ends, unless this fails.
+    /// Calls the trace with everything that happens to the session's keys and values from now on,
+    /// beginning with the pages that it has; none: no trace. An earlier trace ends, unless this
+    /// fails.
     pub fn set_trace(&mut self, trace: Option<Trace>) -> Result<()> {
         let listener = trace.map(Listener::new);
         let raw = listener.as_ref().map(Listener::raw);
         let options = raw.as_ref().map_or(ptr::null(), |raw| raw as *const _);
-        // SAFETY: a struct with its size; the listener stays as long as the library tells it.
+        // SAFETY: a struct with its size; the listener stays as long as the library may call it.
         check(|error| unsafe { sys::stasis_session_set_trace(self.raw(), options, error) })?;
         self.listener = listener;
         self.resume_trace();
         Ok(())
     }
 
-    /// What proposes tokens from now on.
+    /// Sets the source of proposed tokens.
     pub fn set_draft(&mut self, draft: Draft<'_>) -> Result<()> {
         let (model, options) = match draft {
             Draft::Off => (ptr::null_mut(), None),
@@ -393,13 +395,13 @@ impl Session {
         self.after(check(call))
     }
 
-    /// What is due when a call on the session has returned.
+    /// Work to do after a call on the session has returned.
     pub(crate) fn after<T>(&self, result: Result<T>) -> Result<T> {
         self.resume_trace();
         result
     }
 
-    /// Lets a panic of the trace's listener go on.
+    /// Resumes a panic of the trace's listener.
     pub(crate) fn resume_trace(&self) {
         if let Some(listener) = &self.listener {
             listener.resume();

@@ -23,7 +23,7 @@ pub struct Snapshot {
     raw: NonNull<sys::stasis_snapshot>,
 }
 
-// SAFETY: it belongs to no thread, and answers whoever comes second with BUSY.
+// SAFETY: it belongs to no thread, and a second caller gets BUSY.
 unsafe impl Send for Snapshot {}
 unsafe impl Sync for Snapshot {}
 
@@ -89,11 +89,11 @@ impl Element {
     }
 }
 
-/// Where two snapshots first differ.
+/// The first difference between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Of which element.
+    /// The element that differs.
     pub element: Element,
     /// None: no layer applies.
     pub layer: Option<u32>,
@@ -101,7 +101,7 @@ pub struct Difference {
     pub head: Option<u32>,
     /// None: no position applies.
     pub position: Option<u64>,
-    /// What differs, in words.
+    /// The difference in words.
     pub message: String,
 }
 
@@ -140,7 +140,7 @@ impl Snapshot {
         Snapshot { raw: NonNull::new(raw).expect("a snapshot that was opened") }
     }
 
-    /// What it holds.
+    /// Describes the state.
     pub fn info(&self) -> Result<SnapshotInfo> {
         let mut info = sized();
         // SAFETY: a living snapshot and a struct with its size.
@@ -167,7 +167,7 @@ impl Snapshot {
         })
     }
 
-    /// Where the tokens from `begin` to the end came from.
+    /// Returns the sources of the tokens from `begin` to the end.
     pub fn sources(&self, begin: u64) -> Result<Vec<Source>> {
         let none = ptr::null_mut();
         // SAFETY: a buffer with its capacity, and none for tokens.
@@ -205,8 +205,8 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// Puts a new file in the place of a snapshot that holds its state and nothing else. Of the options
-/// cancel, progress and codec count.
+/// Puts a new file in the place of a snapshot that holds its state and nothing else. Only cancel,
+/// progress and codec of the options apply.
 pub fn compact(path: impl AsRef<Path>, options: SaveOptions<'_>) -> Result<()> {
     let path = c_path(path.as_ref())?;
     // SAFETY: a zero-terminated path.

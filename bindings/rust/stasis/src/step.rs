@@ -7,7 +7,7 @@ use stasis_sys as sys;
 use std::mem::size_of;
 use std::ptr;
 
-/// What one session does in a step, and what came of it.
+/// The work of one session in a step, and its outcome.
 pub struct StepItem<'a> {
     session: &'a mut Session,
     tokens: &'a [Token],
@@ -43,10 +43,10 @@ impl<'a> StepItem<'a> {
     }
 }
 
-/// One step of several sessions of one model: each gets the bits that it gets alone. What an item
-/// meets is its outcome and leaves the others alone. An error of the whole step means that nothing
-/// was done, unless it was cancelled or stopped: sessions that are complete then stay so, and
-/// outcomes tell which.
+/// Computes one step of several sessions of one model: each gets the bits that it gets alone. A
+/// failure of an item is its outcome and does not affect the others. An error of the whole step
+/// means that nothing was done, unless it was cancelled or stopped: sessions that are complete then
+/// stay so, and the outcomes show which.
 ///
 /// No session can be in a step twice:
 ///

@@ -23,7 +23,8 @@ impl<T> Guard<Stream<T>> {
         Guard::new(Some(Stream { end, failure: None }))
     }
 
-    /// The result of the call: a panic goes on, and an error of the stream is part of the call's.
+    /// Returns the result of the call: resumes a panic, and adds an error of the stream to the
+    /// call's.
     pub(crate) fn finish<R>(mut self, result: Result<R>) -> Result<R> {
         self.resume();
         let failure = self.closure_mut().and_then(|stream| stream.failure.take());

@@ -4,9 +4,10 @@
 #[derive(Default)]
 pub(crate) struct TextStream {
     stops: Vec<Vec<u8>>,
-    /// Not delivered yet; stop strings can only lie in it, for what may begin one waits here.
+    /// Text that is not delivered yet. Stop strings can only be in it, because a text that may
+    /// begin one is kept back.
     waiting: Vec<u8>,
-    /// Of `waiting`, what is certain to be shown.
+    /// Length of the part of `waiting` that is certain to be shown.
     certain: usize,
     stopped: bool,
 }
@@ -53,7 +54,7 @@ impl TextStream {
         self.certain = self.waiting.len();
     }
 
-    /// What can be shown now.
+    /// Returns the text that can be shown now.
     pub(crate) fn take(&mut self) -> String {
         let length = complete(&self.waiting[..self.certain]);
         self.certain -= length;

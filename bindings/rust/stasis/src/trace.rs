@@ -1,4 +1,4 @@
-//! What happens to a session's keys and values, told as it happens.
+//! Events of a session's keys and values, reported when they happen.
 use crate::digest::Digest;
 use crate::guard::Payload;
 use crate::raw::sized;
@@ -9,7 +9,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// What an event tells; see `stasis_trace.h`.
+/// The kind of an event; see `stasis_trace.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TraceKind {
@@ -17,11 +17,11 @@ pub enum TraceKind {
     Held,
     /// A page of its own: empty, or read by a load.
     Taken,
-    /// A known page, which holds what these tokens give.
+    /// A page that already holds what these tokens give.
     Shared,
     /// The session's own copy in the place of a page that others have as well.
     Copied,
-    /// A page it had: all positions computed, digest known.
+    /// A page it had: all positions computed, digest available.
     Filled,
     /// It has the page no more.
     Released,
@@ -35,7 +35,7 @@ pub enum TraceKind {
     Rewind,
     /// No later token sees the positions.
     Evict,
-    /// There is a second session.
+    /// A second session was made.
     Fork,
     /// A file or stream holds the state.
     Save,
@@ -49,19 +49,19 @@ pub enum TraceKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// What happened.
+    /// The kind of the event.
     pub kind: TraceKind,
     /// Number of the group of layers; none: an operation of the session as a whole.
     pub group: Option<u32>,
-    /// Of the group's layers, the positions a query sees; 0: all.
+    /// Positions that a query of the group's layers sees; 0: all.
     pub window: u32,
-    /// First position, of a page of all that it has room for.
+    /// First position; of a page, of all that it can hold.
     pub begin: u64,
-    /// Behind the last position.
+    /// The position after the last.
     pub end: u64,
-    /// Of the pages; of an operation what its positions take in all layers.
+    /// Bytes of the pages; of an operation, of its positions in all layers.
     pub bytes: u64,
-    /// Of a full page, or of the state saved or loaded; else zero.
+    /// Digest of a full page, or of the state saved or loaded; else zero.
     pub digest: Digest,
 }
 
@@ -103,8 +103,8 @@ impl TraceEvent {
 /// Gets each event.
 pub type ListenerFn = Box<dyn FnMut(&TraceEvent) + Send>;
 
-/// Who is told of a session's keys and values. It belongs to the session, which may move between
-/// threads: so it borrows nothing that could go before, and is `Send`.
+/// The receiver of events of a session's keys and values. It belongs to the session, which may move
+/// between threads: so it borrows nothing that could be dropped before, and is `Send`.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/zoo/gemma3-text");
@@ -138,26 +138,26 @@ pub type ListenerFn = Box<dyn FnMut(&TraceEvent) + Send>;
 /// # Ok::<(), stasis::Error>(())
 /// ```
 pub struct Trace {
-    /// Tell of reads too.
+    /// Report reads too.
     pub reads: bool,
-    /// Runs on the thread that called, inside the call; it cannot end it. If it panics, the panic
-    /// goes on after the call, and the trace is told no more.
+    /// Runs on the thread that called, inside the call; it cannot end the call. If it panics, the
+    /// panic is resumed after the call, and the trace is not called any more.
     pub listener: ListenerFn,
 }
 
 impl Trace {
-    /// Of all but reads.
+    /// Reports all events but reads.
     pub fn new(listener: impl FnMut(&TraceEvent) + Send + 'static) -> Trace {
         Trace { reads: false, listener: Box::new(listener) }
     }
 }
 
-/// A trace as C tells it. The session's busy flag lets one call at a time tell, so nobody ever
-/// waits for the locks; they make that safe to say.
+/// A trace as C calls it. The session's busy flag lets one call at a time report, so no thread ever
+/// waits for the locks; they make that safe in Rust.
 pub(crate) struct Listener {
     reads: bool,
     closure: Mutex<ListenerFn>,
-    /// Where it panicked, and with what.
+    /// The thread that panicked, and its payload.
     panic: Mutex<Panic>,
 }
 
@@ -173,7 +173,7 @@ impl Listener {
         Arc::new(Listener { reads: trace.reads, closure, panic: Mutex::new(Panic::None) })
     }
 
-    /// Options that tell it, as long as the caller keeps it.
+    /// Options for C, valid as long as the caller keeps it.
     pub(crate) fn raw(self: &Arc<Listener>) -> sys::stasis_trace_options {
         sys::stasis_trace_options {
             flags: if self.reads { sys::STASIS_TRACE_READS } else { 0 },
@@ -183,7 +183,7 @@ impl Listener {
         }
     }
 
-    /// Lets a panic of this thread's call go on.
+    /// Resumes a panic of this thread's call.
     pub(crate) fn resume(&self) {
         let mut panic = lock(&self.panic);
         match std::mem::replace(&mut *panic, Panic::Passed) {

@@ -8,7 +8,7 @@ use crate::snapshot::{some_position, somewhere, Element, Snapshot};
 use stasis_sys as sys;
 use std::ops::Range;
 
-/// What is verified.
+/// The part to recompute.
 #[derive(Default)]
 pub struct VerifyOptions<'a> {
     /// Positions computed together; 0: chosen.
@@ -17,7 +17,7 @@ pub struct VerifyOptions<'a> {
     pub cancel: Option<&'a Cancel>,
     /// Gets done and total positions now and then; a break stops.
     pub progress: Option<ProgressFn<'a>>,
-    /// Of the pages, those to recompute, up to 100; 0: the whole log.
+    /// Percentage of the pages to recompute, up to 100; 0: the whole log.
     pub audit_percent: f64,
     /// Decides which; to be chosen after the file was made.
     pub audit_seed: u64,
@@ -33,7 +33,7 @@ pub enum Part {
     Values,
 }
 
-/// What a verification computed and, in the error of one that found other bits, where.
+/// Outcome of a verification; in the error of one that found other bits, with the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -41,11 +41,11 @@ pub struct VerifyReport {
     pub positions: u64,
     /// First position that differs.
     pub position: Option<u64>,
-    /// Of what.
+    /// Layer of the first difference.
     pub layer: Option<u32>,
     /// The element that differs; none: all is as stored.
     pub element: Option<Element>,
-    /// What differs, in words.
+    /// The difference in words.
     pub message: String,
     /// KV head.
     pub head: Option<u32>,
@@ -53,7 +53,7 @@ pub struct VerifyReport {
     pub part: Option<Part>,
     /// Tokens drawn again.
     pub drawn: u64,
-    /// Those that came out differently.
+    /// Drawn tokens that differed.
     pub drawn_otherwise: u64,
     /// Pages that an audit drew from.
     pub audit_pages: u64,

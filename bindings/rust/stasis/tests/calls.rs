@@ -127,7 +127,7 @@ fn shared_pages() {
     assert_eq!(third.digest().unwrap(), second.digest().unwrap());
 }
 
-/// What one item of a step meets leaves the others alone.
+/// A failure of one item of a step does not affect the others.
 #[test]
 fn items_of_a_step() {
     let model = tiny();

@@ -1,5 +1,5 @@
-//! Closures: they hear, they stop, they cancel; and when one panics, its panic goes on in the
-//! caller while every object is as after a call that was stopped.
+//! Closures: they are called, they stop, they cancel. A panic is resumed in the caller, and every
+//! object is as after a call that was stopped.
 mod fixture;
 use fixture::*;
 use stasis::*;
@@ -7,7 +7,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::mpsc;
 
-/// What a panic said.
+/// The message of a panic.
 fn panic_of<T>(call: impl FnOnce() -> T) -> String {
     let payload = catch_unwind(AssertUnwindSafe(call)).map(drop).expect_err("a panic");
     payload.downcast_ref::<&str>().map_or_else(String::new, |text| text.to_string())
@@ -141,7 +141,7 @@ fn panics_come_through() {
     assert_eq!(panic_of(quantized), "in quantize");
 }
 
-/// The pages that are told of are those that the session has.
+/// The reported pages are those that the session has.
 #[test]
 fn a_trace_is_told() {
     let model = tiny();
@@ -193,7 +193,7 @@ fn a_trace_that_panics() {
         panic!("in trace");
     });
     session.set_trace(Some(trace)).unwrap();
-    // It cannot end a call: the tokens are in the log when the panic goes on, once.
+    // It cannot end a call: the tokens are in the log when the panic is resumed, once.
     assert_eq!(panic_of(|| session.append(&[1, 2, 3], Default::default())), "in trace");
     assert_eq!(session.info().unwrap().position, 3);
     session.append(&[4], Default::default()).unwrap();

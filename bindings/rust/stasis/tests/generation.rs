@@ -1,5 +1,5 @@
-//! The iterator tells what the closure is told, event by event, and leaves the session as it does;
-//! stopped early, it leaves just what it gave.
+//! The iterator yields what the closure is called with, event by event, and leaves the session as
+//! it does; stopped early, it leaves just what it yielded.
 mod fixture;
 use fixture::*;
 use stasis::*;

@@ -1,4 +1,4 @@
-//! What is dropped is given back, and nothing that is still needed.
+//! Objects that are dropped return their memory, and memory that is still needed stays.
 mod fixture;
 use fixture::*;
 use stasis::*;
@@ -36,7 +36,7 @@ fn sessions_keep_the_model() {
     drop(session.generate(Default::default()));
 }
 
-/// Counts bytes; refuses when told to.
+/// Counts bytes; refuses on demand.
 #[derive(Default)]
 struct Counted {
     bytes: AtomicUsize,
@@ -96,7 +96,7 @@ fn an_allocator_of_the_hosts() {
     assert!(counted.dropped.load(SeqCst));
 }
 
-/// Dropping a cancel handle while a call runs with it is nobody's loss.
+/// A cancel handle may be dropped while a call runs with it.
 #[test]
 fn handles_outlive_their_calls() {
     let model = tiny();

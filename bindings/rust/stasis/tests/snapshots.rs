@@ -1,4 +1,4 @@
-//! Snapshot files: what they say, how two differ, their proof, their room; and models to GGUF.
+//! Snapshot files: their contents, comparison, verification and size; and models to GGUF.
 mod fixture;
 use fixture::*;
 use stasis::*;

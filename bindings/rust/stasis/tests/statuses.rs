@@ -102,7 +102,7 @@ fn damaged_files() {
     assert_eq!(status(session.save("/nowhere/a", Default::default())), Status::Io);
 }
 
-/// Of two who go on with one file the second is told.
+/// The second of two sessions that continue one file is refused.
 #[test]
 fn conflicts() {
     let folder = Folder::new();
@@ -130,7 +130,7 @@ fn versions() {
     fs::copy(data("golden/v1/first.stasis"), &file).unwrap();
     let model = open("recall-llama");
     assert!(Session::load(&model, &file, Default::default()).is_ok());
-    // FORMAT.md: the version lies behind the magic.
+    // FORMAT.md: the version follows the magic.
     let change = "path.write_bytes(reseal.Snapshot(path.read_bytes()).changed(8, bytes([99])))";
     forge(&file, change);
     assert_eq!(status(Session::load(&model, &file, Default::default())), Status::Version);

@@ -1,4 +1,4 @@
-//! Readers and writers: what they fail with comes back as itself, and their panics go on.
+//! Readers and writers: their errors are returned as they are, and their panics are resumed.
 mod fixture;
 use fixture::*;
 use stasis::*;
@@ -96,7 +96,8 @@ fn errors_of_readers_are_themselves() {
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidData);
 }
 
-/// What `io::copy` and its like take for "again" no failed call says, so that they end.
+/// No failed call reports an error kind that `io::copy` and similar functions retry, so that they
+/// end.
 #[test]
 fn copying_from_a_cancelled_call_ends() {
     struct Computes<'a> {

@@ -1,4 +1,4 @@
-//! Threads: a model for all, a session for one at a time, who comes second told so.
+//! Threads: a model serves all at once, a session one at a time, and a second caller is refused.
 mod fixture;
 use fixture::*;
 use stasis::*;
@@ -26,7 +26,7 @@ fn forks_run_at_the_same_time() {
     });
     parent.generate_with(options, |_| Continue(())).unwrap();
     assert_eq!(digests, [parent.digest().unwrap(); 4]);
-    let moved = thread::spawn(move || parent.digest().unwrap()); // and is dropped there
+    let moved = thread::spawn(move || parent.digest().unwrap()); // and is dropped in that thread
     assert_eq!(moved.join().unwrap(), digests[0]);
 }
 
@@ -37,7 +37,7 @@ fn a_second_caller_is_told() {
     let mut session = session_of(&model, &some_tokens(3, 1));
     let (to, inside) = mpsc::channel();
     let (go_on, wait) = mpsc::channel::<()>();
-    // A fork is told inside a call on `&self`.
+    // A fork is reported inside a call on `&self`.
     session
         .set_trace(Some(Trace::new(move |event| {
             if event.kind == TraceKind::Fork {
@@ -97,7 +97,7 @@ fn many_readers() {
     assert!(answered > 0);
 }
 
-/// A panic of a trace goes on in the thread whose call it interrupted, not in one that comes by.
+/// A panic of a trace is resumed in the thread whose call it interrupted, not in another one.
 #[test]
 fn a_panic_stays_in_its_thread() {
     let model = tiny();

@@ -25,7 +25,7 @@ pub fn c_program(headers: &[Header]) -> String {
     code + "return 0;\n}\n"
 }
 
-/// Of the crate whose root is `root`.
+/// Returns the facts of the crate whose root is `root`.
 pub fn rust_program(headers: &[Header], root: &str) -> String {
     let mut code = format!("#![allow(dead_code, unused)]\n#[path = {root:?}]\nmod sys;\n");
     code.push_str("use std::{mem::*, os::raw::*, ptr::addr_of};\n");

@@ -1,6 +1,6 @@
-//! The declarations are the header's: constants with their values and sizes, structs with the
-//! place and type of every field, functions and callbacks with their signatures. And the check
-//! sees it if one is not: each kind of fault is planted here, in a copy of the sources.
+//! The declarations are the header's: constants with their values and sizes, structs with the place
+//! and type of every field, functions and callbacks with their signatures. And the check detects a
+//! declaration that is not: each kind of fault is planted in a copy of the sources.
 mod facts;
 mod parse;
 
@@ -37,7 +37,7 @@ impl Drop for Folder {
     }
 }
 
-/// What a command printed, or what it complained of.
+/// Output of a command, or its error message.
 fn output(command: &mut Command) -> Result<String, String> {
     let done = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if done.status.success() {
@@ -70,7 +70,7 @@ fn answers_of_rust(
     let (source, program) = (folder.join("facts.rs"), folder.join("facts_rust"));
     let root = sources.join("lib.rs").display().to_string();
     fs::write(&source, facts::rust_program(headers, &root)).map_err(|error| error.to_string())?;
-    // `crate` would be the program's: the sources are a module of it here.
+    // `crate` would be the program's, as the sources are a module of this test.
     for entry in fs::read_dir(sources).map_err(|error| error.to_string())? {
         let path = entry.map_err(|error| error.to_string())?.path();
         let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
@@ -155,7 +155,7 @@ fn every_public_header_is_read() {
     assert_eq!(found, HEADERS.map(|name| format!("{name}.h")));
 }
 
-/// Replaces one text, which must be there, in all of the sources together.
+/// Replaces one text, which must occur in the sources, in all of them together.
 fn refused(name: &str, from: &'static str, to: &'static str, because: &str) {
     let texts = fs::read_dir(here().join("src"))
         .expect("the sources")
@@ -183,7 +183,7 @@ fn fields_in_another_order_are_seen() {
 #[test]
 fn a_missing_field_is_seen() {
     refused("field", "    pub kv_free_bytes: u64,\n", "", "kv_free_bytes");
-    // At the end of a struct, in its padding, no size would tell.
+    // At the end of a struct, in its padding, no size would show it.
     refused("tail", "    pub dry_range: u32,\n", "", "dry_range");
 }
 

@@ -60,7 +60,7 @@ fn without_comments(text: &str) -> String {
     while let Some(begin) = rest.find("/*") {
         result.push_str(&rest[..begin]);
         let end = begin + rest[begin..].find("*/").expect("a comment that ends");
-        // Lines stay lines: a definition's comment may go on on the next one.
+        // Lines stay lines: a definition's comment may continue on the next one.
         rest = &rest[end + 2..];
         result.push(' ');
     }
