@@ -67,6 +67,20 @@ const uint8_t *ModelFile::map() {
     return static_cast<const uint8_t *>(memory_);
 }
 
+const uint8_t *ModelFile::populated(size_t size_bytes, uint64_t offset_bytes) const {
+#if defined(MADV_POPULATE_READ)
+    if (memory_ != nullptr) {
+        auto *bytes = static_cast<uint8_t *>(memory_) + offset_bytes;
+        const auto unaligned =
+            reinterpret_cast<uintptr_t>(bytes) % static_cast<size_t>(getpagesize());
+        if (madvise(bytes - unaligned, size_bytes + unaligned, MADV_POPULATE_READ) == 0) {
+            return bytes;
+        }
+    }
+#endif
+    return nullptr;
+}
+
 void ModelFile::check_unchanged() const {
     struct stat now {};
     if (fstat(descriptor_, &now) != 0) {

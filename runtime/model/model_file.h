@@ -1,6 +1,7 @@
 // One file of a model. It is read by calls, which fail if the file is cut short meanwhile. It is
-// mapped only for weights that are computed with in place; a mapped file that is cut short raises
-// SIGBUS. Knows nothing of its contents.
+// mapped only for weights that are computed with in place, which are then read in place as well; a
+// mapped file that is cut short while its bytes are in use raises SIGBUS. Knows nothing of its
+// contents.
 #pragma once
 
 #include <sys/stat.h>
@@ -27,6 +28,10 @@ class ModelFile {
     // Returns the whole file, read-only; maps it at the first call. One thread at a time. Throws
     // Error: io, no_memory.
     const uint8_t *map();
+    // Returns part of the mapping once the system has read all of it, which saves a copy of the
+    // bytes; null if the file is not mapped, if the system cannot say (Linux before 5.14), or if
+    // reading failed: `read` then says why. Thread-safe.
+    const uint8_t *populated(size_t size_bytes, uint64_t offset_bytes) const;
     bool mapped() const { return memory_ != nullptr; }
     // Throws Error(io) if the file was written to or cut short since it was opened. A file that was
     // deleted or replaced under its name remains complete.

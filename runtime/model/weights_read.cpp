@@ -118,13 +118,21 @@ size_t find_nonfinite_scale(const uint8_t *data, kernels::Quant quant, const Pie
     return kNone;
 }
 
-// Reads a piece into `bytes`, and what lies beyond it of the block that it ends in.
-void read_piece(const Piece &piece, std::vector<uint8_t> &bytes) {
+// Returns the bytes of a piece, and those after it of the block that it ends in: from the mapping
+// where there is one, else read into `bytes`.
+std::span<const uint8_t> read_piece(const Piece &piece, std::vector<uint8_t> &bytes) {
     const Tensor &tensor = *piece.planned->tensor;
     const std::optional<kernels::Quant> quant = quant_of(tensor.type);
     const size_t beyond = quant ? kernels::quant_block(*quant).bytes : 0;
-    bytes.resize(std::min(piece.size_bytes + beyond, tensor.size_bytes - piece.offset_bytes));
-    tensor.source->read(bytes.data(), bytes.size(), tensor.offset_bytes + piece.offset_bytes);
+    const size_t count =
+        std::min(piece.size_bytes + beyond, tensor.size_bytes - piece.offset_bytes);
+    const uint64_t offset = tensor.offset_bytes + piece.offset_bytes;
+    if (const uint8_t *mapped = tensor.source->populated(count, offset)) {
+        return {mapped, count};
+    }
+    bytes.resize(count);
+    tensor.source->read(bytes.data(), count, offset);
+    return bytes;
 }
 
 // Checks the values of a piece that was read, and stores them.
@@ -173,14 +181,14 @@ void read_pieces(std::span<Piece> pieces, PieceBytes &bytes) {
     Digest digests[kSha256Lanes];
     for (size_t i = 0; i < pieces.size(); ++i) {
         Piece &piece = pieces[i];
-        piece.guard([&] { read_piece(piece, bytes[i]); });
-        messages[i] = {{}, {bytes[i].data(), std::min(piece.size_bytes, bytes[i].size())}};
+        piece.guard(
+            [&] { messages[i].body = read_piece(piece, bytes[i]).first(piece.size_bytes); });
     }
     pieces.front().guard([&] { digest_messages({messages, pieces.size()}, digests); });
     for (size_t i = 0; i < pieces.size(); ++i) {
         Piece &piece = pieces[i];
         piece.digest = digests[i];
-        piece.guard([&] { take_piece(piece, bytes[i].data()); });
+        piece.guard([&] { take_piece(piece, messages[i].body.data()); });
     }
 }
 
