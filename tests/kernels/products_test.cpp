@@ -60,6 +60,25 @@ std::vector<float> run(const Table &table, const ProductCase &c, Edge edge) {
 
 } // namespace
 
+TEST_CASE("matmul: one row, of a depth of whole quads of blocks, equals the reference") {
+    const FloatEnvironment environment;
+    Numbers numbers(2);
+    for (const size_t outputs : {7, 8, 16, 17, 40, 48}) {
+        for (const size_t depth : {128, 160, 256, 1152, 5632}) { // 160: strips of rows
+            const Kind kind = kKinds[numbers.below(std::size(kKinds))];
+            const Edge edge = kEdges[numbers.below(2)];
+            INFO("outputs ", outputs, " depth ", depth, " kind ", static_cast<int>(kind));
+            const ProductCase made = make_case(numbers, 1, outputs, depth, kind);
+            const std::vector<float> expected = run(reference_table(), made, edge);
+            for_each_table(
+                [&](const Table &table) {
+                    CHECK(first_difference(run(table, made, edge), expected) == -1);
+                },
+                instruction_set_tables());
+        }
+    }
+}
+
 TEST_CASE("matmul: rows, outputs and depths around every tile equal the reference, stay inside") {
     const FloatEnvironment environment;
     Numbers numbers(1);

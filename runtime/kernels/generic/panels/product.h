@@ -6,13 +6,15 @@
 // outputs in place of rows.
 #pragma once
 
+#include "runtime/kernels/generic/panels/row.h"
 #include "runtime/kernels/generic/panels/tile.h"
 #include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 
 template <typename V> size_t packed_bytes(size_t rows, size_t depth) {
-    return rows * blocks_in(depth) * kWords<V> * sizeof(uint32_t);
+    const size_t panels = rows * blocks_in(depth) * kWords<V> * sizeof(uint32_t);
+    return rows == 1 ? panels + packed_row_bytes<V>(depth) : panels;
 }
 
 // Rows of x that lie together in one group.
@@ -38,6 +40,10 @@ template <typename V> void pack(const Pack &task, size_t begin, size_t end) {
             pack_group<V, rows>(task.x + row * task.x_stride, task.x_stride, task.depth,
                                 static_cast<uint32_t *>(task.packed) + row * row_words);
         });
+    }
+    if (task.rows == 1 && is_by_blocks<V>(task.depth)) {
+        auto *packed = static_cast<uint32_t *>(task.packed);
+        pack_row<V>(packed, task.depth, packed + row_words);
     }
 }
 
@@ -139,8 +145,10 @@ inline constexpr size_t kChunkBlocks = 16;
 
 // Few rows: bound by reading the weights, which are used where they lie.
 template <typename V> void multiply_few(const Matmul &task) {
+    const bool by_blocks = task.rows == 1 && is_by_blocks<V>(task.depth);
+    const size_t begin = by_blocks ? multiply_row<V>(task) : 0;
     with_rows<V>(task.rows, [&]<size_t rows>() {
-        for (size_t output = 0; output < task.outputs; output += V::kLanes) {
+        for (size_t output = begin; output < task.outputs; output += V::kLanes) {
             multiply_strip<V, rows>(task, output);
         }
     });
