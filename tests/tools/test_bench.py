@@ -1,16 +1,10 @@
-# stasis bench: what it prints, not how fast anything is. And the table that tools/bench_peer makes.
+# stasis bench: what it prints, not how fast anything is.
 import json
 import signal
-import struct
 import subprocess
-import sys
 import time
 
-from stasis_process import CommandTest, DATA, GEMMA, LLAMA, ROOT, command
-
-sys.path.insert(0, str(ROOT / "tools/peer"))
-import compare  # the script's own, as it finds it
-import gguf
+from stasis_process import CommandTest, DATA, GEMMA, LLAMA, command
 
 KEYS = ["model", "kernels", "device", "profile", "threads", "machine", "ceilings", "results"]
 RATES = {"bytes_per_s", "flops"}
@@ -101,58 +95,3 @@ class Bench(CommandTest):
             out, message = process.communicate(timeout=60)
         self.assertEqual((process.returncode, out), (2, b""))
         self.assertRegex(message, rb"\Astasis: [^\n]+\n\Z")
-
-
-def report_of(name, median):
-    result = {"name": name, "median": median, "min": median - 1, "max": median + 1,
-              "unit": "tokens/s", "flops": 2e12, "ceiling": "amx_tile_loads", "share": 0.423}
-    return {"model": "m", "kernels": "amx", "threads": 2, "machine": "Some CPU, 2 cores",
-            "ceilings": {"amx_tile_loads": 5e12}, "results": [result]}
-
-
-class Peer(CommandTest):
-    def test_table(self):
-        off = {"build_commit": "abc123", "samples_ts": [100.0, 130.04, 131.0]}
-        on = {"build_commit": "abc123", "samples_ts": [260.0]}
-        runs = [("gemma3-1b, Q8_0", 2, "pp512", report_of("pp512", 1300.4), {0: off, 1: on}),
-                ("gemma3-1b, Q8_0", 1, "tg128@1024", report_of("tg128@1024", 13.0),
-                 {0: off, 1: off})]
-        lines = compare.table(runs, "llama_cpp_python-1.2.3", "2026-08-01").split("\n")
-        for part in "Some CPU, 2 cores", "2026-08-01", "amx", "1.2.3", "abc123":
-            self.assertIn(part, lines[0])
-        self.assertEqual({line.count("|") for line in lines[2:6]}, {9})
-        self.assertIn("| llama.cpp | llama.cpp, flash attention |", lines[2])
-        self.assertEqual(lines[4:], [
-            "| gemma3-1b, Q8_0 | 2 | pp512 | 1300.4 (1299.4-1301.4) | 130.0 (100.0-131.0) | "
-            "260.0 (260.0-260.0) | 5.00 | 42 % of amx_tile_loads |",
-            "| gemma3-1b, Q8_0 | 1 | tg128@1024 | 13.0 (12.0-14.0) | 130.0 (100.0-131.0) | "
-            "130.0 (100.0-131.0) | 0.10 | 42 % of amx_tile_loads |", ""])
-
-    def test_figures_that_fit(self):
-        self.assertEqual(compare.figures_of(2048), ["pp512", "tg128", "tg128@1024"])
-        self.assertEqual(compare.figures_of(131072)[-1], "tg128@16384")
-
-    def test_the_peers_file(self):
-        """Every tensor is there: in the order of names, a header, then matrices as they were."""
-        for model in GEMMA, LLAMA, DATA / "zoo/gemma3-multimodal-prefix":
-            path = self.folder / "peer.gguf"
-            gguf.write(model, path)
-            self.assertEqual(path.stat().st_size % gguf.ALIGNMENT, 0)
-            content = path.read_bytes()
-            self.assertEqual(content[:4], b"GGUF")
-            version, tensors = struct.unpack_from("<IQ", content, 4)
-            there = list(gguf.tensors_of(model))
-            self.assertEqual((version, tensors), (3, len(there)))
-            end = len(content)
-            for name, shape, source, offset, size in reversed(there):
-                stored = 2 * size if len(shape) == 1 else size
-                end -= gguf.padded(stored)
-                self.assertIn(gguf.peer_name(name, "gemma" in model.name).encode(), content[:end])
-                weights = source.read_bytes()[offset:offset + size]
-                if len(shape) == 2:
-                    self.assertEqual(content[end:end + size], weights)
-                else:
-                    first = struct.unpack("<f", b"\0\0" + weights[:2])[0]
-                    self.assertEqual(struct.unpack_from("<f", content, end)[0],
-                                     struct.unpack("<f", struct.pack(
-                                         "<f", first + ("gemma" in model.name)))[0])

@@ -1,14 +1,17 @@
-# Times the same models with stasis and with llama.cpp, one figure of each in turn, and prints one
-# Markdown table. Called by tools/bench_peer, which builds both. Usage: compare.py --help.
+# Times the same models with stasis and with llama.cpp, repetition by repetition in turn, and prints
+# one Markdown table. Called by tools/bench_peer, which builds both. Usage: compare.py --help.
 import argparse
 import datetime
+import functools
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
+import typing
 
 import gguf
+import quiet
 
 FIGURES = {"pp512": (512, 0, 0), "tg128": (0, 128, 0), "tg128@1024": (0, 128, 1024),
            "tg128@4096": (0, 128, 4096), "tg128@16384": (0, 128, 16384)}
@@ -29,47 +32,115 @@ def run_json(command):
     return json.loads(done.stdout)
 
 
-def run_stasis(command, model, figure, threads, repetitions):
+class Repetition(typing.NamedTuple):
+    stasis: dict  # the report of `stasis bench`
+    peers: dict   # llama-bench's result, by flash mode
+    load: quiet.Load
+
+
+class Run(typing.NamedTuple):
+    """One row of the table."""
+    model: str
+    threads: int
+    figure: str
+    repetitions: list
+
+
+def run_stasis(command, model, figure, threads):
     return run_json([command, "bench", model, "--json", "--threads", threads, "--only", figure,
-                     "--repetitions", repetitions])
+                     "--repetitions", 1])
 
 
-def run_peer(command, model, figure, threads, flash, repetitions):
+def run_peer(command, model, figure, threads, flash):
     prompt, generated, depth = FIGURES[figure]
     return run_json([command, "-m", model, "-t", threads, "-p", prompt, "-n", generated, "-d",
-                     depth, "-fa", flash, "-r", repetitions, "-o", "json"])[0]
+                     depth, "-fa", flash, "-r", 1, "-o", "json"])[0]
 
 
-def peer_cell(result):
-    samples = result["samples_ts"]
-    return f"{statistics.median(samples):.1f} ({min(samples):.1f}-{max(samples):.1f})"
+def measure(arguments, subject, figure, threads):
+    """Returns the repetitions of one row. Every second one runs the programs in reverse order."""
+    _, model, peer_model = subject
+    programs = {"stasis": functools.partial(run_stasis, arguments.stasis, model, figure, threads)}
+    for flash in arguments.flash:
+        programs[flash] = functools.partial(run_peer, arguments.peer, peer_model, figure, threads,
+                                            flash)
+    repetitions = []
+    for number in range(arguments.repetitions):
+        order = list(programs) if number % 2 == 0 else list(reversed(programs))
+        outputs, load = quiet.run(programs, order, arguments.allow_busy)
+        repetitions.append(Repetition(outputs.pop("stasis"), outputs, load))
+    return repetitions
 
 
-def rows_of(runs, flashes):
-    """One row a run: (model, threads, figure, stasis' report, llama-bench's result by flash)."""
-    rows = []
-    for model, threads, figure, ours, theirs in runs:
-        result = next(each for each in ours["results"] if each["name"] == figure)
-        best = max(statistics.median(each["samples_ts"]) for each in theirs.values())
-        peers = " | ".join(peer_cell(theirs[flash]) for flash in flashes)
-        rows.append(f"| {model} | {threads} | {figure} | {result['median']:.1f} "
-                    f"({result['min']:.1f}-{result['max']:.1f}) | {peers} | "
-                    f"{result['median'] / best:.2f} | {100 * result['share']:.0f} % of "
-                    f"{result['ceiling']} |")
-    return rows
+def result_of(run, repetition):
+    """What `stasis bench` reports of the row's figure, of one repetition."""
+    return next(each for each in repetition.stasis["results"] if each["name"] == run.figure)
+
+
+def cell(values, digits=1):
+    return (f"{statistics.median(values):.{digits}f} "
+            f"({min(values):.{digits}f}-{max(values):.{digits}f})")
+
+
+def row_of(run, flashes):
+    results = [result_of(run, each) for each in run.repetitions]
+    ours = [result["median"] for result in results]
+    theirs = {flash: [statistics.median(each.peers[flash]["samples_ts"])
+                      for each in run.repetitions] for flash in flashes}
+    better = max(theirs.values(), key=statistics.median)
+    ratios = [mine / other for mine, other in zip(ours, better)]
+    share = statistics.median(result["share"] for result in results)
+    cells = [run.model, run.threads, run.figure, cell(ours), *map(cell, theirs.values()),
+             cell(ratios, 2), f"{100 * share:.0f} % of {results[0]['ceiling']}"]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def ceilings_of(runs):
+    """Returns a sentence: the least and the greatest of each ceiling beside a repetition."""
+    seen = {}
+    for run in runs:
+        for result in (result_of(run, each) for each in run.repetitions):
+            unit = "B/s" if "bytes_per_s" in result else "FLOP/s"
+            rate = result.get("bytes_per_s") or result["flops"]
+            key = (result["ceiling"], run.threads, unit)
+            seen.setdefault(key, []).append(rate / result["share"])
+    texts = [f"{name} with {threads} thread{'s' * (threads > 1)} "
+             f"{min(values) / 1e9:.1f}-{max(values) / 1e9:.1f} G{unit}"
+             for (name, threads, unit), values in seen.items()]
+    return f"Ceilings beside the repetitions: {'; '.join(texts)}."
+
+
+def percents(values):
+    return f"{100 * min(values):.1f}-{100 * max(values):.1f} %"
+
+
+def header_of(runs, version, date):
+    """Returns the lines over the table: machine, date, programs, repetitions, load."""
+    first = runs[0].repetitions[0]
+    commit = next(iter(first.peers.values()))["build_commit"]
+    loads = [each.load for run in runs for each in run.repetitions]
+    others, stolen = map(percents, zip(*loads))
+    busy = sum(map(quiet.is_busy, loads))
+    lines = [f"{first.stasis['machine']}; {date}; stasis with {first.stasis['kernels']} kernels, "
+             f"llama.cpp of {version} ({commit}).",
+             f"Repetitions: {len(runs[0].repetitions)}, both programs in turn in each; tokens per "
+             "second and ratio within a repetition, median (range).",
+             f"Of the processors' time in a repetition, {stolen} was stolen and other work took "
+             f"{others}."]
+    if busy:
+        lines.append(f"**Warning: the machine was busy in {busy} of {len(loads)} repetitions.**")
+    return lines
 
 
 def table(runs, version, date):
-    """Markdown. Tokens per second, medians; the range in brackets; the ratio is to the better."""
-    _, _, _, ours, theirs = runs[0]
-    flashes = list(theirs)
-    commit = theirs[flashes[0]]["build_commit"]
+    """Returns Markdown. The ratio is to that mode of llama.cpp which has the greater median."""
+    flashes = list(runs[0].repetitions[0].peers)
     names = " | ".join("llama.cpp" + (", flash attention" if flash else "") for flash in flashes)
-    lines = [f"{ours['machine']}; {date}; stasis with {ours['kernels']} kernels, "
-             f"llama.cpp of {version} ({commit}); tokens per second, median (range).", "",
+    lines = [*header_of(runs, version, date), "",
              f"| model | threads | figure | stasis | {names} | ratio | share of the ceiling |",
-             f"|{'---|' * (6 + len(flashes))}"]
-    return "\n".join(lines + rows_of(runs, flashes)) + "\n"
+             f"|{'---|' * (6 + len(flashes))}", *[row_of(run, flashes) for run in runs], "",
+             ceilings_of(runs)]
+    return "\n".join(lines) + "\n"
 
 
 def is_stale(path, model):
@@ -107,7 +178,10 @@ def parse_arguments():
                         help="llama.cpp without flash attention, with it (default: 0,1)")
     parser.add_argument("--threads", default="1,2", help="numbers of threads (default: 1,2)")
     parser.add_argument("--only", default="", help=f"of {', '.join(FIGURES)}")
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=5,
+                        help="each opens the model anew in every program (default: 5)")
+    parser.add_argument("--allow-busy", action="store_true",
+                        help="if the machine is busy, warn in the table instead of ending with 1")
     parser.add_argument("--stasis", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--peer", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--version", required=True, help=argparse.SUPPRESS)
@@ -119,22 +193,27 @@ def parse_arguments():
     for model in arguments.models:
         if not model.exists():
             parser.error(f"{model} does not exist")
+    if arguments.repetitions < 1:
+        parser.error("--repetitions: at least 1")
+    arguments.flash = [int(flash) for flash in arguments.flash.split(",")]
     return arguments
 
 
 def main():
     arguments = parse_arguments()
-    flashes = [int(flash) for flash in arguments.flash.split(",")]
     runs = []
-    for name, model, peer_model in subjects_of(arguments):
+    for subject in subjects_of(arguments):
+        name, model, _ = subject
         possible = figures_of(run_json([arguments.stasis, "info", model, "--json"])["context"])
         wanted = arguments.only.split(",") if arguments.only else possible
         for threads in map(int, arguments.threads.split(",")):
             for figure in filter(possible.__contains__, wanted):
-                ours = run_stasis(arguments.stasis, model, figure, threads, arguments.repetitions)
-                theirs = {flash: run_peer(arguments.peer, peer_model, figure, threads, flash,
-                                          arguments.repetitions) for flash in flashes}
-                runs.append((name, threads, figure, ours, theirs))
+                try:
+                    repetitions = measure(arguments, subject, figure, threads)
+                except quiet.Busy as busy:
+                    sys.exit(f"bench_peer: the machine is too busy to measure {figure} of {name}: "
+                             f"{busy}. --allow-busy measures nevertheless.")
+                runs.append(Run(name, threads, figure, repetitions))
     if not runs:
         sys.exit("bench_peer: nothing to measure")
     print(table(runs, arguments.version, datetime.date.today().isoformat()), end="")

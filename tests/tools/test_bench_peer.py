@@ -1,0 +1,232 @@
+# tools/bench_peer without llama.cpp: stand-ins for both programs and for /proc/stat.
+import collections
+import contextlib
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+from unittest import mock
+
+from stasis_process import CommandTest, DATA, GEMMA, LLAMA, ROOT
+
+sys.path.insert(0, str(ROOT / "tools/peer"))
+import compare  # the script's own, as it finds it
+import gguf
+import quiet
+
+# Logs how it was called, and prints what the test has listed for calls of this name, one after the
+# other.
+STAND_IN = """#!/usr/bin/env python3
+import json, pathlib, sys
+folder, words = pathlib.Path(__file__).parent, sys.argv[1:]
+if words[0] == "info":
+    print(json.dumps({"context": 2048}))
+    sys.exit()
+name = "stasis" if words[0] == "bench" else words[words.index("-fa") + 1]
+with open(folder / "log", "a+") as log:
+    log.seek(0)
+    before = [json.loads(line)[0] for line in log].count(name)
+    log.write(json.dumps([name, words]) + "\\n")
+value = json.loads((folder / "values").read_text())[name][before]
+if name == "stasis":
+    figure = words[words.index("--only") + 1]
+    result = {"name": figure, "median": value[0], "min": value[0], "max": value[0],
+              "unit": "tokens/s", "bytes_per_s": 1e9 * value[0], "ceiling": "read",
+              "share": value[1]}
+    print(json.dumps({"machine": "Some CPU, 2 cores", "kernels": "amx", "results": [result]}))
+else:
+    print(json.dumps([{"build_commit": "abc123", "samples_ts": [value]}]))
+"""
+VALUES = {"stasis": [[30, 0.5], [40, 0.8], [36, 0.6]], "0": [20, 20, 21], "1": [25, 16, 24]}
+
+
+class StandInStat:
+    """Takes the place of quiet.now, which is called before and after an interval: each lasts a
+    second on two processors, one of which this process uses. `loads` lists (others, stolen) of one
+    interval after the other, and of all that follow what `after` says.
+    """
+
+    def __init__(self, loads=(), after=(0, 0)):
+        self.loads, self.after, self.calls = collections.deque(loads), after, 0
+        self.moment = quiet.Moment(1000.0, 500.0, 10.0, 3.0)
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls % 2 == 0:
+            others, stolen = self.loads.popleft() if self.loads else self.after
+            was = self.moment
+            self.moment = quiet.Moment(was.total + 2, was.working + 1 + 2 * others,
+                                       was.stolen + 2 * stolen, was.own + 1)
+        return self.moment
+
+
+class Peer(CommandTest):
+    def setUp(self):
+        super().setUp()
+        for name in "stasis", "llama-bench":
+            program = self.folder / name
+            program.write_text(STAND_IN, encoding="utf-8")
+            program.chmod(0o755)
+        (self.folder / "model.gguf").touch()
+        (self.folder / "log").touch()
+        self.values(VALUES)
+
+    def values(self, values):
+        (self.folder / "values").write_text(json.dumps(values), encoding="utf-8")
+
+    def compare(self, *options, stat=None, repetitions=3):
+        """Returns (exit status or message, stdout, pauses) of a comparison of one figure."""
+        words = ["compare.py", self.path("model.gguf"), "--threads", "2", "--only", "tg128",
+                 "--repetitions", str(repetitions), "--stasis", self.path("stasis"), "--peer",
+                 self.path("llama-bench"), "--version", "llama_cpp_python-1.2.3", "--cache",
+                 str(self.folder), *options]
+        out, code = io.StringIO(), 0
+        with mock.patch.object(quiet, "now", stat or StandInStat()), \
+                mock.patch.object(quiet.time, "sleep") as sleep, \
+                mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(out), \
+                contextlib.redirect_stderr(io.StringIO()):
+            try:
+                compare.main()
+            except SystemExit as end:
+                code = end.code
+        return code, out.getvalue(), sleep.call_args_list.count(mock.call(quiet.PAUSE_SECONDS))
+
+    def calls(self):
+        return [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+
+    def order(self):
+        return [name for name, _ in self.calls()]
+
+    def test_programs_take_turns_within_each_repetition(self):
+        self.assertEqual(self.compare()[0], 0)
+        self.assertEqual(self.order(), ["stasis", "0", "1", "1", "0", "stasis", "stasis", "0", "1"])
+        for name, words in self.calls():
+            text = " ".join(words)
+            self.assertIn("--repetitions 1" if name == "stasis" else "-r 1 ", text)
+            self.assertIn("--only tg128" if name == "stasis" else "-p 0 -n 128 -d 0 ", text)
+
+    def test_table(self):
+        """Ratios are paired by repetition, to the mode of the greater median; shares are too."""
+        stat = StandInStat([(0, 0), (0.01, 0.002), (0.02, 0), (0, 0.001),
+                            (0, 0), (0, 0), (0, 0.02), (0, 0)])
+        code, text, _ = self.compare(stat=stat)
+        self.assertEqual(code, 0)
+        lines = text.split("\n")
+        for part in "Some CPU, 2 cores", "amx", "1.2.3", "abc123":
+            self.assertIn(part, lines[0])
+        self.assertRegex(lines[0], r" 20\d\d-\d\d-\d\d;")
+        self.assertIn("Repetitions: 3,", lines[1])
+        self.assertIn(" 0.0-2.0 % was stolen and other work took 0.0-2.0 %.", lines[2])
+        self.assertEqual(lines[3], "")
+        self.assertIn("| llama.cpp | llama.cpp, flash attention |", lines[4])
+        self.assertEqual({line.count("|") for line in lines[4:7]}, {9})
+        # 30 / 25, 40 / 16 and 36 / 24, where medians alone would give 36 / 24 as well, the better
+        # of each repetition 40 / 20, and mode 0 36 / 21.
+        self.assertEqual(lines[6:], [
+            "| model | 2 | tg128 | 36.0 (30.0-40.0) | 20.0 (20.0-21.0) | 24.0 (16.0-25.0) | "
+            "1.50 (1.20-2.50) | 60 % of read |", "",
+            "Ceilings beside the repetitions: read with 2 threads 50.0-60.0 GB/s.", ""])
+
+    def test_median_of_paired_ratios_is_not_the_ratio_of_medians(self):
+        self.values({"stasis": [[10, 0.5], [20, 0.5], [30, 0.5]], "0": [10, 40, 20],
+                     "1": [1, 1, 1]})
+        row = self.compare()[1].split("\n")[6]
+        self.assertIn("| 20.0 (10.0-30.0) | 20.0 (10.0-40.0) | 1.0 (1.0-1.0) | 1.00 (0.50-1.50) |",
+                      row)
+        self.values({"stasis": [[10, 0.5], [20, 0.5], [30, 0.5]], "0": [5, 20, 20],
+                     "1": [1, 1, 1]})
+        (self.folder / "log").write_text("")
+        self.assertIn("| 1.50 (1.00-2.00) |", self.compare()[1])
+
+    def test_a_disturbed_repetition_is_repeated(self):
+        self.values({"stasis": [[99, 0.9], [30, 0.5]], "0": [20], "1": [25, 26]})
+        # Busy before the first attempt; beside the first program of the second; never again.
+        code, text, pauses = self.compare(stat=StandInStat([(0.06, 0), (0, 0), (0.01, 0.05)]),
+                                          repetitions=1)
+        self.assertEqual((code, pauses), (0, 2))
+        self.assertEqual(self.order(), ["stasis", "stasis", "0", "1"])
+        self.assertIn("| 30.0 (30.0-30.0) |", text)
+        self.assertIn(" 0.0-0.0 % was stolen and other work took 0.0-0.0 %.", text)
+        self.assertNotIn("Warning", text)
+
+    def test_a_busy_machine_is_refused(self):
+        code, text, pauses = self.compare(stat=StandInStat(after=(0.4, 0.02)))
+        self.assertEqual((text, self.order(), pauses), ("", [], quiet.ATTEMPTS - 1))
+        self.assertRegex(code, r"\Abench_peer: .* tg128 of model: other work 40.0 %, stolen 2.0 %")
+        self.assertIn("up to 5 % is accepted", code)
+        # As is one that is busy only beside the last program.
+        self.values({name: 4 * values for name, values in VALUES.items()})
+        code, text, _ = self.compare(stat=StandInStat(4 * [(0, 0), (0, 0), (0, 0), (0, 0.06)]))
+        self.assertEqual((text, self.order()), ("", quiet.ATTEMPTS * ["stasis", "0", "1"]))
+        self.assertIn("other work 0.0 %, stolen 6.0 %", code)
+
+    def test_a_refusal_ends_with_1(self):
+        """In a process, where all that is left of the stand-ins is a limit that nothing meets."""
+        script = ("import sys; sys.path.insert(0, sys.argv.pop(1)); import compare, quiet; "
+                  "quiet.LIMIT, quiet.PAUSE_SECONDS = -1, 0; compare.main()")
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(ROOT / "tools/peer"), self.path("model.gguf"),
+             "--stasis", self.path("stasis"), "--peer", self.path("llama-bench"), "--version", "1",
+             "--cache", str(self.folder)], capture_output=True, check=False, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        self.assertIn(b"bench_peer: the machine is too busy to measure", done.stderr)
+
+    def test_allow_busy(self):
+        code, text, pauses = self.compare("--allow-busy", stat=StandInStat(7 * [(0.4, 0.02)]))
+        self.assertEqual((code, pauses), (0, quiet.ATTEMPTS - 1))
+        lines = text.split("\n")
+        self.assertEqual(lines[3], "**Warning: the machine was busy in 1 of 3 repetitions.**")
+        self.assertEqual(lines[4], "")
+        self.assertTrue(lines[7].startswith("| model | 2 | tg128 | 36.0 "), lines[7])
+
+    def test_processor_time(self):
+        text = "cpu  100 20 30 1000 50 6 4 90 70 60\ncpu0 1 1 1 1 1 1 1 1 1 1\nintr 5\n"
+        with mock.patch.object(os, "sysconf", return_value=100):
+            total, working, stolen = quiet.times_of(text)
+        self.assertAlmostEqual(total, 13.0)
+        self.assertAlmostEqual(working, 1.6)
+        self.assertAlmostEqual(stolen, 0.9)
+        load = quiet.load_between(quiet.Moment(10, 5, 1, 2), quiet.Moment(20, 11, 2, 6))
+        self.assertEqual(load, (0.2, 0.1))
+        self.assertEqual(quiet.load_between(quiet.Moment(9, 1, 1, 1), quiet.Moment(10, 2, 1, 3)),
+                         (0.0, 0.0))  # ticks are coarser than what a process uses
+        self.assertEqual(quiet.load_between(*2 * [quiet.Moment(9, 1, 1, 1)]), (0.0, 0.0))
+
+    def test_processor_time_of_children_is_the_benchmarks_own(self):
+        before = quiet.now()
+        subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.2: pass"],
+                       check=True, timeout=60)
+        after = quiet.now()
+        self.assertGreaterEqual(after.own - before.own, 0.19)
+        self.assertGreater(after.total, before.total)
+
+    def test_figures_that_fit(self):
+        self.assertEqual(compare.figures_of(2048), ["pp512", "tg128", "tg128@1024"])
+        self.assertEqual(compare.figures_of(131072)[-1], "tg128@16384")
+
+    def test_the_peers_file(self):
+        """Every tensor is there: in the order of names, a header, then matrices as they were."""
+        for model in GEMMA, LLAMA, DATA / "zoo/gemma3-multimodal-prefix":
+            path = self.folder / "peer.gguf"
+            gguf.write(model, path)
+            self.assertEqual(path.stat().st_size % gguf.ALIGNMENT, 0)
+            content = path.read_bytes()
+            self.assertEqual(content[:4], b"GGUF")
+            version, tensors = struct.unpack_from("<IQ", content, 4)
+            there = list(gguf.tensors_of(model))
+            self.assertEqual((version, tensors), (3, len(there)))
+            end = len(content)
+            for name, shape, source, offset, size in reversed(there):
+                stored = 2 * size if len(shape) == 1 else size
+                end -= gguf.padded(stored)
+                self.assertIn(gguf.peer_name(name, "gemma" in model.name).encode(), content[:end])
+                weights = source.read_bytes()[offset:offset + size]
+                if len(shape) == 2:
+                    self.assertEqual(content[end:end + size], weights)
+                else:
+                    first = struct.unpack("<f", b"\0\0" + weights[:2])[0]
+                    self.assertEqual(struct.unpack_from("<f", content, end)[0],
+                                     struct.unpack("<f", struct.pack(
+                                         "<f", first + ("gemma" in model.name)))[0])
