@@ -25,9 +25,10 @@ struct Avx512 {
     static constexpr size_t kRows = 8;  // a tile: 24 accumulators, 3 weights, 1 activation
     static constexpr size_t kVectors = 3;
 
-    static constexpr size_t kAhead = 256; // elements from a load to what is prefetched then
+    static constexpr size_t kAhead = 512; // elements from a load to what is prefetched then
 
-    static constexpr int kNear = 3; // into the first level of caches
+    // The cache level that it is prefetched into: the second. Into the first it was slower (Zen 4).
+    static constexpr int kNear = 2;
 
     static Words load(const void *from) { return _mm512_loadu_si512(from); }
     // bf16 values, each in a word of its own.
@@ -42,24 +43,6 @@ struct Avx512 {
 
     // The same word of x for every output.
     static Words broadcast(const uint32_t *x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
-    // The same four words of x in each quarter.
-    static Words repeat_quad(const uint32_t *x) {
-        return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i *>(x)));
-    }
-    // v[q] has four blocks in each of four rows; becomes v[block] with one lane for each row of all.
-    [[gnu::always_inline]] static inline void turn_quads(Floats (&v)[4]) {
-        const Words by_block =
-            _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-        unroll<4>([&]<size_t q>() { v[q] = _mm512_permutexvar_ps(by_block, v[q]); });
-        const Floats low01 = _mm512_shuffle_f32x4(v[0], v[1], 0x44); // blocks 0 and 1
-        const Floats high01 = _mm512_shuffle_f32x4(v[0], v[1], 0xEE);
-        const Floats low23 = _mm512_shuffle_f32x4(v[2], v[3], 0x44);
-        const Floats high23 = _mm512_shuffle_f32x4(v[2], v[3], 0xEE);
-        v[0] = _mm512_shuffle_f32x4(low01, low23, 0x88);
-        v[1] = _mm512_shuffle_f32x4(low01, low23, 0xDD);
-        v[2] = _mm512_shuffle_f32x4(high01, high23, 0x88);
-        v[3] = _mm512_shuffle_f32x4(high01, high23, 0xDD);
-    }
     // One step of a chain: sum + x * w, x and w as `even` and `odd` leave them.
     static Floats multiply_add(Words x, Words w, Floats sum) {
         return _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(w), sum);

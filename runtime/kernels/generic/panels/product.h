@@ -41,7 +41,7 @@ template <typename V> void pack(const Pack &task, size_t begin, size_t end) {
                                 static_cast<uint32_t *>(task.packed) + row * row_words);
         });
     }
-    if (task.rows == 1 && is_by_blocks<V>(task.depth)) {
+    if (task.rows == 1 && row_groups<V>(task.depth) != 0) {
         auto *packed = static_cast<uint32_t *>(task.packed);
         pack_row<V>(packed, task.depth, packed + row_words);
     }
@@ -145,7 +145,7 @@ inline constexpr size_t kChunkBlocks = 16;
 
 // Few rows: bound by reading the weights, which are used where they lie.
 template <typename V> void multiply_few(const Matmul &task) {
-    const bool by_blocks = task.rows == 1 && is_by_blocks<V>(task.depth);
+    const bool by_blocks = task.rows == 1 && row_groups<V>(task.depth) != 0;
     const size_t begin = by_blocks ? multiply_row<V>(task) : 0;
     with_rows<V>(task.rows, [&]<size_t rows>() {
         for (size_t output = begin; output < task.outputs; output += V::kLanes) {
