@@ -60,12 +60,12 @@ std::vector<float> run(const Table &table, const ProductCase &c, Edge edge) {
 
 } // namespace
 
-// By groups of blocks, whole and partial, and by strips (528 and 5632).
+// By groups of blocks, whole, and shared by 2 to 16 rows; and by strips (528, 608 and 5632).
 TEST_CASE("matmul: one row equals the reference, stays inside") {
     const FloatEnvironment environment;
     Numbers numbers(2);
     for (const size_t outputs : {7, 8, 16, 17, 40, 48}) {
-        for (const size_t depth : {256, 512, 528, 544, 1152, 2048, 5632}) {
+        for (const size_t depth : {256, 512, 528, 544, 576, 608, 768, 1152, 2048, 5632}) {
             const Kind kind = kKinds[numbers.below(std::size(kKinds))];
             const Edge edge = kEdges[numbers.below(2)];
             INFO("outputs ", outputs, " depth ", depth, " kind ", static_cast<int>(kind));

@@ -1,10 +1,11 @@
 // One row of x times a matrix (C1). Reading the weights bounds it, so they are read from front to
 // back, line after line, as processors prefetch best by themselves. Lanes are kLanes consecutive
-// blocks of the rule in a row of weights; the sums of blocks are stored, and added up for kLanes
-// rows side by side.
+// blocks of the rule in a row of weights; the blocks that are left at the end of a row share a
+// group with those of the next rows. The sums of blocks are stored, and added up for kLanes rows
+// side by side.
 //
 // x for this product follows that of the panels in `packed`: for each group of kLanes blocks, chain
-// (even, odd) and step, one word of each block. Lanes after the end of the row are +0.
+// (even, odd) and step, one word of each block. The last group repeats the blocks that are left.
 #pragma once
 
 #include "runtime/kernels/generic/panels/strip.h"
@@ -17,13 +18,24 @@ template <typename V> inline constexpr size_t kGroupWords = kWords<V> *V::kLanes
 // Bytes of x up to which this is faster than strips of rows, because x stays in the first level of
 // caches beside the weights (Zen 4).
 inline constexpr size_t kRowBytesMax = 9 * 1024;
+// Blocks left at the end of a row up to which reading goes on undisturbed in the next row: eight
+// that are left out at first cost half the speed (Zen 4).
+inline constexpr size_t kBlocksLeftMax = 4;
 
-// Returns the groups of kLanes blocks of a row, the last of which may be partial; 0 if strips of
-// rows serve this depth (product.h).
+// Blocks of a row that do not fill a group.
+template <typename V> size_t blocks_left(size_t depth) {
+    return depth / kBlock % V::kLanes;
+}
+
+// Returns the groups of kLanes blocks that a row begins or shares; 0 if strips of rows serve this
+// depth (product.h).
 template <typename V> size_t row_groups(size_t depth) {
-    const size_t groups = (depth / kBlock + V::kLanes - 1) / V::kLanes;
-    const size_t bytes = groups * kGroupWords<V> * sizeof(uint32_t);
-    return depth % kBlock == 0 && depth >= V::kLanes * kBlock && bytes <= kRowBytesMax ? groups : 0;
+    const size_t left = blocks_left<V>(depth);
+    const size_t groups = depth / kBlock / V::kLanes + (left != 0 ? 1 : 0);
+    const bool whole = depth % kBlock == 0 && depth >= V::kLanes * kBlock;
+    const bool shared = left == 0 || (V::kLanes % left == 0 && left <= kBlocksLeftMax);
+    const bool near = groups * kGroupWords<V> * sizeof(uint32_t) <= kRowBytesMax;
+    return whole && shared && near ? groups : 0;
 }
 
 template <typename V> size_t packed_row_bytes(size_t depth) {
@@ -32,30 +44,31 @@ template <typename V> size_t packed_row_bytes(size_t depth) {
 
 // Writes x for this product to `to`, from the same row packed for panels.
 template <typename V> void pack_row(const uint32_t *packed, size_t depth, uint32_t *to) {
-    const size_t blocks = depth / kBlock;
+    const size_t whole = depth / kBlock / V::kLanes;
     for (size_t group = 0; group < row_groups<V>(depth); ++group, to += kGroupWords<V>) {
         for (size_t lane = 0; lane < V::kLanes; ++lane) {
-            const size_t block = group * V::kLanes + lane;
+            const size_t first = group * V::kLanes;
+            const size_t block = first + (group < whole ? lane : lane % blocks_left<V>(depth));
             for (size_t word = 0; word < kWords<V>; ++word) {
-                to[word * V::kLanes + lane] =
-                    block < blocks ? packed[block * kWords<V> + word] : uint32_t{0};
+                to[word * V::kLanes + lane] = packed[block * kWords<V> + word];
             }
         }
     }
 }
 
-// Stores the sums of kLanes consecutive blocks of weights that begin at `w`.
-template <typename V>
-[[gnu::always_inline]] inline void sum_group(const uint16_t *w, const uint32_t *x, float *sums) {
+// Returns the sums of kLanes blocks. block(n) is the address of the weights of block n; the
+// addresses ascend.
+template <typename V, typename Block>
+[[gnu::always_inline]] inline typename V::Floats sum_group(const uint32_t *x, const Block &block) {
     typename V::Floats even = V::zero(), odd = V::zero();
     constexpr size_t kParts = kBlock / 2 / V::kLanes; // vectors that a block takes
     unroll<kParts>([&]<size_t part>() {
         typename V::Words pairs[V::kLanes];
-        unroll<V::kLanes>([&]<size_t block>() {
-            pairs[block] = V::load(w + block * kBlock + part * 2 * V::kLanes);
+        unroll<V::kLanes>([&]<size_t n>() {
+            pairs[n] = V::load(block(n) + part * 2 * V::kLanes);
             // Keeps the loads in this order. In the order in which the transpose wants them, Zen 4
             // reads 15 to 30 % less.
-            asm volatile("" : "+v"(pairs[block]));
+            asm volatile("" : "+v"(pairs[n]));
         });
         V::turn(pairs);
         unroll<kSteps<V> / kParts>([&]<size_t i>() {
@@ -65,29 +78,32 @@ template <typename V>
             odd = V::multiply_add(V::load(words + kSteps<V> * V::kLanes), V::odd(at), odd);
         });
     });
-    V::store_floats(sums, V::add(even, odd));
+    return V::add(even, odd);
 }
 
-// Stores the sums of all blocks of a row of weights. A partial group reads on into what follows
-// (sums that nobody adds up) if it `may_read_on`; else from a copy.
+// Stores the sums of the whole groups of a row of weights.
 template <typename V>
-[[gnu::flatten]] void sum_row(const uint16_t *w, size_t depth, bool may_read_on, const uint32_t *x,
-                              float *sums) {
-    constexpr size_t kElements = V::kLanes * kBlock;
-    const size_t whole = depth / kElements;
-    for (size_t group = 0; group < whole; ++group) {
-        sum_group<V>(w + group * kElements, x + group * kGroupWords<V>, sums + group * V::kLanes);
+[[gnu::flatten]] void sum_row(const uint16_t *w, size_t groups, const uint32_t *x, float *sums) {
+    for (size_t group = 0; group < groups; ++group) {
+        const uint16_t *first = w + group * V::kLanes * kBlock;
+        const auto block = [&](size_t n) { return first + n * kBlock; };
+        V::store_floats(sums + group * V::kLanes, sum_group<V>(x + group * kGroupWords<V>, block));
     }
-    const size_t rest = depth - whole * kElements;
-    if (rest != 0) {
-        alignas(64) uint16_t copy[kElements];
-        const uint16_t *from = w + whole * kElements;
-        if (!may_read_on) {
-            __builtin_memset(copy, 0, sizeof copy);
-            __builtin_memcpy(copy, from, rest * sizeof(uint16_t));
-            from = copy;
-        }
-        sum_group<V>(from, x + whole * kGroupWords<V>, sums + whole * V::kLanes);
+}
+
+// Stores the sums of the blocks that are left of kLanes / `left` rows, whose weights and sums are
+// `w_stride` and `stride` apart.
+template <typename V>
+[[gnu::flatten]] void sum_left(const uint16_t *w, size_t w_stride, size_t left, const uint32_t *x,
+                               float *sums, size_t stride) {
+    const uint16_t *blocks[V::kLanes];
+    for (size_t n = 0; n < V::kLanes; ++n) {
+        blocks[n] = w + n / left * w_stride + n % left * kBlock;
+    }
+    float lanes[V::kLanes];
+    V::store_floats(lanes, sum_group<V>(x, [&](size_t n) { return blocks[n]; }));
+    for (size_t n = 0; n < V::kLanes; n += left) {
+        __builtin_memcpy(sums + n / left * stride, lanes + n, left * sizeof(float));
     }
 }
 
@@ -113,15 +129,20 @@ template <typename V>
 // depth whose row_groups are not 0.
 template <typename V> size_t multiply_row(const Matmul &task) {
     const size_t blocks = task.depth / kBlock, stride = row_groups<V>(task.depth) * V::kLanes;
+    const size_t whole = blocks / V::kLanes, left = blocks_left<V>(task.depth);
+    const size_t shared = left != 0 ? V::kLanes / left : V::kLanes; // rows that share a group
     const uint32_t *x = static_cast<const uint32_t *>(task.packed) + blocks * kWords<V>;
     auto *sums = static_cast<float *>(task.scratch);
     const size_t outputs = task.outputs / V::kLanes * V::kLanes;
     for (size_t output = 0; output < outputs; output += V::kLanes) {
-        for (size_t row = output; row < output + V::kLanes; ++row) {
-            // Another row follows that is long enough.
-            const bool may_read_on = row + 1 < task.outputs;
-            sum_row<V>(task.w + row * task.w_stride, task.depth, may_read_on, x,
-                       sums + (row - output) * stride);
+        for (size_t row = 0; row < V::kLanes; ++row) {
+            const uint16_t *w = task.w + (output + row) * task.w_stride;
+            sum_row<V>(w, whole, x, sums + row * stride);
+            if (left != 0 && (row + 1) % shared == 0) {
+                const size_t first = row + 1 - shared, end = whole * V::kLanes;
+                sum_left<V>(task.w + (output + first) * task.w_stride + end * kBlock, task.w_stride,
+                            left, x + whole * kGroupWords<V>, sums + first * stride + end, stride);
+            }
         }
         add_blocks<V>(sums, stride, blocks, task.y + output);
     }
