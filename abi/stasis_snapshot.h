@@ -155,8 +155,9 @@ stasis_status stasis_session_load(stasis_model *model, const char *path,
                                   const stasis_load_options *options, stasis_session **session,
                                   stasis_error *error);
 /* Loads a session from a stream, up to the end of the snapshot and no further: more data may
- * follow. The whole snapshot is in memory until the call returns. A file that was sent unchanged
- * can also be read, if it is sent to its end. Returns the statuses of load. */
+ * follow. The whole snapshot is in memory until the call returns. A file can also be read, if it is
+ * sent to its end and nobody saves to it meanwhile: a root that is caught half written cannot be
+ * read again, as from a file, and is CORRUPT. Returns the statuses of load. */
 stasis_status stasis_session_read(stasis_model *model, const stasis_source *source,
                                   const stasis_load_options *options, stasis_session **session,
                                   stasis_error *error);
