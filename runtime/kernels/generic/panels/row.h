@@ -1,5 +1,5 @@
 // One row of x times a matrix (C1). Reading the weights bounds it, so they are read from front to
-// back, line after line, as processors prefetch best by themselves. Lanes are kLanes consecutive
+// back, line after line. Lanes are kLanes consecutive
 // blocks of the rule in a row of weights; the blocks that are left at the end of a row share a
 // group with those of the next rows. The sums of blocks are stored, and added up for kLanes rows
 // side by side.
@@ -9,6 +9,7 @@
 #pragma once
 
 #include "runtime/kernels/generic/panels/strip.h"
+#include "runtime/kernels/read_ahead.h"
 #include "runtime/kernels/table.h"
 
 namespace stasis::kernels::STASIS_TABLE {
@@ -81,11 +82,25 @@ template <typename V, typename Block>
     return V::add(even, odd);
 }
 
+// Prefetches the lines of a group that begins 8 KiB further on, wherever that is. In assembly,
+// because gcc 12 drops calls of functions that only prefetch.
+template <typename V> [[gnu::always_inline]] inline void fetch_group(const uint16_t *group) {
+    constexpr size_t kAheadBytes = 8192;
+    const auto *at = reinterpret_cast<const char *>(group) + kAheadBytes;
+    for (size_t line = 0; line < V::kLanes * kBlock * sizeof(uint16_t); line += 64) {
+        asm volatile("prefetcht1 %0" ::"m"(at[line]));
+    }
+}
+
 // Stores the sums of the whole groups of a row of weights.
 template <typename V>
-[[gnu::flatten]] void sum_row(const uint16_t *w, size_t groups, const uint32_t *x, float *sums) {
+[[gnu::flatten]] void sum_row(const uint16_t *w, size_t groups, bool fetch, const uint32_t *x,
+                              float *sums) {
     for (size_t group = 0; group < groups; ++group) {
         const uint16_t *first = w + group * V::kLanes * kBlock;
+        if (fetch) {
+            fetch_group<V>(first);
+        }
         const auto block = [&](size_t n) { return first + n * kBlock; };
         V::store_floats(sums + group * V::kLanes, sum_group<V>(x + group * kGroupWords<V>, block));
     }
@@ -133,11 +148,12 @@ template <typename V> size_t multiply_row(const Matmul &task) {
     const size_t shared = left != 0 ? V::kLanes / left : V::kLanes; // rows that share a group
     const uint32_t *x = static_cast<const uint32_t *>(task.packed) + blocks * kWords<V>;
     auto *sums = static_cast<float *>(task.scratch);
+    const bool fetch = !reads_ahead_alone();
     const size_t outputs = task.outputs / V::kLanes * V::kLanes;
     for (size_t output = 0; output < outputs; output += V::kLanes) {
         for (size_t row = 0; row < V::kLanes; ++row) {
             const uint16_t *w = task.w + (output + row) * task.w_stride;
-            sum_row<V>(w, whole, x, sums + row * stride);
+            sum_row<V>(w, whole, fetch, x, sums + row * stride);
             if (left != 0 && (row + 1) % shared == 0) {
                 const size_t first = row + 1 - shared, end = whole * V::kLanes;
                 sum_left<V>(task.w + (output + first) * task.w_stride + end * kBlock, task.w_stride,
