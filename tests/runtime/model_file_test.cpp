@@ -3,45 +3,34 @@
 
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "format/state/error.h"
 #include "tests/data_files.h"
+#include "tests/runtime/model_files.h"
 
 using namespace stasis;
 
 namespace {
 
-// A file of so many bytes, of which byte i is i mod 251; removed when this ends.
-class CountingFile {
-  public:
-    explicit CountingFile(size_t size_bytes) {
-        path_ = (std::filesystem::temp_directory_path() / "stasis-file-XXXXXX").string();
-        const int descriptor = mkstemp(path_.data());
-        REQUIRE(descriptor >= 0);
-        std::vector<uint8_t> bytes(size_bytes);
-        for (size_t i = 0; i < size_bytes; ++i) {
-            bytes[i] = static_cast<uint8_t>(i % 251);
-        }
-        REQUIRE(write(descriptor, bytes.data(), size_bytes) == static_cast<ssize_t>(size_bytes));
-        close(descriptor);
+// Returns so many bytes, of which byte i is i mod 251.
+std::string counting(size_t size_bytes) {
+    std::string bytes(size_bytes, 0);
+    for (size_t i = 0; i < size_bytes; ++i) {
+        bytes[i] = static_cast<char>(i % 251);
     }
-    ~CountingFile() { std::filesystem::remove(path_); }
-    const std::string &path() const { return path_; }
-
-  private:
-    std::string path_;
-};
+    return bytes;
+}
 
 } // namespace
 
 TEST_CASE("ModelFile::populated: the mapping's bytes, from any offset; null if it is not mapped") {
-    const CountingFile counting(100'000);
-    ModelFile file(counting.path());
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("counting");
+    write_bytes(path, counting(100'000));
+    ModelFile file(path);
     CHECK(file.populated(10, 0) == nullptr);
     file.map();
     if (file.populated(1, 0) == nullptr) {
@@ -58,13 +47,15 @@ TEST_CASE("ModelFile::populated: the mapping's bytes, from any offset; null if i
 }
 
 TEST_CASE("ModelFile::populated: null for what was cut off, and a read says so") {
-    const CountingFile counting(100'000);
-    ModelFile file(counting.path());
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("counting");
+    write_bytes(path, counting(100'000));
+    ModelFile file(path);
     file.map();
     if (file.populated(1, 0) == nullptr) {
         STASIS_SKIP("Linux before 5.14");
     }
-    std::filesystem::resize_file(counting.path(), 20'000);
+    std::filesystem::resize_file(path, 20'000);
     CHECK(file.populated(1000, 0) != nullptr);
     CHECK(file.populated(1000, 60'000) == nullptr);
     CHECK(file.populated(60'000, 0) == nullptr);
