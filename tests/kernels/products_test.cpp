@@ -131,6 +131,28 @@ TEST_CASE("matmul: what exceeds every table's panels equals the reference, stays
     }
 }
 
+// A model reserves one piece of memory, for its most rows and its greatest depth.
+TEST_CASE("packed_bytes: memory suffices for fewer rows and lesser depths") {
+    for_each_table([](const Table &table) {
+        for (size_t rows = 1; rows <= 100; ++rows) {
+            for (size_t depth = 1, least = 0; depth <= 10000; depth += depth < 600 ? 1 : 31) {
+                const size_t bytes = table.packed_bytes(rows, depth);
+                REQUIRE(bytes >= least);
+                REQUIRE(table.packed_bytes(rows + 1, depth) >= bytes);
+                least = bytes;
+            }
+            for (const size_t group : {32, 256}) {
+                for (size_t depth = group, least = 0; depth <= 10000; depth += group) {
+                    const size_t bytes = table.quantized_bytes(rows, depth, group);
+                    REQUIRE(bytes >= least);
+                    REQUIRE(table.quantized_bytes(rows + 1, depth, group) >= bytes);
+                    least = bytes;
+                }
+            }
+        }
+    });
+}
+
 // C9: no bits are promised of what is not finite, but that it is not.
 TEST_CASE("matmul: an input that is not finite shows in the outputs it belongs to, in no others") {
     const FloatEnvironment environment;

@@ -13,8 +13,8 @@
 namespace stasis::kernels::STASIS_TABLE {
 
 template <typename V> size_t packed_bytes(size_t rows, size_t depth) {
-    const size_t panels = rows * blocks_in(depth) * kWords<V> * sizeof(uint32_t);
-    return rows == 1 ? panels + packed_row_bytes<V>(depth) : panels;
+    // Memory for many rows serves one row.
+    return rows * blocks_in(depth) * kWords<V> * sizeof(uint32_t) + packed_row_bytes<V>(depth);
 }
 
 // Rows of x that lie together in one group.

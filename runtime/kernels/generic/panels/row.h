@@ -39,8 +39,12 @@ template <typename V> size_t row_groups(size_t depth) {
     return whole && shared && near ? groups : 0;
 }
 
+// Bytes that x for this product takes at most at any depth up to `depth`, so that memory for the
+// greatest depth of a model serves the others.
 template <typename V> size_t packed_row_bytes(size_t depth) {
-    return row_groups<V>(depth) * kGroupWords<V> * sizeof(uint32_t);
+    const size_t groups = (blocks_in(depth) + V::kLanes - 1) / V::kLanes;
+    const bool any = depth >= V::kLanes * kBlock;
+    return any ? smaller(groups * kGroupWords<V> * sizeof(uint32_t), kRowBytesMax) : 0;
 }
 
 // Writes x for this product to `to`, from the same row packed for panels.
