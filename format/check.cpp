@@ -10,7 +10,6 @@
 
 #include "format/constants.h"
 #include "format/evictions.h"
-#include "format/numbers.h"
 #include "format/pages.h"
 #include "format/section.h"
 #include "format/state/bf16.h"
@@ -76,10 +75,10 @@ void check_log(const State &state, Status status) {
 }
 
 void check_numbers(const State &state, Status status) {
-    each_session_number([&](const auto &row) {
-        if (state.*row.member > row.most) {
-            fail(status, "%s is %llu, expected 0 to %llu", row.title,
-                 static_cast<Number>(state.*row.member), static_cast<Number>(row.most));
+    each_session_number([&](const auto &number) {
+        if (state.*number.member > number.most) {
+            fail(status, "%s is %llu, expected 0 to %llu", number.title,
+                 static_cast<Number>(state.*number.member), static_cast<Number>(number.most));
         }
     });
 }

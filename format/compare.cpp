@@ -9,7 +9,6 @@
 
 #include "format/element_json.h"
 #include "format/fingerprint.h"
-#include "format/numbers.h"
 #include "format/pages.h"
 #include "format/spans.h"
 
@@ -319,9 +318,9 @@ Found settings(const State &a, const State &b) {
         return differs(Element::kv_format, "positions computed under a device profile differ");
     }
     Found found;
-    each_session_number([&](const auto &row) {
+    each_session_number([&](const auto &number) {
         if (!found) {
-            found = value(Element::model_config, row.name, a.*row.member, b.*row.member);
+            found = value(Element::model_config, number.name, a.*number.member, b.*number.member);
         }
     });
     return found;

@@ -8,7 +8,6 @@
 #include <set>
 #include <string_view>
 
-#include "format/numbers.h"
 #include "format/pages.h"
 #include "format/spans.h"
 #include "format/state/error.h"
@@ -288,7 +287,7 @@ void model_config(const Snapshot &snapshot, JsonWriter &json) {
     }
     json.end_array();
     json.field("sampling", state.sampling);
-    each_session_number([&](const auto &row) { json.field(row.name, state.*row.member); });
+    each_session_number([&](const auto &number) { json.field(number.name, state.*number.member); });
 }
 
 void layer_norm(const Snapshot &snapshot, JsonWriter &json) {

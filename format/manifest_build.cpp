@@ -259,7 +259,13 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
         add(Table::VT_EVICTIONS, &Make::add_evictions, &evictions);
     }
     add(Table::VT_PROFILE, &Make::add_profile, profile);
-    each_session_number([&](const auto &row) { add(row.id, row.add, state.*row.member); });
+    each_session_number([&](const auto &number) {
+        const flatbuffers::voffset_t id = field_of(number);
+        const auto value = state.*number.member;
+        fields.add(id, sizeof value, [id, value](fb::ManifestBuilder &table) {
+            table.fbb_.AddElement(id, value, decltype(value){0});
+        });
+    });
     builder.Finish(fields.finish(builder), fb::ManifestIdentifier());
     return bytes_of(builder);
 }

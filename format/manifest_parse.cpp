@@ -209,7 +209,8 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     unpack_groups(packed, state, layout, budget);
     unpack_samplings(packed, state, budget);
     state.sampling = packed->sampling();
-    each_session_number([&](const auto &row) { state.*row.member = (packed->*row.get)(); });
+    each_session_number(
+        [&](const auto &number) { state.*number.member = read_number(*packed, number); });
     state.profile = unpack(packed->profile(), budget);
     state.pending_system = unpack(packed->pending_system(), budget);
     state.logits = unpack(packed->logits());

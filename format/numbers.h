@@ -1,43 +1,33 @@
-// The numbers of a session that a snapshot stores apart from its log, pages and settings. They are
-// listed once; the manifest's builder and parser, the checks, the comparison and the JSON walk this
-// list.
+// The fields of the manifest that hold the numbers of kSessionNumbers, found by their names in the
+// schema.
 #pragma once
 
-#include <cstdint>
-#include <tuple>
+#include <cassert>
+#include <cstring>
 
 #include "format/state/state.h"
 #include "manifest_generated.h"
 
 namespace stasis::format {
 
-template <class T> struct SessionNumber {
-    const char *name;  // in the JSON of element 6, and where two snapshots are compared
-    const char *title; // in messages
-    T State::*member;
-    T (manifest::Manifest::*get)() const;
-    void (manifest::ManifestBuilder::*add)(T value);
-    flatbuffers::voffset_t id;
-    T most; // a larger one is refused
-};
+// Returns the id of a number's field. The schema must have a field of this name and type.
+template <class T> flatbuffers::voffset_t field_of(const SessionNumber<T> &number) {
+    const flatbuffers::TypeTable &table = *manifest::ManifestTypeTable();
+    size_t field = 0;
+    while (field < table.num_elems && std::strcmp(table.names[field], number.name) != 0) {
+        ++field;
+    }
+    assert(field < table.num_elems);
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    assert(table.type_codes[field].base_type ==
+           (sizeof(T) == 8 ? flatbuffers::ET_ULONG : flatbuffers::ET_UINT));
+    return flatbuffers::FieldIndexToOffset(static_cast<flatbuffers::voffset_t>(field));
+}
 
-// The order is that of the JSON and of the comparison.
-inline constexpr std::tuple kSessionNumbers = {
-    SessionNumber<uint64_t>{"capacity", "capacity", &State::capacity, &manifest::Manifest::capacity,
-                            &manifest::ManifestBuilder::add_capacity,
-                            manifest::Manifest::VT_CAPACITY, UINT64_MAX},
-    SessionNumber<uint64_t>{"window_retain", "window_retain", &State::window_retain,
-                            &manifest::Manifest::window_retain,
-                            &manifest::ManifestBuilder::add_window_retain,
-                            manifest::Manifest::VT_WINDOW_RETAIN, UINT64_MAX},
-    SessionNumber<uint32_t>{"tracking", "tracking of attention", &State::tracking,
-                            &manifest::Manifest::tracking, &manifest::ManifestBuilder::add_tracking,
-                            manifest::Manifest::VT_TRACKING, 2},
-};
-
-// Calls visit(row) for each row.
-template <class Visit> void each_session_number(const Visit &visit) {
-    std::apply([&](const auto &...row) { (visit(row), ...); }, kSessionNumbers);
+template <class T> T read_number(const manifest::Manifest &from, const SessionNumber<T> &number) {
+    // A generated class is this one, without members of its own.
+    const auto &fields = reinterpret_cast<const flatbuffers::Table &>(from);
+    return fields.GetField<T>(field_of(number), 0);
 }
 
 } // namespace stasis::format

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -218,6 +219,27 @@ struct State {
     // Error(no_memory). Null: no page is far.
     std::function<FetchedPages(std::span<const PageName> pages)> fetch;
 };
+
+// A number of a session that a snapshot stores apart from its log, pages and settings.
+template <class T> struct SessionNumber {
+    const char *name;  // of the member, of the manifest's field, in the JSON of element 6
+    const char *title; // in messages
+    T State::*member;
+    T most; // a larger one is refused
+};
+
+// All of them, in the order of the JSON and of comparisons. The manifest's builder and parser, the
+// checks, the comparison and the JSON walk this list.
+inline constexpr std::tuple kSessionNumbers = {
+    SessionNumber<uint64_t>{"capacity", "capacity", &State::capacity, UINT64_MAX},
+    SessionNumber<uint64_t>{"window_retain", "window_retain", &State::window_retain, UINT64_MAX},
+    SessionNumber<uint32_t>{"tracking", "tracking of attention", &State::tracking, 2},
+};
+
+// Calls visit(number) for each.
+template <class Visit> void each_session_number(const Visit &visit) {
+    std::apply([&](const auto &...number) { (visit(number), ...); }, kSessionNumbers);
+}
 
 // The state digest of what a state says, page digests included; its own one is not looked at.
 Digest state_digest(const State &state);

@@ -16,7 +16,7 @@
 namespace stasis::kernels {
 
 // The version of this header. A module states the version that it was built for.
-inline constexpr uint32_t kDeviceVersion = 1;
+inline constexpr uint32_t kDeviceVersion = 2;
 
 // An error, in the driver's or the module's words.
 struct DeviceError {
@@ -86,12 +86,12 @@ struct DeviceShape {
 };
 inline constexpr size_t kDeviceIdBytes = 192; // of `pin_products`, including the final NUL
 
-// y = bf16(act(gate) * up) of the products of x with both matrices (C3, activations).
+// y = bf16(activation(gate) * up) of the products of x with both matrices (C3, activations).
 struct DeviceGatedProduct {
     const uint16_t *x = nullptr; // [rows][depth] bf16, 16-byte aligned
     size_t rows = 0;
     DeviceMatrix gate, up;
-    bool gelu = false;             // else silu
+    Activation activation = Activation::silu;
     float *gate_y = nullptr;       // [rows][outputs] f32, workspace
     float *up_y = nullptr;         // the same
     uint16_t *y = nullptr;         // [rows][outputs] bf16

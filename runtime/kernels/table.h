@@ -97,11 +97,20 @@ struct AttentionBlock {
     void *scratch; // kScratchBytes of the calling thread
 };
 
+// What a layer applies to its gate (C3). The numbers are part of the interface of devices.
+enum class Activation : uint32_t { silu = 0, gelu_tanh = 1 };
+inline constexpr Activation kActivations[] = {Activation::silu, Activation::gelu_tanh};
+
+// y = bf16(activation(gate) * up).
+using Gate = void (*)(const float *gate, const float *up, size_t n, uint16_t *y);
+
 struct Table {
     const char *name; // "reference", "avx2", ...
 
     // Packs rows [begin, end); begin is a multiple of kPackRows, and end is one too or `rows`.
     void (*pack)(const Pack &task, size_t begin, size_t end);
+    // Suffices for fewer rows and for lesser depths as well, as quantized_bytes does: one piece of
+    // memory serves all products of a model.
     size_t (*packed_bytes)(size_t rows, size_t depth);
     void (*matmul)(const Matmul &task);
 
@@ -127,9 +136,8 @@ struct Table {
     // y = bf16(o / l) of one row.
     void (*attention_finish)(const float *o, float l, size_t head_dim, uint16_t *y);
 
-    // y = bf16(silu(gate) * up), y = bf16(gelu_tanh(gate) * up).
-    void (*silu_gate)(const float *gate, const float *up, size_t n, uint16_t *y);
-    void (*gelu_gate)(const float *gate, const float *up, size_t n, uint16_t *y);
+    Gate silu_gate;
+    Gate gelu_gate;
 
     void (*add)(const float *x, size_t n, float *y);                       // y += x
     void (*embed)(const uint16_t *row, float scale, size_t n, float *y);   // y = f32(row) * scale
@@ -139,6 +147,17 @@ struct Table {
     // is none.
     size_t (*find_nonfinite)(const float *x, size_t n);
 };
+
+// Returns the table entry of an activation.
+inline Gate gate_of(const Table &table, Activation activation) {
+    switch (activation) {
+    case Activation::silu:
+        return table.silu_gate;
+    case Activation::gelu_tanh:
+        return table.gelu_gate;
+    }
+    return nullptr;
+}
 
 const Table &reference_table();
 // Returns the names of this build's tables, the fastest first, "reference" last; ends with null.

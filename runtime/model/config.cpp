@@ -6,6 +6,7 @@
 
 #include "format/state/error.h"
 #include "runtime/kernels/environment.h"
+#include "runtime/model/activation_names.h"
 #include "runtime/model/family/family.h"
 #include "runtime/model/json_file.h"
 
@@ -80,17 +81,6 @@ std::vector<uint32_t> find_ids(const std::vector<Fields> &files, const char *key
                                            : std::vector<uint32_t>{fallback};
 }
 
-// Whether config.json calls an activation so. A switch, which the compiler names when it lacks one.
-bool is_called(Activation activation, const std::string &name) {
-    switch (activation) {
-    case Activation::silu:
-        return name == "silu" || name == "swish";
-    case Activation::gelu_tanh:
-        return name == "gelu_pytorch_tanh";
-    }
-    return false;
-}
-
 } // namespace
 
 void check_sizes(const Config &config, const SizeNames &names) {
@@ -115,14 +105,18 @@ void check_sizes(const Config &config, const SizeNames &names) {
 
 Activation parse_activation(const Fields &fields, const char *key, const char *fallback) {
     const std::string name = fields.text(key, fallback);
-    for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {
-        if (is_called(activation, name)) {
-            return activation;
+    std::string supported;
+    for (const ActivationNames &names : kActivationNames) {
+        for (const char *called : names.config_json) {
+            if (called != nullptr && name == called) {
+                return names.activation;
+            }
         }
+        supported += supported.empty() ? "" : " and ";
+        supported += names.config_json[0];
     }
-    fail(Status::unsupported,
-         "%s%s: activation \"%s\" is not supported (silu and gelu_pytorch_tanh are)",
-         fields.name.c_str(), key, name.c_str());
+    fail(Status::unsupported, "%s%s: activation \"%s\" is not supported (%s are)",
+         fields.name.c_str(), key, name.c_str(), supported.c_str());
 }
 
 void refuse_unsupported(const Fields &fields) {

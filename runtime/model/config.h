@@ -7,12 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/kernels/table.h"
+
 namespace stasis {
 
 // Published models have up to 512; kernels keep a few heads in their workspace.
 inline constexpr uint32_t kHeadDimMax = 1024;
 
-enum class Activation { silu, gelu_tanh };
+using kernels::Activation;
 
 enum class RopeScaling { none, linear, llama3 };
 

@@ -1,7 +1,11 @@
 // The canonical description of a Config in a model's identity. It has everything that determines
 // results and nothing else, so that equal meaning gives equal text.
+#include <algorithm>
+#include <cassert>
 #include <charconv>
+#include <iterator>
 
+#include "runtime/model/activation_names.h"
 #include "runtime/model/config.h"
 
 namespace stasis {
@@ -26,13 +30,11 @@ std::string describe_bias(const Config &config) {
 }
 
 const char *name_of(Activation activation) {
-    switch (activation) {
-    case Activation::silu:
-        break;
-    case Activation::gelu_tanh:
-        return "gelu_tanh";
-    }
-    return "silu";
+    const auto *names =
+        std::find_if(std::begin(kActivationNames), std::end(kActivationNames),
+                     [&](const ActivationNames &each) { return each.activation == activation; });
+    assert(names != std::end(kActivationNames));
+    return names->identity;
 }
 
 std::string describe_rope(const Rope &rope) {

@@ -195,9 +195,11 @@ State sample_state(const Shape &shape) {
     state.groups.back().window = shape.window;
     state.samplings = sample_samplings();
     state.sampling = 1;
-    state.capacity = shape.position + 1000;
+    each_session_number([&](const auto &number) {
+        using Value = std::remove_cvref_t<decltype(number.most)>;
+        state.*number.member = std::min(number.most, static_cast<Value>(shape.position + 1000));
+    });
     state.window_retain = shape.window_retain;
-    state.tracking = 2;
     state.pending_system = "Answer briefly.";
     for (uint64_t i = 0; i < shape.position; ++i) {
         const uint64_t token = i == 0 ? 2 : drawn(shape, i, 0) % shape.vocabulary;
@@ -322,9 +324,10 @@ void check_same(const State &a, const State &b) {
         CHECK(same_bits(a.samplings[i], b.samplings[i]));
     }
     CHECK(a.sampling == b.sampling);
-    CHECK(a.capacity == b.capacity);
-    CHECK(a.window_retain == b.window_retain);
-    CHECK(a.tracking == b.tracking);
+    each_session_number([&](const auto &number) {
+        INFO(number.name);
+        CHECK(a.*number.member == b.*number.member);
+    });
     CHECK(a.pending_system == b.pending_system);
     check_same_pages(a, b);
     CHECK(a.hidden == b.hidden);

@@ -12,6 +12,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from reader.container import FIRST_SECTION, VERSION, Container, Refused, need  # noqa: E402
+from reader.schema import SESSION_NUMBERS  # noqa: E402
 from reader.state import OFF, State  # noqa: E402
 
 SOURCES = ["prompt", "template", "text", "sampled"]
@@ -93,8 +94,8 @@ def elements(state, proven, log):
                                        for position, ranges in state.evictions]},
         "model_config": {"architecture": identity["architecture"], "model": identity["model"],
                          "config": config, "samplings": settings(manifest),
-                         "sampling": manifest["sampling"], "capacity": manifest["capacity"],
-                         "tracking": manifest["tracking"]},
+                         "sampling": manifest["sampling"],
+                         **{name: manifest[name] for name in SESSION_NUMBERS}},
         "layer_norm": {"digest": identity["norms"]},
         "attention_weights": {name: identity[name] for name in ("attention", "mlp", "head")},
         "logits": {"digest": manifest["logits"], "row": state.row is not None,

@@ -10,10 +10,13 @@
 #include "tests/device/under_test.h"
 #include "tests/kernels/inputs.h"
 
+using stasis::kernels::Activation;
 using stasis::kernels::DeviceGatedProduct;
 using stasis::kernels::DeviceMatrix;
 using stasis::kernels::DeviceProduct;
 using stasis::kernels::DeviceShape;
+using stasis::kernels::gate_of;
+using stasis::kernels::kActivations;
 using under_test::DeviceError;
 using under_test::DeviceQueue;
 using under_test::Opened;
@@ -264,20 +267,20 @@ TEST_CASE("device: a pinned gated product is the activation of pinned products")
             return;
         }
         const Model model(on, host);
-        for (const bool gelu : {false, true}) {
+        for (const Activation activation : kActivations) {
             const size_t rows = 128, n = rows * kOutputCounts[1];
             const std::vector<uint16_t> x = numbers.bf16(rows * kDepth, Kind::plain);
             const std::vector<float> product = model.products(x)[1];
             std::vector<uint16_t> expected(n);
             {
                 const stasis::kernels::FloatEnvironment environment;
-                (gelu ? reference.gelu_gate : reference.silu_gate)(product.data(), product.data(),
-                                                                   n, expected.data());
+                gate_of(reference, activation)(product.data(), product.data(), n, expected.data());
             }
             const There<uint16_t> there_x(on, x), y(on, n);
             const There<float> gate_y(on, n), up_y(on, n);
             DeviceGatedProduct task;
-            task.x = there_x.get(), task.rows = rows, task.gelu = gelu, task.pinned = true;
+            task.x = there_x.get(), task.rows = rows, task.activation = activation,
+            task.pinned = true;
             task.gate = model.matrix(1), task.up = model.matrix(1);
             task.gate_y = gate_y.get(), task.up_y = up_y.get(), task.y = y.get();
             on.table.gated_product(on.queue, task);

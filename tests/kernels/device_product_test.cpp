@@ -10,10 +10,13 @@
 #include "tests/kernels/guarded.h"
 #include "tests/kernels/inputs.h"
 
+using stasis::kernels::Activation;
 using stasis::kernels::DeviceGatedProduct;
 using stasis::kernels::DeviceMatrix;
 using stasis::kernels::DeviceProduct;
 using stasis::kernels::FloatEnvironment;
+using stasis::kernels::gate_of;
+using stasis::kernels::kActivations;
 using stasis::kernels::Table;
 using under_test::Opened;
 using under_test::There;
@@ -78,12 +81,12 @@ std::vector<std::vector<float>> products(const Opened &on, const std::vector<uin
 }
 
 std::vector<uint16_t> gated(const Opened &on, const std::vector<uint16_t> &x, size_t rows,
-                            const Weights &gate, const Weights &up, bool gelu) {
+                            const Weights &gate, const Weights &up, Activation activation) {
     const There<uint16_t> there_x(on, x), y(on, rows * gate.outputs);
     const There<float> gate_y(on, rows * gate.outputs), up_y(on, rows * gate.outputs);
     DeviceGatedProduct task;
     task.x = there_x.get(), task.rows = rows;
-    task.gate = gate.matrix(), task.up = up.matrix(), task.gelu = gelu;
+    task.gate = gate.matrix(), task.up = up.matrix(), task.activation = activation;
     task.gate_y = gate_y.get(), task.up_y = up_y.get(), task.y = y.get();
     on.table.gated_product(on.queue, task);
     on.finish();
@@ -209,9 +212,10 @@ TEST_CASE("device: gated products equal the reference's") {
         for (const Size &size : std::initializer_list<Size>{
                  {1, 9, 96}, {1, 3, 41}, {3, 6, 72}, {8, 5, 520}, {9, 7, 33}, {33, 1000, 64}}) {
             for (const Kind kind : kKinds) {
-                const bool gelu = numbers.below(2) == 0;
+                const Activation activation = kActivations[numbers.below(std::size(kActivations))];
                 INFO("rows ", size.rows, ", outputs ", size.outputs, ", depth ", size.depth,
-                     ", kind ", static_cast<int>(kind), ", gelu ", gelu);
+                     ", kind ", static_cast<int>(kind), ", activation ",
+                     static_cast<uint32_t>(activation));
                 const auto make = [&](bool bias) {
                     return std::make_unique<Weights>(
                         on, size.outputs, size.depth, numbers.bf16(size.outputs * size.depth, kind),
@@ -224,10 +228,9 @@ TEST_CASE("device: gated products equal the reference's") {
                 std::vector<uint16_t> y(g.size());
                 {
                     const FloatEnvironment environment;
-                    (gelu ? reference.gelu_gate : reference.silu_gate)(g.data(), u.data(), g.size(),
-                                                                       y.data());
+                    gate_of(reference, activation)(g.data(), u.data(), g.size(), y.data());
                 }
-                CHECK(first_difference(gated(on, x, size.rows, *gate, *up, gelu), y) == -1);
+                CHECK(first_difference(gated(on, x, size.rows, *gate, *up, activation), y) == -1);
             }
         }
     });
@@ -383,14 +386,14 @@ TEST_CASE("device: gated products keep what rounds up to the smallest normal num
         const Weights large(on, 1, 8, {0, 0, 0, 0, 0, 0, scaled(1, 20), 0});
         const Weights small(on, 1, 8,
                             {scaled(128, -65), 0, scaled(128, -76), 0, scaled(-129, -76), 0, 0, 0});
-        CHECK(gated(on, terms, 1, large, small, false)[0] == scaled(1, -106));
-        for (const bool gelu : {false, true}) {
+        CHECK(gated(on, terms, 1, large, small, Activation::silu)[0] == scaled(1, -106));
+        for (const Activation activation : kActivations) {
             for (const size_t rows : {1, 2100}) { // 2100: by tiles
                 std::vector<uint16_t> x(rows * 2);
                 x[rows * 2 - 2] = bf16(1.0F), x[rows * 2 - 1] = scaled(1, -13);
                 const Weights gate(on, 1, 2, {scaled(1, -59), scaled(1, -59)});
                 const Weights up(on, 1, 2, {scaled(1, -66), scaled(-1, -66)});
-                CHECK(gated(on, x, rows, gate, up, gelu)[rows - 1] == scaled(1, -126));
+                CHECK(gated(on, x, rows, gate, up, activation)[rows - 1] == scaled(1, -126));
             }
         }
     });

@@ -11,12 +11,15 @@
 using quantized_case::kTypes;
 using quantized_case::Product;
 using quantized_case::random_product;
+using stasis::kernels::Activation;
 using stasis::kernels::DeviceEmbed;
 using stasis::kernels::DeviceGatedProduct;
 using stasis::kernels::DeviceMatrix;
 using stasis::kernels::DeviceProduct;
 using stasis::kernels::DeviceRow;
 using stasis::kernels::FloatEnvironment;
+using stasis::kernels::gate_of;
+using stasis::kernels::kActivations;
 using stasis::kernels::Quant;
 using stasis::kernels::quant_block;
 using stasis::kernels::Table;
@@ -201,11 +204,11 @@ namespace {
 
 // bf16(act(gate) * up) of two products.
 std::vector<uint16_t> activated(const std::vector<float> &gate, const std::vector<float> &up,
-                                bool gelu) {
+                                Activation activation) {
     const FloatEnvironment environment;
     const Table &reference = stasis::kernels::reference_table();
     std::vector<uint16_t> y(gate.size());
-    (gelu ? reference.gelu_gate : reference.silu_gate)(gate.data(), up.data(), y.size(), y.data());
+    gate_of(reference, activation)(gate.data(), up.data(), y.size(), y.data());
     return y;
 }
 
@@ -220,7 +223,8 @@ TEST_CASE("device: gated products of integer weights, of one type, of two, besid
                 const auto of = [&](Quant own) {
                     return random_product(numbers, own, rows, 21, 256 / quant_block(own).elements);
                 };
-                const bool gelu = numbers.below(2) == 0, values = rows == 4;
+                const Activation activation = kActivations[numbers.below(std::size(kActivations))];
+                const bool values = rows == 4;
                 INFO("type ", static_cast<int>(type), " rows ", rows);
                 Product gate = of(type), up = of(other);
                 up.x = gate.x;
@@ -234,7 +238,7 @@ TEST_CASE("device: gated products of integer weights, of one type, of two, besid
                 on.table.measure(on.queue, there.get(), 21, 256, least.get());
                 DeviceGatedProduct task;
                 x.enter(task, rows);
-                task.gate = gate_w.matrix, task.up = up_w.matrix, task.gelu = gelu;
+                task.gate = gate_w.matrix, task.up = up_w.matrix, task.activation = activation;
                 task.gate_y = gate_y.get(), task.up_y = up_y.get(), task.y = y.get();
                 std::vector<float> g = expected(gate), u = expected(up);
                 add_bias(bias, g);
@@ -246,7 +250,7 @@ TEST_CASE("device: gated products of integer weights, of one type, of two, besid
                 }
                 on.table.gated_product(on.queue, task);
                 on.finish();
-                CHECK(first_difference(y.values(), activated(g, u, gelu)) == -1);
+                CHECK(first_difference(y.values(), activated(g, u, activation)) == -1);
             }
         }
     });

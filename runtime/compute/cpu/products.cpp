@@ -106,14 +106,7 @@ void multiply_gated(const Pass &pass, const LayerWeights &weights, size_t rows, 
     const CpuScratch &work = *pass.cpu;
     const size_t inner = network.config.intermediate;
     const Items items(network.threads->count(), inner, rows);
-    auto *activate = network.kernels->silu_gate;
-    switch (network.config.activation) {
-    case Activation::silu:
-        break;
-    case Activation::gelu_tanh:
-        activate = network.kernels->gelu_gate;
-        break;
-    }
+    const kernels::Gate activate = kernels::gate_of(*network.kernels, network.config.activation);
     network.threads->run(items.count, 1, [&](size_t item, size_t, size_t thread) {
         const size_t begin = items.begin(item), count = items.begin(item + 1) - begin;
         float *gate = work.gate_of(thread), *up = work.up_of(thread);

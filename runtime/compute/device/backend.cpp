@@ -195,14 +195,7 @@ void gated_product_on_device(Pass &pass, size_t layer) {
     task.rows = product_rows(on);
     task.gate = weights.gate;
     task.up = weights.up;
-    switch (pass.network.config.activation) {
-    case Activation::silu:
-        task.gelu = false;
-        break;
-    case Activation::gelu_tanh:
-        task.gelu = true;
-        break;
-    }
+    task.activation = pass.network.config.activation;
     task.gate_y = on.gate;
     task.up_y = on.up;
     task.y = on.inner;

@@ -33,12 +33,12 @@ __global__ void measure_kernel(const uint16_t *w, size_t outputs, size_t depth, 
     }
 }
 
-__global__ void activate_kernel(const float *gate, const float *up, size_t n, bool gelu,
-                                uint16_t *y) {
+__global__ void activate_kernel(const float *gate, const float *up, size_t n,
+                                Activation activation,                                uint16_t *y) {
     wait_for_previous();
     const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
     if (i < n) {
-        y[i] = activate(gate[i], up[i], gelu);
+        y[i] = activate(gate[i], up[i], activation);
     }
 }
 
@@ -96,7 +96,7 @@ void gated_product(DeviceQueue *queue, const DeviceGatedProduct &task) {
     }
     const size_t n = task.rows * task.gate.outputs;
     enqueue(queue, {static_cast<unsigned>(divide_up(n, kThreads)), kThreads}, activate_kernel,
-            task.gate_y, task.up_y, n, task.gelu, task.y);
+            task.gate_y, task.up_y, n, task.activation, task.y);
 }
 
 } // namespace

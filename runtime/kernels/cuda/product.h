@@ -99,13 +99,19 @@ template <typename X, typename W> __device__ float careful_sum(const X &x, const
     return add(even, odd);
 }
 
-// Returns bf16(act(gate) * up) of C3.
-__device__ inline uint16_t activate(float gate, float up, bool gelu) {
-    float at = gate;
-    if (gelu) {
-        at = c2_mul(gate, fma(c2_mul(gate, gate), 0x1.2444f2p-4F, 0x1.988454p+0F));
+// Returns bf16(activation(gate) * up) of C3.
+__device__ inline uint16_t activate(float gate, float up, Activation activation) {
+    float activated = 0;
+    switch (activation) {
+    case Activation::silu:
+        activated = c2_mul(gate, sigmoid(gate));
+        break;
+    case Activation::gelu_tanh:
+        activated = c2_mul(
+            gate, sigmoid(c2_mul(gate, fma(c2_mul(gate, gate), 0x1.2444f2p-4F, 0x1.988454p+0F))));
+        break;
     }
-    return f32_to_bf16(c2_mul(c2_mul(gate, sigmoid(at)), up));
+    return f32_to_bf16(c2_mul(activated, up));
 }
 
 } // namespace stasis::kernels::device

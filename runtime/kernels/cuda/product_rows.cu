@@ -34,7 +34,7 @@ struct Work {
     unsigned groups;      // groups of rows
     unsigned rule_blocks; // rule blocks of a row
     uint16_t *gated;      // [rows][outputs] bf16
-    bool gelu;
+    Activation activation;
 };
 
 // The weights that one block of threads streams: `lines` rows, those of `first`, then of `second`.
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kThreads, 5) rows_kernel(const __grid_constant
     const float value = merge(own, blocks, task.w[i], first + n);
     if constexpr (kGated) {
         const float up = merge(own + outputs * stride, blocks, task.w[1], first + n);
-        work.gated[to] = activate(value, up, work.gelu);
+        work.gated[to] = activate(value, up, work.activation);
     } else {
         task.y[i][to] = value;
     }
@@ -321,7 +321,7 @@ bool few_rows(DeviceQueue *queue, const DeviceGatedProduct &task) {
     Work work = {};
     work.task.x = task.x, work.task.rows = task.rows, work.depth = task.gate.depth;
     work.task.w[0] = task.gate, work.task.w[1] = task.up;
-    work.gated = task.y, work.gelu = task.gelu;
+    work.gated = task.y, work.activation = task.activation;
     return enqueue_rows<true>(queue, work);
 }
 

@@ -32,7 +32,7 @@ struct Work {
     unsigned group_rows; // rows of a group; the last one may have fewer
     unsigned slot_bytes; // of a slot of the ring
     uint16_t *gated;     // [rows][outputs] bf16, from w[0] and w[1]; null: not gated
-    bool gelu;
+    Activation activation;
 };
 
 // The results of a chunk's units, [part][block]. In shared memory, followed by one Integers for
@@ -338,7 +338,7 @@ __global__ void __launch_bounds__(kThreads, 3) strips_kernel(const __grid_consta
     }
     const size_t to = (first_row + threadIdx.x / kOutputs) * work.w[i].outputs + output;
     if (work.gated != nullptr) {
-        work.gated[to] = activate(gate, value, work.gelu);
+        work.gated[to] = activate(gate, value, work.activation);
     } else {
         work.y[i][to] = value;
     }
@@ -383,7 +383,7 @@ void integer_products(DeviceQueue *queue, const DeviceGatedProduct &task) {
     work.quantized[0] = task.quantized[0], work.quantized[1] = task.quantized[1];
     work.rows = task.rows;
     work.w[0] = task.gate, work.w[1] = task.up;
-    work.gated = task.y, work.gelu = task.gelu;
+    work.gated = task.y, work.activation = task.activation;
     enqueue_strips(queue, work, 2);
 }
 

@@ -41,3 +41,5 @@ MANIFEST = {
     "evictions": NO_REF,
     "tracking": U32, "profile": Optional(PROFILE),
 }
+# Numbers of the session that element 6 lists: the greatest value each may have, or None.
+SESSION_NUMBERS = {"capacity": None, "window_retain": None, "tracking": 2}

@@ -9,7 +9,8 @@ from reader.container import (HIDDEN, IDENTITY, LOGITS, MANIFEST, PROFILED, VERS
 from reader.evictions import evicted_pages, read_evictions
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
-from reader.schema import IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS
+from reader.schema import (IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS,
+                           SESSION_NUMBERS)
 from reader.trees import Trees, log_entries, token_texts
 
 MANIFEST_BYTES_MAX = 64 << 20
@@ -150,7 +151,8 @@ def check_settings(manifest):
         need(all(math.isfinite(bias["value"]) or bias["value"] == -math.inf
                  for bias in each["bias"]), f"{where}: a bias is not a number")
     need(manifest["capacity"] >= manifest["position"], "manifest: capacity below position")
-    need(manifest["tracking"] <= 2, "manifest: tracking")
+    for name, most in SESSION_NUMBERS.items():
+        need(most is None or manifest[name] <= most, f"manifest: {name}")
     order = [(-each["value"], each["token"]) for each in manifest["top"]]
     need(len(order) <= 64 and all(a < b for a, b in zip(order, order[1:])), "manifest: top")
     need(all(token < manifest["vocabulary"] for _, token in order), "manifest: a token of top")
