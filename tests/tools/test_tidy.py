@@ -45,7 +45,7 @@ INSIDE = {
 RECIPES = {
     "A kernel": ("embed_wide", "embed_wide", 7, ("tests/kernels/",)),
     "An instruction set": (
-        "avx512bf16", "avx512bf16|AVX-512 with BF16", 6,
+        "avx512bf16", "avx512bf16", 5,
         ("tools/bench/ceilings/", "tools/CMakeLists.txt", "tools/BENCHMARKS.md",
          "tests/abi/older/")),
     "A model family": (
