@@ -74,9 +74,9 @@ bool has_avx512bf16() {
 // it.
 bool has_amx() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    return has_avx512vnni() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
-           (edx >> 22 & 1U) != 0 && (edx >> 24 & 1U) != 0 && (edx >> 25 & 1U) != 0 &&
-           amx::request_permission();
+    return has_avx512vnni() && has_avx512bf16() &&
+           __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 22 & 1U) != 0 &&
+           (edx >> 24 & 1U) != 0 && (edx >> 25 & 1U) != 0 && amx::request_permission();
 }
 
 #endif

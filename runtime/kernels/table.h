@@ -97,6 +97,20 @@ struct AttentionBlock {
     void *scratch; // kScratchBytes of the calling thread
 };
 
+// Merges the partials of one block into the running results of some rows (C5). Blocks must come in
+// ascending order.
+struct AttentionMerge {
+    size_t rows;
+    size_t head_dim;
+    const uint64_t *visible;    // [rows] of the block; a row whose mask is 0 stays as it is
+    float *maximum;             // [rows] m
+    float *sum;                 // [rows] l; 0: the row has seen nothing, and takes the partial over
+    float *output;              // [rows][head_dim] o
+    const float *block_maximum; // [rows] m_b
+    const float *block_sum;     // [rows] l_b
+    const float *block_output;  // [rows][head_dim] o_b
+};
+
 // What a layer applies to its gate (C3). The numbers are part of the interface of devices.
 enum class Activation : uint32_t { silu = 0, gelu_tanh = 1 };
 inline constexpr Activation kActivations[] = {Activation::silu, Activation::gelu_tanh};
@@ -129,10 +143,7 @@ struct Table {
     void (*rope)(float *x, const float *cosine, const float *sine, size_t n);
 
     void (*attention_block)(const AttentionBlock &task);
-    // Merges one block's partial of one row into (m, l, o); blocks must come in ascending order
-    // (C5).
-    void (*attention_merge)(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
-                            size_t head_dim);
+    void (*attention_merge)(const AttentionMerge &task);
     // y = bf16(o / l) of one row.
     void (*attention_finish)(const float *o, float l, size_t head_dim, uint16_t *y);
 

@@ -99,7 +99,7 @@ void compute(Case &made, size_t sequence, size_t row, size_t at, size_t head, Ex
         (made.window == 0 || position < made.window ? 0 : position - made.window + 1) /
         kPagePositions;
     float m = 0.0F, l = 0.0F;
-    std::vector<float> o;
+    std::vector<float> o(head_dim);
     std::map<uint64_t, std::vector<uint16_t>> weights; // of blocks that are seen
     for (uint64_t block = first; block <= position / kPagePositions; ++block) {
         uint64_t visible = 0;
@@ -121,13 +121,8 @@ void compute(Case &made, size_t sequence, size_t row, size_t at, size_t head, Ex
         task.output = &expected.partial[index * head_dim];
         task.weights = weights.try_emplace(block, kPagePositions).first->second.data();
         table.attention_block(task);
-        if (o.empty()) {
-            m = *task.maximum, l = *task.sum;
-            o.assign(task.output, task.output + head_dim);
-        } else {
-            table.attention_merge(&m, &l, o.data(), *task.maximum, *task.sum, task.output,
-                                  head_dim);
-        }
+        table.attention_merge(
+            {1, head_dim, task.visible, &m, &l, o.data(), task.maximum, task.sum, task.output});
     }
     for (const auto &[block, p] : weights) {
         const size_t index = (at * made.heads() + head) * expected.blocks + (block - first);

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "runtime/kernels/environment.h"
+#include "tests/kernels/entries.h"
+#include "tests/kernels/guarded.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/naive.h"
 
@@ -94,20 +96,15 @@ std::vector<uint16_t> attend(const std::vector<Block> &blocks, const Kernels &ke
     const size_t head_dim = blocks[0].head_dim;
     float m = 0.0F;
     float l = 0.0F;
-    std::vector<float> o;
+    std::vector<float> o(head_dim);
     for (const Block &block : blocks) {
         if (block.visible[0] == 0) {
             continue;
         }
         const Partials partials = run(block, kernels);
-        if (o.empty()) {
-            m = partials.maximum[0];
-            l = partials.sum[0];
-            o = partials.output;
-        } else {
-            kernels.attention_merge(&m, &l, o.data(), partials.maximum[0], partials.sum[0],
-                                    partials.output.data(), head_dim);
-        }
+        kernels.attention_merge({1, head_dim, block.visible.data(), &m, &l, o.data(),
+                                 partials.maximum.data(), partials.sum.data(),
+                                 partials.output.data()});
     }
     std::vector<uint16_t> y(head_dim);
     kernels.attention_finish(o.data(), l, head_dim, y.data());
@@ -278,14 +275,15 @@ TEST_CASE("attention_merge: all kinds of numbers, far apart and equal maxima") {
             const float l_b = 1.0F + std::fabs(numbers.next(Kind::plain));
             std::vector<float> expected = o;
             float expected_ml[2] = {m, l};
-            naive::table().attention_merge(&expected_ml[0], &expected_ml[1], expected.data(), m_b,
-                                           l_b, o_b.data(), n);
+            entries::merge(naive::table().attention_merge, expected_ml[0], expected_ml[1],
+                           expected.data(), m_b, l_b, o_b.data(), n);
             std::vector<uint16_t> divided(n);
             naive::table().attention_finish(expected.data(), expected_ml[1], n, divided.data());
             for_each_table([&](const Table &table) {
                 std::vector<float> y = o;
                 float ml[2] = {m, l};
-                table.attention_merge(&ml[0], &ml[1], y.data(), m_b, l_b, o_b.data(), n);
+                entries::merge(table.attention_merge, ml[0], ml[1], y.data(), m_b, l_b, o_b.data(),
+                               n);
                 CHECK(std::memcmp(ml, expected_ml, sizeof ml) == 0);
                 CHECK(first_difference(y, expected) == -1);
                 std::vector<uint16_t> rounded(n);
@@ -293,6 +291,47 @@ TEST_CASE("attention_merge: all kinds of numbers, far apart and equal maxima") {
                 CHECK(first_difference(rounded, divided) == -1);
             });
         }
+    }
+}
+
+// Of rows that see nothing of the block, whatever lies there; that have seen nothing before; and of
+// more and fewer than lanes.
+TEST_CASE("attention_merge: rows are merged each for itself, at the edges of memory") {
+    const FloatEnvironment environment;
+    for (size_t rows = 1; rows <= 50; ++rows) {
+        Numbers numbers(rows);
+        const size_t head_dim = 1 + numbers.below(40);
+        const Kind kind = kKinds[numbers.below(std::size(kKinds))];
+        INFO("rows ", rows, " head_dim ", head_dim, " kind ", static_cast<int>(kind));
+        std::vector<uint64_t> visible(rows);
+        std::vector<float> m(rows), l(rows), m_b(rows), l_b(rows);
+        for (size_t r = 0; r < rows; ++r) {
+            visible[r] = numbers.below(4) == 0 ? 0 : uint64_t{1} << numbers.below(64);
+            m[r] = numbers.next(Kind::plain), m_b[r] = numbers.next(Kind::plain);
+            l[r] = numbers.below(4) == 0 ? 0.0F : 1.0F + std::fabs(numbers.next(Kind::plain));
+            l_b[r] = 1.0F + std::fabs(numbers.next(Kind::plain));
+        }
+        const std::vector<float> o = numbers.floats(rows * head_dim, kind);
+        const std::vector<float> o_b = numbers.floats(rows * head_dim, kind);
+        const auto merged = [&](decltype(Table::attention_merge) entry, Edge edge) {
+            const Guarded<uint64_t> sees(visible, edge);
+            const Guarded<float> maximum(m, edge), sum(l, edge), output(o, edge);
+            const Guarded<float> block_maximum(m_b, edge), block_sum(l_b, edge);
+            const Guarded<float> block_output(o_b, edge);
+            entry({rows, head_dim, sees.data(), maximum.data(), sum.data(), output.data(),
+                   block_maximum.data(), block_sum.data(), block_output.data()});
+            std::vector<float> all = output.values();
+            const std::vector<float> maxima = maximum.values(), sums = sum.values();
+            all.insert(all.end(), maxima.begin(), maxima.end());
+            all.insert(all.end(), sums.begin(), sums.end());
+            return all;
+        };
+        const auto expected = merged(naive::table().attention_merge, Edge::back);
+        for_each_table([&](const Table &table) {
+            for (const Edge edge : kEdges) {
+                CHECK(first_difference(merged(table.attention_merge, edge), expected) == -1);
+            }
+        });
     }
 }
 
@@ -320,8 +359,8 @@ TEST_CASE("attention_merge: the order of blocks shows in the bits") {
             std::vector<float> o = x;
             float m = m_x;
             float l = 1.0F;
-            table.attention_merge(&m, &l, o.data(), m_y, 1.0F, y.data(), 64);
-            table.attention_merge(&m, &l, o.data(), m_z, 1.0F, z.data(), 64);
+            entries::merge(table.attention_merge, m, l, o.data(), m_y, 1.0F, y.data(), 64);
+            entries::merge(table.attention_merge, m, l, o.data(), m_z, 1.0F, z.data(), 64);
             return o;
         };
         CHECK(first_difference(merge(a, 0.1F, b, 0.7F, c, 0.4F),

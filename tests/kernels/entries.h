@@ -35,6 +35,13 @@ struct Operands {
     size_t found = 0;            // a result
 };
 
+// Merges one row's partial (m_b, l_b, o_b) into (m, l, o).
+inline void merge(decltype(Table::attention_merge) entry, float &m, float &l, float *o, float m_b,
+                  float l_b, const float *o_b, size_t head_dim) {
+    const uint64_t visible = 1;
+    entry({1, head_dim, &visible, &m, &l, o, &m_b, &l_b, o_b});
+}
+
 struct Call {
     const char *name;
     size_t element_bytes; // read and written for each of n
@@ -50,7 +57,7 @@ inline constexpr Call kCalls[] = {
     {"rope", 12, [](const Table &t, Operands &o) { t.rope(o.y, o.cosine, o.sine, o.n / 2 * 2); }},
     {"attention_merge", 12,
      [](const Table &t, Operands &o) {
-         t.attention_merge(&o.m, &o.l, o.y, 0.25F, 3.0F, o.z, o.n);
+         merge(t.attention_merge, o.m, o.l, o.y, 0.25F, 3.0F, o.z, o.n);
      }},
     {"attention_finish", 6,
      [](const Table &t, Operands &o) { t.attention_finish(o.x, 3.0F, o.n, o.bits); }},

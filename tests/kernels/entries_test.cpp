@@ -189,7 +189,7 @@ TEST_CASE("entries: exp over the whole range equals the reference") {
         for (const float x : range) {
             float m = x, l = 1.0F, o = 0.0F;
             const float one = 1.0F;
-            table.attention_merge(&m, &l, &o, 0.0F, 0.0F, &one, 1);
+            entries::merge(table.attention_merge, m, l, &o, 0.0F, 0.0F, &one, 1);
             results.insert(results.end(), {m, l, o});
         }
         return results;

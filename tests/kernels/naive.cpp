@@ -222,15 +222,22 @@ void attention_block(const stasis::kernels::AttentionBlock &task, const uint16_t
 
 namespace {
 
-void attention_merge(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
-                     size_t head_dim) {
-    const float maximum = *m < m_b ? m_b : *m;
-    const float alpha = exp(soft::sub(*m, maximum));
-    const float beta = exp(soft::sub(m_b, maximum));
-    *m = maximum;
-    *l = soft::fma(l_b, beta, soft::mul(*l, alpha));
-    for (size_t i = 0; i < head_dim; ++i) {
-        o[i] = soft::fma(o_b[i], beta, soft::mul(o[i], alpha));
+void attention_merge(const stasis::kernels::AttentionMerge &task) {
+    for (size_t row = 0; row < task.rows; ++row) {
+        const bool seen = task.visible[row] != 0, first = task.sum[row] == 0.0F;
+        float &m = task.maximum[row], &l = task.sum[row];
+        const float m_b = task.block_maximum[row], l_b = task.block_sum[row];
+        const float maximum = m < m_b ? m_b : m;
+        const float alpha = exp(soft::sub(m, maximum));
+        const float beta = exp(soft::sub(m_b, maximum));
+        const auto merged = [&](float x, float x_b) {
+            return first ? x_b : soft::fma(x_b, beta, soft::mul(x, alpha));
+        };
+        for (size_t i = row * task.head_dim; seen && i < (row + 1) * task.head_dim; ++i) {
+            task.output[i] = merged(task.output[i], task.block_output[i]);
+        }
+        l = seen ? merged(l, l_b) : l;
+        m = seen ? (first ? m_b : maximum) : m;
     }
 }
 

@@ -185,7 +185,14 @@ TEST_CASE("step: sessions that decode read a page that they share once") {
     REQUIRE(model->groups.size() == 1);
     plan_attention(*pass);
     const BlockPlan &plan = pass->cpu->attention.groups[0];
-    CHECK(pass->cpu->attention.tiles.size() == 3);
+    size_t tiled = 0;
+    for (const RowTile &tile : pass->cpu->attention.tiles) {
+        CHECK(tile.sequence == 4);
+        CHECK(tile.row == tiled);
+        CHECK(tile.count <= pass->cpu->attention.tile_rows);
+        tiled += tile.count;
+    }
+    CHECK(tiled == 40);
     CHECK(plan.reads.size() == 5);
     CHECK(plan.partials == 2 * 4 + 4 + 2 + 2); // rows of those that read each
     CHECK(plan.readers.size() == 4);

@@ -60,17 +60,6 @@ double kv_bytes_added(const stasis_model_info &info, uint64_t depth) {
     return sum / kGenerated;
 }
 
-void prompt(Bench &bench, const std::string &name, uint64_t) {
-    const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
-        const Session session = create_alone(bench.model);
-        const Stopwatch watch;
-        append(bench, session, 0, kPrompt);
-        compute_logits(bench, session);
-        return kPrompt / watch.seconds();
-    });
-    add_speed(bench, name, series, Work::flops, flops_of(bench, 1));
-}
-
 const Result *find_result(const Bench &bench, const std::string &name) {
     for (const Result &result : bench.results) {
         if (result.name == name) {
@@ -78,6 +67,49 @@ const Result *find_result(const Bench &bench, const std::string &name) {
         }
     }
     return nullptr;
+}
+
+// The work of attention in `tokens` tokens from position `begin` on: a multiplication and an
+// addition for each value of a key and of a value, and for each query head.
+double attention_flops(const stasis_model_info &info, uint64_t begin, uint64_t tokens) {
+    double kv = 0;
+    for (uint64_t i = begin; i < begin + tokens; ++i) {
+        kv += kv_bytes(info, i) / sizeof(uint16_t);
+    }
+    return 2 * kv * info.heads / info.kv_heads;
+}
+
+// What the attention of a prompt costs that lies deeper, if the figure at depth 0 was taken.
+void add_attention(Bench &bench, uint64_t depth, const Series &series) {
+    const Result *at_zero = find_result(bench, "pp512");
+    if (depth == 0 || at_zero == nullptr) {
+        return;
+    }
+    const double zero = at_zero->median;
+    std::vector<double> added;
+    for (const double value : series.values) {
+        added.push_back(kMilli * kPrompt * (1 / value - 1 / zero));
+    }
+    Result &result = add(bench, "attention@" + std::to_string(depth), added, "ms");
+    if (result.median > 0) { // some of the differences may not be
+        const Series middle{series.ceiling, {result.median}, {median_of(series.ceilings)}};
+        const double flops =
+            attention_flops(bench.info, depth, kPrompt) - attention_flops(bench.info, 0, kPrompt);
+        set_rate(result, Work::flops, middle, [&](double value) { return flops * kMilli / value; });
+    }
+}
+
+void prompt(Bench &bench, const std::string &name, uint64_t depth) {
+    const Session *start = depth == 0 ? nullptr : &live_at(bench, depth);
+    const Series series = repeat(bench, name, of_meter(bench, bench.meter.matrix()), [&](bool) {
+        const Session session = start == nullptr ? create_alone(bench.model) : fork(*start);
+        const Stopwatch watch;
+        append(bench, session, depth, kPrompt);
+        compute_logits(bench, session);
+        return kPrompt / watch.seconds();
+    });
+    add_speed(bench, name, series, Work::flops, flops_of(bench, 1));
+    add_attention(bench, depth, series);
 }
 
 // What depth costs on top, if the figure at depth 0 was taken.
@@ -229,6 +261,8 @@ constexpr Task kTasks[] = {
     {"open", 1, 0, open},
     {"first_token", kShortPrompt + 1, 0, first_token},
     {"pp512", kPrompt, 0, prompt},
+    {"pp512@4096", kPrompt + 4096, 4096, prompt},
+    {"pp512@16384", kPrompt + 16384, 16384, prompt},
     {"tg128", kGenerated + 1, 0, generation},
     {"tg128@1024", kGenerated + 1024, 1024, generation},
     {"tg128@4096", kGenerated + 4096, 4096, generation},

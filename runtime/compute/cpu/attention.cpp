@@ -93,13 +93,13 @@ struct Attention {
                 kernels::held_slots(sequence.evicted.data(), sequence.evicted.size(), block));
     }
 
-    // Folds the partial at index `from` into the running result at index `into`.
-    void merge(size_t into, size_t from) const {
-        float *o = work.partial_output + into * head_dim;
-        const float *o_b = work.partial_output + from * head_dim;
-        network.kernels->attention_merge(work.partial_max + into, work.partial_sum + into, o,
-                                         work.partial_max[from], work.partial_sum[from], o_b,
-                                         head_dim);
+    // Merges the partials of `rows` queries from index `from` on into the running results from
+    // index `into` on.
+    void merge(size_t into, size_t from, size_t rows) const {
+        network.kernels->attention_merge(
+            {rows, head_dim, work.visible + from, work.partial_max + into, work.partial_sum + into,
+             work.partial_output + into * head_dim, work.partial_max + from,
+             work.partial_sum + from, work.partial_output + from * head_dim});
     }
 
     void finish(size_t at, size_t kv_head, size_t row, size_t head) const {
@@ -161,7 +161,7 @@ void merge_row(const Attention &a, const BlockPlan &plan, const BlockPlan::Row &
             into = at;
             maximum = a.work.partial_max[at];
         } else {
-            a.merge(into, at);
+            a.merge(into, at, 1);
         }
     }
     a.finish(into, kv_head, row.row, head);
@@ -274,7 +274,7 @@ void add_tile_to_sums(const TileBlocks &blocks, size_t into, size_t thread) {
 void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t item,
                  size_t query_bytes, size_t thread) {
     const Sequence &sequence = a.pass.sequences[tile.sequence];
-    const size_t tile_rows = kRowsTile * a.group_heads;
+    const size_t tile_rows = a.work.attention.tile_rows * a.group_heads;
     const size_t into = item * 2 * tile_rows, from = into + tile_rows;
     const uint64_t position = sequence.begin + tile.row;
     uint8_t *query = a.work.packed_query + item * query_bytes;
@@ -292,20 +292,7 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
     for (uint64_t block = blocks.held(blocks.first); block <= blocks.last;
          block = blocks.held(block + 1)) {
         blocks.compute(block, thread);
-        for (size_t i = 0; i < tile.count * a.group_heads; ++i) {
-            if (a.work.visible[from + i] == 0) {
-                continue;
-            }
-            if (a.work.partial_sum[into + i] == 0.0F) { // a partial's sum is at least 1
-                a.work.partial_max[into + i] = a.work.partial_max[from + i];
-                a.work.partial_sum[into + i] = a.work.partial_sum[from + i];
-                std::memcpy(a.work.partial_output + (into + i) * a.head_dim,
-                            a.work.partial_output + (from + i) * a.head_dim,
-                            a.head_dim * sizeof(float));
-            } else {
-                a.merge(into + i, from + i);
-            }
-        }
+        a.merge(into, from, tile.count * a.group_heads);
     }
     for (size_t i = 0; i < tile.count * a.group_heads; ++i) {
         a.finish(into + i, kv_head, sequence.row + tile.row + i / a.group_heads, i % a.group_heads);
@@ -318,8 +305,9 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
 void attend_by_row(const Attention &a) {
     const std::vector<RowTile> &tiles = a.work.attention.tiles;
     const size_t kv_heads = a.network.config.kv_heads, items = tiles.size() * kv_heads;
-    const size_t query_bytes = packed_query_bytes(a.network, kRowsTile);
-    a.work.fit_partials(items * kRowsTile * a.group_heads, 2, a.head_dim, items * query_bytes);
+    const size_t tile_rows = a.work.attention.tile_rows;
+    const size_t query_bytes = packed_query_bytes(a.network, tile_rows);
+    a.work.fit_partials(items * tile_rows * a.group_heads, 2, a.head_dim, items * query_bytes);
     a.network.threads->run(items, 1, [&](size_t item, size_t, size_t thread) {
         attend_tile(a, tiles[item / kv_heads], item % kv_heads, item, query_bytes, thread);
     });

@@ -113,17 +113,36 @@ void BlockPlan::clear() {
     partials = query_bytes = 0;
 }
 
+namespace {
+
+// Returns the rows of a tile for passes of `rows`. A tile prepares each page once, for all of its
+// rows and of the query heads that share it: 128 queries make that cheap, unless threads would have
+// nothing to do.
+size_t choose_tile_rows(const Network &network, size_t rows) {
+    constexpr size_t kQueries = 128, kLeast = 16, kMost = 64, kTilesPerThread = 2;
+    const size_t kv_heads = network.config.kv_heads;
+    size_t tile = std::clamp(kQueries * kv_heads / network.config.heads, kLeast, kMost);
+    while (tile > kLeast && rows / tile * kv_heads < kTilesPerThread * network.threads->count()) {
+        tile /= 2;
+    }
+    return tile;
+}
+
+} // namespace
+
 void plan_attention(Pass &pass) {
     const Network &network = pass.network;
     AttentionPlan &plan = pass.cpu->attention;
     plan.tiles.clear();
+    plan.tile_rows = choose_tile_rows(network, pass.row_count);
     plan.few = plan.tracked = false;
     const std::span<const Sequence> all = pass.all();
     for (uint32_t s = 0; s < all.size(); ++s) {
         plan.few = plan.few || all[s].rows <= kRowsByBlock;
         plan.tracked = plan.tracked || all[s].sums != nullptr;
-        for (size_t row = 0; all[s].rows > kRowsByBlock && row < all[s].rows; row += kRowsTile) {
-            plan.tiles.push_back({s, row, std::min(kRowsTile, all[s].rows - row)});
+        for (size_t row = 0; all[s].rows > kRowsByBlock && row < all[s].rows;
+             row += plan.tile_rows) {
+            plan.tiles.push_back({s, row, std::min(plan.tile_rows, all[s].rows - row)});
         }
     }
     plan.groups.resize(network.groups.size());

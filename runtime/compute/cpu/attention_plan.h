@@ -15,8 +15,6 @@ namespace stasis {
 struct Network;
 struct Pass;
 
-inline constexpr size_t kRowsTile = 16;
-
 using kernels::first_visible;
 
 // Of sequences of few rows. Partial results are counted by rows of the pass and blocks, for one KV
@@ -69,6 +67,7 @@ struct RowTile {
 struct AttentionPlan {
     std::vector<BlockPlan> groups; // [group]
     std::vector<RowTile> tiles;
+    size_t tile_rows = 0; // at most in each
     bool few = false;     // whether some sequence has few rows
     bool tracked = false; // whether the attention of some sequence is added up
 };

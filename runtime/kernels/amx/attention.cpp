@@ -1,50 +1,13 @@
 // One block of attention (C5) in tiles, for 16 query rows at a time: scores are keys (left operand,
-// as they lie) times queries, and are turned, so that a vector holds 16 slots of a row; outputs are
-// weights (left operand) times values, whose slots are paired once per call.
+// as they lie) times queries; outputs are weights (left operand, weigh.h) times values, whose slots
+// are paired once per call.
 #include "runtime/kernels/amx/kernels.h"
 #include "runtime/kernels/amx/packed.h"
-#include "runtime/kernels/avx512/vector.h"
-#include "runtime/kernels/generic/lanes/functions.h"
+#include "runtime/kernels/amx/weigh.h"
 
 namespace stasis::kernels::amx {
 
 namespace {
-
-// What one group of up to 16 query rows goes through.
-struct Group {
-    size_t row;                                          // of the task
-    size_t count;                                        // rows
-    alignas(64) float turned[kPagePositions][kTileRows]; // scores [slot][row]
-    alignas(64) float scores[kTileRows][kPagePositions]; // [row][slot]
-    alignas(64) uint16_t weights[2][kTileRows][32];      // p, bf16: [half of the slots][row][slot]
-    alignas(64) float sums[2][kTileRows][kTileRows];
-};
-
-// The next block's values and then its keys, fetched a few lines at a time while this block is
-// computed: all at once would take every buffer for lines on their way, and stop the computing.
-class Next {
-  public:
-    explicit Next(const AttentionBlock &task)
-        : values_(reinterpret_cast<const char *>(task.next_values)),
-          keys_(reinterpret_cast<const char *>(task.next_keys)),
-          lines_(task.next_keys == nullptr
-                     ? 0
-                     : kPagePositions * task.head_dim * sizeof(uint16_t) / 64) {}
-
-    [[gnu::always_inline]] void fetch(size_t count) {
-        for (; count > 0 && line_ < lines_; --count, ++line_) {
-            fetch_far(values_ + line_ * 64);
-        }
-        for (; count > 0 && line_ < 2 * lines_; --count, ++line_) {
-            fetch_far(keys_ + (line_ - lines_) * 64);
-        }
-    }
-    size_t left() const { return 2 * lines_ - line_; }
-
-  private:
-    const char *values_, *keys_;
-    size_t lines_, line_ = 0;
-};
 
 // 16 keys from slot `slot` on, terms from k on; +0 beyond head_dim.
 void load_keys(const AttentionBlock &task, size_t slot, size_t k) {
@@ -83,96 +46,46 @@ void score(const AttentionBlock &task, Tiles &tiles, Group &group, Next &next) {
         multiply_add<3, 4, 6>();
         next.fetch(8);
     }
-    store<0>(group.turned[0], 64), store<1>(group.turned[16], 64);
-    store<2>(group.turned[32], 64), store<3>(group.turned[48], 64);
-    for (size_t slot = 0; slot < kPagePositions; slot += kTileRows) {
-        __m512i rows[16];
-        for (size_t i = 0; i < 16; ++i) {
-            rows[i] = _mm512_load_si512(group.turned[slot + i]);
-        }
-        Avx512::turn(rows);
-        for (size_t r = 0; r < 16; ++r) {
-            _mm512_store_si512(group.scores[r] + slot, rows[r]);
-        }
-    }
+    store<0>(group.scores[0], 64), store<1>(group.scores[16], 64);
+    store<2>(group.scores[32], 64), store<3>(group.scores[48], 64);
 }
 
-constexpr size_t kVectors = kPagePositions / kLanes; // of a row
-
-// Which slots of a row are visible, 16 at a time: all of them, in most blocks.
-struct Everything {
-    Mask slots(size_t) const { return mask_of(0xFFFF); }
-};
-struct Visible {
-    uint64_t row;
-    Mask slots(size_t vector) const {
-        return mask_of(static_cast<uint32_t>(row >> (vector * kLanes)) & 0xFFFFU);
+// 32 dimensions of every slot, all of which are there and are numbers.
+struct WholeValues {
+    const uint16_t *values;
+    size_t head_dim;
+    __m512i load(size_t slot, size_t dim) const {
+        return _mm512_loadu_si512(values + slot * head_dim + dim);
     }
 };
-
-// One row's scores to weights; its maximum (a zero as +0) and sum (C4: lane j takes the slots j,
-// j + 16, ...).
-template <typename Seen>
-void weigh(const AttentionBlock &task, const Seen &seen, size_t r, Group &group) {
-    Lanes x[kVectors];
-    Lanes maximum = broadcast(-__builtin_inff());
-    for (size_t i = 0; i < kVectors; ++i) {
-        x[i] = load(group.scores[r] + i * kLanes) * broadcast(task.scale);
-        if (task.softcap != 0.0F) {
-            x[i] = broadcast(task.softcap) * tanh(x[i] / broadcast(task.softcap));
-        }
-        maximum = select(seen.slots(i), larger(x[i], maximum), maximum);
+// The same where a slot that no row sees may hold anything, and head_dim may end: +0 there.
+struct PartOfValues {
+    const uint16_t *values;
+    size_t head_dim;
+    uint64_t some; // slots that some row sees
+    __m512i load(size_t slot, size_t dim) const {
+        const size_t count = smaller(head_dim - dim, kBlock);
+        const uint64_t terms = (some >> slot & 1U) != 0 ? ~uint64_t{0} >> (64 - count) : 0;
+        return _mm512_maskz_loadu_epi16(static_cast<__mmask32>(terms),
+                                        values + slot * head_dim + dim);
     }
-    const float largest = largest_of(maximum) + 0.0F;
-    Lanes sum = broadcast(0.0F);
-    for (size_t i = 0; i < kVectors; ++i) {
-        const Lanes p = rounded_to_bf16(exp(x[i] - broadcast(largest)));
-        const Lanes weight = select(seen.slots(i), p, broadcast(0.0F));
-        sum = sum + weight;
-        store_upper_halves(weight, group.weights[i / 2][r] + i % 2 * kLanes);
-        if (task.weights != nullptr) {
-            store_upper_halves(weight,
-                               task.weights + (group.row + r) * kPagePositions + i * kLanes);
-        }
-    }
-    task.maximum[group.row + r] = largest;
-    task.sum[group.row + r] = sum_of(sum);
-}
-
-void weigh_rows(const AttentionBlock &task, Group &group, Next &next) {
-    for (size_t r = 0; r < group.count; ++r) {
-        const uint64_t visible = task.visible[group.row + r];
-        if (visible == ~uint64_t{0}) {
-            weigh(task, Everything{}, r, group);
-        } else if (visible != 0) {
-            weigh(task, Visible{visible}, r, group);
-        }
-        next.fetch(next.left() / (group.count - r));
-    }
-}
-
-// 32 dimensions of a slot that some row sees; +0 of one that none does: its bits are not numbers.
-__m512i load_value(const AttentionBlock &task, uint64_t some, size_t slot, size_t dim) {
-    if ((some >> slot & 1U) == 0) {
-        return _mm512_setzero_si512();
-    }
-    const size_t count = smaller(task.head_dim - dim, kBlock);
-    return _mm512_maskz_loadu_epi16(static_cast<__mmask32>(~uint64_t{0} >> (64 - count)),
-                                    task.values + slot * task.head_dim + dim);
-}
+};
 
 // Values as right operands: for each 32 dimensions four tiles of paired slots, two (one for each
 // half of the slots) with the dimensions that the instruction takes from the lower halves of the
 // 128-bit lanes, two from the upper ones.
-void pair_values(const AttentionBlock &task, uint64_t some, uint8_t *tiles, Next &next) {
-    for (size_t dim = 0; dim < task.head_dim; dim += kBlock, tiles += 4 * kTileBytes) {
-        for (size_t pair = 0; pair < kPagePositions / 2; ++pair) {
-            const __m512i even = load_value(task, some, 2 * pair, dim);
-            const __m512i odd = load_value(task, some, 2 * pair + 1, dim);
-            uint8_t *to = tiles + pair / 16 * kTileBytes + pair % 16 * 64;
-            _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
-            _mm512_store_si512(to + 2 * kTileBytes, _mm512_unpackhi_epi16(even, odd));
-            next.fetch(2);
+template <typename Values> void pair_values(const Values &values, uint8_t *tiles, Next &next) {
+    for (size_t dim = 0; dim < values.head_dim; dim += kBlock, tiles += 4 * kTileBytes) {
+        for (size_t first = 0; first < kPagePositions / 2; first += 4) {
+#pragma GCC unroll 4
+            for (size_t pair = first; pair < first + 4; ++pair) {
+                const __m512i even = values.load(2 * pair, dim);
+                const __m512i odd = values.load(2 * pair + 1, dim);
+                uint8_t *to = tiles + pair / 16 * kTileBytes + pair % 16 * 64;
+                _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
+                _mm512_store_si512(to + 2 * kTileBytes, _mm512_unpackhi_epi16(even, odd));
+            }
+            next.fetch(8);
         }
     }
 }
@@ -229,13 +142,17 @@ void attention_block(const AttentionBlock &task) {
     }
     auto *values = static_cast<uint8_t *>(task.scratch);
     Next next(task);
-    pair_values(task, some, values, next);
+    if (some == ~uint64_t{0} && task.head_dim % kBlock == 0) {
+        pair_values(WholeValues{task.values, task.head_dim}, values, next);
+    } else {
+        pair_values(PartOfValues{task.values, task.head_dim, some}, values, next);
+    }
     Tiles tiles(TileConfig(kTileRows, kTileRows));
     Group group;
     for (group.row = 0; group.row < task.rows; group.row += kTileRows) {
         group.count = smaller(task.rows - group.row, kTileRows);
         score(task, tiles, group, next);
-        weigh_rows(task, group, next);
+        weigh(task, group, next);
         weigh_values(task, values, tiles, group);
     }
 }

@@ -106,15 +106,34 @@ void attention_block(const AttentionBlock &task) {
     }
 }
 
-void attention_merge(float *m, float *l, float *o, float m_b, float l_b, const float *o_b,
-                     size_t head_dim) {
-    const float maximum = m_b > *m ? m_b : *m;
-    const float alpha = exp(*m - maximum);
+void merge_row(const AttentionMerge &task, size_t row) {
+    float &m = task.maximum[row], &l = task.sum[row];
+    const float m_b = task.block_maximum[row], l_b = task.block_sum[row];
+    float *o = task.output + row * task.head_dim;
+    const float *o_b = task.block_output + row * task.head_dim;
+    const float maximum = m_b > m ? m_b : m;
+    const float alpha = exp(m - maximum);
     const float beta = exp(m_b - maximum);
-    *m = maximum;
-    *l = fma(l_b, beta, *l * alpha);
-    for (size_t i = 0; i < head_dim; ++i) {
+    m = maximum;
+    l = fma(l_b, beta, l * alpha);
+    for (size_t i = 0; i < task.head_dim; ++i) {
         o[i] = fma(o_b[i], beta, o[i] * alpha);
+    }
+}
+
+void attention_merge(const AttentionMerge &task) {
+    for (size_t row = 0; row < task.rows; ++row) {
+        if (task.visible[row] == 0) {
+            continue;
+        }
+        if (task.sum[row] != 0.0F) {
+            merge_row(task, row);
+            continue;
+        }
+        task.maximum[row] = task.block_maximum[row];
+        task.sum[row] = task.block_sum[row];
+        __builtin_memcpy(task.output + row * task.head_dim, task.block_output + row * task.head_dim,
+                         task.head_dim * sizeof(float));
     }
 }
 
