@@ -1,11 +1,17 @@
-// Whether kernels that stream through weights prefetch them. Changes the speed and no bit.
+// Which prefetches help kernels that stream through weights, as measured on each processor
+// (tools/BENCHMARKS.md). Changes the speed and no bit.
 #pragma once
 
 namespace stasis::kernels {
 
-// Returns whether this processor reads memory best without prefetches, if the loads of a stream
-// ascend: AMD Zen 4, where prefetching by hand cost up to 30 % (tools/BENCHMARKS.md). On others it
-// gained as much, or nothing is known.
-bool reads_ahead_alone();
+enum class ReadAhead {
+    alone,        // none: the processor reads ahead best by itself, if the loads ascend. AMD Zen 4,
+                  // where prefetching by hand cost up to 30 %
+    near,         // into the first level of caches. Intel with AMX
+    far_and_near, // into the second level, then the first. AMD Zen 5; others were not measured
+};
+
+// Returns what helps this processor.
+ReadAhead read_ahead();
 
 } // namespace stasis::kernels

@@ -11,17 +11,25 @@
 
 namespace stasis::kernels::STASIS_TABLE {
 
-// What is prefetched while a strip is read: into the second level of caches, and into the first.
-enum class Ahead { nothing, far, far_and_near };
+// How many bytes ahead a strip is prefetched into the second level of caches, and into the first;
+// 0: it is not.
+struct Ahead {
+    size_t far = 0, near = 0;
+};
 
-// Returns what helps the first rows to meet a strip. Blocks of Q6_K are not read in ascending
-// order: their high bits and scales are after the low bits. Without a prefetch Zen 4 reads them at
-// a quarter of the speed.
+// Returns what helps the first rows to meet a strip.
 inline Ahead ahead_of(Quant type) {
-    if (!reads_ahead_alone()) {
-        return Ahead::far_and_near;
+    switch (read_ahead()) {
+    case ReadAhead::near:
+        return {.near = 1024};
+    case ReadAhead::far_and_near:
+        return {.far = 8192, .near = 2048};
+    case ReadAhead::alone:
+        break;
     }
-    return type == Quant::q6_k ? Ahead::far : Ahead::nothing;
+    // Blocks of Q6_K are not read in ascending order: their high bits and scales are after the low
+    // bits. Without a prefetch Zen 4 reads them at a quarter of the speed.
+    return {.far = type == Quant::q6_k ? size_t{8192} : 0};
 }
 
 // Prefetches what follows a block in memory, which need not be part of the matrix. In assembly,
@@ -29,12 +37,11 @@ inline Ahead ahead_of(Quant type) {
 // else.
 template <size_t bytes>
 [[gnu::always_inline]] inline void fetch_ahead(const uint8_t *block, Ahead ahead) {
-    constexpr size_t kFar = 8192, kNear = 2048;
-    for (size_t line = 0; ahead != Ahead::nothing && line < bytes; line += 64) {
-        asm volatile("prefetcht1 %0" ::"m"(block[kFar + line]));
+    for (size_t line = 0; ahead.far != 0 && line < bytes; line += 64) {
+        asm volatile("prefetcht1 %0" ::"m"(block[ahead.far + line]));
     }
-    for (size_t line = 0; ahead == Ahead::far_and_near && line < bytes; line += 64) {
-        asm volatile("prefetcht0 %0" ::"m"(block[kNear + line]));
+    for (size_t line = 0; ahead.near != 0 && line < bytes; line += 64) {
+        asm volatile("prefetcht0 %0" ::"m"(block[ahead.near + line]));
     }
 }
 
@@ -156,7 +163,7 @@ void multiply_strip(const QuantizedMatmul &task, const Activations &x, size_t ro
                     const uint8_t *strip, size_t output) {
     float y[rows][kStripOutputs];
     // The first rows bring the strip into the caches.
-    const Ahead ahead = row == 0 ? ahead_of(type) : Ahead::nothing;
+    const Ahead ahead = row == 0 ? ahead_of(type) : Ahead{};
     StripTile<V, type, rows>{x}.multiply(row, strip, ahead, y);
     const size_t outputs = smaller(kStripOutputs, task.outputs - output);
     for (size_t r = 0; r < smaller(rows, task.rows - row); ++r) {

@@ -152,7 +152,7 @@ template <typename V> size_t multiply_row(const Matmul &task) {
     const size_t shared = left != 0 ? V::kLanes / left : V::kLanes; // rows that share a group
     const uint32_t *x = static_cast<const uint32_t *>(task.packed) + blocks * kWords<V>;
     auto *sums = static_cast<float *>(task.scratch);
-    const bool fetch = !reads_ahead_alone();
+    const bool fetch = read_ahead() != ReadAhead::alone;
     const size_t outputs = task.outputs / V::kLanes * V::kLanes;
     for (size_t output = 0; output < outputs; output += V::kLanes) {
         for (size_t row = 0; row < V::kLanes; ++row) {
