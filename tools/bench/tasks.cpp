@@ -79,23 +79,23 @@ double attention_flops(const stasis_model_info &info, uint64_t begin, uint64_t t
     return 2 * kv * info.heads / info.kv_heads;
 }
 
-// What the attention of a prompt costs that lies deeper, if the figure at depth 0 was taken.
-void add_attention(Bench &bench, uint64_t depth, const Series &series) {
-    const Result *at_zero = find_result(bench, "pp512");
-    if (depth == 0 || at_zero == nullptr) {
+// What `tokens` tokens cost more behind a context than the figure `at_zero` says, if it was taken;
+// against the work that the context adds to them.
+void add_cost_of_depth(Bench &bench, const char *at_zero, const std::string &name, const char *unit,
+                       double tokens, Work work, double work_added, const Series &series) {
+    const Result *found = find_result(bench, at_zero);
+    if (found == nullptr) {
         return;
     }
-    const double zero = at_zero->median;
+    const double zero = found->median;
     std::vector<double> added;
     for (const double value : series.values) {
-        added.push_back(kMilli * kPrompt * (1 / value - 1 / zero));
+        added.push_back(kMilli * tokens * (1 / value - 1 / zero));
     }
-    Result &result = add(bench, "attention@" + std::to_string(depth), added, "ms");
+    Result &result = add(bench, name, added, unit);
     if (result.median > 0) { // some of the differences may not be
         const Series middle{series.ceiling, {result.median}, {median_of(series.ceilings)}};
-        const double flops =
-            attention_flops(bench.info, depth, kPrompt) - attention_flops(bench.info, 0, kPrompt);
-        set_rate(result, Work::flops, middle, [&](double value) { return flops * kMilli / value; });
+        set_rate(result, work, middle, [&](double value) { return work_added * kMilli / value; });
     }
 }
 
@@ -109,25 +109,11 @@ void prompt(Bench &bench, const std::string &name, uint64_t depth) {
         return kPrompt / watch.seconds();
     });
     add_speed(bench, name, series, Work::flops, flops_of(bench, 1));
-    add_attention(bench, depth, series);
-}
-
-// What depth costs on top, if the figure at depth 0 was taken.
-void add_cost_of_depth(Bench &bench, uint64_t depth, const Series &series) {
-    const Result *at_zero = find_result(bench, "tg128");
-    if (depth == 0 || at_zero == nullptr) {
-        return;
-    }
-    const double zero = at_zero->median;
-    std::vector<double> added;
-    for (const double value : series.values) {
-        added.push_back(kMilli * (1 / value - 1 / zero));
-    }
-    Result &result = add(bench, "added@" + std::to_string(depth), added, "ms/token");
-    if (result.median > 0) { // some of the differences may not be
-        const Series middle{series.ceiling, {result.median}, {median_of(series.ceilings)}};
-        const double bytes = kv_bytes_added(bench.info, depth);
-        set_rate(result, Work::bytes, middle, [&](double value) { return bytes * kMilli / value; });
+    if (depth != 0) {
+        add_cost_of_depth(
+            bench, "pp512", "attention@" + std::to_string(depth), "ms", kPrompt, Work::flops,
+            attention_flops(bench.info, depth, kPrompt) - attention_flops(bench.info, 0, kPrompt),
+            series);
     }
 }
 
@@ -144,7 +130,10 @@ void generation(Bench &bench, const std::string &name, uint64_t depth) {
     });
     const auto weight_bytes = static_cast<double>(bench.matrices.token_bytes);
     add_speed(bench, name, series, Work::bytes, weight_bytes + kv_bytes_added(bench.info, depth));
-    add_cost_of_depth(bench, depth, series);
+    if (depth != 0) {
+        add_cost_of_depth(bench, "tg128", "added@" + std::to_string(depth), "ms/token", 1,
+                          Work::bytes, kv_bytes_added(bench.info, depth), series);
+    }
 }
 
 void first_token(Bench &bench, const std::string &name, uint64_t) {
