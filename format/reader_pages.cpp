@@ -7,7 +7,7 @@
 #include "format/pages.h"
 #include "format/reader.h"
 #include "format/state/error.h"
-#include "format/state/sha256_x86.h"
+#include "format/state/sha256_lanes.h"
 
 namespace stasis::format {
 
@@ -143,9 +143,11 @@ void Snapshot::read_pages(State &into, const Watch &watch, const Parallel &paral
             bytes += page_stored_bytes(state(), job.group, pages()[job.group][job.index].valid);
         }
         const std::span<const PageInto> batch(jobs.data() + begin, end - begin);
-        for_each(parallel, (batch.size() + kSha256Lanes - 1) / kSha256Lanes, [&](size_t i) {
-            const size_t first = i * kSha256Lanes;
-            read(batch.subspan(first, std::min(kSha256Lanes, batch.size() - first)));
+        // A batch is a few pages: not so many a thread that others idle.
+        constexpr size_t kSide = kSha256Interleaved;
+        for_each(parallel, (batch.size() + kSide - 1) / kSide, [&](size_t i) {
+            const size_t first = i * kSide;
+            read(batch.subspan(first, std::min(kSide, batch.size() - first)));
         });
         begin = end;
         done += bytes;

@@ -129,7 +129,7 @@ Digest part_digest(const DigestedPage &page) {
 
 void page_digests(std::span<const DigestedPage> pages, Digest *digests) {
     PageHead heads[kSha256Lanes];
-    Message messages[kSha256Lanes];
+    HashedMessage messages[kSha256Lanes];
     Digest found[kSha256Lanes];
     size_t at[kSha256Lanes]; // index in `pages` of each message
     size_t count = 0;

@@ -52,7 +52,7 @@ struct DigestedPage {
 };
 
 // Digest of the valid slots of a page, in logical order; and of several pages, which takes the
-// least time where these are kSha256Lanes (sha256_x86.h) or more.
+// least time where these are kSha256Lanes (sha256_lanes.h).
 Digest page_digest(const DigestedPage &page);
 void page_digests(std::span<const DigestedPage> pages, Digest *digests);
 

@@ -1,6 +1,7 @@
-// The compression function of SHA-256 in the SHA instructions of x86, for several messages side by
-// side. Must not use classes: the file that implements it is compiled for instructions that not
-// every processor has.
+// The compression function of SHA-256 for several messages side by side: in the SHA instructions of
+// x86, which hash three in little more than the time of one, and in AVX-512, one message in each
+// 32-bit lane. Must not use classes: the files that implement it are compiled for instructions that
+// not every processor has.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +9,37 @@
 
 namespace stasis {
 
-// Number of messages whose blocks are hashed side by side.
-inline constexpr size_t kSha256Lanes = 3;
+// Number of messages whose blocks the SHA instructions hash side by side, and AVX-512.
+inline constexpr size_t kSha256Interleaved = 3;
+inline constexpr size_t kSha256Wide = 16;
 
 using Sha256State = uint32_t[8];
 
-// Returns whether this processor has the instructions; false on every processor that is not x86.
+// FIPS 180-4, 4.2.2.
+alignas(16) inline constexpr uint32_t kSha256Constants[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+// Return whether this processor has the SHA instructions, and AVX-512 as far as it is used here;
+// false on every processor that is not x86.
 bool has_sha256_instructions();
+bool has_sha256_wide();
 // Clears what wider vector instructions left in the upper halves of the vector registers. While
 // something is there, SHA-256 in SSE instructions, libcrypto's as well, takes up to three times the
 // time (Zen 4), because each instruction keeps the upper half of its result. Libraries leave
 // something there (xxHash 0.8.1).
 void clear_upper_halves();
-// Hashes `blocks` blocks of 64 bytes into each of `lanes` states, 1 to kSha256Lanes. The processor
-// must have the instructions.
+// Hash `blocks` blocks of 64 bytes into each of `lanes` states: in the SHA instructions, 1 to
+// kSha256Interleaved of them; in AVX-512, 1 to kSha256Wide. The processor must have what is used.
 void sha256_blocks(size_t lanes, Sha256State *const *states, const uint8_t *const *data,
                    size_t blocks);
+void sha256_wide_blocks(size_t lanes, Sha256State *const *states, const uint8_t *const *data,
+                        size_t blocks);
 
 } // namespace stasis

@@ -37,6 +37,7 @@ struct Piece {
     Destination destination; // of the whole tensor
     size_t offset_bytes = 0; // in the tensor
     size_t size_bytes = 0;
+    size_t checked_bytes = 0; // of numbers that stay as they are: they were finite
     // Results.
     Digest digest;
     size_t nonfinite = kNone; // index in the tensor of the first value that is not finite
@@ -135,6 +136,18 @@ std::span<const uint8_t> read_piece(const Piece &piece, std::vector<uint8_t> &by
     return bytes;
 }
 
+bool stays_as_it_is(const Piece &piece) {
+    return piece.planned->tensor->type == DataType::bf16 && piece.destination.f32 == nullptr;
+}
+
+// Checks numbers up to `bytes` of a piece that was read. One that is not finite ends the checking.
+void check_numbers(Piece &piece, const uint8_t *data, size_t bytes) {
+    const auto *numbers = reinterpret_cast<const uint16_t *>(data + piece.checked_bytes);
+    if (all_finite_bf16(numbers, (bytes - piece.checked_bytes) / sizeof(uint16_t))) {
+        piece.checked_bytes = bytes / sizeof(uint16_t) * sizeof(uint16_t);
+    }
+}
+
 // Checks the values of a piece that was read, and stores them.
 void take_piece(Piece &piece, const uint8_t *data) {
     const kernels::FloatEnvironment environment; // for 1 + w
@@ -153,8 +166,7 @@ void take_piece(Piece &piece, const uint8_t *data) {
     const size_t count = piece.size_bytes / element_bytes;
     const Destination &destination = piece.destination;
     // Usually no value is infinite or NaN, and nothing has to be converted.
-    if (tensor.type == DataType::bf16 && destination.f32 == nullptr &&
-        all_finite_bf16(reinterpret_cast<const uint16_t *>(data), count)) {
+    if (stays_as_it_is(piece) && piece.checked_bytes == piece.size_bytes) {
         return;
     }
     switch (tensor.type) {
@@ -177,14 +189,20 @@ using PieceBytes = std::array<std::vector<uint8_t>, kSha256Lanes>;
 
 // Reads up to kSha256Lanes pieces; what fails is kept in the piece.
 void read_pieces(std::span<Piece> pieces, PieceBytes &bytes) {
-    Message messages[kSha256Lanes];
+    HashedMessage messages[kSha256Lanes];
     Digest digests[kSha256Lanes];
     for (size_t i = 0; i < pieces.size(); ++i) {
         Piece &piece = pieces[i];
         piece.guard(
             [&] { messages[i].body = read_piece(piece, bytes[i]).first(piece.size_bytes); });
     }
-    pieces.front().guard([&] { digest_messages({messages, pieces.size()}, digests); });
+    // Numbers are checked while the cache has them.
+    const Hashed check = [&](size_t i, size_t bytes) {
+        if (stays_as_it_is(pieces[i])) {
+            check_numbers(pieces[i], messages[i].body.data(), bytes);
+        }
+    };
+    pieces.front().guard([&] { digest_messages({messages, pieces.size()}, digests, check); });
     for (size_t i = 0; i < pieces.size(); ++i) {
         Piece &piece = pieces[i];
         piece.digest = digests[i];
@@ -311,7 +329,8 @@ std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const Weights
             progress.done_bytes += pieces[end++].size_bytes;
         }
         const std::span<Piece> batch(pieces.data() + begin, end - begin);
-        threads.run(batch.size(), kSha256Lanes, [&](size_t first, size_t last, size_t thread) {
+        const size_t grain = messages_at_a_time(batch.size(), threads.count());
+        threads.run(batch.size(), grain, [&](size_t first, size_t last, size_t thread) {
             read_pieces(batch.subspan(first, last - first), bytes[thread]);
         });
         std::for_each(pieces.begin() + static_cast<ptrdiff_t>(begin),

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "format/state/sha256_x86.h"
+#include "format/state/sha256_lanes.h"
 #include "runtime/compute/pass.h"
 #include "runtime/compute/profile.h"
 #include "runtime/host/first_error.h"
@@ -33,7 +33,8 @@ using Unwanted = std::array<std::vector<uint16_t>, kSha256Lanes>;
 void read_batch(const Network &network, std::span<const Job> batch, const StoredPages &pages,
                 std::vector<Unwanted> &unwanted) {
     FirstError failed;
-    network.threads->run(batch.size(), kSha256Lanes, [&](size_t from, size_t to, size_t thread) {
+    const size_t grain = messages_at_a_time(batch.size(), network.threads->count());
+    network.threads->run(batch.size(), grain, [&](size_t from, size_t to, size_t thread) {
         failed.guard([&] {
             PageInto into[kSha256Lanes];
             for (size_t i = from; i < to; ++i) {

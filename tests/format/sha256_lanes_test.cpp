@@ -15,7 +15,7 @@ namespace {
 struct Messages {
     std::vector<std::string> heads;
     std::vector<std::vector<uint8_t>> bodies;
-    std::vector<Message> views;
+    std::vector<HashedMessage> views;
 
     void add(size_t head, size_t body, std::mt19937 &random) {
         std::string &letters = heads.emplace_back(head, 0);
@@ -33,7 +33,12 @@ struct Messages {
             views.push_back({heads[i], bodies[i]});
         }
         std::vector<Digest> digests(views.size());
-        digest_messages(views, digests.data());
+        std::vector<size_t> hashed(views.size(), 0), told(views.size(), 0);
+        digest_messages(views, digests.data(), [&](size_t i, size_t bytes) {
+            REQUIRE(bytes >= hashed[i]);
+            hashed[i] = bytes;
+            ++told[i];
+        });
         for (size_t i = 0; i < views.size(); ++i) {
             INFO("message " << i << " of " << views.size() << ": head " << heads[i].size()
                             << ", body " << bodies[i].size());
@@ -42,18 +47,20 @@ struct Messages {
                                      .bytes(bodies[i].data(), bodies[i].size())
                                      .finish();
             REQUIRE(digests[i] == alone);
+            REQUIRE(hashed[i] == bodies[i].size());
+            REQUIRE(told[i] != 0);
         }
     }
 };
 
 } // namespace
 
-TEST_CASE("digest_messages: lengths around every edge of a block, one to seven at a time") {
+TEST_CASE("digest_messages: lengths around every edge of a block, one to 35 at a time") {
     std::mt19937 random(1);
     for (const size_t head : {0, 1, 35, 54, 55, 56, 63}) {
         for (size_t body = 0; body < 200; body += 7) {
             Messages messages;
-            for (size_t i = 0; i < body / 7 % 7 + 1; ++i) { // equal ones run in lockstep
+            for (size_t i = 0; i < (body / 7 + head) % 35 + 1; ++i) { // equal ones run in lockstep
                 messages.add(head, body + i % 2, random);
             }
             messages.check();
@@ -65,7 +72,8 @@ TEST_CASE("digest_messages: messages of different lengths take turns") {
     std::mt19937 random(2);
     for (int round = 0; round < 40; ++round) {
         Messages messages;
-        for (size_t i = 0; i < 1 + random() % 9; ++i) {
+        const size_t count = 1 + random() % 40;
+        for (size_t i = 0; i < count; ++i) {
             const size_t most = random() % 3 == 0 ? 5000 : 130;
             messages.add(random() % 64, random() % most, random);
         }
@@ -73,12 +81,19 @@ TEST_CASE("digest_messages: messages of different lengths take turns") {
     }
 }
 
+TEST_CASE("messages_at_a_time: no thread idles, and no more than are hashed together") {
+    CHECK(messages_at_a_time(64, 2) == kSha256Lanes);
+    CHECK(messages_at_a_time(64, 64) == kSha256Interleaved);
+    CHECK(messages_at_a_time(50, 8) == 7);
+    CHECK(messages_at_a_time(1, 1) == kSha256Interleaved);
+}
+
 TEST_CASE("page_digests: whole and cut pages, in any number, as each alone") {
     std::mt19937 random(3);
     constexpr size_t kRows = 4, kPositions = 8, kHeadDim = 6;
     std::vector<std::vector<uint16_t>> data;
     std::vector<DigestedPage> pages;
-    for (size_t i = 0; i < 11; ++i) {
+    for (size_t i = 0; i < 45; ++i) {
         std::vector<uint16_t> &numbers = data.emplace_back(kRows * kPositions * kHeadDim);
         for (uint16_t &number : numbers) {
             number = static_cast<uint16_t>(random());
