@@ -111,6 +111,40 @@ struct AttentionMerge {
     const float *block_output;  // [rows][head_dim] o_b
 };
 
+// y[r][c] = silu of the sum over the taps of weights[t][c] * the input `taps - 1 - t` rows before
+// r (C11): a causal convolution of each channel for itself. Callers split channels over threads.
+struct Convolution {
+    const float *x;       // [rows][x_stride] inputs
+    const float *before;  // [taps - 1][width] inputs before the first row, the oldest first
+    const float *weights; // [taps][width], the last tap is for the row itself
+    float *y;             // [rows][y_stride]
+    size_t x_stride;
+    size_t y_stride;
+    size_t width; // numbers between rows of `before` and `weights`
+    size_t rows;
+    size_t channels;
+    size_t taps;
+};
+
+// The gated delta rule of one value head, row after row (C11): each row changes the state and reads
+// it. Columns do not depend on each other; callers split them and heads over threads.
+struct DeltaRule {
+    const float *query; // [rows][qk_stride], key_dim numbers of each are used
+    const float *key;   // the same
+    const float *value; // [rows][value_stride], `columns` numbers of each
+    const float *decay; // [rows][gate_stride], one number of each
+    const float *beta;  // the same
+    float *state;       // [key_dim][state_stride], `columns` numbers of each; read and written
+    float *output;      // [rows][value_stride], `columns` numbers of each
+    size_t qk_stride;
+    size_t value_stride;
+    size_t gate_stride;
+    size_t state_stride;
+    size_t rows;
+    size_t key_dim;
+    size_t columns;
+};
+
 // What a layer applies to its gate (C3). The numbers are part of the interface of devices.
 enum class Activation : uint32_t { silu = 0, gelu_tanh = 1 };
 inline constexpr Activation kActivations[] = {Activation::silu, Activation::gelu_tanh};
@@ -146,6 +180,21 @@ struct Table {
     void (*attention_merge)(const AttentionMerge &task);
     // y = bf16(o / l) of one row.
     void (*attention_finish)(const float *o, float l, size_t head_dim, uint16_t *y);
+
+    // C11: y = (x * (1 / sqrt(sum(x^2) + eps))) * factor
+    void (*l2_norm)(const float *x, size_t n, float eps, float factor, float *y);
+    void (*convolve)(const Convolution &task);
+    // For each of n heads: decay = exp(rate * softplus(a + bias)), beta = sigmoid(b).
+    void (*delta_gates)(const float *a, const float *b, const float *rate, const float *bias,
+                        size_t n, float *decay, float *beta);
+    void (*delta_rule)(const DeltaRule &task);
+    // y = bf16((o / l) * sigmoid(gate)) of one row and head.
+    void (*attention_finish_gated)(const float *o, float l, const float *gate, size_t head_dim,
+                                   uint16_t *y);
+
+    // C12: y = exp(x - largest x) / their sum. n is at least 1; y may be x.
+    void (*softmax)(const float *x, size_t n, float *y);
+    void (*add_scaled)(const float *x, float factor, size_t n, float *y); // y = fma(x, factor, y)
 
     Gate silu_gate;
     Gate gelu_gate;

@@ -22,6 +22,11 @@ int exact_sigmoid(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t round) {
     return mpfr_ui_div(y, 1, y, round);
 }
 
+int exact_softplus(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t round) {
+    mpfr_exp(y, x, round);
+    return mpfr_log1p(y, y, round);
+}
+
 // Largest error in units in the last place of the exact result, `digits` bits wide.
 class Errors {
   public:
@@ -83,11 +88,11 @@ bool same_bits(float a, float b) {
 
 } // namespace
 
-TEST_CASE("functions: accuracy of exp, tanh and sigmoid in single precision") {
+TEST_CASE("functions: accuracy of exp, tanh, sigmoid and softplus in single precision") {
     const FloatEnvironment environment;
     Numbers numbers(1);
     Errors exp_errors("exp", 24, 1.0), tanh_errors("tanh", 24, 1.5),
-        sigmoid_errors("sigmoid", 24, 2.5);
+        sigmoid_errors("sigmoid", 24, 2.5), softplus_errors("softplus", 24, 2.5);
     // The worst found among every seventh float of the domains.
     exp_errors.add(mpfr_exp, 0x1.4cc14ap+2, exp_f32(0x1.4cc14ap+2F));
     tanh_errors.add(mpfr_tanh, 0x1.41bb3cp-1, best_reference().tanh(0x1.41bb3cp-1F));
@@ -98,13 +103,14 @@ TEST_CASE("functions: accuracy of exp, tanh and sigmoid in single precision") {
         if (x >= kExpFloor && x <= 88.7F) {
             exp_errors.add(mpfr_exp, x, exp_f32(x));
             sigmoid_errors.add(exact_sigmoid, x, best_reference().sigmoid(x));
+            softplus_errors.add(exact_softplus, x, best_reference().softplus(x));
         }
         const float y = i % 2 == 0 ? x / 16.0F : x / 256.0F;
         tanh_errors.add(mpfr_tanh, y, best_reference().tanh(y));
     }
 }
 
-TEST_CASE("functions: exp, tanh, sigmoid equal the naive restatement in every build") {
+TEST_CASE("functions: exp, tanh, sigmoid, softplus equal the naive restatement in every build") {
     const FloatEnvironment environment;
     Numbers numbers(2);
     std::vector<float> inputs = {
@@ -122,17 +128,19 @@ TEST_CASE("functions: exp, tanh, sigmoid equal the naive restatement in every bu
         inputs.insert(inputs.end(), more.begin(), more.end());
     }
     for (const float x : inputs) {
-        const float expected[] = {naive::exp(x), naive::tanh(x), naive::sigmoid(x)};
+        const float expected[] = {naive::exp(x), naive::tanh(x), naive::sigmoid(x),
+                                  naive::softplus(x)};
         for (const Reference &build : builds()) {
             const bool equal = same_bits(build.exp(x), expected[0]) &&
                                same_bits(build.tanh(x), expected[1]) &&
-                               same_bits(build.sigmoid(x), expected[2]);
+                               same_bits(build.sigmoid(x), expected[2]) &&
+                               same_bits(build.softplus(x), expected[3]);
             CHECK_MESSAGE(equal, "x = ", x);
         }
     }
 }
 
-TEST_CASE("functions: promised values of exp, tanh, sigmoid") {
+TEST_CASE("functions: promised values of exp, tanh, sigmoid, softplus") {
     const FloatEnvironment environment;
     for (const Reference &build : builds()) {
         CHECK(same_bits(build.exp(0.0F), 1.0F));
@@ -149,12 +157,17 @@ TEST_CASE("functions: promised values of exp, tanh, sigmoid") {
         CHECK(same_bits(build.sigmoid(0.0F), 0.5F));
         CHECK(same_bits(build.sigmoid(-88.0F), 0.0F));
         CHECK(same_bits(build.sigmoid(INFINITY), 1.0F));
+        CHECK(same_bits(build.softplus(-88.0F), 0.0F));
+        CHECK(same_bits(build.softplus(-INFINITY), 0.0F));
+        CHECK(same_bits(build.softplus(20.0F), 20.0F));
+        CHECK(same_bits(build.softplus(INFINITY), INFINITY));
         // NaN stays NaN whatever its payload, which must not leak into an exponent.
         for (const uint32_t bits : {0x7FC00000U, 0xFFC00000U, 0x7FC00001U, 0xFFFFFFFFU}) {
             const float nan = std::bit_cast<float>(bits);
             CHECK(std::isnan(build.exp(nan)));
             CHECK(std::isnan(build.tanh(nan)));
             CHECK(std::isnan(build.sigmoid(nan)));
+            CHECK(std::isnan(build.softplus(nan)));
         }
     }
 }

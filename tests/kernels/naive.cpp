@@ -92,16 +92,6 @@ float tree(std::vector<float> lanes) {
     return soft::add(lanes[0], lanes[1]);
 }
 
-float sum_of_squares(const float *x, size_t n) {
-    std::vector<float> lanes(16, 0.0F);
-    for (size_t j = 0; j < 16; ++j) {
-        for (size_t i = j; i < n; i += 16) {
-            lanes[j] = soft::fma(x[i], x[i], lanes[j]);
-        }
-    }
-    return tree(lanes);
-}
-
 float sum(const std::vector<float> &x) {
     std::vector<float> lanes(16, 0.0F);
     for (size_t i = 0; i < x.size(); ++i) {
@@ -111,6 +101,16 @@ float sum(const std::vector<float> &x) {
 }
 
 } // namespace
+
+float sum_of_squares(const float *x, size_t n) {
+    std::vector<float> lanes(16, 0.0F);
+    for (size_t j = 0; j < 16; ++j) {
+        for (size_t i = j; i < n; i += 16) {
+            lanes[j] = soft::fma(x[i], x[i], lanes[j]);
+        }
+    }
+    return tree(lanes);
+}
 
 // C1
 float block(const uint16_t *a, size_t a_step, const uint16_t *b, size_t b_step, size_t n) {
@@ -279,6 +279,25 @@ void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
     }
 }
 
+// C12
+void softmax(const float *x, size_t n, float *y) {
+    std::vector<float> powers(x, x + n);
+    const float m = *std::max_element(powers.begin(), powers.end());
+    for (float &power : powers) {
+        power = exp(soft::sub(power, m));
+    }
+    const float total = sum(powers);
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = soft::div(powers[i], total);
+    }
+}
+
+void add_scaled(const float *x, float factor, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = soft::fma(x[i], factor, y[i]);
+    }
+}
+
 void add(const float *x, size_t n, float *y) {
     for (size_t i = 0; i < n; ++i) {
         y[i] = soft::add(y[i], x[i]);
@@ -324,6 +343,9 @@ const stasis::kernels::Table &table() {
         made.rope = rope;
         made.attention_merge = attention_merge;
         made.attention_finish = attention_finish;
+        add_recurrent(made);
+        made.softmax = softmax;
+        made.add_scaled = add_scaled;
         made.silu_gate = silu_gate;
         made.gelu_gate = gelu_gate;
         made.add = add;

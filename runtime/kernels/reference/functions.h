@@ -1,4 +1,4 @@
-// exp, tanh and sigmoid in single precision (NUMERICS.md, C3, states every step). The polynomials
+// exp, tanh, sigmoid, softplus in f32 (NUMERICS.md, C3, states every step). The polynomials
 // are minimax fits made for this project (Remez exchange, relative error, rounded to float).
 #pragma once
 
@@ -54,6 +54,19 @@ STASIS_FUNCTION float tanh(float x) {
 STASIS_FUNCTION float sigmoid(float x) {
     const float e = exp(-__builtin_fabsf(x));
     return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+}
+
+// Returns log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|), and log(1 + e) =
+// 2 artanh(s) = 2 s + s^3 Q(s^2) with 2 s = e / (1 + e / 2), at most 2/3.
+STASIS_FUNCTION float softplus(float x) {
+    constexpr float kCoefficients[] = {0x1.555502p-1F, 0x1.99d208p-2F, 0x1.1ebd0ep-2F,
+                                       0x1.1ed7bep-2F};
+    const float e = exp(-__builtin_fabsf(x));
+    const float twice = e / (1.0F + 0.5F * e); // where e is tiny, e itself
+    const float s = 0.5F * twice;
+    const float square = s * s;
+    const float log = fma(s * square, polynomial(kCoefficients, square), twice);
+    return (x > 0.0F ? x : 0.0F) + log;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

@@ -12,6 +12,8 @@ void add_rope(Table &table);        // rope.cpp
 void add_attention(Table &table);   // attention.cpp
 void add_activations(Table &table); // activation.cpp
 void add_elementwise(Table &table); // elementwise.cpp
+void add_recurrent(Table &table);   // recurrent.cpp
+void add_experts(Table &table);     // experts.cpp
 
 void matmul(const Matmul &task); // attention computes its scores with it
 

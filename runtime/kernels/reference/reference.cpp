@@ -17,7 +17,9 @@ Reference make_reference() {
     add_attention(made.table);
     add_activations(made.table);
     add_elementwise(made.table);
-    made.exp = exp, made.tanh = tanh, made.sigmoid = sigmoid;
+    add_recurrent(made.table);
+    add_experts(made.table);
+    made.exp = exp, made.tanh = tanh, made.sigmoid = sigmoid, made.softplus = softplus;
     return made;
 }
 

@@ -11,6 +11,7 @@ struct Reference {
     float (*exp)(float x); // math.h
     float (*tanh)(float x);
     float (*sigmoid)(float x);
+    float (*softplus)(float x);
 };
 
 namespace portable {

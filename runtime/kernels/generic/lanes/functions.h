@@ -1,4 +1,4 @@
-// exp, tanh and sigmoid of 16 lanes (NUMERICS.md, C3, states every step): the operations of
+// Functions of 16 lanes (NUMERICS.md, C3, states every step): the operations of
 // reference/functions.h, with selection in place of branches.
 #pragma once
 
@@ -50,6 +50,18 @@ template <size_t n> [[gnu::always_inline]] inline Lanes polynomial(const float (
     const Lanes one = broadcast(1.0F);
     const Lanes e = exp(-magnitude(x));
     return select(x < broadcast(0.0F), e, one) / (one + e);
+}
+
+[[gnu::always_inline]] inline Lanes softplus(Lanes x) {
+    constexpr float kCoefficients[] = {0x1.555502p-1F, 0x1.99d208p-2F, 0x1.1ebd0ep-2F,
+                                       0x1.1ed7bep-2F};
+    const Lanes half = broadcast(0.5F);
+    const Lanes e = exp(-magnitude(x));
+    const Lanes twice = e / (broadcast(1.0F) + half * e);
+    const Lanes s = half * twice;
+    const Lanes square = s * s;
+    const Lanes log = fma(s * square, polynomial(kCoefficients, square), twice);
+    return larger(x, broadcast(0.0F)) + log;
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -10,6 +10,8 @@ void add_rope(Table &table);        // rope.cpp
 void add_merge(Table &table);       // attention.cpp
 void add_activations(Table &table); // activation.cpp
 void add_elementwise(Table &table); // elementwise.cpp
+void add_recurrent(Table &table);   // recurrent.cpp
+void add_experts(Table &table);     // experts.cpp
 
 [[gnu::always_inline]] inline void add_lanes(Table &table) {
     add_norm(table);
@@ -17,6 +19,8 @@ void add_elementwise(Table &table); // elementwise.cpp
     add_merge(table);
     add_activations(table);
     add_elementwise(table);
+    add_recurrent(table);
+    add_experts(table);
 }
 
 } // namespace stasis::kernels::STASIS_TABLE

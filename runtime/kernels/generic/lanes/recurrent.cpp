@@ -1,0 +1,164 @@
+// The kernels of Gated DeltaNet layers (C11). Lanes are channels, heads or columns of the state, so
+// that no sum but that of l2_norm crosses them.
+#include "runtime/kernels/generic/lanes/functions.h"
+#include "runtime/kernels/generic/lanes/kernels.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+namespace {
+
+void l2_norm(const float *x, size_t n, float eps, float factor, float *y) {
+    Lanes squares = broadcast(0.0F);
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        const Lanes part = load(x + i, count); // +0 squared changes no sum
+        squares = fma(part, part, squares);
+    });
+    const Lanes scale = broadcast(1.0F / __builtin_sqrtf(sum_of(squares) + eps));
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        store((load(x + i, count) * scale) * broadcast(factor), y + i, count);
+    });
+}
+
+void convolve(const Convolution &task) {
+    by_lanes(task.channels, [&](size_t channel, size_t count) STASIS_STEP {
+        for (size_t row = 0; row < task.rows; ++row) {
+            Lanes sum = broadcast(0.0F);
+            for (size_t tap = 0; tap < task.taps; ++tap) {
+                const size_t at = row + tap; // in `before`, and behind its end in x
+                const float *inputs = at + 1 < task.taps
+                                          ? task.before + at * task.width
+                                          : task.x + (at + 1 - task.taps) * task.x_stride;
+                sum = fma(load(task.weights + tap * task.width + channel, count),
+                          load(inputs + channel, count), sum);
+            }
+            store(sum * sigmoid(sum), task.y + row * task.y_stride + channel, count);
+        }
+    });
+}
+
+void delta_gates(const float *a, const float *b, const float *rate, const float *bias, size_t n,
+                 float *decay, float *beta) {
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        const Lanes past = softplus(load(a + i, count) + load(bias + i, count));
+        store(exp(load(rate + i, count) * past), decay + i, count);
+        store(sigmoid(load(b + i, count)), beta + i, count);
+    });
+}
+
+// Vectors of columns that are computed together: their sums are chains that hide each other's
+// latency, as far as there are registers.
+#ifdef __AVX512F__
+constexpr size_t kTogether = 4;
+#else
+constexpr size_t kTogether = 2;
+#endif
+
+// A row's numbers.
+struct DeltaRow {
+    const float *key, *query;
+    float decay, beta;
+
+    [[gnu::always_inline]] DeltaRow(const DeltaRule &task, size_t row)
+        : key(task.key + row * task.qk_stride), query(task.query + row * task.qk_stride),
+          decay(task.decay[row * task.gate_stride]), beta(task.beta[row * task.gate_stride]) {}
+};
+
+// Columns from `first` on: `vectors` vectors of 16, of which the last has `count` columns that
+// exist. A row's change of the state and its decay by the next row are one pass over the state.
+template <size_t vectors>
+[[gnu::always_inline]] inline void delta_columns(const DeltaRule &task, size_t first,
+                                                 size_t count) {
+    float *const state = task.state + first;
+    const auto width = [count](size_t v) STASIS_STEP {
+        return v + 1 == vectors ? count : kLanes;
+    };
+    const auto load_state = [&](size_t i, size_t v) STASIS_STEP {
+        return load(state + i * task.state_stride + v * kLanes, width(v));
+    };
+    const auto store_state = [&](Lanes x, size_t i, size_t v) STASIS_STEP {
+        store(x, state + i * task.state_stride + v * kLanes, width(v));
+    };
+
+    Lanes known[vectors]; // what the state holds under the next row's key
+    const auto decay_by = [&](const DeltaRow &row, size_t i, Lanes x, size_t v) STASIS_STEP {
+        x = x * broadcast(row.decay);
+        known[v] = fma(x, broadcast(row.key[i]), known[v]);
+        return x;
+    };
+    for (size_t v = 0; v < vectors; ++v) {
+        known[v] = broadcast(0.0F);
+    }
+    for (size_t i = 0; i < task.key_dim; ++i) {
+        for (size_t v = 0; v < vectors; ++v) {
+            store_state(decay_by(DeltaRow(task, 0), i, load_state(i, v), v), i, v);
+        }
+    }
+
+    for (size_t r = 0; r < task.rows; ++r) {
+        const DeltaRow row(task, r);
+        const bool last = r + 1 == task.rows;
+        const DeltaRow next(task, last ? r : r + 1);
+        Lanes change[vectors], output[vectors];
+        const size_t at = r * task.value_stride + first;
+        for (size_t v = 0; v < vectors; ++v) {
+            const Lanes value = load(task.value + at + v * kLanes, width(v));
+            change[v] = (value - known[v]) * broadcast(row.beta);
+            output[v] = known[v] = broadcast(0.0F);
+        }
+        const auto pass = [&](auto finish) STASIS_STEP {
+            for (size_t i = 0; i < task.key_dim; ++i) {
+                const Lanes key = broadcast(row.key[i]), query = broadcast(row.query[i]);
+                for (size_t v = 0; v < vectors; ++v) {
+                    const Lanes x = fma(key, change[v], load_state(i, v));
+                    output[v] = fma(x, query, output[v]);
+                    store_state(finish(i, x, v), i, v);
+                }
+            }
+        };
+        if (last) {
+            pass([](size_t, Lanes x, size_t) STASIS_STEP { return x; });
+        } else {
+            pass([&](size_t i, Lanes x, size_t v) STASIS_STEP { return decay_by(next, i, x, v); });
+        }
+        for (size_t v = 0; v < vectors; ++v) {
+            store(output[v], task.output + at + v * kLanes, width(v));
+        }
+    }
+}
+
+void delta_rule(const DeltaRule &task) {
+    if (task.rows == 0) {
+        return;
+    }
+    size_t column = 0;
+    for (; column + kTogether * kLanes <= task.columns; column += kTogether * kLanes) {
+        delta_columns<kTogether>(task, column, kLanes);
+    }
+    for (; column + kLanes <= task.columns; column += kLanes) {
+        delta_columns<1>(task, column, kLanes);
+    }
+    if (column < task.columns) {
+        delta_columns<1>(task, column, task.columns - column);
+    }
+}
+
+void attention_finish_gated(const float *o, float l, const float *gate, size_t head_dim,
+                            uint16_t *y) {
+    const Lanes divisor = broadcast(l);
+    by_lanes(head_dim, [&](size_t i, size_t count) STASIS_STEP {
+        const Lanes open = sigmoid(load(gate + i, count));
+        store_bf16((load(o + i, count) / divisor) * open, y + i, count);
+    });
+}
+
+} // namespace
+
+void add_recurrent(Table &table) {
+    table.l2_norm = l2_norm;
+    table.convolve = convolve;
+    table.delta_gates = delta_gates;
+    table.delta_rule = delta_rule;
+    table.attention_finish_gated = attention_finish_gated;
+}
+
+} // namespace stasis::kernels::STASIS_TABLE

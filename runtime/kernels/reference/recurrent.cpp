@@ -1,0 +1,90 @@
+// The kernels of Gated DeltaNet layers (Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024),
+// token by token (C11).
+#include "runtime/kernels/bf16.h"
+#include "runtime/kernels/reference/functions.h"
+#include "runtime/kernels/reference/kernels.h"
+
+namespace stasis::kernels::STASIS_REFERENCE {
+
+namespace {
+
+void l2_norm(const float *x, size_t n, float eps, float factor, float *y) {
+    float lanes[kSumLanes] = {};
+    for (size_t i = 0; i < n; ++i) {
+        float &lane = lanes[i % kSumLanes];
+        lane = fma(x[i], x[i], lane);
+    }
+    const float scale = 1.0F / __builtin_sqrtf(sum_lanes(lanes) + eps);
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = (x[i] * scale) * factor;
+    }
+}
+
+void convolve(const Convolution &task) {
+    for (size_t row = 0; row < task.rows; ++row) {
+        for (size_t channel = 0; channel < task.channels; ++channel) {
+            float sum = 0.0F;
+            for (size_t tap = 0; tap < task.taps; ++tap) {
+                const size_t at = row + tap; // in `before`, and behind its end in x
+                const float *inputs = at + 1 < task.taps
+                                          ? task.before + at * task.width
+                                          : task.x + (at + 1 - task.taps) * task.x_stride;
+                sum = fma(task.weights[tap * task.width + channel], inputs[channel], sum);
+            }
+            task.y[row * task.y_stride + channel] = sum * sigmoid(sum);
+        }
+    }
+}
+
+void delta_gates(const float *a, const float *b, const float *rate, const float *bias, size_t n,
+                 float *decay, float *beta) {
+    for (size_t head = 0; head < n; ++head) {
+        decay[head] = exp(rate[head] * softplus(a[head] + bias[head]));
+        beta[head] = sigmoid(b[head]);
+    }
+}
+
+void delta_rule(const DeltaRule &task) {
+    for (size_t row = 0; row < task.rows; ++row) {
+        const float *key = task.key + row * task.qk_stride;
+        const float *query = task.query + row * task.qk_stride;
+        const float decay = task.decay[row * task.gate_stride];
+        const float beta = task.beta[row * task.gate_stride];
+        for (size_t j = 0; j < task.columns; ++j) {
+            float *column = task.state + j;
+            const size_t stride = task.state_stride;
+            float known = 0.0F; // what the state holds under this key
+            for (size_t i = 0; i < task.key_dim; ++i) {
+                column[i * stride] = column[i * stride] * decay;
+                known = fma(column[i * stride], key[i], known);
+            }
+            const size_t at = row * task.value_stride + j;
+            const float change = (task.value[at] - known) * beta;
+            float output = 0.0F;
+            for (size_t i = 0; i < task.key_dim; ++i) {
+                column[i * stride] = fma(key[i], change, column[i * stride]);
+                output = fma(column[i * stride], query[i], output);
+            }
+            task.output[at] = output;
+        }
+    }
+}
+
+void attention_finish_gated(const float *o, float l, const float *gate, size_t head_dim,
+                            uint16_t *y) {
+    for (size_t i = 0; i < head_dim; ++i) {
+        y[i] = f32_to_bf16((o[i] / l) * sigmoid(gate[i]));
+    }
+}
+
+} // namespace
+
+void add_recurrent(Table &table) {
+    table.l2_norm = l2_norm;
+    table.convolve = convolve;
+    table.delta_gates = delta_gates;
+    table.delta_rule = delta_rule;
+    table.attention_finish_gated = attention_finish_gated;
+}
+
+} // namespace stasis::kernels::STASIS_REFERENCE
