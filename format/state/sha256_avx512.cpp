@@ -1,7 +1,7 @@
 // The compression function of SHA-256 (FIPS 180-4, 6.2.2) for sixteen messages side by side: lane i
 // of a vector holds a word of message i, so that an operation of the standard is one of AVX-512. At
-// 25 instructions a round for 16 messages this takes half of the time that the SHA instructions
-// take on the processors measured (BENCHMARKS.md). Compiled with options of its own, so it must not
+// 25 instructions a round for 16 messages this takes 0.55 of the time that the SHA instructions
+// take on an Intel with AMX (BENCHMARKS.md). Compiled with options of its own, so it must not
 // include a class whose inline functions could be linked elsewhere.
 #include "format/state/sha256_x86.h"
 
@@ -9,7 +9,8 @@
 #include <immintrin.h>
 
 #include <cassert>
-#include <utility>
+
+#include "format/state/sha256_unroll.h"
 #endif
 
 namespace stasis {
@@ -19,15 +20,6 @@ namespace stasis {
 namespace {
 
 using Words = __m512i; // one of each message
-
-// Calls `body` with each index as a constant, so that arrays of vectors stay in registers.
-template <typename Body, size_t... i>
-[[gnu::always_inline]] inline void unroll(const Body &body, std::index_sequence<i...>) {
-    (body.template operator()<i>(), ...);
-}
-template <size_t n, typename Body> [[gnu::always_inline]] inline void unroll(const Body &body) {
-    unroll(body, std::make_index_sequence<n>{});
-}
 
 Words add(Words a, Words b) {
     return _mm512_add_epi32(a, b);

@@ -8,7 +8,7 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
-#include <utility>
+#include "format/state/sha256_unroll.h"
 #endif
 
 namespace stasis {
@@ -16,15 +16,6 @@ namespace stasis {
 #if defined(__SHA__)
 
 namespace {
-
-// Calls `body` with each index as a constant, so that arrays of lanes stay in registers.
-template <typename Body, size_t... i>
-[[gnu::always_inline]] inline void unroll(const Body &body, std::index_sequence<i...>) {
-    (body.template operator()<i>(), ...);
-}
-template <size_t n, typename Body> [[gnu::always_inline]] inline void unroll(const Body &body) {
-    unroll(body, std::make_index_sequence<n>{});
-}
 
 __m128i load(const void *from) {
     return _mm_loadu_si128(static_cast<const __m128i *>(from));

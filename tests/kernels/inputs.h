@@ -107,14 +107,18 @@ enum class Kind {
 inline constexpr Kind kKinds[] = {Kind::plain,  Kind::wide, Kind::boundary,
                                   Kind::cancel, Kind::huge, Kind::denormal};
 
-// Inputs of exp and tanh, found by search: each shows one unit in the last place of one constant,
-// up or down.
+// Inputs of exp, tanh and softplus, found by search: each shows one unit in the last place of one
+// constant, up or down.
 inline constexpr float kSensitive[] = {
     -0x1.00002cp-2F, -0x1.00005ap-2F, -0x1.00010ep-2F, -0x1.0002dcp-2F, -0x1.0019eep-2F,
     -0x1.00a02ep-2F, -0x1.03cbc0p-2F, -0x1.026d36p-2F, -0x1.1ff84ap-2F, -0x1.31f276p-2F,
     -0x1.0fb6b6p+4F, -0x1.419ecap+3F, -0x1.e00000p+4F, -0x1.04a452p+5F, -0x1.f31350p+4F, // exp
     0x1.000014p-1F,  0x1.000006p-1F,  0x1.000068p-1F,  0x1.00004cp-1F,  0x1.000194p-1F,
-    0x1.0012cep-1F,  0x1.009612p-1F,  0x1.0035e4p-1F,  0x1.004d6ep-1F,  0x1.02ff68p-1F}; // tanh
+    0x1.0012cep-1F,  0x1.009612p-1F,  0x1.0035e4p-1F,  0x1.004d6ep-1F,  0x1.02ff68p-1F, // tanh
+    -0x1.ffff78p-1F, -0x1.fce504p-1F, -0x1.fffedcp-1F, -0x1.fcf04ap-1F, -0x1.fff53cp-1F,
+    -0x1.fc26fcp-1F, -0x1.fd452ap-1F, -0x1.f9e24ep-1F, -0x1.d0e236p-1F, -0x1.c0e054p-1F,
+    -0x1.c9bd20p-1F, -0x1.b3d402p-1F, -0x1.2fe582p-1F, -0x1.125366p-1F,
+    -0x1.edf964p-2F}; // softplus
 
 // Between the rows of an input, a NaN: shows if it is ever used as a number.
 inline constexpr uint16_t kPoison = 0x7FC1;

@@ -177,7 +177,8 @@ TEST_CASE("delta_gates: decay and beta, all kinds, equal the naive restatement")
     }
 }
 
-// With a rate of -1 and no bias the decay is exp(-softplus(a)).
+// Without a bias the decay is exp(rate * softplus(a)): a rate of -1 reaches the whole range, and -8
+// shows each last bit of softplus where its constants matter.
 TEST_CASE("delta_gates: softplus over the whole range equals the reference") {
     const FloatEnvironment environment;
     std::vector<float> a(std::begin(kSensitive), std::end(kSensitive));
@@ -187,14 +188,18 @@ TEST_CASE("delta_gates: softplus over the whole range equals the reference") {
         a.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
     }
     const size_t n = a.size();
-    const std::vector<float> rate(n, -1.0F), bias(n, 0.0F);
-    const auto run = [&](const Table &table) {
-        std::vector<float> decay(n), beta(n);
-        table.delta_gates(a.data(), a.data(), rate.data(), bias.data(), n, decay.data(),
-                          beta.data());
-        return decay;
-    };
-    const std::vector<float> expected = run(reference_table());
-    for_each_table([&](const Table &table) { CHECK(first_difference(run(table), expected) == -1); },
-                   instruction_set_tables());
+    const std::vector<float> bias(n, 0.0F);
+    for (const float rate : {-1.0F, -8.0F}) {
+        const std::vector<float> rates(n, rate);
+        const auto run = [&](const Table &table) {
+            std::vector<float> decay(n), beta(n);
+            table.delta_gates(a.data(), a.data(), rates.data(), bias.data(), n, decay.data(),
+                              beta.data());
+            return decay;
+        };
+        const std::vector<float> expected = run(reference_table());
+        for_each_table(
+            [&](const Table &table) { CHECK(first_difference(run(table), expected) == -1); },
+            instruction_set_tables());
+    }
 }

@@ -8,18 +8,6 @@ namespace stasis::kernels::STASIS_REFERENCE {
 
 namespace {
 
-void l2_norm(const float *x, size_t n, float eps, float factor, float *y) {
-    float lanes[kSumLanes] = {};
-    for (size_t i = 0; i < n; ++i) {
-        float &lane = lanes[i % kSumLanes];
-        lane = fma(x[i], x[i], lane);
-    }
-    const float scale = 1.0F / __builtin_sqrtf(sum_lanes(lanes) + eps);
-    for (size_t i = 0; i < n; ++i) {
-        y[i] = (x[i] * scale) * factor;
-    }
-}
-
 void convolve(const Convolution &task) {
     for (size_t row = 0; row < task.rows; ++row) {
         for (size_t channel = 0; channel < task.channels; ++channel) {
@@ -80,7 +68,6 @@ void attention_finish_gated(const float *o, float l, const float *gate, size_t h
 } // namespace
 
 void add_recurrent(Table &table) {
-    table.l2_norm = l2_norm;
     table.convolve = convolve;
     table.delta_gates = delta_gates;
     table.delta_rule = delta_rule;

@@ -1,23 +1,11 @@
 // The kernels of Gated DeltaNet layers (C11). Lanes are channels, heads or columns of the state, so
-// that no sum but that of l2_norm crosses them.
+// that no sum crosses them.
 #include "runtime/kernels/generic/lanes/functions.h"
 #include "runtime/kernels/generic/lanes/kernels.h"
 
 namespace stasis::kernels::STASIS_TABLE {
 
 namespace {
-
-void l2_norm(const float *x, size_t n, float eps, float factor, float *y) {
-    Lanes squares = broadcast(0.0F);
-    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
-        const Lanes part = load(x + i, count); // +0 squared changes no sum
-        squares = fma(part, part, squares);
-    });
-    const Lanes scale = broadcast(1.0F / __builtin_sqrtf(sum_of(squares) + eps));
-    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
-        store((load(x + i, count) * scale) * broadcast(factor), y + i, count);
-    });
-}
 
 void convolve(const Convolution &task) {
     by_lanes(task.channels, [&](size_t channel, size_t count) STASIS_STEP {
@@ -88,9 +76,10 @@ template <size_t vectors>
     for (size_t v = 0; v < vectors; ++v) {
         known[v] = broadcast(0.0F);
     }
+    const DeltaRow first_row(task, 0);
     for (size_t i = 0; i < task.key_dim; ++i) {
         for (size_t v = 0; v < vectors; ++v) {
-            store_state(decay_by(DeltaRow(task, 0), i, load_state(i, v), v), i, v);
+            store_state(decay_by(first_row, i, load_state(i, v), v), i, v);
         }
     }
 
@@ -154,7 +143,6 @@ void attention_finish_gated(const float *o, float l, const float *gate, size_t h
 } // namespace
 
 void add_recurrent(Table &table) {
-    table.l2_norm = l2_norm;
     table.convolve = convolve;
     table.delta_gates = delta_gates;
     table.delta_rule = delta_rule;
