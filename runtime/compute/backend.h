@@ -50,11 +50,18 @@ struct Backend {
     // Applies norms, where the architecture has them, and RoPE to q and k; stores keys and values
     // in their pages. Marks sequences with a key or value that is not finite.
     void (*finish_heads)(Pass &pass, size_t layer);
-    void (*attend)(Pass &pass, size_t layer);         // C5, over the pages of each sequence: [T][Q]
+    void (*attend)(Pass &pass, size_t layer); // C5, over the pages of each sequence: [T][Q]
+    // For a recurrent layer, in place of the three: its products of the normed stream; then
+    // convolution, delta rule and gated norm (C11), from each sequence's state to its next state:
+    // [T][value_size].
+    void (*project_recurrent)(Pass &pass, size_t layer);
+    void (*recur)(Pass &pass, size_t layer);
     void (*project_output)(Pass &pass, size_t layer); // [T][H]
     void (*gated_product)(Pass &pass,
                           size_t layer); // activation(gate) * up of the normed stream [T][I]
     void (*project_down)(Pass &pass, size_t layer); // [T][H]
+    // In a layer with experts, in place of the two: router and chosen experts (C12), [T][H].
+    void (*run_experts)(Pass &pass, size_t layer);
 
     // Computes logits [rows][V] of final hidden states [rows][H]; both in host memory.
     void (*logits)(Pass &pass, const uint16_t *hidden, size_t rows, float *logits);

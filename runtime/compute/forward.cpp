@@ -10,22 +10,32 @@ namespace stasis {
 
 void run_layers(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
     const Backend &backend = *pass.network.backend;
+    const Config &config = pass.network.config;
 
     backend.embed(pass);                         // stream [T][H]
     backend.residual(pass, After::embedding, 0); // normed [T][H]
-    for (size_t layer = 0; layer < pass.network.config.layers; ++layer) {
+    for (size_t layer = 0; layer < config.layers; ++layer) {
         watch.look(done, total);
-        backend.project_heads(pass, layer); // [T][Q], twice [T][K]
-        backend.finish_heads(pass, layer);  // norms, RoPE; keys and values into pages
-        if (pass.all_failed()) {
-            return;
+        if (config.layer[layer].recurrent) {
+            backend.project_recurrent(pass, layer);
+            backend.recur(pass, layer); // [T][value_size]
+        } else {
+            backend.project_heads(pass, layer); // [T][Q], twice [T][K]
+            backend.finish_heads(pass, layer);  // norms, RoPE; keys and values into pages
+            if (pass.all_failed()) {
+                return;
+            }
+            backend.attend(pass, layer); // [T][Q]
         }
-        backend.attend(pass, layer);                     // [T][Q]
         backend.project_output(pass, layer);             // [T][H]
         backend.residual(pass, After::attention, layer); // stream, and normed [T][H]
 
-        backend.gated_product(pass, layer);        // [T][I]
-        backend.project_down(pass, layer);         // [T][H]
+        if (config.layer[layer].experts) {
+            backend.run_experts(pass, layer); // [T][H]
+        } else {
+            backend.gated_product(pass, layer); // [T][I]
+            backend.project_down(pass, layer);  // [T][H]
+        }
         backend.residual(pass, After::mlp, layer); // stream, and normed [T][H]
     }
 }

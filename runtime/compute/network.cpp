@@ -19,14 +19,18 @@ void Network::describe_layers() {
     }
     // Layers with the same window share pages: one group for each window, global layers first.
     std::set<uint32_t> windows;
-    for (const LayerConfig &layer : config.layer) {
-        windows.insert(layer.window);
-    }
     layer_places.resize(config.layers);
+    for (uint32_t layer = 0; layer < config.layers; ++layer) {
+        if (config.layer[layer].recurrent) {
+            layer_places[layer] = {LayerPlace::kRecurrent, recurrent_layers++};
+        } else {
+            windows.insert(config.layer[layer].window);
+        }
+    }
     for (uint32_t window : windows) {
         LayerGroup group{window, {}};
         for (uint32_t layer = 0; layer < config.layers; ++layer) {
-            if (config.layer[layer].window == window) {
+            if (!config.layer[layer].recurrent && config.layer[layer].window == window) {
                 layer_places[layer] = {static_cast<uint32_t>(groups.size()),
                                        static_cast<uint32_t>(group.layers.size())};
                 group.layers.push_back(layer);

@@ -24,8 +24,11 @@ class DeviceModel;
 struct Backend;
 struct Pass;
 
-// A layer's place in the KV cache: its group, and its index among the group's layers.
+// A layer's place in the KV cache: its group, and its index among the group's layers. A recurrent
+// layer has no group; its index is among the recurrent layers.
 struct LayerPlace {
+    static constexpr uint32_t kRecurrent = UINT32_MAX;
+
     uint32_t group = 0, index = 0;
 };
 
@@ -33,8 +36,9 @@ struct Network {
     Memory memory; // first: every member below returns memory to it
     Config config;
     std::vector<LayerGroup> groups;
-    std::vector<LayerPlace> layer_places;              // [layer]
-    std::vector<PageShape> page_shapes;                // [group] of the KV cache's pages
+    std::vector<LayerPlace> layer_places; // [layer]
+    std::vector<PageShape> page_shapes;   // [group] of the KV cache's pages
+    uint32_t recurrent_layers = 0;
     std::vector<std::vector<double>> rope_frequencies; // [rope][head_dim / 2]
     const kernels::Table *kernels = nullptr;
     std::unique_ptr<Threads> threads;
@@ -57,6 +61,8 @@ struct Network {
     // Fills in the members that follow from the configuration: groups, places, shapes, RoPE
     // frequencies.
     void describe_layers();
+    // Returns the numbers of the states of all recurrent layers at one position; 0: there are none.
+    size_t state_size() const { return recurrent_layers * config.recurrent.state_size(); }
     // Returns the bytes of idle passes.
     uint64_t scratch_bytes() const;
 };

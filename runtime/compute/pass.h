@@ -32,6 +32,10 @@ struct Sequence {
     std::vector<Pages> pages; // [group]; null page: evicted whole
     // [block] slots that it does not see; blocks past the end have none.
     std::span<const uint64_t> evicted;
+    // Of a model with recurrent layers: their states before the first row (null: at the beginning
+    // of the log, all zero) and after the last, [recurrent layer][Recurrent::state_size].
+    const float *state = nullptr;
+    float *next_state = nullptr;
     // The layer of the first value that is not finite: a layer's keys and values, or, as the layer
     // after the last, the final hidden state. The other results of this sequence are then
     // undefined; those of other sequences are valid.

@@ -31,8 +31,37 @@ struct Rope {
 };
 
 struct LayerConfig {
-    uint32_t window = 0; // positions a query sees, its own included; 0: all
-    uint32_t rope = 0;   // index into Config::ropes
+    uint32_t window = 0;    // positions a query sees, its own included; 0: all
+    uint32_t rope = 0;      // index into Config::ropes
+    bool recurrent = false; // Gated DeltaNet (C11) in place of attention
+    bool experts = false;   // a mixture of experts (C12) in place of one MLP
+};
+
+// The mixtures of experts, in layers that have them (C12).
+struct Experts {
+    uint32_t count = 0;        // of a layer; 0: no layer has any
+    uint32_t chosen = 0;       // for each row
+    uint32_t intermediate = 0; // of one expert
+    uint32_t shared = 0;       // intermediate size of the shared expert; 0: none
+    bool renormalised = false; // the shares of the chosen are divided by their sum
+};
+
+// The recurrent layers (C11). A layer's state is its last inputs of the convolution, then S of each
+// value head; f32 throughout.
+struct Recurrent {
+    uint32_t key_heads = 0;
+    uint32_t value_heads = 0;            // 0: no layer is recurrent
+    uint32_t key_dim = 0, value_dim = 0; // of one head
+    uint32_t taps = 0;                   // of the convolution
+
+    size_t key_size() const { return size_t{key_heads} * key_dim; }
+    size_t value_size() const { return size_t{value_heads} * value_dim; }
+    size_t channels() const { return 2 * key_size() + value_size(); } // query, key, value
+    // [taps - 1][channels], the oldest first
+    size_t inputs_size() const { return (taps - 1) * channels(); }
+    // [value_heads][key_dim][value_dim]
+    size_t rule_size() const { return value_heads * size_t{key_dim} * value_dim; }
+    size_t state_size() const { return value_heads == 0 ? 0 : inputs_size() + rule_size(); }
 };
 
 struct Config {
@@ -54,6 +83,8 @@ struct Config {
     bool mlp_bias = false;       // gate, up, down
     bool tied_head = false;
     bool fused_tensors = false; // stored: q, k, v as one matrix, gate and up as another
+    bool output_gate = false;   // attention times sigmoid of a gate, whose rows follow each query's
+    uint32_t rotary_dim = 0;    // leading numbers of a head that RoPE turns; 0: all
     // Rows of q and k are stored with RoPE pairs interleaved, as in GGUF files of Llama: (0, n/2),
     // (1, n/2 + 1), ...
     bool interleaved_rope = false;
@@ -62,6 +93,8 @@ struct Config {
     float attention_softcap = 0.0F; // 0: none
     float final_softcap = 0.0F;     // 0: none
     Activation activation = Activation::silu;
+    Experts experts;
+    Recurrent recurrent;
     std::vector<Rope> ropes;
     std::vector<LayerConfig> layer; // [layers]
     // The ids of generation_config.json if it has any, else of config.json.

@@ -43,9 +43,39 @@ struct QuantGroups {
     }
 };
 
+struct Mlp {
+    Matrix gate, up, down; // [intermediate][hidden] twice, [hidden][intermediate]
+};
+
+// The weights of a mixture of experts.
+struct ExpertWeights {
+    Matrix router;         // [count][hidden]
+    std::vector<Mlp> each; // [count]
+    Mlp shared;            // without data if there is no shared expert
+    Matrix shared_gate;    // [1][hidden]
+};
+
+// The weights of a recurrent layer (Recurrent has the sizes).
+struct RecurrentWeights {
+    Matrix input;                       // [channels][hidden]: query, key, value
+    Matrix gate;                        // [value_size][hidden]: z
+    Matrix decay;                       // [value_heads][hidden]: a
+    Matrix beta;                        // [value_heads][hidden]: b
+    Matrix output;                      // [hidden][value_size]
+    const float *convolution = nullptr; // [taps][channels]
+    const float *rate = nullptr;        // [value_heads] -exp(A_log)
+    const float *bias = nullptr;        // [value_heads] dt_bias
+    const float *norm = nullptr;        // [value_dim]
+};
+
+// A layer has either attention or `recurrent`, and either `mlp` or `experts`.
 struct LayerWeights {
-    Matrix query, key, value, output; // [heads*head_dim][hidden], ..., [hidden][heads*head_dim]
-    Matrix gate, up, down;            // [intermediate][hidden] twice, [hidden][intermediate]
+    // [heads*head_dim][hidden], ..., [hidden][heads*head_dim]. With an output gate, `query` has
+    // for each head its rows and then those of its gate.
+    Matrix query, key, value, output;
+    RecurrentWeights recurrent;
+    Mlp mlp;
+    ExpertWeights experts;
     const float *attention_norm = nullptr;      // [hidden] before attention (1 + w folded in)
     const float *post_attention_norm = nullptr; // [hidden], null: none
     const float *mlp_norm = nullptr;            // [hidden] before the MLP

@@ -81,9 +81,9 @@ void Planner::layer(uint32_t index, LayerWeights &place) const {
     attend("k_proj", key_size, hidden, config.attention_bias, place.key);
     attend("v_proj", key_size, hidden, config.attention_bias, place.value);
     attend("o_proj", hidden, query_size, config.output_bias, place.output);
-    gate("gate_proj", config.intermediate, hidden, place.gate);
-    gate("up_proj", config.intermediate, hidden, place.up);
-    gate("down_proj", hidden, config.intermediate, place.down);
+    gate("gate_proj", config.intermediate, hidden, place.mlp.gate);
+    gate("up_proj", config.intermediate, hidden, place.mlp.up);
+    gate("down_proj", hidden, config.intermediate, place.mlp.down);
 
     norm(name + "input_layernorm", hidden, place.attention_norm);
     if (config.post_norms) {

@@ -122,6 +122,11 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     const Origin origin(path);
     model->config = origin.config();
     const Config &config = model->config;
+    if (device != nullptr && (config.recurrent.value_heads != 0 || config.experts.count != 0)) {
+        fail(Status::unsupported, "device \"%s\": %s are computed by the CPU alone",
+             device->name.c_str(),
+             config.experts.count != 0 ? "mixtures of experts" : "recurrent layers");
+    }
     model->threads = std::make_unique<Threads>(options.threads);
     model->weights =
         load_weights(origin.checkpoint(config), config, {model->memory, !options.copy_weights},

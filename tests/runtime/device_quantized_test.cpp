@@ -70,7 +70,7 @@ TEST_CASE("device: integer weights take their own size there, tied embeddings on
         };
         for (const LayerWeights &layer : weights.layers) {
             for (const Matrix *matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                         &layer.gate, &layer.up, &layer.down}) {
+                                         &layer.mlp.gate, &layer.mlp.up, &layer.mlp.down}) {
                 count(*matrix);
             }
         }

@@ -259,7 +259,7 @@ void load(const std::string &file) {
     }
     for (const LayerWeights &layer : weights.layers) {
         for (const Matrix *matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                     &layer.gate, &layer.up, &layer.down}) {
+                                     &layer.mlp.gate, &layer.mlp.up, &layer.mlp.down}) {
             fuzz::expect((matrix->data != nullptr) != (matrix->strips != nullptr), "a matrix");
         }
     }

@@ -254,7 +254,7 @@ TEST_CASE("open_model: integer matrices are copied into strips, each byte once; 
         };
         for (const LayerWeights &layer : weights.layers) {
             for (const Matrix *matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                         &layer.gate, &layer.up, &layer.down}) {
+                                         &layer.mlp.gate, &layer.mlp.up, &layer.mlp.down}) {
                 check(*matrix);
             }
         }

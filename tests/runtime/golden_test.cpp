@@ -108,7 +108,7 @@ TEST_CASE("logits: the golden tolerance notices what a port gets wrong") {
         {"activation", "zoo/gemma3-text", [](Model &m) { m.config.activation = Activation::silu; }},
         {"biases missing", "zoo/llama-mha-bias-f16-sharded",
          [](Model &m) {
-             m.weights.layers[1].query.bias = m.weights.layers[1].gate.bias = nullptr;
+             m.weights.layers[1].query.bias = m.weights.layers[1].mlp.gate.bias = nullptr;
          }},
         {"query and key norm missing", "zoo/gemma3-text",
          [](Model &m) { m.weights.layers[2].query_norm = nullptr; }},

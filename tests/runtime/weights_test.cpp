@@ -62,9 +62,9 @@ TEST_CASE("load_weights: every bundled model loads, complete and with the shapes
             check(layer.key, key, config.hidden, config.attention_bias);
             check(layer.value, key, config.hidden, config.attention_bias);
             check(layer.output, config.hidden, query, config.output_bias);
-            check(layer.gate, config.intermediate, config.hidden, config.mlp_bias);
-            check(layer.up, config.intermediate, config.hidden, config.mlp_bias);
-            check(layer.down, config.hidden, config.intermediate, config.mlp_bias);
+            check(layer.mlp.gate, config.intermediate, config.hidden, config.mlp_bias);
+            check(layer.mlp.up, config.intermediate, config.hidden, config.mlp_bias);
+            check(layer.mlp.down, config.hidden, config.intermediate, config.mlp_bias);
             CHECK(layer.attention_norm != nullptr);
             CHECK(layer.mlp_norm != nullptr);
             CHECK((layer.post_attention_norm != nullptr) == config.post_norms);
@@ -134,7 +134,7 @@ TEST_CASE("load_weights: C6: f32 and f16 matrices are rounded to bf16, biases an
     StoredTensor &norm = wide.tensors.at("model.norm.weight");
     set_value(norm, 0, 1.0000001F);
     const Loaded loaded = wide.load();
-    const uint16_t *rounded = loaded.weights.layers[1].down.data;
+    const uint16_t *rounded = loaded.weights.layers[1].mlp.down.data;
     CHECK(rounded[0] == 0x3F80);
     CHECK(rounded[1] == 0x3F82);
     CHECK(rounded[2] == 0);
@@ -155,7 +155,7 @@ TEST_CASE("load_weights: C6: f32 and f16 matrices are rounded to bf16, biases an
         set_value(bias, i, special[i]);
     }
     const Loaded halves = half.load();
-    const Matrix &matrix = halves.weights.layers[0].up;
+    const Matrix &matrix = halves.weights.layers[0].mlp.up;
     for (size_t i = 0; i < up.bytes.size() / 2; ++i) {
         CHECK(matrix.data[i] == kernels::f32_to_bf16(f16_value(value_of<uint16_t>(up, i))));
     }
@@ -174,7 +174,7 @@ TEST_CASE("load_weights: a payload at an odd address is copied, with the same bi
     CHECK_FALSE(other.weights.converted);
     CHECK(differences(plain.identity, other.identity).empty());
     for (const Loaded *loaded : {&plain, &other}) {
-        const Matrix &down = loaded->weights.layers[2].down;
+        const Matrix &down = loaded->weights.layers[2].mlp.down;
         const StoredTensor &stored = model.tensors.at("model.layers.2.mlp.down_proj.weight");
         CHECK(reinterpret_cast<uintptr_t>(down.data) % 2 == 0);
         CHECK(std::memcmp(down.data, stored.bytes.data(), stored.bytes.size()) == 0);

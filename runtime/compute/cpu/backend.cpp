@@ -222,13 +222,13 @@ void project_output(Pass &pass, size_t layer) {
 }
 
 void gated_product(Pass &pass, size_t layer) {
-    const LayerWeights &weights = pass.network.weights.layers[layer];
+    const Mlp &weights = pass.network.weights.layers[layer].mlp;
     pack(pass, pass.cpu->narrow, pass.row_count, {&weights.gate, &weights.up});
     multiply_gated(pass, weights, pass.row_count, pass.cpu->narrow);
 }
 
 void project_down(Pass &pass, size_t layer) {
-    const Matrix &w = pass.network.weights.layers[layer].down;
+    const Matrix &w = pass.network.weights.layers[layer].mlp.down;
     pack(pass, pass.cpu->narrow, pass.row_count, {&w});
     multiply_packed(pass, {{w, pass.cpu->wide}}, pass.row_count);
 }
@@ -266,9 +266,12 @@ const Backend kCpuBackend = {.make_scratch = make_scratch,
                              .project_heads = project_heads,
                              .finish_heads = finish_heads,
                              .attend = attend,
+                             .project_recurrent = nullptr,
+                             .recur = nullptr,
                              .project_output = project_output,
                              .gated_product = gated_product,
                              .project_down = project_down,
+                             .run_experts = nullptr,
                              .logits = compute_logits,
                              .draws_ahead = draws_ahead,
                              .draw_ahead = nullptr,

@@ -101,7 +101,7 @@ void multiply_packed(const Pass &pass, std::initializer_list<Product> products, 
     });
 }
 
-void multiply_gated(const Pass &pass, const LayerWeights &weights, size_t rows, uint16_t *y) {
+void multiply_gated(const Pass &pass, const Mlp &weights, size_t rows, uint16_t *y) {
     const Network &network = pass.network;
     const CpuScratch &work = *pass.cpu;
     const size_t inner = network.config.intermediate;

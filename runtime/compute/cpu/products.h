@@ -25,6 +25,6 @@ void pack(const Pass &pass, const uint16_t *x, size_t rows,
 void multiply_packed(const Pass &pass, std::initializer_list<Product> products, size_t rows);
 
 // y [rows][I] bf16 = activation(gate) * up of the packed rows.
-void multiply_gated(const Pass &pass, const LayerWeights &weights, size_t rows, uint16_t *y);
+void multiply_gated(const Pass &pass, const Mlp &weights, size_t rows, uint16_t *y);
 
 } // namespace stasis

@@ -19,7 +19,7 @@ uint64_t weight_bytes(const Weights &weights) {
     };
     for (const LayerWeights &layer : weights.layers) {
         for (const Matrix *matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                     &layer.gate, &layer.up, &layer.down}) {
+                                     &layer.mlp.gate, &layer.mlp.up, &layer.mlp.down}) {
             count(*matrix);
         }
     }
@@ -117,9 +117,9 @@ void DeviceModel::copy_layer(const LayerWeights &from, const Config &config) {
     to.key = copied(from.key);
     to.value = copied(from.value);
     to.output = copied(from.output);
-    to.gate = copied(from.gate);
-    to.up = copied(from.up);
-    to.down = copied(from.down);
+    to.gate = copied(from.mlp.gate);
+    to.up = copied(from.mlp.up);
+    to.down = copied(from.mlp.down);
     to.attention_norm = copied(from.attention_norm, config.hidden);
     to.post_attention_norm = copied(from.post_attention_norm, config.hidden);
     to.mlp_norm = copied(from.mlp_norm, config.hidden);
