@@ -1,0 +1,80 @@
+// Takes, counts and reuses states of recurrent layers; see state_pool.h.
+#include "runtime/kv/state_pool.h"
+
+#include <cassert>
+#include <memory>
+
+namespace stasis {
+
+StateRef::~StateRef() {
+    if (block_ != nullptr && block_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        block_->pool->let_go(block_);
+    }
+}
+
+StatePool::StatePool(const Memory &memory, size_t numbers, uint64_t budget_bytes)
+    : memory_(memory), numbers_(numbers), budget_bytes_(budget_bytes) {}
+
+StatePool::~StatePool() {
+    assert(used_ == 0);
+    while (free_ != nullptr) {
+        give_back(std::exchange(free_, free_->next_free));
+    }
+}
+
+void StatePool::give_back(StateBlock *block) noexcept {
+    memory_.give_back(block->numbers, bytes());
+    delete block;
+}
+
+StateRef StatePool::take() {
+    assert(numbers_ != 0);
+    {
+        const std::lock_guard lock(mutex_);
+        if (free_ != nullptr) {
+            StateBlock *block = std::exchange(free_, free_->next_free);
+            --idle_;
+            ++used_;
+            block->references.store(1, std::memory_order_relaxed);
+            return StateRef(block);
+        }
+    }
+    auto block = std::make_unique<StateBlock>();
+    block->pool = this;
+    block->numbers = static_cast<float *>(memory_.take(bytes()));
+    const std::lock_guard lock(mutex_);
+    ++used_;
+    return StateRef(block.release());
+}
+
+// Keeps the memory if it is within the budget, or if there is no more than one free state for each
+// that is held: a session that decodes takes one for every token, and allocates nothing.
+void StatePool::let_go(StateBlock *block) noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        --used_;
+        if ((used_ + idle_ + 1) * bytes() <= budget_bytes_ || idle_ < used_) {
+            block->next_free = std::exchange(free_, block);
+            ++idle_;
+            return;
+        }
+    }
+    give_back(block);
+}
+
+bool StatePool::full() const {
+    const std::lock_guard lock(mutex_);
+    return (used_ + 1) * bytes() > budget_bytes_;
+}
+
+uint64_t StatePool::used_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return used_ * bytes();
+}
+
+uint64_t StatePool::free_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return idle_ * bytes();
+}
+
+} // namespace stasis
