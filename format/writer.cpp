@@ -315,6 +315,9 @@ std::shared_ptr<const Contents> told(std::shared_ptr<Contents> written, State &&
             page.far = false;
         }
     }
+    for (RecurrentState &each : written->state.states) {
+        each.data = nullptr;
+    }
     return written;
 }
 
