@@ -42,6 +42,15 @@ void join_halves(const uint16_t *__restrict upper, const uint16_t *__restrict lo
     }
 }
 
+// A maximum without branches, in signed numbers, which SSE2 has comparisons for.
+bool all_finite(const float *__restrict numbers, size_t count) {
+    int32_t most = 0;
+    for (size_t i = 0; i < count; ++i) {
+        most = std::max(most, std::bit_cast<int32_t>(numbers[i]) & 0x7F800000);
+    }
+    return most != 0x7F800000;
+}
+
 namespace {
 
 // Channels whose sums are computed together, in registers or the first-level cache.

@@ -29,6 +29,9 @@ void merge_planes(const uint8_t *exponents, const uint8_t *mantissas, size_t cou
 void split_halves(const float *numbers, size_t count, uint16_t *upper, uint16_t *lower);
 void join_halves(const uint16_t *upper, const uint16_t *lower, size_t count, float *numbers);
 
+// Returns whether no number is an infinity or NaN.
+bool all_finite(const float *numbers, size_t count);
+
 // Subtract each channel's centre from its exponents, and add it again, mod 256. A centre is the
 // rounded mean over the slots of the row. Centres are [row][channel].
 void subtract_centres(const RunShape &shape, uint8_t *exponents, uint8_t *centres);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <memory>
 
 #include "format/constants.h"
@@ -119,11 +118,7 @@ void check_state_refs(const State &state, const Layout &layout, uint64_t end) {
 void check_state_finite(const State &state, size_t index, const float *numbers, size_t begin,
                         size_t count, Status status) {
     const float *const first = numbers + begin;
-    uint32_t most = 0; // a maximum without branches, which compilers vectorise
-    for (size_t i = 0; i < count; ++i) {
-        most = std::max(most, std::bit_cast<uint32_t>(first[i]) & 0x7F800000);
-    }
-    if (most != 0x7F800000) {
+    if (all_finite(first, count)) {
         return;
     }
     const auto at =
@@ -148,10 +143,8 @@ void encode_state_piece(FrameCoder &coder, size_t count, size_t index, const flo
                         uint8_t *stored) {
     const Halves piece(count, index);
     const auto upper = std::make_unique_for_overwrite<uint16_t[]>(piece.count);
-    const auto lower = std::make_unique_for_overwrite<uint16_t[]>(piece.count);
-    split_halves(numbers + piece.begin, piece.count, upper.get(), lower.get());
-    std::memcpy(stored + piece.begin * sizeof(uint16_t), lower.get(),
-                piece.count * sizeof(uint16_t));
+    auto *const lower = reinterpret_cast<uint16_t *>(stored) + piece.begin;
+    split_halves(numbers + piece.begin, piece.count, upper.get(), lower);
     coder.encode_frame(piece.shape, index, upper.get(), stored + piece.lower_bytes());
 }
 
@@ -168,12 +161,10 @@ void decode_state_piece(FrameCoder &coder, size_t count, size_t index, const uin
              stored_bytes, count, piece.lower_bytes());
     }
     const auto upper = std::make_unique_for_overwrite<uint16_t[]>(piece.count);
-    const auto lower = std::make_unique_for_overwrite<uint16_t[]>(piece.count);
+    const auto *const lower = reinterpret_cast<const uint16_t *>(stored) + piece.begin;
     coder.decode_frame(piece.shape, index, stored + piece.lower_bytes(),
                        stored_bytes - piece.lower_bytes(), upper.get());
-    std::memcpy(lower.get(), stored + piece.begin * sizeof(uint16_t),
-                piece.count * sizeof(uint16_t));
-    join_halves(upper.get(), lower.get(), piece.count, numbers + piece.begin);
+    join_halves(upper.get(), lower, piece.count, numbers + piece.begin);
 }
 
 } // namespace stasis::format

@@ -34,7 +34,7 @@ void check_state_finite(const State &state, size_t index, const float *numbers, 
 
 // The stored form under zstd: the lower halves of all numbers, then their upper halves, which are
 // bf16 numbers, as a coded run of this shape. A piece is a frame of the run and the lower halves of
-// its numbers; any threads can code pieces independently.
+// its numbers; any threads can code pieces independently. `stored` is aligned to 2 bytes.
 RunShape halves_shape(size_t count);
 size_t encoded_state_bound(size_t count);
 void encode_state_piece(FrameCoder &coder, size_t count, size_t index, const float *numbers,
