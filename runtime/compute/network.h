@@ -48,6 +48,7 @@ struct Network {
     std::string profile;              // id of the device profile; "": the contract alone
     const Backend *backend = nullptr; // of the CPU or of the device
     mutable IdleList<Pass> idle_passes;
+    std::unique_ptr<StatePool> states; // before the pages, whose prefix cache holds some
     std::unique_ptr<PagePool> pool;
     std::unique_ptr<NodePool> log_nodes, table_nodes; // of TokenLog and PageTable
     // KV bytes summed over timelines: a shared page counts for each.

@@ -124,6 +124,7 @@ struct KnownPath {
     std::vector<const Prefix *> prefixes; // kept alive by `end`
     std::vector<PageRef> pages;           // [page][group]; empty: not needed
     std::vector<uint16_t> hidden;         // final hidden state of the last position; empty: none
+    std::vector<StateRef> states;         // [page] of recurrent layers after it; empty: not held
     PrefixRef end;
 };
 
@@ -176,15 +177,20 @@ class PagePool {
     bool make_room(uint64_t bytes) noexcept;
 
     // Returns the longest part of a path after `from` that is known and computed, and holds its
-    // needed pages.
+    // needed pages. With `recurrent` it ends where a state is held.
     KnownPath match(const PrefixRef &from, const PrefixRealm &realm,
-                    std::span<const uint32_t> tokens, const FirstNeeded &first_needed);
+                    std::span<const uint32_t> tokens, const FirstNeeded &first_needed,
+                    bool recurrent);
     // Makes a full page known. `pages` [group] are the caller's pages, in table entries of its own
     // with digests. If the same page is known already, the known pages replace them. Throws
-    // Error(diverged) if a computed page (`stored` false) differs from the known one.
+    // Error(diverged) if a computed page (`stored` false) differs from the known one. Keeps `state`
+    // with a computed entry that has none.
     PrefixRef intern(const PrefixRef &parent, const PrefixRealm &realm, bool stored,
                      PageTokens tokens, std::span<PageEntry *const> pages,
-                     std::span<const uint16_t> hidden);
+                     std::span<const uint16_t> hidden, const StateRef &state);
+    // Drops the state of the prefix cache that was not used for longest; one that only the cache
+    // holds, unless `shared`. Returns false if there is none.
+    bool drop_oldest_state(bool shared) noexcept;
     // Adds pages [group] that the caller has obtained since, for groups that have none.
     void offer(const Prefix *prefix, std::span<PageEntry *const> pages) noexcept;
     // Makes a page unknown, so that it can be written. Returns false if others hold it.
@@ -204,7 +210,7 @@ class PagePool {
     void forget_oldest(const Lock &lock) noexcept;
     void to_free_list(KvPage *page, const Lock &lock) noexcept;
     void hold(KvPage *page, const Lock &lock) noexcept;
-    size_t usable(std::span<Prefix *const> path, const FirstNeeded &first_needed,
+    size_t usable(std::span<Prefix *const> path, const FirstNeeded &first_needed, bool recurrent,
                   const Lock &lock) const;
 
     const PageMemory memory_;

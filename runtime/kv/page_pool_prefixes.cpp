@@ -49,6 +49,7 @@ void PagePool::hold(KvPage *page, const Lock &) noexcept {
 void PagePool::forget_oldest(const Lock &lock) noexcept {
     Prefix *prefix = prefixes_.oldest();
     ++prefix->uses; // keeps the entry until the loop is done
+    prefix->state = StateRef();
     for (KvPage *&page : prefix->pages) {
         if (page != nullptr && page->references.load(std::memory_order_relaxed) == 0) {
             prefixes_.unpark(prefix);
@@ -62,10 +63,10 @@ void PagePool::forget_oldest(const Lock &lock) noexcept {
 }
 
 // Returns how many pages of a known path can be reused: the longest beginning for which every group
-// has all the pages that it needs. Pages may be missing because a window released them or they were
-// reclaimed.
+// has all the pages that it needs, and after which the state is held if layers are recurrent. Pages
+// may be missing because a window released them or they were reclaimed.
 size_t PagePool::usable(std::span<Prefix *const> path, const FirstNeeded &first_needed,
-                        const Lock &) const {
+                        bool recurrent, const Lock &) const {
     std::vector<std::vector<uint64_t>> gaps(shapes_.size()); // [group][page] after the last gap
     for (size_t group = 0; group < shapes_.size(); ++group) {
         uint64_t behind = 0;
@@ -75,7 +76,7 @@ size_t PagePool::usable(std::span<Prefix *const> path, const FirstNeeded &first_
         }
     }
     for (size_t count = path.size(); count > 0; --count) {
-        bool whole = true;
+        bool whole = !recurrent || path[count - 1]->state;
         for (size_t group = 0; group < shapes_.size(); ++group) {
             whole &= gaps[group][count - 1] <= first_needed(group, count);
         }
@@ -87,7 +88,8 @@ size_t PagePool::usable(std::span<Prefix *const> path, const FirstNeeded &first_
 }
 
 KnownPath PagePool::match(const PrefixRef &from, const PrefixRealm &realm,
-                          std::span<const uint32_t> tokens, const FirstNeeded &first_needed) {
+                          std::span<const uint32_t> tokens, const FirstNeeded &first_needed,
+                          bool recurrent) {
     std::vector<Prefix *> path;
     path.reserve(tokens.size() / kPage);
     KnownPath known;
@@ -98,18 +100,23 @@ KnownPath PagePool::match(const PrefixRef &from, const PrefixRealm &realm,
             break;
         }
     }
-    path.resize(usable(path, first_needed, lock));
+    path.resize(usable(path, first_needed, recurrent, lock));
     if (path.empty()) {
         return known;
     }
     known.prefixes.assign(path.begin(), path.end());
     known.pages.resize(path.size() * groups());
+    known.states.resize(recurrent ? path.size() : 0);
     known.hidden = path.back()->hidden; // nothing below can fail
     for (size_t group = 0; group < groups(); ++group) {
         for (size_t page = first_needed(group, path.size()); page < path.size(); ++page) {
             hold(path[page]->pages[group], lock);
             known.pages[page * groups() + group] = PageRef(path[page]->pages[group]);
         }
+    }
+    for (size_t page = 0; page < known.states.size(); ++page) {
+        known.states[page] = path[page]->state;
+        prefixes_.touch_state(path[page]);
     }
     // From the end, so that the end is reclaimed first.
     for (size_t page = path.size(); page-- > 0;) {
@@ -122,7 +129,7 @@ KnownPath PagePool::match(const PrefixRef &from, const PrefixRealm &realm,
 
 PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bool stored,
                            PageTokens tokens, std::span<PageEntry *const> pages,
-                           std::span<const uint16_t> hidden) {
+                           std::span<const uint16_t> hidden, const StateRef &state) {
     // The entry is allocated before the lock is taken.
     auto fresh = std::make_unique<Prefix>();
     fresh->parent = parent.prefix_;
@@ -151,6 +158,10 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
     } else if (entry->hidden.empty() && !entry->stored) {
         std::swap(entry->hidden, fresh->hidden);
     }
+    if (!entry->stored && state && !entry->state) {
+        entry->state = state;
+        prefixes_.touch_state(entry);
+    }
     // Fills the entry's gaps from the caller's pages, and replaces the others by the known ones.
     ++entry->uses;
     for (size_t group = 0; group < pages.size(); ++group) {
@@ -167,6 +178,23 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
     }
     prefixes_.touch(entry);
     return {this, entry};
+}
+
+bool PagePool::drop_oldest_state(bool shared) noexcept {
+    StateRef dropped; // given back after the lock is released
+    const Lock lock(mutex_);
+    Prefix *oldest = nullptr;
+    prefixes_.each([&](Prefix &entry) {
+        if (entry.state && (shared || entry.state.unique()) &&
+            (oldest == nullptr || entry.state_used < oldest->state_used)) {
+            oldest = &entry;
+        }
+    });
+    if (oldest == nullptr) {
+        return false;
+    }
+    dropped = std::exchange(oldest->state, StateRef());
+    return true;
 }
 
 void PagePool::offer(const Prefix *prefix, std::span<PageEntry *const> pages) noexcept {

@@ -15,6 +15,7 @@
 
 #include "format/state/digest.h"
 #include "runtime/kv/page.h"
+#include "runtime/kv/state_pool.h"
 
 namespace stasis {
 
@@ -41,6 +42,8 @@ struct Prefix {
     std::vector<KvPage *> pages;  // [group]; null: no page is held or cached
     std::vector<Digest> digests;  // [group]
     std::vector<uint16_t> hidden; // final hidden state of the last position; empty: none
+    StateRef state;               // of recurrent layers after the last position; none: not held
+    uint64_t state_used = 0;      // the greater, the later it was last taken
 
     uint32_t uses = 0;                         // pages, entries after it, sessions that end at it
     uint32_t idle = 0;                         // pages that no table holds
@@ -66,6 +69,8 @@ class Prefixes {
     // Count one more idle page of the entry, which becomes the newest, and one less.
     void park(Prefix *entry) noexcept;
     void unpark(Prefix *entry) noexcept;
+    // Makes the entry's state the one that was used last.
+    void touch_state(Prefix *entry) noexcept { entry->state_used = ++state_uses_; }
     // Makes an idle entry the newest: the one unused for longest is reclaimed first.
     void touch(Prefix *entry) noexcept;
     Prefix *oldest() const { return oldest_; } // of entries with idle pages; null: none
@@ -82,6 +87,7 @@ class Prefixes {
 
     std::unordered_multimap<uint64_t, Prefix *> entries_;
     Prefix *oldest_ = nullptr, *newest_ = nullptr;
+    uint64_t state_uses_ = 0;
 };
 
 } // namespace stasis

@@ -12,6 +12,21 @@ StateRef::~StateRef() {
     }
 }
 
+Digest StateRef::digest(uint64_t position) const {
+    const StatePool &pool = *block_->pool;
+    {
+        const std::lock_guard lock(pool.mutex_);
+        if (block_->digested) {
+            return block_->digest;
+        }
+    }
+    const Digest digest = recurrent_state_digest(position, block_->numbers, pool.numbers());
+    const std::lock_guard lock(pool.mutex_);
+    block_->digest = digest; // the same whoever computes it
+    block_->digested = true;
+    return digest;
+}
+
 StatePool::StatePool(const Memory &memory, size_t numbers, uint64_t budget_bytes)
     : memory_(memory), numbers_(numbers), budget_bytes_(budget_bytes) {}
 
@@ -36,6 +51,7 @@ StateRef StatePool::take() {
             --idle_;
             ++used_;
             block->references.store(1, std::memory_order_relaxed);
+            block->digested = false;
             return StateRef(block);
         }
     }

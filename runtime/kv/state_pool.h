@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "format/state/digest.h"
 #include "runtime/host/memory.h"
 
 namespace stasis {
@@ -21,6 +22,8 @@ struct StateBlock {
     StatePool *pool = nullptr;
     StateBlock *next_free = nullptr;
     float *numbers = nullptr;
+    Digest digest = {};
+    bool digested = false; // under the pool's lock, as the digest
 };
 
 // Counted pointer to a state.
@@ -43,6 +46,8 @@ class StateRef {
     const float *numbers() const { return block_ != nullptr ? block_->numbers : nullptr; }
     // For whoever took it from the pool, before it is shared.
     float *writable() { return block_->numbers; }
+    // Returns the digest of the state, which is that after `position` tokens. Computed once.
+    Digest digest(uint64_t position) const;
     bool unique() const { return block_->references.load(std::memory_order_acquire) == 1; }
 
   private:
@@ -80,7 +85,7 @@ class StatePool {
     const size_t numbers_;
     const uint64_t budget_bytes_;
     mutable std::mutex mutex_;
-    StateBlock *free_ = nullptr; // list head
+    StateBlock *free_ = nullptr;   // list head
     uint64_t used_ = 0, idle_ = 0; // states held, and in the list
 };
 

@@ -31,6 +31,8 @@ struct StoredPages {
     // none if that cannot be told.
     std::function<std::optional<PagePlace>(size_t group, uint64_t index, const uint16_t *computed)>
         locate;
+    // Writes State::states[index], checked against its digest.
+    std::function<void(size_t index, float *into)> read_state;
 };
 
 } // namespace stasis

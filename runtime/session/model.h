@@ -26,8 +26,9 @@ struct ModelOptions {
     std::string profile;          // "": the contract; "device": the device's profile, if it has one
     std::string kernels;          // "": best
     uint64_t kv_budget_bytes = 0; // 0: no limit
-    std::string chat_template;    // "": recognised
-    bool copy_weights = false;    // true: nothing is mapped
+    uint64_t state_budget_bytes = 512U << 20; // of recurrent layers' states
+    std::string chat_template;                // "": recognised
+    bool copy_weights = false;                // true: nothing is mapped
     Memory memory;
     const PageMemory *page_memory = nullptr; // memory of KV pages; null: `memory`
     Watch watch;

@@ -111,6 +111,17 @@ void export_pages(Timeline &timeline, State &state) {
     }
 }
 
+// Exports the recurrent states: that of the last position and the checkpoints.
+void export_states(const Timeline &timeline, State &state) {
+    using Checkpoint = RecurrentStates::Checkpoint;
+    const std::span<const Checkpoint> all = timeline.states.all();
+    for (const Checkpoint &each : all) {
+        state.states.push_back(
+            {each.position, each.state.digest(each.position), each.state.numbers()});
+    }
+    state.storage.push_back(std::make_shared<std::vector<Checkpoint>>(all.begin(), all.end()));
+}
+
 } // namespace
 
 State export_state(Timeline &timeline, const Settings &settings, const Model &model) {
@@ -126,6 +137,7 @@ State export_state(Timeline &timeline, const Settings &settings, const Model &mo
     state.vocabulary = config.vocabulary;
     state.page_positions = kPage;
     state.groups = model.groups;
+    state.recurrent = recurrent_shape_of(config);
     state.profile = timeline.profile;
     state.capacity = timeline.capacity;
     state.window_retain = timeline.window_retain;
@@ -137,6 +149,7 @@ State export_state(Timeline &timeline, const Settings &settings, const Model &mo
 
     export_log(timeline.log, settings, model, state);
     export_pages(timeline, state);
+    export_states(timeline, state);
     if (!timeline.log.empty()) {
         state.hidden = timeline.hidden.numbers;
         const std::vector<float> &row = timeline.logits();

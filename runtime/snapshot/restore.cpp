@@ -206,6 +206,32 @@ void adopt_pages(Timeline &timeline, const State &state, bool trusted, const Sto
     read_pages(network, jobs, pages, watch, total);
 }
 
+// Takes over the states of recurrent layers: that of the last position, and checkpoints as far as
+// the budget goes, the latest first.
+void adopt_states(Timeline &timeline, const State &state, const StoredPages &pages,
+                  const Watch &watch) {
+    if (!timeline.states.used() || state.log.empty()) {
+        return;
+    }
+    if (state.states.empty() || state.states.back().position != state.log.size()) {
+        fail(Status::corrupt, "KV cache: the recurrent state of position %zu is missing",
+             state.log.size());
+    }
+    StatePool &pool = *timeline.network->states;
+    std::vector<StateRef> read;
+    for (size_t i = state.states.size(); i-- > 0 && (read.empty() || !pool.full());) {
+        StateRef &numbers = read.emplace_back(pool.take());
+        pages.read_state(i, numbers.writable());
+        watch.look(0, 0);
+    }
+    for (size_t i = state.states.size() - read.size(); i < state.states.size(); ++i) {
+        const RecurrentState &stored = state.states[i];
+        timeline.states.add(stored.position, std::move(read.back()), stored.position);
+        read.pop_back();
+    }
+    timeline.states.thin(state.log.size());
+}
+
 void check_digest(Timeline &timeline, const Model &model, const State &state) {
     const Digest own = timeline.digest(model.identity.model);
     if (own != state.digest) {
@@ -241,6 +267,7 @@ Timeline restore_timeline(Model &model, const State &state, const TimelineOption
     timeline.unproven = trusted ? 0 : state.log.size();
 
     adopt_pages(timeline, state, trusted, pages, watch);
+    adopt_states(timeline, state, pages, watch);
     if (!state.log.empty()) {
         timeline.hidden.numbers = state.hidden;
         timeline.hidden.valid = true;
@@ -291,7 +318,10 @@ StoredPages pages_of(const State &state, const Model &model) {
                     copy_page(state, model.page_shapes[into.group], into);
                 }
             },
-            nullptr};
+            nullptr,
+            [&](size_t index, float *into) {
+                std::copy_n(state.states[index].data, state.recurrent.numbers(), into);
+            }};
 }
 
 std::unique_ptr<Session> restore_session(std::shared_ptr<Model> model, const State &state,

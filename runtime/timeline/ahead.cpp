@@ -11,7 +11,7 @@ namespace stasis {
 
 void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass &pass,
                    const Sampling &sampling, DrawnRows *run) {
-    assert(!entries.empty());
+    assert(!entries.empty() && !timeline.states.used()); // whose rows could not be dropped
     const Network &network = *timeline.network;
     Append append{&timeline, entries};
     uint64_t promised = 0;

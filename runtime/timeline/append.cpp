@@ -87,6 +87,13 @@ void Append::reserve(bool reuses, uint64_t &promised) {
     promised += bytes_needed(promised);
 }
 
+void Append::require_state(const Watch &watch) {
+    if (!timeline->states.holds(timeline->position())) {
+        PassLease pass(*timeline->network);
+        timeline->require_hidden(*pass, watch);
+    }
+}
+
 void Append::stage(const ProfilePart &part, Pass &pass) {
     Timeline &own = *timeline;
     const uint64_t begin = own.position();
@@ -104,6 +111,11 @@ void Append::stage(const ProfilePart &part, Pass &pass) {
         own.trace->reads(staged);
     }
 
+    if (own.states.used()) {
+        next_state = own.states.take(start, *own.network->pool);
+        staged.state = own.states.at(begin).numbers(); // null at 0
+        staged.next_state = next_state.writable();
+    }
     if (sums == nullptr && own.sums.collecting(begin)) {
         sums = own.sums.grown(start + entries.size());
     }
@@ -135,9 +147,12 @@ void Append::accept(Pass &pass, const AppendOptions &options) {
             {staged.begin, static_cast<uint32_t>(rows), static_cast<uint32_t>(pass.padded)});
     }
     done += rows;
+    const uint64_t end = own.position(), first = start / kPage;
+    if (own.states.used()) {
+        own.states.add(end, std::move(next_state), start);
+    }
 
     // Full pages get their digests, and may be shared.
-    const uint64_t end = own.position(), first = start / kPage;
     if (own.shares && start % kPage != 0 && replaced.empty() && first < end / kPage) {
         for (const PageTable &table : own.pages) { // a known page may replace it
             replaced.push_back(table[first]);
@@ -167,6 +182,8 @@ void Append::commit(const uint16_t *last_hidden) {
         own.sums.adopt(std::move(sums), end);
     }
 
+    own.states.thin(end);
+
     // Pages that no window needs any more.
     own.release_outrun(end, 0);
     for (size_t group = 0; group < own.pages.size(); ++group) {
@@ -183,6 +200,7 @@ void Append::abort() noexcept {
     Timeline &own = *timeline;
     assert(std::current_exception() != nullptr);
     own.roll_back(start);
+    next_state = StateRef();
     for (size_t group = 0; group < replaced.size(); ++group) { // the entries' paths are its own
         own.pages[group].mutate(start / kPage) = std::move(replaced[group]);
     }
@@ -212,11 +230,14 @@ bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *sched
         if (each.ended() || pass.row_count == rows_max || pass.padded != 0) {
             continue;
         }
-        const ProfilePart part =
-            next_part(each.timeline->profile.id, schedule, each.timeline->position(),
-                      each.entries.size() - each.done, rows_max - pass.row_count);
+        ProfilePart part = next_part(each.timeline->profile.id, schedule, each.timeline->position(),
+                                     each.entries.size() - each.done, rows_max - pass.row_count);
         if (part.padded != 0 && pass.row_count != 0) {
             continue;
+        }
+        if (each.timeline->states.used()) {
+            const uint64_t begin = each.timeline->position();
+            part.rows = std::min<size_t>(part.rows, next_checkpoint(begin) - begin);
         }
         guard(each, [&] { each.stage(part, pass); });
         if (each.error != nullptr) {
@@ -285,6 +306,14 @@ void append_together(Network &network, std::span<Append> appends, const AppendOp
     try {
         options.watch.step(done, total);
         commit_complete(appends, nullptr);
+        for (Append &each : appends) {
+            if (!each.ended()) {
+                guard(each, [&] { each.require_state(options.watch); });
+                const std::atomic<bool> *cancel = options.watch.cancel;
+                each.ended_call = each.error != nullptr && cancel != nullptr && cancel->load();
+            }
+            options.watch.look(done, total);
+        }
         if (done != total) {
             run_passes(network, appends, options, done, total);
         }

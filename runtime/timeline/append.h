@@ -53,7 +53,8 @@ struct Append {
     size_t sequence = 0; // index in the pass, if rows is not 0
     size_t rows = 0;     // in the pass
     AttentionSums::Numbers sums =
-        nullptr; // of a timeline that tracks attention, these rows included
+        nullptr;              // of a timeline that tracks attention, these rows included
+    StateRef next_state = {}; // of recurrent layers, after the rows in the pass
 
     bool complete() const { return error == nullptr && done == entries.size(); }
     bool ended() const { return error != nullptr || done == entries.size(); }
@@ -62,6 +63,8 @@ struct Append {
     // succeed. If `reuses`, takes pages that the prefix cache knows, which advances the log. Adds
     // the bytes of pages that it will need to `promised`.
     void reserve(bool reuses, uint64_t &promised);
+    // Computes the state before the next rows if a rewind has cut it off.
+    void require_state(const Watch &watch);
     // Adds the next rows to the pass, and makes their pages writable.
     void stage(const ProfilePart &part, Pass &pass);
     // Takes over the results of the pass: the log advances.

@@ -8,12 +8,11 @@
 
 namespace stasis {
 
-// Throws Error(diverged) unless keys and values from a position on are the same in both.
-void Timeline::check_again(const Timeline &again, uint64_t begin) const {
-    const uint64_t position = log.size();
+// Throws Error(diverged) unless keys and values of [begin, end) are the same in both.
+void Timeline::check_again(const Timeline &again, uint64_t begin, uint64_t end) const {
     for (size_t group = 0; group < pages.size(); ++group) {
-        for (uint64_t page = begin / kPage; page * kPage < position; ++page) {
-            const uint64_t valid = std::min(position - page * kPage, kPage);
+        for (uint64_t page = begin / kPage; page * kPage < end; ++page) {
+            const uint64_t valid = std::min(end - page * kPage, kPage);
             if (!network->pool->same(pages[group][page].page, again.pages[group][page].page,
                                      valid)) {
                 fail(Status::diverged,
@@ -24,9 +23,47 @@ void Timeline::check_again(const Timeline &again, uint64_t begin) const {
     }
 }
 
-// Computes the last position, or its chunk, on copies of its pages, and checks that the keys and
-// values equal those held.
-void Timeline::require_hidden(Pass &pass) {
+// Computes positions [begin, end) on copies of their pages, which must give the keys and values
+// held. Keeps the recurrent layers' state at `end`; that at `begin` is held.
+void Timeline::compute_again(Pass &pass, uint64_t begin, uint64_t end, const Watch &watch) {
+    const ProfileChunk *chunk = profile.chunk_of(begin);
+    const size_t padded = chunk != nullptr ? chunk->padded : 0;
+    pass.fit(std::max<size_t>(end - begin, padded));
+    Timeline again(*this);
+    again.states.cut(0); // so that this timeline's are its own
+    again.make_writable(begin, end);
+    pass.clear();
+    for (uint64_t i = begin; i < end; ++i) {
+        pass.tokens.push_back(log[i].token);
+    }
+    Sequence &sequence = pass.add_sequence(begin, end - begin, pages.size());
+    again.name_pages(sequence);
+    pass.padded = padded;
+    StateRef next_state;
+    if (states.used()) {
+        next_state = states.take(begin, *network->pool);
+        sequence.state = states.at(begin).numbers();
+        sequence.next_state = next_state.writable();
+    }
+    if (trace) {
+        trace->reads(sequence);
+    }
+    forward(pass, watch, begin, log.size());
+    if (sequence.failed) {
+        fail_sequence(*network, sequence);
+    }
+    if (end > profile.foreign) { // below it, another profile computed the bits held
+        check_again(again, begin, end);
+    }
+    if (states.used()) {
+        states.add(end, std::move(next_state), begin);
+    }
+}
+
+// Runs again what gives the last position: its chunk under a profile, with recurrent layers all
+// that follows the last state before it, else the position alone. A failure may leave fewer states
+// than there were, but never a wrong one.
+void Timeline::require_hidden(Pass &pass, const Watch &watch) {
     const uint64_t position = log.size();
     if (position == 0) {
         fail(Status::not_found, "no logits before the first position");
@@ -35,32 +72,20 @@ void Timeline::require_hidden(Pass &pass) {
         return;
     }
     const ProfileChunk *chunk = profile.chunk_of(position - 1);
-    const uint64_t begin = chunk != nullptr ? chunk->begin : position - 1;
-    const size_t rows = position - begin, padded = chunk != nullptr ? chunk->padded : 0;
+    uint64_t begin = chunk != nullptr ? chunk->begin : position - 1;
+    if (states.used()) {
+        begin = states.nearest(position - 1);
+        states.cut(begin);
+    }
+    for (uint64_t end = begin; begin < position; begin = end) {
+        end = states.used() ? std::min(position, next_checkpoint(begin)) : position;
+        compute_again(pass, begin, end, watch);
+    }
+    states.thin(position);
+
     const size_t width = network->config.hidden;
-
-    // Computes the rows on a copy of the timeline.
-    pass.fit(std::max(rows, padded));
-    Timeline again(*this);
-    again.make_writable(begin, position);
-    pass.clear();
-    for (uint64_t i = begin; i < position; ++i) {
-        pass.tokens.push_back(log[i].token);
-    }
-    again.name_pages(pass.add_sequence(begin, rows, pages.size()));
-    pass.padded = padded;
-    if (trace) {
-        trace->reads(pass.sequences[0]);
-    }
-    forward(pass);
-    if (pass.sequences[0].failed) {
-        fail_sequence(*network, pass.sequences[0]);
-    }
-
-    if (position > profile.foreign) { // below it, another profile computed the bits held
-        check_again(again, begin);
-    }
-    std::memcpy(hidden.numbers.data(), pass.hidden + (rows - 1) * width, width * sizeof(uint16_t));
+    std::memcpy(hidden.numbers.data(), pass.hidden + (pass.row_count - 1) * width,
+                width * sizeof(uint16_t));
     hidden.valid = true;
 }
 
@@ -131,6 +156,9 @@ Digest Timeline::digest(const Digest &model) {
     }
     if (!log.empty()) {
         parts.hidden = hidden.numbers;
+    }
+    if (states.used() && !log.empty()) {
+        parts.recurrent = states.at(log.size()).digest(log.size());
     }
     return state_digest(parts);
 }

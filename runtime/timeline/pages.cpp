@@ -187,6 +187,7 @@ void Timeline::clear_beyond(uint64_t position) noexcept {
 void Timeline::cut(uint64_t position) {
     known = known.cut(position / kPage);
     profile.cut(position);
+    states.cut(position);
     for (PageTable &table : pages) {
         table.truncate((position + kPage - 1) / kPage);
         const auto slots = static_cast<uint32_t>(position % kPage);
@@ -216,6 +217,9 @@ void Timeline::copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *k
                        uint16_t *values) const {
     assert(begin <= end && end <= log.size());
     const LayerPlace place = network->layer_places[layer];
+    if (place.group == LayerPlace::kRecurrent) {
+        fail(Status::unsupported, "layer %u is recurrent: it has no keys and values", layer);
+    }
     const PageShape &shape = network->page_shapes[place.group];
     const size_t size_bytes = shape.head_dim * sizeof(uint16_t);
     const uint16_t *layer_numbers = nullptr; // of the position's page, [key, value][kv_head]

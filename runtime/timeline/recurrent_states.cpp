@@ -39,12 +39,13 @@ StateRef RecurrentStates::at(uint64_t position) const {
 
 // Drops the checkpoint whose loss costs least: after it, the gap around it is smallest in
 // proportion to its distance from the end. So the rest stays dense near the end and sparse before.
+// One that a fork or the prefix cache holds as well gives no memory back.
 bool RecurrentStates::drop_one(uint64_t start) noexcept {
     const uint64_t end = states_.empty() ? 0 : states_.back().position;
     size_t least = states_.size();
     double least_cost = 0;
     for (size_t i = 0; i + 1 < states_.size(); ++i) {
-        if (states_[i].position == start) {
+        if (states_[i].position == start || !states_[i].state.unique()) {
             continue;
         }
         const uint64_t before = i == 0 ? 0 : states_[i - 1].position;
@@ -63,7 +64,9 @@ bool RecurrentStates::drop_one(uint64_t start) noexcept {
 }
 
 StateRef RecurrentStates::take(uint64_t start, PagePool &pages) {
-    const auto give_up_one = [&] { return pages.drop_oldest_state() || drop_one(start); };
+    const auto give_up_one = [&] {
+        return pages.drop_oldest_state(false) || drop_one(start) || pages.drop_oldest_state(true);
+    };
     while (pool_->full() && give_up_one()) {
     }
     for (;;) {

@@ -50,8 +50,8 @@ class RecurrentStates {
     StateRef at(uint64_t position) const;
 
     // Takes memory for the next state. As long as this exceeds the budget, first the oldest states
-    // that only the prefix cache of `pages` holds go, then checkpoints, but neither the last nor
-    // that at `start`. Throws Error(no_memory).
+    // that only the prefix cache of `pages` holds go, then checkpoints that nobody else holds, but
+    // neither the last nor that at `start`. Throws Error(no_memory).
     StateRef take(uint64_t start, PagePool &pages);
     // Adds the state at a position after all others. The last one until now stays if it is a
     // checkpoint or at `start`. Strong guarantee.

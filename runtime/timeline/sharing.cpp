@@ -41,7 +41,8 @@ void Append::reuse() {
         return std::min(count, std::max(first, std::min(own.keep_from(window, end), seen) / kPage) -
                                    first);
     };
-    KnownPath path = own.network->pool->match(own.known, own.realm(end), tokens, first_needed);
+    KnownPath path = own.network->pool->match(own.known, own.realm(end), tokens, first_needed,
+                                              own.states.used());
     if (path.prefixes.empty()) {
         return;
     }
@@ -69,6 +70,12 @@ void Append::reuse() {
     for (const TokenEntry &entry : entries.first(done)) {
         own.log.push_back(entry);
     }
+    for (size_t page = 0; page < path.states.size(); ++page) {
+        const uint64_t after = (first + page + 1) * kPage;
+        if (path.states[page] && after > own.states.nearest(UINT64_MAX)) {
+            own.states.add(after, std::move(path.states[page]), start);
+        }
+    }
     own.known = std::move(path.end);
     hidden = std::move(path.hidden);
     own.tell_pages(PageOrigin::known);
@@ -93,9 +100,10 @@ void Timeline::make_known(uint64_t begin, uint64_t end, const uint16_t *hidden_r
             full[group] = &pages[group].mutate(page);
         }
         // Pages below `unproven` depend on an untrusted file.
-        const uint64_t row = page * kPage + kPage - 1 - begin;
-        known = network->pool->intern(known, realm((page + 1) * kPage), page * kPage < unproven,
-                                      tokens, full, {hidden_rows + row * width, width});
+        const uint64_t row = page * kPage + kPage - 1 - begin, after = (page + 1) * kPage;
+        const StateRef state = keeps_checkpoint(after, after) ? states.at(after) : StateRef();
+        known = network->pool->intern(known, realm(after), page * kPage < unproven, tokens, full,
+                                      {hidden_rows + row * width, width}, state);
     }
     if (!full.empty()) {
         tell_pages(PageOrigin::known);
@@ -125,7 +133,8 @@ std::vector<PageRef> Timeline::find_stored(const State &state, bool trusted, con
             entries[group].digest = state.pages[group][page].digest;
             each.push_back(&entries[group]);
         }
-        known = network->pool->intern(known, realm((page + 1) * kPage), !trusted, tokens, each, {});
+        known =
+            network->pool->intern(known, realm((page + 1) * kPage), !trusted, tokens, each, {}, {});
         for (size_t group = 0; group < groups; ++group) {
             found[page * groups + group] = std::move(entries[group].page);
         }

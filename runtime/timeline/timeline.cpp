@@ -27,7 +27,8 @@ AttentionSums tracked_sums(const Network &network, Tracking tracking, uint64_t c
 } // namespace
 
 Timeline::Timeline(Network &network_, const TimelineOptions &options)
-    : network(&network_), log(*network_.log_nodes), held(network_.held_bytes) {
+    : network(&network_), log(*network_.log_nodes), states(*network_.states),
+      held(network_.held_bytes) {
     const Config &config = network->config;
     capacity = options.capacity == 0 ? config.context : options.capacity;
     if (capacity > config.context) {
@@ -44,7 +45,9 @@ Timeline::Timeline(Network &network_, const TimelineOptions &options)
     // Under a profile the bits of a page do not follow from its tokens alone.
     shares = domain != TimelineOptions::kPrivate && options.tracking == Tracking::off &&
              profile.id.empty();
-    const uint32_t window = network->groups.back().window;
+    const uint32_t window = network->groups.empty() ? 0 : network->groups.back().window;
+    // A rewind computes states again from a checkpoint, where a window would have released pages.
+    assert(!states.used() || window == 0);
     window_retain = options.window_retain == TimelineOptions::kDefaultRetain
                         ? window
                         : std::min<uint64_t>(options.window_retain, capacity);
@@ -62,6 +65,9 @@ Timeline::Timeline(Network &network_, const TimelineOptions &options)
             reserved.push_back(network->pool->take(group)); // zeroed, so the memory is backed
         }
     }
+    if (states.used() && options.reserve != 0) { // those that an append needs
+        const StateRef last = network->states->take(), following = network->states->take();
+    }
     hidden.numbers.resize(config.hidden);
     sums = tracked_sums(*network, options.tracking, capacity);
     assert(consistent());
@@ -72,7 +78,9 @@ bool Timeline::consistent() const {
     bool right = pages.size() == network->groups.size() && first_page.size() == pages.size() &&
                  log.size() <= capacity && evictions.last() <= log.size() &&
                  (!log.empty() || !hidden.valid) && (hidden.valid || !next.valid) &&
-                 (profile.chunks.empty() || profile.chunks.back().end() <= log.size());
+                 (profile.chunks.empty() || profile.chunks.back().end() <= log.size()) &&
+                 states.nearest(UINT64_MAX) <= log.size() &&
+                 (!hidden.valid || states.holds(log.size()));
     for (size_t group = 0; right && group < pages.size(); ++group) {
         right = pages[group].size() == (log.size() + kPage - 1) / kPage &&
                 (log.empty() || first_page[group] * kPage < log.size());
@@ -150,6 +158,10 @@ void Timeline::evict(uint64_t begin, uint64_t end) {
              "eviction of positions [%llu, %llu): expected a range within the session's %llu",
              Number{begin}, Number{end}, Number{log.size()});
     }
+    if (states.used()) {
+        fail(Status::unsupported, "evicting from a recurrent layer is impossible: every position "
+                                  "is part of its state");
+    }
     const std::vector<PositionRange> ranges = evictions.rest(begin, end);
     if (ranges.empty()) {
         return;
@@ -197,6 +209,7 @@ TimelineInfo Timeline::info() const {
     info.window_retain = window_retain;
     info.evicted = evictions.count();
     info.foreign = profile.foreign;
+    info.states = states.all().size();
     info.rewind_floor = rewind_floor();
     info.tokens_reused = tokens_reused;
     for (size_t group = 0; group < pages.size(); ++group) {

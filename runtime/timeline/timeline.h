@@ -15,6 +15,9 @@
 // 7. If hidden.valid, hidden.numbers follow from the log; if next.valid, *next.row follows
 // from hidden.numbers.
 // 8. Chunks of `profile` and evictions are within the log.
+// 9. States of recurrent layers are of positions within the log. That after its last position may
+// be
+//    missing, but not if hidden.valid.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +33,7 @@
 #include "runtime/timeline/attention_sums.h"
 #include "runtime/timeline/evictions.h"
 #include "runtime/timeline/held_bytes.h"
+#include "runtime/timeline/recurrent_states.h"
 #include "runtime/timeline/trace.h"
 
 namespace stasis {
@@ -55,6 +59,7 @@ struct TimelineInfo {
     uint64_t pages_own, pages_shared, kv_bytes, tokens_reused;
     uint64_t evicted; // positions
     uint64_t foreign; // positions below it were computed under another profile
+    uint64_t states;  // of recurrent layers, held by this timeline
 };
 
 // The final hidden state of the last position.
@@ -89,6 +94,7 @@ struct Timeline {
     HiddenState hidden;
     NextLogits next;
     AttentionSums sums;
+    RecurrentStates states;
     HeldBytes held;
     TraceRef trace; // copies have none
 
@@ -112,13 +118,15 @@ struct Timeline {
     // token or its chunk alone.
     uint64_t rewind_floor() const;
     // Hides positions [begin, end) from later tokens, and releases pages of which no position is
-    // visible. Earlier evictions stay. Throws Error(invalid_argument). Strong guarantee.
+    // visible. Earlier evictions stay. Throws Error(invalid_argument), and Error(unsupported) if
+    // layers are recurrent. Strong guarantee.
     void evict(uint64_t begin, uint64_t end);
 
     // Computes the final hidden state if it is not valid, by running the last token again, together
-    // with its chunk under a profile. Throws Error(not_found) for an empty log, and Error(diverged)
-    // if keys and values differ from those held.
-    void require_hidden(Pass &pass);
+    // with its chunk under a profile; with recurrent layers all positions after the last state
+    // before it, and keeps their last state and checkpoints. Throws Error(not_found) for an empty
+    // log, and Error(diverged) if keys and values differ from those held.
+    void require_hidden(Pass &pass, const Watch &watch = {});
     // Computes the logits of the next token. Throws as require_hidden, Error(nonfinite), and
     // Error(diverged) if they differ from the digest in a file.
     void compute_logits(Pass &pass, std::span<float> row);
@@ -133,7 +141,7 @@ struct Timeline {
     const Digest &page_digest_of(size_t group, size_t page);
 
     // Copies keys and values, [end - begin][kv_heads][head_dim] each. Throws Error(not_found) for
-    // released positions.
+    // released positions, Error(unsupported) for a recurrent layer.
     void copy_kv(uint32_t layer, uint64_t begin, uint64_t end, uint16_t *keys,
                  uint16_t *values) const;
 
@@ -181,7 +189,8 @@ struct Timeline {
   private:
     void copy_page(PageRef &page);
     void release_evicted(std::span<const PositionRange> ranges);
-    void check_again(const Timeline &again, uint64_t begin) const;
+    void compute_again(Pass &pass, uint64_t begin, uint64_t end, const Watch &watch);
+    void check_again(const Timeline &again, uint64_t begin, uint64_t end) const;
     void recompute_sums();
     bool consistent() const;
 };
