@@ -206,6 +206,23 @@ class ManifestFields {
     std::vector<Field> fields_;
 };
 
+// Adds the numbers of the session, and those parts of the contract that a state has only where its
+// model has such layers.
+void add_numbers(ManifestFields &fields, const State &state) {
+    const auto add = [&](flatbuffers::voffset_t id, auto value) {
+        fields.add(id, sizeof value, [id, value](fb::ManifestBuilder &table) {
+            table.fbb_.AddElement(id, value, decltype(value){0});
+        });
+    };
+    each_session_number([&](const auto &number) { add(field_of(number), state.*number.member); });
+    if (state.contract.recurrent != 0) {
+        add(fb::Manifest::VT_CONTRACT_RECURRENT, state.contract.recurrent);
+    }
+    if (state.contract.experts != 0) {
+        add(fb::Manifest::VT_CONTRACT_EXPERTS, state.contract.experts);
+    }
+}
+
 std::vector<uint8_t> bytes_of(const Builder &builder) {
     return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
@@ -279,19 +296,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     }
     add(Table::VT_PROFILE, &Make::add_profile, profile);
     add(Table::VT_RECURRENT, &Make::add_recurrent, recurrent);
-    if (state.contract.recurrent != 0) {
-        add(Table::VT_CONTRACT_RECURRENT, &Make::add_contract_recurrent, state.contract.recurrent);
-    }
-    if (state.contract.experts != 0) {
-        add(Table::VT_CONTRACT_EXPERTS, &Make::add_contract_experts, state.contract.experts);
-    }
-    each_session_number([&](const auto &number) {
-        const flatbuffers::voffset_t id = field_of(number);
-        const auto value = state.*number.member;
-        fields.add(id, sizeof value, [id, value](fb::ManifestBuilder &table) {
-            table.fbb_.AddElement(id, value, decltype(value){0});
-        });
-    });
+    add_numbers(fields, state);
     builder.Finish(fields.finish(builder), fb::ManifestIdentifier());
     return bytes_of(builder);
 }
