@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "runtime/compute/cpu/attention_plan.h"
+#include "runtime/compute/cpu/expert_scratch.h"
+#include "runtime/compute/cpu/packed_rows.h"
 #include "runtime/host/memory.h"
 #include "runtime/kernels/table.h"
 
@@ -26,7 +28,9 @@ struct CpuScratch {
     // queries. Reserves memory for weights only if the pass tracks attention. Throws
     // Error(no_memory).
     void fit_partials(size_t query_rows, size_t blocks, size_t head_dim, size_t query_bytes);
-    uint64_t size_bytes() const { return storage.size_bytes() + partial_storage.size_bytes(); }
+    uint64_t size_bytes() const {
+        return storage.size_bytes() + partial_storage.size_bytes() + experts.size_bytes();
+    }
 
     // Return the workspace of `thread` while it computes an item.
     void *scratch_of(size_t thread) const { return scratch + thread * kernels::kScratchBytes; }
@@ -38,12 +42,10 @@ struct CpuScratch {
     float *stream = nullptr;    // [rows][hidden] residual stream
     float *wide = nullptr;      // [rows][hidden] results before they are added to the stream
     uint16_t *narrow = nullptr; // [rows][max(hidden, heads*head_dim, intermediate)] matmul inputs
-    void *packed = nullptr;     // `narrow` in the table's order
-    // `narrow` quantized, by groups of 32 and of 256 (C8); null: no matrix has such blocks.
-    void *quantized[2] = {nullptr, nullptr};
-    float *query = nullptr;         // [rows][heads*head_dim]
-    float *key = nullptr;           // [rows][kv_heads*head_dim]
-    float *value = nullptr;         // [rows][kv_heads*head_dim]
+    PackedRows packed;          // `narrow`; null: no matrix reads that form
+    float *query = nullptr;     // [rows][heads*head_dim]
+    float *key = nullptr;       // [rows][kv_heads*head_dim]
+    float *value = nullptr;     // [rows][kv_heads*head_dim]
     uint16_t *query_bf16 = nullptr; // [kv_heads][rows][heads / kv_heads][head_dim]
     float *gate = nullptr;          // [threads][rows][kProductOutputs]
     float *up = nullptr;            // [threads][rows][kProductOutputs]
@@ -60,6 +62,8 @@ struct CpuScratch {
     // [query row][block][kPagePositions]; null: no sequence of the pass is tracked.
     uint16_t *partial_weights = nullptr;
     uint8_t *packed_query = nullptr; // by item of the attention
+
+    ExpertScratch experts;
 
     Buffer storage, partial_storage;
 };
