@@ -100,7 +100,7 @@ Output output_of(const Plan &plan, const Mixture &mixture, const PlannedTensor &
     }
     output.source.tensor = planned.tensor;
     output.source.name = name;
-    output.source.plus_one = planned.plus_one;
+    output.source.plus_one = planned.stored == Stored::less_one;
     output.source.pairs_of = has_pairs(plan, entry.name) ? plan.config.head_dim : 0;
     return output;
 }
@@ -196,6 +196,10 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
     // Plans the tensors and the head, whose size determines the file's.
     Plan plan;
     plan.config = read_config(path);
+    if (plan.config.recurrent.value_heads != 0) {
+        fail(Status::unsupported, "%s: GGUF files of %s are read, not written", path.c_str(),
+             family_of(plan.config).shown);
+    }
     plan.checkpoint = open_checkpoint(path);
     split_tensors(plan.config, plan.checkpoint);
     plan.planned = plan_weights(plan.config, plan.places);

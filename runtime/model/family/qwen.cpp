@@ -87,7 +87,7 @@ void read_gguf_qwen3(const Keys &keys, Config &config) {
 // and their shares are renormalised.
 void read_gguf_qwen3_moe(const Keys &keys, Config &config) {
     read_gguf_qwen3(keys, config);
-    config.experts = parse_experts(keys);
+    config.experts = parse_experts(keys, config);
     config.experts.renormalised = true;
     for (LayerConfig &layer : config.layer) {
         layer.experts = true;

@@ -5,12 +5,16 @@
 
 namespace stasis {
 
-Experts parse_experts(const Keys &keys) {
-    constexpr char kChosen[] = "expert_used_count";
+Experts parse_experts(const Keys &keys, const Config &config) {
+    constexpr char kChosen[] = "expert_used_count", kInner[] = "expert_feed_forward_length";
     Experts experts;
     experts.count = keys.count("expert_count", kExpertsMax);
     experts.chosen = keys.count(kChosen, kExpertsMax);
-    experts.intermediate = keys.count("expert_feed_forward_length", kWidthMax);
+    if (keys.has(kInner) || config.intermediate < experts.chosen) {
+        experts.intermediate = keys.count_of_layers(kInner, kWidthMax, config.layers);
+    } else {
+        experts.intermediate = config.intermediate / experts.chosen; // as llama.cpp reads it
+    }
     if (experts.chosen > experts.count) {
         keys.refuse(kChosen, "at most expert_count, " + std::to_string(experts.count),
                     std::to_string(experts.chosen));

@@ -34,6 +34,9 @@ struct Keys {
                              const std::string &found) const;
 };
 
+// The number of blocks after the layers that predict further tokens.
+inline constexpr char kGgufPredicting[] = "nextn_predict_layers";
+
 // Throws Error(unsupported) naming the file.
 [[noreturn]] void unsupported(const GgufFile &file, const std::string &what);
 
@@ -45,7 +48,7 @@ std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t
 void set_layers(const Keys &keys, bool windows, Config &config);
 
 // config_experts.cpp: reads the sizes of mixtures of experts.
-Experts parse_experts(const Keys &keys);
+Experts parse_experts(const Keys &keys, const Config &config);
 
 // Writes metadata under "ARCHITECTURE.".
 struct WrittenKeys {
