@@ -15,7 +15,7 @@ Network::~Network() = default;
 
 void Network::describe_layers() {
     for (const Rope &rope : config.ropes) {
-        rope_frequencies.push_back(stasis::rope_frequencies(rope, config.head_dim));
+        rope_frequencies.push_back(stasis::rope_frequencies(rope, config.rotary()));
     }
     // Layers with the same window share pages: one group for each window, global layers first.
     std::set<uint32_t> windows;

@@ -39,7 +39,7 @@ struct Network {
     std::vector<LayerPlace> layer_places; // [layer]
     std::vector<PageShape> page_shapes;   // [group] of the KV cache's pages
     uint32_t recurrent_layers = 0;
-    std::vector<std::vector<double>> rope_frequencies; // [rope][head_dim / 2]
+    std::vector<std::vector<double>> rope_frequencies; // [rope][rotary / 2]
     const kernels::Table *kernels = nullptr;
     std::unique_ptr<Threads> threads;
     Weights weights;

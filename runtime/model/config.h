@@ -25,7 +25,7 @@ struct Rope {
     double low_frequency_factor = 1.0; // llama3
     double high_frequency_factor = 4.0;
     uint32_t original_context = 0; // llama3: positions of the original training
-    // [head_dim / 2] divisors of the frequencies, by which GGUF files express llama3; empty: none.
+    // [rotary / 2] divisors of the frequencies, by which GGUF files express llama3; empty: none.
     std::vector<float> factors = {};
     bool operator==(const Rope &) const = default;
 };
@@ -53,6 +53,10 @@ struct Recurrent {
     uint32_t value_heads = 0;            // 0: no layer is recurrent
     uint32_t key_dim = 0, value_dim = 0; // of one head
     uint32_t taps = 0;                   // of the convolution
+    // Value head h has the key head h % key_heads, as in GGUF files; else those that share a key
+    // head follow each other.
+    bool tiled = false;
+    bool stored_rates = false; // files have the rates -exp(A_log), not A_log
 
     size_t key_size() const { return size_t{key_heads} * key_dim; }
     size_t value_size() const { return size_t{value_heads} * value_dim; }
@@ -100,6 +104,9 @@ struct Config {
     // The ids of generation_config.json if it has any, else of config.json.
     std::vector<uint32_t> bos; // at most one
     std::vector<uint32_t> end_tokens;
+
+    // Returns how many leading numbers of a head RoPE turns.
+    uint32_t rotary() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
 };
 
 // Reads DIRECTORY/config.json and generation_config.json (optional). Throws Error: not_found, io,

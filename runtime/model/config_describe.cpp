@@ -62,6 +62,35 @@ std::string describe_experts(const Experts &experts) {
     return text;
 }
 
+std::string describe_recurrent(const Recurrent &sizes) {
+    const auto heads = [](uint32_t count, uint32_t dim) {
+        return std::to_string(count) + " of " + std::to_string(dim);
+    };
+    return "key heads " + heads(sizes.key_heads, sizes.key_dim) +
+           (sizes.tiled ? ", tiled value heads " : ", value heads ") +
+           heads(sizes.value_heads, sizes.value_dim) + ", " + std::to_string(sizes.taps) + " taps" +
+           (sizes.stored_rates ? ", rates" : "");
+}
+
+// Adds what only some architectures have.
+void describe_hybrid(const Config &config,
+                     std::vector<std::pair<std::string, std::string>> &pairs) {
+    if (config.rotary_dim != 0) {
+        pairs.emplace_back("rotary_dim", std::to_string(config.rotary_dim));
+    }
+    if (config.output_gate) {
+        pairs.emplace_back("output_gate", "yes");
+    }
+    if (config.recurrent.value_heads != 0) {
+        std::string layers;
+        for (const LayerConfig &layer : config.layer) {
+            layers += (layers.empty() ? "" : " ") + std::string(layer.recurrent ? "1" : "0");
+        }
+        pairs.emplace_back("recurrent", describe_recurrent(config.recurrent));
+        pairs.emplace_back("layer_recurrent", layers);
+    }
+}
+
 } // namespace
 
 std::vector<std::pair<std::string, std::string>> describe(const Config &config) {
@@ -112,6 +141,7 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
     if (config.interleaved_rope) {
         pairs.emplace_back("rope_pairs", "side by side");
     }
+    describe_hybrid(config, pairs);
     return pairs;
 }
 

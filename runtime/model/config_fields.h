@@ -60,10 +60,15 @@ Experts parse_experts(const Fields &fields, const ExpertDefaults &defaults);
 // Marks the layers that have experts: every decoder_sparse_step-th, except mlp_only_layers.
 void set_expert_layers(const Fields &fields, Config &config);
 
+// Whether RoPE turns whole heads in an architecture, or a part that parse_rotary_dim reads.
+enum class Rotary { whole, part };
+
 // config_rope.cpp: returns the RoPE of the layers of `layer_type` ("full_attention" or
 // "sliding_attention"). Its base comes from `base_key` if the RoPE's own object has none.
 Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_key,
-                double base_fallback);
+                double base_fallback, Rotary rotary = Rotary::whole);
+// Returns Config::rotary_dim, from the part of a head that partial_rotary_factor gives.
+uint32_t parse_rotary_dim(const Fields &fields, uint32_t head_dim, double fallback);
 // Returns the RoPE that all layers share.
 Rope parse_only_rope(const Fields &fields);
 // Returns the index of the RoPE in config.ropes, and adds it if it is new.

@@ -50,10 +50,12 @@ void read_scaling(const Fields &fields, Rope &rope) {
     }
 }
 
+constexpr char kPartial[] = "partial_rotary_factor";
+
 void refuse_partial(const Fields &fields) {
-    if (fields.positive("partial_rotary_factor", 1.0) != 1.0) {
-        fail(Status::unsupported, "%spartial_rotary_factor other than 1 is not supported",
-             fields.name.c_str());
+    if (fields.positive(kPartial, 1.0) != 1.0) {
+        fail(Status::unsupported, "%s%s other than 1 is not supported", fields.name.c_str(),
+             kPartial);
     }
 }
 
@@ -75,17 +77,37 @@ std::optional<Fields> rope_fields(const Fields &fields, const std::string &layer
 } // namespace
 
 Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_key,
-                double base_fallback) {
+                double base_fallback, Rotary rotary) {
     Rope rope;
     rope.base = fields.positive(base_key, base_fallback);
-    refuse_partial(fields);
+    const bool whole = rotary == Rotary::whole;
+    if (whole) {
+        refuse_partial(fields);
+    }
     const std::optional<Fields> found = rope_fields(fields, layer_type);
     if (found.has_value()) {
-        refuse_partial(*found);
+        if (whole) {
+            refuse_partial(*found);
+        }
         rope.base = found->positive("rope_theta", rope.base);
         read_scaling(*found, rope);
     }
     return rope;
+}
+
+uint32_t parse_rotary_dim(const Fields &fields, uint32_t head_dim, double fallback) {
+    const std::optional<Fields> found = rope_fields(fields, "full_attention");
+    const double beside = fields.positive(kPartial, fallback);
+    const double factor = found.has_value() ? found->positive(kPartial, beside) : beside;
+    const double turned = factor * static_cast<double>(head_dim);
+    const auto rotary = turned <= static_cast<double>(head_dim) ? static_cast<uint32_t>(turned) : 0;
+    if (rotary == 0 || rotary % 2 != 0) {
+        (found.has_value() && found->has(kPartial) ? *found : fields)
+            .refuse(kPartial, ("a factor by which an even part, 2 or more, of head_dim (" +
+                               std::to_string(head_dim) + ") is turned")
+                                  .c_str());
+    }
+    return rotary == head_dim ? 0 : rotary;
 }
 
 Rope parse_only_rope(const Fields &fields) {

@@ -42,11 +42,11 @@ double scale(const Rope &rope, double frequency) {
 
 } // namespace
 
-std::vector<double> rope_frequencies(const Rope &rope, uint32_t head_dim) {
-    assert(head_dim % 2 == 0 && (rope.factors.empty() || rope.factors.size() == head_dim / 2));
-    std::vector<double> frequencies(head_dim / 2);
-    for (uint32_t i = 0; i < head_dim / 2; ++i) {
-        const double exponent = static_cast<double>(2 * i) / static_cast<double>(head_dim);
+std::vector<double> rope_frequencies(const Rope &rope, uint32_t rotary) {
+    assert(rotary % 2 == 0 && (rope.factors.empty() || rope.factors.size() == rotary / 2));
+    std::vector<double> frequencies(rotary / 2);
+    for (uint32_t i = 0; i < rotary / 2; ++i) {
+        const double exponent = static_cast<double>(2 * i) / static_cast<double>(rotary);
         frequencies[i] = scale(rope, kernels::pow_f64(rope.base, -exponent));
         if (!rope.factors.empty()) {
             frequencies[i] = frequencies[i] / static_cast<double>(rope.factors[i]);

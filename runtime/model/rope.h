@@ -9,8 +9,9 @@
 
 namespace stasis {
 
-// Returns [head_dim / 2] angles per position, scaling applied. Rounding must be to nearest.
-std::vector<double> rope_frequencies(const Rope &rope, uint32_t head_dim);
+// Returns [rotary / 2] angles per position, scaling applied, of heads of which RoPE turns that many
+// numbers. Rounding must be to nearest.
+std::vector<double> rope_frequencies(const Rope &rope, uint32_t rotary);
 
 // Writes the row of one position: [frequencies.size()] cosines and as many sines. Products of
 // position and frequency up to 2^40 are exact enough to be rounded once.

@@ -14,7 +14,8 @@ constexpr char kEmbeddings[] = "embed_tokens.weight";
 constexpr char kHead[] = "lm_head.weight";
 
 // The prefixes of names in checkpoints: a text model; a multimodal Gemma 3 as published; the same
-// as newer tools write it. Only the latter two may have a vision tower beside the text model.
+// as newer tools write it, and a multimodal Qwen3.5. Only the latter two may have a vision tower
+// beside the text model.
 struct Layout {
     const char *body;
     const char *head;
@@ -27,7 +28,9 @@ constexpr Layout kLayouts[] = {
 };
 
 constexpr const char *kTowers[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                   "model.multi_modal_projector."};
+                                   "model.multi_modal_projector.", "model.visual."};
+// Layers of Qwen3.5 that predict further tokens.
+constexpr std::string_view kPredicting = "mtp.";
 
 // Builds the list of tensors of one model.
 struct Planner {
@@ -35,13 +38,13 @@ struct Planner {
     std::vector<PlannedTensor> &plan;
 
     void vector(const std::string &name, uint64_t size, WeightGroup group, uint32_t layer,
-                const float *&place) const {
-        const bool plus_one = group == WeightGroup::norms && config.norm_plus_one;
-        plan.push_back({name, {size}, group, layer, nullptr, &place, plus_one});
+                const float *&place, Stored stored = Stored::as_read) const {
+        plan.push_back({name, {size}, group, layer, nullptr, &place, stored});
     }
 
     void norm(const std::string &name, uint64_t size, const float *&place) const {
-        vector(name + ".weight", size, WeightGroup::norms, 0, place);
+        vector(name + ".weight", size, WeightGroup::norms, 0, place,
+               config.norm_plus_one ? Stored::less_one : Stored::as_read);
     }
 
     void matrix(const std::string &name, uint64_t rows, uint64_t columns, WeightGroup group,
@@ -70,6 +73,8 @@ struct Planner {
     }
 
     void experts(const std::string &mlp, uint32_t layer, ExpertWeights &place) const;
+    void attention(const std::string &name, uint32_t index, LayerWeights &place) const;
+    void recurrent(const std::string &name, uint32_t index, RecurrentWeights &place) const;
     void layer(uint32_t index, LayerWeights &place) const;
 };
 
@@ -88,22 +93,53 @@ void Planner::experts(const std::string &mlp, uint32_t layer, ExpertWeights &pla
     }
 }
 
-void Planner::layer(uint32_t index, LayerWeights &place) const {
-    const std::string name = "layers." + std::to_string(index) + ".";
-    const std::string attention = name + "self_attn.";
-    const std::string mlp = name + "mlp.";
+void Planner::attention(const std::string &name, uint32_t index, LayerWeights &place) const {
     const uint64_t hidden = config.hidden;
     const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
     const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
-
     const auto attend = [&](const char *part, uint64_t rows, uint64_t columns, bool biased,
                             Matrix &matrix) {
-        linear(attention + part, rows, columns, biased, WeightGroup::attention, index, matrix);
+        linear(name + part, rows, columns, biased, WeightGroup::attention, index, matrix);
     };
-    attend("q_proj", query_size, hidden, config.attention_bias, place.query);
+    attend("q_proj", (config.output_gate ? 2 : 1) * query_size, hidden, config.attention_bias,
+           place.query);
     attend("k_proj", key_size, hidden, config.attention_bias, place.key);
     attend("v_proj", key_size, hidden, config.attention_bias, place.value);
     attend("o_proj", hidden, query_size, config.output_bias, place.output);
+}
+
+// All of it counts as attention in the identity. The layer's norm has plain weights in any model.
+void Planner::recurrent(const std::string &name, uint32_t index, RecurrentWeights &place) const {
+    constexpr WeightGroup kGroup = WeightGroup::attention;
+    const Recurrent &sizes = config.recurrent;
+    const uint64_t heads = sizes.value_heads, channels = sizes.channels();
+    const auto multiply = [&](const char *part, uint64_t rows, uint64_t columns, Matrix &matrix) {
+        linear(name + part, rows, columns, false, kGroup, index, matrix);
+    };
+    multiply("in_proj_qkv", channels, config.hidden, place.input);
+    multiply("in_proj_z", sizes.value_size(), config.hidden, place.gate);
+    multiply("in_proj_a", heads, config.hidden, place.decay);
+    multiply("in_proj_b", heads, config.hidden, place.beta);
+    multiply("out_proj", config.hidden, sizes.value_size(), place.output);
+    vector(name + "conv1d.weight", channels, kGroup, index, place.convolution, Stored::by_channel);
+    plan.back().shape = {channels, 1, sizes.taps};
+    vector(name + "A_log", heads, kGroup, index, place.rate,
+           sizes.stored_rates ? Stored::as_read : Stored::log_rate);
+    vector(name + "dt_bias", heads, kGroup, index, place.bias);
+    vector(name + "norm.weight", sizes.value_dim, kGroup, index, place.norm);
+}
+
+void Planner::layer(uint32_t index, LayerWeights &place) const {
+    const std::string name = "layers." + std::to_string(index) + ".";
+    const std::string self = name + "self_attn.";
+    const std::string mlp = name + "mlp.";
+    const uint64_t hidden = config.hidden;
+    const bool is_recurrent = config.layer[index].recurrent;
+    if (is_recurrent) {
+        recurrent(name + "linear_attn.", index, place.recurrent);
+    } else {
+        attention(self, index, place);
+    }
     if (config.layer[index].experts) {
         experts(mlp, index, place.experts);
     } else {
@@ -119,9 +155,9 @@ void Planner::layer(uint32_t index, LayerWeights &place) const {
         // In a layer with two norms, the one named after attention is before the MLP.
         norm(name + "post_attention_layernorm", hidden, place.mlp_norm);
     }
-    if (config.query_key_norm) {
-        norm(attention + "q_norm", config.head_dim, place.query_norm);
-        norm(attention + "k_norm", config.head_dim, place.key_norm);
+    if (config.query_key_norm && !is_recurrent) {
+        norm(self + "q_norm", config.head_dim, place.query_norm);
+        norm(self + "k_norm", config.head_dim, place.key_norm);
     }
 }
 
@@ -200,9 +236,9 @@ void split_rows(Checkpoint &checkpoint, const std::string &prefix, const std::st
 }
 
 // Reports whether a tensor cannot influence results. Such tensors are rotary frequencies that old
-// tools saved although they follow from the config, the vision tower, and a copy of the embeddings
-// that some tools write as the head of a model with a tied head. (An untied head is in the plan,
-// and so is not unknown.)
+// tools saved although they follow from the config, the vision tower, layers that predict further
+// tokens, and a copy of the embeddings that some tools write as the head of a model with a tied
+// head. (An untied head is in the plan, and so is not unknown.)
 bool is_harmless(std::string_view name, const Layout &layout) {
     constexpr std::string_view kFrequencies = ".rotary_emb.inv_freq";
     if (name.size() > kFrequencies.size() &&
@@ -214,7 +250,7 @@ bool is_harmless(std::string_view name, const Layout &layout) {
             return true;
         }
     }
-    return name == stored_name(layout, kHead);
+    return name.starts_with(kPredicting) || name == stored_name(layout, kHead);
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 // The list of tensors that a Config needs, and their places in a checkpoint. Included by
 // weights*.cpp and their headers, and by quantize/quantize.cpp. Names follow Hugging Face's
-// modeling_llama.py, modeling_gemma3.py and modeling_phi3.py.
+// modeling_llama.py, modeling_gemma3.py, modeling_phi3.py and modeling_qwen3_5.py.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,14 @@ namespace stasis {
 // Groups of the model's identity (format/state/state.h, ModelIdentity).
 enum class WeightGroup { embeddings, norms, attention, mlp, head };
 
+// How the values of a vector are stored, where the forward pass reads others.
+enum class Stored {
+    as_read,
+    less_one,   // w, read as 1 + w
+    log_rate,   // A_log, read as -exp(A_log) (C11)
+    by_channel, // [channels][1][taps], read as [taps][channels]
+};
+
 struct PlannedTensor {
     std::string name; // without the checkpoint's prefix: "layers.3.self_attn.q_proj.weight"
     std::vector<uint64_t> shape;
@@ -23,7 +31,7 @@ struct PlannedTensor {
     uint32_t layer = 0;             // attention and mlp
     Matrix *matrix = nullptr;       // a matrix: data to be filled in
     const float **vector = nullptr; // a norm or bias: to be filled in
-    bool plus_one = false;          // 1 is to be added to each value
+    Stored stored = Stored::as_read;
     bool multiplied = true;         // false: a matrix whose rows are only looked up
     uint8_t *strips = nullptr;      // a matrix of integers: to be filled in
     const Tensor *tensor = nullptr; // as stored

@@ -14,6 +14,7 @@
 #include "format/state/sha256_lanes.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/environment.h"
+#include "runtime/kernels/math.h"
 #include "runtime/model/f16.h"
 #include "runtime/model/model_file.h"
 #include "runtime/model/weights_strips.h"
@@ -80,6 +81,26 @@ float load_f32(const uint8_t *data, size_t index) {
     return value;
 }
 
+// Stores a value as the forward pass reads it; returns that.
+float place_value(const PlannedTensor &planned, float value, size_t index, float *values) {
+    switch (planned.stored) {
+    case Stored::as_read:
+        break;
+    case Stored::less_one:
+        value = 1.0F + value;
+        break;
+    case Stored::log_rate:
+        value = -kernels::exp_f32(value);
+        break;
+    case Stored::by_channel: {
+        const size_t channels = planned.shape.front(), taps = planned.shape.back();
+        index = index % taps * channels + index / taps;
+        break;
+    }
+    }
+    return values[index] = value;
+}
+
 // Stores the `count` values of `data`, which begins with index `first` of the tensor; returns the
 // index of the first that is not finite as stored or as rounded, or kNone.
 template <float (*load)(const uint8_t *, size_t)>
@@ -90,7 +111,7 @@ size_t convert(const PlannedTensor &planned, const uint8_t *data, const Destinat
         const float value = load(data, i - first);
         bool finite = is_finite(value);
         if (destination.f32 != nullptr) {
-            destination.f32[i] = planned.plus_one ? 1.0F + value : value;
+            finite = is_finite(place_value(planned, value, i, destination.f32)) && finite;
         }
         if (destination.bf16 != nullptr) {
             destination.bf16[i] = kernels::f32_to_bf16(value);
@@ -150,7 +171,7 @@ void check_numbers(Piece &piece, const uint8_t *data, size_t bytes) {
 
 // Checks the values of a piece that was read, and stores them.
 void take_piece(Piece &piece, const uint8_t *data) {
-    const kernels::FloatEnvironment environment; // for 1 + w
+    const kernels::FloatEnvironment environment; // for 1 + w and exp
     const Tensor &tensor = *piece.planned->tensor;
     const std::optional<kernels::Quant> quant = quant_of(tensor.type);
     if (piece.destination.stored != nullptr) {

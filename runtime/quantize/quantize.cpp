@@ -100,7 +100,7 @@ Output output_of(const Plan &plan, const Mixture &mixture, const PlannedTensor &
     }
     output.source.tensor = planned.tensor;
     output.source.name = name;
-    output.source.plus_one = planned.plus_one;
+    output.source.plus_one = planned.stored == Stored::less_one;
     output.source.pairs_of = has_pairs(plan, entry.name) ? plan.config.head_dim : 0;
     return output;
 }

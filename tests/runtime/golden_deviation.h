@@ -15,10 +15,8 @@ struct Deviation {
     size_t wrong_argmax = 0;
 };
 
-inline Deviation measure(const std::shared_ptr<Model> &model, const Golden &golden) {
-    kernels::FloatEnvironment environment;
-    Session session(model, {});
-    const auto rows = append_with_logits(session, golden.ids);
+// `rows`: the logits of each of the golden ids.
+inline Deviation deviation_of(const std::vector<std::vector<float>> &rows, const Golden &golden) {
     const size_t n = golden.ids.size(), first = n - golden.kept;
     Deviation result;
     double squares = 0, largest = 0;
@@ -40,9 +38,15 @@ inline Deviation measure(const std::shared_ptr<Model> &model, const Golden &gold
         }
     }
     const double values = static_cast<double>(golden.kept * golden.vocabulary);
-    result.rms = std::sqrt(squares / values) / (1.5 * golden.rms);
-    result.max = largest / (2.5 * golden.max);
+    result.rms = std::sqrt(squares / values) / golden.rms_most;
+    result.max = largest / golden.max_most;
     return result;
+}
+
+inline Deviation measure(const std::shared_ptr<Model> &model, const Golden &golden) {
+    kernels::FloatEnvironment environment;
+    Session session(model, {});
+    return deviation_of(append_with_logits(session, golden.ids), golden);
 }
 
 inline bool within(const Deviation &deviation) {

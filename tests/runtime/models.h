@@ -89,7 +89,8 @@ struct Golden {
     std::vector<uint32_t> argmax;    // [n]
     std::vector<float> nll;          // [n - 1]
     size_t kept = 0, vocabulary = 0;
-    double rms = 0, max = 0; // of bf16p - bf16in
+    double rms = 0, max = 0;           // of bf16p - bf16in
+    double rms_most = 0, max_most = 0; // the tolerance against bf16p
 };
 
 Golden golden(const std::string &name);

@@ -103,10 +103,15 @@ struct Attention {
     }
 
     void finish(size_t at, size_t kv_head, size_t row, size_t head) const {
-        uint16_t *y =
-            output + ((row * network.config.kv_heads + kv_head) * group_heads + head) * head_dim;
-        network.kernels->attention_finish(work.partial_output + at * head_dim, work.partial_sum[at],
-                                          head_dim, y);
+        const size_t place_of = (row * network.config.kv_heads + kv_head) * group_heads + head;
+        uint16_t *y = output + place_of * head_dim;
+        const float *o = work.partial_output + at * head_dim;
+        if (network.config.output_gate) { // the gate follows its head's query
+            network.kernels->attention_finish_gated(
+                o, work.partial_sum[at], work.query + (2 * place_of + 1) * head_dim, head_dim, y);
+        } else {
+            network.kernels->attention_finish(o, work.partial_sum[at], head_dim, y);
+        }
     }
 };
 

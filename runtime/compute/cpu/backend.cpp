@@ -9,6 +9,7 @@
 #include "runtime/compute/cpu/attention.h"
 #include "runtime/compute/cpu/experts.h"
 #include "runtime/compute/cpu/products.h"
+#include "runtime/compute/cpu/recurrent.h"
 #include "runtime/compute/cpu/scratch.h"
 #include "runtime/compute/forward.h"
 #include "runtime/model/rope.h"
@@ -77,7 +78,7 @@ void embed(Pass &pass) {
     const Network &network = pass.network;
     const CpuScratch &work = *pass.cpu;
     const Config &config = network.config;
-    const size_t half = config.head_dim / 2;
+    const size_t half = config.rotary() / 2;
     each_row(network, pass.row_count, [&](size_t row) {
         embed_token(network, pass.tokens[row], work.stream + row * config.hidden);
         for (size_t rope = 0; rope < config.ropes.size(); ++rope) {
@@ -168,7 +169,7 @@ void finish_head(const Network &network, float *head, const float *norm, const f
     if (norm != nullptr) {
         network.kernels->rms_norm(head, norm, head_dim, network.config.norm_eps, head);
     }
-    network.kernels->rope(head, cosine, sine, head_dim);
+    network.kernels->rope(head, cosine, sine, network.config.rotary());
     network.kernels->round_bf16(head, head_dim, rounded);
 }
 
@@ -179,7 +180,8 @@ void finish_heads(Pass &pass, size_t layer) {
     const LayerWeights &weights = network.weights.layers[layer];
     const LayerPlace place = network.layer_places[layer];
     const PageShape &shape = network.page_shapes[place.group];
-    const size_t head_dim = config.head_dim, half = head_dim / 2;
+    const size_t head_dim = config.head_dim, half = config.rotary() / 2;
+    const size_t query_dim = config.output_gate ? 2 * head_dim : head_dim;
     const size_t group_heads = config.heads / config.kv_heads;
     const size_t rope_offset = config.layer[layer].rope * work.rows;
     const size_t rows = pass.row_count;
@@ -197,7 +199,7 @@ void finish_heads(Pass &pass, size_t layer) {
             uint16_t *rounded =
                 work.query_bf16 +
                 ((kv_head * rows + row) * group_heads + head % group_heads) * head_dim;
-            finish_head(network, work.query + (row * config.heads + head) * head_dim,
+            finish_head(network, work.query + (row * config.heads + head) * query_dim,
                         weights.query_norm, cosine, sine, rounded);
         }
 
@@ -217,7 +219,9 @@ void finish_heads(Pass &pass, size_t layer) {
 }
 
 void project_output(Pass &pass, size_t layer) {
-    const Matrix &w = pass.network.weights.layers[layer].output;
+    const LayerWeights &weights = pass.network.weights.layers[layer];
+    const bool recurrent = pass.network.config.layer[layer].recurrent;
+    const Matrix &w = recurrent ? weights.recurrent.output : weights.output;
     pack(pass, pass.cpu->narrow, pass.row_count, {&w});
     multiply_packed(pass, {{w, pass.cpu->wide}}, pass.row_count);
 }
@@ -272,8 +276,8 @@ const Backend kCpuBackend = {.make_scratch = make_scratch,
                              .project_heads = project_heads,
                              .finish_heads = finish_heads,
                              .attend = attend,
-                             .project_recurrent = nullptr,
-                             .recur = nullptr,
+                             .project_recurrent = project_recurrent,
+                             .recur = recur,
                              .project_output = project_output,
                              .gated_product = gated_product,
                              .project_down = project_down,

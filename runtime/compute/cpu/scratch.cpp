@@ -22,9 +22,11 @@ void CpuScratch::fit(size_t wanted) {
     const size_t threads = network.threads->count();
     const size_t query_size = size_t{config.heads} * config.head_dim;
     const size_t kv_size = size_t{config.kv_heads} * config.head_dim;
-    const size_t half = config.head_dim / 2;
+    const size_t half = config.rotary() / 2;
+    const Recurrent &recurrent = config.recurrent;
+    const size_t recurrent_rows = recurrent.value_heads == 0 ? 0 : wanted;
     const size_t widest = std::max({size_t{config.hidden}, query_size, size_t{config.intermediate},
-                                    size_t{config.experts.shared}});
+                                    size_t{config.experts.shared}, recurrent.value_size()});
     const size_t whole = (widest + 255) / 256 * 256; // groups of either size
 
     // `carve` runs twice: on a null base to measure the storage, then to set the pointers.
@@ -40,7 +42,7 @@ void CpuScratch::fit(size_t wanted) {
         if (groups.by_256) {
             packed.quantized[1] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 256));
         }
-        query = carver.take<float>(wanted * query_size);
+        query = carver.take<float>(wanted * query_size * (config.output_gate ? 2 : 1));
         key = carver.take<float>(wanted * kv_size);
         value = carver.take<float>(wanted * kv_size);
         query_bf16 = carver.take<uint16_t>(wanted * query_size);
@@ -48,6 +50,11 @@ void CpuScratch::fit(size_t wanted) {
         up = carver.take<float>(threads * wanted * kProductOutputs);
         cosine = carver.take<float>(config.ropes.size() * wanted * half);
         sine = carver.take<float>(config.ropes.size() * wanted * half);
+        mixed = carver.take<float>(recurrent_rows * recurrent.channels());
+        convolved = carver.take<float>(recurrent_rows * recurrent.channels());
+        gate_z = carver.take<float>(recurrent_rows * recurrent.value_size());
+        decay = carver.take<float>(recurrent_rows * recurrent.value_heads);
+        beta = carver.take<float>(recurrent_rows * recurrent.value_heads);
         scratch = carver.take<uint8_t>(threads * kernels::kScratchBytes);
         return carver.used;
     };

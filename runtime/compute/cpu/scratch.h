@@ -39,20 +39,29 @@ struct CpuScratch {
 
     const Network &network;
     size_t rows = 0;
-    float *stream = nullptr;    // [rows][hidden] residual stream
-    float *wide = nullptr;      // [rows][hidden] results before they are added to the stream
-    uint16_t *narrow = nullptr; // [rows][max(hidden, heads*head_dim, intermediate)] matmul inputs
-    PackedRows packed;          // `narrow`; null: no matrix reads that form
-    float *query = nullptr;     // [rows][heads*head_dim]
-    float *key = nullptr;       // [rows][kv_heads*head_dim]
-    float *value = nullptr;     // [rows][kv_heads*head_dim]
+    float *stream = nullptr; // [rows][hidden] residual stream
+    float *wide = nullptr;   // [rows][hidden] results before they are added to the stream
+    // [rows][max(hidden, heads*head_dim, intermediate, value_size)] matmul inputs
+    uint16_t *narrow = nullptr;
+    PackedRows packed; // `narrow`; null: no matrix reads that form
+    // [rows][heads][head_dim], or twice that where each head is followed by its output gate.
+    float *query = nullptr;
+    float *key = nullptr;           // [rows][kv_heads*head_dim]
+    float *value = nullptr;         // [rows][kv_heads*head_dim]
     uint16_t *query_bf16 = nullptr; // [kv_heads][rows][heads / kv_heads][head_dim]
     float *gate = nullptr;          // [threads][rows][kProductOutputs]
     float *up = nullptr;            // [threads][rows][kProductOutputs]
-    float *cosine = nullptr;        // [ropes][rows][head_dim / 2]
-    float *sine = nullptr;          // [ropes][rows][head_dim / 2]
-    uint8_t *scratch = nullptr;     // [threads][kScratchBytes]
-    std::vector<uint8_t> bad;       // [row] 1: a result was not finite
+    float *cosine = nullptr;        // [ropes][rows][rotary / 2]
+    float *sine = nullptr;          // [ropes][rows][rotary / 2]
+    // Of recurrent layers. `mixed` has the products that the convolution reads, and then what the
+    // delta rule gives, in the places of values.
+    float *mixed = nullptr;     // [rows][channels]
+    float *convolved = nullptr; // [rows][channels] query, key, value
+    float *gate_z = nullptr;    // [rows][value_size]
+    float *decay = nullptr;     // [rows][value_heads] the products a, and then the decays
+    float *beta = nullptr;      // [rows][value_heads] the products b, and then beta
+    uint8_t *scratch = nullptr; // [threads][kScratchBytes]
+    std::vector<uint8_t> bad;   // [row] 1: a result was not finite
 
     AttentionPlan attention;
     float *partial_max = nullptr; // [query row][block]

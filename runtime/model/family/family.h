@@ -23,15 +23,15 @@ struct Family {
         const char *model_type, *architecture;
     };
 
-    const char *name;  // Config::architecture
-    const char *shown; // the name in documents
+    const char *name;       // Config::architecture
+    const char *shown;      // the name in documents
     Published published[2]; // the second may be empty
     // Reads config.json except the token ids, without checks across fields.
     Config (*read)(const Fields &fields);
     uint32_t bos, eos; // if no file names them; kNoToken: none
 
     const char *gguf; // general.architecture
-    bool gguf_pairs; // rows of q and k are stored with RoPE pairs interleaved
+    bool gguf_pairs;  // rows of q and k are stored with RoPE pairs interleaved
     // Reads the metadata that families do not share: layers, and differences from a plain decoder.
     // Null: another family with the same GGUF name reads the file.
     void (*read_gguf)(const Keys &keys, Config &config);
@@ -40,7 +40,10 @@ struct Family {
     uint32_t gguf_pattern;
     // Writes the metadata that only this family's read_gguf reads; null: nothing.
     void (*write_gguf)(const Config &config, const WrittenKeys &keys);
+    bool part_turned = false; // RoPE may turn a part of each head
 };
+
+extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35, kGemma3;
 
 // Returns all families, in the order in which messages name them.
 std::span<const Family *const> families();

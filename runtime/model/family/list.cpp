@@ -6,11 +6,9 @@
 
 namespace stasis {
 
-extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kGemma3;
-
 std::span<const Family *const> families() {
-    static const Family *const list[] = {&kLlama, &kMistral,  &kPhi3,  &kQwen2,
-                                         &kQwen3, &kQwen3Moe, &kGemma3};
+    static const Family *const list[] = {&kLlama, &kMistral,  &kPhi3,   &kQwen2,
+                                         &kQwen3, &kQwen3Moe, &kQwen35, &kGemma3};
     return list;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "format/state/error.h"
+#include "runtime/model/gguf/config_keys.h"
 
 namespace stasis {
 
@@ -37,6 +38,14 @@ constexpr Name kExperts[] = {{"ffn_gate_inp", "mlp.gate"},
                              {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
 // In fused files, the matrix of gate and up has the name of up.
 constexpr Name kFused[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
+constexpr Name kRecurrent[] = {
+    {"attn_qkv", "linear_attn.in_proj_qkv"}, {"attn_gate", "linear_attn.in_proj_z"},
+    {"ssm_alpha", "linear_attn.in_proj_a"},  {"ssm_beta", "linear_attn.in_proj_b"},
+    {"ssm_conv1d", "linear_attn.conv1d"},    {"ssm_norm", "linear_attn.norm"},
+    {"ssm_out", "linear_attn.out_proj"},     {"post_attention_norm", "post_attention_layernorm"}};
+// With what the others have as an ending, because these have none in one of the formats.
+constexpr Name kRecurrentWhole[] = {{"ssm_a", "linear_attn.A_log"},
+                                    {"ssm_dt.bias", "linear_attn.dt_bias"}};
 // In a layer with two norms the second is the MLP's; with four, it has a name of its own.
 constexpr Name kTwoNorms[] = {{"ffn_norm", "post_attention_layernorm"}};
 constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm"},
@@ -47,6 +56,7 @@ constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm
 // number.
 struct Names {
     std::vector<Name> layer;
+    std::vector<Name> whole; // of layers, with their endings
 
     explicit Names(const Config &config) {
         const auto add = [&](std::span<const Name> names) {
@@ -59,18 +69,24 @@ struct Names {
         if (config.experts.count != 0) {
             add(kExperts);
         }
-        config.post_norms ? add(kFourNorms) : add(kTwoNorms);
+        if (config.recurrent.value_heads != 0) {
+            add(kRecurrent);
+            whole.assign(std::begin(kRecurrentWhole), std::end(kRecurrentWhole));
+        } else {
+            config.post_norms ? add(kFourNorms) : add(kTwoNorms);
+        }
     }
 
     // Returns the name in the other format; empty if there is none.
     std::string translate(const std::string &name, const char *Name::*from, const char *from_layer,
                           const char *Name::*to, const char *to_layer) const {
-        const size_t dot = name.rfind('.');
-        const std::string ending = dot == std::string::npos ? "" : name.substr(dot);
-        if (ending != ".weight" && ending != ".bias") {
-            return "";
-        }
-        std::string_view stem = std::string_view(name).substr(0, dot);
+        const auto find = [from](std::span<const Name> names, std::string_view called) {
+            const auto found = std::find_if(names.begin(), names.end(), [&](const Name &entry) {
+                return called == entry.*from;
+            });
+            return found == names.end() ? nullptr : &*found;
+        };
+        std::string_view stem = name;
         std::string prefix;
         std::span<const Name> names = kModel;
         // A name of a layer is a prefix, a number and a name of the list.
@@ -80,10 +96,15 @@ struct Names {
             stem.remove_prefix(std::min(stem.size(), number.size() + 1));
             prefix = to_layer + number + ".";
             names = layer;
+            if (const Name *found = find(whole, stem)) {
+                return prefix + found->*to;
+            }
         }
-        const auto found = std::find_if(names.begin(), names.end(),
-                                        [&](const Name &entry) { return stem == entry.*from; });
-        return found == names.end() ? "" : prefix + (*found).*to + ending;
+        const size_t dot = std::min(stem.rfind('.'), stem.size());
+        const std::string ending(stem.substr(dot));
+        const Name *found = find(names, stem.substr(0, dot));
+        const bool known = found != nullptr && (ending == ".weight" || ending == ".bias");
+        return known ? prefix + found->*to + ending : "";
     }
     std::string in_plan(const std::string &gguf) const {
         return translate(gguf, &Name::gguf, "blk.", &Name::plan, "model.layers.");
@@ -98,6 +119,22 @@ struct Names {
         return translate(plan, &Name::plan, "model.layers.", &Name::gguf, "blk.");
     }
 };
+
+// Reports whether a tensor is of a block after the layers, which predicts further tokens and is not
+// used.
+bool predicts(const GgufFile &file, const Config &config, const std::string &name) {
+    if (config.recurrent.value_heads == 0) {
+        return false; // no other architecture's layers are counted without them
+    }
+    const std::string architecture = file.text("general.architecture").value_or("");
+    const uint64_t blocks = file.integer(architecture + "." + kGgufPredicting).value_or(0);
+    for (uint64_t block = config.layers; block < config.layers + blocks; ++block) {
+        if (name.starts_with("blk." + std::to_string(block) + ".")) {
+            return true;
+        }
+    }
+    return false;
+}
 
 std::optional<DataType> data_type(GgufType type) {
     switch (type) {
@@ -146,6 +183,9 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
         if (factors && name == "rope_freqs.weight") {
             continue;
         }
+        if (predicts(file, config, name)) {
+            continue;
+        }
         const std::string &where = file.names[entry.file];
         const std::string planned = names.in_plan(name);
         if (planned.empty()) {
@@ -156,6 +196,9 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
         std::vector<uint64_t> shape(tensor.shape.rbegin(), tensor.shape.rend());
         if (name.ends_with(".ffn_gate_inp_shexp.weight") && shape.size() == 1) {
             shape.insert(shape.begin(), 1); // a matrix of one row, which GGUF has as a vector
+        }
+        if (planned.ends_with(".conv1d.weight") && shape.size() == 2) {
+            shape.insert(shape.begin() + 1, 1); // the plan's [channels][1][taps]
         }
         checkpoint.tensors[planned] = {*data_type(tensor.type),
                                        shape,

@@ -66,7 +66,7 @@ void refuse_old_blocks(const GgufFile &file) {
     }
 }
 
-void parse_head_sizes(const Keys &keys, Config &config) {
+void parse_head_sizes(const Keys &keys, const Family &family, Config &config) {
     if (!keys.has("attention.key_length") && config.hidden % config.heads != 0) {
         keys.refuse("attention.head_count",
                     "a divisor of embedding_length (" + std::to_string(config.hidden) +
@@ -78,10 +78,21 @@ void parse_head_sizes(const Keys &keys, Config &config) {
         unsupported(keys.file, "metadata " + keys.name("attention.value_length") +
                                    ": values of another length than keys are not supported");
     }
-    if (keys.count("rope.dimension_count", kWidthMax, config.head_dim) != config.head_dim) {
-        unsupported(keys.file, "metadata " + keys.name("rope.dimension_count") +
+    constexpr char kTurned[] = "rope.dimension_count";
+    const uint32_t turned = keys.count(kTurned, kWidthMax, config.head_dim);
+    if (turned == config.head_dim) {
+        return;
+    }
+    if (!family.part_turned) {
+        unsupported(keys.file, "metadata " + keys.name(kTurned) +
                                    ": rotary embedding of a part of a head is not supported");
     }
+    if (turned > config.head_dim || turned % 2 != 0) {
+        keys.refuse(kTurned,
+                    "an even number up to key_length (" + std::to_string(config.head_dim) + ")",
+                    std::to_string(turned));
+    }
+    config.rotary_dim = turned;
 }
 
 // Returns the number of rows of the embeddings, which no key is required to give.
@@ -108,9 +119,9 @@ float softcap(const Keys &keys, const char *key) {
 }
 
 // Reads the keys that all architectures have in common.
-Config parse_decoder(const Keys &keys) {
+Config parse_decoder(const Keys &keys, const Family &family) {
     Config config;
-    config.architecture = keys.architecture;
+    config.architecture = family.name;
     config.layers = keys.count("block_count", kLayersMax);
     config.hidden = keys.count("embedding_length", kWidthMax);
     config.heads = keys.count_of_layers("attention.head_count", kWidthMax, config.layers);
@@ -118,7 +129,7 @@ Config parse_decoder(const Keys &keys) {
         keys.has("attention.head_count_kv")
             ? keys.count_of_layers("attention.head_count_kv", kWidthMax, config.layers)
             : config.heads;
-    parse_head_sizes(keys, config);
+    parse_head_sizes(keys, family, config);
     config.intermediate = keys.count_of_layers("feed_forward_length", kWidthMax, config.layers);
     config.context = keys.count("context_length", kContextMax);
     config.vocabulary = parse_vocabulary(keys);
@@ -163,7 +174,7 @@ Config read_config(const GgufFile &file) {
     const Family &family = find_family(file, architecture);
     const Keys keys{file, architecture};
     refuse_old_blocks(file);
-    Config config = parse_decoder(keys);
+    Config config = parse_decoder(keys, family);
     check_sizes(config, {file.names[0] + ": metadata " + architecture, "attention.head_count",
                          "attention.head_count_kv", "attention.key_length"});
     family.read_gguf(keys, config);

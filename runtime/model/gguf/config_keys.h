@@ -34,6 +34,9 @@ struct Keys {
                              const std::string &found) const;
 };
 
+// The number of blocks after the layers that predict further tokens.
+inline constexpr char kGgufPredicting[] = "nextn_predict_layers";
+
 // Throws Error(unsupported) naming the file.
 [[noreturn]] void unsupported(const GgufFile &file, const std::string &what);
 

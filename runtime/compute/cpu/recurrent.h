@@ -1,0 +1,16 @@
+// Steps of recurrent layers, Gated DeltaNet (C11), on the CPU; see runtime/compute/backend.h.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/compute/pass.h"
+
+namespace stasis {
+
+// Products of the normed stream: inputs of the convolution, z, a and b.
+void project_recurrent(Pass &pass, size_t layer);
+// Convolution, delta rule and gated norm of every sequence; leaves its next state, and the inputs
+// of the output's product in `narrow`.
+void recur(Pass &pass, size_t layer);
+
+} // namespace stasis

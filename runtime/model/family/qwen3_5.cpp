@@ -1,0 +1,182 @@
+// Qwen3.5: hybrids of Gated DeltaNet layers and attention with an output gate, alone or inside a
+// multimodal model. Defaults of absent fields: transformers, Qwen3_5TextConfig. The metadata of
+// GGUF files: llama.cpp's converter and reader (qwen35).
+#include "runtime/model/family/family.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr uint32_t kInterval = 4; // of attention layers, where a file does not say
+constexpr uint32_t kTapsMost = 16;
+
+// The names in a file of the sizes of recurrent layers.
+struct RecurrentNames {
+    std::string file;
+    const char *key_heads, *value_heads, *key_dim, *value_dim;
+};
+
+void check_recurrent(const Recurrent &sizes, const RecurrentNames &names) {
+    const char *file = names.file.c_str();
+    if (sizes.value_heads % sizes.key_heads != 0) {
+        fail(Status::corrupt, "%s%s (%u) is not a multiple of %s (%u)", file, names.value_heads,
+             sizes.value_heads, names.key_heads, sizes.key_heads);
+    }
+    if (sizes.channels() > kWidthMax) {
+        fail(Status::corrupt,
+             "%s2 times %s (%u) times %s (%u), and %s (%u) times %s (%u), together exceed %u", file,
+             names.key_heads, sizes.key_heads, names.key_dim, sizes.key_dim, names.value_heads,
+             sizes.value_heads, names.value_dim, sizes.value_dim, kWidthMax);
+    }
+}
+
+// Sets the layers, of which those in `recurrent` are not attention.
+void set_kinds(const std::string &file, const std::vector<bool> &recurrent, const Rope &rope,
+               Config &config) {
+    bool attention = false;
+    for (const bool is_recurrent : recurrent) {
+        LayerConfig layer;
+        layer.recurrent = is_recurrent;
+        attention = attention || !is_recurrent;
+        config.layer.push_back(layer);
+    }
+    if (!attention) {
+        fail(Status::unsupported, "%sno layer has attention, which is not supported", file.c_str());
+    }
+    rope_index(config, rope);
+}
+
+// All layers are recurrent but every interval-th.
+std::vector<bool> by_interval(uint32_t layers, uint32_t interval) {
+    std::vector<bool> recurrent(layers);
+    for (uint32_t i = 0; i < layers; ++i) {
+        recurrent[i] = (i + 1) % interval != 0;
+    }
+    return recurrent;
+}
+
+std::vector<bool> read_kinds(const Fields &fields, uint32_t layers) {
+    if (!fields.has("layer_types")) {
+        return by_interval(layers, fields.count("full_attention_interval", kLayersMax, kInterval));
+    }
+    const Json::Array *types = fields.object.find("layer_types")->array();
+    if (types == nullptr || types->size() != layers) {
+        fields.refuse("layer_types", "an array with one entry for each of num_hidden_layers");
+    }
+    std::vector<bool> recurrent;
+    for (const Json &type : *types) {
+        const std::string name = type.text() != nullptr ? *type.text() : "";
+        recurrent.push_back(name == "linear_attention");
+        if (name != "linear_attention" && name != "full_attention") {
+            fail(Status::unsupported,
+                 "%slayer_types[%zu]: %s is not supported (full_attention and linear_attention "
+                 "are)",
+                 fields.name.c_str(), recurrent.size() - 1, shown(type).c_str());
+        }
+    }
+    return recurrent;
+}
+
+// Reads the recurrent layers' sizes, the kinds of layers and RoPE. Sections of RoPE, which tell the
+// axes of images apart, do not matter for text: all three positions of a token are the same.
+void read_hybrid(const Fields &fields, Config &config) {
+    Recurrent &sizes = config.recurrent;
+    sizes.key_heads = fields.count("linear_num_key_heads", kWidthMax, 16);
+    sizes.value_heads = fields.count("linear_num_value_heads", kWidthMax, 32);
+    sizes.key_dim = fields.count("linear_key_head_dim", kHeadDimMax, 128);
+    sizes.value_dim = fields.count("linear_value_head_dim", kHeadDimMax, 128);
+    sizes.taps = fields.count("linear_conv_kernel_dim", kTapsMost, 4, 2);
+    check_recurrent(sizes, {fields.name, "linear_num_key_heads", "linear_num_value_heads",
+                            "linear_key_head_dim", "linear_value_head_dim"});
+    config.rotary_dim = parse_rotary_dim(fields, config.head_dim, 0.25);
+    set_kinds(fields.name, read_kinds(fields, config.layers),
+              parse_rope(fields, "full_attention", "rope_theta", 10000.0, Rotary::part), config);
+}
+
+Config read_qwen35_text(const Fields &fields, bool tied_fallback) {
+    Config config = parse_decoder(fields, {"qwen3_5", 4, 256, 32768, 1e-6});
+    config.tied_head = fields.flag("tie_word_embeddings", tied_fallback);
+    config.norm_plus_one = true;
+    config.query_key_norm = true;
+    config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
+    config.output_gate = fields.flag("attn_output_gate", true);
+    read_hybrid(fields, config);
+    return config;
+}
+
+Config read_qwen35(const Fields &fields) {
+    constexpr char kText[] = "qwen3_5_text";
+    if (fields.text("model_type", "") == kText) {
+        return read_qwen35_text(fields, false);
+    }
+    const Fields text = fields.child("text_config");
+    const std::string type = text.text("model_type", kText);
+    if (type != kText) {
+        fail(Status::unsupported, "%smodel_type \"%s\" is not supported (%s is)", text.name.c_str(),
+             type.c_str(), kText);
+    }
+    refuse_unsupported(text);
+    return read_qwen35_text(text, fields.flag("tie_word_embeddings", false));
+}
+
+// Reads which layers are recurrent: listed one by one, or all but every n-th.
+std::vector<bool> read_kinds(const Keys &keys, uint32_t blocks) {
+    constexpr char kList[] = "attention.recurrent_layers";
+    if (!keys.file.is_array(keys.name(kList))) {
+        return by_interval(blocks, keys.count("full_attention_interval", kLayersMax, kInterval));
+    }
+    std::vector<bool> recurrent = *keys.file.booleans(keys.name(kList));
+    if (recurrent.size() != blocks) {
+        keys.refuse(kList, "one for each of " + std::to_string(blocks) + " layers",
+                    std::to_string(recurrent.size()));
+    }
+    return recurrent;
+}
+
+// Norm weights in GGUF files include the one that is added, ssm_a is the rate itself, and value
+// heads are tiled. The last blocks may be those that predict further tokens, which are not used.
+void read_qwen35_gguf(const Keys &keys, Config &config) {
+    config.query_key_norm = true;
+    config.output_gate = true;
+    Recurrent &sizes = config.recurrent;
+    sizes.key_heads = keys.count("ssm.group_count", kWidthMax);
+    sizes.value_heads = keys.count("ssm.time_step_rank", kWidthMax);
+    sizes.key_dim = keys.count("ssm.state_size", kHeadDimMax);
+    sizes.taps = keys.count("ssm.conv_kernel", kTapsMost, {}, 2);
+    const uint32_t value_size = keys.count("ssm.inner_size", kWidthMax);
+    sizes.value_dim = value_size / sizes.value_heads;
+    if (value_size % sizes.value_heads != 0 || sizes.value_dim > kHeadDimMax) {
+        keys.refuse("ssm.inner_size",
+                    "a multiple of time_step_rank (" + std::to_string(sizes.value_heads) +
+                        "), up to " + std::to_string(kHeadDimMax) + " times it",
+                    std::to_string(value_size));
+    }
+    const std::string file = keys.file.names[0] + ": metadata ";
+    check_recurrent(sizes, {file + keys.name(""), "ssm.group_count", "ssm.time_step_rank",
+                            "ssm.state_size", "ssm.inner_size / ssm.time_step_rank"});
+    sizes.tiled = sizes.value_heads != sizes.key_heads;
+    sizes.stored_rates = true;
+
+    std::vector<bool> recurrent = read_kinds(keys, config.layers);
+    config.layers -= keys.count(kGgufPredicting, config.layers - 1, 0, 0);
+    recurrent.resize(config.layers);
+    set_kinds(file + keys.name(""), recurrent, parse_rope(keys, 10000.0), config);
+}
+
+} // namespace
+
+const Family kQwen35 = {.name = "qwen3_5",
+                        .shown = "Qwen3.5",
+                        .published = {{"qwen3_5", "Qwen3_5ForConditionalGeneration"},
+                                      {"qwen3_5_text", "Qwen3_5ForCausalLM"}},
+                        .read = read_qwen35,
+                        .bos = kNoToken,
+                        .eos = kNoToken,
+                        .gguf = "qwen35",
+                        .gguf_pairs = false,
+                        .read_gguf = read_qwen35_gguf,
+                        .gguf_pattern = 0,
+                        .write_gguf = nullptr,
+                        .part_turned = true};
+
+} // namespace stasis
