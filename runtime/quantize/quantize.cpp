@@ -196,6 +196,10 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
     // Plans the tensors and the head, whose size determines the file's.
     Plan plan;
     plan.config = read_config(path);
+    if (plan.config.recurrent.value_heads != 0) {
+        fail(Status::unsupported, "%s: GGUF files of %s are read, not written", path.c_str(),
+             family_of(plan.config).shown);
+    }
     plan.checkpoint = open_checkpoint(path);
     split_tensors(plan.config, plan.checkpoint);
     plan.planned = plan_weights(plan.config, plan.places);

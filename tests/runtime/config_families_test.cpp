@@ -1,5 +1,5 @@
-// config.json of the architectures that are shaped like Llama: Qwen2, Qwen3, Mistral, Phi-3; what
-// they mean, in old and new files, and what is refused.
+// config.json of the architectures that are shaped like Llama (Qwen2, Qwen3, Mistral, Phi-3) and
+// of the hybrid Qwen3.5; what they mean, in old and new files, and what is refused.
 #include "runtime/model/config.h"
 
 #include <doctest/doctest.h>
@@ -211,6 +211,91 @@ TEST_CASE("Config: layer types that contradict an architecture are refused") {
         expect_refused(Status::unsupported, {"rope_parameters", "sliding_attention"}, text,
                        {{"rope_scaling", nullptr}, {"rope_parameters", by_type}});
     }
+}
+
+TEST_CASE("Config: Qwen3.5 is a hybrid of recurrent layers and gated attention") {
+    const Config config = changed_config(kQwen35);
+    CHECK(config.architecture == "qwen3_5");
+    CHECK(config.heads == 8);
+    CHECK(config.kv_heads == 2);
+    CHECK(config.head_dim == 256);
+    CHECK(config.norm_plus_one);
+    CHECK(config.query_key_norm);
+    CHECK(config.output_gate);
+    CHECK(config.tied_head);
+    CHECK(config.rotary_dim == 64);
+    CHECK(config.rotary() == 64);
+    CHECK(config.ropes == std::vector<Rope>{Rope{1e7}});
+    CHECK(config.end_tokens == std::vector<uint32_t>{248044});
+    CHECK(config.bos.empty());
+    CHECK(config.recurrent.key_heads == 16);
+    CHECK(config.recurrent.channels() == 8192);
+    CHECK(config.recurrent.state_size() == 3 * 8192 + 32 * 128 * 128);
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        CHECK(config.layer[i].recurrent == (i % 4 != 3));
+    }
+    CHECK(described(config, "recurrent") == "key heads 16 of 128, value heads 32 of 128, 4 taps");
+    CHECK(described(config, "layer_recurrent") == "1 1 1 0 1 1 1 0");
+    CHECK(described(config, "output_gate") == "yes");
+    CHECK(described(config, "rotary_dim") == "64");
+    // Other families are described as before.
+    for (const char *name : {"output_gate", "rotary_dim", "recurrent", "layer_recurrent"}) {
+        CHECK(described(changed_config(kQwen3), name).empty());
+    }
+}
+
+TEST_CASE("Config: files of Qwen3.5 with and without some fields mean the same") {
+    const auto config = describe(changed_config(kQwen35));
+    CHECK(describe(changed_config(kQwen35, {{"/text_config/layer_types", "<remove>"}})) == config);
+    CHECK(describe(changed_config(kQwen35, {{"/text_config/layer_types", "<remove>"},
+                                            {"/text_config/full_attention_interval", "<remove>"},
+                                            {"/text_config/attn_output_gate", "<remove>"},
+                                            {"/text_config/tie_word_embeddings", "<remove>"}})) ==
+          config);
+    // The text model alone is described alike.
+    JsonValue text = JsonValue::parse(kQwen35)["text_config"];
+    text["architectures"] = {"Qwen3_5ForCausalLM"};
+    CHECK(describe(config_of(text.dump())) == config);
+    // The part that RoPE turns may stand beside the RoPE's object; where no field says it, it is a
+    // quarter.
+    const std::string part = "/text_config/rope_parameters/partial_rotary_factor";
+    const Changes beside = {{part, "<remove>"}, {"/text_config/partial_rotary_factor", 0.5}};
+    CHECK(changed_config(kQwen35, {{part, "<remove>"}}).rotary_dim == 64);
+    CHECK(changed_config(kQwen35, beside).rotary_dim == 128);
+    CHECK(changed_config(kQwen35, {{part, 1.0}}).rotary_dim == 0);
+}
+
+TEST_CASE("Config: impossible sizes of Qwen3.5 are refused by field") {
+    const auto refused = [](Status status, const std::vector<std::string> &parts,
+                            const std::string &field, const JsonValue &value) {
+        expect_refused(status, parts, kQwen35, {{"/text_config/" + field, value}});
+    };
+    refused(Status::corrupt, {"text_config.linear_num_value_heads (24)", "key_heads (16)"},
+            "linear_num_value_heads", 24);
+    refused(Status::corrupt, {"linear_num_key_heads"}, "linear_num_key_heads", 0);
+    refused(Status::corrupt, {"linear_key_head_dim", "1024"}, "linear_key_head_dim", 2048);
+    refused(Status::corrupt, {"linear_value_head_dim"}, "linear_value_head_dim", -1);
+    refused(Status::corrupt, {"linear_conv_kernel_dim", "from 2 to 16"}, "linear_conv_kernel_dim",
+            1);
+    refused(Status::corrupt, {"linear_conv_kernel_dim"}, "linear_conv_kernel_dim", 17);
+    refused(Status::corrupt, {"linear_num_value_heads (65536)", "exceed"}, "linear_num_value_heads",
+            65536);
+    for (const double part : {0.001, 3.0 / 256, 1.5}) { // none, an odd number, more than all
+        refused(Status::corrupt, {"partial_rotary_factor", "head_dim (256)"},
+                "rope_parameters/partial_rotary_factor", part);
+    }
+    refused(Status::unsupported, {"layer_types[7]", "sliding_attention"}, "layer_types/7",
+            "sliding_attention");
+    refused(Status::corrupt, {"layer_types", "num_hidden_layers"}, "num_hidden_layers", 9);
+    refused(Status::unsupported, {"no layer has attention"}, "layer_types",
+            std::vector<std::string>(8, "linear_attention"));
+    expect_refused(
+        Status::unsupported, {"no layer has attention"}, kQwen35,
+        {{"/text_config/layer_types", "<remove>"}, {"/text_config/full_attention_interval", 9}});
+    refused(Status::unsupported, {"model_type", "qwen3_5_moe_text"}, "model_type",
+            "qwen3_5_moe_text");
+    refused(Status::unsupported, {"yarn"}, "rope_parameters/rope_type", "yarn");
+    expect_refused(Status::corrupt, {"text_config"}, kQwen35, {{"text_config", nullptr}});
 }
 
 } // namespace stasis

@@ -67,6 +67,23 @@ const char *const kQwen3 = R"({"architectures":["Qwen3ForCausalLM"],"attention_b
     "sliding_window":null,"tie_word_embeddings":true,"torch_dtype":"bfloat16",
     "use_sliding_window":false,"vocab_size":151936})";
 
+const char *const kQwen35 = R"({"architectures":["Qwen3_5ForConditionalGeneration"],
+    "image_token_id":248056,"model_type":"qwen3_5","text_config":{"attention_bias":false,
+    "attention_dropout":0.0,"attn_output_gate":true,"dtype":"bfloat16","eos_token_id":248044,
+    "full_attention_interval":4,"head_dim":256,"hidden_act":"silu","hidden_size":2048,
+    "initializer_range":0.02,"intermediate_size":6144,"layer_types":["linear_attention",
+    "linear_attention","linear_attention","full_attention","linear_attention","linear_attention",
+    "linear_attention","full_attention"],"linear_conv_kernel_dim":4,"linear_key_head_dim":128,
+    "linear_num_key_heads":16,"linear_num_value_heads":32,"linear_value_head_dim":128,
+    "mamba_ssm_dtype":"float32","max_position_embeddings":262144,"mlp_only_layers":[],
+    "model_type":"qwen3_5_text","mtp_num_hidden_layers":1,"mtp_use_dedicated_embeddings":false,
+    "num_attention_heads":8,"num_hidden_layers":8,"num_key_value_heads":2,"rms_norm_eps":1e-06,
+    "rope_parameters":{"mrope_interleaved":true,"mrope_section":[11,11,10],
+    "partial_rotary_factor":0.25,"rope_theta":10000000,"rope_type":"default"},
+    "tie_word_embeddings":true,"use_cache":true,"vocab_size":248320},"tie_word_embeddings":true,
+    "video_token_id":248057,"vision_config":{"depth":24,"hidden_size":1024,"model_type":"qwen3_5",
+    "num_heads":16},"vision_end_token_id":248054,"vision_start_token_id":248053})";
+
 const char *const kMistral = R"({"architectures":["MistralForCausalLM"],"bos_token_id":1,
     "eos_token_id":2,"hidden_act":"silu","hidden_size":4096,"intermediate_size":14336,
     "max_position_embeddings":32768,"model_type":"mistral","num_attention_heads":32,

@@ -1,5 +1,8 @@
 // Recurrent layers in forward passes, without sessions: golden values, and that neither cuts, other
 // sequences of a pass, threads nor tables change a bit.
+#include <functional>
+
+#include "runtime/model/rope.h"
 #include "tests/runtime/golden_deviation.h"
 #include "tests/runtime/passes.h"
 
@@ -15,6 +18,29 @@ Deviation passed_deviation(const Model &model, const std::string &name) {
     return deviation_of(passed_log(model, values.ids, values.ids.size()).logits, values);
 }
 
+// Calls change(numbers, i) for the first numbers at a place.
+template <typename Change>
+void change_numbers(Model &model, const float *place, size_t count, const Change &change) {
+    for (std::vector<float> &stored : model.weights.float_storage) {
+        if (stored.data() == place) {
+            for (size_t i = 0; i < count; ++i) {
+                change(stored.data(), i);
+            }
+        }
+    }
+}
+
+// Does so in every recurrent layer.
+template <typename Change>
+void change_layers(Model &model, const float *RecurrentWeights::*place, size_t count,
+                   const Change &change) {
+    for (LayerWeights &layer : model.weights.layers) {
+        if (layer.recurrent.norm != nullptr) {
+            change_numbers(model, layer.recurrent.*place, count, change);
+        }
+    }
+}
+
 } // namespace
 
 TEST_CASE("recur: logits of a hybrid agree with the golden values") {
@@ -22,6 +48,62 @@ TEST_CASE("recur: logits of a hybrid agree with the golden values") {
     std::printf("golden %-32s rms %.2f and max %.2f of the tolerance\n", kHybrid.c_str(),
                 deviation.rms, deviation.max);
     CHECK(within(deviation));
+}
+
+TEST_CASE("recur: the golden tolerance notices what a port of a hybrid gets wrong") {
+    // Each changes a fresh model.
+    const std::pair<const char *, std::function<void(Model &)>> mistakes[] = {
+        {"value heads tiled", [](Model &m) { m.config.recurrent.tiled = true; }},
+        {"rotary over the whole head",
+         [](Model &m) {
+             m.config.rotary_dim = 0;
+             m.rope_frequencies[0] = rope_frequencies(m.config.ropes[0], m.config.head_dim);
+         }},
+        {"rope base",
+         [](Model &m) {
+             m.config.ropes[0].base = 1e3;
+             m.rope_frequencies[0] = rope_frequencies(m.config.ropes[0], m.config.rotary_dim);
+         }},
+        {"query and key norm missing",
+         [](Model &m) { m.weights.layers[3].query_norm = m.weights.layers[3].key_norm = nullptr; }},
+        {"norms without their one",
+         [](Model &m) {
+             change_numbers(m, m.weights.final_norm, m.config.hidden,
+                            [](float *w, size_t i) { w[i] -= 1.0F; });
+         }},
+        {"gated norm with one",
+         [](Model &m) {
+             change_layers(m, &RecurrentWeights::norm, m.config.recurrent.value_dim,
+                           [](float *w, size_t i) { w[i] += 1.0F; });
+         }},
+        {"no decay",
+         [](Model &m) {
+             change_layers(m, &RecurrentWeights::rate, m.config.recurrent.value_heads,
+                           [](float *w, size_t i) { w[i] = 0.0F; });
+         }},
+        {"no dt_bias",
+         [](Model &m) {
+             change_layers(m, &RecurrentWeights::bias, m.config.recurrent.value_heads,
+                           [](float *w, size_t i) { w[i] = 0.0F; });
+         }},
+        {"taps reversed",
+         [](Model &m) {
+             const size_t channels = m.config.recurrent.channels();
+             change_layers(m, &RecurrentWeights::convolution, 2 * channels,
+                           [channels](float *w, size_t i) {
+                               const size_t tap = i / channels, other = 3 - tap;
+                               std::swap(w[i], w[i + (other - tap) * channels]);
+                           });
+         }},
+    };
+    for (const auto &[name, make] : mistakes) {
+        const auto model = open_model(directory(kHybrid), {});
+        make(*model);
+        const Deviation deviation = passed_deviation(*model, kHybrid);
+        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", name, deviation.rms,
+                    deviation.max);
+        CHECK_MESSAGE(!within(deviation), name);
+    }
 }
 
 TEST_CASE("recur: logits and states do not depend on cuts, threads or tables") {

@@ -49,9 +49,11 @@ RECIPES = {
         ("tools/bench/ceilings/", "tools/CMakeLists.txt", "tools/BENCHMARKS.md",
          "tests/abi/older/")),
     "A model family": (
-        "kQwen3", "k?[Qq]wen3", 8,
-        ("tests/abi/", "tests/runtime/chat_test", "tests/runtime/config_refusal_test",
-         "tests/runtime/fuzz_", "tests/runtime/gguf_refusal_test", "tests/runtime/golden_test")),
+        "kQwen3", "k?[Qq]wen3", 9,
+        ("runtime/model/family/qwen3_5", "runtime/model/weights_plan", "tests/abi/",
+         "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
+         "tests/runtime/gguf_hybrid", "tests/runtime/gguf_refusal_test",
+         "tests/runtime/golden_test")),
     "An activation": (
         "gelu_tanh", "gelu(_tanh|_gate|_pytorch_tanh)?", 9,
         ("runtime/model/family/gemma3.cpp", "tests/kernels/entries_test.cpp",
