@@ -50,7 +50,7 @@ extern "C" {
 #define STASIS_HEADER_VERSION 0x000100u /* 0xMMmmpp */
 
 typedef int32_t stasis_status;
-typedef uint32_t stasis_token;               /* 0 .. vocabulary - 1 */
+typedef uint32_t stasis_token;                  /* 0 .. vocabulary - 1 */
 typedef struct stasis_model stasis_model;       /* immutable after open */
 typedef struct stasis_session stasis_session;   /* one mutable timeline of tokens */
 typedef struct stasis_snapshot stasis_snapshot; /* an opened snapshot file, read-only */
@@ -168,8 +168,8 @@ typedef struct stasis_model_info {
     const stasis_token *end_tokens;
     const uint32_t *layer_windows; /* [layers], positions that a query sees; 0: all */
     int64_t bos;                   /* beginning-of-sequence token; -1: none */
-    char kernels[32], device[32], chat_template[32]; /* template "": none was recognised */
-    stasis_digest model;                             /* identity of all that determines results */
+    char kernels[32], device[32], chat_template[32];  /* template "": none was recognised */
+    stasis_digest model;                              /* identity of all that determines results */
     stasis_digest embeddings, norms, head, tokenizer; /* all bytes 0: no tokenizer */
     const stasis_digest *attention, *mlp;             /* [layers] */
     const char
@@ -296,9 +296,10 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
  * call asks for. Reuse is visible in the time that an append takes: sessions that must not learn of
  * each other's tokens need separate domains. */
 #define STASIS_WINDOW_RETAIN_NONE UINT64_MAX
-#define STASIS_TRACK_TOTAL 1u   /* attention of all layers and query heads together */
-#define STASIS_TRACK_BY_HEAD 2u /* attention of each layer and query head: that many times the
-                                   memory */
+#define STASIS_TRACK_TOTAL 1u /* attention of all layers and query heads together */
+#define STASIS_TRACK_BY_HEAD                                                                       \
+    2u /* attention of each layer and query head: that many times the                              \
+          memory */
 #define STASIS_DOMAIN_COMMON UINT64_C(0)
 #define STASIS_DOMAIN_PRIVATE UINT64_MAX
 /* Settings of a session, fixed when it is created. */
@@ -310,9 +311,9 @@ typedef struct stasis_session_options {
                                reaches back; 0: one window; STASIS_WINDOW_RETAIN_NONE: none */
     uint32_t track_attention; /* STASIS_TRACK_..., for stasis_session_attention; 0: not tracked,
                                  at no cost */
-    uint32_t reserved_1; /* 0 */
-    uint64_t domain;     /* pages are shared with sessions of the same number;
-                            STASIS_DOMAIN_PRIVATE: only with forks, which are of its domain */
+    uint32_t reserved_1;      /* 0 */
+    uint64_t domain;          /* pages are shared with sessions of the same number;
+                                 STASIS_DOMAIN_PRIVATE: only with forks, which are of its domain */
 } stasis_session_options;
 
 /* Called with the logits of an appended position, [count], valid until it returns. A non-zero

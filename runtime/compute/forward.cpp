@@ -50,7 +50,8 @@ void fail_sequence(const Network &network, const Sequence &sequence) {
     assert(sequence.failed);
     const auto position = static_cast<Number>(sequence.failed_position);
     if (sequence.failed_layer < network.config.layers) {
-        fail(Status::nonfinite, "non-finite key or value in layer %zu at position %llu",
+        fail(Status::nonfinite,
+             "non-finite key, value or router's logit in layer %zu at position %llu",
              sequence.failed_layer, position);
     }
     fail(Status::nonfinite, "non-finite final hidden state (after layer %u) at position %llu",

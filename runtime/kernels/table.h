@@ -197,6 +197,7 @@ struct Table {
     // C12: y = exp(x - largest x) / their sum. n is at least 1; y may be x.
     void (*softmax)(const float *x, size_t n, float *y);
     void (*add_scaled)(const float *x, float factor, size_t n, float *y); // y = fma(x, factor, y)
+    void (*sigmoid)(const float *x, size_t n, float *y);                  // C3; y may be x
 
     Gate silu_gate;
     Gate gelu_gate;

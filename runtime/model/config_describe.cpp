@@ -52,6 +52,16 @@ std::string describe_rope(const Rope &rope) {
     return text;
 }
 
+std::string describe_experts(const Experts &experts) {
+    std::string text = std::to_string(experts.count) + ", " + std::to_string(experts.chosen) +
+                       " chosen, intermediate " + std::to_string(experts.intermediate) +
+                       (experts.renormalised ? ", renormalised" : "");
+    if (experts.shared != 0) {
+        text += ", shared " + std::to_string(experts.shared);
+    }
+    return text;
+}
+
 std::string describe_recurrent(const Recurrent &sizes) {
     const auto heads = [](uint32_t count, uint32_t dim) {
         return std::to_string(count) + " of " + std::to_string(dim);
@@ -119,6 +129,15 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
     }
     pairs.emplace_back("layer_windows", windows);
     pairs.emplace_back("layer_ropes", ropes);
+    // Fields that older models do not have come last, and only where they have a meaning.
+    if (config.experts.count != 0) {
+        std::string layers;
+        for (const LayerConfig &layer : config.layer) {
+            layers += (layers.empty() ? "" : " ") + yes_or_no(layer.experts);
+        }
+        pairs.emplace_back("experts", describe_experts(config.experts));
+        pairs.emplace_back("layer_experts", layers);
+    }
     if (config.interleaved_rope) {
         pairs.emplace_back("rope_pairs", "side by side");
     }

@@ -30,6 +30,7 @@ struct Fields {
 
 inline constexpr uint32_t kLayersMax = 1024;
 inline constexpr uint32_t kWidthMax = 1U << 20;
+inline constexpr uint32_t kExpertsMax = 4096;
 inline constexpr uint32_t kVocabularyMax = 1U << 24;
 inline constexpr uint32_t kContextMax = 1U << 31;
 
@@ -49,6 +50,15 @@ std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers);
 // `layer_types`, if it exists, must agree.
 void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
                 Config &config);
+
+// Defaults of absent fields of a mixture of experts.
+struct ExpertDefaults {
+    uint32_t count, chosen, intermediate;
+};
+// config_experts.cpp: reads num_experts, num_experts_per_tok and moe_intermediate_size.
+Experts parse_experts(const Fields &fields, const ExpertDefaults &defaults);
+// Marks the layers that have experts: every decoder_sparse_step-th, except mlp_only_layers.
+void set_expert_layers(const Fields &fields, Config &config);
 
 // Whether RoPE turns whole heads in an architecture, or a part that parse_rotary_dim reads.
 enum class Rotary { whole, part };

@@ -104,9 +104,7 @@ void Weights::check_unchanged() const {
 Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
                      Threads &threads, const Watch &watch, ModelIdentity &identity) {
     Weights weights;
-    if (config.fused_tensors) {
-        split_fused(config, checkpoint);
-    }
+    split_tensors(config, checkpoint);
     std::vector<PlannedTensor> plan = plan_weights(config, weights);
     find_tensors(checkpoint, plan);
     describe_types(plan, weights);

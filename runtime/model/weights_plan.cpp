@@ -62,10 +62,36 @@ struct Planner {
         }
     }
 
+    // A gated MLP, whose names begin with `name`.
+    void gated(const std::string &name, uint64_t intermediate, uint32_t layer, Mlp &place) const {
+        const auto part = [&](const char *called, uint64_t rows, uint64_t columns, Matrix &matrix) {
+            linear(name + called, rows, columns, config.mlp_bias, WeightGroup::mlp, layer, matrix);
+        };
+        part("gate_proj", intermediate, config.hidden, place.gate);
+        part("up_proj", intermediate, config.hidden, place.up);
+        part("down_proj", config.hidden, intermediate, place.down);
+    }
+
+    void experts(const std::string &mlp, uint32_t layer, ExpertWeights &place) const;
     void attention(const std::string &name, uint32_t index, LayerWeights &place) const;
     void recurrent(const std::string &name, uint32_t index, RecurrentWeights &place) const;
     void layer(uint32_t index, LayerWeights &place) const;
 };
+
+// The experts of a layer, each with tensors of its own (split_experts).
+void Planner::experts(const std::string &mlp, uint32_t layer, ExpertWeights &place) const {
+    const Experts &sizes = config.experts;
+    linear(mlp + "gate", sizes.count, config.hidden, false, WeightGroup::mlp, layer, place.router);
+    place.each.resize(sizes.count);
+    for (uint32_t i = 0; i < sizes.count; ++i) {
+        gated(mlp + "experts." + std::to_string(i) + ".", sizes.intermediate, layer, place.each[i]);
+    }
+    if (sizes.shared != 0) {
+        gated(mlp + "shared_expert.", sizes.shared, layer, place.shared);
+        linear(mlp + "shared_expert_gate", 1, config.hidden, false, WeightGroup::mlp, layer,
+               place.shared_gate);
+    }
+}
 
 void Planner::attention(const std::string &name, uint32_t index, LayerWeights &place) const {
     const uint64_t hidden = config.hidden;
@@ -114,12 +140,11 @@ void Planner::layer(uint32_t index, LayerWeights &place) const {
     } else {
         attention(self, index, place);
     }
-    const auto gate = [&](const char *part, uint64_t rows, uint64_t columns, Matrix &matrix) {
-        linear(mlp + part, rows, columns, config.mlp_bias, WeightGroup::mlp, index, matrix);
-    };
-    gate("gate_proj", config.intermediate, hidden, place.mlp.gate);
-    gate("up_proj", config.intermediate, hidden, place.mlp.up);
-    gate("down_proj", hidden, config.intermediate, place.mlp.down);
+    if (config.layer[index].experts) {
+        experts(mlp, index, place.experts);
+    } else {
+        gated(mlp, config.intermediate, index, place.mlp);
+    }
 
     norm(name + "input_layernorm", hidden, place.attention_norm);
     if (config.post_norms) {
@@ -184,16 +209,18 @@ const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
     return found->second;
 }
 
-// Splits a tensor of several matrices into tensors of their own, without copying; `parts` are their
-// names and rows, from the first row on.
-void split_rows(Checkpoint &checkpoint, const std::string &prefix, const char *fused,
-                const std::vector<std::pair<const char *, uint64_t>> &parts, uint64_t columns) {
+// Names and rows of the matrices in a tensor, from the first row on.
+using Parts = std::vector<std::pair<std::string, uint64_t>>;
+
+// Splits a tensor of several matrices into tensors of their own, without copying.
+void split_rows(Checkpoint &checkpoint, const std::string &prefix, const std::string &name,
+                const std::vector<uint64_t> &shape, const Parts &parts) {
+    const uint64_t columns = shape.back();
     uint64_t rows = 0;
     for (const auto &[part, part_rows] : parts) {
         rows += part_rows;
     }
-    const std::string name = prefix + fused + ".weight";
-    Tensor rest = find_tensor(checkpoint, name, {rows, columns});
+    Tensor rest = find_tensor(checkpoint, name, shape);
     const size_t row_bytes = rest.size_bytes / rows;
     for (const auto &[part, part_rows] : parts) {
         rest.shape = {part_rows, columns};
@@ -245,18 +272,72 @@ std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) 
     return plan;
 }
 
-void split_fused(const Config &config, Checkpoint &checkpoint) {
+namespace {
+
+// Phi-3: q, k and v are one matrix, and gate and up.
+void split_fused(const Config &config, const std::string &layer, Checkpoint &checkpoint) {
     const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
     const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
+    const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
+    split_rows(checkpoint, attention, attention + "qkv_proj.weight",
+               {query_size + 2 * key_size, config.hidden},
+               {{"q_proj", query_size}, {"k_proj", key_size}, {"v_proj", key_size}});
+    split_rows(checkpoint, mlp, mlp + "gate_up_proj.weight",
+               {2 * uint64_t{config.intermediate}, config.hidden},
+               {{"gate_proj", config.intermediate}, {"up_proj", config.intermediate}});
+}
+
+// Mixtures of experts in three dimensions: [expert][gate, up][hidden] and [expert][hidden][...], or
+// gate and up for themselves, as in GGUF files.
+void split_experts(const Config &config, const std::string &layer, Checkpoint &checkpoint) {
+    const uint64_t count = config.experts.count, inner = config.experts.intermediate;
+    const std::string experts = layer + "mlp.experts.";
+    const auto split = [&](const std::string &fused, uint64_t rows, const Parts &of_expert,
+                           uint64_t columns) {
+        if (checkpoint.tensors.count(experts + fused) == 0) {
+            return; // the plan names what is missing
+        }
+        Parts parts;
+        for (uint64_t i = 0; i < count; ++i) {
+            for (const auto &[part, part_rows] : of_expert) {
+                parts.emplace_back(std::to_string(i) + "." + part, part_rows);
+            }
+        }
+        split_rows(checkpoint, experts, experts + fused, {count, rows, columns}, parts);
+    };
+    for (const std::string ending : {"", ".weight"}) { // of Hugging Face, of GGUF
+        split("gate_up_proj" + ending, 2 * inner, {{"gate_proj", inner}, {"up_proj", inner}},
+              config.hidden);
+        for (const std::string part : {"gate_proj", "up_proj"}) {
+            split(part + ending, inner, {{part, inner}}, config.hidden);
+        }
+        split("down_proj" + ending, config.hidden, {{"down_proj", config.hidden}}, inner);
+    }
+}
+
+} // namespace
+
+void split_tensors(const Config &config, Checkpoint &checkpoint) {
     const std::string body = find_layout(checkpoint).body;
     for (uint32_t i = 0; i < config.layers; ++i) {
         const std::string layer = body + "layers." + std::to_string(i) + ".";
-        split_rows(checkpoint, layer + "self_attn.", "qkv_proj",
-                   {{"q_proj", query_size}, {"k_proj", key_size}, {"v_proj", key_size}},
-                   config.hidden);
-        split_rows(checkpoint, layer + "mlp.", "gate_up_proj",
-                   {{"gate_proj", config.intermediate}, {"up_proj", config.intermediate}},
-                   config.hidden);
+        if (config.fused_tensors) {
+            split_fused(config, layer, checkpoint);
+        }
+        if (config.layer[i].experts) {
+            split_experts(config, layer, checkpoint);
+        }
+    }
+    // Before the plan lists them, because a short config can ask for very many.
+    uint64_t needed = 0;
+    for (const LayerConfig &layer : config.layer) {
+        needed += layer.experts ? 3 * uint64_t{config.experts.count} : 0;
+    }
+    if (needed > checkpoint.tensors.size()) {
+        fail(Status::corrupt,
+             "%s asks for %llu matrices of experts, the checkpoint has %zu tensors",
+             checkpoint.description, static_cast<unsigned long long>(needed),
+             checkpoint.tensors.size());
     }
 }
 

@@ -41,9 +41,10 @@ struct PlannedTensor {
 // Shapes `weights` by `config` and lists its tensors in a fixed order, none found yet.
 std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights);
 
-// For a `config` with fused tensors (Phi-3): replaces them by q, k and v, and by gate and up, as
-// the plan names them. Throws Error: corrupt (missing, wrong shape), unsupported (dtype).
-void split_fused(const Config &config, Checkpoint &checkpoint);
+// Replaces tensors that hold several matrices by one for each, as the plan names them: q, k and v,
+// gate and up (Phi-3), and the experts of a layer. Throws Error: corrupt (missing, wrong shape),
+// unsupported (dtype).
+void split_tensors(const Config &config, Checkpoint &checkpoint);
 
 // Finds every planned tensor. Throws Error: corrupt (missing, wrong shape), unsupported (its dtype,
 // or a tensor of the checkpoint that is neither in the plan nor harmless).

@@ -201,9 +201,7 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
              family_of(plan.config).shown);
     }
     plan.checkpoint = open_checkpoint(path);
-    if (plan.config.fused_tensors) {
-        split_fused(plan.config, plan.checkpoint);
-    }
+    split_tensors(plan.config, plan.checkpoint);
     plan.planned = plan_weights(plan.config, plan.places);
     find_tensors(plan.checkpoint, plan.planned);
     plan.rope_factors = rope_factors(plan.config);

@@ -55,7 +55,7 @@ def snapshots():
 
 def gguf_models():
     """Each architecture with each type of weights, unchanged (fuzz_gguf_model.cpp)."""
-    for architecture in range(6):
+    for architecture in range(7):
         for weights in range(11):
             yield bytes([architecture, weights])
 

@@ -20,8 +20,8 @@ using All =
          &Table::rms_norm, &Table::round_bf16, &Table::rope, &Table::attention_block,
          &Table::attention_merge, &Table::attention_finish, &Table::l2_norm, &Table::convolve,
          &Table::delta_gates, &Table::delta_rule, &Table::attention_finish_gated, &Table::softmax,
-         &Table::add_scaled, &Table::silu_gate, &Table::gelu_gate, &Table::add, &Table::embed,
-         &Table::embed_wide, &Table::softcap, &Table::find_nonfinite>;
+         &Table::add_scaled, &Table::sigmoid, &Table::silu_gate, &Table::gelu_gate, &Table::add,
+         &Table::embed, &Table::embed_wide, &Table::softcap, &Table::find_nonfinite>;
 static_assert(sizeof(Table) == (1 + All::kCount) * sizeof(void *),
               "the name and every entry of the list above");
 
@@ -63,8 +63,7 @@ inline constexpr Call kCalls[] = {
      }},
     {"attention_finish", 6,
      [](const Table &t, Operands &o) { t.attention_finish(o.x, 3.0F, o.n, o.bits); }},
-    {"l2_norm", 12,
-     [](const Table &t, Operands &o) { t.l2_norm(o.x, o.n, 1e-6F, 0.125F, o.y); }},
+    {"l2_norm", 12, [](const Table &t, Operands &o) { t.l2_norm(o.x, o.n, 1e-6F, 0.125F, o.y); }},
     {"l2_norm, in place", 12,
      [](const Table &t, Operands &o) { t.l2_norm(o.y, o.n, 1e-6F, 0.3F, o.y); }},
     {"attention_finish_gated", 10,
@@ -72,6 +71,7 @@ inline constexpr Call kCalls[] = {
     {"softmax", 12, [](const Table &t, Operands &o) { t.softmax(o.x, o.n, o.y); }},
     {"softmax, in place", 12, [](const Table &t, Operands &o) { t.softmax(o.y, o.n, o.y); }},
     {"add_scaled", 12, [](const Table &t, Operands &o) { t.add_scaled(o.z, 0.3F, o.n, o.y); }},
+    {"sigmoid", 12, [](const Table &t, Operands &o) { t.sigmoid(o.x, o.n, o.y); }},
     {"silu_gate", 10, [](const Table &t, Operands &o) { t.silu_gate(o.x, o.z, o.n, o.bits); }},
     {"gelu_gate", 10, [](const Table &t, Operands &o) { t.gelu_gate(o.x, o.z, o.n, o.bits); }},
     {"add", 12, [](const Table &t, Operands &o) { t.add(o.z, o.n, o.y); }},

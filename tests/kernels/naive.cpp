@@ -298,6 +298,10 @@ void add_scaled(const float *x, float factor, size_t n, float *y) {
     }
 }
 
+void sigmoid_of(const float *x, size_t n, float *y) {
+    std::transform(x, x + n, y, sigmoid);
+}
+
 void add(const float *x, size_t n, float *y) {
     for (size_t i = 0; i < n; ++i) {
         y[i] = soft::add(y[i], x[i]);
@@ -346,6 +350,7 @@ const stasis::kernels::Table &table() {
         add_recurrent(made);
         made.softmax = softmax;
         made.add_scaled = add_scaled;
+        made.sigmoid = sigmoid_of;
         made.silu_gate = silu_gate;
         made.gelu_gate = gelu_gate;
         made.add = add;

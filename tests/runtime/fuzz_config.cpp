@@ -23,6 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (const LayerConfig &layer : config.layer) {
             fuzz::expect(layer.rope < config.ropes.size(), "a layer without a rope");
         }
+        const Recurrent &sizes = config.recurrent;
+        fuzz::expect(sizes.value_heads == 0 || (sizes.value_heads % sizes.key_heads == 0 &&
+                                                sizes.taps > 1 && sizes.value_dim > 0),
+                     "recurrent layers");
+        fuzz::expect(config.rotary() % 2 == 0 && config.rotary() <= config.head_dim, "rotary");
         fuzz::expect(!describe(config).empty(), "a config without a description");
     } catch (const Error &error) {
         fuzz::check_refusal(error);

@@ -25,7 +25,8 @@ namespace {
 
 using Type = GgufValueType;
 
-constexpr const char *kArchitectures[] = {"llama", "gemma3", "qwen2", "qwen3", "phi3", "mamba"};
+constexpr const char *kArchitectures[] = {"llama", "gemma3", "qwen2", "qwen3",
+                                          "phi3",  "mamba",  "qwen35"};
 
 // Keys that a description may have, those of architectures without theirs.
 constexpr const char *kKeys[] = {"block_count",
@@ -58,7 +59,15 @@ constexpr const char *kKeys[] = {"block_count",
                                  ":tokenizer.ggml.bos_token_id",
                                  ":tokenizer.ggml.eos_token_id",
                                  ":tokenizer.ggml.eot_token_id",
-                                 ":general.alignment"};
+                                 ":general.alignment",
+                                 "ssm.conv_kernel",
+                                 "ssm.state_size",
+                                 "ssm.group_count",
+                                 "ssm.time_step_rank",
+                                 "ssm.inner_size",
+                                 "full_attention_interval",
+                                 "attention.recurrent_layers",
+                                 "nextn_predict_layers"};
 
 struct Value {
     Type type;
@@ -89,6 +98,63 @@ void tensor(Draft &draft, const std::string &name, GgufType type,
     const GgufBlock block = gguf_block(type);
     draft.tensors[name] = {type, shape,
                            std::string(elements / block.elements * block.size_bytes, 0)};
+}
+
+// The other layer of a hybrid: the first is recurrent, this has attention.
+void second_layer(Draft &draft, GgufType type, uint32_t width) {
+    const uint64_t query_size = uint64_t{2} * width; // with the output gate
+    tensor(draft, "blk.1.attn_q.weight", type, {width, query_size});
+    for (const char *name : {"attn_k", "attn_v"}) {
+        tensor(draft, std::string("blk.1.") + name + ".weight", type, {width, width / 2});
+    }
+    for (const char *name : {"attn_output", "ffn_gate", "ffn_up", "ffn_down"}) {
+        tensor(draft, std::string("blk.1.") + name + ".weight", type, {width, width});
+    }
+    for (const char *norm : {"attn_norm", "post_attention_norm"}) {
+        tensor(draft, std::string("blk.1.") + norm + ".weight", GgufType::f32, {width});
+    }
+    for (const char *norm : {"attn_q_norm", "attn_k_norm"}) {
+        tensor(draft, std::string("blk.1.") + norm + ".weight", GgufType::f32, {width / 4});
+    }
+}
+
+Draft small_hybrid(GgufType type) {
+    const uint32_t width = gguf_block(type).elements == 256 ? 256 : 32;
+    const std::string layer = "blk.0.";
+    Draft draft;
+    draft.keys[":general.architecture"] = {Type::string, gguf_text("qwen35")};
+    for (const auto &[key, value] : {std::pair{"block_count", 2U},
+                                     {"embedding_length", width},
+                                     {"attention.head_count", 4U},
+                                     {"attention.head_count_kv", 2U},
+                                     {"feed_forward_length", width},
+                                     {"context_length", 64U},
+                                     {"full_attention_interval", 2U},
+                                     {"rope.dimension_count", 4U},
+                                     {"ssm.conv_kernel", 2U},
+                                     {"ssm.state_size", 4U},
+                                     {"ssm.group_count", 2U},
+                                     {"ssm.time_step_rank", 4U},
+                                     {"ssm.inner_size", width}}) {
+        integer(draft, key, value);
+    }
+    draft.keys["attention.layer_norm_rms_epsilon"] = {Type::f32, gguf_number(1e-5F)};
+    tensor(draft, "token_embd.weight", type, {width, 8});
+    for (const char *name : {"attn_gate", "ssm_out", "ffn_gate", "ffn_up", "ffn_down"}) {
+        tensor(draft, layer + name + ".weight", type, {width, width});
+    }
+    tensor(draft, layer + "attn_qkv.weight", type, {width, 16 + width});
+    tensor(draft, layer + "ssm_alpha.weight", type, {width, 4});
+    tensor(draft, layer + "ssm_beta.weight", type, {width, 4});
+    tensor(draft, layer + "ssm_conv1d.weight", GgufType::f32, {2, 16 + width});
+    tensor(draft, layer + "ssm_a", GgufType::f32, {4});
+    tensor(draft, layer + "ssm_dt.bias", GgufType::f32, {4});
+    tensor(draft, layer + "ssm_norm.weight", GgufType::f32, {width / 4});
+    tensor(draft, layer + "attn_norm.weight", GgufType::f32, {width});
+    tensor(draft, layer + "post_attention_norm.weight", GgufType::f32, {width});
+    tensor(draft, "output_norm.weight", GgufType::f32, {width});
+    second_layer(draft, type, width);
+    return draft;
 }
 
 // One layer; what the architecture has of biases and norms is there.
@@ -231,9 +297,13 @@ void check(const Config &config) {
         fuzz::expect(layer.rope < config.ropes.size(), "a layer without a rope");
     }
     for (const Rope &rope : config.ropes) {
-        fuzz::expect(rope_frequencies(rope, config.head_dim).size() == config.head_dim / 2,
+        fuzz::expect(rope_frequencies(rope, config.rotary()).size() == config.rotary() / 2,
                      "a rope of another size than a head");
     }
+    const Recurrent &sizes = config.recurrent;
+    fuzz::expect(sizes.value_heads == 0 || (sizes.value_heads % sizes.key_heads == 0 &&
+                                            sizes.taps > 1 && sizes.value_dim > 0),
+                 "recurrent layers");
     fuzz::expect(!describe(config).empty(), "a config without a description");
 }
 
@@ -257,10 +327,20 @@ void load(const std::string &file) {
                          bytes <= size_t(end - weights.embedding_blocks),
                      "blocks outside the file");
     }
-    for (const LayerWeights &layer : weights.layers) {
-        for (const Matrix *matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                     &layer.mlp.gate, &layer.mlp.up, &layer.mlp.down}) {
-            fuzz::expect((matrix->data != nullptr) != (matrix->strips != nullptr), "a matrix");
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        const LayerWeights &layer = weights.layers[i];
+        const RecurrentWeights &recurrent = layer.recurrent;
+        const auto expect_all = [](std::initializer_list<const Matrix *> matrices) {
+            for (const Matrix *matrix : matrices) {
+                fuzz::expect((matrix->data != nullptr) != (matrix->strips != nullptr), "a matrix");
+            }
+        };
+        expect_all({&layer.mlp.gate, &layer.mlp.up, &layer.mlp.down});
+        if (config.layer[i].recurrent) {
+            expect_all({&recurrent.input, &recurrent.gate, &recurrent.decay, &recurrent.beta,
+                        &recurrent.output});
+        } else {
+            expect_all({&layer.query, &layer.key, &layer.value, &layer.output});
         }
     }
 }
@@ -273,7 +353,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                    GgufType::q4_0, GgufType::q4_1, GgufType::q5_0, GgufType::q5_1,
                                    GgufType::q4_k, GgufType::q5_k, GgufType::q6_k};
     const std::string architecture = kArchitectures[reader.byte() % std::size(kArchitectures)];
-    Draft draft = small_model(architecture, kTypes[reader.byte() % std::size(kTypes)]);
+    const GgufType type = kTypes[reader.byte() % std::size(kTypes)];
+    Draft draft = architecture == "qwen35" ? small_hybrid(type) : small_model(architecture, type);
     while (!reader.input.empty()) {
         change(draft, reader);
     }

@@ -67,6 +67,7 @@ inline const std::vector<std::string> &bundled() {
                                                    "zoo/llama3-tied-ropescaled",
                                                    "zoo/mistral-window",
                                                    "zoo/qwen2-bias-tied",
+                                                   "zoo/qwen3-moe",
                                                    "zoo/qwen3-qknorm"};
     return names;
 }

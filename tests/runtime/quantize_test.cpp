@@ -230,6 +230,8 @@ TEST_CASE("quantize: what cannot be is named, and nothing is left") {
     CHECK(files_in(directory).empty());
 
     quantize(source, out, "Q8_0");
+    expect_error(Status::unsupported, {"Qwen3.5", "read, not written"},
+                 [&] { quantize(test_data("zoo/qwen3_5-dense"), out, "Q8_0"); });
     expect_error(Status::unsupported, {"m.gguf", "not quantized again"},
                  [&] { quantize(out, directory.file("n.gguf"), "Q4_0"); });
     const std::string before = read_bytes(out);

@@ -12,6 +12,7 @@ using namespace stasis::test;
 namespace {
 
 const std::string kHybrid = "zoo/qwen3_5-dense";
+const std::string kHybrids[] = {kHybrid, "zoo/qwen3_5-moe"};
 
 Deviation passed_deviation(const Model &model, const std::string &name) {
     const Golden values = golden(name);
@@ -41,13 +42,40 @@ void change_layers(Model &model, const float *RecurrentWeights::*place, size_t c
     }
 }
 
+// Cuts the log in many ways, and computes it by other threads and tables.
+void check_alike(const std::string &name) {
+    CAPTURE(name);
+    const auto model = open(name);
+    const std::vector<uint32_t> tokens = tokens_for(*model, 150);
+    const PassedLog whole = passed_log(*model, tokens, tokens.size());
+    CHECK(whole.state.size() == model->state_size());
+    for (const size_t chunk : {1, 2, 3, 4, 7, 64, 100}) {
+        CAPTURE(chunk);
+        CHECK(same_log(passed_log(*model, tokens, chunk), whole));
+        CHECK(same_log(passed_log(*model, tokens, chunk, true), whole));
+    }
+    for (const size_t threads : {1, 3, 7}) {
+        CAPTURE(threads);
+        CHECK(same_log(passed_log(*open(name, threads), tokens, 64), whole));
+    }
+    for (const char *const *table = kernels::table_names(); *table != nullptr; ++table) {
+        if (kernels::find_table(*table) != nullptr) {
+            INFO("table: ", *table);
+            const auto forced = open_forced(name, *table, 2);
+            CHECK(same_log(passed_log(*forced, tokens, 29), whole));
+        }
+    }
+}
+
 } // namespace
 
 TEST_CASE("recur: logits of a hybrid agree with the golden values") {
-    const Deviation deviation = passed_deviation(*open(kHybrid), kHybrid);
-    std::printf("golden %-32s rms %.2f and max %.2f of the tolerance\n", kHybrid.c_str(),
-                deviation.rms, deviation.max);
-    CHECK(within(deviation));
+    for (const std::string &name : kHybrids) {
+        const Deviation deviation = passed_deviation(*open(name), name);
+        std::printf("golden %-32s rms %.2f and max %.2f of the tolerance\n", name.c_str(),
+                    deviation.rms, deviation.max);
+        CHECK_MESSAGE(within(deviation), name);
+    }
 }
 
 TEST_CASE("recur: the golden tolerance notices what a port of a hybrid gets wrong") {
@@ -107,25 +135,8 @@ TEST_CASE("recur: the golden tolerance notices what a port of a hybrid gets wron
 }
 
 TEST_CASE("recur: logits and states do not depend on cuts, threads or tables") {
-    const auto model = open(kHybrid);
-    const std::vector<uint32_t> tokens = tokens_for(*model, 150);
-    const PassedLog whole = passed_log(*model, tokens, tokens.size());
-    CHECK(whole.state.size() == model->state_size());
-    for (const size_t chunk : {1, 2, 3, 4, 7, 64, 100}) {
-        CAPTURE(chunk);
-        CHECK(same_log(passed_log(*model, tokens, chunk), whole));
-        CHECK(same_log(passed_log(*model, tokens, chunk, true), whole));
-    }
-    for (const size_t threads : {1, 3, 7}) {
-        CAPTURE(threads);
-        CHECK(same_log(passed_log(*open(kHybrid, threads), tokens, 64), whole));
-    }
-    for (const char *const *name = kernels::table_names(); *name != nullptr; ++name) {
-        if (kernels::find_table(*name) != nullptr) {
-            INFO("table: ", *name);
-            const auto forced = open_forced(kHybrid, *name, 2);
-            CHECK(same_log(passed_log(*forced, tokens, 29), whole));
-        }
+    for (const std::string &name : kHybrids) {
+        check_alike(name);
     }
 }
 

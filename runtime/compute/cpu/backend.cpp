@@ -7,6 +7,7 @@
 
 #include "format/state/bf16.h"
 #include "runtime/compute/cpu/attention.h"
+#include "runtime/compute/cpu/experts.h"
 #include "runtime/compute/cpu/products.h"
 #include "runtime/compute/cpu/recurrent.h"
 #include "runtime/compute/cpu/scratch.h"
@@ -237,6 +238,11 @@ void project_down(Pass &pass, size_t layer) {
     multiply_packed(pass, {{w, pass.cpu->wide}}, pass.row_count);
 }
 
+void mix_experts(Pass &pass, size_t layer) {
+    run_experts(pass, layer);
+    mark_failed(pass, layer);
+}
+
 void compute_logits(Pass &pass, const uint16_t *hidden, size_t rows, float *logits) {
     const Network &network = pass.network;
     pack(pass, hidden, rows, {&network.weights.head});
@@ -275,7 +281,7 @@ const Backend kCpuBackend = {.make_scratch = make_scratch,
                              .project_output = project_output,
                              .gated_product = gated_product,
                              .project_down = project_down,
-                             .run_experts = nullptr,
+                             .run_experts = mix_experts,
                              .logits = compute_logits,
                              .draws_ahead = draws_ahead,
                              .draw_ahead = nullptr,

@@ -9,7 +9,8 @@
 namespace stasis {
 
 CpuScratch::CpuScratch(const Network &network_)
-    : network(network_), storage(network_.memory), partial_storage(network_.memory) {}
+    : network(network_), experts(network_), storage(network_.memory),
+      partial_storage(network_.memory) {}
 
 void CpuScratch::fit(size_t wanted) {
     if (wanted <= rows) {
@@ -24,8 +25,8 @@ void CpuScratch::fit(size_t wanted) {
     const size_t half = config.rotary() / 2;
     const Recurrent &recurrent = config.recurrent;
     const size_t recurrent_rows = recurrent.value_heads == 0 ? 0 : wanted;
-    const size_t widest = std::max(
-        {size_t{config.hidden}, query_size, size_t{config.intermediate}, recurrent.value_size()});
+    const size_t widest = std::max({size_t{config.hidden}, query_size, size_t{config.intermediate},
+                                    size_t{config.experts.shared}, recurrent.value_size()});
     const size_t whole = (widest + 255) / 256 * 256; // groups of either size
 
     // `carve` runs twice: on a null base to measure the storage, then to set the pointers.
@@ -34,12 +35,12 @@ void CpuScratch::fit(size_t wanted) {
         stream = carver.take<float>(wanted * config.hidden);
         wide = carver.take<float>(wanted * config.hidden);
         narrow = carver.take<uint16_t>(wanted * widest);
-        packed = carver.take<uint8_t>(table.packed_bytes(wanted, widest));
+        packed.plain = carver.take<uint8_t>(table.packed_bytes(wanted, widest));
         if (groups.by_32) {
-            quantized[0] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 32));
+            packed.quantized[0] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 32));
         }
         if (groups.by_256) {
-            quantized[1] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 256));
+            packed.quantized[1] = carver.take<uint8_t>(table.quantized_bytes(wanted, whole, 256));
         }
         query = carver.take<float>(wanted * query_size * (config.output_gate ? 2 : 1));
         key = carver.take<float>(wanted * kv_size);
@@ -61,6 +62,7 @@ void CpuScratch::fit(size_t wanted) {
     const size_t size_bytes = carve(nullptr);
     rows = 0; // remains 0 if growing fails
     bad.resize(wanted);
+    experts.fit(wanted);
     storage.grow(size_bytes);
     carve(static_cast<uint8_t *>(storage.data()));
     rows = wanted;

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "runtime/compute/cpu/attention_plan.h"
+#include "runtime/compute/cpu/expert_scratch.h"
+#include "runtime/compute/cpu/packed_rows.h"
 #include "runtime/host/memory.h"
 #include "runtime/kernels/table.h"
 
@@ -26,7 +28,9 @@ struct CpuScratch {
     // queries. Reserves memory for weights only if the pass tracks attention. Throws
     // Error(no_memory).
     void fit_partials(size_t query_rows, size_t blocks, size_t head_dim, size_t query_bytes);
-    uint64_t size_bytes() const { return storage.size_bytes() + partial_storage.size_bytes(); }
+    uint64_t size_bytes() const {
+        return storage.size_bytes() + partial_storage.size_bytes() + experts.size_bytes();
+    }
 
     // Return the workspace of `thread` while it computes an item.
     void *scratch_of(size_t thread) const { return scratch + thread * kernels::kScratchBytes; }
@@ -39,9 +43,7 @@ struct CpuScratch {
     float *wide = nullptr;   // [rows][hidden] results before they are added to the stream
     // [rows][max(hidden, heads*head_dim, intermediate, value_size)] matmul inputs
     uint16_t *narrow = nullptr;
-    void *packed = nullptr; // `narrow` in the table's order
-    // `narrow` quantized, by groups of 32 and of 256 (C8); null: no matrix has such blocks.
-    void *quantized[2] = {nullptr, nullptr};
+    PackedRows packed; // `narrow`
     // [rows][heads][head_dim], or twice that where each head is followed by its output gate.
     float *query = nullptr;
     float *key = nullptr;           // [rows][kv_heads*head_dim]
@@ -69,6 +71,8 @@ struct CpuScratch {
     // [query row][block][kPagePositions]; null: no sequence of the pass is tracked.
     uint16_t *partial_weights = nullptr;
     uint8_t *packed_query = nullptr; // by item of the attention
+
+    ExpertScratch experts;
 
     Buffer storage, partial_storage;
 };

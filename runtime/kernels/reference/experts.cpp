@@ -1,5 +1,5 @@
-// What a mixture of experts needs beside products: the router's softmax, and the weighted sum of
-// what the chosen experts give (C12).
+// What a mixture of experts needs beside products: the router's softmax, the weighted sum of what
+// the chosen experts give, and the share of the shared expert (C12).
 #include "runtime/kernels/reference/functions.h"
 #include "runtime/kernels/reference/kernels.h"
 
@@ -29,11 +29,18 @@ void add_scaled(const float *x, float factor, size_t n, float *y) {
     }
 }
 
+void sigmoid_of(const float *x, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = sigmoid(x[i]);
+    }
+}
+
 } // namespace
 
 void add_experts(Table &table) {
     table.softmax = softmax;
     table.add_scaled = add_scaled;
+    table.sigmoid = sigmoid_of;
 }
 
 } // namespace stasis::kernels::STASIS_REFERENCE

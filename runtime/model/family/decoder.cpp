@@ -26,7 +26,7 @@ Config parse_decoder(const Fields &fields, const DecoderDefaults &defaults) {
         head_dim = config.hidden / config.heads;
     }
     config.head_dim = fields.count("head_dim", kWidthMax, head_dim);
-    config.intermediate = fields.count("intermediate_size", kWidthMax);
+    config.intermediate = fields.count("intermediate_size", kWidthMax, defaults.intermediate);
     config.vocabulary = fields.count("vocab_size", kVocabularyMax);
     config.context = fields.count("max_position_embeddings", kContextMax, defaults.context);
     config.norm_eps = static_cast<float>(fields.positive("rms_norm_eps", defaults.norm_eps));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -43,7 +44,8 @@ struct Family {
     bool part_turned = false; // RoPE may turn a part of each head
 };
 
-extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen35, kGemma3;
+extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35, kQwen35Moe,
+    kGemma3;
 
 // Returns all families, in the order in which messages name them.
 std::span<const Family *const> families();
@@ -57,6 +59,7 @@ struct DecoderDefaults {
     const char *architecture;
     uint32_t kv_heads, head_dim, context;
     double norm_eps;
+    std::optional<uint32_t> intermediate = {}; // empty: the field is required
 };
 
 // Reads everything but layers and biases (decoder.cpp).

@@ -1,5 +1,6 @@
-// The dense Qwen models: Qwen2 (and 2.5) has biases on query, key and value; Qwen3 has a norm of
-// each head instead. Defaults of absent fields: transformers, Qwen2Config and Qwen3Config.
+// The Qwen models without recurrent layers: Qwen2 (and 2.5) has biases on query, key and value;
+// Qwen3 has a norm of each head instead; Qwen3 MoE is Qwen3 with mixtures of experts. Defaults of
+// absent fields: transformers, Qwen2Config, Qwen3Config and Qwen3MoeConfig.
 #include "runtime/model/family/family.h"
 
 #include <algorithm>
@@ -49,6 +50,17 @@ Config read_qwen3(const Fields &fields) {
     return config;
 }
 
+Config read_qwen3_moe(const Fields &fields) {
+    Config config = parse_decoder(fields, {"qwen3_moe", 4, 0, 32768, 1e-6});
+    config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
+    config.query_key_norm = true;
+    config.experts = parse_experts(fields, {128, 8, 768});
+    config.experts.renormalised = fields.flag("norm_topk_prob", false);
+    read_qwen_layers(fields, config);
+    set_expert_layers(fields, config);
+    return config;
+}
+
 // No published converter writes windows of Qwen, because they are off. A window as long as the
 // context hides nothing.
 void refuse_window(const Keys &keys, const Config &config) {
@@ -69,6 +81,17 @@ void read_gguf_qwen3(const Keys &keys, Config &config) {
     refuse_window(keys, config);
     config.query_key_norm = true;
     set_layers(keys, false, config);
+}
+
+// Files say nothing of layers without experts, and their readers know none: every layer has them,
+// and their shares are renormalised.
+void read_gguf_qwen3_moe(const Keys &keys, Config &config) {
+    read_gguf_qwen3(keys, config);
+    config.experts = parse_experts(keys, config);
+    config.experts.renormalised = true;
+    for (LayerConfig &layer : config.layer) {
+        layer.experts = true;
+    }
 }
 
 } // namespace
@@ -96,5 +119,17 @@ const Family kQwen3 = {.name = "qwen3",
                        .read_gguf = read_gguf_qwen3,
                        .gguf_pattern = 0,
                        .write_gguf = nullptr};
+
+const Family kQwen3Moe = {.name = "qwen3_moe",
+                          .shown = "Qwen3 MoE",
+                          .published = {{"qwen3_moe", "Qwen3MoeForCausalLM"}, {}},
+                          .read = read_qwen3_moe,
+                          .bos = kNoToken,
+                          .eos = kNoToken,
+                          .gguf = "qwen3moe",
+                          .gguf_pairs = false,
+                          .read_gguf = read_gguf_qwen3_moe,
+                          .gguf_pattern = 0,
+                          .write_gguf = nullptr};
 
 } // namespace stasis

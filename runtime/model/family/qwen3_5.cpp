@@ -1,6 +1,7 @@
-// Qwen3.5: hybrids of Gated DeltaNet layers and attention with an output gate, alone or inside a
-// multimodal model. Defaults of absent fields: transformers, Qwen3_5TextConfig. The metadata of
-// GGUF files: llama.cpp's converter and reader (qwen35).
+// Qwen3.5: hybrids of Gated DeltaNet layers and attention with an output gate, dense or with
+// mixtures of experts, alone or inside a multimodal model. Defaults of absent fields: transformers,
+// Qwen3_5TextConfig and Qwen3_5MoeTextConfig. The metadata of GGUF files: llama.cpp's converter and
+// reader (qwen35, qwen35moe).
 #include "runtime/model/family/family.h"
 
 namespace stasis {
@@ -93,8 +94,8 @@ void read_hybrid(const Fields &fields, Config &config) {
               parse_rope(fields, "full_attention", "rope_theta", 10000.0, Rotary::part), config);
 }
 
-Config read_qwen35_text(const Fields &fields, bool tied_fallback) {
-    Config config = parse_decoder(fields, {"qwen3_5", 4, 256, 32768, 1e-6});
+Config read_text(const Fields &fields, const DecoderDefaults &defaults, bool tied_fallback) {
+    Config config = parse_decoder(fields, defaults);
     config.tied_head = fields.flag("tie_word_embeddings", tied_fallback);
     config.norm_plus_one = true;
     config.query_key_norm = true;
@@ -104,19 +105,44 @@ Config read_qwen35_text(const Fields &fields, bool tied_fallback) {
     return config;
 }
 
-Config read_qwen35(const Fields &fields) {
-    constexpr char kText[] = "qwen3_5_text";
-    if (fields.text("model_type", "") == kText) {
-        return read_qwen35_text(fields, false);
+Config read_qwen35_text(const Fields &fields, bool tied_fallback) {
+    return read_text(fields, {"qwen3_5", 4, 256, 32768, 1e-6}, tied_fallback);
+}
+
+// Every layer has experts, and their shares are always renormalised.
+Config read_qwen35_moe_text(const Fields &fields, bool tied_fallback) {
+    Config config = read_text(fields, {"qwen3_5_moe", 2, 256, 32768, 1e-6, 0}, tied_fallback);
+    config.experts = parse_experts(fields, {256, 8, 512});
+    config.experts.shared = fields.count("shared_expert_intermediate_size", kWidthMax, 512);
+    config.experts.renormalised = true;
+    for (LayerConfig &layer : config.layer) {
+        layer.experts = true;
+    }
+    return config;
+}
+
+// Reads a text model, or the one inside a multimodal model.
+Config read_inside(const Fields &fields, const char *text_type,
+                   Config (*read)(const Fields &, bool tied_fallback)) {
+    if (fields.text("model_type", "") == text_type) {
+        return read(fields, false);
     }
     const Fields text = fields.child("text_config");
-    const std::string type = text.text("model_type", kText);
-    if (type != kText) {
+    const std::string type = text.text("model_type", text_type);
+    if (type != text_type) {
         fail(Status::unsupported, "%smodel_type \"%s\" is not supported (%s is)", text.name.c_str(),
-             type.c_str(), kText);
+             type.c_str(), text_type);
     }
     refuse_unsupported(text);
-    return read_qwen35_text(text, fields.flag("tie_word_embeddings", false));
+    return read(text, fields.flag("tie_word_embeddings", false));
+}
+
+Config read_qwen35(const Fields &fields) {
+    return read_inside(fields, "qwen3_5_text", read_qwen35_text);
+}
+
+Config read_qwen35_moe(const Fields &fields) {
+    return read_inside(fields, "qwen3_5_moe_text", read_qwen35_moe_text);
 }
 
 // Reads which layers are recurrent: listed one by one, or all but every n-th.
@@ -163,6 +189,16 @@ void read_qwen35_gguf(const Keys &keys, Config &config) {
     set_kinds(file + keys.name(""), recurrent, parse_rope(keys, 10000.0), config);
 }
 
+void read_qwen35_moe_gguf(const Keys &keys, Config &config) {
+    read_qwen35_gguf(keys, config);
+    config.experts = parse_experts(keys, config);
+    config.experts.shared = keys.count("expert_shared_feed_forward_length", kWidthMax);
+    config.experts.renormalised = true;
+    for (LayerConfig &layer : config.layer) {
+        layer.experts = true;
+    }
+}
+
 } // namespace
 
 const Family kQwen35 = {.name = "qwen3_5",
@@ -178,5 +214,19 @@ const Family kQwen35 = {.name = "qwen3_5",
                         .gguf_pattern = 0,
                         .write_gguf = nullptr,
                         .part_turned = true};
+
+const Family kQwen35Moe = {.name = "qwen3_5_moe",
+                           .shown = "Qwen3.5 MoE",
+                           .published = {{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"},
+                                         {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"}},
+                           .read = read_qwen35_moe,
+                           .bos = kNoToken,
+                           .eos = kNoToken,
+                           .gguf = "qwen35moe",
+                           .gguf_pairs = false,
+                           .read_gguf = read_qwen35_moe_gguf,
+                           .gguf_pattern = 0,
+                           .write_gguf = nullptr,
+                           .part_turned = true};
 
 } // namespace stasis

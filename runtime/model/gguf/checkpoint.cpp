@@ -25,6 +25,17 @@ constexpr Name kLayer[] = {{"attn_q", "self_attn.q_proj"},      {"attn_k", "self
                            {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
                            {"attn_norm", "input_layernorm"},    {"ffn_gate", "mlp.gate_proj"},
                            {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"}};
+// The experts of a layer are one tensor of three dimensions in GGUF files.
+constexpr char kExpertsOfLayer[] = "mlp.experts.";
+constexpr Name kExperts[] = {{"ffn_gate_inp", "mlp.gate"},
+                             {"ffn_gate_exps", "mlp.experts.gate_proj"},
+                             {"ffn_up_exps", "mlp.experts.up_proj"},
+                             {"ffn_gate_up_exps", "mlp.experts.gate_up_proj"},
+                             {"ffn_down_exps", "mlp.experts.down_proj"},
+                             {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                             {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                             {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+                             {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
 // In fused files, the matrix of gate and up has the name of up.
 constexpr Name kFused[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 constexpr Name kRecurrent[] = {
@@ -55,6 +66,9 @@ struct Names {
             add(kFused); // before the other meaning of ffn_up
         }
         add(kLayer);
+        if (config.experts.count != 0) {
+            add(kExperts);
+        }
         if (config.recurrent.value_heads != 0) {
             add(kRecurrent);
             whole.assign(std::begin(kRecurrentWhole), std::end(kRecurrentWhole));
@@ -95,7 +109,13 @@ struct Names {
     std::string in_plan(const std::string &gguf) const {
         return translate(gguf, &Name::gguf, "blk.", &Name::plan, "model.layers.");
     }
-    std::string in_gguf(const std::string &plan) const {
+    std::string in_gguf(std::string plan) const {
+        // An expert's number is not part of its tensor's name.
+        const size_t experts = plan.find(kExpertsOfLayer);
+        if (experts != std::string::npos) {
+            const size_t number = experts + sizeof kExpertsOfLayer - 1;
+            plan.erase(number, plan.find('.', number) + 1 - number);
+        }
         return translate(plan, &Name::plan, "model.layers.", &Name::gguf, "blk.");
     }
 };
@@ -174,6 +194,9 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
         }
         const GgufTensor &tensor = file.tensor(name);
         std::vector<uint64_t> shape(tensor.shape.rbegin(), tensor.shape.rend());
+        if (name.ends_with(".ffn_gate_inp_shexp.weight") && shape.size() == 1) {
+            shape.insert(shape.begin(), 1); // a matrix of one row, which GGUF has as a vector
+        }
         if (planned.ends_with(".conv1d.weight") && shape.size() == 2) {
             shape.insert(shape.begin() + 1, 1); // the plan's [channels][1][taps]
         }

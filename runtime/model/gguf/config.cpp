@@ -21,10 +21,12 @@ bool has_tensor(const GgufFile &file, const char *name) {
 }
 
 // Refuses keys that change results, unless their values are neutral.
-void refuse_unsupported(const Keys &keys) {
-    if (keys.count("expert_count", kWidthMax, 0, 0) > 1) {
-        unsupported(keys.file, "mixtures of experts are not supported");
+void refuse_unsupported(const Keys &keys, const Config &config) {
+    if (config.experts.count == 0 && keys.count("expert_count", kExpertsMax, 0, 0) > 1) {
+        unsupported(keys.file, "mixtures of experts of the architecture " + keys.architecture +
+                                   " are not supported");
     }
+
     struct Neutral {
         const char *key;
         double value;
@@ -128,7 +130,10 @@ Config parse_decoder(const Keys &keys, const Family &family) {
             ? keys.count_of_layers("attention.head_count_kv", kWidthMax, config.layers)
             : config.heads;
     parse_head_sizes(keys, family, config);
-    config.intermediate = keys.count_of_layers("feed_forward_length", kWidthMax, config.layers);
+    // Where every layer has experts, there may be no other size.
+    if (!keys.has("expert_count") || keys.has("feed_forward_length")) {
+        config.intermediate = keys.count_of_layers("feed_forward_length", kWidthMax, config.layers);
+    }
     config.context = keys.count("context_length", kContextMax);
     config.vocabulary = parse_vocabulary(keys);
     config.norm_eps = static_cast<float>(keys.positive("attention.layer_norm_rms_epsilon"));
@@ -171,12 +176,12 @@ Config read_config(const GgufFile &file) {
     const std::string architecture = file.text("general.architecture").value_or("");
     const Family &family = find_family(file, architecture);
     const Keys keys{file, architecture};
-    refuse_unsupported(keys);
     refuse_old_blocks(file);
     Config config = parse_decoder(keys, family);
     check_sizes(config, {file.names[0] + ": metadata " + architecture, "attention.head_count",
                          "attention.head_count_kv", "attention.key_length"});
     family.read_gguf(keys, config);
+    refuse_unsupported(keys, config);
     read_token_ids(file, config);
     return config;
 }

@@ -47,6 +47,9 @@ std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t
 // Sets layers that share one RoPE; if windows are allowed, all windows are equal.
 void set_layers(const Keys &keys, bool windows, Config &config);
 
+// config_experts.cpp: reads the sizes of mixtures of experts.
+Experts parse_experts(const Keys &keys, const Config &config);
+
 // Writes metadata under "ARCHITECTURE.".
 struct WrittenKeys {
     const std::string prefix;

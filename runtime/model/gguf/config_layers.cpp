@@ -1,4 +1,5 @@
 // Reads windows and RoPE of layers from the metadata of a GGUF file; see config_keys.h.
+#include "format/state/error.h"
 #include "runtime/model/config_fields.h"
 #include "runtime/model/gguf/config_keys.h"
 #include "runtime/model/model_file.h"

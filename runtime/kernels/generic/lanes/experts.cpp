@@ -1,4 +1,4 @@
-// The router's softmax and the weighted sum of experts (C12).
+// The router's softmax, the weighted sum of experts, and the shared expert's share (C12).
 #include "runtime/kernels/generic/lanes/functions.h"
 #include "runtime/kernels/generic/lanes/kernels.h"
 
@@ -30,11 +30,17 @@ void add_scaled(const float *x, float factor, size_t n, float *y) {
     });
 }
 
+void sigmoid_of(const float *x, size_t n, float *y) {
+    by_lanes(n, [&](size_t i, size_t count)
+                    STASIS_STEP { store(sigmoid(load(x + i, count)), y + i, count); });
+}
+
 } // namespace
 
 void add_experts(Table &table) {
     table.softmax = softmax;
     table.add_scaled = add_scaled;
+    table.sigmoid = sigmoid_of;
 }
 
 } // namespace stasis::kernels::STASIS_TABLE
