@@ -65,6 +65,9 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     options.profile = text_or(given.profile, "");
     options.kernels = text_or(given.kernels, "");
     options.kv_budget_bytes = given.kv_budget_bytes;
+    if (given.state_budget_bytes != 0) {
+        options.state_budget_bytes = given.state_budget_bytes;
+    }
     options.copy_weights = given.copy_weights != 0;
     options.chat_template = text_or(given.chat_template, "");
     options.memory = {allocator.user, allocator.allocate, allocator.deallocate};
@@ -205,6 +208,9 @@ stasis_status stasis_model_get_stats(const stasis_model *model, stasis_model_sta
         const uint64_t held = runtime.held_bytes;
         now.kv_shared_bytes = held - std::min(held, now.kv_used_bytes);
         now.scratch_bytes = runtime.scratch_bytes();
+        now.state_budget_bytes = runtime.states->budget_bytes();
+        now.state_used_bytes = runtime.states->used_bytes();
+        now.state_cached_bytes = runtime.states->free_bytes();
         write_struct(now, stats, "stats");
     });
 }

@@ -329,6 +329,7 @@ stasis_status stasis_session_get_info(const stasis_session *session, stasis_sess
         to.pending_bytes = from.pending_bytes;
         to.positions_evicted = from.evicted;
         to.tokens_reused = from.tokens_reused;
+        to.states = from.states;
         to.positions_foreign = from.foreign;
         to.older = session->older ? 1 : 0;
         write_struct(to, info, "info");

@@ -117,7 +117,11 @@ StoredPages pages_of(const format::Snapshot &snapshot) {
             [&](std::span<const PageInto> pages) { snapshot.read(pages); },
             [&](size_t group, uint64_t index, const uint16_t *computed) {
                 return locate_by_fingerprints(snapshot, group, index, computed);
-            }};
+            },
+            snapshot.keep() != format::Keep::full ? nullptr
+                                                  : std::function([&](size_t index, float *into) {
+                                                        snapshot.read_state(index, into);
+                                                    })};
 }
 
 // `open` gives the snapshot, once the options have been found good.

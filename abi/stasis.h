@@ -146,9 +146,13 @@ typedef struct stasis_model_options {
     stasis_progress_fn progress; /* bytes of weights: read and digested,
                                      and those put into another order */
     void *progress_user;
-    const char *profile;   /* "contract" or "device", see stasis_model_open; NULL: contract */
-    uint32_t copy_weights; /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
-    uint32_t reserved;     /* 0 */
+    const char *profile;         /* "contract" or "device", see stasis_model_open; NULL: contract */
+    uint32_t copy_weights;       /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
+    uint32_t reserved;           /* 0 */
+    uint64_t state_budget_bytes; /* limit for the recurrent states of all sessions together; 0: 512
+                                    MiB. Each session holds its last state, and the next one while
+                                    it appends, whatever the limit; the rest are checkpoints (see
+                                    stasis_session_rewind) */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -194,6 +198,10 @@ typedef struct stasis_model_stats {
                                  and without a budget when they exceed 256 MiB */
     uint64_t kv_free_bytes;   /* bytes that pages can still take: the budget less kv_used_bytes,
                                  as cached pages are reclaimed; UINT64_MAX: no limit */
+    uint64_t state_budget_bytes; /* the limit of stasis_model_options */
+    uint64_t state_used_bytes;   /* bytes of recurrent states that sessions and the prefix cache
+                                    hold, each counted once; 0: no layer is recurrent */
+    uint64_t state_cached_bytes; /* bytes of memory kept for the next states */
 } stasis_model_stats;
 
 /* Fills a struct with defaults: struct_size is set to `size`, its sizeof, and the rest to 0.
@@ -354,6 +362,7 @@ typedef struct stasis_session_info {
     uint32_t older;    /* 1: loaded with STASIS_LOAD_ACCEPT_OLDER from a file whose last commit is
                           damaged, or forked from such a session, and not saved since */
     uint32_t reserved; /* 0 */
+    uint64_t states;   /* recurrent states that this session holds: the last, and checkpoints */
 } stasis_session_info;
 
 /* Source of a token. */
@@ -413,6 +422,11 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
 /* Rewinds to `position`: tokens from there on are removed as if they had never been appended.
  * Sampling settings stay; a system text that waits for its user turn is dropped. Position 0 can
  * always be reached.
+ *
+ * Recurrent layers have a state in place of keys and values, which cannot be cut. A session keeps
+ * checkpoints, within state_budget_bytes: of every 256th position among the last 4096, and before
+ * these ever fewer. After a rewind the next call that needs the state computes the positions after
+ * the nearest checkpoint again, and may return the statuses of append.
  * Errors:
  *   INVALID_ARGUMENT  `position` is beyond the session's
  *   UNSUPPORTED       it is below the floor, which the message names, and the flag is not set
@@ -428,13 +442,16 @@ stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, 
  * the eviction, one to a lower position computes without it. The range may include positions that
  * were evicted before; this has no effect. The session keeps the final hidden state of this
  * position, 2 bytes for each of its numbers. INVALID_ARGUMENT: begin > end, or end beyond the
- * session's position. Returns also the statuses of logits. */
+ * session's position. UNSUPPORTED: the model has recurrent layers, whose states hold every position
+ * in the same numbers: evicting from a recurrent layer is impossible. Returns also the statuses of
+ * logits. */
 stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
                                    stasis_error *error);
 
 /* Copies keys and values of positions [begin, end) of a layer, bf16, each [end - begin][kv_heads]
  * [head_dim]; `capacity` and `*count` are elements of one of the two arrays. NOT_FOUND: a position
- * was released. INVALID_ARGUMENT: no such layer, or a range beyond the session's position. */
+ * was released. INVALID_ARGUMENT: no such layer, or a range beyond the session's position.
+ * UNSUPPORTED: the layer is recurrent. */
 stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, uint64_t begin,
                                 uint64_t end, uint16_t *keys, uint16_t *values, size_t capacity,
                                 size_t *count, stasis_error *error);

@@ -125,8 +125,8 @@ typedef struct stasis_generated {
     const char *text;  /* valid until the callback returns; empty without a tokenizer */
     size_t length;
     uint32_t last, reserved;
-    float log_probability;          /* of the token; 0 if not asked for, and with `last` */
-    uint32_t log_probability_count; /* as in the options; 0 with `last` */
+    float log_probability;               /* of the token; 0 if not asked for, and with `last` */
+    uint32_t log_probability_count;      /* as in the options; 0 with `last` */
     const stasis_token *best_tokens;     /* [log_probability_count], best first, ties by lower id */
     const float *best_log_probabilities; /* both arrays are valid until the callback returns */
 } stasis_generated;
@@ -220,6 +220,8 @@ void stasis_draft_options_init(stasis_draft_options *options, size_t size);
  * On failure the setting stays as it was.
  * Errors:
  *   INVALID_ARGUMENT  numbers out of range
+ *   UNSUPPORTED       the session's model or the draft model has recurrent layers, whose states
+ *                     cannot take back a rejected token
  *   MODEL_MISMATCH    the size of the vocabulary or a token differs in the draft model; the message
  *                     names both values */
 stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,

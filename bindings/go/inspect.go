@@ -21,6 +21,7 @@ type SessionInfo struct {
 	PendingBytes     uint64 // system text that waits for the first user turn
 	PositionsEvicted uint64
 	TokensReused     uint64 // positions taken from existing pages
+	States           uint64 // recurrent states that it holds: the last, and checkpoints
 	// Some below this one were computed under another profile, and cannot be verified; 0: none.
 	PositionsForeign uint64
 	// Loaded with AcceptOlder from a file whose last commit is damaged, and not saved since.
@@ -42,6 +43,7 @@ func (s *Session) Info() (SessionInfo, error) {
 		PendingBytes:     uint64(own.pending_bytes),
 		PositionsEvicted: uint64(own.positions_evicted), TokensReused: uint64(own.tokens_reused),
 		PositionsForeign: uint64(own.positions_foreign), Older: own.older != 0,
+		States: uint64(own.states),
 	}, err
 }
 

@@ -36,6 +36,7 @@ type ModelOptions struct {
 	Profile      string // "contract" or, faster and to bits of its own, "device"
 	Kernels      string // "amx", "avx2", "reference" and so on; "": the machine's fastest
 	KVBudget     uint64 // bytes of all sessions' KV pages together; 0: no limit
+	StateBudget  uint64 // bytes of all sessions' recurrent states together; 0: 512 MiB
 	ChatTemplate string // a name, if the model's files do not name it
 
 	// No file stays mapped: the model's files may change, or be cut short, once it is open.
@@ -111,6 +112,7 @@ func (c *call) modelOptions(o *ModelOptions) *C.stasis_model_options {
 		given.kernels = c.text("Kernels", o.Kernels)
 		given.profile = c.text("Profile", o.Profile)
 		given.kv_budget_bytes = C.uint64_t(o.KVBudget)
+		given.state_budget_bytes = C.uint64_t(o.StateBudget)
 		if o.CopyWeights {
 			given.copy_weights = 1
 		}
@@ -204,6 +206,10 @@ type ModelStats struct {
 	Scratch  uint64 // work space
 	KVKnown  uint64 // of the cached: pages that appends of the same tokens take again
 	KVFree   uint64 // what pages can still take; math.MaxUint64: no limit
+
+	StateBudget uint64
+	StateUsed   uint64 // in recurrent states that sessions and the prefix cache hold
+	StateCached uint64 // in memory kept for the next states
 }
 
 // Stats reports the model's memory.
@@ -217,6 +223,7 @@ func (m *Model) Stats() (ModelStats, error) {
 		KVBudget: uint64(own.kv_budget_bytes), KVUsed: uint64(own.kv_used_bytes),
 		KVCached: uint64(own.kv_cached_bytes), KVShared: uint64(own.kv_shared_bytes),
 		Scratch: uint64(own.scratch_bytes), KVKnown: uint64(own.kv_known_bytes),
-		KVFree: uint64(own.kv_free_bytes),
+		KVFree: uint64(own.kv_free_bytes), StateBudget: uint64(own.state_budget_bytes),
+		StateUsed: uint64(own.state_used_bytes), StateCached: uint64(own.state_cached_bytes),
 	}, err
 }

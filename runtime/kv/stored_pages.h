@@ -31,7 +31,7 @@ struct StoredPages {
     // none if that cannot be told.
     std::function<std::optional<PagePlace>(size_t group, uint64_t index, const uint16_t *computed)>
         locate;
-    // Writes State::states[index], checked against its digest.
+    // Writes the numbers of State::states[index]. Null: they were not kept.
     std::function<void(size_t index, float *into)> read_state;
 };
 

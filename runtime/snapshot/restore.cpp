@@ -134,6 +134,11 @@ Timeline prepare(Model &model, const State &state, const TimelineOptions *option
         fail(Status::corrupt, "the final hidden state has %zu values, expected %u",
              state.hidden.size(), model.config.hidden);
     }
+    if (model.state_size() != 0 && !state.log.empty() &&
+        (state.states.empty() || state.states.back().position != state.log.size())) {
+        fail(Status::corrupt, "KV cache: the recurrent state after position %zu is missing",
+             state.log.size() - 1);
+    }
     check_log(state, model.config.vocabulary);
     watch.step(0, 0);
     check_samplings(state, model.config.vocabulary);
@@ -212,10 +217,6 @@ void adopt_states(Timeline &timeline, const State &state, const StoredPages &pag
                   const Watch &watch) {
     if (!timeline.states.used() || state.log.empty()) {
         return;
-    }
-    if (state.states.empty() || state.states.back().position != state.log.size()) {
-        fail(Status::corrupt, "KV cache: the recurrent state of position %zu is missing",
-             state.log.size());
     }
     StatePool &pool = *timeline.network->states;
     std::vector<StateRef> read;
@@ -367,6 +368,13 @@ void check_hidden(Timeline &timeline, const State &state) {
     if (timeline.hidden.numbers != state.hidden) {
         fail(Status::diverged,
              "the recomputed final hidden state, of position %zu, is not the stored one",
+             state.log.size() - 1);
+    }
+    if (timeline.states.used() && timeline.states.at(state.log.size()).digest(state.log.size()) !=
+                                      state.states.back().digest) {
+        fail(Status::diverged,
+             "the recomputed state of the recurrent layers, after position %zu, is not the stored "
+             "one",
              state.log.size() - 1);
     }
     for (size_t i = 0; i < state.evictions.size(); ++i) {

@@ -69,7 +69,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
     TimelineOptions retaining;
     retaining.window_retain = 0;
     Timeline timeline(*model, retaining);
-    recompute(timeline, redraw, positions, options, 0, positions);
+    recompute(timeline, redraw, pages, positions, options, 0, positions);
     evict_due(timeline, stored);
     const State computed = export_state(timeline, settings_of(stored), *model);
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "format/state/decimal.h"
+#include "runtime/compute/pass.h"
 #include "runtime/compute/profile.h"
 #include "runtime/snapshot/export.h"
 #include "runtime/snapshot/restore.h"
@@ -42,7 +43,9 @@ std::optional<Timeline> stored_timeline(const std::shared_ptr<Model> &model, con
             return std::nullopt;
         }
     }
-    return restore_timeline(*model, whole, nullptr, pages_of(whole, *model), Watch());
+    StoredPages kept = pages_of(whole, *model);
+    kept.read_state = pages.read_state;
+    return restore_timeline(*model, whole, nullptr, kept, Watch());
 }
 
 // Returns the pages that can be computed again, by index: the first one from nothing, others as far
@@ -113,6 +116,24 @@ Timeline start_at(Model &model, const std::optional<Timeline> &held, uint64_t po
     return start;
 }
 
+// Computes the recurrent state before a page, from the stored one before it. What differs on the
+// way is a divergence as well.
+std::optional<Divergence> compute_start(Timeline &timeline, const Watch &watch) {
+    if (timeline.states.holds(timeline.position())) {
+        return std::nullopt;
+    }
+    try {
+        PassLease pass(*timeline.network);
+        timeline.require_hidden(*pass, watch);
+    } catch (const Error &error) {
+        if (error.status() != Status::diverged) {
+            throw;
+        }
+        return diverged(Element::kv_cache, timeline.position() - 1, error.what());
+    }
+    return std::nullopt;
+}
+
 void compute_pages(const std::shared_ptr<Model> &model, const State &stored,
                    const StoredPages &pages, const AuditOptions &options,
                    const std::optional<Timeline> &held, const std::map<uint64_t, Reach> &chosen,
@@ -124,7 +145,11 @@ void compute_pages(const std::shared_ptr<Model> &model, const State &stored,
     Redraw redraw(stored);
     for (const auto &[index, reach] : chosen) {
         Timeline timeline = start_at(*model, held, reach.from);
-        recompute(timeline, redraw, reach.end, options, report.positions, total);
+        if (const auto found = compute_start(timeline, options.watch)) {
+            report.first = found;
+            return;
+        }
+        recompute(timeline, redraw, pages, reach.end, options, report.positions, total);
         std::optional<Divergence> found = compare_page(timeline, stored, pages, index);
         if (!found && reach.end == stored.log.size()) {
             found = compare_rest(stored, export_state(timeline, settings_of(stored), *model));

@@ -28,6 +28,38 @@ uint64_t next_eviction(const State &stored, uint64_t position) {
     return next == stored.evictions.end() ? UINT64_MAX : next->position;
 }
 
+// Returns the first recurrent state after `position`; its position is UINT64_MAX if there is none.
+size_t next_state(const State &stored, uint64_t position) {
+    const auto next = std::upper_bound(
+        stored.states.begin(), stored.states.end(), position,
+        [](uint64_t value, const RecurrentState &s) { return value < s.position; });
+    return static_cast<size_t>(next - stored.states.begin());
+}
+
+uint64_t position_of_state(const State &stored, size_t index) {
+    return index < stored.states.size() ? stored.states[index].position : UINT64_MAX;
+}
+
+// Describes the first number in which a stored state and the computed one differ.
+Divergence state_diverged(const State &stored, const RecurrentState &state, const float *numbers,
+                          const float *computed) {
+    Divergence found = diverged(Element::kv_cache, state.position - 1,
+                                "the state of recurrent layers after position " +
+                                    std::to_string(state.position - 1) + " differs");
+    for (size_t i = 0; numbers != nullptr && i < stored.recurrent.numbers(); ++i) {
+        if (std::bit_cast<uint32_t>(numbers[i]) != std::bit_cast<uint32_t>(computed[i])) {
+            const uint64_t at = i % stored.recurrent.state_size();
+            found.layer = stored.recurrent.layers[i / stored.recurrent.state_size()];
+            found.message =
+                "the state of recurrent layer " + std::to_string(found.layer) + " after position " +
+                std::to_string(state.position - 1) + " differs at number " + std::to_string(at) +
+                ": " + decimal(numbers[i]) + " in the file, " + decimal(computed[i]) + " computed";
+            break;
+        }
+    }
+    return found;
+}
+
 // Returns the valid slots of a page in memory order, as the timeline holds them.
 std::vector<uint16_t> held_page(const Timeline &timeline, const PageShape &shape,
                                 const std::vector<uint32_t> &layers, uint64_t begin,
@@ -151,7 +183,30 @@ void Redraw::compare(uint64_t position, std::span<const float> logits) {
     }
 }
 
+void Redraw::compare_state(const Timeline &timeline, const StoredPages &pages) {
+    const uint64_t position = timeline.position();
+    const size_t index = next_state(stored_, position - 1);
+    if (state_ || position_of_state(stored_, index) != position) {
+        return;
+    }
+    const RecurrentState &state = stored_.states[index];
+    std::vector<float> numbers;
+    if (pages.read_state) {
+        numbers.resize(stored_.recurrent.numbers());
+        pages.read_state(index, numbers.data());
+    }
+    const StateRef computed = timeline.states.at(position);
+    if (computed.digest(position) != state.digest) {
+        state_ = state_diverged(stored_, state, numbers.empty() ? nullptr : numbers.data(),
+                                computed.numbers());
+    }
+}
+
 std::optional<Divergence> Redraw::first() const {
+    return earlier(first_token(), state_);
+}
+
+std::optional<Divergence> Redraw::first_token() const {
     if (sampled(stored_, 0)) {
         return diverged(Element::token_buffer, 0,
                         "the first token is recorded as drawn, from nothing");
@@ -189,13 +244,16 @@ void evict_due(Timeline &timeline, const State &stored) {
     }
 }
 
-void recompute(Timeline &timeline, Redraw &redraw, uint64_t end, const VerifyOptions &options,
-               uint64_t done, uint64_t total) {
+void recompute(Timeline &timeline, Redraw &redraw, const StoredPages &pages, uint64_t end,
+               const VerifyOptions &options, uint64_t done, uint64_t total) {
+    const State &stored = redraw.stored();
     while (timeline.position() < end) {
         const uint64_t begin = timeline.position();
-        evict_due(timeline, redraw.stored());
-        // Appends stop at evictions, which must happen at the same positions as before.
-        const uint64_t cut = std::min(end, next_eviction(redraw.stored(), begin));
+        evict_due(timeline, stored);
+        // Appends stop at evictions, which must happen at the same positions as before, and where
+        // there is a state to compare.
+        const uint64_t cut = std::min({end, next_eviction(stored, begin),
+                                       position_of_state(stored, next_state(stored, begin))});
         WatchPart part{options.watch, done, total};
         AppendOptions run;
         run.chunk = options.chunk;
@@ -203,8 +261,9 @@ void recompute(Timeline &timeline, Redraw &redraw, uint64_t end, const VerifyOpt
         run.logits = Redraw::on_logits;
         run.logits_wanted = Redraw::on_wanted;
         run.logits_user = &redraw;
-        run.schedule = &redraw.stored().profile;
+        run.schedule = &stored.profile;
         append(timeline, redraw.entries().subspan(begin, cut - begin), run);
+        redraw.compare_state(timeline, pages);
         done += cut - begin;
     }
 }

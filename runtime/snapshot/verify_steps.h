@@ -29,22 +29,29 @@ class Redraw {
     std::span<const uint32_t> tokens() const { return tokens_; }     // of the whole log
     std::span<const TokenEntry> entries() const { return entries_; } // the same, none as drawn
     const State &stored() const { return stored_; }
-    // Returns the first token that differs from the one its settings draw.
+    // Returns the first token that differs from the one its settings draw, or the first recurrent
+    // state that differs, if that is earlier.
     std::optional<Divergence> first() const;
     uint64_t drawn() const { return drawn_; }
     uint64_t drawn_otherwise() const { return otherwise_; }
+
+    // Compares the recurrent state at the timeline's position, if the file has one there, and reads
+    // it, which checks its bytes.
+    void compare_state(const Timeline &timeline, const StoredPages &pages);
 
     static bool on_wanted(void *user, uint64_t position);
     static bool on_logits(void *user, uint64_t position, const float *logits, size_t count);
 
   private:
     void compare(uint64_t position, std::span<const float> logits);
+    std::optional<Divergence> first_token() const;
 
     const State &stored_;
     std::vector<uint32_t> tokens_;
     std::vector<TokenEntry> entries_;
     uint64_t drawn_ = 0, otherwise_ = 0, first_ = UINT64_MAX;
-    uint32_t first_token_ = 0; // the token drawn at position first_
+    uint32_t first_token_ = 0;        // the token drawn at position first_
+    std::optional<Divergence> state_; // the first that differs
     SamplingScratch scratch_;
 };
 
@@ -55,10 +62,10 @@ void check_comparable(const State &stored, const Model &model);
 void evict_due(Timeline &timeline, const State &stored);
 
 // Appends the positions of the log from the timeline's own up to `end`, and repeats the evictions
-// before `end` at their positions. Compares each drawn token with the logits before it. `done` of
-// `total` positions were computed before.
-void recompute(Timeline &timeline, Redraw &redraw, uint64_t end, const VerifyOptions &options,
-               uint64_t done, uint64_t total);
+// before `end` at their positions. Compares each drawn token with the logits before it, and the
+// recurrent states that the file has. `done` of `total` positions were computed before.
+void recompute(Timeline &timeline, Redraw &redraw, const StoredPages &pages, uint64_t end,
+               const VerifyOptions &options, uint64_t done, uint64_t total);
 
 // Compares page `index` of all groups with the timeline, which still holds it.
 std::optional<Divergence> compare_page(const Timeline &timeline, const State &stored,

@@ -32,7 +32,8 @@ std::vector<Model> open_all(const std::string &path);
 class EqualityWalk {
   public:
     EqualityWalk(const std::string &path, uint64_t seed)
-        : plain_(path), models_(open_all(path)), dice_(seed) {
+        : plain_(path), models_(open_all(path)), dice_(seed),
+          recurrent_(path.find("qwen3_5") != std::string::npos) {
         for (size_t i = 0; i < kSessions; ++i) {
             renew(i);
         }
@@ -84,6 +85,7 @@ class EqualityWalk {
     PlainRuns plain_;
     std::vector<Model> models_;
     std::mt19937_64 dice_;
+    bool recurrent_; // the model cannot evict, draft or run on a device
     Folder folder_ = {};
     Seat seats_[kSessions] = {};
     std::optional<Line> files_[kFiles] = {};

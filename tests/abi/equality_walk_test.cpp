@@ -42,7 +42,9 @@ std::vector<Model> open_all(const std::string &path) {
         REQUIRE_MESSAGE(status == STASIS_OK, error.message);
         models.emplace_back(model);
     }
-    models.push_back(open_on_device(path));
+    if (path.find("qwen3_5") == std::string::npos) {
+        models.push_back(open_on_device(path));
+    }
     return models;
 }
 
@@ -154,7 +156,8 @@ void walk(const std::string &name, const std::string &path, Counts &counts) {
 TEST_CASE("stasis_session_digest: equality walk: whatever is done to sessions, each is a plain run "
           "of its log") {
     Counts counts;
-    for (const char *name : {"gemma3-text", "llama-gqa-untied", "mistral-window"}) {
+    for (const char *name :
+         {"gemma3-text", "llama-gqa-untied", "mistral-window", "qwen3_5-dense"}) {
         walk(name, test_data(std::string("zoo/") + name), counts);
     }
     const Folder folder;

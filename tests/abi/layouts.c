@@ -26,7 +26,7 @@ FIELD(stasis_allocator, allocate, 16, 8);
 FIELD(stasis_allocator, deallocate, 24, 8);
 FIELD(stasis_allocator, release, 32, 8);
 
-STRUCT(stasis_model_options, 88);
+STRUCT(stasis_model_options, 96);
 FIELD(stasis_model_options, struct_size, 0, 4);
 FIELD(stasis_model_options, threads, 4, 4);
 FIELD(stasis_model_options, device, 8, 8);
@@ -40,6 +40,7 @@ FIELD(stasis_model_options, progress_user, 64, 8);
 FIELD(stasis_model_options, profile, 72, 8);
 FIELD(stasis_model_options, copy_weights, 80, 4);
 FIELD(stasis_model_options, reserved, 84, 4);
+FIELD(stasis_model_options, state_budget_bytes, 88, 8);
 
 STRUCT(stasis_model_info, 600);
 FIELD(stasis_model_info, struct_size, 0, 4);
@@ -73,7 +74,7 @@ FIELD(stasis_model_info, weight_types, 392, 8);
 FIELD(stasis_model_info, weight_bytes, 400, 8);
 FIELD(stasis_model_info, profile, 408, 192);
 
-STRUCT(stasis_model_stats, 64);
+STRUCT(stasis_model_stats, 88);
 FIELD(stasis_model_stats, struct_size, 0, 4);
 FIELD(stasis_model_stats, reserved, 4, 4);
 FIELD(stasis_model_stats, kv_budget_bytes, 8, 8);
@@ -83,6 +84,9 @@ FIELD(stasis_model_stats, kv_shared_bytes, 32, 8);
 FIELD(stasis_model_stats, scratch_bytes, 40, 8);
 FIELD(stasis_model_stats, kv_known_bytes, 48, 8);
 FIELD(stasis_model_stats, kv_free_bytes, 56, 8);
+FIELD(stasis_model_stats, state_budget_bytes, 64, 8);
+FIELD(stasis_model_stats, state_used_bytes, 72, 8);
+FIELD(stasis_model_stats, state_cached_bytes, 80, 8);
 
 STRUCT(stasis_message, 32);
 FIELD(stasis_message, struct_size, 0, 4);
@@ -110,7 +114,7 @@ FIELD(stasis_run_options, progress_user, 24, 8);
 FIELD(stasis_run_options, logits, 32, 8);
 FIELD(stasis_run_options, logits_user, 40, 8);
 
-STRUCT(stasis_session_info, 112);
+STRUCT(stasis_session_info, 120);
 FIELD(stasis_session_info, struct_size, 0, 4);
 FIELD(stasis_session_info, window, 4, 4);
 FIELD(stasis_session_info, position, 8, 8);
@@ -127,6 +131,7 @@ FIELD(stasis_session_info, tokens_reused, 88, 8);
 FIELD(stasis_session_info, positions_foreign, 96, 8);
 FIELD(stasis_session_info, older, 104, 4);
 FIELD(stasis_session_info, reserved, 108, 4);
+FIELD(stasis_session_info, states, 112, 8);
 
 STRUCT(stasis_sampling, 112);
 FIELD(stasis_sampling, struct_size, 0, 4);

@@ -177,6 +177,10 @@ std::vector<Row> growing_rows() {
                  [evict](stasis_session *session) { REQUIRE(evict(session, nullptr) == 0); }),
         traced_append(),
         changing(append, "traced by a queue", Needs::fresh_model, {}, append_more, set_queue),
+        changing(append, "over a checkpoint", Needs::fresh_model, {.tokens = 250, .domain = 7},
+                 append_more, nullptr, kRecurrent),
+        changing(append, "takes a known state", Needs::fresh_model, {.tokens = 250, .domain = 7},
+                 append_more, know_more, kRecurrent),
         changing("stasis_session_append_message", "the first", Needs::fresh_model, {.tokens = 0},
                  message, nullptr, kChat),
         changing("stasis_session_append_message", "system, which waits", Needs::warm_model,
@@ -218,26 +222,28 @@ std::vector<Row> asking_rows() {
         }
         return status;
     };
+    const auto logits = [](stasis_session *session, std::vector<float> &out, stasis_error *error) {
+        float numbers[1000];
+        size_t count = 0;
+        const stasis_status status = stasis_session_logits(session, numbers, 1000, &count, error);
+        if (status == STASIS_OK) {
+            const Quiet quiet;
+            out.assign(numbers, numbers + count);
+        }
+        return status;
+    };
     return {
         asking<std::vector<double>>(
             "stasis_session_attention", "computed again", Needs::fresh_model,
             {.tracking = STASIS_TRACK_BY_HEAD, .appended = 2}, attention, back),
         asking<std::vector<double>>("stasis_session_attention", "", Needs::warm_model,
                                     {.tracking = STASIS_TRACK_BY_HEAD}, attention),
+        asking<std::vector<float>>("stasis_session_logits", "behind a rewind", Needs::fresh_model,
+                                   {.appended = 2}, logits, back),
         asking<std::vector<float>>(
-            "stasis_session_logits", "behind a rewind", Needs::fresh_model, {.appended = 2},
-            [](stasis_session *session, std::vector<float> &out, stasis_error *error) {
-                float logits[1000];
-                size_t count = 0;
-                const stasis_status status =
-                    stasis_session_logits(session, logits, 1000, &count, error);
-                if (status == STASIS_OK) {
-                    const Quiet quiet;
-                    out.assign(logits, logits + count);
-                }
-                return status;
-            },
-            back),
+            "stasis_session_logits", "from a checkpoint", Needs::fresh_model,
+            {.tokens = 260, .appended = 60}, logits,
+            [](stasis_session *session) { rewind_to(session, 270); }, kRecurrent),
         asking<std::vector<stasis_token>>(
             "stasis_session_top", "behind a rewind", Needs::fresh_model, {.appended = 2},
             [](stasis_session *session, std::vector<stasis_token> &out, stasis_error *error) {

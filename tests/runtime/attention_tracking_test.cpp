@@ -212,7 +212,7 @@ TEST_CASE("AttentionSums: any chunk, threads and table give the same numbers") {
 
 TEST_CASE("AttentionSums: steps of several sessions give each its own, forks among them") {
     const kernels::FloatEnvironment environment;
-    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"}) {
+    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "zoo/qwen3_5-dense"}) {
         CAPTURE(name);
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 300);
@@ -273,7 +273,7 @@ TEST_CASE("AttentionSums: what lies behind a window receives nothing") {
 
 TEST_CASE("AttentionSums: a rewind, a load and a last token run again leave no trace") {
     const kernels::FloatEnvironment environment;
-    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32"}) {
+    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "zoo/qwen3_5-dense"}) {
         CAPTURE(name);
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 220);

@@ -105,6 +105,7 @@ pub struct stasis_model_options {
     pub profile: *const c_char,
     pub copy_weights: u32,
     pub reserved: u32,
+    pub state_budget_bytes: u64,
 }
 
 #[repr(C)]
@@ -154,6 +155,9 @@ pub struct stasis_model_stats {
     pub scratch_bytes: u64,
     pub kv_known_bytes: u64,
     pub kv_free_bytes: u64,
+    pub state_budget_bytes: u64,
+    pub state_used_bytes: u64,
+    pub state_cached_bytes: u64,
 }
 
 #[repr(C)]
@@ -214,6 +218,7 @@ pub struct stasis_session_info {
     pub positions_foreign: u64,
     pub older: u32,
     pub reserved: u32,
+    pub states: u64,
 }
 
 extern "C" {

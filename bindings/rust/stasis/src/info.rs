@@ -115,6 +115,12 @@ pub struct ModelStats {
     pub kv_known: u64,
     /// Bytes that pages can still take; none: no limit.
     pub kv_free: Option<u64>,
+    /// Limit for recurrent states.
+    pub state_budget: u64,
+    /// In recurrent states that sessions and the prefix cache hold.
+    pub state_used: u64,
+    /// In memory kept for the next states.
+    pub state_cached: u64,
 }
 
 impl ModelStats {
@@ -128,6 +134,9 @@ impl ModelStats {
             scratch: raw.scratch_bytes,
             kv_known: raw.kv_known_bytes,
             kv_free: limit(raw.kv_free_bytes),
+            state_budget: raw.state_budget_bytes,
+            state_used: raw.state_used_bytes,
+            state_cached: raw.state_cached_bytes,
         }
     }
 }
@@ -160,6 +169,8 @@ pub struct SessionInfo {
     pub positions_evicted: u64,
     /// Positions taken from existing pages.
     pub tokens_reused: u64,
+    /// Recurrent states that it holds: the last, and checkpoints.
+    pub states: u64,
     /// Some below this one were computed under another profile, and cannot be verified; 0: none.
     pub positions_foreign: u64,
     /// Loaded with [`LoadOptions::accept_older`](crate::LoadOptions::accept_older) from a file
@@ -182,6 +193,7 @@ impl SessionInfo {
             pending_bytes: raw.pending_bytes,
             positions_evicted: raw.positions_evicted,
             tokens_reused: raw.tokens_reused,
+            states: raw.states,
             positions_foreign: raw.positions_foreign,
             older: raw.older != 0,
         }

@@ -68,6 +68,8 @@ pub struct ModelOptions<'a> {
     pub copy_weights: bool,
     /// Limit for the KV pages of all sessions together; 0: no limit.
     pub kv_budget_bytes: u64,
+    /// Limit for the recurrent states of all sessions together; 0: 512 MiB.
+    pub state_budget_bytes: u64,
     /// None: recognised from the model's files.
     pub chat_template: Option<&'a str>,
     /// The source of KV pages, copied weights and workspaces; none: the C heap. Used from any
@@ -165,6 +167,7 @@ impl Model {
             profile: pointer_to(&profile),
             copy_weights: options.copy_weights.into(),
             kv_budget_bytes: options.kv_budget_bytes,
+            state_budget_bytes: options.state_budget_bytes,
             chat_template: pointer_to(&chat_template),
             allocator: if user.is_some() { &allocator } else { ptr::null() },
             cancel: raw_of(options.cancel),
