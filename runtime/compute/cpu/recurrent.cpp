@@ -14,9 +14,10 @@ namespace stasis {
 
 namespace {
 
-// Columns of a head's state that are worked on at a time. With 128 rows they fill 32 KiB, which
-// stay in the first cache from one row of the pass to the next.
+// Columns of a head's state that are worked on at a time, in memory of their own: with 128 rows,
+// 32 KiB that stay in the first cache from one row of the pass to the next.
 constexpr size_t kColumns = 64;
+static_assert(kColumns * kHeadDimMax * sizeof(float) <= kernels::kScratchBytes);
 constexpr float kL2Eps = 1e-6F;
 
 // What the steps of one layer share.
@@ -26,95 +27,115 @@ struct Layer {
     const RecurrentWeights &weights;
     const CpuScratch &work;
     std::span<const Sequence> sequences;
+    size_t rows;        // of the pass
     size_t state_at;    // of this layer in a sequence's states
     float query_factor; // 1 / sqrt(key_dim)
 
-    // Rows of a sequence, from a channel on: before the convolution, and after it.
-    float *mixed(const Sequence &sequence, size_t channel) const {
-        return work.mixed + sequence.row * sizes.channels() + channel;
+    // A row of the products, from a channel on: [rows][channels].
+    float *mixed(size_t row, size_t channel) const {
+        return work.mixed + row * sizes.channels() + channel;
     }
-    float *convolved(const Sequence &sequence, size_t channel) const {
-        return work.convolved + sequence.row * sizes.channels() + channel;
+    // A row of a head of `dim` channels, after the convolution: [head][rows][dim], so that the
+    // delta rule of a head reads numbers one after the other. What it gives has the same places.
+    size_t in_head(size_t row, size_t channel, size_t dim) const {
+        return channel * rows + row * dim;
     }
     size_t value_channel(size_t head) const {
         return 2 * sizes.key_size() + head * sizes.value_dim;
     }
-
-    // Calls work(sequence, item) for the items of every sequence, split over threads.
-    template <typename Work> void each(size_t items, const Work &work_on) const {
-        const size_t total = sequences.size() * items;
-        const size_t grain = std::clamp<size_t>(total / (4 * network.threads->count()), 1, 16);
-        network.threads->run(total, grain, [&](size_t begin, size_t end) {
-            for (size_t i = begin; i < end; ++i) {
-                work_on(sequences[i / items], i % items);
+    // Splits `items` over the threads, consecutive ones to the same.
+    template <typename Work> void each(size_t items, size_t most, const Work &work_on) const {
+        const size_t grain = std::clamp<size_t>(items / (4 * network.threads->count()), 1, most);
+        network.threads->run(items, grain, [&](size_t begin, size_t end, size_t thread) {
+            for (size_t item = begin; item < end; ++item) {
+                work_on(item, thread);
             }
         });
     }
 };
 
-// Copies part of the state before the pass to the state after it, `at` floats from the layer's
-// begin; zeros at the beginning of the log. The kernels then work on the latter.
-float *carry_state(const Layer &layer, const Sequence &sequence, size_t at, size_t rows,
-                   size_t columns, size_t stride) {
-    float *to = sequence.next_state + layer.state_at + at;
-    if (sequence.state == sequence.next_state) {
-        return to;
-    }
-    for (size_t row = 0; row < rows; ++row) {
-        if (sequence.state == nullptr) {
-            std::fill_n(to + row * stride, columns, 0.0F);
-        } else {
-            std::memcpy(to + row * stride, sequence.state + layer.state_at + at + row * stride,
-                        columns * sizeof(float));
+// A part of a state: `rows` of `columns` numbers each.
+struct Block {
+    size_t rows, columns;
+};
+
+// Copies a block; zeros if there is none to copy.
+void copy_block(const Block &block, const float *from, size_t from_stride, float *to,
+                size_t to_stride) {
+    for (size_t row = 0; row < block.rows; ++row) {
+        if (from == nullptr) {
+            std::fill_n(to + row * to_stride, block.columns, 0.0F);
+        } else if (from != to) {
+            std::memcpy(to + row * to_stride, from + row * from_stride,
+                        block.columns * sizeof(float));
         }
     }
-    return to;
 }
 
-// Convolves some channels, and keeps the last inputs for the next pass.
-void convolve(const Layer &layer, const Sequence &sequence, size_t channel, size_t count) {
+// Convolves some channels of the first rows of a sequence, which read the inputs that the state
+// has, and leaves the last inputs to the next pass. Returns the number of rows.
+size_t convolve_first(const Layer &layer, const Sequence &sequence, size_t channel, size_t count) {
     const size_t width = layer.sizes.channels(), kept = layer.sizes.taps - 1;
-    float *before = carry_state(layer, sequence, channel, kept, count, width);
-    const float *x = layer.mixed(sequence, channel);
-    layer.network.kernels->convolve({x, before, layer.weights.convolution + channel,
-                                     layer.convolved(sequence, channel), width, width, width,
-                                     sequence.rows, count, layer.sizes.taps});
+    const size_t rows = std::min(kept, sequence.rows), at = layer.state_at + channel;
+    // The new state takes the old inputs over, is read, and then takes the new ones.
+    float *before = sequence.next_state + at;
+    copy_block({kept, count}, sequence.state == nullptr ? nullptr : sequence.state + at, width,
+               before, width);
+    const float *x = layer.mixed(sequence.row, channel);
+    float *y = layer.work.convolved + layer.in_head(sequence.row, channel, count);
+    layer.network.kernels->convolve({x, before, layer.weights.convolution + channel, y, width,
+                                     count, width, rows, count, layer.sizes.taps});
     for (size_t i = 0; i < kept; ++i) {
-        const size_t at = sequence.rows + i; // in `before`, and behind its end in x
-        const float *from = at < kept ? before + at * width : x + (at - kept) * width;
-        std::memcpy(before + i * width, from, count * sizeof(float));
+        const size_t from = sequence.rows + i; // in `before`, and behind its end in x
+        std::memcpy(before + i * width,
+                    from < kept ? before + from * width : x + (from - kept) * width,
+                    count * sizeof(float));
     }
+    return rows;
 }
 
-void normalise(const Layer &layer, const Sequence &sequence, size_t channel, float factor) {
-    for (size_t row = 0; row < sequence.rows; ++row) {
-        float *head = layer.convolved(sequence, channel) + row * layer.sizes.channels();
-        layer.network.kernels->l2_norm(head, layer.sizes.key_dim, kL2Eps, factor, head);
+// Convolves some channels of a row; the first of a sequence stands for all that read the state.
+// Returns the number of rows.
+size_t convolve(const Layer &layer, const Sequence &sequence, size_t row, size_t channel,
+                size_t count) {
+    const size_t width = layer.sizes.channels(), kept = layer.sizes.taps - 1;
+    if (row == sequence.row) {
+        return convolve_first(layer, sequence, channel, count);
     }
+    if (row < sequence.row + kept) {
+        return 0;
+    }
+    float *y = layer.work.convolved + layer.in_head(row, channel, count);
+    layer.network.kernels->convolve({layer.mixed(row, channel), layer.mixed(row - kept, channel),
+                                     layer.weights.convolution + channel, y, width, count, width, 1,
+                                     count, layer.sizes.taps});
+    return 1;
 }
 
-void open_gates(const Layer &layer, const Sequence &sequence) {
-    const size_t heads = layer.sizes.value_heads;
-    for (size_t row = sequence.row; row < sequence.row + sequence.rows; ++row) {
-        float *decay = layer.work.decay + row * heads, *beta = layer.work.beta + row * heads;
-        layer.network.kernels->delta_gates(decay, beta, layer.weights.rate, layer.weights.bias,
-                                           heads, decay, beta);
-    }
-}
-
-// Queries, keys and values of each head, and the gates of all.
-void prepare(const Layer &layer) {
+// Queries, keys and values of each head, and the gates of all. Neighbouring heads of one row come
+// one after the other, because their numbers do.
+void prepare(const Layer &layer, Pass &pass) {
     const Recurrent &sizes = layer.sizes;
-    const size_t keys = 2 * size_t{sizes.key_heads}; // queries come first
-    layer.each(keys + sizes.value_heads + 1, [&](const Sequence &sequence, size_t item) {
+    const kernels::Table &table = *layer.network.kernels;
+    const size_t keys = 2 * size_t{sizes.key_heads}, heads = sizes.value_heads; // queries first
+    const size_t items = keys + heads + 1;
+    layer.each(layer.rows * items, items, [&](size_t at, size_t) {
+        const size_t row = at / items, item = at % items;
+        const Sequence &sequence = pass.sequence_of(row);
         if (item < keys) {
             const size_t channel = item * sizes.key_dim;
-            convolve(layer, sequence, channel, sizes.key_dim);
-            normalise(layer, sequence, channel, item < sizes.key_heads ? layer.query_factor : 1.0F);
-        } else if (item < keys + sizes.value_heads) {
-            convolve(layer, sequence, layer.value_channel(item - keys), sizes.value_dim);
+            const float factor = item < sizes.key_heads ? layer.query_factor : 1.0F;
+            const size_t rows = convolve(layer, sequence, row, channel, sizes.key_dim);
+            for (size_t i = 0; i < rows; ++i) {
+                float *head = layer.work.convolved + layer.in_head(row + i, channel, sizes.key_dim);
+                table.l2_norm(head, sizes.key_dim, kL2Eps, factor, head);
+            }
+        } else if (item < keys + heads) {
+            convolve(layer, sequence, row, layer.value_channel(item - keys), sizes.value_dim);
         } else {
-            open_gates(layer, sequence);
+            float *decay = layer.work.decay + row * heads, *beta = layer.work.beta + row * heads;
+            table.delta_gates(decay, beta, layer.weights.rate, layer.weights.bias, heads, decay,
+                              beta);
         }
     });
 }
@@ -124,44 +145,51 @@ void prepare(const Layer &layer) {
 void apply_rule(const Layer &layer) {
     const Recurrent &sizes = layer.sizes;
     const size_t blocks = (sizes.value_dim + kColumns - 1) / kColumns;
-    layer.each(sizes.value_heads * blocks, [&](const Sequence &sequence, size_t item) {
-        const size_t head = item / blocks, column = item % blocks * kColumns;
+    const size_t items = sizes.value_heads * blocks;
+    layer.each(layer.sequences.size() * items, 1, [&](size_t at, size_t thread) {
+        const Sequence &sequence = layer.sequences[at / items];
+        const size_t head = at % items / blocks, column = at % blocks * kColumns;
         const size_t key_head =
             sizes.tiled ? head % sizes.key_heads : head / (sizes.value_heads / sizes.key_heads);
-        const size_t channel = layer.value_channel(head) + column;
+        const Block block{sizes.key_dim, std::min<size_t>(kColumns, sizes.value_dim - column)};
+        const size_t value =
+            layer.in_head(sequence.row, layer.value_channel(head), sizes.value_dim) + column;
         kernels::DeltaRule task;
-        task.query = layer.convolved(sequence, key_head * sizes.key_dim);
-        task.key = task.query + sizes.key_size();
-        task.value = layer.convolved(sequence, channel);
+        task.query = layer.work.convolved +
+                     layer.in_head(sequence.row, key_head * sizes.key_dim, sizes.key_dim);
+        task.key = task.query + sizes.key_size() * layer.rows;
+        task.value = layer.work.convolved + value;
+        task.output = layer.work.mixed + value;
         task.decay = layer.work.decay + sequence.row * sizes.value_heads + head;
         task.beta = layer.work.beta + sequence.row * sizes.value_heads + head;
-        task.output = layer.mixed(sequence, channel);
-        task.qk_stride = task.value_stride = sizes.channels();
+        task.state = static_cast<float *>(layer.work.scratch_of(thread));
+        task.qk_stride = sizes.key_dim;
+        task.value_stride = sizes.value_dim;
         task.gate_stride = sizes.value_heads;
-        task.state_stride = sizes.value_dim;
+        task.state_stride = block.columns;
         task.rows = sequence.rows;
         task.key_dim = sizes.key_dim;
-        task.columns = std::min<size_t>(kColumns, sizes.value_dim - column);
-        const size_t at = sizes.inputs_size() + head * sizes.key_dim * sizes.value_dim + column;
-        task.state = carry_state(layer, sequence, at, sizes.key_dim, task.columns, sizes.value_dim);
+        task.columns = block.columns;
+        const size_t place =
+            layer.state_at + sizes.inputs_size() + head * sizes.key_dim * sizes.value_dim + column;
+        copy_block(block, sequence.state == nullptr ? nullptr : sequence.state + place,
+                   sizes.value_dim, task.state, block.columns);
         layer.network.kernels->delta_rule(task);
+        copy_block(block, task.state, block.columns, sequence.next_state + place, sizes.value_dim);
     });
 }
 
 // The norm of each value head, and its gate z.
-void finish_values(const Layer &layer, size_t rows) {
+void finish_values(const Layer &layer) {
     const Recurrent &sizes = layer.sizes;
     const kernels::Table &table = *layer.network.kernels;
     const float eps = layer.network.config.norm_eps;
     const size_t heads = sizes.value_heads, dim = sizes.value_dim;
-    layer.network.threads->run(rows * heads, 16, [&](size_t begin, size_t end) {
-        for (size_t item = begin; item < end; ++item) {
-            float *head = layer.work.mixed + item / heads * sizes.channels() +
-                          layer.value_channel(item % heads);
-            table.rms_norm(head, layer.weights.norm, dim, eps, head);
-            table.silu_gate(layer.work.gate_z + item * dim, head, dim,
-                            layer.work.narrow + item * dim);
-        }
+    layer.each(layer.rows * heads, heads, [&](size_t item, size_t) {
+        float *head =
+            layer.work.mixed + layer.in_head(item / heads, layer.value_channel(item % heads), dim);
+        table.rms_norm(head, layer.weights.norm, dim, eps, head);
+        table.silu_gate(layer.work.gate_z + item * dim, head, dim, layer.work.narrow + item * dim);
     });
 }
 
@@ -189,11 +217,12 @@ void recur(Pass &pass, size_t layer) {
                        network.weights.layers[layer].recurrent,
                        *pass.cpu,
                        pass.all(),
+                       pass.row_count,
                        network.layer_places[layer].index * sizes.state_size(),
                        static_cast<float>(factor)};
-    prepare(shared);
+    prepare(shared, pass);
     apply_rule(shared);
-    finish_values(shared, pass.row_count);
+    finish_values(shared);
 }
 
 } // namespace stasis

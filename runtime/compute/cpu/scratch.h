@@ -53,10 +53,10 @@ struct CpuScratch {
     float *up = nullptr;            // [threads][rows][kProductOutputs]
     float *cosine = nullptr;        // [ropes][rows][rotary / 2]
     float *sine = nullptr;          // [ropes][rows][rotary / 2]
-    // Of recurrent layers. `mixed` has the products that the convolution reads, and then what the
-    // delta rule gives, in the places of values.
+    // Of recurrent layers. The rows of each head of `convolved` follow each other. `mixed` has the
+    // products that the convolution reads, and then, like `convolved`, what the delta rule gives.
     float *mixed = nullptr;     // [rows][channels]
-    float *convolved = nullptr; // [rows][channels] query, key, value
+    float *convolved = nullptr; // [head][rows][key_dim or value_dim] queries, keys, values
     float *gate_z = nullptr;    // [rows][value_size]
     float *decay = nullptr;     // [rows][value_heads] the products a, and then the decays
     float *beta = nullptr;      // [rows][value_heads] the products b, and then beta
