@@ -11,6 +11,7 @@
 #include "format/constants.h"
 #include "format/evictions.h"
 #include "format/pages.h"
+#include "format/recurrent.h"
 #include "format/section.h"
 #include "format/state/bf16.h"
 #include "format/state/decimal.h"
@@ -27,13 +28,17 @@ void check_size(const char *name, uint32_t value, uint32_t max, Status status) {
 
 void check_groups(const State &state, Status status) {
     std::vector<bool> seen(state.layers);
-    size_t count = 0;
+    size_t count = state.recurrent.layers.size();
+    for (const uint32_t layer : state.recurrent.layers) {
+        seen[layer] = true;
+    }
     for (size_t group = 0; group < state.groups.size(); ++group) {
         const std::vector<uint32_t> &layers = state.groups[group].layers;
         for (size_t i = 0; i < layers.size(); ++i) {
             if (layers[i] >= state.layers || seen[layers[i]] ||
                 (i > 0 && layers[i] < layers[i - 1])) {
-                fail(status, "layer group %zu: layer %u is out of range, twice or out of order",
+                fail(status,
+                     "layer group %zu: layer %u is out of range, twice, out of order or recurrent",
                      group, layers[i]);
             }
             seen[layers[i]] = true;
@@ -44,7 +49,8 @@ void check_groups(const State &state, Status status) {
         count += layers.size();
     }
     if (count != state.layers) {
-        fail(status, "layer groups hold %zu layers of %u", count, state.layers);
+        fail(status, "layer groups hold %zu layers of %u, %zu are recurrent",
+             count - state.recurrent.layers.size(), state.layers, state.recurrent.layers.size());
     }
 }
 
@@ -266,6 +272,7 @@ void check_geometry(const State &state, Status status) {
         fail(status, "%u positions in a page, expected a multiple of %u", state.page_positions,
              kPagePositionsStep);
     }
+    check_recurrent_shape(state, status);
     check_groups(state, status);
     if (state.model.attention.size() != state.layers || state.model.mlp.size() != state.layers) {
         fail(status, "digests of %zu attention and %zu MLP modules for %u layers",
@@ -348,7 +355,7 @@ void check_entry(const State &state, size_t group, uint64_t index, const PageRec
 void check_state(const State &state, Status status, const Watch &watch) {
     for (const auto check :
          {check_geometry, check_samplings, check_log, check_numbers, check_evictions, check_profile,
-          check_pages, check_last, check_digest}) {
+          check_pages, check_recurrent_states, check_last, check_digest}) {
         watch.step(0, 0);
         check(state, status);
     }

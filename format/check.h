@@ -10,7 +10,8 @@
 
 namespace stasis::format {
 
-// Checks that sizes are in range and that groups hold every layer exactly once. Until this has
+// Checks that sizes are in range and that groups hold every layer that is not recurrent exactly
+// once. Until this has
 // passed, no size of the state may be used for arithmetic or allocation. Throws Error(status).
 void check_geometry(const State &state, Status status);
 
@@ -26,9 +27,9 @@ void check_stored(const State &state, size_t group, uint64_t position,
 void check_entry(const State &state, size_t group, uint64_t index, const PageRecord &entry,
                  uint64_t end);
 
-// Checks everything else except page data: log, settings, pages, hidden state, logits, texts, and
-// last the state digest, which is computed again. Checks the watch between these. Throws
-// Error(status), Error(cancelled), Error(stopped).
+// Checks everything else except data of pages and recurrent states: log, settings, pages, hidden
+// state, logits, texts, and last the state digest, which is computed again. Checks the watch
+// between these. Throws Error(status), Error(cancelled), Error(stopped).
 void check_state(const State &state, Status status, const Watch &watch = {});
 
 } // namespace stasis::format

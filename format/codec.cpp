@@ -55,11 +55,6 @@ RunShape frame_shape(const RunShape &shape, size_t index) {
     return {std::min(rows, shape.rows - index * rows), shape.slots, shape.channels};
 }
 
-// Returns the count of the run's numbers before frame `index`.
-size_t numbers_before(const RunShape &shape, size_t index) {
-    return index * rows_per_frame(shape) * shape.slots * shape.channels;
-}
-
 size_t centre_count(const RunShape &frame) {
     return frame.rows * frame.channels;
 }
@@ -206,19 +201,22 @@ size_t frame_count(const RunShape &shape) {
     return (shape.rows + rows_per_frame(shape) - 1) / rows_per_frame(shape);
 }
 
+size_t numbers_before(const RunShape &shape, size_t index) {
+    return index * rows_per_frame(shape) * shape.slots * shape.channels;
+}
+
 size_t encoded_bound(const RunShape &shape) {
     return frame_count(shape) * sizeof(Entry) + centre_count(shape) + shape.bytes();
 }
 
 // Every frame is encoded into a place of its own; close_run moves them together.
-void FrameCoder::encode(const RunShape &shape, size_t index, const uint16_t *numbers,
-                        uint8_t *run) {
+void FrameCoder::encode_frame(const RunShape &shape, size_t index, const uint16_t *numbers,
+                              uint8_t *run) {
     // Split the numbers into planes.
     const RunShape frame = frame_shape(shape, index);
     std::unique_ptr<Scratch> scratch = take();
     scratch->fit(frame);
-    split_planes(numbers + numbers_before(shape, index), frame.numbers(), scratch->exponents.data(),
-                 scratch->mantissas.data());
+    split_planes(numbers, frame.numbers(), scratch->exponents.data(), scratch->mantissas.data());
 
     // Compress the planes: centres and exponents, then mantissas.
     uint8_t *const stored = run + place(shape, index);
@@ -248,8 +246,8 @@ size_t close_run(const RunShape &shape, uint8_t *run) {
     return end;
 }
 
-void FrameCoder::decode(const RunShape &shape, size_t index, const uint8_t *run, size_t run_bytes,
-                        uint16_t *numbers) {
+void FrameCoder::decode_frame(const RunShape &shape, size_t index, const uint8_t *run,
+                              size_t run_bytes, uint16_t *numbers) {
     // Locate the frame and check its bytes before zstd reads them.
     const uint8_t *stored = run + frame_begin(shape, index, run, run_bytes);
     const Entry entry = read_entry(run, index);
@@ -268,8 +266,7 @@ void FrameCoder::decode(const RunShape &shape, size_t index, const uint8_t *run,
     }
     scratch->decompress("mantissas", stored + entry.centres + entry.exponents, entry.mantissas,
                         scratch->mantissas);
-    merge_planes(scratch->exponents.data(), scratch->mantissas.data(), frame.numbers(),
-                 numbers + numbers_before(shape, index));
+    merge_planes(scratch->exponents.data(), scratch->mantissas.data(), frame.numbers(), numbers);
     keep(std::move(scratch));
 }
 

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include "format/compare_recurrent.h"
 #include "format/element_json.h"
 #include "format/fingerprint.h"
 #include "format/pages.h"
@@ -97,6 +98,19 @@ Found groups(const State &a, const State &b) {
     return value(Element::attention_mask, "number of windows", a.groups.size(), b.groups.size());
 }
 
+Found recurrent_layers(const State &a, const State &b) {
+    if (a.recurrent == b.recurrent) {
+        return std::nullopt;
+    }
+    const auto show = [](const RecurrentShape &shape) {
+        return std::to_string(shape.layers.size()) + " layers of " +
+               std::to_string(shape.state_size()) + " numbers, " +
+               std::to_string(shape.value_heads) + " value heads";
+    };
+    return differs(Element::model_config,
+                   "recurrent layers differ: " + show(a.recurrent) + " and " + show(b.recurrent));
+}
+
 Found identity(const State &a, const State &b) {
     const ModelIdentity &x = a.model;
     const ModelIdentity &y = b.model;
@@ -105,6 +119,9 @@ Found identity(const State &a, const State &b) {
         value(Element::kv_format, "core contract", a.contract.core, b.contract.core),
         value(Element::kv_format, "KV contract", a.contract.kv, b.contract.kv),
         value(Element::kv_format, "sampling contract", a.contract.sampling, b.contract.sampling),
+        value(Element::kv_format, "contract of recurrent layers", a.contract.recurrent,
+              b.contract.recurrent),
+        value(Element::kv_format, "contract of experts", a.contract.experts, b.contract.experts),
         value(Element::kv_format, "device profile", a.profile.id, b.profile.id),
         value(Element::model_config, "architecture", x.architecture, y.architecture),
         pairs(config_element, x.config, y.config),
@@ -124,6 +141,7 @@ Found identity(const State &a, const State &b) {
         pairs(tokenizer, x.tokenizer_rules, y.tokenizer_rules),
         value(Element::tokenizer, "chat template", x.chat_template, y.chat_template),
         value(Element::kv_format, "positions in a page", a.page_positions, b.page_positions),
+        recurrent_layers(a, b),
         groups(a, b),
     });
 }
@@ -340,6 +358,10 @@ Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch) {
     }
     if (!found) {
         found = keys_and_values(a, b, watch);
+        const Found states = compare_states(a, b);
+        if (states && (!found || states->position < found->position)) {
+            found = states;
+        }
     }
     if (!found) {
         // Geometry and tokens are equal, so the rest can be compared position by position.

@@ -1,6 +1,6 @@
 // The first difference between two snapshots. Parts that determine results come first: identity,
-// tokens, keys and values by position, final hidden state and logits; then the sources of tokens
-// and the settings. Knows files only through Snapshot.
+// tokens, keys, values and recurrent states by position, final hidden state and logits; then the
+// sources of tokens and the settings. Knows files only through Snapshot.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Difference {
 };
 
 // Returns the first difference, or an equal one. Reads only pages whose digests differ, one of each
-// file for each group. Reports progress in pages.
+// file for each group, and the first recurrent state. Reports progress in pages.
 Difference compare(const Snapshot &a, const Snapshot &b, const Watch &watch);
 
 } // namespace stasis::format

@@ -17,7 +17,10 @@ inline constexpr uint64_t kFeaturesReadKnown = kFeatureSamplingV2;
 // Features with which a reader that does not implement them must refuse the file.
 inline constexpr uint64_t kFeatureEvictions = 1; // some positions were evicted
 inline constexpr uint64_t kFeatureProfile = 2;   // some of it was computed under a device profile
-inline constexpr uint64_t kFeaturesKnown = kFeatureEvictions | kFeatureProfile;
+inline constexpr uint64_t kFeatureRecurrent = 4; // some layers have a recurrent state
+inline constexpr uint64_t kFeatureExperts = 8;   // the contract has a part for experts
+inline constexpr uint64_t kFeaturesKnown =
+    kFeatureEvictions | kFeatureProfile | kFeatureRecurrent | kFeatureExperts;
 
 // The header, root slot A and root slot B are blocks of this size; see kSectorBytes for torn
 // writes.
@@ -49,9 +52,11 @@ inline constexpr uint32_t kPagePositionsStep = 32;
 inline constexpr uint32_t kPagePositionsMax = 256; // bounds what a short last page can allocate
 inline constexpr size_t kSamplingsMax = 1U << 16;
 inline constexpr size_t kTopMax = 64;
-inline constexpr size_t kProfileIdMax = 191;            // characters
-inline constexpr uint32_t kProfilePaddedMax = 1U << 16; // rows
-inline constexpr size_t kTextBytesMax = 1U << 16;       // of one token
+inline constexpr size_t kProfileIdMax = 191;                 // characters
+inline constexpr uint32_t kProfilePaddedMax = 1U << 16;      // rows
+inline constexpr uint32_t kTapsMax = 1U << 8;                // of a recurrent layer's convolution
+inline constexpr uint64_t kRecurrentNumbersMax = 1ULL << 32; // of one state, all layers
+inline constexpr size_t kTextBytesMax = 1U << 16;            // of one token
 // The raw bytes of a run are at most this many times its stored bytes (a run that compresses better
 // is stored raw), so that a small file cannot make a reader allocate much memory.
 inline constexpr uint64_t kCodecRatioMax = 16;

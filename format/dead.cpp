@@ -7,6 +7,7 @@
 #include "format/codec.h"
 #include "format/naming.h"
 #include "format/pages.h"
+#include "format/recurrent.h"
 #include "format/state/error.h"
 
 namespace stasis::format {
@@ -45,15 +46,39 @@ bool compressed_run_intact(const Snapshot &snapshot, const Frame &frame,
     return false;
 }
 
+// Returns whether a compressed recurrent state gives its checksum. Those of a file are of one
+// shape, because it belongs to one model.
+bool compressed_state_intact(const Snapshot &snapshot, const Frame &frame,
+                             const std::vector<uint8_t> &stored) {
+    const size_t count = snapshot.state().recurrent.numbers();
+    if (frame.raw_bytes == 0 || frame.raw_bytes != state_bytes(snapshot.state())) {
+        return false;
+    }
+    std::vector<float> numbers(count);
+    FrameCoder coder;
+    try {
+        for (size_t i = 0; i < frame_count(halves_shape(count)); ++i) {
+            decode_state_piece(coder, count, i, stored.data(), stored.size(), numbers.data());
+        }
+    } catch (const Error &error) {
+        if (error.status() != Status::corrupt) {
+            throw;
+        }
+        return false;
+    }
+    return checksum(numbers.data(), frame.raw_bytes) == frame.checksum;
+}
+
 // Checks a section as a whole. Throws Error(corrupt).
 void check_section(const Snapshot &snapshot, const Committed &committed, uint64_t offset,
                    const Frame &frame) {
     committed.read_frame(offset, frame.kind); // its place, commit and padding
     std::vector<uint8_t> stored(frame.stored_bytes);
     snapshot.input().read(stored.data(), stored.size(), offset + kFrameBytes);
-    const bool intact = frame.codec == Codec::raw
-                            ? checksum(stored.data(), stored.size()) == frame.checksum
-                            : compressed_run_intact(snapshot, frame, stored);
+    const bool intact =
+        frame.codec == Codec::raw ? checksum(stored.data(), stored.size()) == frame.checksum
+        : frame.kind == SectionKind::recurrent ? compressed_state_intact(snapshot, frame, stored)
+                                               : compressed_run_intact(snapshot, frame, stored);
     if (!intact) {
         fail(Status::corrupt, "section at byte %llu (%s): its bytes do not give its checksum",
              static_cast<Number>(offset), section_name(frame.kind));

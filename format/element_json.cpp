@@ -5,10 +5,12 @@
 #include <array>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string_view>
 
 #include "format/pages.h"
+#include "format/recurrent.h"
 #include "format/spans.h"
 #include "format/state/error.h"
 #include "format/state/json_writer.h"
@@ -145,6 +147,30 @@ void write_page(const Snapshot &snapshot, size_t group, uint64_t index, JsonWrit
     json.end_array().end_object();
 }
 
+// Writes the recurrent layers and the states that the file lists; nothing if it has none.
+void write_recurrent(const Snapshot &snapshot, JsonWriter &json) {
+    const State &state = snapshot.state();
+    const RecurrentShape &shape = state.recurrent;
+    if (shape.layers.empty()) {
+        return;
+    }
+    json.key("recurrent").begin_object();
+    json.field("dtype", "f32").array("layers", shape.layers);
+    json.field("key_heads", shape.key_heads).field("key_dim", shape.key_dim);
+    json.field("value_heads", shape.value_heads).field("value_dim", shape.value_dim);
+    json.field("taps", shape.taps).field("state_bytes", state_bytes(state));
+    json.key("states").begin_array();
+    for (size_t i = 0; i < state.states.size(); ++i) {
+        const StateRef &ref = snapshot.layout().states[i];
+        json.begin_object().field("position", state.states[i].position);
+        json.field("digest", to_hex(state.states[i].digest));
+        json.key("offset");
+        ref.offset == 0 ? json.null() : json.value(ref.offset);
+        json.field("stored", ref.stored_bytes).end_object();
+    }
+    json.end_array().end_object();
+}
+
 void kv_cache(const Snapshot &snapshot, JsonWriter &json) {
     const State &state = snapshot.state();
     std::vector<Kept> kept;
@@ -162,6 +188,7 @@ void kv_cache(const Snapshot &snapshot, JsonWriter &json) {
         write_group(state, group, kept[group], json);
     }
     json.end_array();
+    write_recurrent(snapshot, json);
     json.key("pages").begin_array(); // by group, then by page index
     for (size_t group = 0; group < state.pages.size(); ++group) {
         for (uint64_t index = 0; index < state.pages[group].size(); ++index) {
@@ -179,13 +206,17 @@ void token_embeddings(const Snapshot &snapshot, JsonWriter &json) {
 }
 
 void write_layer_windows(const State &state, JsonWriter &json) {
-    std::vector<uint32_t> windows(state.layers);
+    std::vector<std::optional<uint32_t>> windows(state.layers); // nothing: recurrent
     for (const LayerGroup &group : state.groups) {
         for (uint32_t layer : group.layers) {
             windows[layer] = group.window;
         }
     }
-    json.array("layer_windows", windows);
+    json.key("layer_windows").begin_array();
+    for (const std::optional<uint32_t> &window : windows) {
+        window ? json.value(*window) : json.null();
+    }
+    json.end_array();
 }
 
 void positional_state(const Snapshot &snapshot, JsonWriter &json) {
@@ -359,7 +390,14 @@ void kv_format(const Snapshot &snapshot, JsonWriter &json) {
     const ContractId &contract = state.contract;
     json.field("format", snapshot.format()).field("commit", snapshot.root().sequence);
     json.key("contract").begin_object().field("core", contract.core);
-    json.field("kv", contract.kv).field("sampling", contract.sampling).end_object();
+    json.field("kv", contract.kv).field("sampling", contract.sampling);
+    if (contract.recurrent != 0) {
+        json.field("recurrent", contract.recurrent);
+    }
+    if (contract.experts != 0) {
+        json.field("experts", contract.experts);
+    }
+    json.end_object();
     write_profile(state.profile, json);
     json.field("dtype", "bf16").field("page_positions", state.page_positions);
     json.field("layers", state.layers).field("kv_heads", state.kv_heads);

@@ -10,7 +10,8 @@
 
 namespace stasis::format {
 
-// How much a file keeps of keys and values: all of them, or only digests and fingerprints.
+// How much a file keeps of keys, values and recurrent states: all of them, or only digests and
+// fingerprints.
 enum class Keep : uint8_t { full = 0, none = 1 };
 
 // A whole section that is not compressed.
@@ -44,6 +45,13 @@ struct Run {
 };
 static_assert(sizeof(Run) == 24); // as it is stored
 
+// A recurrent state: a section of its own.
+struct StateRef {
+    uint64_t offset = 0; // of its frame; 0: not stored
+    uint64_t stored_bytes = 0;
+    bool operator==(const StateRef &) const = default;
+};
+
 // An entry of a page table.
 struct PageRecord {
     Digest digest;
@@ -64,7 +72,8 @@ struct Layout {
     SectionRef evictions;
     NodeRef log; // roots of the trees
     NodeRef texts;
-    std::vector<NodeRef> pages; // [group]
+    std::vector<NodeRef> pages;   // [group]
+    std::vector<StateRef> states; // [State::states]
     bool operator==(const Layout &) const = default;
 };
 

@@ -40,6 +40,8 @@ uint64_t size_bound(const State &state) {
         bytes += 2 * kTableBytes + sampling.bias.size() * sizeof(fb::TokenValue) +
                  sampling.v2.dry_breakers.size() * sizeof(uint32_t);
     }
+    bytes += kTableBytes + state.recurrent.layers.size() * sizeof(uint32_t) +
+             state.states.size() * sizeof(fb::RecurrentState);
     bytes += kTableBytes + state.profile.id.size() +
              state.profile.chunks.size() * sizeof(fb::ProfileChunk);
     return bytes + state.top.size() * sizeof(fb::TokenValue);
@@ -158,6 +160,22 @@ Offset<fb::Profile> pack(Builder &builder, const Profile &profile) {
     return fb::CreateProfile(builder, id, builder.CreateVectorOfStructs(packed), profile.foreign);
 }
 
+Offset<fb::Recurrent> pack_recurrent(Builder &builder, const State &state, const Layout &layout) {
+    const RecurrentShape &shape = state.recurrent;
+    if (shape == RecurrentShape()) {
+        return {}; // not written
+    }
+    const auto layers = builder.CreateVector(shape.layers);
+    std::vector<fb::RecurrentState> states;
+    for (size_t i = 0; i < state.states.size(); ++i) {
+        const RecurrentState &each = state.states[i];
+        const StateRef &ref = layout.states[i];
+        states.emplace_back(each.position, ref.offset, ref.stored_bytes, pack(each.digest));
+    }
+    return fb::CreateRecurrent(builder, layers, shape.key_heads, shape.value_heads, shape.key_dim,
+                               shape.value_dim, shape.taps, builder.CreateVectorOfStructs(states));
+}
+
 // Collects the fields of a manifest and adds them in the order of FlatBuffers' generated code:
 // fields of 8 bytes first, and among fields of one size the last id first. Equal states therefore
 // give equal bytes, whatever the order of add.
@@ -188,6 +206,23 @@ class ManifestFields {
     std::vector<Field> fields_;
 };
 
+// Adds the numbers of the session, and those parts of the contract that a state has only where its
+// model has such layers.
+void add_numbers(ManifestFields &fields, const State &state) {
+    const auto add = [&](flatbuffers::voffset_t id, auto value) {
+        fields.add(id, sizeof value, [id, value](fb::ManifestBuilder &table) {
+            table.fbb_.AddElement(id, value, decltype(value){0});
+        });
+    };
+    each_session_number([&](const auto &number) { add(field_of(number), state.*number.member); });
+    if (state.contract.recurrent != 0) {
+        add(fb::Manifest::VT_CONTRACT_RECURRENT, state.contract.recurrent);
+    }
+    if (state.contract.experts != 0) {
+        add(fb::Manifest::VT_CONTRACT_EXPERTS, state.contract.experts);
+    }
+}
+
 std::vector<uint8_t> bytes_of(const Builder &builder) {
     return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
@@ -212,6 +247,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const auto pending_system = builder.CreateString(state.pending_system);
     const auto top = pack(builder, state.top);
     const auto profile = pack(builder, state.profile);
+    const auto recurrent = pack_recurrent(builder, state, layout);
 
     // Structs are copied into the table, which takes their addresses.
     const fb::Contract contract(state.contract.core, state.contract.kv, state.contract.sampling);
@@ -259,13 +295,8 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
         add(Table::VT_EVICTIONS, &Make::add_evictions, &evictions);
     }
     add(Table::VT_PROFILE, &Make::add_profile, profile);
-    each_session_number([&](const auto &number) {
-        const flatbuffers::voffset_t id = field_of(number);
-        const auto value = state.*number.member;
-        fields.add(id, sizeof value, [id, value](fb::ManifestBuilder &table) {
-            table.fbb_.AddElement(id, value, decltype(value){0});
-        });
-    });
+    add(Table::VT_RECURRENT, &Make::add_recurrent, recurrent);
+    add_numbers(fields, state);
     builder.Finish(fields.finish(builder), fb::ManifestIdentifier());
     return bytes_of(builder);
 }

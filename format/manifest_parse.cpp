@@ -155,6 +155,30 @@ Profile unpack(const fb::Profile *from, Budget &budget) {
     return profile;
 }
 
+// A table without layers would only say in another way that there is none.
+void unpack_recurrent(const fb::Recurrent *from, State &state, Layout &layout, Budget &budget) {
+    if (from == nullptr) {
+        return;
+    }
+    RecurrentShape &shape = state.recurrent;
+    shape.layers = unpack(from->layers(), budget);
+    shape.key_heads = from->key_heads();
+    shape.value_heads = from->value_heads();
+    shape.key_dim = from->key_dim();
+    shape.value_dim = from->value_dim();
+    shape.taps = from->taps();
+    if (shape.layers.empty()) {
+        fail(Status::corrupt, "manifest: recurrent layers, but none is named");
+    }
+    budget.take(from->states()->size(), sizeof(fb::RecurrentState));
+    state.states.reserve(from->states()->size());
+    layout.states.reserve(from->states()->size());
+    for (const fb::RecurrentState *each : *from->states()) {
+        state.states.push_back({each->position(), unpack(&each->digest()), nullptr});
+        layout.states.push_back({each->offset(), each->stored()});
+    }
+}
+
 SectionRef unpack(const fb::SectionRef *packed) {
     return {packed->offset(), packed->bytes(), unpack(&packed->digest())};
 }
@@ -199,7 +223,8 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     Budget budget(manifest.size());
 
     state.contract = {packed->contract()->core(), packed->contract()->kv(),
-                      packed->contract()->sampling()};
+                      packed->contract()->sampling(), packed->contract_recurrent(),
+                      packed->contract_experts()};
     state.layers = packed->layers();
     state.kv_heads = packed->kv_heads();
     state.head_dim = packed->head_dim();
@@ -212,6 +237,7 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     each_session_number(
         [&](const auto &number) { state.*number.member = read_number(*packed, number); });
     state.profile = unpack(packed->profile(), budget);
+    unpack_recurrent(packed->recurrent(), state, layout, budget);
     state.pending_system = unpack(packed->pending_system(), budget);
     state.logits = unpack(packed->logits());
     state.top = unpack(packed->top(), budget);

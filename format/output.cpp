@@ -35,9 +35,10 @@ uint64_t Output::append(const Frame &frame, const void *stored) {
     const uint64_t offset = next_;
     const FrameBytes bytes = encode_frame(frame);
     write(bytes.data(), bytes.size());
-    // Progress counts raw bytes of runs. While a compressed run is written it does not advance.
+    // Progress counts raw bytes of runs and states. While a compressed run is written it does not
+    // advance.
     const uint64_t done = done_;
-    const bool counts = frame.kind == SectionKind::run;
+    const bool counts = frame.kind == SectionKind::run || frame.kind == SectionKind::recurrent;
     for (uint64_t at = 0; at < frame.stored_bytes; at += kChunkBytes) {
         const auto size =
             static_cast<size_t>(std::min<uint64_t>(frame.stored_bytes - at, kChunkBytes));

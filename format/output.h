@@ -16,7 +16,7 @@ namespace stasis::format {
 class Output {
   public:
     // `next` is the offset of the first byte that is written, a multiple of 64. Progress is
-    // reported in raw bytes of runs.
+    // reported in raw bytes of runs and recurrent states.
     Output(const Sink &sink, uint64_t next, uint64_t sequence, const Watch &watch)
         : sink_(sink), next_(next), sequence_(sequence), watch_(watch) {
         assert(next % kAlignment == 0);
@@ -26,8 +26,8 @@ class Output {
 
     uint64_t next() const { return next_; } // offset of the next section
     uint64_t sequence() const { return sequence_; }
-    // Sets the total of the progress: the raw bytes of all runs that will be appended.
-    void expect(uint64_t run_bytes) { total_ = run_bytes; }
+    // Adds to the total of the progress: raw bytes of runs or states that will be appended.
+    void expect(uint64_t bytes) { total_ += bytes; }
 
     void write(const void *data, size_t size_bytes); // header and slots, which are no sections
     // Appends a raw section and returns the offset of its frame.

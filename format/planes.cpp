@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 namespace stasis::format {
 
@@ -23,6 +24,31 @@ void merge_planes(const uint8_t *__restrict exponents, const uint8_t *__restrict
         numbers[i] =
             static_cast<uint16_t>((mantissa & 0x80) << 8 | exponent << 7 | (mantissa & 0x7F));
     }
+}
+
+void split_halves(const float *__restrict numbers, size_t count, uint16_t *__restrict upper,
+                  uint16_t *__restrict lower) {
+    for (size_t i = 0; i < count; ++i) {
+        const auto bits = std::bit_cast<uint32_t>(numbers[i]);
+        upper[i] = static_cast<uint16_t>(bits >> 16);
+        lower[i] = static_cast<uint16_t>(bits);
+    }
+}
+
+void join_halves(const uint16_t *__restrict upper, const uint16_t *__restrict lower, size_t count,
+                 float *__restrict numbers) {
+    for (size_t i = 0; i < count; ++i) {
+        numbers[i] = std::bit_cast<float>(uint32_t{upper[i]} << 16 | lower[i]);
+    }
+}
+
+// A maximum without branches, in signed numbers, which SSE2 has comparisons for.
+bool all_finite(const float *__restrict numbers, size_t count) {
+    int32_t most = 0;
+    for (size_t i = 0; i < count; ++i) {
+        most = std::max(most, std::bit_cast<int32_t>(numbers[i]) & 0x7F800000);
+    }
+    return most != 0x7F800000;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "format/naming.h"
 #include "format/node_io.h"
 #include "format/pages.h"
+#include "format/recurrent.h"
 #include "format/state/error.h"
 #include "format/texts.h"
 
@@ -82,18 +83,7 @@ void Snapshot::read_manifest(Contents &into, const Watch &watch) const {
              to_hex(root.digest).c_str(), to_hex(digest).c_str());
     }
     parse_manifest(manifest, into.state, into.layout);
-    // A reader without sampling version 2 goes by the features, so they must agree with the
-    // settings.
-    const bool told = (root.features_read & kFeatureSamplingV2) != 0;
-    if (told != (sampling_version(into.state.samplings) == 2)) {
-        fail(Status::corrupt, "manifest: sampling settings of version 2 %s",
-             told ? "are missing" : "are there, which the root does not tell");
-    }
-    const bool outside = (root.features_refuse & kFeatureProfile) != 0;
-    if (outside != (into.state.profile != Profile())) {
-        fail(Status::corrupt, "device profile: the root's features and the manifest disagree");
-    }
-
+    check_features(into.state);
     into.state.model =
         parse_identity(committed(watch).read_section(into.layout.identity, SectionKind::identity));
     check_geometry(into.state, Status::corrupt);
@@ -102,6 +92,24 @@ void Snapshot::read_manifest(Contents &into, const Watch &watch) const {
         fail(Status::corrupt, "manifest: %llu tokens in a file of %llu bytes",
              static_cast<Number>(into.layout.position), static_cast<Number>(root.file_bytes));
     }
+}
+
+// A reader that does not know a feature goes by its bit, so the bits must agree with the manifest.
+void Snapshot::check_features(const State &state) const {
+    const Root &root = current_.root;
+    const bool told = (root.features_read & kFeatureSamplingV2) != 0;
+    if (told != (sampling_version(state.samplings) == 2)) {
+        fail(Status::corrupt, "manifest: sampling settings of version 2 %s",
+             told ? "are missing" : "are there, which the root does not tell");
+    }
+    const auto check = [&](const char *what, uint64_t feature, bool there) {
+        if (((root.features_refuse & feature) != 0) != there) {
+            fail(Status::corrupt, "%s: the root's features and the manifest disagree", what);
+        }
+    };
+    check("device profile", kFeatureProfile, state.profile != Profile());
+    check("recurrent layers", kFeatureRecurrent, !state.recurrent.layers.empty());
+    check("contract for experts", kFeatureExperts, state.contract.experts != 0);
 }
 
 void Snapshot::read_trees(Contents &into, const Watch &watch) const {
@@ -135,6 +143,7 @@ void Snapshot::read_trees(Contents &into, const Watch &watch) const {
     // Checks that need all of the tables.
     read_evictions(into, watch);
     check_entries(into, watch);
+    check_state_refs(into.state, into.layout, current_.root.file_bytes);
     watch.step(0, 0);
     into.state.token_texts = texts_of_log(into.texts, into.state.log, into.state.vocabulary);
 }
@@ -264,6 +273,9 @@ std::vector<Section> Snapshot::sections() const {
         add(layout().logits_row.offset, SectionKind::logits_row);
         add(layout().evictions.offset, SectionKind::evictions);
         add(current_.root.manifest_offset, SectionKind::manifest);
+        for (const StateRef &ref : layout().states) {
+            add(ref.offset, SectionKind::recurrent);
+        }
 
         // Sections that hold nodes, and runs.
         for (const uint64_t offset : node_sections(trees())) {
@@ -288,6 +300,7 @@ State load(const std::string &path, const Watch &watch, const FileOperations &fi
     snapshot->require_newest();
     State state = snapshot->state();
     snapshot->read_pages(state, watch, parallel);
+    snapshot->read_states(state, watch, parallel);
     return state;
 }
 

@@ -29,13 +29,13 @@ struct Trees {
     bool operator==(const Trees &) const = default;
 };
 
-// All that a snapshot says but the bytes of pages: what a save may know of a file instead of
-// reading it, as long as nobody has changed the file since.
+// All that a snapshot says but the bytes of pages and recurrent states: what a save may know of a
+// file instead of reading it, as long as nobody has changed the file since.
 struct Contents {
     std::optional<FileStamp> stamp; // nothing: no file, or it cannot be told
     Root root;
     bool older = false; // as Snapshot::older
-    State state;        // Page::data is null
+    State state;        // Page::data and RecurrentState::data are null
     Layout layout;
     Trees trees;
     std::vector<TokenText> texts;               // all that the file holds, in its order
@@ -49,9 +49,9 @@ struct Section {
 };
 
 // An opened snapshot, read-only: manifest, log, texts, page tables and hidden state checked and in
-// memory, page data read on demand. All functions are const and may be called from many threads.
-// What it reads stays in the file whatever is committed to it, and is kept by the open descriptor
-// when the file is replaced.
+// memory, data of pages and recurrent states read on demand. All functions are const and may be
+// called from many threads. What it reads stays in the file whatever is committed to it, and is
+// kept by the open descriptor when the file is replaced.
 class Snapshot {
   public:
     // Error(not_found), Error(io), Error(corrupt), Error(version). Takes time and memory in
@@ -72,7 +72,7 @@ class Snapshot {
 
     const std::shared_ptr<const Contents> &contents() const { return contents_; }
     bool known() const { return known_; } // by what was given to open_input
-    // All of the state but page data (Page::data is null).
+    // All of the state but data of pages and recurrent states (Page::data is null).
     const State &state() const { return contents_->state; }
     const Root &root() const { return current_.root; }
     uint64_t slot() const { return current_.slot; } // that holds the root; 0: the trailer does
@@ -108,6 +108,12 @@ class Snapshot {
     void read_slots(size_t group, uint64_t index, uint16_t *data) const;
     // Reads all stored pages into buffers that into.storage keeps. Progress in bytes of pages.
     void read_pages(State &into, const Watch &watch, const Parallel &parallel = {}) const;
+    // Reads the numbers of State::states[index], state().recurrent.numbers() of them, and checks
+    // checksum, digest and that all are finite. The file must keep them (Keep::full).
+    // Error(corrupt) names the section or the position.
+    void read_state(size_t index, float *numbers, const Parallel &parallel = {}) const;
+    // Reads all states into memory that into.storage keeps. Progress in bytes of states.
+    void read_states(State &into, const Watch &watch, const Parallel &parallel = {}) const;
     // The row of logits, if the save kept it; else empty.
     std::vector<float> logits_row() const;
     // Every section that the state reaches, by offset; reads their frames.
@@ -121,6 +127,9 @@ class Snapshot {
     void read_evictions(Contents &into, const Watch &watch) const;
     void read_rest(Contents &into, const Watch &watch) const;
     void check_entries(const Contents &read, const Watch &watch) const;
+    void check_features(const State &state) const;
+    void read_state_section(const Section &section, float *numbers, const Parallel &parallel) const;
+    void check_state_numbers(size_t index, const float *numbers, const Parallel &parallel) const;
     void read_run(size_t group, const Run &run, uint16_t *numbers) const;
     void read_rows(size_t group, uint64_t index, uint32_t row_slots, uint16_t *data) const;
     DigestedPage digested(const PageInto &page, uint32_t row_slots) const;
@@ -133,7 +142,8 @@ class Snapshot {
     mutable FrameCoder coder_;
 };
 
-// The whole state, stored pages included. Error(corrupt) also where it is an older one.
+// The whole state, stored pages and recurrent states included. Error(corrupt) also where it is an
+// older one.
 State load(const std::string &path, const Watch &watch,
            const FileOperations &files = system_files(), const Parallel &parallel = {});
 

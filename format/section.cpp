@@ -33,6 +33,8 @@ const char *section_name(SectionKind kind) {
         return "root";
     case SectionKind::evictions:
         return "evictions";
+    case SectionKind::recurrent:
+        return "recurrent";
     }
     return "unknown";
 }

@@ -20,7 +20,8 @@ enum class SectionKind : uint32_t {
     logits_row = 5,
     manifest = 6,
     root = 7,
-    evictions = 8
+    evictions = 8,
+    recurrent = 9
 };
 const char *section_name(SectionKind kind);
 

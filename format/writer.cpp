@@ -17,6 +17,7 @@
 #include "format/state/error.h"
 #include "format/texts.h"
 #include "format/write_pages.h"
+#include "format/write_recurrent.h"
 
 namespace stasis::format {
 
@@ -36,6 +37,12 @@ void check_data(const SaveInput &input) {
             stored.push_back(input.has_data(group, index));
         }
         check_stored(state, group, state.log.size(), evicted, stored, Status::invalid_argument);
+    }
+    for (const RecurrentState &each : state.states) {
+        if (input.options.keep == Keep::full && each.data == nullptr) {
+            fail(Status::invalid_argument, "recurrent state at position %llu: without its numbers",
+                 static_cast<Number>(each.position));
+        }
     }
     const std::span<const float> row = input.options.logits_row;
     if (!row.empty() && (row.size() != state.vocabulary ||
@@ -101,11 +108,14 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     layout.text_count = written->texts.size();
     layout.keep = input.options.keep;
 
-    // Identity and pages.
+    // Identity, pages and recurrent states.
     const std::vector<uint8_t> identity = build_identity(state.model);
     layout.identity =
         output.put(SectionKind::identity, identity.data(), identity.size(), before.identity);
+    layout.states = states_in_file(input);
+    output.expect(missing_state_bytes(input, layout.states));
     written->pages = write_pages(output, input);
+    write_states(output, input, layout.states);
 
     // Trees, which refer to the pages.
     NodeWriter nodes(output);
@@ -136,7 +146,9 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     Root &root = written->root;
     root.sequence = output.sequence();
     root.features_refuse = (evictions.empty() ? 0 : kFeatureEvictions) |
-                           (state.profile == Profile() ? 0 : kFeatureProfile);
+                           (state.profile == Profile() ? 0 : kFeatureProfile) |
+                           (state.recurrent.layers.empty() ? 0 : kFeatureRecurrent) |
+                           (state.contract.experts == 0 ? 0 : kFeatureExperts);
     root.features_read = sampling_version(state.samplings) == 2 ? kFeatureSamplingV2 : 0;
     root.manifest_bytes = manifest.size();
     root.manifest_offset = output.append(SectionKind::manifest, manifest.data(), manifest.size());
@@ -314,6 +326,9 @@ std::shared_ptr<const Contents> told(std::shared_ptr<Contents> written, State &&
             page.data = nullptr;
             page.far = false;
         }
+    }
+    for (RecurrentState &each : written->state.states) {
+        each.data = nullptr;
     }
     return written;
 }

@@ -24,9 +24,9 @@ struct SaveOptions {
     // An existing file must hold the state of `known`, or no token; else Error(conflict).
     bool if_match = false;
     Keep keep = Keep::full;                 // keys and values, or their digests and fingerprints
-    Codec codec = Codec::raw;               // of the pages that this save writes
+    Codec codec = Codec::raw;               // of the pages and states that this save writes
     std::span<const float> logits_row = {}; // [vocabulary], stored as well; empty: not stored
-    Watch watch = {};                       // progress in bytes of KV to be written
+    Watch watch = {};                       // progress in bytes of KV and states to be written
     Parallel parallel = {};
     // Contents that the caller's last save returned, or a load read. If nobody has changed the file
     // since, its trees are not read and checked again, nor is a page that it has in the form
@@ -34,10 +34,10 @@ struct SaveOptions {
     std::shared_ptr<const Contents> known = {};
 };
 
-// With Keep::full, pages with data are stored; pages without data must come first in their group
-// and hold no position that the window needs. With Keep::none, a page's data is replaced by its
-// fingerprints. Far pages are fetched when they are written, one batch at a time; exceptions of the
-// fetch are passed on.
+// With Keep::full, recurrent states must have data and are stored, and pages with data are stored;
+// pages without data must come first in their group and hold no position that the window needs.
+// With Keep::none, a page's data is replaced by its fingerprints. Far pages are fetched when they
+// are written, one batch at a time; exceptions of the fetch are passed on.
 //
 // If `path` is a snapshot of the same model whose log begins with the same token (or one of the
 // logs is empty), the parts that it shares with the state stay, and the rest is committed to it.

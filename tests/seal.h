@@ -6,7 +6,7 @@
 
 namespace stasis {
 
-// Digests anew what pages in memory hold, and the state.
+// Digests anew what pages and recurrent states in memory hold, and the state.
 inline void seal(State &state) {
     for (uint32_t group = 0; group < state.pages.size(); ++group) {
         const size_t rows = format::page_rows(state, group);
@@ -16,6 +16,12 @@ inline void seal(State &state) {
                 page.digest = page_digest({group, index, page.data, rows, state.page_positions,
                                            page.valid, state.head_dim});
             }
+        }
+    }
+    for (RecurrentState &each : state.states) {
+        if (each.data != nullptr) {
+            each.digest =
+                recurrent_state_digest(each.position, each.data, state.recurrent.numbers());
         }
     }
     state.digest = state_digest(state);

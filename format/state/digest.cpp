@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <new>
 
 #include "format/state/error.h"
@@ -159,6 +160,64 @@ Digest page_digest(const DigestedPage &page) {
     return digest;
 }
 
+namespace {
+
+// What the digest of a piece of a recurrent state covers before its numbers: the bytes that Sha256
+// would take in for text and u64.
+struct PieceHead {
+    char bytes[40] = {};
+    size_t size = 0;
+
+    void put(uint64_t value) {
+        for (size_t i = 0; i < 8; ++i, value >>= 8) {
+            bytes[size++] = static_cast<char>(value & 0xFF);
+        }
+    }
+    std::string_view set(size_t index) {
+        constexpr std::string_view kName = "stasis recurrent piece";
+        size = 0;
+        put(kName.size());
+        size += kName.copy(bytes + size, kName.size());
+        put(index);
+        return {bytes, size};
+    }
+};
+
+} // namespace
+
+void recurrent_piece_digests(const float *numbers, size_t count, size_t begin, size_t end,
+                             Digest *digests) {
+    PieceHead heads[kSha256Lanes];
+    HashedMessage messages[kSha256Lanes];
+    while (begin < end) {
+        const size_t some = std::min(kSha256Lanes, end - begin);
+        for (size_t i = 0; i < some; ++i) {
+            const size_t at = (begin + i) * kRecurrentPiece;
+            const size_t size_bytes = std::min(kRecurrentPiece, count - at) * sizeof(float);
+            messages[i] = {heads[i].set(begin + i),
+                           {reinterpret_cast<const uint8_t *>(numbers + at), size_bytes}};
+        }
+        digest_messages({messages, some}, digests);
+        begin += some;
+        digests += some;
+    }
+}
+
+Digest recurrent_state_digest(uint64_t position, size_t count, std::span<const Digest> pieces) {
+    Sha256 hash;
+    hash.text("stasis recurrent state").u64(position).u64(count);
+    for (const Digest &piece : pieces) {
+        hash.digest(piece);
+    }
+    return hash.finish();
+}
+
+Digest recurrent_state_digest(uint64_t position, const float *numbers, size_t count) {
+    std::vector<Digest> pieces(recurrent_pieces(count));
+    recurrent_piece_digests(numbers, count, 0, pieces.size(), pieces.data());
+    return recurrent_state_digest(position, count, pieces);
+}
+
 Digest state_digest(const StateParts &parts) {
     Sha256 hash;
     hash.text("stasis state").u32(parts.contract_core).u32(parts.contract_kv);
@@ -177,6 +236,12 @@ Digest state_digest(const StateParts &parts) {
     hash.u64(parts.hidden.size()).bytes(parts.hidden.data(), parts.hidden.size_bytes());
     if (!parts.profile.empty()) { // what follows depends on it
         hash.text("device profile").text(parts.profile);
+    }
+    if (parts.contract_recurrent != 0) {
+        hash.text("recurrent layers").u32(parts.contract_recurrent).digest(parts.recurrent);
+    }
+    if (parts.contract_experts != 0) {
+        hash.text("experts").u32(parts.contract_experts);
     }
     return hash.finish();
 }

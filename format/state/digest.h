@@ -56,6 +56,20 @@ struct DigestedPage {
 Digest page_digest(const DigestedPage &page);
 void page_digests(std::span<const DigestedPage> pages, Digest *digests);
 
+// A recurrent state is hashed in pieces of as many numbers, the last one shorter, so that lanes and
+// threads can share it.
+inline constexpr size_t kRecurrentPiece = (size_t{1} << 20) / sizeof(float);
+constexpr size_t recurrent_pieces(size_t count) {
+    return (count + kRecurrentPiece - 1) / kRecurrentPiece;
+}
+// Digest of the recurrent states of all layers after `position` tokens: of `count` numbers, as
+// bits. It takes the least time where several threads digest the pieces [begin, end), and then one
+// thread their digests.
+Digest recurrent_state_digest(uint64_t position, const float *numbers, size_t count);
+void recurrent_piece_digests(const float *numbers, size_t count, size_t begin, size_t end,
+                             Digest *digests);
+Digest recurrent_state_digest(uint64_t position, size_t count, std::span<const Digest> pieces);
+
 // Positions [begin, end) that no token from `position` on sees.
 struct EvictedRange {
     uint64_t position = 0, begin = 0, end = 0;
@@ -65,6 +79,8 @@ struct EvictedRange {
 struct StateParts {
     uint32_t contract_core = 0;
     uint32_t contract_kv = 0;
+    uint32_t contract_recurrent = 0; // 0, as the next: the model has no such layers
+    uint32_t contract_experts = 0;
     std::string_view profile;               // id of the device profile; "": none
     Digest model;                           // results-determining identity (ModelIdentity)
     uint64_t position = 0;                  // tokens in the log
@@ -73,6 +89,7 @@ struct StateParts {
     std::vector<std::vector<Digest>> pages; // [layer group][page index]
     std::vector<uint32_t> windows;          // [layer group], 0 = global
     std::span<const uint16_t> hidden;       // final normalised hidden state, bf16; empty at 0
+    Digest recurrent; // of the states at the position; zero: no recurrent layers, or position 0
 };
 Digest state_digest(const StateParts &parts);
 

@@ -39,6 +39,8 @@ Digest state_digest(const State &state) {
     StateParts parts;
     parts.contract_core = state.contract.core;
     parts.contract_kv = state.contract.kv;
+    parts.contract_recurrent = state.contract.recurrent;
+    parts.contract_experts = state.contract.experts;
     parts.model = state.model.model;
     parts.profile = state.profile.id;
     parts.position = state.log.size();
@@ -62,6 +64,9 @@ Digest state_digest(const State &state) {
         for (const Page &page : state.pages[group]) {
             pages.push_back(page.digest);
         }
+    }
+    if (!state.states.empty()) {
+        parts.recurrent = state.states.back().digest;
     }
     parts.hidden = state.hidden;
     return state_digest(parts);

@@ -22,6 +22,8 @@ struct ContractId {
     uint32_t core = 0;
     uint32_t kv = 0;
     uint32_t sampling = 0;
+    uint32_t recurrent = 0; // 0: no layer of the model is recurrent
+    uint32_t experts = 0;   // 0: no layer of the model has experts
     bool operator==(const ContractId &) const = default;
 };
 
@@ -135,6 +137,34 @@ struct LayerGroup {
     std::vector<uint32_t> layers; // ascending
 };
 
+// The layers that have a recurrent state in place of keys and values (NUMERICS.md, C11).
+struct RecurrentShape {
+    std::vector<uint32_t> layers; // ascending; empty: the model has none, and all else is 0
+    uint32_t key_heads = 0;
+    uint32_t value_heads = 0;
+    uint32_t key_dim = 0, value_dim = 0; // of one head
+    uint32_t taps = 0;                   // of the convolution
+    bool operator==(const RecurrentShape &) const = default;
+
+    // Numbers of one layer: inputs [taps - 1][channels], the oldest first, a channel for each
+    // number of the queries, the keys and the values; then S [value_heads][key_dim][value_dim].
+    uint64_t inputs_size() const {
+        const uint64_t channels =
+            2 * uint64_t{key_heads} * key_dim + uint64_t{value_heads} * value_dim;
+        return taps == 0 ? 0 : (taps - 1) * channels;
+    }
+    uint64_t rule_size() const { return uint64_t{value_heads} * key_dim * value_dim; }
+    uint64_t state_size() const { return inputs_size() + rule_size(); }
+    uint64_t numbers() const { return layers.size() * state_size(); } // of all layers
+};
+
+// The state of all recurrent layers after the first `position` tokens.
+struct RecurrentState {
+    uint64_t position = 0;
+    Digest digest = {};          // recurrent_state_digest; outlives the data
+    const float *data = nullptr; // [recurrent layer][inputs, S], RecurrentShape; null: not loaded
+};
+
 // Keys and values of `valid` positions from index * page_positions on, for all layers of a group.
 // Order: [layer of the group][key, value][kv_head][slot][head_dim] bf16.
 struct Page {
@@ -207,13 +237,18 @@ struct State {
     uint32_t tracking = 0;                // 6; of attention: 0 none, 1 in total, 2 by head
     std::string pending_system;           // +4; system text waiting for the first user turn
     std::vector<std::vector<Page>> pages; // 1; [group][page index], ceil(position / page) each
-    std::vector<uint16_t> hidden;         // +1; final normalised hidden state, bf16; empty at 0
-    Digest logits;                        // +1; SHA-256 of the f32 row, little-endian
+    RecurrentShape recurrent;             // 1; layers that are in no group
+    // 1; ascending by position. The last is at log.size(), those before are checkpoints, which a
+    // rewind goes on from. None at position 0, where a state is all +0.
+    std::vector<RecurrentState> states;
+    std::vector<uint16_t> hidden; // +1; final normalised hidden state, bf16; empty at 0
+    Digest logits;                // +1; SHA-256 of the f32 row, little-endian
     std::vector<std::pair<uint32_t, float>> top; // +1; the 64 best, logit descending, then id
     std::vector<std::pair<uint32_t, std::string>> token_texts; // +2; bytes of each token in the log
     Digest digest;                                             // state_digest of all this
 
-    // Keeps `data` of the pages alive: the writer's caller pins live pages, the reader its buffers.
+    // Keeps `data` of pages and recurrent states alive: the writer's caller pins live ones, the
+    // reader its buffers.
     std::vector<std::shared_ptr<const void>> storage;
     // Begins to bring far pages here. Called from several threads at a time. Throws Error(device),
     // Error(no_memory). Null: no page is far.

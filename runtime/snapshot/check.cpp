@@ -47,10 +47,50 @@ void check_layers(const char *what, const std::vector<Digest> &stored,
     }
 }
 
+// Parts for layers that few models have are named where they differ.
+void check_contract(const ContractId &stored, const ContractId &ours) {
+    if (stored.core != ours.core || stored.kv != ours.kv || stored.sampling != ours.sampling) {
+        fail(Status::version,
+             "KV format version differs: the snapshot was computed under contract "
+             "%u.%u.%u, this build computes under %u.%u.%u",
+             stored.core, stored.kv, stored.sampling, ours.core, ours.kv, ours.sampling);
+    }
+    const auto check = [](const char *part, uint32_t there, uint32_t here) {
+        if (there != here) {
+            fail(Status::version,
+                 "KV format version differs: the snapshot's %s were computed under version %u of "
+                 "their contract, this build computes the model's under %u (0: there are none)",
+                 part, there, here);
+        }
+    };
+    check("recurrent layers", stored.recurrent, ours.recurrent);
+    check("experts", stored.experts, ours.experts);
+}
+
 } // namespace
 
-ContractId contract_of(const std::vector<Sampling> &samplings) {
-    return {kernels::kContractCore, kernels::kContractKv, sampling_version(samplings)};
+ContractId contract_of(const Config &config, const std::vector<Sampling> &samplings) {
+    return {kernels::kContractCore, kernels::kContractKv, sampling_version(samplings),
+            config.recurrent.value_heads != 0 ? kernels::kContractRecurrent : 0,
+            config.experts.count != 0 ? kernels::kContractExperts : 0};
+}
+
+RecurrentShape recurrent_shape_of(const Config &config) {
+    RecurrentShape shape;
+    for (uint32_t layer = 0; layer < config.layers; ++layer) {
+        if (config.layer[layer].recurrent) {
+            shape.layers.push_back(layer);
+        }
+    }
+    if (!shape.layers.empty()) {
+        const Recurrent &from = config.recurrent;
+        shape.key_heads = from.key_heads;
+        shape.value_heads = from.value_heads;
+        shape.key_dim = from.key_dim;
+        shape.value_dim = from.value_dim;
+        shape.taps = from.taps;
+    }
+    return shape;
 }
 
 void check_identity(const ModelIdentity &stored, const ModelIdentity &model) {
@@ -85,14 +125,7 @@ void check_geometry(const State &state, const Model &model) {
              config.head_dim);
     }
 
-    const ContractId expected = contract_of(state.samplings);
-    if (!(state.contract == expected)) {
-        fail(Status::version,
-             "KV format version differs: the snapshot was computed under contract "
-             "%u.%u.%u, this build computes under %u.%u.%u",
-             state.contract.core, state.contract.kv, state.contract.sampling, expected.core,
-             expected.kv, expected.sampling);
-    }
+    check_contract(state.contract, contract_of(config, state.samplings));
     if (state.page_positions != kPage) {
         fail(Status::version, "KV format version differs: pages of %u positions, expected %llu",
              state.page_positions, Number{kPage});
@@ -109,6 +142,10 @@ void check_geometry(const State &state, const Model &model) {
     if (!groups) {
         fail(Status::model_mismatch, "attention mask differs: layer groups or windows are not the "
                                      "model's");
+    }
+    if (state.recurrent != recurrent_shape_of(config)) {
+        fail(Status::model_mismatch, "KV cache differs in shape: recurrent layers, their heads or "
+                                     "sizes are not the model's");
     }
 }
 

@@ -9,8 +9,12 @@
 
 namespace stasis {
 
-// Returns the contract under which this build computes a log drawn by these settings.
-ContractId contract_of(const std::vector<Sampling> &samplings);
+// Returns the contract under which this build computes a log of such a model, drawn by these
+// settings.
+ContractId contract_of(const Config &config, const std::vector<Sampling> &samplings);
+
+// Returns the recurrent layers of a model and their sizes, as snapshots hold them.
+RecurrentShape recurrent_shape_of(const Config &config);
 
 // Throws Error(model_mismatch) unless a snapshot's identity is the model's. The message names the
 // first element that differs (format/state/elements.h) and both values, as in

@@ -51,7 +51,7 @@ void export_log(const TokenLog &log, const Settings &settings, const Model &mode
     if (current == state.samplings.end()) {
         state.samplings.push_back(settings.sampling);
     }
-    state.contract = contract_of(state.samplings);
+    state.contract = contract_of(config, state.samplings);
 }
 
 // Starts to copy pages to the host; `held` keeps them alive.

@@ -102,8 +102,11 @@ Digest Timeline::digest(const Digest &model) {
 
     // The contract and the model.
     StateParts parts;
+    const Config &config = network->config;
     parts.contract_core = kernels::kContractCore;
     parts.contract_kv = kernels::kContractKv;
+    parts.contract_recurrent = config.recurrent.value_heads != 0 ? kernels::kContractRecurrent : 0;
+    parts.contract_experts = config.experts.count != 0 ? kernels::kContractExperts : 0;
     parts.profile = profile.id;
     parts.model = model;
     parts.position = log.size();

@@ -129,6 +129,17 @@ const std::vector<Grown> kGrown = {
          }
          return file_of(state);
      }},
+    {"a recurrent state at each position", 1000,
+     [](size_t n) {
+         State state = state_of(n, [](size_t i) { return static_cast<uint32_t>(i % 50); });
+         state.contract.recurrent = 1;
+         state.groups.clear();
+         state.recurrent = {{0}, 1, 1, 1, 1, 1};
+         for (uint64_t position = 1; position <= n; ++position) {
+             state.states.push_back({position, {}, nullptr});
+         }
+         return file_of(state);
+     }},
     {"many names in the config", 2000,
      [](size_t n) {
          State state = state_of(10, [](size_t) { return 7U; });

@@ -20,11 +20,12 @@ Bytes saved_small(Keep keep = Keep::full, Codec codec = Codec::raw) {
 
 constexpr uint8_t kFlips[] = {0x01, 0x80, 0xFF};
 
-// Which bytes belong to runs: opening does not look at them.
+// Which bytes belong to runs and recurrent states: opening does not look at them.
 std::vector<bool> bytes_of_runs(const Bytes &bytes) {
     std::vector<bool> of_run(bytes.size(), false);
     for (const Section &section : Snapshot::open("memory", memory_files(bytes))->sections()) {
-        if (section.frame.kind == SectionKind::run) {
+        if (section.frame.kind == SectionKind::run ||
+            section.frame.kind == SectionKind::recurrent) {
             std::fill_n(of_run.begin() + static_cast<ptrdiff_t>(section.offset),
                         section_bytes(section.frame.stored_bytes), true);
         }
@@ -58,6 +59,11 @@ TEST_CASE("Snapshot::open: every flipped byte is refused: header, slot, trees, m
     check_every_flip(saved_small());
     check_every_flip(saved_small(Keep::full, Codec::zstd));
     check_every_flip(saved_small(Keep::none));
+    Shape hybrid = kSmall;
+    hybrid.checkpoints = 20;
+    for (const Codec codec : {Codec::raw, Codec::zstd}) {
+        check_every_flip(saved(sample_state(hybrid), {.codec = codec}));
+    }
 }
 
 TEST_CASE("Snapshot::open: a flipped byte in either slot of a file of commits: the other commit "
@@ -162,7 +168,8 @@ TEST_CASE("Snapshot::open: files of other versions and with unknown features") {
     CHECK(with(16, 1, 0).find("byte 16 is unused") != std::string::npos);
     CHECK(with(kSlotA, 0, kSlotA).find("sequence 0") != std::string::npos);
     CHECK(with(kSlotA + 88, 9, kSlotA).find("byte 88 is unused") != std::string::npos);
-    CHECK(with(kSlotA + 24, 4, kSlotA).starts_with("7: memory: the file needs format features"));
+    CHECK(with(kSlotA + 24, kFeaturesKnown + 1, kSlotA)
+              .starts_with("7: memory: the file needs format features"));
     // Features are under the root digest.
     CHECK(with(kSlotA + 8, 1, kSlotA).find("root digest is") != std::string::npos);
     CHECK(with(kSlotA + 16, 1, kSlotA).find("root digest is") != std::string::npos);

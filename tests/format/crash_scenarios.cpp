@@ -15,14 +15,22 @@ namespace stasis::format {
 
 namespace {
 
-// As it is loaded from a file that keeps no keys and values.
+// As it is loaded from a file that keeps neither keys and values nor recurrent states.
 State without_pages(State state) {
     for (std::vector<Page> &pages : state.pages) {
         for (Page &page : pages) {
             page.data = nullptr;
         }
     }
+    for (RecurrentState &each : state.states) {
+        each.data = nullptr;
+    }
     return state;
+}
+
+// A session of a hybrid model.
+State hybrid_at(uint64_t position) {
+    return sample_state({.position = position, .layers = 2, .checkpoints = 30});
 }
 
 } // namespace
@@ -52,13 +60,18 @@ std::vector<Scenario> scenarios() {
         scenario("nothing new", {at(40), at(70)}, at(70)),
         scenario("compressed", {at(40), at(70)}, at(100), {.codec = Codec::zstd}),
         scenario("keep nothing", {at(40), at(70)}, at(100), {.keep = Keep::none}),
+        scenario("append, of a hybrid", {hybrid_at(40), hybrid_at(70)}, hybrid_at(100)),
+        scenario("compressed, of a hybrid", {hybrid_at(40)}, hybrid_at(65), {.codec = Codec::zstd}),
+        scenario("keep nothing of a hybrid", {hybrid_at(40)}, hybrid_at(65), {.keep = Keep::none}),
         scenario("append to a stream form", {at(40), at(70)}, at(100)),
     };
     const auto compacting = [](const FileOperations &files) { compact(kPath, {}, files); };
     result.back().streamed = true;
     result.push_back(scenario("replace", {at(40), at(100)}, at(80, 1), {.replace = true}));
     result.push_back({"compact", {at(40), at(100), at(60)}, at(60), compacting});
-    for (const size_t like : {size_t{0}, result.size() - 2, result.size() - 1}) {
+    result.push_back(
+        {"compact a hybrid", {hybrid_at(70), hybrid_at(65)}, hybrid_at(65), compacting});
+    for (const size_t like : {size_t{0}, result.size() - 3, result.size() - 2}) {
         result.push_back(result[like]);
         result.back().leftover = true;
     }

@@ -48,6 +48,10 @@ TEST_CASE("Snapshot::open: features of each class, in a slot and in a trailer, f
                                        ? "6: memory: evictions: the root's features"
                                    : bit == kFeatureProfile
                                        ? "6: memory: device profile: the root's features"
+                                   : bit == kFeatureRecurrent
+                                       ? "6: memory: recurrent layers: the root's features"
+                                   : bit == kFeatureExperts
+                                       ? "6: memory: contract for experts: the root's features"
                                        : "7: memory: the file needs format features"));
         }
     }

@@ -21,6 +21,7 @@ struct Course {
     bool released = false;
     bool evicted = false;  // the second page, and a part of the first
     bool profiled = false; // some of it under a device profile
+    bool hybrid = false;   // a third layer is recurrent, with a checkpoint at 32
 };
 
 inline void add_small_pages(State &state, const Course &course) {
@@ -47,6 +48,25 @@ inline void add_small_pages(State &state, const Course &course) {
             pages.push_back({valid, digest, kept ? data.get() : nullptr});
             state.storage.push_back(data);
         }
+    }
+}
+
+inline void add_small_states(State &state, const Course &course) {
+    state.contract.recurrent = 1;
+    state.recurrent = {{2}, 1, 2, 4, 8, 3};
+    for (const uint64_t position : {uint64_t{32}, course.position}) {
+        if (position == 0 || position > course.position ||
+            (!state.states.empty() && position == 32)) {
+            continue;
+        }
+        const std::shared_ptr<float[]> data(new float[state.recurrent.numbers()]);
+        for (uint64_t i = 0; i < state.recurrent.numbers(); ++i) { // a codec makes them smaller
+            data[i] = static_cast<float>((i * i + position + course.forked) % 31) - 15;
+        }
+        const Digest digest =
+            recurrent_state_digest(position, data.get(), state.recurrent.numbers());
+        state.states.push_back({position, digest, data.get()});
+        state.storage.push_back(data);
     }
 }
 
@@ -87,6 +107,12 @@ inline State small_state(const Course &course) {
         state.profile = {"lib 1", {{2, 60, 128}, {65, 1, 128}}, 1};
     }
     add_small_pages(state, course);
+    if (course.hybrid) {
+        state.layers = 3;
+        state.model.attention.resize(3);
+        state.model.mlp.resize(3);
+        add_small_states(state, course);
+    }
     state.digest = state_digest(state);
     return state;
 }

@@ -11,6 +11,7 @@
 #include "codec_runs.h"
 #include "forgery.h"
 #include "format/pages.h"
+#include "format/recurrent.h"
 #include "format/state/error.h"
 
 namespace stasis::format {
@@ -145,6 +146,42 @@ inline Bytes edited_run(Bytes bytes, const Snapshot &snapshot, const Edit &edit,
     return bytes;
 }
 
+// Numbers of a recurrent state, its checksum and its digest.
+inline Bytes edited_state(Bytes bytes, const Snapshot &snapshot, const Edit &edit,
+                          const std::vector<uint64_t> &numbers) {
+    const size_t index = edit.index % snapshot.state().states.size();
+    const StateRef ref = snapshot.layout().states[index];
+    if (ref.offset == 0) {
+        return bytes;
+    }
+    const uint64_t begin = ref.offset + kFrameBytes;
+    change_in_place(bytes, begin, ref.stored_bytes, edit, numbers);
+    const size_t count = snapshot.state().recurrent.numbers();
+    FrameBytes frame_bytes;
+    std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(ref.offset), kFrameBytes,
+                frame_bytes.begin());
+    Frame frame = decode_frame(frame_bytes, ref.offset);
+    std::vector<float> found(count);
+    if (frame.codec == Codec::zstd) {
+        FrameCoder coder;
+        const auto upper = bytes.begin() + static_cast<ptrdiff_t>(begin + 2 * count);
+        Coded coded(upper, bytes.begin() + static_cast<ptrdiff_t>(begin + ref.stored_bytes));
+        mend_checksums(halves_shape(count), coded);
+        std::copy(coded.begin(), coded.end(), upper);
+        decode_state_piece(coder, count, 0, bytes.data() + begin, ref.stored_bytes, found.data());
+    } else {
+        std::memcpy(found.data(), bytes.data() + begin, ref.stored_bytes);
+    }
+    frame.checksum = checksum(found.data(), count * sizeof(float));
+    frame_bytes = encode_frame(frame);
+    std::copy(frame_bytes.begin(), frame_bytes.end(),
+              bytes.begin() + static_cast<ptrdiff_t>(ref.offset));
+    return forged(bytes, [&](State &state, Layout &) {
+        RecurrentState &each = state.states[index];
+        each.digest = recurrent_state_digest(each.position, found.data(), count);
+    });
+}
+
 inline Bytes edited_node(const Bytes &bytes, const Snapshot &snapshot, const Edit &edit,
                          const std::vector<uint64_t> &numbers) {
     const Trees &trees = snapshot.trees();
@@ -218,6 +255,9 @@ inline Bytes edited(Bytes bytes, const Edit &edit) {
     case 5:
         return edited_node(bytes, *snapshot, edit, numbers);
     case 6:
+        if ((edit.which & 0x40) != 0 && !snapshot->state().states.empty()) {
+            return edited_state(std::move(bytes), *snapshot, edit, numbers);
+        }
         return edited_run(std::move(bytes), *snapshot, edit, numbers);
     case 7:
         edit_frame(bytes, *snapshot, edit, numbers);

@@ -81,6 +81,7 @@ void check_same(const Snapshot &a, const Snapshot &b, const char *what) {
 State read_all(const Snapshot &snapshot) {
     State state = snapshot.state();
     snapshot.read_pages(state, {});
+    snapshot.read_states(state, {});
     return state;
 }
 
@@ -181,7 +182,12 @@ const std::vector<Bytes> &bases() {
         made.push_back(small_file({{70, false, false, true, true}}, {}));
         made.push_back(small_file({{40}, {70, false, false, true}, {80, false, false, true}},
                                   {.codec = Codec::zstd}));
-        for (const size_t coded : {1, 3}) { // or the target would not test what it should
+        made.push_back(small_file(
+            {{33, false, false, false, false, true}, {45, false, false, false, false, true}},
+            {.codec = Codec::zstd}));
+        made.push_back(small_file({{40, false, false, false, false, true}}, {}));
+        made.push_back(small_file({{40, false, false, false, false, true}}, {.keep = Keep::none}));
+        for (const size_t coded : {1, 3, 8}) { // or the target would not test what it should
             const std::vector<Section> sections = open_bytes(made[coded])->sections();
             expect(std::any_of(
                        sections.begin(), sections.end(),
@@ -199,14 +205,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) {
         return 0;
     }
-    Bytes bytes = bases()[data[0] % 8 % bases().size()];
+    Bytes bytes = bases()[(data[0] % 8 + data[0] / 128 * 8) % bases().size()];
     const uint64_t positions[] = {34, 46, 64, 301};
     const Use use{static_cast<Use::Kind>(data[0] >> 3 & 3),
                   (data[1] & 1) != 0,
                   (data[1] & 2) != 0,
                   (data[1] & 4) != 0,
                   {positions[data[1] >> 3 & 3], (data[1] & 32) != 0, (data[1] & 64) != 0,
-                   (data[1] & 0x98) == 0x98}}; // of position 301
+                   (data[1] & 0x98) == 0x98, // of position 301
+                   false, (data[0] & 0x40) != 0}};
     try {
         bool opens = true;
         for (size_t at = 2; at + sizeof(Edit) <= size && opens; at += sizeof(Edit)) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -128,6 +129,30 @@ void add_pages(State &state, const Shape &shape) {
     }
 }
 
+void add_states(State &state, const Shape &shape) {
+    state.contract.recurrent = 7;
+    state.recurrent.key_heads = 1;
+    state.recurrent.value_heads = 2;
+    state.recurrent.key_dim = shape.value_dim - 2;
+    state.recurrent.value_dim = shape.value_dim;
+    state.recurrent.taps = 4;
+    for (uint64_t position = 1; position <= shape.position; ++position) {
+        if (position != shape.position && position % shape.checkpoints != 0) {
+            continue;
+        }
+        const std::shared_ptr<float[]> data(new float[state.recurrent.numbers()]);
+        for (uint64_t i = 0; i < state.recurrent.numbers(); ++i) {
+            const uint64_t random = drawn(shape, position - 1, (9U << 20) + i);
+            // Magnitudes near each other, as a codec finds them; now and then any.
+            const auto bits = static_cast<uint32_t>(random);
+            const uint32_t exponent = random % 97 == 0 ? random >> 40 & 0x7F : 120 + random % 5;
+            data[i] = std::bit_cast<float>((bits & 0x807FFFFF) | exponent << 23);
+        }
+        state.states.push_back({position, {}, data.get()});
+        state.storage.push_back(data);
+    }
+}
+
 void release_pages(State &state) {
     for (size_t group = 0; group < state.groups.size(); ++group) {
         const uint32_t window = state.groups[group].window;
@@ -188,9 +213,14 @@ State sample_state(const Shape &shape) {
     state.hidden_size = shape.hidden_size;
     state.vocabulary = shape.vocabulary;
     state.page_positions = shape.page_positions;
-    state.groups.resize(shape.layers > 1 ? 2 : 1);
+    std::vector<uint32_t> attention;
     for (uint32_t layer = 0; layer < shape.layers; ++layer) {
-        state.groups[layer % state.groups.size()].layers.push_back(layer);
+        const bool recurrent = shape.checkpoints != 0 && layer % 2 == 0;
+        (recurrent ? state.recurrent.layers : attention).push_back(layer);
+    }
+    state.groups.resize(attention.size() > 1 ? 2 : 1);
+    for (size_t i = 0; i < attention.size(); ++i) {
+        state.groups[i % state.groups.size()].layers.push_back(attention[i]);
     }
     state.groups.back().window = shape.window;
     state.samplings = sample_samplings();
@@ -219,6 +249,9 @@ State sample_state(const Shape &shape) {
         state.token_texts.front().second = "\xF0\x9F"; // of token 2, which comes first
     }
     add_pages(state, shape);
+    if (shape.checkpoints != 0) {
+        add_states(state, shape);
+    }
     if (shape.position > 0) {
         for (uint32_t i = 0; i < shape.hidden_size; ++i) {
             state.hidden.push_back(finite_bits(drawn(shape, shape.position - 1, 1 + i)));
@@ -282,6 +315,20 @@ void check_same_identity(const ModelIdentity &a, const ModelIdentity &b) {
     CHECK(a.chat_template == b.chat_template);
 }
 
+void check_same_states(const State &a, const State &b) {
+    CHECK(a.recurrent == b.recurrent);
+    REQUIRE(a.states.size() == b.states.size());
+    for (size_t i = 0; i < a.states.size(); ++i) {
+        const RecurrentState &x = a.states[i];
+        const RecurrentState &y = b.states[i];
+        CHECK(x.position == y.position);
+        CHECK(x.digest == y.digest);
+        REQUIRE((x.data == nullptr) == (y.data == nullptr));
+        CHECK((x.data == nullptr ||
+               std::memcmp(x.data, y.data, a.recurrent.numbers() * sizeof(float)) == 0));
+    }
+}
+
 void check_same_pages(const State &a, const State &b) {
     REQUIRE(a.pages.size() == b.pages.size());
     for (size_t group = 0; group < a.pages.size(); ++group) {
@@ -330,6 +377,7 @@ void check_same(const State &a, const State &b) {
     });
     CHECK(a.pending_system == b.pending_system);
     check_same_pages(a, b);
+    check_same_states(a, b);
     CHECK(a.hidden == b.hidden);
     CHECK(a.logits == b.logits);
     CHECK(same_floats(a.top, b.top));

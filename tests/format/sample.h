@@ -24,6 +24,10 @@ struct Shape {
     uint64_t window_retain = 0;
     uint64_t seed = 1;   // of tokens and numbers; those of a position do not depend on the length
     uint64_t common = 0; // positions below it are those of seed 1
+    // Not 0: every second layer, from the first on, is recurrent, with a state at the end and at
+    // each multiple of so many positions.
+    uint64_t checkpoints = 0;
+    uint32_t value_dim = 5; // of a recurrent layer's heads
 };
 
 // A whole state with every field in use; pages before the window and its retention are released.
@@ -31,6 +35,7 @@ State sample_state(const Shape &shape);
 std::vector<float> sample_row(const Shape &shape); // the logits of sample_state
 
 // One partial page in each group, and padding after most sections.
+inline constexpr Shape kHybrid{.position = 100, .layers = 5, .checkpoints = 30};
 inline constexpr Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
 State small_state(uint64_t position); // of that shape, after so many tokens
 const Bytes &small_file();            // of that shape, with its row of logits

@@ -117,6 +117,7 @@ std::string refusal(const Bytes &bytes) {
         const auto snapshot = Snapshot::open("memory", memory_files(bytes));
         State state = snapshot->state();
         snapshot->read_pages(state, {});
+        snapshot->read_states(state, {});
         snapshot->logits_row();
     } catch (const Error &error) {
         return std::to_string(static_cast<int>(error.status())) + ": " + error.what();

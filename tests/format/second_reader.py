@@ -1,8 +1,9 @@
 # Reads a snapshot after format/FORMAT.md and format/manifest.fbs alone, with nothing but Python's
 # standard library: lists every element as JSON and checks all that can be checked without a model.
-# Shares nothing with the library. Runs under zstd are listed and their frames checked, not decoded;
-# what only decoding shows stays open: their XXH3-128, whether their numbers are finite, and the
-# digest of a page that has one, which is then listed with "digest_checked": false.
+# Shares nothing with the library. Runs and recurrent states under zstd are listed and their frames
+# checked, not decoded; what only decoding shows stays open: their XXH3-128, whether their numbers
+# are finite, and the digest of a page that has one or of a state, which is then listed with
+# "digest_checked": false.
 # Usage: second_reader.py FILE. Exit code 0; or 2 and a line on stderr: what is wrong where.
 import json
 import math
@@ -11,6 +12,7 @@ import stat
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from reader import recurrent  # noqa: E402
 from reader.container import FIRST_SECTION, VERSION, Container, Refused, need  # noqa: E402
 from reader.schema import SESSION_NUMBERS  # noqa: E402
 from reader.state import OFF, State  # noqa: E402
@@ -50,14 +52,19 @@ def spans(log):
 
 def layer_windows(manifest):
     windows = {layer: group["window"] for group in manifest["groups"] for layer in group["layers"]}
-    return [windows[layer] for layer in range(manifest["layers"])]
+    return [windows.get(layer) for layer in range(manifest["layers"])]
 
 
 def pairs(found):
     return {pair["name"]: pair["value"] for pair in found}
 
 
-def kv_cache(state, proven):
+def contract(manifest):
+    parts = {name: manifest[f"contract_{name}"] for name in ("recurrent", "experts")}
+    return {**manifest["contract"], **{name: part for name, part in parts.items() if part}}
+
+
+def kv_cache(state, proven, proven_states):
     groups, listed = [], []
     for index, (group, pages) in enumerate(zip(state.manifest["groups"], state.groups)):
         stored = [page for page in pages if page.runs]
@@ -65,7 +72,8 @@ def kv_cache(state, proven):
                        "stored": len(stored), "runs": sum(len(page.runs) for page in stored)})
         listed += [{"group": index, **page.listed(state.container), "digest_checked": checked}
                    for page, checked in zip(pages, proven[index])]
-    return {"keep": ["full", "none"][state.manifest["keep"]], "groups": groups, "pages": listed}
+    return {"keep": ["full", "none"][state.manifest["keep"]], "groups": groups, "pages": listed,
+            **recurrent.listed(state.manifest, proven_states)}
 
 
 def settings(manifest):
@@ -73,12 +81,12 @@ def settings(manifest):
              **(each["v2"] or OFF)} for each in manifest["samplings"]]
 
 
-def elements(state, proven, log):
+def elements(state, proven, proven_states, log):
     """The Big 8 + 4 in their order."""
     manifest, identity = state.manifest, state.identity
     config = pairs(identity["config"])
     return {
-        "kv_cache": kv_cache(state, proven),
+        "kv_cache": kv_cache(state, proven, proven_states),
         "token_embeddings": {"digest": identity["embeddings"], "hidden": manifest["hidden_size"],
                              "vocabulary": manifest["vocabulary"]},
         "positional_state": {
@@ -106,7 +114,7 @@ def elements(state, proven, log):
                       "rules": pairs(identity["tokenizer_rules"]),
                       "chat_template": identity["chat_template"]},
         "kv_format_version": {
-            "format": VERSION, "contract": manifest["contract"], "profile": manifest["profile"],
+            "format": VERSION, "contract": contract(manifest), "profile": manifest["profile"],
             **{name: manifest[name] for name in ("page_positions", "layers", "kv_heads",
                                                  "head_dim")}},
         "prompt_injection_meta": {"spans": spans(log),
@@ -127,12 +135,12 @@ def file_listed(container):
     }
 
 
-def listed(state, proven):
+def listed(state, proven, proven_states):
     container = state.container
     log = [log_entry(entry) for entry in state.log]
     return shown({
         "position": len(log), "digest": state.manifest["digest"], "root": container.root.digest,
-        "file": file_listed(container), "elements": elements(state, proven, log),
+        "file": file_listed(container), "elements": elements(state, proven, proven_states, log),
         "sections": [container.reached[at].listed() for at in sorted(container.reached)],
     })
 
@@ -153,7 +161,7 @@ def read(path):
 def read_bytes(data):
     state = State(Container(data))
     state.check_contents()
-    return listed(state, state.check_pages())
+    return listed(state, state.check_pages(), state.check_states())
 
 
 def main():

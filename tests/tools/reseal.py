@@ -3,8 +3,8 @@
 import hashlib
 import struct
 
-from reader.container import (BLOCK, FRAME, RAW, ROOT_BYTES, RUN, VERSION, Container, Refused,
-                              checksum, text)
+from reader.container import (BLOCK, FRAME, RAW, RECURRENT_STATE, ROOT_BYTES, RUN, VERSION,
+                              Container, Refused, checksum, text)
 from reader.state import SAMPLING_V2, State, state_digest
 from reader.xxh3 import xxh3_64
 
@@ -26,6 +26,11 @@ class Snapshot:
             for group, pages in zip(manifest["groups"], state.groups) for page in pages
             if any(state.container.section(run.offset, RUN, "run").codec != RAW
                    for run in page.runs)]
+        self.coded_digests += [
+            data.index(each["digest"], self.root.manifest)
+            for each in (manifest["recurrent"] or {"states": []})["states"]
+            if each["offset"] and state.container.section(
+                each["offset"], RECURRENT_STATE, "state").codec != RAW]
         begin = self.root.manifest + FRAME
         self.manifest = slice(begin, begin + self.root.manifest_bytes)
         self.trailer = self.container.trailer
@@ -41,7 +46,7 @@ class Snapshot:
                 *[range(self.manifest.start, self.manifest.stop)] * 4]
 
     def in_coded_run(self, at):
-        return any(section.kind == RUN and section.codec != RAW
+        return any(section.kind in (RUN, RECURRENT_STATE) and section.codec != RAW
                    and section.offset <= at < section.end
                    for section in self.container.reached.values())
 

@@ -9,7 +9,8 @@ import threading
 import unittest
 
 import browser
-from stasis_process import CommandTest, GEMMA, LLAMA, WITHOUT_TOKENIZER, all_tokens, comma, turns_of
+from stasis_process import (DATA, GEMMA, LLAMA, WITHOUT_TOKENIZER, CommandTest, all_tokens, comma,
+                            turns_of)
 
 LOG_TEXT = "[...document.querySelectorAll('#log .t')].map((node) => node.textContent).join('')"
 SEED = 2**64 - 3  # a script's numbers are not as exact
@@ -228,6 +229,19 @@ class ReportInBrowser(CommandTest):
             self.assertEqual(self.differing(), [], other)
         self.open("a", "--against", self.path("token"))
         self.assertEqual(self.differing(), [1, 4, 9])
+
+    def test_recurrent_states_are_named_and_how_they_are_stored_is_no_difference(self):
+        golden = DATA / "golden/recurrent"
+        page = self.folder / "page.html"
+        last = "[...document.querySelectorAll('#groups h3')].map((each) => each.innerText).at(-1)"
+        shown = {"zstd": "states after 30, 60, 70 tokens", "none": "no state stored"}
+        for name, text in shown.items():
+            self.ok("report", golden / f"{name}.stasis", "-o", page)
+            self.browser.open(page)
+            self.assertRegex(self.browser.evaluate(last), rf"Layers 0, 2, 4\s*recurrent · {text}")
+        self.ok("report", golden / "zstd.stasis", "--against", golden / "none.stasis", "-o", page)
+        self.browser.open(page)
+        self.assertEqual(self.count("#elements-list em.differs"), 0)
 
     def test_pages_in_runs_compressed_and_not_kept(self):
         users = [turn["user"] for turn in turns_of(GEMMA)]

@@ -35,6 +35,9 @@ def as_inspect(found):
     elements["kv_cache"] = {**cache, "pages": [
         {**without(page, "digest_checked", "fingerprints"),
          "runs": [without(run, "codec") for run in page["runs"]]} for page in cache["pages"]]}
+    if "recurrent" in cache:
+        states = [without(state, "digest_checked") for state in cache["recurrent"]["states"]]
+        elements["kv_cache"]["recurrent"] = {**cache["recurrent"], "states": states}
     texts = {each["token"]: bytes.fromhex(each["bytes"])
              for each in elements["input_token_buffer"]["texts"]}
     elements["input_token_buffer"] = {
@@ -285,6 +288,56 @@ class SecondReader(CommandTest):
             self.assertEqual(hashlib.sha256(path.read_bytes()).hexdigest(), file["sha256"], path)
             self.contains(self.agree(path), {name: file[name] for name in
                                              ("position", "digest", "root")}, path)
+
+    def test_golden_files_of_recurrent_layers(self):
+        folder = DATA / "golden/recurrent"
+        files = json.loads((folder / "golden.json").read_text())
+        self.assertEqual({file["name"] for file in files} | {"golden.json"},
+                         {path.name for path in folder.iterdir()})
+        for file in files:
+            path = folder / file["name"]
+            self.assertEqual(hashlib.sha256(path.read_bytes()).hexdigest(), file["sha256"], path)
+            found = self.agree(path)
+            self.contains(found, {name: file[name] for name in ("position", "digest", "root")},
+                          path)
+            self.assertEqual(found["file"]["features"][2], file["features"], path)
+            cache = found["elements"]["kv_cache"]
+            states = cache.get("recurrent", {"states": []})["states"]
+            self.assertEqual([state["position"] for state in states], file["states"], path)
+            coded = any(each["codec"] == "zstd" for each in found["sections"]
+                        if each["name"] == "recurrent")
+            self.assertEqual({state["digest_checked"] for state in states},
+                             {not coded and cache["keep"] == "full"} if states else set(), path)
+
+    def test_recurrent_forgeries(self):
+        """Flips as they are, and numbers changed with all checksums right."""
+        seed = random.randrange(1 << 32)
+        print(f"          seed of recurrent forgeries: {seed}")
+        chance = random.Random(seed)
+        for name in "commits", "zstd", "none":
+            data = (DATA / f"golden/recurrent/{name}.stasis").read_bytes()
+            snapshot = reseal.Snapshot(data)
+            for i in range(FORGERIES):
+                at = chance.choice(chance.choice(snapshot.places()))
+                if i % 2:
+                    at = chance.randrange(FIRST_SECTION, len(data))
+                    if snapshot.in_coded_run(at):
+                        continue
+                    forged = bytearray(data)
+                    forged[at] ^= 1 << chance.randrange(8)
+                    forged = bytes(forged)
+                elif snapshot.in_coded_run(at):
+                    continue
+                else:
+                    forged = snapshot.changed(at, self.some_change(chance, data, at))
+                where = f"{name}: byte {at}, seed {seed}"
+                inspected = self.first(forged, "inspect", "FILE")
+                compacted = inspected and self.first(forged, "compact", "FILE")
+                if snapshot.changes_digest_of_coded_page(forged) or (
+                        snapshot.forbids_writing(forged)):
+                    self.assertIsNone(compacted, where)
+                else:
+                    self.assertEqual(self.second(forged), compacted and inspected, where)
 
     def test_says_what_is_wrong(self):
         path = pathlib.Path(self.save("s", LLAMA, [1, 5, 7]))

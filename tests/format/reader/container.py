@@ -13,12 +13,16 @@ FIRST_SECTION = 3 * BLOCK
 FRAME = 64
 SECTOR = 512  # what a disk writes whole
 MAGIC = b"\x89STASIS\n"
-IDENTITY, NODES, RUN, HIDDEN, LOGITS, MANIFEST, ROOT, EVICTIONS = range(1, 9)
+(IDENTITY, NODES, RUN, HIDDEN, LOGITS, MANIFEST, ROOT, EVICTIONS,
+ RECURRENT_STATE) = range(1, 10)
 KINDS = {IDENTITY: "identity", NODES: "nodes", RUN: "run", HIDDEN: "hidden",
          LOGITS: "logits_row", MANIFEST: "manifest", ROOT: "root",
-         EVICTIONS: "evictions"}
+         EVICTIONS: "evictions", RECURRENT_STATE: "recurrent"}
 EVICTED = 1  # the feature: some positions were evicted
 PROFILED = 2  # the feature: some of it was computed under a device profile
+RECURRENT = 4  # the feature: some layers have a recurrent state
+EXPERTS = 8  # the feature: the contract has a part for experts
+REFUSE_KNOWN = EVICTED | PROFILED | RECURRENT | EXPERTS
 CODECS = ["raw", "zstd"]
 RAW, ZSTD = range(2)
 ROOT_BYTES = 88
@@ -143,7 +147,7 @@ class Container:
 
     def check_root(self):
         root = self.root
-        need(root.must_refuse & ~(EVICTED | PROFILED) == 0,
+        need(root.must_refuse & ~REFUSE_KNOWN == 0,
              f"root: unknown features {root.must_refuse:#x}")
         need(root.sequence > 0, "root: sequence 0")
         for slot in self.slots:
@@ -171,7 +175,7 @@ class Container:
                     found = section
         except Refused:
             return  # the sections lead nowhere
-        for refuse, read in itertools.product(range(4), range(2)) if found else ():
+        for refuse, read in itertools.product(range(REFUSE_KNOWN + 1), range(2)) if found else ():
             manifest = self.stored(found)
             digest = hashlib.sha256(text(b"stasis root") + struct.pack(
                 "<I4Q", VERSION, 0, read, refuse, len(manifest)) + manifest).digest()
@@ -190,7 +194,8 @@ class Container:
         need(xxh3_64(frame[:56]) == own, f"{where}: checksum of its frame")
         need(unused == 0, f"{where}: bytes 12 to 15 are not zero")
         need(kind in KINDS, f"{where}: unknown kind {kind}")
-        need(codec == RAW or codec == ZSTD and kind == RUN, f"{where}: unknown codec {codec}")
+        need(codec == RAW or codec == ZSTD and kind in (RUN, RECURRENT_STATE),
+             f"{where}: unknown codec {codec}")
         need(raw == stored if codec == RAW else raw // EXPANSION_MAX <= stored,
              f"{where}: {raw} raw bytes in {stored} stored ones")
         need(sequence > 0, f"{where}: written by commit 0")

@@ -91,7 +91,7 @@ class Buffer:
 
     def vector(self, at, count, kind, level):
         if isinstance(kind, Scalar):
-            self.need(at % kind.align == 0, at, "a vector is not aligned")
+            self.need(count == 0 or at % kind.align == 0, at, "a vector is not aligned")
             self.content(at, count, kind.form.size)
             return [kind.value(self.data, at + i * kind.form.size) for i in range(count)]
         self.content(at, count, 4)

@@ -130,7 +130,8 @@ def check_page(container, page, geometry):
         need(section.stored == run.stored, f"{what}: stored bytes of the run at {run.offset}")
         need(section.raw == geometry.raw(run.slots), f"{what}: raw bytes of run at {run.offset}")
         if section.codec == ZSTD:
-            check_frames(container.stored(section), run, geometry, what)
+            check_frames(container.stored(section), geometry.rows, run.slots * geometry.head_dim,
+                         f"{what}: coded run at {run.offset}")
         else:
             contents.append(container.content(section, what))
     if not page.runs or len(contents) < len(page.runs):
@@ -155,11 +156,10 @@ def finite(numbers):
                    for low, high in zip(numbers[::2], numbers[1::2]))
 
 
-def check_frames(stored, run, geometry, what):
+def check_frames(stored, rows, row_numbers, where):
     """The table of a coded run, and the checksum of each frame."""
-    where = f"{what}: coded run at {run.offset}"
-    rows_each = max(1, FRAME_NUMBERS // (run.slots * geometry.head_dim))
-    count = -(-geometry.rows // rows_each)
+    rows_each = max(1, FRAME_NUMBERS // row_numbers)
+    count = -(-rows // rows_each)
     begin = 16 * count
     need(begin <= len(stored), f"{where}: its table is cut off")
     for i in range(count):

@@ -31,6 +31,9 @@ SAMPLING = {
 }
 PROFILE_CHUNK = Scalar("<III", "skip", "rows", "padded")
 PROFILE = {"id": STRING, "chunks": Vector(PROFILE_CHUNK), "foreign": U64}
+RECURRENT_STATE = Scalar("<QQQ32s", "position", "offset", "stored", "digest", align=8)
+RECURRENT = {"layers": Vector(U32), "key_heads": U32, "value_heads": U32, "key_dim": U32,
+             "value_dim": U32, "taps": U32, "states": Vector(RECURRENT_STATE)}
 MANIFEST = {
     "contract": CONTRACT, "identity": SECTION_REF, "layers": U32, "kv_heads": U32,
     "head_dim": U32, "hidden_size": U32, "vocabulary": U32, "page_positions": U32,
@@ -39,7 +42,8 @@ MANIFEST = {
     "top": Vector(TOKEN_VALUE), "digest": DIGEST, "log": NODE_REF, "texts": NODE_REF,
     "text_count": U64, "keep": U32, "hidden": SECTION_REF, "logits_row": SECTION_REF,
     "evictions": NO_REF,
-    "tracking": U32, "profile": Optional(PROFILE),
+    "tracking": U32, "profile": Optional(PROFILE), "recurrent": Optional(RECURRENT),
+    "contract_recurrent": U32, "contract_experts": U32,
 }
 # Numbers of the session that element 6 lists: the greatest value each may have, or None.
 SESSION_NUMBERS = {"capacity": None, "window_retain": None, "tracking": 2}

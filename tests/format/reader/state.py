@@ -9,6 +9,7 @@ from reader.container import (HIDDEN, IDENTITY, LOGITS, MANIFEST, PROFILED, VERS
 from reader.evictions import evicted_pages, read_evictions
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
+from reader.recurrent import check_numbers, check_shape, check_states
 from reader.schema import (IDENTITY as IDENTITY_FIELDS, MANIFEST as MANIFEST_FIELDS,
                            SESSION_NUMBERS)
 from reader.trees import Trees, log_entries, token_texts
@@ -32,7 +33,7 @@ class State:
         self.container = container
         self.manifest = read_manifest(container)
         self.identity = read_identity(container, self.manifest)
-        check_geometry(self.manifest, self.identity, container.root.length)
+        check_geometry(self.manifest, self.identity, container.root)
         trees = Trees(container)
         self.log = log_entries(trees, self.manifest)
         self.texts = token_texts(trees, self.manifest)
@@ -43,6 +44,7 @@ class State:
                        for each in self.geometries]
         stored = sum(run.stored for pages in self.groups for page in pages for run in page.runs)
         need(stored <= container.root.length, "pages: more runs than bytes")
+        check_states(self.manifest, container.root.length)
         self.hidden, self.row = read_rows(container, self.manifest)
 
     def check_contents(self):
@@ -51,6 +53,10 @@ class State:
         check_profile(self.manifest["profile"], self.manifest["position"],
                       [position for position, _ in self.evictions])
         need(state_digest(self) == self.manifest["digest"], "manifest: state digest")
+
+    def check_states(self):
+        """Which recurrent states' digests were computed."""
+        return check_numbers(self.container, self.manifest)
 
     def check_pages(self):
         """Which pages' digests were computed, by group."""
@@ -87,18 +93,19 @@ def read_identity(container, manifest):
     return Buffer(content, "identity").root(b"STSI", IDENTITY_FIELDS)
 
 
-def check_geometry(manifest, identity, end):
+def check_geometry(manifest, identity, root):
     for name in "layers", "kv_heads", "head_dim":
         need(1 <= manifest[name] <= 65536, f"manifest: {name} {manifest[name]}")
     page = manifest["page_positions"]
     need(page % 32 == 0 and 0 < page <= 256, f"manifest: page_positions {page}")
     layers = [layer for group in manifest["groups"] for layer in group["layers"]]
+    layers += check_shape(manifest, root)
     need(sorted(layers) == list(range(manifest["layers"])), "manifest: layers of the groups")
     for group in manifest["groups"]:
         need(group["layers"] == sorted(group["layers"]), "manifest: layers of a group descend")
     for name in "attention", "mlp":
         need(len(identity[name]) == manifest["layers"], f"identity: not one {name} for each layer")
-    need(manifest["position"] <= end // 8, f"manifest: position {manifest['position']}")
+    need(manifest["position"] <= root.length // 8, f"manifest: position {manifest['position']}")
 
 
 def geometry(manifest, index):
@@ -204,4 +211,11 @@ def state_digest(state):
     profile = manifest["profile"]
     if profile and profile["id"]:
         digest.update(text(b"device profile") + text(profile["id"].encode()))
+    if manifest["contract_recurrent"]:
+        states = manifest["recurrent"]["states"]
+        digest.update(text(b"recurrent layers") +
+                      struct.pack("<I", manifest["contract_recurrent"]) +
+                      (states[-1]["digest"] if states else bytes(32)))
+    if manifest["contract_experts"]:
+        digest.update(text(b"experts") + struct.pack("<I", manifest["contract_experts"]))
     return digest.digest()

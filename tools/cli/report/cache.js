@@ -97,6 +97,18 @@ function groupTitle(group) {
   return make("h3", {}, layers, make("small", {}, `${sees} \u00b7 ${stored}`));
 }
 
+// Layers with a state in place of pages, and the positions of which the file keeps theirs.
+function recurrentTitle(recurrent) {
+  const kept = recurrent.states.filter((state) => state.offset !== null);
+  const bytes = kept.reduce((sum, state) => sum + state.stored, 0);
+  const layers = `${recurrent.layers.length === 1 ? "Layer" : "Layers"} ${layersText(recurrent.layers)}`;
+  const at = kept.length > 8 ? `${number(kept.length)} positions`
+    : kept.map((state) => number(state.position)).join(", ");
+  return make("h3", {}, layers, make("small", {}, kept.length === 0
+    ? "recurrent \u00b7 no state stored"
+    : `recurrent \u00b7 states after ${at}${kept.length > 8 ? "" : " tokens"}, ${size(bytes)}`));
+}
+
 // Draws the map. `select(page, detail)` is called for the page that is pointed at or moved to.
 function drawCache(session, other, select) {
   const keep = session.element(1).keep;
@@ -134,4 +146,6 @@ function drawCache(session, other, select) {
     });
     byId("groups").append(make("div", {class: "group"}, groupTitle(group), cells));
   });
+  const {recurrent} = session.element(1);
+  if (recurrent) byId("groups").append(make("div", {class: "group"}, recurrentTitle(recurrent)));
 }

@@ -137,12 +137,19 @@ function elementDigest(session, number) {
 
 const DIGEST_OF = {1: "state", 6: "model", 8: "output head", 11: "root"};
 
+// Checkpoints before it do not count.
+function lastState(recurrent) {
+  if (!recurrent) return null;
+  const {states, ...shape} = recurrent;
+  return [shape, states.length === 0 ? null : states[states.length - 1].digest];
+}
+
 // What two states must share in an element to be the same there: not how a file stores it.
 function essence(session, number) {
   const {row, commit, ...content} = session.element(number);
   const whole = {
-    1: () => session.groups.map(({layers, window, pages}) =>
-      [layers, window, pages.map(({valid, digest}) => [valid, digest])]),
+    1: () => [session.groups.map(({layers, window, pages}) =>
+      [layers, window, pages.map(({valid, digest}) => [valid, digest])]), lastState(content.recurrent)],
     4: () => session.tokens,
     12: () => [session.spans, content.pending_system],
   }[number];
