@@ -213,6 +213,47 @@ TEST_CASE("Config: layer types that contradict an architecture are refused") {
     }
 }
 
+TEST_CASE("Config: Qwen3 MoE has experts in place of one MLP, in the layers that say so") {
+    const Config config = changed_config(kQwen3Moe);
+    CHECK(config.architecture == "qwen3_moe");
+    CHECK(config.query_key_norm);
+    CHECK(config.head_dim == 128);
+    CHECK(config.experts.count == 128);
+    CHECK(config.experts.chosen == 8);
+    CHECK(config.experts.intermediate == 768);
+    CHECK(config.experts.shared == 0);
+    CHECK(config.experts.renormalised);
+    CHECK(described(config, "experts") == "128, 8 chosen, intermediate 768, renormalised");
+    const auto with_experts = [](const Changes &changes) {
+        std::string layers;
+        for (const LayerConfig &layer : changed_config(kQwen3Moe, changes).layer) {
+            layers += layer.experts ? '1' : '0';
+        }
+        return layers.substr(0, 6);
+    };
+    CHECK(with_experts({}) == "111111");
+    CHECK(with_experts({{"decoder_sparse_step", 2}}) == "010101");
+    CHECK(with_experts({{"mlp_only_layers", {0, 4}}}) == "011101");
+    CHECK(with_experts({{"decoder_sparse_step", 3}, {"mlp_only_layers", {2}}}) == "000001");
+    CHECK(!changed_config(kQwen3Moe, {{"norm_topk_prob", "<remove>"}}).experts.renormalised);
+    // Other families are described as before.
+    CHECK(described(changed_config(kQwen3), "experts").empty());
+    CHECK(described(changed_config(kQwen3), "layer_experts").empty());
+
+    const auto refused = [](const char *key, const JsonValue &value, const char *named) {
+        expect_refused(Status::corrupt, {named}, kQwen3Moe, {{key, value}});
+    };
+    refused("num_experts", 0, "num_experts");
+    refused("num_experts", 1 << 20, "num_experts");
+    refused("num_experts", 7, "num_experts_per_tok: expected at most num_experts, 7");
+    refused("num_experts_per_tok", 129, "at most num_experts, 128");
+    refused("moe_intermediate_size", 0, "moe_intermediate_size");
+    refused("decoder_sparse_step", 0, "decoder_sparse_step");
+    refused("mlp_only_layers", 3, "mlp_only_layers");
+    refused("mlp_only_layers", {48}, "mlp_only_layers");
+    refused("norm_topk_prob", "yes", "norm_topk_prob");
+}
+
 TEST_CASE("Config: Qwen3.5 is a hybrid of recurrent layers and gated attention") {
     const Config config = changed_config(kQwen35);
     CHECK(config.architecture == "qwen3_5");

@@ -19,7 +19,12 @@ namespace stasis::test {
 struct GgufModel {
     explicit GgufModel(const std::string &directory)
         : config(read_config(directory)), tensors(read_tensors_of(directory)) {
-        architecture = config.architecture == "mistral" ? "llama" : config.architecture;
+        architecture = config.architecture == "mistral"     ? "llama"
+                       : config.architecture == "qwen3_moe" ? "qwen3moe"
+                                                            : config.architecture;
+        if (config.experts.count != 0) {
+            join_experts();
+        }
     }
 
     Config config;
@@ -32,6 +37,8 @@ struct GgufModel {
     std::vector<std::string> files(size_t count = 1) const;
     void describe(GgufWriter &writer) const;
     void store(GgufWriter &writer, const std::string &name, const StoredTensor &tensor) const;
+    // The experts of each layer as one tensor of three dimensions.
+    void join_experts();
     // Query, key and value of each layer as one matrix, and gate and up: Phi-3's.
     void fuse();
 };
@@ -70,6 +77,10 @@ inline std::string gguf_name(std::string name, bool four_norms) {
         {"self_attn.qkv_proj", "attn_qkv"},
         {"self_attn.q_norm", "attn_q_norm"},
         {"self_attn.k_norm", "attn_k_norm"},
+        {"mlp.experts.gate_proj", "ffn_gate_exps"},
+        {"mlp.experts.up_proj", "ffn_up_exps"},
+        {"mlp.experts.down_proj", "ffn_down_exps"},
+        {"mlp.gate.", "ffn_gate_inp."},
         {"mlp.gate_up_proj", "ffn_up"},
         {"mlp.gate_proj", "ffn_gate"},
         {"mlp.up_proj", "ffn_up"},
@@ -114,6 +125,11 @@ inline void GgufModel::describe(GgufWriter &writer) const {
     writer.integer(key("rope.dimension_count"), config.head_dim);
     writer.integer(key("feed_forward_length"), config.intermediate);
     writer.integer(key("context_length"), config.context);
+    if (config.experts.count != 0) {
+        writer.integer(key("expert_count"), config.experts.count);
+        writer.integer(key("expert_used_count"), config.experts.chosen);
+        writer.integer(key("expert_feed_forward_length"), config.experts.intermediate);
+    }
     if (!terse) {
         writer.integer(key("vocab_size"), config.vocabulary);
     }
@@ -194,6 +210,24 @@ inline std::vector<std::string> GgufModel::files(size_t count) const {
         out.push_back(writer.bytes());
     }
     return out;
+}
+
+inline void GgufModel::join_experts() {
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        const std::string experts = "model.layers." + std::to_string(i) + ".mlp.experts.";
+        for (const std::string part : {"gate_proj", "up_proj", "down_proj"}) {
+            StoredTensor joined;
+            for (uint32_t expert = 0; expert < config.experts.count; ++expert) {
+                const std::string name = experts + std::to_string(expert) + "." + part + ".weight";
+                const StoredTensor &tensor = tensors.at(name);
+                joined.dtype = tensor.dtype;
+                joined.shape = {config.experts.count, tensor.shape[0], tensor.shape[1]};
+                joined.bytes += tensor.bytes;
+                tensors.erase(name);
+            }
+            tensors[experts + part + ".weight"] = joined;
+        }
+    }
 }
 
 inline void GgufModel::fuse() {

@@ -67,6 +67,17 @@ const char *const kQwen3 = R"({"architectures":["Qwen3ForCausalLM"],"attention_b
     "sliding_window":null,"tie_word_embeddings":true,"torch_dtype":"bfloat16",
     "use_sliding_window":false,"vocab_size":151936})";
 
+const char *const kQwen3Moe = R"({"architectures":["Qwen3MoeForCausalLM"],"attention_bias":false,
+    "attention_dropout":0.0,"bos_token_id":151643,"decoder_sparse_step":1,"eos_token_id":151645,
+    "head_dim":128,"hidden_act":"silu","hidden_size":2048,"initializer_range":0.02,
+    "intermediate_size":6144,"max_position_embeddings":40960,"max_window_layers":48,
+    "mlp_only_layers":[],"model_type":"qwen3_moe","moe_intermediate_size":768,
+    "norm_topk_prob":true,"num_attention_heads":32,"num_experts":128,"num_experts_per_tok":8,
+    "num_hidden_layers":48,"num_key_value_heads":4,"output_router_logits":false,
+    "rms_norm_eps":1e-06,"rope_scaling":null,"rope_theta":1000000.0,"router_aux_loss_coef":0.001,
+    "sliding_window":null,"tie_word_embeddings":false,"torch_dtype":"bfloat16","use_cache":true,
+    "use_sliding_window":false,"vocab_size":151936})";
+
 const char *const kQwen35 = R"({"architectures":["Qwen3_5ForConditionalGeneration"],
     "image_token_id":248056,"model_type":"qwen3_5","text_config":{"attention_bias":false,
     "attention_dropout":0.0,"attn_output_gate":true,"dtype":"bfloat16","eos_token_id":248044,

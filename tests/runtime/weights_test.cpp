@@ -57,14 +57,25 @@ TEST_CASE("load_weights: every bundled model loads, complete and with the shapes
         REQUIRE(weights.layers.size() == config.layers);
         const size_t query = size_t{config.heads} * config.head_dim;
         const size_t key = size_t{config.kv_heads} * config.head_dim;
+        const auto check_mlp = [&](const Mlp &mlp, size_t intermediate) {
+            check(mlp.gate, intermediate, config.hidden, config.mlp_bias);
+            check(mlp.up, intermediate, config.hidden, config.mlp_bias);
+            check(mlp.down, config.hidden, intermediate, config.mlp_bias);
+        };
         for (const LayerWeights &layer : weights.layers) {
             check(layer.query, query, config.hidden, config.attention_bias);
             check(layer.key, key, config.hidden, config.attention_bias);
             check(layer.value, key, config.hidden, config.attention_bias);
             check(layer.output, config.hidden, query, config.output_bias);
-            check(layer.mlp.gate, config.intermediate, config.hidden, config.mlp_bias);
-            check(layer.mlp.up, config.intermediate, config.hidden, config.mlp_bias);
-            check(layer.mlp.down, config.hidden, config.intermediate, config.mlp_bias);
+            if (config.experts.count == 0) {
+                check_mlp(layer.mlp, config.intermediate);
+            } else {
+                check(layer.experts.router, config.experts.count, config.hidden, false);
+                REQUIRE(layer.experts.each.size() == config.experts.count);
+                for (const Mlp &expert : layer.experts.each) {
+                    check_mlp(expert, config.experts.intermediate);
+                }
+            }
             CHECK(layer.attention_norm != nullptr);
             CHECK(layer.mlp_norm != nullptr);
             CHECK((layer.post_attention_norm != nullptr) == config.post_norms);

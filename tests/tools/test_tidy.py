@@ -52,8 +52,8 @@ RECIPES = {
         "kQwen3", "k?[Qq]wen3", 9,
         ("runtime/model/family/qwen3_5", "runtime/model/weights_plan", "tests/abi/",
          "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
-         "tests/runtime/gguf_hybrid", "tests/runtime/gguf_refusal_test",
-         "tests/runtime/golden_test")),
+         "tests/runtime/experts_test", "tests/runtime/gguf_hybrid",
+         "tests/runtime/gguf_refusal_test", "tests/runtime/golden_test")),
     "An activation": (
         "gelu_tanh", "gelu(_tanh|_gate|_pytorch_tanh)?", 9,
         ("runtime/model/family/gemma3.cpp", "tests/kernels/entries_test.cpp",
