@@ -149,10 +149,8 @@ typedef struct stasis_model_options {
     const char *profile;         /* "contract" or "device", see stasis_model_open; NULL: contract */
     uint32_t copy_weights;       /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
     uint32_t reserved;           /* 0 */
-    uint64_t state_budget_bytes; /* limit for the recurrent states of all sessions together; 0: 512
-                                    MiB. Each session holds its last state, and the next one while
-                                    it appends, whatever the limit; the rest are checkpoints (see
-                                    stasis_session_rewind) */
+    uint64_t state_budget_bytes; /* limit for the recurrent states of all sessions, two of which any
+                                    may hold (stasis_session_rewind); 0: 512 MiB */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -199,9 +197,8 @@ typedef struct stasis_model_stats {
     uint64_t kv_free_bytes;   /* bytes that pages can still take: the budget less kv_used_bytes,
                                  as cached pages are reclaimed; UINT64_MAX: no limit */
     uint64_t state_budget_bytes; /* the limit of stasis_model_options */
-    uint64_t state_used_bytes;   /* bytes of recurrent states that sessions and the prefix cache
-                                    hold, each counted once; 0: no layer is recurrent */
-    uint64_t state_cached_bytes; /* bytes of memory kept for the next states */
+    uint64_t state_used_bytes;   /* of states that sessions and the prefix cache hold, each once */
+    uint64_t state_cached_bytes; /* of memory kept for the next states */
 } stasis_model_stats;
 
 /* Fills a struct with defaults: struct_size is set to `size`, its sizeof, and the rest to 0.
@@ -423,11 +420,10 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
 /* Rewinds to `position`: tokens from there on are removed as if they had never been appended.
  * Sampling settings stay; a system text that waits for its user turn is dropped. Position 0 can
  * always be reached.
- *
  * Recurrent layers have a state in place of keys and values, which cannot be cut. A session keeps
- * checkpoints, within state_budget_bytes: of every 256th position among the last 4096, and before
- * these ever fewer. After a rewind the next call that needs the state computes the positions after
- * the nearest checkpoint again, and may return the statuses of append.
+ * checkpoints, within state_budget_bytes: at every 256th of the last 4096 positions, ever fewer
+ * before. The next call that needs the state after a rewind computes again what follows the nearest
+ * checkpoint, and may return the statuses of append.
  * Errors:
  *   INVALID_ARGUMENT  `position` is beyond the session's
  *   UNSUPPORTED       it is below the floor, which the message names, and the flag is not set

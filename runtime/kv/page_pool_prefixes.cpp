@@ -49,7 +49,7 @@ void PagePool::hold(KvPage *page, const Lock &) noexcept {
 void PagePool::forget_oldest(const Lock &lock) noexcept {
     Prefix *prefix = prefixes_.oldest();
     ++prefix->uses; // keeps the entry until the loop is done
-    prefix->state = StateRef();
+    prefixes_.take_state(prefix);
     for (KvPage *&page : prefix->pages) {
         if (page != nullptr && page->references.load(std::memory_order_relaxed) == 0) {
             prefixes_.unpark(prefix);
@@ -159,8 +159,7 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
         std::swap(entry->hidden, fresh->hidden);
     }
     if (!entry->stored && state && !entry->state) {
-        entry->state = state;
-        prefixes_.touch_state(entry);
+        prefixes_.put_state(entry, state);
     }
     // Fills the entry's gaps from the caller's pages, and replaces the others by the known ones.
     ++entry->uses;
@@ -183,17 +182,11 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
 bool PagePool::drop_oldest_state(bool shared) noexcept {
     StateRef dropped; // given back after the lock is released
     const Lock lock(mutex_);
-    Prefix *oldest = nullptr;
-    prefixes_.each([&](Prefix &entry) {
-        if (entry.state && (shared || entry.state.unique()) &&
-            (oldest == nullptr || entry.state_used < oldest->state_used)) {
-            oldest = &entry;
-        }
-    });
+    Prefix *oldest = prefixes_.oldest_state(shared);
     if (oldest == nullptr) {
         return false;
     }
-    dropped = std::exchange(oldest->state, StateRef());
+    dropped = prefixes_.take_state(oldest);
     return true;
 }
 

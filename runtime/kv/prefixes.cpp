@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace stasis {
 
@@ -71,9 +72,34 @@ void Prefixes::let_go(Prefix *entry) noexcept {
         entries_.erase(
             std::find_if(begin, end, [&](const auto &item) { return item.second == entry; }));
         Prefix *parent = entry->parent;
+        take_state(entry);
         delete entry;
         entry = parent;
     }
+}
+
+void Prefixes::put_state(Prefix *entry, const StateRef &state) noexcept {
+    assert(!entry->state && state);
+    entry->state = state;
+    ++states_;
+    touch_state(entry);
+}
+
+StateRef Prefixes::take_state(Prefix *entry) noexcept {
+    states_ -= entry->state ? 1 : 0;
+    return std::exchange(entry->state, StateRef());
+}
+
+Prefix *Prefixes::oldest_state(bool shared) const {
+    Prefix *oldest = nullptr;
+    for (auto at = entries_.begin(); states_ != 0 && at != entries_.end(); ++at) {
+        Prefix *entry = at->second;
+        if (entry->state && (shared || entry->state.unique()) &&
+            (oldest == nullptr || entry->state_used < oldest->state_used)) {
+            oldest = entry;
+        }
+    }
+    return oldest;
 }
 
 void Prefixes::link(Prefix *entry) noexcept {

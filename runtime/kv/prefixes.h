@@ -69,8 +69,15 @@ class Prefixes {
     // Count one more idle page of the entry, which becomes the newest, and one less.
     void park(Prefix *entry) noexcept;
     void unpark(Prefix *entry) noexcept;
+    // Gives an entry without a state one.
+    void put_state(Prefix *entry, const StateRef &state) noexcept;
+    // Takes an entry's state away.
+    StateRef take_state(Prefix *entry) noexcept;
     // Makes the entry's state the one that was used last.
     void touch_state(Prefix *entry) noexcept { entry->state_used = ++state_uses_; }
+    // Returns the entry whose state was not used for longest, among states that only the cache
+    // holds, or `shared` as well; null: none.
+    Prefix *oldest_state(bool shared) const;
     // Makes an idle entry the newest: the one unused for longest is reclaimed first.
     void touch(Prefix *entry) noexcept;
     Prefix *oldest() const { return oldest_; } // of entries with idle pages; null: none
@@ -87,7 +94,7 @@ class Prefixes {
 
     std::unordered_multimap<uint64_t, Prefix *> entries_;
     Prefix *oldest_ = nullptr, *newest_ = nullptr;
-    uint64_t state_uses_ = 0;
+    uint64_t states_ = 0, state_uses_ = 0; // entries that have one, and how often one was used
 };
 
 } // namespace stasis

@@ -134,6 +134,10 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     open_text(*model, origin, options.chat_template);
     model->recommended = origin.recommended();
     model->describe_layers();
+    // A rewind computes states again from a checkpoint, where a window may have released pages.
+    if (model->state_size() != 0 && (model->groups.empty() || model->groups.back().window != 0)) {
+        fail(Status::unsupported, "recurrent layers without global attention, or beside windows");
+    }
 
     // The backend, and the memory of its pages.
     PageMemory pages = host_pages(model->memory);

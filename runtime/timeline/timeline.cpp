@@ -45,9 +45,7 @@ Timeline::Timeline(Network &network_, const TimelineOptions &options)
     // Under a profile the bits of a page do not follow from its tokens alone.
     shares = domain != TimelineOptions::kPrivate && options.tracking == Tracking::off &&
              profile.id.empty();
-    const uint32_t window = network->groups.empty() ? 0 : network->groups.back().window;
-    // A rewind computes states again from a checkpoint, where a window would have released pages.
-    assert(!states.used() || window == 0);
+    const uint32_t window = network->groups.back().window;
     window_retain = options.window_retain == TimelineOptions::kDefaultRetain
                         ? window
                         : std::min<uint64_t>(options.window_retain, capacity);
