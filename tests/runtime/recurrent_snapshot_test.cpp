@@ -119,6 +119,15 @@ TEST_CASE("audit: pages are computed from the recurrent states before them, whic
     Exported forged(700);
     forged.forge(0, 5, true);
     CHECK(audit(forged.model, forged.state, pages_of(forged.state, *forged.model), options).first);
+    // Pages further behind the state differ on the way to them.
+    size_t on_the_way = 0;
+    options.percent = 20;
+    for (options.seed = 0; options.seed < 16; ++options.seed) {
+        const auto first =
+            audit(forged.model, forged.state, pages_of(forged.state, *forged.model), options).first;
+        on_the_way += first && first->message.find("the cache holds") != std::string::npos ? 1 : 0;
+    }
+    CHECK(on_the_way > 0);
 }
 
 TEST_CASE("recompute_session: the recurrent states are computed again, and compared") {
