@@ -321,3 +321,37 @@ TEST_CASE("Session: recurrent layers: sums of attention are those of a session n
     cut.received(true, other);
     CHECK(one == other);
 }
+
+TEST_CASE(
+    "step: a session whose recurrent state a rewind cut off computes it first, or ends alone") {
+    kernels::FloatEnvironment environment;
+    const auto model = opened(64);
+    const std::vector<uint32_t> tokens = tokens_for(*model, 500);
+    Session rewound(model, {}), other(model, {}), calm(model, {});
+    rewound.append(tokens, {});
+    rewound.rewind(300, false, {});
+    for (Session *session : {&other, &calm}) {
+        session->append(std::span(tokens).first(300), {});
+    }
+    const std::vector<uint32_t> more = tokens_for(*model, 80, 9);
+    std::vector<StepItem> items = {{&rewound, more, true}, {&other, more, true}};
+    std::atomic<bool> cancelled{true};
+    AppendOptions run;
+    run.watch.cancel = &cancelled;
+    run_step(items, run);
+    for (StepItem &item : items) {
+        CHECK(item.ended_call);
+        CHECK(item.session->position() == 300);
+        item.error = nullptr;
+        item.ended_call = false;
+    }
+    CHECK(other.digest() == calm.digest());
+    run_step(items, {});
+    calm.append(more, {});
+    const uint32_t token = calm.decode();
+    for (const StepItem &item : items) {
+        REQUIRE(item.error == nullptr);
+        CHECK(item.token == token);
+        CHECK(item.session->digest() == calm.digest());
+    }
+}
