@@ -1,36 +1,11 @@
-// Lists and finds the tensors of a model; see weights_plan.h.
+// Lists the tensors of a model; see weights_plan.h.
 #include "runtime/model/weights_plan.h"
 
-#include <set>
-#include <string_view>
-
-#include "format/state/error.h"
+#include "runtime/model/weights_find.h"
 
 namespace stasis {
 
 namespace {
-
-constexpr char kEmbeddings[] = "embed_tokens.weight";
-constexpr char kHead[] = "lm_head.weight";
-
-// The prefixes of names in checkpoints: a text model; a multimodal Gemma 3 as published; the same
-// as newer tools write it, and a multimodal Qwen3.5. Only the latter two may have a vision tower
-// beside the text model.
-struct Layout {
-    const char *body;
-    const char *head;
-    bool multimodal;
-};
-constexpr Layout kLayouts[] = {
-    {"model.", "", false},
-    {"language_model.model.", "language_model.", true},
-    {"model.language_model.", "", true},
-};
-
-constexpr const char *kTowers[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                   "model.multi_modal_projector.", "model.visual."};
-// Layers of Qwen3.5 that predict further tokens.
-constexpr std::string_view kPredicting = "mtp.";
 
 // Builds the list of tensors of one model.
 struct Planner {
@@ -161,98 +136,6 @@ void Planner::layer(uint32_t index, LayerWeights &place) const {
     }
 }
 
-const Layout &find_layout(const Checkpoint &checkpoint) {
-    for (const Layout &layout : kLayouts) {
-        const std::string name = std::string(layout.body) + kEmbeddings;
-        if (checkpoint.tensors.count(name) != 0 || checkpoint.refused.count(name) != 0) {
-            return layout;
-        }
-    }
-    fail(Status::corrupt, "tensor %s%s is missing from the checkpoint", kLayouts[0].body,
-         kEmbeddings);
-}
-
-std::string stored_name(const Layout &layout, const std::string &name) {
-    return (name == kHead ? layout.head : layout.body) + name;
-}
-
-std::string shape_text(const std::vector<uint64_t> &shape) {
-    std::string text = "[";
-    for (const uint64_t dimension : shape) {
-        text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
-    }
-    return text + "]";
-}
-
-std::string shown(const Checkpoint &checkpoint, const std::string &name) {
-    return checkpoint.name_in_file ? checkpoint.name_in_file(name) : name;
-}
-
-const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
-                          const std::vector<uint64_t> &shape) {
-    const auto refused = checkpoint.refused.find(name);
-    if (refused != checkpoint.refused.end()) {
-        fail(Status::unsupported,
-             "tensor %s has dtype %s, which is not supported (BF16, F16 and F32 are)", name.c_str(),
-             refused->second.c_str());
-    }
-    const auto found = checkpoint.tensors.find(name);
-    if (found == checkpoint.tensors.end()) {
-        fail(Status::corrupt, "tensor %s is missing from the checkpoint",
-             shown(checkpoint, name).c_str());
-    }
-    if (found->second.shape != shape) {
-        fail(Status::corrupt, "tensor %s in %s: %s asks for the shape %s, found %s",
-             shown(checkpoint, name).c_str(), found->second.file.c_str(), checkpoint.description,
-             shape_text(shape).c_str(), shape_text(found->second.shape).c_str());
-    }
-    return found->second;
-}
-
-// Names and rows of the matrices in a tensor, from the first row on.
-using Parts = std::vector<std::pair<std::string, uint64_t>>;
-
-// Splits a tensor of several matrices into tensors of their own, without copying.
-void split_rows(Checkpoint &checkpoint, const std::string &prefix, const std::string &name,
-                const std::vector<uint64_t> &shape, const Parts &parts) {
-    const uint64_t columns = shape.back();
-    uint64_t rows = 0;
-    for (const auto &[part, part_rows] : parts) {
-        rows += part_rows;
-    }
-    Tensor rest = find_tensor(checkpoint, name, shape);
-    const size_t row_bytes = rest.size_bytes / rows;
-    for (const auto &[part, part_rows] : parts) {
-        rest.shape = {part_rows, columns};
-        rest.size_bytes = part_rows * row_bytes;
-        if (!checkpoint.tensors.emplace(prefix + part + ".weight", rest).second) {
-            fail(Status::corrupt, "the checkpoint has the tensor %s twice, also in %s",
-                 shown(checkpoint, prefix + part + ".weight").c_str(),
-                 shown(checkpoint, name).c_str());
-        }
-        rest.offset_bytes += rest.size_bytes;
-    }
-    checkpoint.tensors.erase(name);
-}
-
-// Reports whether a tensor cannot influence results. Such tensors are rotary frequencies that old
-// tools saved although they follow from the config, the vision tower, layers that predict further
-// tokens, and a copy of the embeddings that some tools write as the head of a model with a tied
-// head. (An untied head is in the plan, and so is not unknown.)
-bool is_harmless(std::string_view name, const Layout &layout) {
-    constexpr std::string_view kFrequencies = ".rotary_emb.inv_freq";
-    if (name.size() > kFrequencies.size() &&
-        name.substr(name.size() - kFrequencies.size()) == kFrequencies) {
-        return true;
-    }
-    for (const std::string_view tower : kTowers) {
-        if (layout.multimodal && name.substr(0, tower.size()) == tower) {
-            return true;
-        }
-    }
-    return name.starts_with(kPredicting) || name == stored_name(layout, kHead);
-}
-
 } // namespace
 
 std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) {
@@ -270,98 +153,6 @@ std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) 
         planner.matrix(kHead, config.vocabulary, config.hidden, WeightGroup::head, 0, weights.head);
     }
     return plan;
-}
-
-namespace {
-
-// Phi-3: q, k and v are one matrix, and gate and up.
-void split_fused(const Config &config, const std::string &layer, Checkpoint &checkpoint) {
-    const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
-    const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
-    const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
-    split_rows(checkpoint, attention, attention + "qkv_proj.weight",
-               {query_size + 2 * key_size, config.hidden},
-               {{"q_proj", query_size}, {"k_proj", key_size}, {"v_proj", key_size}});
-    split_rows(checkpoint, mlp, mlp + "gate_up_proj.weight",
-               {2 * uint64_t{config.intermediate}, config.hidden},
-               {{"gate_proj", config.intermediate}, {"up_proj", config.intermediate}});
-}
-
-// Mixtures of experts in three dimensions: [expert][gate, up][hidden] and [expert][hidden][...], or
-// gate and up for themselves, as in GGUF files.
-void split_experts(const Config &config, const std::string &layer, Checkpoint &checkpoint) {
-    const uint64_t count = config.experts.count, inner = config.experts.intermediate;
-    const std::string experts = layer + "mlp.experts.";
-    const auto split = [&](const std::string &fused, uint64_t rows, const Parts &of_expert,
-                           uint64_t columns) {
-        if (checkpoint.tensors.count(experts + fused) == 0) {
-            return; // the plan names what is missing
-        }
-        Parts parts;
-        for (uint64_t i = 0; i < count; ++i) {
-            for (const auto &[part, part_rows] : of_expert) {
-                parts.emplace_back(std::to_string(i) + "." + part, part_rows);
-            }
-        }
-        split_rows(checkpoint, experts, experts + fused, {count, rows, columns}, parts);
-    };
-    for (const std::string ending : {"", ".weight"}) { // of Hugging Face, of GGUF
-        split("gate_up_proj" + ending, 2 * inner, {{"gate_proj", inner}, {"up_proj", inner}},
-              config.hidden);
-        for (const std::string part : {"gate_proj", "up_proj"}) {
-            split(part + ending, inner, {{part, inner}}, config.hidden);
-        }
-        split("down_proj" + ending, config.hidden, {{"down_proj", config.hidden}}, inner);
-    }
-}
-
-} // namespace
-
-void split_tensors(const Config &config, Checkpoint &checkpoint) {
-    const std::string body = find_layout(checkpoint).body;
-    for (uint32_t i = 0; i < config.layers; ++i) {
-        const std::string layer = body + "layers." + std::to_string(i) + ".";
-        if (config.fused_tensors) {
-            split_fused(config, layer, checkpoint);
-        }
-        if (config.layer[i].experts) {
-            split_experts(config, layer, checkpoint);
-        }
-    }
-    // Before the plan lists them, because a short config can ask for very many.
-    uint64_t needed = 0;
-    for (const LayerConfig &layer : config.layer) {
-        needed += layer.experts ? 3 * uint64_t{config.experts.count} : 0;
-    }
-    if (needed > checkpoint.tensors.size()) {
-        fail(Status::corrupt,
-             "%s asks for %llu matrices of experts, the checkpoint has %zu tensors",
-             checkpoint.description, static_cast<unsigned long long>(needed),
-             checkpoint.tensors.size());
-    }
-}
-
-void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan) {
-    const Layout &layout = find_layout(checkpoint);
-    std::set<std::string> planned;
-    for (PlannedTensor &entry : plan) {
-        const std::string name = stored_name(layout, entry.name);
-        entry.shown = checkpoint.name_in_file ? checkpoint.name_in_file(name) : entry.name;
-        entry.tensor = &find_tensor(checkpoint, name, entry.shape);
-        planned.insert(name);
-    }
-    const auto check_known = [&](const std::string &name, const std::string &file) {
-        if (planned.count(name) == 0 && !is_harmless(name, layout)) {
-            fail(Status::unsupported, "tensor %s%s is not part of the architecture in %s",
-                 shown(checkpoint, name).c_str(), file.c_str(), checkpoint.description);
-        }
-    };
-    for (const auto &[name, tensor] : checkpoint.tensors) {
-        check_known(name, " in " + tensor.file);
-    }
-    for (const auto &[name, dtype] : checkpoint.refused) {
-        check_known(name, "");
-    }
 }
 
 const char *name_of(DataType type) {

@@ -128,6 +128,36 @@ TEST_CASE("Snapshot::open: references to states are refused unless they name a s
                   forged(hybrid_file(), placed([](StateRef &ref) { ref.stored_bytes = 935; })));
 }
 
+TEST_CASE("Snapshot::open: states that share a section are not read, as they outgrow the file") {
+    const Bytes bytes = forged(hybrid_file(), [](State &s, Layout &l) {
+        const RecurrentState last = s.states.back();
+        const StateRef ref = l.states.back();
+        s.states.clear();
+        for (uint64_t position = 1; position < 100; ++position) {
+            s.states.push_back({position, last.digest, nullptr});
+        }
+        s.states.push_back(last);
+        l.states.assign(100, ref);
+    });
+    CHECK_FALSE(opens(bytes));
+    check_refused("936 bytes in 936 stored ones at byte", bytes);
+}
+
+TEST_CASE("Snapshot::read_state: a frame with another checksum of the numbers is refused") {
+    for (const Codec codec : {Codec::raw, Codec::zstd}) {
+        Bytes bytes = saved(sample_state(kHybrid), {.codec = codec});
+        const auto snapshot = Snapshot::open("memory", memory_files(bytes));
+        const uint64_t offset = snapshot->layout().states[2].offset;
+        FrameBytes frame;
+        std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(offset), kFrameBytes, frame.begin());
+        Frame changed = decode_frame(frame, offset);
+        changed.checksum.high ^= 1;
+        frame = encode_frame(changed);
+        std::copy(frame.begin(), frame.end(), bytes.begin() + static_cast<ptrdiff_t>(offset));
+        check_refused("recurrent state at position 90: section at byte", bytes);
+    }
+}
+
 TEST_CASE("Snapshot::open: contract, features and recurrent layers agree, or are refused") {
     refused_hybrid("recurrent layers: 3 of them, under version 0 of their contract",
                    [](State &s, Layout &) { s.contract.recurrent = 0; });

@@ -173,6 +173,25 @@ TEST_CASE("save: commits refer to states that stay, write new ones and forget dr
     }
 }
 
+TEST_CASE("check_all_sections: a flipped byte of a state that is no longer named is found") {
+    for (const Codec codec : {Codec::raw, Codec::zstd}) {
+        const ScratchFolder folder;
+        const std::string path = folder.path("s");
+        save(hybrid(70), path, {.codec = codec});
+        const StateRef dead = Snapshot::open(path)->layout().states.back();
+        save(hybrid(75), path, {.codec = codec});
+        Bytes bytes = read_bytes(path);
+        CHECK(check_all_sections(*opened(bytes), {}) > 0);
+        for (uint64_t at = 0; at < dead.stored_bytes; at += 3) {
+            bytes[dead.offset + kFrameBytes + at] ^= 0x10;
+            const auto snapshot = opened(bytes); // the state does not reach it
+            CHECK_THROWS_WITH_AS(check_all_sections(*snapshot, {}),
+                                 doctest::Contains("its bytes do not give its checksum"), Error);
+            bytes[dead.offset + kFrameBytes + at] ^= 0x10;
+        }
+    }
+}
+
 TEST_CASE("save: a file that keeps no numbers has the digests of states, and may get them again") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");

@@ -80,7 +80,11 @@ TEST_CASE("recur: logits of a hybrid agree with the golden values") {
 
 TEST_CASE("recur: the golden tolerance notices what a port of a hybrid gets wrong") {
     // Each changes a fresh model.
-    const std::pair<const char *, std::function<void(Model &)>> mistakes[] = {
+    struct Mistake {
+        const char *name;
+        std::function<void(Model &)> make;
+    };
+    const Mistake mistakes[] = {
         {"value heads tiled", [](Model &m) { m.config.recurrent.tiled = true; }},
         {"rotary over the whole head",
          [](Model &m) {
@@ -124,13 +128,13 @@ TEST_CASE("recur: the golden tolerance notices what a port of a hybrid gets wron
                            });
          }},
     };
-    for (const auto &[name, make] : mistakes) {
+    for (const Mistake &mistake : mistakes) {
         const auto model = open_model(directory(kHybrid), {});
-        make(*model);
+        mistake.make(*model);
         const Deviation deviation = passed_deviation(*model, kHybrid);
-        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", name, deviation.rms,
-                    deviation.max);
-        CHECK_MESSAGE(!within(deviation), name);
+        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", mistake.name,
+                    deviation.rms, deviation.max);
+        CHECK_MESSAGE(!within(deviation), mistake.name);
     }
 }
 

@@ -30,6 +30,17 @@ void expect_edit_refused(Status status, const std::vector<std::string> &parts,
     expect_error(status, parts, [&] { model.load(); });
 }
 
+// The names of the recurrent tensors of the first layer.
+std::vector<std::string> first_layer() {
+    std::vector<std::string> names;
+    for (const auto &[name, tensor] : EditedModel(kHybrid).tensors) {
+        if (name.starts_with(kFirst)) {
+            names.push_back(name);
+        }
+    }
+    return names;
+}
+
 } // namespace
 
 TEST_CASE("load_weights: a hybrid's layers have attention or recurrent weights") {
@@ -76,26 +87,21 @@ TEST_CASE("load_weights: vision towers and predicting layers of a hybrid are ign
 
 TEST_CASE("load_weights: every recurrent tensor counts in its layer's attention") {
     const Loaded plain = EditedModel(kHybrid).load();
-    for (const auto &[name, tensor] : EditedModel(kHybrid).tensors) {
-        if (name.starts_with(kFirst)) {
-            EditedModel model(kHybrid);
-            model.tensors.at(name).bytes[0] ^= 1;
-            CAPTURE(name);
-            CHECK(differences(plain.identity, model.load().identity) ==
-                  std::vector<std::string>{"attention 0", "model"});
-        }
+    for (const std::string &name : first_layer()) {
+        EditedModel model(kHybrid);
+        model.tensors.at(name).bytes[0] ^= 1;
+        CAPTURE(name);
+        CHECK(differences(plain.identity, model.load().identity) ==
+              std::vector<std::string>{"attention 0", "model"});
     }
 }
 
 TEST_CASE("load_weights: wrong tensors of a hybrid are refused by name") {
-    for (const auto &[name, tensor] : EditedModel(kHybrid).tensors) {
-        if (name.starts_with(kFirst)) {
-            expect_edit_refused(Status::corrupt, {name, "missing"},
-                                [&, &erased = name](auto &tensors) { tensors.erase(erased); });
-            expect_edit_refused(
-                Status::corrupt, {name, "shape"},
-                [&, &changed = name](auto &tensors) { tensors.at(changed).shape.push_back(1); });
-        }
+    for (const std::string &name : first_layer()) {
+        expect_edit_refused(Status::corrupt, {name, "missing"},
+                            [&](auto &tensors) { tensors.erase(name); });
+        expect_edit_refused(Status::corrupt, {name, "shape"},
+                            [&](auto &tensors) { tensors.at(name).shape.push_back(1); });
     }
     expect_edit_refused(Status::corrupt, {"conv1d.weight", "[192, 1, 4]", "[192, 4]"},
                         [](auto &tensors) {
