@@ -87,11 +87,9 @@ void Append::reserve(bool reuses, uint64_t &promised) {
     promised += bytes_needed(promised);
 }
 
-void Append::require_state(const Watch &watch) {
-    if (!timeline->states.holds(timeline->position())) {
-        PassLease pass(*timeline->network);
-        timeline->require_hidden(*pass, watch);
-    }
+void Append::compute_state(const Watch &watch) {
+    PassLease pass(*timeline->network);
+    timeline->require_hidden(*pass, watch);
 }
 
 void Append::stage(const ProfilePart &part, Pass &pass) {
@@ -307,11 +305,12 @@ void append_together(Network &network, std::span<Append> appends, const AppendOp
         options.watch.step(done, total);
         commit_complete(appends, nullptr);
         for (Append &each : appends) {
-            if (!each.ended()) {
-                guard(each, [&] { each.require_state(options.watch); });
-                const std::atomic<bool> *cancel = options.watch.cancel;
-                each.ended_call = each.error != nullptr && cancel != nullptr && cancel->load();
+            if (each.ended() || each.timeline->states.holds(each.timeline->position())) {
+                continue;
             }
+            guard(each, [&] { each.compute_state(options.watch); });
+            const std::atomic<bool> *cancel = options.watch.cancel;
+            each.ended_call = each.error != nullptr && cancel != nullptr && cancel->load();
             options.watch.look(done, total);
         }
         if (done != total) {

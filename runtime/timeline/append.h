@@ -63,8 +63,8 @@ struct Append {
     // succeed. If `reuses`, takes pages that the prefix cache knows, which advances the log. Adds
     // the bytes of pages that it will need to `promised`.
     void reserve(bool reuses, uint64_t &promised);
-    // Computes the state before the next rows if a rewind has cut it off.
-    void require_state(const Watch &watch);
+    // Computes the state before the next rows, which a rewind has cut off.
+    void compute_state(const Watch &watch);
     // Adds the next rows to the pass, and makes their pages writable.
     void stage(const ProfilePart &part, Pass &pass);
     // Takes over the results of the pass: the log advances.
