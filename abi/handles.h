@@ -26,6 +26,7 @@ struct stasis_model {
     // Sessions hold the same pointer. It also owns the memory that stasis_model_info points into.
     std::shared_ptr<stasis::Model> model;
     const uint32_t *layer_windows = nullptr;
+    const uint8_t *layer_recurrent = nullptr;
     const stasis_digest *attention = nullptr, *mlp = nullptr;
 };
 

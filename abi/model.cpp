@@ -17,6 +17,7 @@ namespace {
 struct OpenedModel {
     std::shared_ptr<Model> model;
     std::vector<uint32_t> layer_windows;
+    std::vector<uint8_t> layer_recurrent;
     std::vector<stasis_digest> attention, mlp;
     void *allocator_user = nullptr;
     void (*allocator_release)(void *user) = nullptr;
@@ -78,6 +79,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     opened->model = open_model(path, options);
     for (const LayerConfig &layer : opened->model->config.layer) {
         opened->layer_windows.push_back(layer.window);
+        opened->layer_recurrent.push_back(layer.recurrent ? 1 : 0);
     }
     for (const Digest &digest : opened->model->identity.attention) {
         opened->attention.push_back(to_abi(digest));
@@ -128,6 +130,13 @@ stasis_model_info describe(const stasis_model &handle) {
     info.mlp = handle.mlp;
     info.weight_types = model.weights.types.c_str();
     info.weight_bytes = model.weights.stored_bytes;
+    info.layer_recurrent = handle.layer_recurrent;
+    info.state_bytes = model.state_size() * sizeof(float);
+    info.experts = config.experts.count;
+    info.experts_chosen = config.experts.chosen;
+    info.contract_recurrent = model.recurrent_layers != 0 ? kernels::kContractRecurrent : 0;
+    info.contract_experts = config.experts.count != 0 ? kernels::kContractExperts : 0;
+    info.ignored = model.weights.ignored.c_str();
     return info;
 }
 
@@ -168,6 +177,7 @@ stasis_status stasis_model_open(const char *path, const stasis_model_options *op
         const std::shared_ptr<OpenedModel> opened = open(caller, path, given);
         handle->model = std::shared_ptr<stasis::Model>(opened, opened->model.get());
         handle->layer_windows = opened->layer_windows.data();
+        handle->layer_recurrent = opened->layer_recurrent.data();
         handle->attention = opened->attention.data();
         handle->mlp = opened->mlp.data();
         // The allocator's `release` is set last, so that a failed open does not release what the

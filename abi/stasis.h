@@ -19,8 +19,7 @@
  * Structs that begin with `struct_size` only ever grow at their end. Set it to sizeof before the
  * call; the _init functions do so and zero the rest. The library reads and writes at most that many
  * bytes. Missing fields count as 0, which always means the default. A non-zero tail that the
- * library does not have is UNSUPPORTED in inputs and is zeroed in outputs. Options may be NULL: all
- * defaults.
+ * library does not have is UNSUPPORTED in inputs and zeroed in outputs. Options may be NULL, all 0.
  *
  * Text is UTF-8, passed as pointer and length in bytes; output is never zero-terminated. The
  * `capacity` of an output buffer is in elements; `*count` or `*length` is set to the required size.
@@ -30,8 +29,8 @@
  * Threads. Models and cancel handles are thread-safe. A session or snapshot serves one caller at a
  * time, calls that only read included: a second caller gets BUSY. Callbacks run on the calling
  * thread in its own floating-point environment, must return, and get BUSY from the object whose
- * call they interrupt. A calling thread needs 512 KiB of stack in addition to what its callbacks
- * use; a GPU's driver may need more.
+ * call they interrupt. A calling thread needs 512 KiB of stack beside what its callbacks use;
+ * a GPU's driver may need more.
  *
  * Process. The caller's floating-point environment does not influence results and is restored. The
  * library prints nothing, never aborts or exits, and does not touch signals. A child of fork() may
@@ -149,8 +148,7 @@ typedef struct stasis_model_options {
     const char *profile;         /* "contract" or "device", see stasis_model_open; NULL: contract */
     uint32_t copy_weights;       /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
     uint32_t reserved;           /* 0 */
-    uint64_t state_budget_bytes; /* limit for the recurrent states of all sessions, two of which any
-                                    may hold (stasis_session_rewind); 0: 512 MiB */
+    uint64_t state_budget_bytes; /* of recurrent states, see stasis_session_rewind; 0: 512 MiB */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -174,10 +172,14 @@ typedef struct stasis_model_info {
     stasis_digest model;                              /* identity of all that determines results */
     stasis_digest embeddings, norms, head, tokenizer; /* all bytes 0: no tokenizer */
     const stasis_digest *attention, *mlp;             /* [layers] */
-    const char
-        *weight_types;     /* as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors" */
-    uint64_t weight_bytes; /* bytes of all weights in the files */
-    char profile[192];     /* id of the device profile; "": the contract alone */
+    const char *weight_types;         /* as stored: "Q4_K: 180 matrices, F32: 61 vectors" */
+    uint64_t weight_bytes;            /* bytes of all weights in the files */
+    char profile[192];                /* id of the device profile; "": the contract alone */
+    const uint8_t *layer_recurrent;   /* [layers], 1: a recurrent state, no keys and values */
+    uint64_t state_bytes;             /* of all recurrent layers' states at one position */
+    uint32_t experts, experts_chosen; /* in a layer that has them, 0: none; for each token */
+    uint32_t contract_recurrent, contract_experts; /* versions of these parts; 0: not used */
+    const char *ignored; /* tensors that no result depends on: "model.visual: 3"; "": none */
 } stasis_model_info;
 
 /* Use of memory by the model and its sessions, in bytes. */
@@ -420,10 +422,10 @@ stasis_status stasis_session_fork(const stasis_session *session, stasis_session 
 /* Rewinds to `position`: tokens from there on are removed as if they had never been appended.
  * Sampling settings stay; a system text that waits for its user turn is dropped. Position 0 can
  * always be reached.
- * Recurrent layers have a state in place of keys and values, which cannot be cut. A session keeps
- * checkpoints, within state_budget_bytes: at every 256th of the last 4096 positions, ever fewer
- * before. The next call that needs the state after a rewind computes again what follows the nearest
- * checkpoint, and may return the statuses of append.
+ * The state of recurrent layers cannot be cut. Sessions keep checkpoints of it, together within
+ * state_budget_bytes, or two each: at every 256th of the last 4096 positions, ever fewer before.
+ * The next call that needs the state computes again what follows the nearest one, and may return
+ * the statuses of append.
  * Errors:
  *   INVALID_ARGUMENT  `position` is beyond the session's
  *   UNSUPPORTED       it is below the floor, which the message names, and the flag is not set
@@ -439,9 +441,8 @@ stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, 
  * the eviction, one to a lower position computes without it. The range may include positions that
  * were evicted before; this has no effect. The session keeps the final hidden state of this
  * position, 2 bytes for each of its numbers. INVALID_ARGUMENT: begin > end, or end beyond the
- * session's position. UNSUPPORTED: the model has recurrent layers, whose states hold every position
- * in the same numbers: evicting from a recurrent layer is impossible. Returns also the statuses of
- * logits. */
+ * session's position. UNSUPPORTED: evicting from a recurrent layer is impossible, for its state
+ * holds all positions in the same numbers. Returns also the statuses of logits. */
 stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
                                    stasis_error *error);
 

@@ -141,8 +141,13 @@ type ModelInfo struct {
 	Attention, MLP                         []Digest // of each layer
 	WeightTypes                            string   // as stored
 	WeightBytes                            uint64
-	Converted                              bool // weights were rounded to bf16
-	Tokenizer                              bool // it has one
+	LayerRecurrent                         []uint8 // 1: a recurrent state in place of keys, values
+	StateBytes                             uint64  // of all recurrent states at one position
+	Experts, ExpertsChosen                 int     // in a layer that has them; for each token
+	ContractRecurrent, ContractExperts     uint32  // versions of these parts; 0: not used
+	Ignored                                string  // tensors of the files without influence
+	Converted                              bool    // weights were rounded to bf16
+	Tokenizer                              bool    // it has one
 }
 
 // Info describes the model.
@@ -180,8 +185,14 @@ func modelInfoOf(own *C.stasis_model_info) ModelInfo {
 		Attention:     copied[Digest](unsafe.Pointer(own.attention), layers),
 		MLP:           copied[Digest](unsafe.Pointer(own.mlp), layers),
 		WeightTypes:   C.GoString(own.weight_types), WeightBytes: uint64(own.weight_bytes),
-		Converted: own.flags&C.STASIS_MODEL_CONVERTED != 0,
-		Tokenizer: own.flags&C.STASIS_MODEL_TOKENIZER != 0,
+		LayerRecurrent: copied[uint8](unsafe.Pointer(own.layer_recurrent), layers),
+		StateBytes:     uint64(own.state_bytes),
+		Experts:        int(own.experts), ExpertsChosen: int(own.experts_chosen),
+		ContractRecurrent: uint32(own.contract_recurrent),
+		ContractExperts:   uint32(own.contract_experts),
+		Ignored:           C.GoString(own.ignored),
+		Converted:         own.flags&C.STASIS_MODEL_CONVERTED != 0,
+		Tokenizer:         own.flags&C.STASIS_MODEL_TOKENIZER != 0,
 	}
 }
 

@@ -106,7 +106,7 @@ Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsP
     Weights weights;
     split_tensors(config, checkpoint);
     std::vector<PlannedTensor> plan = plan_weights(config, weights);
-    find_tensors(checkpoint, plan);
+    weights.ignored = find_tensors(checkpoint, plan);
     describe_types(plan, weights);
     const std::vector<Digest> digests = read_tensors(plan, place, threads, watch, weights);
     // The weights hashed must be the weights computed with.

@@ -96,6 +96,7 @@ struct Weights {
 
     QuantGroups groups; // of all matrices
     std::string types;  // as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors"
+    std::string ignored; // tensors that no result depends on: "model.visual: 3, mtp: 1"
     uint64_t stored_bytes = 0;
     bool converted = false; // a matrix was stored in another type and rounded to bf16
     std::vector<std::shared_ptr<ModelFile>> mapped; // the files that members above point into

@@ -1,6 +1,7 @@
 // Finds tensors by their names in the layouts of checkpoints; see weights_find.h.
 #include "runtime/model/weights_find.h"
 
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -71,6 +72,16 @@ bool is_harmless(std::string_view name, const Layout &layout) {
     return name.starts_with(kPredicting) || name == stored_name(layout, kHead);
 }
 
+// Returns the length of the part of an ignored tensor's name that says what it belongs to.
+size_t beginning_of(std::string_view name) {
+    for (const std::string_view tower : kTowers) {
+        if (name.starts_with(tower)) {
+            return tower.size() - 1;
+        }
+    }
+    return name.starts_with(kPredicting) ? kPredicting.size() - 1 : name.size();
+}
+
 } // namespace
 
 const char *body_prefix(const Checkpoint &checkpoint) {
@@ -103,7 +114,7 @@ const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
     return found->second;
 }
 
-void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan) {
+std::string find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan) {
     const Layout &layout = find_layout(checkpoint);
     std::set<std::string> planned;
     for (PlannedTensor &entry : plan) {
@@ -112,11 +123,16 @@ void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan
         entry.tensor = &find_tensor(checkpoint, name, entry.shape);
         planned.insert(name);
     }
+    std::map<std::string, size_t> ignored; // number of tensors by the beginning of their names
     const auto check_known = [&](const std::string &name, const std::string &file) {
-        if (planned.count(name) == 0 && !is_harmless(name, layout)) {
+        if (planned.count(name) != 0) {
+            return;
+        }
+        if (!is_harmless(name, layout)) {
             fail(Status::unsupported, "tensor %s%s is not part of the architecture in %s",
                  shown_name(checkpoint, name).c_str(), file.c_str(), checkpoint.description);
         }
+        ++ignored[name.substr(0, beginning_of(name))];
     };
     for (const auto &[name, tensor] : checkpoint.tensors) {
         check_known(name, " in " + tensor.file);
@@ -124,6 +140,11 @@ void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan
     for (const auto &[name, dtype] : checkpoint.refused) {
         check_known(name, "");
     }
+    std::string text;
+    for (const auto &[beginning, count] : ignored) {
+        text += (text.empty() ? "" : ", ") + beginning + ": " + std::to_string(count);
+    }
+    return text;
 }
 
 } // namespace stasis

@@ -46,9 +46,10 @@ std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights);
 // unsupported (dtype).
 void split_tensors(const Config &config, Checkpoint &checkpoint);
 
-// Finds every planned tensor. Throws Error: corrupt (missing, wrong shape), unsupported (its dtype,
-// or a tensor of the checkpoint that is neither in the plan nor harmless).
-void find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan);
+// Finds every planned tensor. Returns the others, which no result depends on, by the beginnings of
+// their names and with their number. Throws Error: corrupt (missing, wrong shape), unsupported (its
+// dtype, or a tensor of the checkpoint that is neither in the plan nor harmless).
+std::string find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan);
 
 const char *name_of(DataType type);
 

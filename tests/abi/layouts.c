@@ -42,7 +42,7 @@ FIELD(stasis_model_options, copy_weights, 80, 4);
 FIELD(stasis_model_options, reserved, 84, 4);
 FIELD(stasis_model_options, state_budget_bytes, 88, 8);
 
-STRUCT(stasis_model_info, 600);
+STRUCT(stasis_model_info, 640);
 FIELD(stasis_model_info, struct_size, 0, 4);
 FIELD(stasis_model_info, flags, 4, 4);
 FIELD(stasis_model_info, architecture, 8, 32);
@@ -73,6 +73,13 @@ FIELD(stasis_model_info, mlp, 384, 8);
 FIELD(stasis_model_info, weight_types, 392, 8);
 FIELD(stasis_model_info, weight_bytes, 400, 8);
 FIELD(stasis_model_info, profile, 408, 192);
+FIELD(stasis_model_info, layer_recurrent, 600, 8);
+FIELD(stasis_model_info, state_bytes, 608, 8);
+FIELD(stasis_model_info, experts, 616, 4);
+FIELD(stasis_model_info, experts_chosen, 620, 4);
+FIELD(stasis_model_info, contract_recurrent, 624, 4);
+FIELD(stasis_model_info, contract_experts, 628, 4);
+FIELD(stasis_model_info, ignored, 632, 8);
 
 STRUCT(stasis_model_stats, 88);
 FIELD(stasis_model_stats, struct_size, 0, 4);

@@ -24,8 +24,9 @@ Json digest_list(const stasis_digest *digests, uint32_t count) {
 Json describe(const stasis_model_info &info) {
     Json layer_types = Json::array();
     for (uint32_t layer = 0; layer < info.layers; ++layer) {
-        layer_types.push_back(info.layer_windows[layer] == 0 ? "full_attention"
-                                                             : "sliding_attention");
+        layer_types.push_back(info.layer_recurrent[layer] != 0 ? "linear_attention"
+                              : info.layer_windows[layer] == 0 ? "full_attention"
+                                                               : "sliding_attention");
     }
     const bool tokenizer = (info.flags & STASIS_MODEL_TOKENIZER) != 0;
     const std::string chat_template = info.chat_template;
@@ -45,6 +46,10 @@ Json describe(const stasis_model_info &info) {
             {"template", chat_template.empty() ? Json() : Json(chat_template)},
             {"weights", info.weight_types},
             {"weight_bytes", info.weight_bytes},
+            {"state_bytes", info.state_bytes},
+            {"experts", info.experts},
+            {"experts_chosen", info.experts_chosen},
+            {"ignored", info.ignored},
             {"converted", (info.flags & STASIS_MODEL_CONVERTED) != 0},
             {"digests",
              {{"model", hex(info.model)},
@@ -56,17 +61,35 @@ Json describe(const stasis_model_info &info) {
               {"tokenizer", tokenizer ? Json(hex(info.tokenizer)) : Json()}}}};
 }
 
-std::string windows_text(const stasis_model_info &info) {
-    uint32_t local = 0, window = 0;
+std::string layers_text(const stasis_model_info &info) {
+    uint32_t local = 0, window = 0, recurrent = 0;
     for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        recurrent += info.layer_recurrent[layer];
         if (info.layer_windows[layer] != 0) {
             ++local;
             window = info.layer_windows[layer];
         }
     }
-    return local == 0 ? std::to_string(info.layers) + ", all see everything"
-                      : std::to_string(info.layers) + ", " + std::to_string(local) +
-                            " of them see the last " + std::to_string(window) + " positions";
+    std::string text = std::to_string(info.layers);
+    if (recurrent != 0) {
+        text += ", " + std::to_string(recurrent) + " of them recurrent, with " +
+                std::to_string(info.state_bytes) + " bytes of state";
+    }
+    return local != 0
+               ? text + ", " + std::to_string(local) + " of them see the last " +
+                     std::to_string(window) + " positions"
+               : text + (recurrent != 0 ? ", the others see everything" : ", all see everything");
+}
+
+std::string contract_parts(const stasis_model_info &info) {
+    std::string text = contract_text(info.contract);
+    if (info.contract_recurrent != 0) {
+        text += ", recurrent " + std::to_string(info.contract_recurrent);
+    }
+    if (info.contract_experts != 0) {
+        text += ", experts " + std::to_string(info.contract_experts);
+    }
+    return text;
 }
 
 void print_table(const stasis_model_info &info) {
@@ -77,19 +100,26 @@ void print_table(const stasis_model_info &info) {
     const bool converted = (info.flags & STASIS_MODEL_CONVERTED) != 0;
     const bool tokenizer = (info.flags & STASIS_MODEL_TOKENIZER) != 0;
     row("architecture", info.architecture);
-    row("layers", windows_text(info));
+    row("layers", layers_text(info));
     row("hidden", std::to_string(info.hidden));
     row("heads", std::to_string(info.heads) + " query, " + std::to_string(info.kv_heads) +
                      " key/value, of " + std::to_string(info.head_dim));
+    if (info.experts != 0) {
+        row("experts", std::to_string(info.experts) + ", of which " +
+                           std::to_string(info.experts_chosen) + " for each token");
+    }
     row("vocabulary", std::to_string(info.vocabulary));
     row("context", std::to_string(info.context) + " positions");
     row("template", info.chat_template[0] != '\0' ? info.chat_template : "none recognised");
     row("weights", info.weight_types + std::string(converted ? "; matrices wider than bf16 are "
                                                                "rounded to it"
                                                              : ""));
+    if (info.ignored[0] != '\0') {
+        row("ignored", info.ignored + std::string(" tensors"));
+    }
     row("kernels", std::string(info.kernels) + " on " + info.device + ", " +
                        std::to_string(info.threads) + " threads");
-    row("contract", contract_text(info.contract));
+    row("contract", contract_parts(info));
     if (info.profile[0] != '\0') {
         row("profile", info.profile);
     }

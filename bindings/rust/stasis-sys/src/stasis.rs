@@ -141,6 +141,13 @@ pub struct stasis_model_info {
     pub weight_types: *const c_char,
     pub weight_bytes: u64,
     pub profile: [c_char; 192],
+    pub layer_recurrent: *const u8,
+    pub state_bytes: u64,
+    pub experts: u32,
+    pub experts_chosen: u32,
+    pub contract_recurrent: u32,
+    pub contract_experts: u32,
+    pub ignored: *const c_char,
 }
 
 #[repr(C)]

@@ -55,6 +55,20 @@ pub struct ModelInfo {
     pub weight_types: String,
     /// Bytes of all weights in the files.
     pub weight_bytes: u64,
+    /// Whether each layer has a recurrent state in place of keys and values.
+    pub layer_recurrent: Vec<bool>,
+    /// Bytes of all recurrent layers' states at one position.
+    pub state_bytes: u64,
+    /// In a layer that has them; 0: none has.
+    pub experts: u32,
+    /// Experts by which a token is computed, beside a shared one.
+    pub experts_chosen: u32,
+    /// Version of the contract's part for recurrent layers; 0: the model has none.
+    pub contract_recurrent: u32,
+    /// Version of the contract's part for experts; 0: the model has none.
+    pub contract_experts: u32,
+    /// Tensors of the files that no result depends on; empty: none.
+    pub ignored: String,
 }
 
 impl ModelInfo {
@@ -93,6 +107,16 @@ impl ModelInfo {
             mlp: digests(raw.mlp),
             weight_types: text_of(raw.weight_types),
             weight_bytes: raw.weight_bytes,
+            layer_recurrent: copied(raw.layer_recurrent, layers)
+                .into_iter()
+                .map(|recurrent: u8| recurrent != 0)
+                .collect(),
+            state_bytes: raw.state_bytes,
+            experts: raw.experts,
+            experts_chosen: raw.experts_chosen,
+            contract_recurrent: raw.contract_recurrent,
+            contract_experts: raw.contract_experts,
+            ignored: text_of(raw.ignored),
         }
     }
 }
