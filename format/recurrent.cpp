@@ -71,6 +71,9 @@ void check_recurrent_states(const State &state, Status status) {
         fail(status, "recurrent layers: %zu of them, under version %u of their contract",
              state.recurrent.layers.size(), state.contract.recurrent);
     }
+    if (any && !state.evictions.empty()) {
+        fail(status, "recurrent layers: positions were evicted, which is impossible in them");
+    }
     uint64_t before = 0; // nothing is kept of position 0
     for (const RecurrentState &each : state.states) {
         if (!any || each.position <= before || each.position > state.log.size()) {

@@ -155,10 +155,10 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
     }
     if (entry == nullptr) {
         entry = prefixes_.insert(std::move(fresh));
-    } else if (entry->hidden.empty() && !entry->stored) {
+    } else if (entry->hidden.empty() && !entry->stored && !stored) {
         std::swap(entry->hidden, fresh->hidden);
     }
-    if (!entry->stored && state && !entry->state) {
+    if (!entry->stored && !stored && state && !entry->state) {
         prefixes_.put_state(entry, state);
     }
     // Fills the entry's gaps from the caller's pages, and replaces the others by the known ones.

@@ -63,19 +63,24 @@ StateRef StatePool::take() {
     return StateRef(block.release());
 }
 
-// Keeps the memory if it is within the budget, or if there is no more than one free state for each
+// Keeps memory as long as it is within the budget, or there is no more than one free state for each
 // that is held: a session that decodes takes one for every token, and allocates nothing.
 void StatePool::let_go(StateBlock *block) noexcept {
+    StateBlock *surplus = nullptr; // list head; given back after the lock is released
     {
         const std::lock_guard lock(mutex_);
         --used_;
-        if ((used_ + idle_ + 1) * bytes() <= budget_bytes_ || idle_ < used_) {
-            block->next_free = std::exchange(free_, block);
-            ++idle_;
-            return;
+        block->next_free = std::exchange(free_, block);
+        ++idle_;
+        while (idle_ > used_ && (used_ + idle_) * bytes() > budget_bytes_) {
+            StateBlock *last = std::exchange(free_, free_->next_free);
+            last->next_free = std::exchange(surplus, last);
+            --idle_;
         }
     }
-    give_back(block);
+    while (surplus != nullptr) {
+        give_back(std::exchange(surplus, surplus->next_free));
+    }
 }
 
 bool StatePool::full() const {

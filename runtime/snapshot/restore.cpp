@@ -139,6 +139,9 @@ Timeline prepare(Model &model, const State &state, const TimelineOptions *option
         fail(Status::corrupt, "KV cache: the recurrent state after position %zu is missing",
              state.log.size() - 1);
     }
+    if (model.state_size() != 0 && !state.evictions.empty()) {
+        fail(Status::corrupt, "positions were evicted, which is impossible in recurrent layers");
+    }
     check_log(state, model.config.vocabulary);
     watch.step(0, 0);
     check_samplings(state, model.config.vocabulary);
@@ -219,10 +222,25 @@ void adopt_states(Timeline &timeline, const State &state, const StoredPages &pag
         return;
     }
     StatePool &pool = *timeline.network->states;
+    PagePool &known = *timeline.network->pool;
     std::vector<StateRef> read;
-    for (size_t i = state.states.size(); i-- > 0 && (read.empty() || !pool.full());) {
-        StateRef &numbers = read.emplace_back(pool.take());
+    for (size_t i = state.states.size(); i-- > 0;) {
+        StateRef numbers;
+        if (read.empty()) {
+            numbers = timeline.states.take(state.log.size(), known);
+        } else { // a checkpoint, which can be done without
+            while (pool.full() && known.drop_oldest_state(false)) {
+            }
+            try {
+                numbers = pool.full() ? StateRef() : pool.take();
+            } catch (const Error &) {
+            }
+        }
+        if (!numbers) {
+            break;
+        }
         pages.read_state(i, numbers.writable());
+        read.push_back(std::move(numbers));
         watch.look(0, 0);
     }
     for (size_t i = state.states.size() - read.size(); i < state.states.size(); ++i) {
@@ -265,7 +283,8 @@ Timeline restore_timeline(Model &model, const State &state, const TimelineOption
     profile.go_on_under(model.profile);
     // What another profile computed is not what its tokens give.
     const bool trusted = options != nullptr && options->trusted && profile.foreign == 0;
-    timeline.unproven = trusted ? 0 : state.log.size();
+    // Pages prove what follows from them, but nothing that a recurrent state says.
+    timeline.unproven = trusted ? 0 : timeline.states.used() ? UINT64_MAX : state.log.size();
 
     adopt_pages(timeline, state, trusted, pages, watch);
     adopt_states(timeline, state, pages, watch);

@@ -112,7 +112,7 @@ void Timeline::rewind(uint64_t position) {
         shorter.unproven = 0;
     } else if (position == evictions.last()) {
         shorter.hidden.numbers = evictions.events().back()->hidden;
-        shorter.hidden.valid = true;
+        shorter.hidden.valid = shorter.states.holds(position);
     }
     shorter.count_held();
     become(std::move(shorter));

@@ -308,3 +308,15 @@ TEST_CASE("element_json: recurrent layers and their states are listed") {
     const auto none = opened(saved(hybrid(70), {.keep = Keep::none}));
     CHECK(element_text(*none, 1).find(R"("offset":null,"stored":0})") != std::string::npos);
 }
+
+TEST_CASE("save: evictions beside recurrent layers are refused") {
+    State state = hybrid(100);
+    state.evictions.push_back({90, {{10, 20}}, std::vector<uint16_t>(state.hidden_size, 0x3F80)});
+    state.digest = state_digest(state);
+    try {
+        check_recurrent_states(state, Status::corrupt);
+        FAIL_CHECK("accepted");
+    } catch (const Error &error) {
+        CHECK(std::string(error.what()).find("evicted") != std::string::npos);
+    }
+}

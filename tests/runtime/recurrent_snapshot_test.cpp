@@ -144,3 +144,58 @@ TEST_CASE("recompute_session: the recurrent states are computed again, and compa
         CHECK(error.status() == Status::diverged);
     }
 }
+
+// Domains of their own: sessions that share pages with each other and with no other test.
+TEST_CASE("restore_session: a forged recurrent state reaches no other session") {
+    kernels::FloatEnvironment environment;
+    const std::vector<uint32_t> tokens = tokens_for(*open("zoo/qwen3_5-dense"), 320);
+    const std::span<const uint32_t> all(tokens);
+    uint64_t domain = 0xF0;
+    for (const uint64_t forged_at : {128, 250}) { // the file ends at a page's end, and within one
+        for (const bool known : {false, true}) {
+            CAPTURE(forged_at);
+            TimelineOptions shared;
+            shared.domain = ++domain;
+            Exported file(forged_at);
+            REQUIRE(file.tokens ==
+                    std::vector<uint32_t>(tokens.begin(), tokens.begin() + ptrdiff_t(forged_at)));
+            file.forge(file.state.states.size() - 1, 10, true);
+            Session honest(file.model, shared);
+            if (known) { // its pages are computed ones
+                honest.append(all.first(forged_at), {});
+            }
+            const auto victim = restore_session(file.model, file.state, &shared);
+            victim->append(all.subspan(forged_at, 256 - forged_at), {}); // up to a checkpoint
+            victim->append(all.subspan(256, 10), {});
+            Session other(file.model, shared), plain(file.model, {});
+            other.append(all, {});
+            plain.append(all, {});
+            CHECK(victim->digest() != plain.digest());
+            CHECK(other.digest() == plain.digest());
+            CHECK(same_bits(other.logits(), plain.logits()));
+        }
+    }
+}
+
+TEST_CASE("restore_session: checkpoints of a file go before what the prefix cache alone holds") {
+    kernels::FloatEnvironment environment;
+    Exported file(700);
+    REQUIRE(file.state.states.size() == 3);
+    ModelOptions options;
+    options.state_budget_bytes = 4 * file.model->states->bytes();
+    const auto model = open_model(directory("zoo/qwen3_5-dense"), options);
+    TimelineOptions shared;
+    shared.domain = 1;
+    Session(model, shared).append(tokens_for(*model, 600, 9), {});
+    CHECK(model->states->used_bytes() == 2 * model->states->bytes()); // at 256 and 512
+    const auto restored = restore_session(model, file.state, nullptr);
+    CHECK(restored->info().states == 3);
+}
+
+TEST_CASE("restore_session: evictions beside recurrent layers are refused") {
+    Exported file(100);
+    file.state.evictions.push_back(
+        {90, {{10, 20}}, std::vector<uint16_t>(file.model->config.hidden, 0x3F80)});
+    file.state.digest = state_digest(file.state);
+    CHECK_THROWS_AS(restore_session(file.model, file.state, nullptr), Error);
+}

@@ -161,3 +161,18 @@ TEST_CASE("StatePool: memory goes from one state to the next, and no more of it 
     }
     CHECK(counter.live == 0);
 }
+
+TEST_CASE("StatePool: many sessions that end leave no more memory than the budget") {
+    const Memory memory;
+    StatePool pool(memory, kNumbers, 3 * kNumbers * sizeof(float));
+    std::vector<StateRef> held;
+    for (size_t i = 0; i < 50; ++i) {
+        held.push_back(pool.take());
+    }
+    while (!held.empty()) {
+        held.pop_back();
+        CHECK(pool.free_bytes() <= std::max(pool.budget_bytes(), pool.used_bytes()));
+    }
+    CHECK(pool.used_bytes() == 0);
+    CHECK(pool.free_bytes() <= pool.budget_bytes());
+}
