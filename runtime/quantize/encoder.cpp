@@ -9,6 +9,7 @@
 #include "format/state/error.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/environment.h"
+#include "runtime/kernels/math.h"
 #include "runtime/model/f16.h"
 #include "runtime/model/gguf/blocks.h"
 #include "runtime/model/model_file.h"
@@ -42,32 +43,22 @@ uint64_t value_bytes(const Tensor &tensor) {
     return tensor.type == DataType::f32 ? 4 : 2;
 }
 
-// Loads values [first, first + count) of the source as floats. `stored` begins at index
-// `first_stored`.
-void load_values(const EncodedSource &source, const uint8_t *stored, uint64_t first_stored,
-                 uint64_t first, uint64_t count, float *values) {
+// Loads a row of the output as floats. `stored` is the row as the checkpoint has it, null for
+// values of the source's own.
+void load_row(const EncodedSource &source, const uint8_t *stored, uint64_t row, uint64_t columns,
+              float *values) {
     if (source.tensor == nullptr) {
-        std::copy_n(source.own + first, count, values);
+        std::copy_n(source.own + row * columns, columns, values);
         return;
     }
-    const uint8_t *data = stored + (first - first_stored) * value_bytes(*source.tensor);
     switch (source.tensor->type) {
     case DataType::f16:
-        return load<uint16_t, f16_to_f32>(data, count, values);
+        return load<uint16_t, f16_to_f32>(stored, columns, values);
     case DataType::f32:
-        return load<float, as_is>(data, count, values);
+        return load<float, as_is>(stored, columns, values);
     default: // find_tensors accepts no blocks
-        return load<uint16_t, widen_bf16>(data, count, values);
+        return load<uint16_t, widen_bf16>(stored, columns, values);
     }
-}
-
-// Returns the source row of row `row` of the output.
-uint64_t source_row(uint64_t row, uint64_t pairs_of) {
-    if (pairs_of == 0) {
-        return row;
-    }
-    const uint64_t in_head = row % pairs_of;
-    return row - in_head + in_head % 2 * (pairs_of / 2) + in_head / 2;
 }
 
 // Returns the least magnitude that rounds to infinity in the type, and so counts as infinite.
@@ -82,37 +73,42 @@ float limit_of(GgufType type) {
     }
 }
 
-// Prepares one row as floats, in the output's order, in the first half of `room`; `stored` are the
-// rows from `first_row` on. Returns the index in the tensor of its first value that cannot be
-// written, or kNone.
+float changed(EncodedValue kind, float value) {
+    switch (kind) {
+    case EncodedValue::as_stored:
+        return value;
+    case EncodedValue::plus_one:
+        return 1.0F + value;
+    case EncodedValue::rate:
+        return -kernels::exp_f32(value);
+    }
+    return value;
+}
+
+// Prepares a row of the output as floats. Returns the index in the tensor of its first value that
+// cannot be written, or kNone.
 uint64_t prepare_row(const EncodedSource &source, const EncodedShape &shape, uint64_t row,
-                     const uint8_t *stored, uint64_t first_row, float *room) {
-    const bool permuted_vector = shape.rows == 1 && source.pairs_of != 0;
-    const uint64_t from = permuted_vector ? 0 : source_row(row, source.pairs_of);
-    float *values = permuted_vector ? room + shape.columns : room;
-    load_values(source, stored, first_row * shape.columns, from * shape.columns, shape.columns,
-                values);
+                     const uint8_t *stored, float *values) {
+    load_row(source, stored, row, shape.columns, values);
     const float limit = limit_of(shape.type);
     bool good = true;
     for (uint64_t i = 0; i < shape.columns; ++i) {
-        values[i] = source.plus_one ? 1.0F + values[i] : values[i];
+        values[i] = changed(source.value, values[i]);
         good &= std::fabs(values[i]) < limit; // false for NaN
     }
     // An infinite or NaN value is rare, so it is searched for only if there is one.
-    if (!good) {
-        const float *bad = std::find_if(values, values + shape.columns,
-                                        [&](float value) { return !(std::fabs(value) < limit); });
-        return from * shape.columns + static_cast<uint64_t>(bad - values);
+    uint64_t bad = kNone;
+    for (uint64_t i = 0; !good && i < shape.columns; ++i) {
+        if (!(std::fabs(values[i]) < limit)) {
+            bad = std::min(bad, source.rows.source(row) * shape.columns + source.columns.source(i));
+        }
     }
-    for (uint64_t i = 0; permuted_vector && i < shape.columns; ++i) {
-        room[i] = values[source_row(i, source.pairs_of)];
-    }
-    return kNone;
+    return bad;
 }
 
 // Reports whether rows are copied bit for bit, with zeros of either sign and denormals.
 bool is_copy(const EncodedSource &source, GgufType type) {
-    return source.tensor != nullptr &&
+    return source.tensor != nullptr && source.value == EncodedValue::as_stored &&
            ((type == GgufType::bf16 && source.tensor->type == DataType::bf16) ||
             (type == GgufType::f16 && source.tensor->type == DataType::f16));
 }
@@ -125,6 +121,18 @@ void keep_least(std::atomic<uint64_t> &least, uint64_t value) {
 
 } // namespace
 
+uint64_t EncodedOrder::source(uint64_t index) const {
+    if (pairs_of != 0) {
+        const uint64_t in_head = index % pairs_of;
+        return index - in_head + in_head % 2 * (pairs_of / 2) + in_head / 2;
+    }
+    if (unit == 0 || index < before) {
+        return index;
+    }
+    const uint64_t at = (index - before) / unit, within = (index - before) % unit;
+    return before + (at % keys * each + at / keys) * unit + within;
+}
+
 Encoder::Encoder(Threads &threads) : threads_(threads), values_(threads.count()) {}
 
 uint64_t Encoder::row_bytes(const EncodedShape &shape) {
@@ -136,23 +144,50 @@ uint64_t Encoder::rows_at_once(const EncodedShape &shape) {
     return std::max<uint64_t>(1, kValuesAtOnce / std::max<uint64_t>(1, shape.columns));
 }
 
+void Encoder::read_rows(const EncodedSource &source, const EncodedShape &shape, uint64_t begin,
+                        uint64_t end) {
+    const Tensor &tensor = *source.tensor;
+    const uint64_t size = value_bytes(tensor), bytes = shape.columns * size;
+    stored_.resize((end - begin) * bytes);
+    // Rows that follow each other in the checkpoint too are read by one call.
+    for (uint64_t row = begin; row < end;) {
+        const uint64_t from = source.rows.source(row);
+        uint64_t count = 1;
+        while (row + count < end && source.rows.source(row + count) == from + count) {
+            ++count;
+        }
+        tensor.source->read(stored_.data() + (row - begin) * bytes, count * bytes,
+                            tensor.offset_bytes + from * bytes);
+        row += count;
+    }
+    if (!source.columns.changes()) {
+        return;
+    }
+    std::vector<uint64_t> order(shape.columns);
+    for (uint64_t i = 0; i < shape.columns; ++i) {
+        order[i] = source.columns.source(i);
+    }
+    for (uint64_t row = 0; row < end - begin; ++row) {
+        uint8_t *to = stored_.data() + row * bytes;
+        row_.assign(to, to + bytes);
+        for (uint64_t i = 0; i < shape.columns; ++i) {
+            std::memcpy(to + i * size, row_.data() + order[i] * size, size);
+        }
+    }
+}
+
 const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const EncodedShape &shape,
                                             uint64_t begin, uint64_t end) {
     const uint64_t bytes = row_bytes(shape);
     for (std::vector<float> &row : values_) {
-        row.resize((shape.rows == 1 ? 2 : 1) * shape.columns);
+        row.resize(shape.columns);
     }
     bytes_.resize((end - begin) * bytes);
     const bool copy = is_copy(source, shape.type);
-    // Rows of a head are read together, because they exchange places.
-    const uint64_t together = shape.rows > 1 && source.pairs_of != 0 ? source.pairs_of : 1;
-    const uint64_t first_row = begin / together * together;
-    const uint64_t last_row = std::min(shape.rows, (end + together - 1) / together * together);
+    uint64_t stored_bytes = 0; // of a row
     if (source.tensor != nullptr) {
-        const uint64_t stored_bytes = shape.columns * value_bytes(*source.tensor);
-        stored_.resize((last_row - first_row) * stored_bytes);
-        source.tensor->source->read(stored_.data(), stored_.size(),
-                                    source.tensor->offset_bytes + first_row * stored_bytes);
+        stored_bytes = shape.columns * value_bytes(*source.tensor);
+        read_rows(source, shape, begin, end);
     }
 
     // Each thread prepares and encodes rows of its own; the first bad value wins.
@@ -161,12 +196,11 @@ const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const E
         const kernels::FloatEnvironment environment;
         float *values = values_[thread].data();
         for (size_t row = first; row < last; ++row) {
-            const uint64_t found =
-                prepare_row(source, shape, begin + row, stored_.data(), first_row, values);
+            const uint8_t *stored = stored_.data() + row * stored_bytes;
+            const uint64_t found = prepare_row(source, shape, begin + row, stored, values);
             keep_least(bad, found);
             if (copy) {
-                const uint64_t from = source_row(begin + row, source.pairs_of) - first_row;
-                std::memcpy(bytes_.data() + row * bytes, stored_.data() + from * bytes, bytes);
+                std::memcpy(bytes_.data() + row * bytes, stored, bytes);
             } else if (found == kNone) {
                 stasis::encode(shape.type, values, shape.columns, bytes_.data() + row * bytes);
             }

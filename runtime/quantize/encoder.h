@@ -12,14 +12,27 @@
 
 namespace stasis {
 
+// The order in which a file has rows, or the values of a row: the index in the checkpoint of each.
+struct EncodedOrder {
+    // Not 0: the halves of a head of so many are interleaved in pairs: 0, n/2, 1, n/2 + 1, ...
+    uint64_t pairs_of = 0;
+    // Not 0: after the first `before`, units of so many exchange places. Those that share a key
+    // head, `each` of them, follow each other in the checkpoint; in the file they are `keys` apart.
+    uint64_t unit = 0, before = 0, keys = 0, each = 0;
+
+    bool changes() const { return pairs_of != 0 || unit != 0; }
+    uint64_t source(uint64_t index) const;
+};
+
+// What the file has in place of a value w.
+enum class EncodedValue { as_stored, plus_one, rate }; // w, 1 + w, -exp(w)
+
 struct EncodedSource {
     const Tensor *tensor = nullptr; // null: values of `own`
-    std::string name;               // for messages
+    std::string name = {};          // for messages
     const float *own = nullptr;
-    bool plus_one = false; // 1 is added to each value
-    // Rows (for a vector: values) of a head, whose halves are interleaved in pairs: 0, n/2, 1, n/2
-    // + 1, ... 0: rows stay as they are.
-    uint64_t pairs_of = 0;
+    EncodedValue value = EncodedValue::as_stored;
+    EncodedOrder rows = {}, columns = {};
 };
 
 struct EncodedShape {
@@ -42,9 +55,14 @@ class Encoder {
                                        uint64_t begin, uint64_t end);
 
   private:
+    // Reads rows [begin, end) of the output into `stored_`, in the output's order of rows and
+    // values.
+    void read_rows(const EncodedSource &source, const EncodedShape &shape, uint64_t begin,
+                   uint64_t end);
+
     Threads &threads_;
     std::vector<std::vector<float>> values_; // one row for each thread
-    std::vector<uint8_t> stored_;            // the rows that are read together
+    std::vector<uint8_t> stored_, row_;
     std::vector<uint8_t> bytes_;
 };
 

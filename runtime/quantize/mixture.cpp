@@ -65,8 +65,12 @@ std::string mixture_names() {
 
 GgufType matrix_type(const Mixture &mixture, std::string_view name, bool tied_head, uint32_t layer,
                      uint32_t layers, uint64_t columns) {
+    if (name.find(".ffn_gate_inp") != std::string_view::npos) {
+        return GgufType::f32; // which experts are chosen
+    }
     const bool head = name == "output.weight" || (tied_head && name == "token_embd.weight");
-    const bool better = name.ends_with(".attn_v.weight") || name.ends_with(".ffn_down.weight");
+    const bool better = name.ends_with(".attn_v.weight") ||
+                        name.find(".ffn_down") != std::string_view::npos; // of experts too
     if (head) {
         return fitting(mixture.head, columns);
     }

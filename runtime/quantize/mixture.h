@@ -24,7 +24,8 @@ std::string mixture_names();
 
 // Returns the type of a matrix. `name` is the tensor's name in GGUF, in layer `layer` of `layers`;
 // `columns` is the length of its rows. If rows are no whole blocks, another type replaces it: Q5_0,
-// Q5_1 or Q8_0 for Q4_K, Q5_K and Q6_K, and F16 if no block of 32 fits.
+// Q5_1 or Q8_0 for Q4_K, Q5_K and Q6_K, and F16 if no block of 32 fits. What weighs experts is F32
+// in any mixture.
 GgufType matrix_type(const Mixture &mixture, std::string_view name, bool tied_head, uint32_t layer,
                      uint32_t layers, uint64_t columns);
 

@@ -27,7 +27,8 @@ struct QuantizeReport {
     std::vector<QuantizedShare> shares; // types in use, the largest first
 };
 
-// Writes the file. Norms, biases and factors of RoPE become F32. The bytes depend on the model and
+// Writes the file. Norms, biases, factors of RoPE, what weighs experts and vectors of recurrent
+// layers become F32. The bytes depend on the model and
 // the type alone. The file appears under its name whole or not at all; a failed call leaves no
 // file. Throws Error: not_found, io, corrupt, unsupported (naming the type, architecture or tensor,
 // a property that GGUF cannot express, or a model that is a GGUF file already), invalid_argument

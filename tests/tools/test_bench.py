@@ -67,6 +67,25 @@ class Bench(CommandTest):
         self.assertAlmostEqual(deep["bytes_per_s"] / deep["median"] / (weights + cache), 1)
         self.assertAlmostEqual(added["median"], 1e3 / deep["median"] - 1e3 / zero["median"])
 
+    def test_a_mixture_reads_the_chosen_experts(self):
+        folder = DATA / "zoo/qwen3-moe"
+        file = self.path("moe.gguf")
+        self.ok("quantize", folder, file, "--type", "BF16")
+        shared = 64 * (128 + 64 + 64 + 128) + 8 * 64  # attention and the router
+        matrices = 4 * (shared + 2 * 3 * 32 * 64)  # two of eight experts
+        weights = 2 * (matrices + 192 * 64)
+        step = weights + 2 * 4 * 3 * 32 * 64 * (8 * (1 - (1 - 2 / 8) ** 4) - 2)
+        cache = 4 * 2 * 64 * 2 * sum(512 + i + 1 for i in range(24)) / 24
+        for model in folder, file:
+            report = self.json("bench", model, "--repetitions", 1, "--only",
+                               "pp512,tg128,batch@512")
+            rates = {result["name"]: result for result in report["results"]}
+            for name, rate, expected in (("pp512", "flops", 2 * matrices),
+                                         ("tg128", "bytes_per_s", weights),
+                                         ("batch4@512", "bytes_per_s", step / 4 + cache)):
+                found = rates[name][rate] / rates[name]["median"]
+                self.assertAlmostEqual(found / expected, 1, 6, (model, name))
+
     def test_text_and_forced_kernels(self):
         text = self.ok("bench", LLAMA, "--repetitions", 1, "--only", "fork@64,pp512", "--kernels",
                        "reference", "--threads", 1)

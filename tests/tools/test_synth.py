@@ -1,6 +1,7 @@
 # stasis synth: the smallest published shape, whole and byte for byte the same everywhere; what the
 # library then says of it; and what can be in the way.
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,8 @@ FILES = {
     "tokenizer.model": "3dfcca33507614bfe483faa854ac7742a4ecf073e8cb4e46ecc6bb68a96bc693",
     "tokenizer_config.json": "17efd66375ec0c543a38ff872951fefe3dea6e1c8fb93a98358076fe756cd2d7",
 }
-SHAPES = ["tinyllama-1.1b", "llama3.2-1b", "gemma3-270m", "gemma3-1b", "gemma3-4b"]
+SHAPES = ["tinyllama-1.1b", "llama3.2-1b", "gemma3-270m", "gemma3-1b", "gemma3-4b",
+          "qwen3-30b-a3b", "qwen3.5-0.8b", "qwen3.5-4b"]
 FREE_BYTES_MIN = 2_000_000_000
 
 
@@ -61,6 +63,31 @@ class Written(CommandTest):
     def logits_are_alive(self):
         """Greedy replies are not one token over and over."""
         run = self.json("run", self.model, "--tokens", "1,2,3", "-n", 6, "--ignore-eos")
+        self.assertGreater(len(set(run["tokens"])), 3, run)
+
+
+class Cut(CommandTest):
+    def setUp(self):
+        super().setUp()
+        if shutil.disk_usage(self.folder).free < 4_000_000_000:
+            self.skipTest("less than 4 GB of room for temporary files")
+
+    def test_first_layers(self):
+        """Of a hybrid, which has one layer of attention in four."""
+        model = self.folder / "model"
+        self.ok("synth", "qwen3.5-0.8b", model, "--layers", 4)
+        info = self.json("info", model)
+        expected = {"architecture": "qwen3_5", "layers": 4, "hidden": 1024, "heads": 8,
+                    "kv_heads": 2, "head_dim": 256, "vocabulary": 248320}
+        self.assertEqual({key: info[key] for key in expected}, expected)
+        text = json.loads((model / "config.json").read_text())["text_config"]
+        self.assertEqual(text["layer_types"], 3 * ["linear_attention"] + ["full_attention"])
+        self.refused("synth", "qwen3.5-0.8b", self.path("m"), "--layers", 25, names=["24"])
+
+    def test_experts(self):
+        model = self.folder / "model"
+        self.ok("synth", "qwen3-30b-a3b", model, "--layers", 1)
+        run = self.json("run", model, "--tokens", "1,2,3", "-n", 6, "--ignore-eos")
         self.assertGreater(len(set(run["tokens"])), 3, run)
 
 

@@ -50,7 +50,8 @@ RECIPES = {
          "tests/abi/older/")),
     "A model family": (
         "kQwen3", "k?[Qq]wen3", 9,
-        ("runtime/model/family/qwen3_5", "runtime/model/weights_plan", "tests/abi/",
+        ("CHANGELOG.md", "tools/BENCHMARKS.md", "tools/cli/synth/", "tests/runtime/outputs_test",
+         "runtime/model/family/qwen3_5", "runtime/model/weights_plan", "tests/abi/",
          "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
          "tests/runtime/experts_test", "tests/runtime/gguf_hybrid",
          "tests/runtime/gguf_refusal_test", "tests/runtime/golden_test")),

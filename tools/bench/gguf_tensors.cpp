@@ -52,7 +52,7 @@ GgufTensor read_tensor(std::ifstream &file) {
     return tensor;
 }
 
-void add_tensors(const std::string &path, std::vector<GgufTensor> &all) {
+void add_tensors(const std::string &path, GgufHeader &all) {
     std::ifstream file(path, std::ios::binary);
     file.ignore(8); // magic, version
     const auto count = read<uint64_t>(file);
@@ -60,8 +60,10 @@ void add_tensors(const std::string &path, std::vector<GgufTensor> &all) {
     for (auto left = read<uint64_t>(file); left > 0 && file; --left) {
         const std::string key = read_string(file);
         const auto type = read<uint32_t>(file);
-        if (key == "general.alignment" && type == kUint32) {
-            alignment = read<uint32_t>(file);
+        if (type == kUint32) {
+            const uint64_t value = read<uint32_t>(file);
+            alignment = key == "general.alignment" ? value : alignment;
+            all.counts[key.substr(key.find('.') + 1)] = value;
         } else {
             skip_value(file, type);
         }
@@ -82,13 +84,13 @@ void add_tensors(const std::string &path, std::vector<GgufTensor> &all) {
         tensor.bytes = end - tensor.offset;
         end = tensor.offset;
     }
-    all.insert(all.end(), tensors.begin(), tensors.end());
+    all.tensors.insert(all.tensors.end(), tensors.begin(), tensors.end());
 }
 
 } // namespace
 
-std::vector<GgufTensor> read_gguf_tensors(const std::string &path) {
-    std::vector<GgufTensor> all;
+GgufHeader read_gguf_header(const std::string &path) {
+    GgufHeader all;
     constexpr size_t kSuffix = std::string_view("-00001-of-00001.gguf").size();
     unsigned count = 0;
     if (path.size() > kSuffix &&

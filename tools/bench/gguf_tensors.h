@@ -1,8 +1,9 @@
-// What a GGUF file says of its tensors. Knows the header's layout, and nothing of blocks: a tensor
-// is as large as the next one lets it be.
+// What a GGUF file says of its tensors and sizes. Knows the header's layout, and nothing of blocks:
+// a tensor is as large as the next one lets it be.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,13 @@ struct GgufTensor {
     uint64_t offset = 0, bytes = 0; // with what fills it up to the alignment
 };
 
+struct GgufHeader {
+    std::vector<GgufTensor> tensors;
+    std::map<std::string, uint64_t> counts; // values of u32, by key without the architecture
+};
+
 // Of all files where `path` is the first of several. The library has opened them: they are sound.
 // Throws Failure.
-std::vector<GgufTensor> read_gguf_tensors(const std::string &path);
+GgufHeader read_gguf_header(const std::string &path);
 
 } // namespace command::bench

@@ -3,6 +3,8 @@
 // (github.com/huggingface/safetensors, "Format"). GGUF's is read in gguf_tensors.cpp.
 #include "tools/bench/matrices.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -42,8 +44,59 @@ std::set<std::string> files_of(const std::string &directory) {
     return files;
 }
 
-Matrices measure_directory(const std::string &directory, uint64_t head) {
+// What a config says that the tensors do not.
+struct Sizes {
+    uint64_t experts = 0, chosen = 0;
+    uint64_t key_dim = 0; // of a recurrent layer's head
+};
+
+// Adds up the tensors of the layers.
+struct Sum {
     Matrices total;
+    Sizes sizes;
+    uint64_t expert_elements = 0;
+
+    void layer_matrix(uint64_t elements, uint64_t bytes, bool expert) {
+        (expert ? expert_elements : total.layers) += elements;
+        (expert ? total.expert_bytes : total.token_bytes) += bytes;
+    }
+    // One that a recurrent layer alone has.
+    void state_vector(const std::string &name, uint64_t elements, uint64_t taps) {
+        const bool rates = name.ends_with(".A_log") || name.ends_with(".ssm_a");
+        const bool inputs = name.ends_with("conv1d.weight");
+        total.recurrent_layers += rates ? 1 : 0;
+        if (inputs) { // the last inputs, all but one of the taps'
+            total.state_bytes += elements / taps * (taps - 1) * sizeof(float);
+        }
+    }
+    // The states of the rule, as large as the values times a key: `values` of all heads.
+    void rule_states(uint64_t values) {
+        total.state_bytes += values * sizes.key_dim * sizeof(float);
+    }
+    Matrices finish() {
+        total.experts = sizes.experts;
+        total.chosen = sizes.chosen;
+        if (sizes.experts != 0) {
+            total.layers += expert_elements * sizes.chosen / sizes.experts;
+            total.token_bytes += total.expert_bytes * sizes.chosen / sizes.experts;
+        }
+        return total;
+    }
+};
+
+Sizes sizes_of_directory(const std::string &directory) {
+    const Json config = Json::parse(read_file(directory + "/config.json"));
+    const Json &text = config.contains("text_config") ? config.at("text_config") : config;
+    return {text.value("num_experts", uint64_t{0}), text.value("num_experts_per_tok", uint64_t{0}),
+            text.value("linear_key_head_dim", uint64_t{0})};
+}
+
+bool is_of_text_layer(const std::string &name) {
+    return name.find(".layers.") != std::string::npos && !name.starts_with("mtp.");
+}
+
+Matrices measure_directory(const std::string &directory, uint64_t head) {
+    Sum sum{{}, sizes_of_directory(directory)};
     for (const std::string &path : files_of(directory)) {
         const Json header = read_header(path);
         for (const auto &[name, tensor] : header.items()) {
@@ -52,36 +105,62 @@ Matrices measure_directory(const std::string &directory, uint64_t head) {
             }
             const auto offsets = tensor.at("data_offsets").get<std::vector<uint64_t>>();
             const auto shape = tensor.at("shape").get<std::vector<uint64_t>>();
-            total.file_bytes += offsets[1] - offsets[0];
-            if (shape.size() == 2 && name.find("vision_tower") == std::string::npos &&
-                name.find("multi_modal") == std::string::npos) {
-                const uint64_t elements = shape[0] * shape[1];
+            sum.total.file_bytes += offsets[1] - offsets[0];
+            const bool tower = name.find("visual.") != std::string::npos ||
+                               name.find("vision_tower") != std::string::npos ||
+                               name.find("multi_modal") != std::string::npos;
+            uint64_t elements = 1;
+            for (const uint64_t dimension : shape) {
+                elements *= dimension;
+            }
+            const bool in_layer = is_of_text_layer(name) && !tower;
+            const bool expert = name.find(".experts.") != std::string::npos;
+            if ((shape.size() == 2 || expert) && !tower) {
                 const bool mapped = tensor.at("dtype").get<std::string>() == "BF16";
                 const bool rows = name.ends_with("embed_tokens.weight"); // kept in f32 as well
-                total.copied += mapped ? 0 : elements * (sizeof(uint16_t) + (rows ? 4 : 0));
-                total.layers += name.find(".layers.") != std::string::npos ? elements : 0;
+                sum.total.copied += mapped ? 0 : elements * (sizeof(uint16_t) + (rows ? 4 : 0));
+                if (in_layer) {
+                    sum.layer_matrix(elements, elements * sizeof(uint16_t), expert);
+                }
+            } else if (in_layer) {
+                sum.state_vector(name, elements, shape.back());
+            }
+            if (in_layer && name.ends_with("linear_attn.in_proj_z.weight")) {
+                sum.rule_states(shape[0]);
             }
         }
     }
-    total.token_bytes = (total.layers + head) * sizeof(uint16_t);
-    return total;
+    sum.total.token_bytes += head * sizeof(uint16_t);
+    return sum.finish();
 }
 
 Matrices measure_gguf(const std::string &path) {
     constexpr uint32_t kF32 = 0, kF16 = 1, kBf16 = 30;
-    Matrices total;
+    const GgufHeader header = read_gguf_header(path);
+    const auto count = [&](const char *key) {
+        const auto found = header.counts.find(key);
+        return found == header.counts.end() ? 0 : found->second;
+    };
+    const uint64_t taps = std::max<uint64_t>(1, count("ssm.conv_kernel"));
+    Sum sum{{}, {count("expert_count"), count("expert_used_count"), count("ssm.state_size")}};
+    Matrices &total = sum.total;
     uint64_t embeddings = 0, head = 0, looked_up = 0; // in integers: copied only as a head
-    for (const GgufTensor &tensor : read_gguf_tensors(path)) {
+    for (const GgufTensor &tensor : header.tensors) {
         total.file_bytes += tensor.bytes;
-        if (tensor.dimensions != 2) {
+        const bool in_layer = tensor.name.starts_with("blk.");
+        if (tensor.dimensions < 2 || tensor.name.ends_with("ssm_conv1d.weight")) {
+            sum.state_vector(tensor.name, tensor.elements, taps);
             continue;
         }
         const bool converted = tensor.type == kF32 || tensor.type == kF16;
         const uint64_t bytes = converted ? tensor.elements * sizeof(uint16_t) : tensor.bytes;
         total.copied += tensor.type == kBf16 ? 0 : bytes;
-        if (tensor.name.starts_with("blk.")) {
-            total.layers += tensor.elements;
-            total.token_bytes += bytes;
+        if (in_layer) {
+            sum.layer_matrix(tensor.elements, bytes,
+                             tensor.name.find("_exps.") != std::string::npos);
+            if (tensor.name.ends_with(".ssm_out.weight")) {
+                sum.rule_states(count("ssm.inner_size"));
+            }
         } else if (tensor.name == "token_embd.weight") {
             embeddings = bytes;
             looked_up = tensor.type == kBf16 || converted ? 0 : bytes;
@@ -92,10 +171,20 @@ Matrices measure_gguf(const std::string &path) {
     }
     total.token_bytes += head != 0 ? head : embeddings;
     total.copied -= head != 0 ? looked_up : 0;
-    return total;
+    return sum.finish();
 }
 
 } // namespace
+
+double Matrices::step_bytes(uint64_t tokens) const {
+    if (experts == 0) {
+        return static_cast<double>(token_bytes);
+    }
+    const double share = static_cast<double>(chosen) / static_cast<double>(experts);
+    const double all = static_cast<double>(expert_bytes);
+    const double read = 1 - std::pow(1 - share, static_cast<double>(tokens));
+    return static_cast<double>(token_bytes) + all * (read - share);
+}
 
 Matrices measure_matrices(const std::string &path, uint64_t head) {
     return std::filesystem::is_directory(path) ? measure_directory(path, head) : measure_gguf(path);

@@ -67,9 +67,11 @@ Session create_alone(stasis_model *model) {
     return create_session(model, STASIS_DOMAIN_PRIVATE);
 }
 
-double kv_bytes(const stasis_model_info &info, uint64_t position) {
+double kv_bytes(const Bench &bench, uint64_t position) {
+    const stasis_model_info &info = bench.info;
     uint64_t positions = 0;
-    for (uint32_t layer = 0; layer < info.layers; ++layer) {
+    // No layer of a hybrid has a window, so it does not matter which of them are recurrent.
+    for (uint32_t layer = 0; layer < info.layers - bench.matrices.recurrent_layers; ++layer) {
         const uint64_t window = info.layer_windows[layer];
         positions += window == 0 ? position + 1 : std::min(position + 1, window);
     }

@@ -47,7 +47,7 @@ Result &add_time(Bench &bench, const std::string &name, const Series &series, Wo
 // A session that computes all that it is given: it shares pages with its forks alone.
 Session create_alone(stasis_model *model);
 // Keys and values that the token at `position` sees, itself included.
-double kv_bytes(const stasis_model_info &info, uint64_t position);
+double kv_bytes(const Bench &bench, uint64_t position);
 
 Session fork(const Session &session);
 // Of the benchmark's tokens.

@@ -74,14 +74,15 @@ std::vector<Batch> batches(const Bench &bench, uint64_t depth, const std::string
 double bytes_of_token(const Bench &bench, const Batch &batch, uint64_t depth) {
     double own = 0, common = 0; // the mean over the tokens
     for (uint64_t i = 0; i < kStepTokens; ++i) {
-        own += kv_bytes(bench.info, depth + i) / kStepTokens;
+        own += kv_bytes(bench, depth + i) / kStepTokens;
     }
     if (batch.one_prompt) {
-        common = kv_bytes(bench.info, depth - 1);
+        common = kv_bytes(bench, depth - 1);
         own -= common;
     }
     const auto count = static_cast<double>(batch.starts.size());
-    return own + (common + static_cast<double>(bench.matrices.token_bytes)) / count;
+    own += static_cast<double>(bench.matrices.state_bytes);
+    return own + (common + bench.matrices.step_bytes(batch.starts.size())) / count;
 }
 
 } // namespace

@@ -52,10 +52,10 @@ double flops_of(const Bench &bench, uint64_t tokens) {
 }
 
 // The mean over the generated tokens of what lying `depth` further back adds.
-double kv_bytes_added(const stasis_model_info &info, uint64_t depth) {
+double kv_bytes_added(const Bench &bench, uint64_t depth) {
     double sum = 0;
     for (uint64_t i = 0; i < kGenerated; ++i) {
-        sum += kv_bytes(info, depth + i) - kv_bytes(info, i);
+        sum += kv_bytes(bench, depth + i) - kv_bytes(bench, i);
     }
     return sum / kGenerated;
 }
@@ -71,12 +71,12 @@ const Result *find_result(const Bench &bench, const std::string &name) {
 
 // The work of attention in `tokens` tokens from position `begin` on: a multiplication and an
 // addition for each value of a key and of a value, and for each query head.
-double attention_flops(const stasis_model_info &info, uint64_t begin, uint64_t tokens) {
+double attention_flops(const Bench &bench, uint64_t begin, uint64_t tokens) {
     double kv = 0;
     for (uint64_t i = begin; i < begin + tokens; ++i) {
-        kv += kv_bytes(info, i) / sizeof(uint16_t);
+        kv += kv_bytes(bench, i) / sizeof(uint16_t);
     }
-    return 2 * kv * info.heads / info.kv_heads;
+    return 2 * kv * bench.info.heads / bench.info.kv_heads;
 }
 
 // What `tokens` tokens cost more behind a context than the figure `at_zero` says, if it was taken;
@@ -112,8 +112,7 @@ void prompt(Bench &bench, const std::string &name, uint64_t depth) {
     if (depth != 0) {
         add_cost_of_depth(
             bench, "pp512", "attention@" + std::to_string(depth), "ms", kPrompt, Work::flops,
-            attention_flops(bench.info, depth, kPrompt) - attention_flops(bench.info, 0, kPrompt),
-            series);
+            attention_flops(bench, depth, kPrompt) - attention_flops(bench, 0, kPrompt), series);
     }
 }
 
@@ -128,11 +127,12 @@ void generation(Bench &bench, const std::string &name, uint64_t depth) {
         generate_tokens(bench, session, count);
         return static_cast<double>(count) / watch.seconds();
     });
-    const auto weight_bytes = static_cast<double>(bench.matrices.token_bytes);
-    add_speed(bench, name, series, Work::bytes, weight_bytes + kv_bytes_added(bench.info, depth));
+    const auto weight_bytes =
+        static_cast<double>(bench.matrices.token_bytes + bench.matrices.state_bytes);
+    add_speed(bench, name, series, Work::bytes, weight_bytes + kv_bytes_added(bench, depth));
     if (depth != 0) {
         add_cost_of_depth(bench, "tg128", "added@" + std::to_string(depth), "ms/token", 1,
-                          Work::bytes, kv_bytes_added(bench.info, depth), series);
+                          Work::bytes, kv_bytes_added(bench, depth), series);
     }
 }
 

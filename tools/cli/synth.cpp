@@ -56,9 +56,9 @@ class NewDirectory {
     fs::path place_, written_;
 };
 
-int run_synth(const std::string &name, const std::string &path) {
+int run_synth(const std::string &name, const std::string &path, uint64_t layers) {
     const Interrupt interrupt;
-    const synth::Shape shape = synth::find_shape(name);
+    const synth::Shape shape = synth::find_shape(name, layers);
     const NewDirectory directory(path);
     const std::string folder = directory.written();
     synth::write_file(folder + "/config.json", shape.config.dump(2) + "\n");
@@ -83,8 +83,12 @@ void add_synth(CLI::App &app, int &exit_code) {
     synth_app->footer("Shapes: " + synth::shape_names() +
                       ".\nThe same bytes on every machine; what such a model says is noise.\n");
     synth_app->add_option("SHAPE", *shape, "one of those below")->required();
+    const auto layers = std::make_shared<uint64_t>(0);
+    add_number<uint64_t>(*synth_app, "--layers", *layers,
+                         "only the first N layers, where all are too large",
+                         {1, 1000, "a whole number from 1 to 1000"});
     add_path(*synth_app, "DIR", *path, "a new directory, or an empty one")->required();
-    synth_app->callback([=, &exit_code] { exit_code = run_synth(*shape, *path); });
+    synth_app->callback([=, &exit_code] { exit_code = run_synth(*shape, *path, *layers); });
 }
 
 } // namespace command

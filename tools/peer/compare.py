@@ -148,6 +148,10 @@ def is_stale(path, model):
     return not path.exists() or path.stat().st_mtime < newest
 
 
+def quantize(stasis, model, path, kind):
+    run_json([stasis, "quantize", model, path, "--type", kind, "--replace", "--json"])
+
+
 def subjects_of(arguments):
     """(name, what stasis opens, what llama.cpp opens) of every model and type."""
     for model in arguments.models:
@@ -158,13 +162,15 @@ def subjects_of(arguments):
             path = arguments.cache / f"{name}.gguf"
             if is_stale(path, model):
                 print(f"  writing {path}", file=sys.stderr, flush=True)
-                gguf.write(model, path)
+                if gguf.can_write(model):
+                    gguf.write(model, path)
+                else:
+                    quantize(arguments.stasis, model, path, "BF16")
             yield f"{name}, bf16", model, path
         for kind in filter(None, arguments.types.split(",") if model.is_dir() else []):
             path = arguments.cache / f"{name}-{kind}.gguf"
             if is_stale(path, model):
-                run_json([arguments.stasis, "quantize", model, path, "--type", kind, "--replace",
-                          "--json"])
+                quantize(arguments.stasis, model, path, kind)
             yield f"{name}, {kind}", path, path
 
 

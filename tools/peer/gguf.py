@@ -111,6 +111,12 @@ def header_of(config, tensors, gemma):
     return out.ljust(padded(len(out)), b"\0")
 
 
+def can_write(folder):
+    """Other families' files are written by `stasis quantize`."""
+    kind = json.loads((folder / "config.json").read_text())["model_type"]
+    return kind == "llama" or kind.startswith("gemma3")
+
+
 def write(folder, path):
     """The model in `folder` as the file `path`, whole or not at all."""
     config = json.loads((folder / "config.json").read_text())

@@ -4,12 +4,18 @@
 // reader (qwen35, qwen35moe).
 #include "runtime/model/family/family.h"
 
+#include <algorithm>
+
 namespace stasis {
 
 namespace {
 
-constexpr uint32_t kInterval = 4; // of attention layers, where a file does not say
+constexpr uint32_t kUsualInterval = 4; // of attention layers, where a file does not say
 constexpr uint32_t kTapsMost = 16;
+constexpr char kInterval[] = "full_attention_interval"; // in both formats
+// In GGUF files.
+constexpr char kKinds[] = "attention.recurrent_layers";
+constexpr char kShared[] = "expert_shared_feed_forward_length";
 
 // The names in a file of the sizes of recurrent layers.
 struct RecurrentNames {
@@ -58,7 +64,7 @@ std::vector<bool> by_interval(uint32_t layers, uint32_t interval) {
 
 std::vector<bool> read_kinds(const Fields &fields, uint32_t layers) {
     if (!fields.has("layer_types")) {
-        return by_interval(layers, fields.count("full_attention_interval", kLayersMax, kInterval));
+        return by_interval(layers, fields.count(kInterval, kLayersMax, kUsualInterval));
     }
     const Json::Array *types = fields.object.find("layer_types")->array();
     if (types == nullptr || types->size() != layers) {
@@ -147,13 +153,12 @@ Config read_qwen35_moe(const Fields &fields) {
 
 // Reads which layers are recurrent: listed one by one, or all but every n-th.
 std::vector<bool> read_kinds(const Keys &keys, uint32_t blocks) {
-    constexpr char kList[] = "attention.recurrent_layers";
-    if (!keys.file.is_array(keys.name(kList))) {
-        return by_interval(blocks, keys.count("full_attention_interval", kLayersMax, kInterval));
+    if (!keys.file.is_array(keys.name(kKinds))) {
+        return by_interval(blocks, keys.count(kInterval, kLayersMax, kUsualInterval));
     }
-    std::vector<bool> recurrent = *keys.file.booleans(keys.name(kList));
+    std::vector<bool> recurrent = *keys.file.booleans(keys.name(kKinds));
     if (recurrent.size() != blocks) {
-        keys.refuse(kList, "one for each of " + std::to_string(blocks) + " layers",
+        keys.refuse(kKinds, "one for each of " + std::to_string(blocks) + " layers",
                     std::to_string(recurrent.size()));
     }
     return recurrent;
@@ -192,11 +197,47 @@ void read_qwen35_gguf(const Keys &keys, Config &config) {
 void read_qwen35_moe_gguf(const Keys &keys, Config &config) {
     read_qwen35_gguf(keys, config);
     config.experts = parse_experts(keys, config);
-    config.experts.shared = keys.count("expert_shared_feed_forward_length", kWidthMax);
+    config.experts.shared = keys.count(kShared, kWidthMax);
     config.experts.renormalised = true;
     for (LayerConfig &layer : config.layer) {
         layer.experts = true;
     }
+}
+
+// Writes which layers are recurrent: all but every n-th, or one by one.
+void write_kinds(const Config &config, const WrittenKeys &keys) {
+    std::vector<bool> recurrent;
+    for (const LayerConfig &layer : config.layer) {
+        recurrent.push_back(layer.recurrent);
+    }
+    const auto attention = std::find(recurrent.begin(), recurrent.end(), false);
+    const auto interval = static_cast<uint32_t>(attention - recurrent.begin()) + 1;
+    if (recurrent == by_interval(config.layers, interval)) {
+        keys.integer(kInterval, interval);
+    } else {
+        keys.metadata.booleans(keys.prefix + kKinds, recurrent);
+    }
+}
+
+void write_qwen35_gguf(const Config &config, const WrittenKeys &keys) {
+    const Recurrent &sizes = config.recurrent;
+    keys.integer("ssm.conv_kernel", sizes.taps);
+    keys.integer("ssm.state_size", sizes.key_dim);
+    keys.integer("ssm.group_count", sizes.key_heads);
+    keys.integer("ssm.time_step_rank", sizes.value_heads);
+    keys.integer("ssm.inner_size", static_cast<uint32_t>(sizes.value_size()));
+    write_kinds(config, keys);
+    // Other readers ask for the sections. Text is the same in any that cover all pairs, which the
+    // published ones deal out in turn.
+    const auto pairs = static_cast<int32_t>(config.rotary() / 2);
+    keys.metadata.integers(keys.prefix + "rope.dimension_sections",
+                           {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
+}
+
+void write_qwen35_moe_gguf(const Config &config, const WrittenKeys &keys) {
+    write_qwen35_gguf(config, keys);
+    describe_experts(config, keys);
+    keys.integer(kShared, config.experts.shared);
 }
 
 } // namespace
@@ -212,7 +253,7 @@ const Family kQwen35 = {.name = "qwen3_5",
                         .gguf_pairs = false,
                         .read_gguf = read_qwen35_gguf,
                         .gguf_pattern = 0,
-                        .write_gguf = nullptr,
+                        .write_gguf = write_qwen35_gguf,
                         .part_turned = true};
 
 const Family kQwen35Moe = {.name = "qwen3_5_moe",
@@ -226,7 +267,7 @@ const Family kQwen35Moe = {.name = "qwen3_5_moe",
                            .gguf_pairs = false,
                            .read_gguf = read_qwen35_moe_gguf,
                            .gguf_pattern = 0,
-                           .write_gguf = nullptr,
+                           .write_gguf = write_qwen35_moe_gguf,
                            .part_turned = true};
 
 } // namespace stasis

@@ -1,14 +1,21 @@
-// Reads the sizes of mixtures of experts from the metadata of a GGUF file; see config_keys.h. Keys:
+// Reads and writes the sizes of mixtures of experts in the metadata of a GGUF file; see
+// config_keys.h. Keys:
 // gguf-py's gguf/constants.py, class LLM.
 #include "runtime/model/config_fields.h"
 #include "runtime/model/gguf/config_keys.h"
 
 namespace stasis {
 
+namespace {
+
+constexpr char kCount[] = "expert_count", kChosen[] = "expert_used_count";
+constexpr char kInner[] = "expert_feed_forward_length";
+
+} // namespace
+
 Experts parse_experts(const Keys &keys, const Config &config) {
-    constexpr char kChosen[] = "expert_used_count", kInner[] = "expert_feed_forward_length";
     Experts experts;
-    experts.count = keys.count("expert_count", kExpertsMax);
+    experts.count = keys.count(kCount, kExpertsMax);
     experts.chosen = keys.count(kChosen, kExpertsMax);
     if (keys.has(kInner) || config.intermediate < experts.chosen) {
         experts.intermediate = keys.count_of_layers(kInner, kWidthMax, config.layers);
@@ -30,6 +37,12 @@ Experts parse_experts(const Keys &keys, const Config &config) {
                     "metadata " + keys.name("expert_weights_scale") + " is not supported");
     }
     return experts;
+}
+
+void describe_experts(const Config &config, const WrittenKeys &keys) {
+    keys.integer(kCount, config.experts.count);
+    keys.integer(kChosen, config.experts.chosen);
+    keys.integer(kInner, config.experts.intermediate);
 }
 
 } // namespace stasis

@@ -62,6 +62,9 @@ struct WrittenKeys {
     void text(const char *key, const char *value) const { metadata.text(prefix + key, value); }
 };
 
+// config_experts.cpp: writes the sizes that parse_experts reads.
+void describe_experts(const Config &config, const WrittenKeys &keys);
+
 // config_tokens.cpp: reads the token ids of `config`, whose vocabulary is set. Throws
 // Error(corrupt) for an id outside the vocabulary.
 void read_token_ids(const GgufFile &file, Config &config);

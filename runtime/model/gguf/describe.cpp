@@ -70,6 +70,38 @@ bool same_rope(const Rope &meant, const std::vector<float> &factors, const Rope 
            (!linear || same(meant.factor, read.factor)) && factors == read.factors;
 }
 
+void expect(bool good, const char *what) {
+    if (!good) {
+        refuse(what);
+    }
+}
+
+void check_experts(const Config &meant, const Config &read) {
+    for (uint32_t i = 0; i < meant.layers; ++i) {
+        expect(meant.layer[i].experts == read.layer[i].experts,
+               ("layer " + std::to_string(i) + ", which has no experts").c_str());
+    }
+    const Experts &a = meant.experts, &b = read.experts;
+    expect(a.renormalised == b.renormalised, "norm_topk_prob, which is false");
+    expect(a.count == b.count && a.chosen == b.chosen && a.intermediate == b.intermediate &&
+               a.shared == b.shared,
+           "experts");
+}
+
+// Value heads may be in another order, and rates in place of their logarithms.
+void check_recurrent(const Config &meant, const Config &read) {
+    for (uint32_t i = 0; i < meant.layers; ++i) {
+        expect(meant.layer[i].recurrent == read.layer[i].recurrent,
+               ("kind of layer " + std::to_string(i)).c_str());
+    }
+    const Recurrent &a = meant.recurrent, &b = read.recurrent;
+    expect(a.key_heads == b.key_heads && a.value_heads == b.value_heads && a.key_dim == b.key_dim &&
+               a.value_dim == b.value_dim && a.taps == b.taps,
+           "recurrent layers");
+    expect(meant.output_gate == read.output_gate, "attn_output_gate");
+    expect(meant.rotary() == read.rotary(), "partial_rotary_factor");
+}
+
 } // namespace
 
 void describe_config(const Config &config, GgufMetadata &metadata) {
@@ -81,14 +113,16 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
     keys.integer("context_length", config.context);
     keys.integer("embedding_length", config.hidden);
     keys.integer("block_count", config.layers);
-    keys.integer("feed_forward_length", config.intermediate);
+    if (config.intermediate != 0) { // else every layer has experts
+        keys.integer("feed_forward_length", config.intermediate);
+    }
     keys.integer("vocab_size", config.vocabulary);
     keys.integer("attention.head_count", config.heads);
     keys.integer("attention.head_count_kv", config.kv_heads);
     keys.integer("attention.key_length", config.head_dim);
     keys.integer("attention.value_length", config.head_dim);
     keys.number("attention.layer_norm_rms_epsilon", static_cast<double>(config.norm_eps));
-    keys.integer("rope.dimension_count", config.head_dim);
+    keys.integer("rope.dimension_count", config.rotary());
     const Rope &rope = global_rope(config);
     keys.number("rope.freq_base", rope.base);
     if (rope.scaling == RopeScaling::linear) {
@@ -126,11 +160,8 @@ std::vector<float> rope_factors(const Config &config) {
 }
 
 void check_described(const Config &meant, const Config &read) {
-    const auto expect = [](bool good, const char *what) {
-        if (!good) {
-            refuse(what);
-        }
-    };
+    check_experts(meant, read);
+    check_recurrent(meant, read);
     expect(meant.query_key_norm == read.query_key_norm && meant.post_norms == read.post_norms,
            "norms");
     expect(meant.attention_bias == read.attention_bias && meant.output_bias == read.output_bias &&

@@ -1,11 +1,10 @@
-// The published shapes; see shapes.h. Each config.json is the published one of the checkpoint of
-// that name (google/gemma-3-*, meta-llama/Llama-3.2-1B, TinyLlama/TinyLlama-1.1B), except for the
-// ids of special tokens, which are those of the bundled tokenizer.
+// The tensors of the published shapes; see shapes.h. They follow from a shape's config.json.
 #include "tools/cli/synth/shapes.h"
 
 #include <cmath>
 
 #include "tools/cli/handles.h"
+#include "tools/cli/synth/published.h"
 
 namespace command::synth {
 
@@ -13,83 +12,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kTinyLlama[] = R"({
-    "architectures": ["LlamaForCausalLM"], "attention_bias": false,
-    "bos_token_id": 1, "eos_token_id": [2, 4], "hidden_act": "silu", "hidden_size": 2048,
-    "initializer_range": 0.02, "intermediate_size": 5632, "max_position_embeddings": 2048,
-    "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 22,
-    "num_key_value_heads": 4, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
-    "rope_theta": 10000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
-    "use_cache": true, "vocab_size": 32000})";
-
-constexpr char kLlama1b[] = R"({
-    "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
-    "bos_token_id": 1, "eos_token_id": [2, 4], "head_dim": 64, "hidden_act": "silu",
-    "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
-    "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
-    "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
-    "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 32.0,
-    "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
-    "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": true,
-    "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 128256})";
-
-constexpr char kGemma270m[] = R"({
-    "_sliding_window_pattern": 6, "architectures": ["Gemma3ForCausalLM"],
-    "attention_bias": false, "attention_dropout": 0.0, "attn_logit_softcapping": null,
-    "bos_token_id": 2, "eos_token_id": [1, 5], "final_logit_softcapping": null,
-    "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 640,
-    "initializer_range": 0.02, "intermediate_size": 2048, "layer_types": ["sliding_attention",
-    "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention",
-    "full_attention", "sliding_attention", "sliding_attention", "sliding_attention",
-    "sliding_attention", "sliding_attention", "full_attention", "sliding_attention",
-    "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention",
-    "full_attention"], "max_position_embeddings": 32768, "model_type": "gemma3_text",
-    "num_attention_heads": 4, "num_hidden_layers": 18, "num_key_value_heads": 1,
-    "pad_token_id": 0, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
-    "rope_local_base_freq": 10000.0, "rope_scaling": null, "rope_theta": 1000000.0,
-    "sliding_window": 512, "torch_dtype": "bfloat16", "use_bidirectional_attention": false,
-    "use_cache": true, "vocab_size": 262144})";
-
-constexpr char kGemma1b[] = R"({
-    "architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
-    "attn_logit_softcapping": null, "bos_token_id": 2, "cache_implementation": "hybrid",
-    "eos_token_id": [1, 5], "final_logit_softcapping": null, "head_dim": 256,
-    "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152, "initializer_range": 0.02,
-    "intermediate_size": 6912, "max_position_embeddings": 32768, "model_type": "gemma3_text",
-    "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1,
-    "pad_token_id": 0, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
-    "rope_local_base_freq": 10000, "rope_scaling": null, "rope_theta": 1000000,
-    "sliding_window": 512, "sliding_window_pattern": 6, "torch_dtype": "bfloat16",
-    "use_cache": true, "vocab_size": 262144})";
-
-constexpr char kGemma4b[] = R"({
-    "architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999,
-    "bos_token_id": 2, "eoi_token_index": 256000, "eos_token_id": [1, 5],
-    "image_token_index": 262144, "initializer_range": 0.02, "mm_tokens_per_image": 256,
-    "model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240,
-    "model_type": "gemma3_text", "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0,
-    "rope_type": "linear"}, "sliding_window": 1024}, "torch_dtype": "bfloat16",
-    "vision_config": {"hidden_size": 1152, "image_size": 896, "intermediate_size": 4304,
-    "model_type": "siglip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 27,
-    "patch_size": 14, "vision_use_head": false}})";
-
-constexpr struct {
-    const char *name;
-    const char *config;
-} kPublished[] = {
-    {"tinyllama-1.1b", kTinyLlama}, {"llama3.2-1b", kLlama1b}, {"gemma3-270m", kGemma270m},
-    {"gemma3-1b", kGemma1b},        {"gemma3-4b", kGemma4b},
-};
-
 // Lists a model's tensors. Matrices have a deviation of 1 / sqrt(columns), so that outputs are as
 // large as inputs and attention is neither flat nor a single peak. Embeddings (and heads) have the
 // deviation of the published initialisation, in Gemma a quarter of it: Gemma enlarges embeddings
 // and uses them as the head, so that otherwise each token would be its own most likely successor.
-// Norms scatter around 1.
+// Norms scatter around 1. Recurrent states decay by a tenth at a token, more or less, so that they
+// stay as large as what is added to them.
 struct Planner {
     std::vector<TensorPlan> &tensors;
     bool gemma;
+    bool less_one; // norms are stored as the difference from 1
 
+    void vector(const std::string &name, uint64_t size, double mean, double deviation) const {
+        tensors.push_back({name, {size}, mean, deviation});
+    }
     void matrix(const std::string &name, uint64_t rows, uint64_t columns) const {
         const double deviation = 1.0 / std::sqrt(static_cast<double>(columns));
         tensors.push_back({name + ".weight", {rows, columns}, 0.0, deviation});
@@ -98,47 +34,121 @@ struct Planner {
         tensors.push_back({name + ".weight", {rows, columns}, 0.0, gemma ? 0.005 : 0.02});
     }
     void norm(const std::string &name, uint64_t size) const {
-        // Gemma stores the difference from 1.
-        tensors.push_back({name + ".weight", {size}, gemma ? 0.0 : 1.0, 0.05});
+        vector(name + ".weight", size, less_one ? 0.0 : 1.0, 0.05);
     }
 };
 
-void plan_layer(const Planner &plan, const std::string &name, const Json &text) {
-    const uint64_t hidden = text.at("hidden_size"), inner = text.at("intermediate_size");
+void plan_mlp(const Planner &plan, const std::string &name, uint64_t hidden, uint64_t inner) {
+    plan.matrix(name + "gate_proj", inner, hidden);
+    plan.matrix(name + "up_proj", inner, hidden);
+    plan.matrix(name + "down_proj", hidden, inner);
+}
+
+void plan_recurrent(const Planner &plan, const std::string &name, const Json &text) {
+    const uint64_t hidden = text.at("hidden_size"), heads = text.at("linear_num_value_heads");
+    const uint64_t value_dim = text.at("linear_value_head_dim"), values = heads * value_dim;
+    const uint64_t key_heads = text.at("linear_num_key_heads");
+    const uint64_t keys = key_heads * text.at("linear_key_head_dim").get<uint64_t>();
+    const uint64_t channels = 2 * keys + values, taps = text.at("linear_conv_kernel_dim");
+    plan.matrix(name + "in_proj_qkv", channels, hidden);
+    plan.matrix(name + "in_proj_z", values, hidden);
+    plan.matrix(name + "in_proj_a", heads, hidden);
+    plan.matrix(name + "in_proj_b", heads, hidden);
+    plan.matrix(name + "out_proj", hidden, values);
+    const double deviation = 1.0 / std::sqrt(static_cast<double>(taps));
+    plan.tensors.push_back({name + "conv1d.weight", {channels, 1, taps}, 0.0, deviation});
+    plan.vector(name + "A_log", heads, 0.0, 0.5);
+    plan.vector(name + "dt_bias", heads, -2.0, 0.5);
+    plan.vector(name + "norm.weight", value_dim, 1.0, 0.05);
+}
+
+void plan_attention(const Planner &plan, const std::string &name, const Json &text) {
+    const uint64_t hidden = text.at("hidden_size");
     // Absent fields have Gemma 3's default sizes and Llama's head_dim.
     const uint64_t heads = text.value("num_attention_heads", 8);
     const uint64_t head_dim = text.value("head_dim", plan.gemma ? 256 : hidden / heads);
     const uint64_t query_size = heads * head_dim;
     const uint64_t key_size = text.value("num_key_value_heads", 4) * head_dim;
+    const bool gate = text.value("attn_output_gate", false);
+    plan.matrix(name + "q_proj", (gate ? 2 : 1) * query_size, hidden);
+    plan.matrix(name + "k_proj", key_size, hidden);
+    plan.matrix(name + "v_proj", key_size, hidden);
+    plan.matrix(name + "o_proj", hidden, query_size);
+}
 
+void plan_head_norms(const Planner &plan, const std::string &name, const Json &text) {
+    const uint64_t head_dim = text.value("head_dim", 256);
+    plan.norm(name + "q_norm", head_dim);
+    plan.norm(name + "k_norm", head_dim);
+}
+
+void plan_layer(const Planner &plan, const std::string &name, bool recurrent, const Json &text) {
+    const uint64_t hidden = text.at("hidden_size");
     plan.norm(name + "input_layernorm", hidden);
-    plan.matrix(name + "self_attn.q_proj", query_size, hidden);
-    plan.matrix(name + "self_attn.k_proj", key_size, hidden);
-    plan.matrix(name + "self_attn.v_proj", key_size, hidden);
-    plan.matrix(name + "self_attn.o_proj", hidden, query_size);
+    if (recurrent) {
+        plan_recurrent(plan, name + "linear_attn.", text);
+    } else {
+        plan_attention(plan, name + "self_attn.", text);
+    }
     plan.norm(name + "post_attention_layernorm", hidden);
+    const std::string type = text.at("model_type");
+    if (!recurrent && (plan.gemma || type.starts_with("qwen3"))) {
+        plan_head_norms(plan, name + "self_attn.", text);
+    }
     if (plan.gemma) {
-        plan.norm(name + "self_attn.q_norm", head_dim);
-        plan.norm(name + "self_attn.k_norm", head_dim);
         plan.norm(name + "pre_feedforward_layernorm", hidden);
         plan.norm(name + "post_feedforward_layernorm", hidden);
     }
-    plan.matrix(name + "mlp.gate_proj", inner, hidden);
-    plan.matrix(name + "mlp.up_proj", inner, hidden);
-    plan.matrix(name + "mlp.down_proj", hidden, inner);
+    const uint64_t experts = text.value("num_experts", 0);
+    if (experts == 0) {
+        plan_mlp(plan, name + "mlp.", hidden, text.at("intermediate_size"));
+        return;
+    }
+    plan.matrix(name + "mlp.gate", experts, hidden);
+    for (uint64_t i = 0; i < experts; ++i) {
+        plan_mlp(plan, name + "mlp.experts." + std::to_string(i) + ".", hidden,
+                 text.at("moe_intermediate_size"));
+    }
 }
 
-Shape make_shape(const std::string &name, const char *config) {
+// Cuts the model to its first layers, and says of a hybrid's which are of which kind.
+void set_layers(const std::string &name, uint64_t layers, Json &text) {
+    const uint64_t all = text.at("num_hidden_layers");
+    if (layers > all) {
+        throw Failure("--layers: " + name + " has " + std::to_string(all));
+    }
+    if (layers != 0) {
+        text["num_hidden_layers"] = layers;
+        if (text.contains("layer_types")) {
+            Json &kinds = text["layer_types"];
+            kinds.erase(kinds.begin() + static_cast<ptrdiff_t>(layers), kinds.end());
+        }
+    }
+    if (text.contains("full_attention_interval")) {
+        const uint64_t interval = text["full_attention_interval"];
+        for (uint64_t i = 1; i <= text["num_hidden_layers"]; ++i) {
+            text["layer_types"].push_back(i % interval == 0 ? "full_attention"
+                                                            : "linear_attention");
+        }
+    }
+}
+
+Shape make_shape(const std::string &name, uint64_t layers, const char *config) {
     Shape shape{name, name.starts_with("gemma"), Json::parse(config), 0, {}};
     const bool multimodal = shape.config.contains("text_config");
-    const Json &text = multimodal ? shape.config.at("text_config") : shape.config;
-    const std::string prefix = multimodal ? "language_model.model." : "model.";
+    Json &text = multimodal ? shape.config.at("text_config") : shape.config;
+    set_layers(name, layers, text);
+    const bool hybrid = text.contains("full_attention_interval");
+    const std::string prefix = !multimodal ? "model."
+                               : hybrid    ? "model.language_model."
+                                           : "language_model.model.";
     const uint64_t hidden = text.at("hidden_size");
-    const Planner plan{shape.tensors, shape.gemma};
+    const Planner plan{shape.tensors, shape.gemma, shape.gemma || hybrid};
     shape.vocabulary = text.value("vocab_size", 262208);
     plan.vocabulary(prefix + "embed_tokens", shape.vocabulary, hidden);
-    for (int layer = 0; layer < text.at("num_hidden_layers"); ++layer) {
-        plan_layer(plan, prefix + "layers." + std::to_string(layer) + ".", text);
+    for (size_t layer = 0; layer < text.at("num_hidden_layers"); ++layer) {
+        const bool recurrent = hybrid && text.at("layer_types")[layer] == "linear_attention";
+        plan_layer(plan, prefix + "layers." + std::to_string(layer) + ".", recurrent, text);
     }
     plan.norm(prefix + "norm", hidden);
     if (!text.value("tie_word_embeddings", shape.gemma)) {
@@ -159,16 +169,16 @@ uint64_t TensorPlan::elements() const {
 
 std::string shape_names() {
     std::string names;
-    for (const auto &published : kPublished) {
-        names += (names.empty() ? "" : ", ") + std::string(published.name);
+    for (const Published &each : published()) {
+        names += (names.empty() ? "" : ", ") + std::string(each.name);
     }
     return names;
 }
 
-Shape find_shape(const std::string &name) {
-    for (const auto &published : kPublished) {
-        if (name == published.name) {
-            return make_shape(name, published.config);
+Shape find_shape(const std::string &name, uint64_t layers) {
+    for (const Published &each : published()) {
+        if (name == each.name) {
+            return make_shape(name, layers, each.config);
         }
     }
     throw Failure("SHAPE: '" + name + "' is not one of " + shape_names());

@@ -26,8 +26,9 @@ struct Shape {
     std::vector<TensorPlan> tensors; // in the order of the file
 };
 
-// Returns a shape by its name. Throws Failure, which names all shapes, if none has it.
-Shape find_shape(const std::string &name);
+// Returns a shape by its name, cut to its first `layers` (0: all of them). Throws Failure, which
+// names all shapes, if none has it, or if it has fewer layers.
+Shape find_shape(const std::string &name, uint64_t layers);
 // Returns "a, b, c", for help and refusals.
 std::string shape_names();
 

@@ -1,0 +1,139 @@
+// Plans the tensors of a file; see outputs.h. What GGUF files have otherwise than checkpoints is
+// what llama.cpp's converter does to them (conversion/qwen.py for hybrids).
+#include "runtime/quantize/outputs.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "format/state/error.h"
+#include "runtime/model/family/family.h"
+#include "runtime/model/gguf/checkpoint.h"
+
+namespace stasis {
+
+namespace {
+
+bool has(const std::string &name, const char *part) {
+    return name.find(part) != std::string::npos;
+}
+
+// For a model with fused matrices, such as Phi-3, GGUF files are fused too.
+std::string fused_name(std::string name) {
+    constexpr std::pair<const char *, const char *> kParts[] = {
+        {".q_proj.", ".qkv_proj."},
+        {".k_proj.", ".qkv_proj."},
+        {".v_proj.", ".qkv_proj."},
+        {".gate_proj.", ".gate_up_proj."},
+        {"mlp.up_proj.", "mlp.gate_up_proj."},
+    };
+    for (const auto &[part, whole] : kParts) {
+        const size_t at = name.find(part);
+        if (at != std::string::npos) {
+            return name.replace(at, std::string(part).size(), whole);
+        }
+    }
+    return name;
+}
+
+// Sets the order of the value heads' rows or values, which follow the queries' and keys' in tensors
+// of all channels.
+void tile(const Recurrent &sizes, const std::string &name, EncodedSource &source) {
+    const uint64_t each = sizes.value_heads / sizes.key_heads;
+    EncodedOrder order{.unit = sizes.value_dim, .keys = sizes.key_heads, .each = each};
+    if (each == 1) {
+        return;
+    }
+    if (has(name, ".in_proj_qkv.") || has(name, ".conv1d.")) {
+        order.before = 2 * sizes.key_size();
+        source.rows = order;
+    } else if (has(name, ".in_proj_z.")) {
+        source.rows = order;
+    } else if (has(name, ".out_proj.")) {
+        source.columns = order;
+    } else if (has(name, ".in_proj_")) { // one row for each head
+        order.unit = 1;
+        source.rows = order;
+    } else if (!has(name, ".norm.")) { // one value for each head
+        order.unit = 1;
+        source.columns = order;
+    }
+}
+
+EncodedSource source_of(const Config &config, const PlannedTensor &planned, uint64_t rows) {
+    const std::string &name = planned.name;
+    EncodedSource source;
+    source.tensor = planned.tensor;
+    source.name = name;
+    if (planned.stored == Stored::less_one) {
+        source.value = EncodedValue::plus_one;
+    } else if (planned.stored == Stored::log_rate) {
+        source.value = EncodedValue::rate;
+    }
+    if (family_of(config).gguf_pairs && (has(name, ".q_proj.") || has(name, ".k_proj."))) {
+        (rows == 1 ? source.columns : source.rows).pairs_of = config.head_dim;
+    }
+    if (has(name, ".linear_attn.")) {
+        tile(config.recurrent, name, source);
+    }
+    return source;
+}
+
+// Returns the shape of a file's tensor that has one part.
+std::vector<uint64_t> shape_of(const PlannedTensor &planned) {
+    std::vector<uint64_t> shape = planned.shape;
+    if (planned.stored == Stored::by_channel) {
+        shape = {shape.front(), shape.back()};
+    } else if (shape.size() == 2 && has(planned.name, ".shared_expert_gate.")) {
+        shape = {shape.back()};
+    }
+    return shape;
+}
+
+} // namespace
+
+std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &mixture,
+                                          std::span<const PlannedTensor> planned,
+                                          std::span<const float> rope_factors) {
+    std::vector<QuantizedTensor> outputs;
+    if (!rope_factors.empty()) {
+        EncodedSource source;
+        source.own = rope_factors.data();
+        outputs.push_back({{"rope_freqs.weight", GgufType::f32, {rope_factors.size()}},
+                           rope_factors.size(),
+                           {{source, 1}}});
+    }
+    std::map<std::string, size_t> places;
+    for (const PlannedTensor &tensor : planned) {
+        const std::string in_plan = config.fused_tensors ? fused_name(tensor.name) : tensor.name;
+        const std::string name =
+            gguf_name(in_plan.starts_with("lm_head.") ? in_plan : "model." + in_plan, config);
+        if (name.empty()) {
+            fail(Status::unsupported, "tensor %s: GGUF files have no name for it",
+                 tensor.name.c_str());
+        }
+        const std::vector<uint64_t> shape = shape_of(tensor);
+        const uint64_t rows = shape.size() == 1 ? 1 : shape[0];
+        const auto [place, is_new] = places.emplace(name, outputs.size());
+        if (is_new) {
+            QuantizedTensor &output = outputs.emplace_back();
+            output.entry.name = name;
+            output.entry.shape = shape;
+            output.columns = shape.back();
+            if (tensor.matrix != nullptr) {
+                output.entry.type = matrix_type(mixture, name, config.tied_head, tensor.layer,
+                                                config.layers, output.columns);
+            }
+            if (has(tensor.name, ".experts.")) {
+                output.entry.shape.insert(output.entry.shape.begin(), config.experts.count);
+            }
+        } else if (!has(tensor.name, ".experts.")) {
+            outputs[place->second].entry.shape[0] += rows;
+        }
+        outputs[place->second].parts.push_back({source_of(config, tensor, rows), rows});
+    }
+    return outputs;
+}
+
+} // namespace stasis
