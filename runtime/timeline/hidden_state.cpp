@@ -89,8 +89,8 @@ void Timeline::require_hidden(Pass &pass, const Watch &watch) {
     hidden.valid = true;
 }
 
-void Timeline::compute_logits(Pass &pass, std::span<float> row) {
-    require_hidden(pass);
+void Timeline::compute_logits(Pass &pass, std::span<float> row, const Watch &watch) {
+    require_hidden(pass, watch);
     pass.fit(1);
     project_logits(pass, hidden.numbers.data(), 1, row.data());
     check_logits_row(row);
@@ -104,7 +104,7 @@ void Timeline::check_logits_row(std::span<const float> row) {
     next.stored.reset();
 }
 
-const std::vector<float> &Timeline::logits() {
+const std::vector<float> &Timeline::logits(const Watch &watch) {
     if (!next.valid) {
         if (next.row == nullptr || next.row.use_count() > 1) { // null, or a copy shares it
             next.row = std::make_shared<std::vector<float>>(network->config.vocabulary);
@@ -113,16 +113,16 @@ const std::vector<float> &Timeline::logits() {
         // thread's reads of the row before the writes below.
         std::atomic_thread_fence(std::memory_order_acquire);
         PassLease pass(*network);
-        compute_logits(*pass, *next.row);
+        compute_logits(*pass, *next.row, watch);
         next.valid = true;
     }
     return *next.row;
 }
 
-Digest Timeline::digest(const Digest &model) {
+Digest Timeline::digest(const Digest &model, const Watch &watch) {
     if (!log.empty()) {
         PassLease pass(*network);
-        require_hidden(*pass);
+        require_hidden(*pass, watch);
     }
 
     // The contract and the model.
