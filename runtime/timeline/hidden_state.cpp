@@ -56,13 +56,14 @@ void Timeline::compute_again(Pass &pass, uint64_t begin, uint64_t end, const Wat
         check_again(again, begin, end);
     }
     if (states.used()) {
-        states.add(end, std::move(next_state), begin);
+        states.add(end, std::move(next_state), 0); // that at `begin` stays as a checkpoint alone
     }
 }
 
 // Runs again what gives the last position: its chunk under a profile, with recurrent layers all
-// that follows the last state before it, else the position alone. A failure may leave fewer states
-// than there were, but never a wrong one.
+// that follows the last state before it, else the position alone. Where the pool lacks pages for
+// the copies of all positions up to a checkpoint, each page is a pass of its own. A failure may
+// leave other states than there were, but never a wrong one.
 void Timeline::require_hidden(Pass &pass, const Watch &watch) {
     const uint64_t position = log.size();
     if (position == 0) {
@@ -77,9 +78,19 @@ void Timeline::require_hidden(Pass &pass, const Watch &watch) {
         begin = states.nearest(position - 1);
         states.cut(begin);
     }
+    bool by_page = false;
     for (uint64_t end = begin; begin < position; begin = end) {
-        end = states.used() ? std::min(position, next_checkpoint(begin)) : position;
-        compute_again(pass, begin, end, watch);
+        const uint64_t most = by_page ? (begin / kPage + 1) * kPage : next_checkpoint(begin);
+        end = states.used() ? std::min(position, most) : position;
+        try {
+            compute_again(pass, begin, end, watch);
+        } catch (const Error &error) {
+            if (error.status() != Status::pool_exhausted || by_page || !states.used()) {
+                throw;
+            }
+            by_page = true;
+            end = begin; // once more
+        }
     }
     states.thin(position);
 

@@ -121,3 +121,45 @@ TEST_CASE("Timeline::require_hidden: every call after a rewind can be cancelled 
         CHECK(session.digest() == next->digest());
     }
 }
+
+TEST_CASE("Timeline::require_hidden: one page more than a session has suffices for its states") {
+    kernels::FloatEnvironment environment;
+    constexpr uint64_t kEnd = 768;
+    for (const uint64_t states : {64, 2}) {
+        const auto model = opened_with(states, kEnd / kPage + 1);
+        const auto roomy = opened_with(states, 0);
+        const std::vector<uint32_t> tokens = tokens_for(*model, kEnd);
+        Session whole(roomy, {}), session(model, {});
+        whole.append(tokens, {});
+        session.append(tokens, {});
+        for (const uint64_t position : {kEnd - 1, kEnd - 60, kEnd - 64, kEnd - 257}) {
+            INFO(position);
+            session.rewind(position, false, {});
+            session.append(std::span(tokens).subspan(position), {});
+            CHECK(session.position() == kEnd);
+            CHECK(session.digest() == whole.digest());
+            CHECK(same_bits(session.logits(), whole.logits()));
+            for (const auto &each : session.timeline().states.all()) {
+                CHECK((each.position == kEnd || keeps_checkpoint(each.position, kEnd)));
+            }
+            CHECK((states == 2 || session.info().states == whole.info().states));
+        }
+        CHECK(model->pool->used_bytes() == session.info().kv_bytes);
+    }
+}
+
+TEST_CASE("Timeline::require_hidden: states computed page by page take no room of checkpoints") {
+    kernels::FloatEnvironment environment;
+    constexpr uint64_t kEnd = 1280;
+    const auto model = opened_with(7, kEnd / kPage + 1);
+    const std::vector<uint32_t> tokens = tokens_for(*model, kEnd);
+    Session session(model, {});
+    session.append(tokens, {});
+    const size_t held = session.info().states;
+    REQUIRE(held == 5); // each 256th
+    session.rewind(kEnd - 1, false, {});
+    session.logits();
+    CHECK(session.info().states == held);
+    session.append(std::span(tokens).subspan(kEnd - 1), {});
+    CHECK(session.info().states == held);
+}
