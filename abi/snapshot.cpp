@@ -73,7 +73,7 @@ void save(Session &session, const stasis_save_options &given, const Watch &watch
     options.keep = read_keep(given.keep);
     options.watch = watch;
     options.parallel = parallel_on(*session.model()->threads);
-    State state = export_state(session);
+    State state = export_state(session, watch);
     if (options.keep == format::Keep::none) {
         check_computable(state.profile);
     }

@@ -306,8 +306,7 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
 #define STASIS_WINDOW_RETAIN_NONE UINT64_MAX
 #define STASIS_TRACK_TOTAL 1u /* attention of all layers and query heads together */
 #define STASIS_TRACK_BY_HEAD                                                                       \
-    2u /* attention of each layer and query head: that many times the                              \
-          memory */
+    2u /* attention of each layer and query head: as many times the memory */
 #define STASIS_DOMAIN_COMMON UINT64_C(0)
 #define STASIS_DOMAIN_PRIVATE UINT64_MAX
 /* Settings of a session, fixed when it is created. */

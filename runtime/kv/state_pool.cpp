@@ -3,6 +3,7 @@
 
 #include <cassert>
 #include <memory>
+#include <new>
 
 namespace stasis {
 
@@ -55,7 +56,10 @@ StateRef StatePool::take() {
             return StateRef(block);
         }
     }
-    auto block = std::make_unique<StateBlock>();
+    std::unique_ptr<StateBlock> block(new (std::nothrow) StateBlock);
+    if (block == nullptr) { // as Memory does: callers that can give memory back catch Error
+        fail(Status::no_memory, "no memory for %zu bytes", sizeof(StateBlock));
+    }
     block->pool = this;
     block->numbers = static_cast<float *>(memory_.take(bytes()));
     const std::lock_guard lock(mutex_);

@@ -45,7 +45,7 @@ std::vector<double> Session::score(std::span<const uint32_t> tokens, const Appen
     }
 
     // The first token is scored by the present logits, the others by those of a copy.
-    const std::vector<float> &row = logits();
+    const std::vector<float> &row = logits(options.watch);
     add(&scores, position(), row.data(), row.size());
     if (tokens.size() > 1) { // no logits after the last token are needed
         std::vector<TokenEntry> entries;
@@ -148,7 +148,15 @@ void Session::generate(const GenerateOptions &options, GenerateResult &result) {
             result.reason = StopReason::cancelled;
             break;
         }
-        token = ahead.decode(most - result.count, stream.likely);
+        try {
+            token = ahead.decode(most - result.count, stream.likely);
+        } catch (const Error &error) {
+            if (error.status() != Status::cancelled) {
+                throw;
+            }
+            result.reason = StopReason::cancelled;
+            break;
+        }
         ++result.count;
         const bool stop = is_stop(token, options);
         if (!stop && model_->tokenizer != nullptr) {

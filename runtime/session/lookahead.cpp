@@ -73,7 +73,7 @@ std::span<const float> Lookahead::next_row() {
     if (taken_ == 0) {
         (*pass_)->fit(1);
         const std::span<float> row{(*pass_)->logits, vocabulary};
-        with_pages([&] { timeline_.compute_logits(**pass_, row); });
+        with_pages([&] { timeline_.compute_logits(**pass_, row, options_.watch); });
         return row;
     }
     if (!projected_) {

@@ -33,7 +33,8 @@ class Lookahead {
     Lookahead &operator=(const Lookahead &) = delete;
 
     // Draws the next token and appends it. `most` is how many tokens may follow, this one included.
-    // Fills `likely` if log-probabilities are requested.
+    // Fills `likely` if log-probabilities are requested. Throws Error(cancelled) while the state
+    // that a rewind cut off is computed again.
     uint32_t decode(uint64_t most, LogProbabilities &likely);
 
   private:

@@ -56,7 +56,7 @@ class Session {
     // Error(not_found) before the first position, as do top, sample and decode. After a rewind the
     // last token is computed again first. Throws Error(diverged) if the first logits of a loaded
     // session differ from the saved ones.
-    const std::vector<float> &logits() { return timeline_.logits(); }
+    const std::vector<float> &logits(const Watch &watch = {}) { return timeline_.logits(watch); }
     std::vector<std::pair<uint32_t, float>> top(size_t n); // token, log-probability
     std::vector<double> score(std::span<const uint32_t> tokens, const AppendOptions &options);
 

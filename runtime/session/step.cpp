@@ -62,15 +62,16 @@ void check_step(std::span<const StepItem> items) {
 namespace {
 
 // Draws the next token of each item. Items without logits get their error, and are removed from
-// `ready`.
-void draw_together(Model &model, std::vector<StepItem *> &ready) {
+// `ready`; `watch` can cancel the computation of states that a rewind cut off.
+void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &watch) {
     const size_t hidden = model.config.hidden, vocabulary = model.config.vocabulary;
     PassLease pass(model);
     std::erase_if(ready, [&](StepItem *item) {
         try {
-            item->session->timeline().require_hidden(*pass);
+            item->session->timeline().require_hidden(*pass, watch);
         } catch (...) {
             item->error = std::current_exception();
+            item->ended_call = watch.cancel != nullptr && watch.cancel->load();
         }
         return item->error != nullptr;
     });
@@ -142,7 +143,7 @@ void run_round(Model &model, std::span<StepItem> items, bool behind, const Appen
             buffers.drawing.push_back(&item);
         }
     }
-    draw_together(model, buffers.drawing);
+    draw_together(model, buffers.drawing, options.watch);
     collect_appends(items, behind, buffers);
     append_together(model, buffers.appends, options);
     for (size_t i = 0; i < buffers.appends.size(); ++i) {

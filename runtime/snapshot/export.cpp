@@ -124,10 +124,12 @@ void export_states(const Timeline &timeline, State &state) {
 
 } // namespace
 
-State export_state(Timeline &timeline, const Settings &settings, const Model &model) {
+State export_state(Timeline &timeline, const Settings &settings, const Model &model,
+                   const Watch &watch) {
     assert(timeline.network == &model);
     State state;
-    state.digest = timeline.digest(model.identity.model); // computes the hidden state if needed
+    // Computes the hidden state if needed.
+    state.digest = timeline.digest(model.identity.model, watch);
     const Config &config = model.config;
     state.model = model.identity;
     state.layers = config.layers;
@@ -159,8 +161,8 @@ State export_state(Timeline &timeline, const Settings &settings, const Model &mo
     return state;
 }
 
-State export_state(Session &session) {
-    return export_state(session.timeline(), session.settings(), *session.model());
+State export_state(Session &session, const Watch &watch) {
+    return export_state(session.timeline(), session.settings(), *session.model(), watch);
 }
 
 } // namespace stasis

@@ -8,7 +8,8 @@
 namespace stasis {
 
 // Returns the whole state; its pages are held, not copied. Throws as Timeline::logits.
-State export_state(Timeline &timeline, const Settings &settings, const Model &model);
-State export_state(Session &session);
+State export_state(Timeline &timeline, const Settings &settings, const Model &model,
+                   const Watch &watch = {});
+State export_state(Session &session, const Watch &watch = {});
 
 } // namespace stasis

@@ -56,13 +56,14 @@ void Timeline::compute_again(Pass &pass, uint64_t begin, uint64_t end, const Wat
         check_again(again, begin, end);
     }
     if (states.used()) {
-        states.add(end, std::move(next_state), begin);
+        states.add(end, std::move(next_state), 0); // that at `begin` stays as a checkpoint alone
     }
 }
 
 // Runs again what gives the last position: its chunk under a profile, with recurrent layers all
-// that follows the last state before it, else the position alone. A failure may leave fewer states
-// than there were, but never a wrong one.
+// that follows the last state before it, else the position alone. Where the pool lacks pages for
+// the copies of all positions up to a checkpoint, each page is a pass of its own. A failure may
+// leave other states than there were, but never a wrong one.
 void Timeline::require_hidden(Pass &pass, const Watch &watch) {
     const uint64_t position = log.size();
     if (position == 0) {
@@ -77,9 +78,19 @@ void Timeline::require_hidden(Pass &pass, const Watch &watch) {
         begin = states.nearest(position - 1);
         states.cut(begin);
     }
+    bool by_page = false;
     for (uint64_t end = begin; begin < position; begin = end) {
-        end = states.used() ? std::min(position, next_checkpoint(begin)) : position;
-        compute_again(pass, begin, end, watch);
+        const uint64_t most = by_page ? (begin / kPage + 1) * kPage : next_checkpoint(begin);
+        end = states.used() ? std::min(position, most) : position;
+        try {
+            compute_again(pass, begin, end, watch);
+        } catch (const Error &error) {
+            if (error.status() != Status::pool_exhausted || by_page || !states.used()) {
+                throw;
+            }
+            by_page = true;
+            end = begin; // once more
+        }
     }
     states.thin(position);
 
@@ -89,8 +100,8 @@ void Timeline::require_hidden(Pass &pass, const Watch &watch) {
     hidden.valid = true;
 }
 
-void Timeline::compute_logits(Pass &pass, std::span<float> row) {
-    require_hidden(pass);
+void Timeline::compute_logits(Pass &pass, std::span<float> row, const Watch &watch) {
+    require_hidden(pass, watch);
     pass.fit(1);
     project_logits(pass, hidden.numbers.data(), 1, row.data());
     check_logits_row(row);
@@ -104,7 +115,7 @@ void Timeline::check_logits_row(std::span<const float> row) {
     next.stored.reset();
 }
 
-const std::vector<float> &Timeline::logits() {
+const std::vector<float> &Timeline::logits(const Watch &watch) {
     if (!next.valid) {
         if (next.row == nullptr || next.row.use_count() > 1) { // null, or a copy shares it
             next.row = std::make_shared<std::vector<float>>(network->config.vocabulary);
@@ -113,16 +124,16 @@ const std::vector<float> &Timeline::logits() {
         // thread's reads of the row before the writes below.
         std::atomic_thread_fence(std::memory_order_acquire);
         PassLease pass(*network);
-        compute_logits(*pass, *next.row);
+        compute_logits(*pass, *next.row, watch);
         next.valid = true;
     }
     return *next.row;
 }
 
-Digest Timeline::digest(const Digest &model) {
+Digest Timeline::digest(const Digest &model, const Watch &watch) {
     if (!log.empty()) {
         PassLease pass(*network);
-        require_hidden(*pass);
+        require_hidden(*pass, watch);
     }
 
     // The contract and the model.

@@ -125,18 +125,20 @@ struct Timeline {
     // Computes the final hidden state if it is not valid, by running the last token again, together
     // with its chunk under a profile; with recurrent layers all positions after the last state
     // before it, and keeps their last state and checkpoints. Throws Error(not_found) for an empty
-    // log, and Error(diverged) if keys and values differ from those held.
+    // log, Error(diverged) if keys and values differ from those held, and Error(cancelled): what is
+    // computed until then is kept.
     void require_hidden(Pass &pass, const Watch &watch = {});
     // Computes the logits of the next token. Throws as require_hidden, Error(nonfinite), and
     // Error(diverged) if they differ from the digest in a file.
-    void compute_logits(Pass &pass, std::span<float> row);
+    void compute_logits(Pass &pass, std::span<float> row, const Watch &watch = {});
     // Returns the same, cached until the timeline changes.
-    const std::vector<float> &logits();
+    const std::vector<float> &logits(const Watch &watch = {});
     // Throws Error(nonfinite) and Error(diverged) as compute_logits does.
     void check_logits_row(std::span<const float> row);
 
     // Returns the digest of the state (format/state/digest.h); `model` is the digest of the model.
-    Digest digest(const Digest &model);
+    // Throws as require_hidden.
+    Digest digest(const Digest &model, const Watch &watch = {});
     // Returns the digest of the valid slots of a page.
     const Digest &page_digest_of(size_t group, size_t page);
 

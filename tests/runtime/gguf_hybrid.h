@@ -19,6 +19,7 @@ struct GgufHybrid {
 
     Config config;
     StoredTensors tensors;
+    std::string architecture = "qwen35";
     bool integers = false;   // matrices of random Q8_0
     bool listed = false;     // the recurrent layers one by one
     bool predicting = false; // with a block after the layers
@@ -67,9 +68,9 @@ inline std::string hybrid_name(std::string name) {
 }
 
 inline void GgufHybrid::describe(GgufWriter &writer) const {
-    const auto key = [](const char *name) { return std::string("qwen35.") + name; };
+    const auto key = [&](const char *name) { return architecture + "." + name; };
     const Recurrent &sizes = config.recurrent;
-    writer.text("general.architecture", "qwen35");
+    writer.text("general.architecture", architecture);
     writer.integer(key("block_count"), config.layers + (predicting ? 1 : 0));
     writer.integer(key("embedding_length"), config.hidden);
     writer.integer(key("attention.head_count"), config.heads);

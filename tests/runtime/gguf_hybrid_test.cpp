@@ -1,4 +1,5 @@
 // GGUF files of Qwen3.5: what they compute, in which order of value heads, and what is refused.
+#include "runtime/model/gguf/config.h"
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/gguf_hybrid.h"
 #include "tests/runtime/golden_deviation.h"
@@ -114,6 +115,32 @@ TEST_CASE("open_model: impossible sizes of a hybrid's GGUF file are refused by k
     expect_metadata_refused({"rope.dimension_count", "34"}, "rope.dimension_count", 34);
     expect_metadata_refused({"full_attention_interval"}, "full_attention_interval", 0);
     expect_metadata_refused({"ssm_conv1d", "[192, 1, 5]"}, "ssm.conv_kernel", 5);
+}
+
+// As all numbers of layers, which are those of all blocks of the file.
+TEST_CASE("read_config: sizes of a hybrid's experts may be given for each block of a GGUF file") {
+    GgufHybrid model(test_data(kDirectory));
+    model.architecture = "qwen35moe";
+    model.predicting = true;
+    const auto read = [&](size_t sizes) {
+        GgufWriter writer;
+        model.describe(writer);
+        writer.integer("qwen35moe.expert_count", 8).integer("qwen35moe.expert_used_count", 2);
+        writer.array("qwen35moe.expert_feed_forward_length", GgufValueType::i32,
+                     std::vector<int32_t>(sizes, 48));
+        writer.integer("qwen35moe.expert_shared_feed_forward_length", 32);
+        writer.info("token_embd.weight", GgufType::bf16,
+                    {model.config.hidden, model.config.vocabulary}, 0);
+        writer.data.resize(size_t{2} * model.config.hidden * model.config.vocabulary);
+        const std::string bytes = writer.bytes();
+        return read_config(
+            parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "a.gguf"));
+    };
+    const Config config = read(model.config.layers + 1);
+    CHECK(config.layers == model.config.layers);
+    CHECK(config.experts.intermediate == 48);
+    expect_error(Status::corrupt, {"expert_feed_forward_length", "9 layers"},
+                 [&] { read(model.config.layers); });
 }
 
 } // namespace stasis

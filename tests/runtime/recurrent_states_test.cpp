@@ -1,11 +1,48 @@
 // Which checkpoints a timeline keeps, and the pool of states: its budget, and what it keeps free.
 #include "runtime/timeline/recurrent_states.h"
 
+#include <cstdlib>
+#include <new>
 #include <set>
 
 #include "tests/runtime/models.h"
+#include "tests/sanitizers.h"
 
 using namespace stasis;
+
+#if !defined(STASIS_THREAD_SANITIZER) && !defined(STASIS_ADDRESS_SANITIZER)
+
+namespace {
+
+thread_local size_t failing_size = 0; // the next request for so many bytes fails; 0: none
+
+} // namespace
+
+// The program's C++ heap; the sanitizers have one of their own.
+void *operator new(std::size_t size) {
+    const bool fails = failing_size != 0 && size == failing_size;
+    void *memory = fails ? nullptr : std::malloc(size == 0 ? 1 : size);
+    if (memory == nullptr) {
+        failing_size = 0;
+        throw std::bad_alloc();
+    }
+    return memory;
+}
+void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
+    try {
+        return operator new(size);
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+void operator delete(void *memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void *memory, std::size_t) noexcept {
+    std::free(memory);
+}
+
+#endif
 
 namespace {
 
@@ -176,3 +213,30 @@ TEST_CASE("StatePool: many sessions that end leave no more memory than the budge
     CHECK(pool.used_bytes() == 0);
     CHECK(pool.free_bytes() <= pool.budget_bytes());
 }
+
+#if !defined(STASIS_THREAD_SANITIZER) && !defined(STASIS_ADDRESS_SANITIZER)
+TEST_CASE("RecurrentStates: where the C++ heap gives nothing, a checkpoint is given up as well") {
+    const Memory memory;
+    StatePool pool(memory, kNumbers, UINT64_MAX / 2);
+    PagePool pages = no_pages(memory);
+    RecurrentStates states(pool);
+    grown(states, pages, 512, 256);
+    REQUIRE(states.all().size() == 2);
+    std::vector<StateRef> others; // what is free
+    while (pool.free_bytes() != 0) {
+        others.push_back(pool.take());
+    }
+    for (const bool given_up : {true, false}) {
+        failing_size = sizeof(StateBlock);
+        if (given_up) {
+            others.push_back(states.take(512, pages));
+        } else {
+            CHECK_THROWS_AS(states.take(512, pages), Error); // nothing is left to give up
+        }
+        CHECK(failing_size == 0);
+        CHECK(states.all().size() == 1);
+        CHECK(states.holds(512));
+    }
+    others.push_back(states.take(512, pages));
+}
+#endif

@@ -51,10 +51,11 @@ RECIPES = {
     "A model family": (
         "kQwen3", "k?[Qq]wen3", 9,
         ("CHANGELOG.md", "tools/BENCHMARKS.md", "tools/cli/synth/", "tests/runtime/outputs_test",
-         "runtime/model/family/qwen3_5", "runtime/model/weights_plan", "tests/abi/",
+         "runtime/model/family/qwen3_5", "runtime/model/weights_", "tests/abi/",
          "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
          "tests/runtime/experts_test", "tests/runtime/gguf_hybrid",
-         "tests/runtime/gguf_refusal_test", "tests/runtime/golden_test")),
+         "tests/runtime/gguf_refusal_test", "tests/runtime/golden_test",
+         "tests/runtime/weights_experts_test")),
     "An activation": (
         "gelu_tanh", "gelu(_tanh|_gate|_pytorch_tanh)?", 9,
         ("runtime/model/family/gemma3.cpp", "tests/kernels/entries_test.cpp",

@@ -195,8 +195,8 @@ void read_qwen35_gguf(const Keys &keys, Config &config) {
 }
 
 void read_qwen35_moe_gguf(const Keys &keys, Config &config) {
+    config.experts = parse_experts(keys, config); // while the layers are all blocks of the file
     read_qwen35_gguf(keys, config);
-    config.experts = parse_experts(keys, config);
     config.experts.shared = keys.count(kShared, kWidthMax);
     config.experts.renormalised = true;
     for (LayerConfig &layer : config.layer) {
