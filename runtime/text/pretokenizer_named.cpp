@@ -20,6 +20,10 @@ constexpr char kLlama3[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{
 constexpr char kQwen2[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
                           R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// tokenizer.json of Qwen3.5: Qwen2's, but marks belong to the letters before them.
+constexpr char kQwen35[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+                           R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // tokenizers, pre_tokenizers/digits.rs, with individual_digits.
 constexpr char kDigit[] = R"(\p{N})";
 
@@ -35,6 +39,9 @@ std::vector<std::string> pretokenizer_patterns(std::string_view name, const std:
     if (name == "qwen2") {
         return {kQwen2};
     }
+    if (name == "qwen35") {
+        return {kQwen35};
+    }
     if (name == "starcoder" || name == "smollm") { // Digits and ByteLevel in their tokenizer.json
         return {kDigit, kGpt2Pattern};
     }
@@ -49,7 +56,7 @@ std::vector<std::string> pretokenizer_patterns(std::string_view name, const std:
     fail(
         Status::unsupported,
         "%s: tokenizer.ggml.pre is '%.*s'; supported are default, gpt-2, llama-bpe, smollm, qwen2, "
-        "starcoder and deepseek-coder",
+        "qwen35, starcoder and deepseek-coder",
         from.c_str(), static_cast<int>(std::min<size_t>(name.size(), 60)), name.data());
 }
 

@@ -272,8 +272,8 @@ TEST_CASE("ByteBpe: patterns") {
                  [&] { Pretokenizer({"(?:a+)+[bc]"}, "f").split(text); });
     expect_error(Status::unsupported, {R"(pattern 'a\K')", "no size"},
                  [&] { Pretokenizer({R"(a\K)"}, "f").split("xa"); });
-    for (const char *name :
-         {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "starcoder", "deepseek-coder"}) {
+    for (const char *name : {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "qwen35",
+                             "starcoder", "deepseek-coder"}) {
         CHECK(split(pretokenizer_patterns(name, "f"), "ab 12\n").size() >= 3);
     }
     CHECK(split(pretokenizer_patterns("default", "f"), "a+b 12345!") ==
@@ -282,6 +282,11 @@ TEST_CASE("ByteBpe: patterns") {
           Words{"I", "'LL", " ", "123", "45", "\n\n", " x"});
     CHECK(split(pretokenizer_patterns("gpt-2", "f"), "I'll 12345  x\t\ty") ==
           Words{"I", "'ll", " 12345", " ", " x", "\t", "\t", "y"});
+    // A letter, a combining acute accent, and what follows.
+    CHECK(split(pretokenizer_patterns("qwen2", "f"), "e\u0301a I'LL 12") ==
+          Words{"e", "\u0301a", " I", "'LL", " ", "1", "2"});
+    CHECK(split(pretokenizer_patterns("qwen35", "f"), "e\u0301a I'LL 12") ==
+          Words{"e\u0301a", " I", "'LL", " ", "1", "2"});
     expect_error(Status::unsupported, {"f.gguf", "'viking'", "deepseek-coder"},
                  [] { pretokenizer_patterns("viking", "f.gguf"); });
 }
