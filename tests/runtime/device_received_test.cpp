@@ -8,7 +8,7 @@ using namespace stasis::test;
 
 TEST_CASE("device attention received: every bundled model gives the sums that the CPU gives") {
     const kernels::DeviceTable &module = under_test::each_module();
-    for (const std::string &name : sampled(bundled())) {
+    for (const std::string &name : sampled(bundled_on_devices())) {
         INFO("model: ", name);
         const std::shared_ptr<Model> device = open_there(name, module);
         const std::vector<uint32_t> tokens = tokens_for(*device, 70);

@@ -30,7 +30,7 @@ Sampling warm(uint64_t seed) {
 
 TEST_CASE("device: every bundled model gives the bits that the CPU gives") {
     const kernels::DeviceTable &module = under_test::each_module();
-    std::vector<std::string> names = bundled();
+    std::vector<std::string> names = bundled_on_devices();
     names.insert(names.end(), {"quantized/llama", "quantized/gemma3-tied"});
     for (const std::string &name : sampled(names)) {
         INFO("model: ", name);

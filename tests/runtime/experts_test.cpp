@@ -13,6 +13,12 @@ namespace {
 
 const std::string kMixture = "zoo/qwen3-moe", kShared = "zoo/qwen3_5-moe";
 
+struct Mistake {
+    const char *name;
+    std::string model;
+    std::function<void(Model &)> make;
+};
+
 Deviation passed_deviation(const Model &model, const std::string &name) {
     const Golden values = golden(name);
     return deviation_of(passed_log(model, values.ids, values.ids.size()).logits, values);
@@ -40,7 +46,7 @@ void swap_parts(ExpertWeights &experts) {
 } // namespace
 
 TEST_CASE("experts: the golden tolerance notices what a port of a mixture gets wrong") {
-    const std::tuple<const char *, std::string, std::function<void(Model &)>> mistakes[] = {
+    const Mistake mistakes[] = {
         {"one expert less", kMixture, [](Model &m) { --m.config.experts.chosen; }},
         {"not renormalised", kMixture, [](Model &m) { m.config.experts.renormalised = false; }},
         {"gate and up swapped", kMixture, [](Model &m) { change_experts(m, swap_parts); }},
@@ -60,14 +66,14 @@ TEST_CASE("experts: the golden tolerance notices what a port of a mixture gets w
                  m, [](ExpertWeights &experts) { experts.shared_gate.data = experts.router.data; });
          }},
     };
-    for (const auto &[name, directory_name, make] : mistakes) {
-        const auto model = open_model(directory(directory_name), {});
-        CHECK(within(passed_deviation(*model, directory_name)));
-        make(*model);
-        const Deviation deviation = passed_deviation(*model, directory_name);
-        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", name, deviation.rms,
-                    deviation.max);
-        CHECK_MESSAGE(!within(deviation), name);
+    for (const Mistake &mistake : mistakes) {
+        const auto model = open_model(directory(mistake.model), {});
+        CHECK(within(passed_deviation(*model, mistake.model)));
+        mistake.make(*model);
+        const Deviation deviation = passed_deviation(*model, mistake.model);
+        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", mistake.name,
+                    deviation.rms, deviation.max);
+        CHECK_MESSAGE(!within(deviation), mistake.name);
     }
 }
 

@@ -72,6 +72,14 @@ inline const std::vector<std::string> &bundled() {
     return names;
 }
 
+// Bundled models that devices compute: those without mixtures of experts.
+inline std::vector<std::string> bundled_on_devices() {
+    std::vector<std::string> names;
+    std::copy_if(bundled().begin(), bundled().end(), std::back_inserter(names),
+                 [](const std::string &name) { return open(name)->config.experts.count == 0; });
+    return names;
+}
+
 // Returns the models that a run computes with on a slow device or under a sanitizer: all in whole
 // sweeps of the optimised build, else one of three, or of five.
 inline std::vector<std::string> sampled(const std::vector<std::string> &names) {

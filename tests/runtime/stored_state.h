@@ -41,7 +41,7 @@ struct Stored {
                         std::ranges::copy(data[page.group][page.index], page.data);
                     }
                 },
-                nullptr};
+                nullptr, nullptr};
     }
 
     // Flips a bit of one value (side 0: key, 1: value) and the page's digest with it.

@@ -5,7 +5,8 @@ from stasis_process import CommandTest, DATA, GEMMA, LLAMA, WITHOUT_TOKENIZER, c
 
 INFO_KEYS = ["architecture", "layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary",
              "context", "layer_types", "kernels", "device", "contract", "profile", "template",
-             "weights", "weight_bytes", "converted", "digests"]
+             "weights", "weight_bytes", "state_bytes", "experts", "experts_chosen", "ignored",
+             "converted", "digests"]
 
 
 class Text(CommandTest):
@@ -67,6 +68,18 @@ class Text(CommandTest):
 
 
 class Info(CommandTest):
+    def test_hybrids_and_mixtures(self):
+        model = DATA / "zoo/qwen3_5-moe"
+        info = self.json("info", model)
+        self.assertEqual(info["layer_types"], 3 * ["linear_attention"] + ["full_attention"])
+        self.assertEqual((info["experts"], info["experts_chosen"]), (8, 2))
+        # Three layers of (3 inputs of 192 channels and 4 heads of 16 x 32), f32.
+        self.assertEqual(info["state_bytes"], 3 * (3 * 192 + 4 * 16 * 32) * 4)
+        shown = self.ok("info", model).stdout.decode()
+        self.assertIn("4, 3 of them recurrent, with 31488 bytes of state, the others see", shown)
+        self.assertIn("8, of which 2 for each token", shown)
+        self.assertIn("1.1.1, recurrent 1, experts 1", shown)
+
     def test_json(self):
         info = self.json("info", GEMMA)
         config = json.loads((GEMMA / "config.json").read_text())

@@ -438,7 +438,7 @@ class Tidy(unittest.TestCase):
                          sorted({families[name]["gguf"] for name in listed}))
         manual = (ROOT / "tools/cli/stasis.1").read_text(encoding="utf-8")
         manual = re.search(r"of one of the\nfamilies (.*?)\.\n", manual, re.DOTALL)[1]
-        self.assertEqual(re.split(r", | and ", manual), shown)
+        self.assertEqual(re.split(r", | and ", " ".join(manual.split())), shown)
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         readme = re.search(r"^- Models: (.*?)\. From", readme, re.DOTALL | re.MULTILINE)[1]
         self.check([f"README.md does not name {name}" for name in shown if name not in readme])

@@ -44,7 +44,7 @@ def check_states(manifest, end):
     shape = manifest["recurrent"]
     if shape is None:
         return
-    need(not manifest["evictions"], "recurrent layers: with evictions")
+    need(manifest["evictions"]["offset"] == 0, "recurrent layers: with evictions")
     before, stored = 0, 0
     raw = 4 * state_numbers(shape)
     for each in shape["states"]:
