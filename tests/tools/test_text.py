@@ -75,7 +75,7 @@ class Info(CommandTest):
         self.assertEqual((info["experts"], info["experts_chosen"]), (8, 2))
         # Three layers of (3 inputs of 192 channels and 4 heads of 16 x 32), f32.
         self.assertEqual(info["state_bytes"], 3 * (3 * 192 + 4 * 16 * 32) * 4)
-        shown = self.ok("info", model).stdout.decode()
+        shown = self.ok("info", model)
         self.assertIn("4, 3 of them recurrent, with 31488 bytes of state, the others see", shown)
         self.assertIn("8, of which 2 for each token", shown)
         self.assertIn("1.1.1, recurrent 1, experts 1", shown)
