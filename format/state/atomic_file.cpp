@@ -121,7 +121,7 @@ void clear_leftover(const File &written, const AtomicKind &kind) {
         if (descriptor < 0) {
             return;
         }
-        const File file(files, descriptor, name);
+        File file(files, descriptor, name);
         file.lock();
         check_ours(file, kind);
         if (file.still_there()) {

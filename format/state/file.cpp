@@ -75,6 +75,7 @@ const FileOperations &system_files() {
             ::sync_file_range(descriptor, offset, size_bytes, SYNC_FILE_RANGE_WRITE);
         },
         [](int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB); },
+        [](int descriptor) { return ::flock(descriptor, LOCK_UN); },
         [](const char *from, const char *to) { return std::rename(from, to); },
         [](const char *from, const char *to) {
             return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
@@ -99,13 +100,18 @@ File::File(const FileOperations &files, int descriptor, std::string path)
 
 File::~File() {
     if (descriptor_ >= 0) {
+        if (locked_) {
+            // Closing does not end the lock while a process that another thread has just started
+            // holds a copy of the descriptor.
+            files_->unlock(descriptor_);
+        }
         files_->close(descriptor_); // what was written is already synced or given up
     }
 }
 
 File::File(File &&other) noexcept
     : files_(other.files_), descriptor_(std::exchange(other.descriptor_, -1)),
-      path_(std::move(other.path_)) {}
+      path_(std::move(other.path_)), locked_(std::exchange(other.locked_, false)) {}
 
 struct stat File::status() const {
     struct stat result {};
@@ -127,8 +133,9 @@ bool File::still_there() const {
     return at_path.st_dev == opened.st_dev && at_path.st_ino == opened.st_ino;
 }
 
-void File::lock() const {
+void File::lock() {
     if (files_->lock(descriptor_) == 0) {
+        locked_ = true;
         return;
     }
     if (errno == EWOULDBLOCK) {

@@ -25,7 +25,8 @@ struct FileOperations {
     int (*sync)(int descriptor);                       // fsync, of files and directories
     // sync_file_range, which only begins to write to the disk: a hint that promises nothing.
     void (*begin_sync)(int descriptor, off_t offset, off_t size_bytes);
-    int (*lock)(int descriptor); // flock, exclusive, without waiting
+    int (*lock)(int descriptor);   // flock, exclusive, without waiting
+    int (*unlock)(int descriptor); // flock
     int (*rename)(const char *from, const char *to);
     int (*rename_new)(const char *from, const char *to); // renameat2, EEXIST if `to` exists
     int (*remove)(const char *path);                     // unlink
@@ -92,9 +93,9 @@ class File {
     struct stat status() const;
     // Returns whether the path still names this file: another process may have replaced it.
     bool still_there() const;
-    // Throws Error(busy) if another open file of it is locked, in this process or another;
-    // Error(io).
-    void lock() const;
+    // Locks it until the end of this object's life. Throws Error(busy) if another open file of it
+    // is locked, in this process or another; Error(io).
+    void lock();
 
     // Reads exactly `size_bytes`. Throws Error(corrupt) if the file ends earlier (without the path,
     // as all messages about contents), Error(io).
@@ -114,6 +115,7 @@ class File {
     const FileOperations *files_;
     int descriptor_;
     std::string path_;
+    bool locked_ = false;
 };
 
 // Detects changes to a file: a process that changes or replaces it changes one of these values.

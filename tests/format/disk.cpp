@@ -444,6 +444,7 @@ const FileOperations &Disk::files() {
         [](int descriptor) { return DiskCalls().sync(descriptor); },
         [](int, off_t, off_t) {}, // what is not synced may last or be lost anyway
         [](int descriptor) { return DiskCalls().lock(descriptor); },
+        [](int) { return 0; }, // close does
         [](const char *from, const char *to) { return DiskCalls().rename(from, to); },
         [](const char *from, const char *to) { return DiskCalls().rename_new(from, to); },
         [](const char *path) { return DiskCalls().remove(path); },

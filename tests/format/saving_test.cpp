@@ -164,6 +164,27 @@ TEST_CASE("save: a second save of the same path is refused while one is running"
     CHECK(folder.names() == std::vector<std::string>{"s"});
 }
 
+TEST_CASE("save: the lock ends with the save, whoever has inherited the descriptor") {
+    const ScratchFolder folder;
+    const std::string path = folder.path("s");
+    static std::vector<int> inherited; // as between fork and exec of a process of another thread
+    FileOperations files = system_files();
+    files.lock = [](int descriptor) {
+        inherited.push_back(dup(descriptor));
+        return system_files().lock(descriptor);
+    };
+    for (const uint64_t position : {40, 41, 90}) { // a new file, a commit, a commit
+        const State state = sample_state({.position = position});
+        save(state, path, {}, files);
+        CHECK(load(path, {}).digest == state.digest);
+    }
+    CHECK(inherited.size() >= 3);
+    for (const int descriptor : inherited) {
+        close(descriptor);
+    }
+    inherited.clear();
+}
+
 TEST_CASE("save: saves that race leave one of their files, whole") {
     const ScratchFolder folder;
     const std::string path = folder.path("s");

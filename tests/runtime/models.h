@@ -130,7 +130,8 @@ inline std::vector<float> logits_of(Session &session) {
 }
 
 inline bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+    return a.size() == b.size() &&
+           (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 // `count` tokens of a fixed pseudo-random sequence (Lehmer generator, Park and Miller 1988).
