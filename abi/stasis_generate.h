@@ -220,8 +220,6 @@ void stasis_draft_options_init(stasis_draft_options *options, size_t size);
  * On failure the setting stays as it was.
  * Errors:
  *   INVALID_ARGUMENT  numbers out of range
- *   UNSUPPORTED       the session's model or the draft model has recurrent layers, whose states
- *                     cannot take back a rejected token
  *   MODEL_MISMATCH    the size of the vocabulary or a token differs in the draft model; the message
  *                     names both values */
 stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,

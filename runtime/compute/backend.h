@@ -56,6 +56,10 @@ struct Backend {
     // [T][value_size].
     void (*project_recurrent)(Pass &pass, size_t layer);
     void (*recur)(Pass &pass, size_t layer);
+    // Makes the pass, which has been staged and has one sequence, keep the inputs of its recurrent
+    // layers. Afterwards computes the sequence's next state once more, after its first rows alone.
+    void (*keep_inputs)(Pass &pass); // throws Error(no_memory)
+    void (*recur_again)(Pass &pass, size_t rows);
     void (*project_output)(Pass &pass, size_t layer); // [T][H]
     void (*gated_product)(Pass &pass,
                           size_t layer); // activation(gate) * up of the normed stream [T][I]

@@ -47,6 +47,7 @@ void Pass::fit_logits(size_t wanted) {
 
 void Pass::clear() {
     sequence_count = row_count = padded = 0;
+    keeps_inputs = false;
     tokens.clear();
 }
 

@@ -103,6 +103,7 @@ struct Pass {
     // Number of rows of each product with weights under the device profile; results of the rows
     // after the pass's own are ignored. 0: the contract applies.
     size_t padded = 0;
+    bool keeps_inputs = false;    // of recurrent layers, for recur_again
     std::vector<uint32_t> of_row; // [row] its sequence
 
     Buffer storage, logit_storage;

@@ -123,8 +123,7 @@ void ModelDrafter::catch_up(const DraftPlace &place) {
         TimelineOptions options;
         options.capacity = capacity_;
         // Rejected proposals are cut off, which may cross the end of a small window.
-        options.window_retain =
-            std::max<uint64_t>(model_->groups.back().window, kPage);
+        options.window_retain = std::max<uint64_t>(model_->groups.back().window, kPage);
         timeline_.emplace(*model_, options);
         common_ = 0;
     }
@@ -152,10 +151,27 @@ void ModelDrafter::catch_up(const DraftPlace &place) {
     common_ = position;
 }
 
-uint32_t ModelDrafter::sample_next(const Sampling &sampling) {
-    PassLease pass(*model_);
-    return draw_next(*timeline_, sampling, *pass);
+namespace {
+
+uint32_t sample_next(Timeline &timeline, const Sampling &sampling) {
+    PassLease pass(*timeline.network);
+    return draw_next(timeline, sampling, *pass);
 }
+
+// Draws tokens, and appends all but the last.
+void draw(Timeline &timeline, const Sampling &sampling, size_t count,
+          std::vector<uint32_t> &tokens) {
+    for (;;) {
+        const TokenEntry entry{sample_next(timeline, sampling)};
+        tokens.push_back(entry.token);
+        if (--count == 0) {
+            return;
+        }
+        append(timeline, {&entry, 1}, {});
+    }
+}
+
+} // namespace
 
 void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) {
     if (place.log.size() >= capacity_) {
@@ -166,14 +182,11 @@ void ModelDrafter::propose(const DraftPlace &place, size_t most, std::vector<uin
         return;
     }
     catch_up(place);
-    for (size_t count = 1;; ++count) {
-        const uint32_t token = sample_next(place.sampling);
-        tokens.push_back(token);
-        if (count == most) {
-            return;
-        }
-        const TokenEntry entry{token};
-        append(*timeline_, {&entry, 1}, {});
+    if (timeline_->states.used()) { // a copy's tokens need not be taken back
+        Timeline copy(*timeline_);
+        draw(copy, place.sampling, most, tokens);
+    } else {
+        draw(*timeline_, place.sampling, most, tokens);
     }
 }
 

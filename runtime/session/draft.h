@@ -89,7 +89,6 @@ class ModelDrafter final : public Drafter {
 
   private:
     void catch_up(const DraftPlace &place);
-    uint32_t sample_next(const Sampling &sampling);
 
     std::shared_ptr<Model> model_;
     double cost_;

@@ -20,10 +20,7 @@ uint32_t draw_from(const Timeline &timeline, const Sampling &sampling, std::span
 }
 
 uint32_t draw_next(Timeline &timeline, const Sampling &sampling, Pass &pass) {
-    const Network &network = *timeline.network;
-    pass.fit(1);
-    const std::span<float> row{pass.logits, network.config.vocabulary};
-    timeline.compute_logits(pass, row);
+    const std::span<const float> row = timeline.compute_logits(pass);
     return draw_from(timeline, sampling, row, pass);
 }
 

@@ -5,7 +5,6 @@
 
 #include "runtime/compute/forward.h"
 #include "runtime/session/draw.h"
-#include "runtime/timeline/ahead.h"
 
 namespace stasis {
 
@@ -46,7 +45,8 @@ uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
     }
     // The token's row is computed: it enters the log.
     result_.passes += device_draws_ || taken_ == 0 ? 1 : 0;
-    take_ahead(timeline_, entry, (*pass_)->hidden + taken_ * session_.model()->config.hidden);
+    take_ahead(timeline_, ahead_, entry,
+               (*pass_)->hidden + taken_ * session_.model()->config.hidden);
     ++taken_;
     return token;
 }
@@ -71,9 +71,8 @@ std::span<const float> Lookahead::next_row() {
     const Model &model = *session_.model();
     const size_t vocabulary = model.config.vocabulary;
     if (taken_ == 0) {
-        (*pass_)->fit(1);
-        const std::span<float> row{(*pass_)->logits, vocabulary};
-        with_pages([&] { timeline_.compute_logits(**pass_, row, options_.watch); });
+        std::span<const float> row;
+        with_pages([&] { row = timeline_.compute_logits(**pass_, options_.watch); });
         return row;
     }
     if (!projected_) {
@@ -105,7 +104,7 @@ bool Lookahead::compute_drafted(uint64_t most) {
     }
     try {
         (*pass_)->fit_logits(rows_.size());
-        compute_ahead(timeline_, rows_, **pass_);
+        ahead_ = compute_ahead(timeline_, rows_, **pass_);
     } catch (...) {
         drafting_->length.note(false);
         return false;
@@ -118,6 +117,7 @@ bool Lookahead::compute_drafted(uint64_t most) {
 
 // Adds rows for the tokens that the drafter proposes. After an exception it is not asked again.
 void Lookahead::propose(uint32_t drawn, uint64_t most) {
+    most = std::min(most, most_ahead(timeline_));
     const size_t wanted = drafts_ ? std::min<uint64_t>(drafting_->length.wanted(), most - 1) : 0;
     if (wanted == 0) {
         return;
@@ -143,16 +143,16 @@ void Lookahead::propose(uint32_t drawn, uint64_t most) {
 
 // The device draws twice as many tokens as last time, up to kDrawnMost.
 bool Lookahead::compute_drawn(uint64_t most) {
-    const uint64_t left = timeline_.capacity - timeline_.position();
     device_length_ = std::min(2 * device_length_, kDrawnMost);
-    const auto count = static_cast<size_t>(std::min({uint64_t{device_length_}, most, left}));
+    const auto count =
+        static_cast<size_t>(std::min({uint64_t{device_length_}, most, most_ahead(timeline_)}));
     if (count < 2) {
         return false;
     }
     rows_.resize(count);
     try {
         (*pass_)->fit(kDrawnMost); // reserved once for all lengths
-        compute_ahead(timeline_, rows_, **pass_, session_.settings().sampling, &run_);
+        ahead_ = compute_ahead(timeline_, rows_, **pass_, session_.settings().sampling, &run_);
     } catch (...) {
         return false;
     }
@@ -197,8 +197,9 @@ template <typename Work> void Lookahead::with_pages(const Work &work) {
 // Drops the rows that are not in the timeline.
 void Lookahead::drop() noexcept {
     if (taken_ < computed_) {
-        drop_ahead(timeline_);
+        drop_ahead(timeline_, ahead_, **pass_);
     }
+    ahead_ = RowsAhead();
     rows_.clear();
     drawn_.clear();
     taken_ = computed_ = 0;

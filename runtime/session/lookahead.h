@@ -20,6 +20,7 @@
 
 #include "runtime/compute/backend.h"
 #include "runtime/session/session.h"
+#include "runtime/timeline/ahead.h"
 
 namespace stasis {
 
@@ -59,10 +60,11 @@ class Lookahead {
         1; // of the latest rows that the device drew: the next are twice as many
 
     std::optional<PassLease> pass_; // held while rows may be pending
-    std::vector<TokenEntry> rows_;  // computed: the first drawn, the others proposed
-    size_t computed_ = 0;           // rows in pages, failed ones included
-    size_t taken_ = 0;              // rows in the timeline
-    bool projected_ = false;        // the rows' logits are computed
+    RowsAhead ahead_;
+    std::vector<TokenEntry> rows_; // computed: the first drawn, the others proposed
+    size_t computed_ = 0;          // rows in pages, failed ones included
+    size_t taken_ = 0;             // rows in the timeline
+    bool projected_ = false;       // the rows' logits are computed
     DrawnRows run_;
     std::vector<uint32_t> drawn_; // [row] the token after it, if the device drew it
 };

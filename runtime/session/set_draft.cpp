@@ -35,17 +35,7 @@ void check_tokenizer(const Model &draft, const Model &target) {
     }
 }
 
-// Throws Error(unsupported) for a model of which tokens cannot be taken back.
-void check_recurrent(const char *whose, const Model &model) {
-    if (model.state_size() != 0) {
-        fail(Status::unsupported,
-             "draft: %s has recurrent layers, whose states cannot take back a rejected token",
-             whose);
-    }
-}
-
 void check_draft(const DraftOptions &options, const Model &target) {
-    check_recurrent("the session's model", target);
     if (options.tokens_min == 0 || options.tokens_min > options.tokens_max ||
         options.tokens_max > DraftOptions::kTokensMost) {
         fail(Status::invalid_argument, "draft of %u to %u tokens: expected 1 <= min <= max <= %u",
@@ -55,7 +45,6 @@ void check_draft(const DraftOptions &options, const Model &target) {
         return;
     }
     const Model &draft = *options.model;
-    check_recurrent("the draft model", draft);
     if (draft.config.vocabulary != target.config.vocabulary) {
         fail(Status::model_mismatch,
              "the draft model has a vocabulary of %u tokens, the session's model one of %u",

@@ -1,6 +1,7 @@
 // Computes, takes and drops rows ahead of the log; see ahead.h.
 #include "runtime/timeline/ahead.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include "runtime/compute/forward.h"
@@ -9,20 +10,33 @@
 
 namespace stasis {
 
-void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass &pass,
-                   const Sampling &sampling, DrawnRows *run) {
-    assert(!entries.empty() && !timeline.states.used()); // whose rows could not be dropped
+uint64_t most_ahead(const Timeline &timeline) {
+    const uint64_t position = timeline.position();
+    const uint64_t left = timeline.capacity - position;
+    return timeline.states.used() ? std::min(left, next_checkpoint(position) - position) : left;
+}
+
+RowsAhead compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass &pass,
+                        const Sampling &sampling, DrawnRows *run) {
+    assert(!entries.empty() && timeline.states.holds(timeline.position()));
+    assert(!timeline.states.used() || entries.size() <= most_ahead(timeline));
     const Network &network = *timeline.network;
     Append append{&timeline, entries};
+    RowsAhead ahead{timeline.position(), entries.size(), {}, {}};
     uint64_t promised = 0;
     append.reserve(false, promised);
     try {
         pass.fit(entries.size());
         pass.clear();
         append.stage({entries.size(), 0}, pass);
+        if (timeline.states.used()) {
+            ahead.before = timeline.states.at(ahead.begin);
+            ahead.after = std::move(append.next_state);
+            network.backend->keep_inputs(pass);
+        }
         if (run != nullptr) {
             network.backend->draw_ahead(pass, sampling, *run);
-            return;
+            return ahead;
         }
         forward(pass);
         if (pass.sequences[append.sequence].failed) {
@@ -32,9 +46,11 @@ void compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass
         append.abort();
         throw;
     }
+    return ahead;
 }
 
-void take_ahead(Timeline &timeline, const TokenEntry &entry, const uint16_t *hidden) {
+void take_ahead(Timeline &timeline, RowsAhead &ahead, const TokenEntry &entry,
+                const uint16_t *hidden) {
     const uint64_t begin = timeline.position();
     assert(hidden != nullptr && timeline.pages.front().size() > begin / kPage);
     Append append{&timeline, {&entry, 1}};
@@ -43,6 +59,9 @@ void take_ahead(Timeline &timeline, const TokenEntry &entry, const uint16_t *hid
     try {
         timeline.log.push_back(entry);
         timeline.digest_full_pages(begin, begin + 1);
+        if (ahead.after && begin + 1 == ahead.begin + ahead.rows) {
+            timeline.states.add(begin + 1, ahead.after, begin);
+        }
         timeline.make_known(begin, begin + 1, hidden);
         append.commit(hidden);
     } catch (...) {
@@ -51,11 +70,22 @@ void take_ahead(Timeline &timeline, const TokenEntry &entry, const uint16_t *hid
     }
 }
 
-void drop_ahead(Timeline &timeline) noexcept {
-    timeline.roll_back(timeline.position());
+void drop_ahead(Timeline &timeline, RowsAhead &ahead, Pass &pass) noexcept {
+    const uint64_t position = timeline.position();
+    timeline.roll_back(position);
     timeline.count_held();
     // At most as many as were reported before, so nothing can fail.
     timeline.tell_pages(PageOrigin::before);
+
+    // A state that is missing is computed when it is asked for, so failing here loses nothing.
+    if (ahead.after && position > ahead.begin && !timeline.states.holds(position)) {
+        try {
+            timeline.network->backend->recur_again(pass, position - ahead.begin);
+            timeline.states.add(position, std::move(ahead.after), 0);
+        } catch (...) {
+        }
+    }
+    ahead = RowsAhead();
 }
 
 } // namespace stasis

@@ -1,5 +1,6 @@
 // The values that follow from a timeline's last position: the final hidden state, logits, the
 // state's digest; see timeline.h.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -69,7 +70,7 @@ void Timeline::require_hidden(Pass &pass, const Watch &watch) {
     if (position == 0) {
         fail(Status::not_found, "no logits before the first position");
     }
-    if (hidden.valid) {
+    if (hidden.valid && states.holds(position)) {
         return;
     }
     const ProfileChunk *chunk = profile.chunk_of(position - 1);
@@ -100,11 +101,13 @@ void Timeline::require_hidden(Pass &pass, const Watch &watch) {
     hidden.valid = true;
 }
 
-void Timeline::compute_logits(Pass &pass, std::span<float> row, const Watch &watch) {
-    require_hidden(pass, watch);
+std::span<const float> Timeline::compute_logits(Pass &pass, const Watch &watch) {
+    require_hidden(pass, watch); // which may move pass.logits
     pass.fit(1);
-    project_logits(pass, hidden.numbers.data(), 1, row.data());
+    project_logits(pass, hidden.numbers.data(), 1, pass.logits);
+    const std::span<const float> row{pass.logits, network->config.vocabulary};
     check_logits_row(row);
+    return row;
 }
 
 void Timeline::check_logits_row(std::span<const float> row) {
@@ -124,7 +127,8 @@ const std::vector<float> &Timeline::logits(const Watch &watch) {
         // thread's reads of the row before the writes below.
         std::atomic_thread_fence(std::memory_order_acquire);
         PassLease pass(*network);
-        compute_logits(*pass, *next.row, watch);
+        const std::span<const float> row = compute_logits(*pass, watch);
+        std::copy(row.begin(), row.end(), next.row->begin());
         next.valid = true;
     }
     return *next.row;

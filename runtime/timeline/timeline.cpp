@@ -77,8 +77,7 @@ bool Timeline::consistent() const {
                  log.size() <= capacity && evictions.last() <= log.size() &&
                  (!log.empty() || !hidden.valid) && (hidden.valid || !next.valid) &&
                  (profile.chunks.empty() || profile.chunks.back().end() <= log.size()) &&
-                 states.nearest(UINT64_MAX) <= log.size() &&
-                 (!hidden.valid || states.holds(log.size()));
+                 states.nearest(UINT64_MAX) <= log.size();
     for (size_t group = 0; right && group < pages.size(); ++group) {
         right = pages[group].size() == (log.size() + kPage - 1) / kPage &&
                 (log.empty() || first_page[group] * kPage < log.size());
@@ -112,7 +111,7 @@ void Timeline::rewind(uint64_t position) {
         shorter.unproven = 0;
     } else if (position == evictions.last()) {
         shorter.hidden.numbers = evictions.events().back()->hidden;
-        shorter.hidden.valid = shorter.states.holds(position);
+        shorter.hidden.valid = true;
     }
     shorter.count_held();
     become(std::move(shorter));

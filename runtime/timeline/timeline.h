@@ -16,8 +16,7 @@
 // from hidden.numbers.
 // 8. Chunks of `profile` and evictions are within the log.
 // 9. States of recurrent layers are of positions within the log. That after its last position may
-// be
-//    missing, but not if hidden.valid.
+//    be missing.
 #pragma once
 
 #include <cstdint>
@@ -123,14 +122,15 @@ struct Timeline {
     void evict(uint64_t begin, uint64_t end);
 
     // Computes the final hidden state if it is not valid, by running the last token again, together
-    // with its chunk under a profile; with recurrent layers all positions after the last state
-    // before it, and keeps their last state and checkpoints. Throws Error(not_found) for an empty
+    // with its chunk under a profile; with recurrent layers, if it or the state is missing, all
+    // positions after the last state before it, and keeps their last state and checkpoints. Throws Error(not_found) for an empty
     // log, Error(diverged) if keys and values differ from those held, and Error(cancelled): what is
     // computed until then is kept.
     void require_hidden(Pass &pass, const Watch &watch = {});
-    // Computes the logits of the next token. Throws as require_hidden, Error(nonfinite), and
-    // Error(diverged) if they differ from the digest in a file.
-    void compute_logits(Pass &pass, std::span<float> row, const Watch &watch = {});
+    // Computes the logits of the next token into pass.logits, and returns them. Throws as
+    // require_hidden, Error(nonfinite), and Error(diverged) if they differ from the digest in a
+    // file.
+    std::span<const float> compute_logits(Pass &pass, const Watch &watch = {});
     // Returns the same, cached until the timeline changes.
     const std::vector<float> &logits(const Watch &watch = {});
     // Throws Error(nonfinite) and Error(diverged) as compute_logits does.

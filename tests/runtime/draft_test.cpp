@@ -78,6 +78,7 @@ void generate(DraftPair &pair, Kind kind, std::mt19937 &random) {
     ahead.run(*pair.ahead, options);
     INFO("plain: ", plain.error, " ahead: ", ahead.error);
     CHECK(ahead.same(plain));
+    CHECK(pair.ahead->timeline().states.holds(pair.ahead->position())); // not computed again
     CHECK(ahead.result.accepted <= ahead.result.drafted);
     CHECK(ahead.result.passes <= ahead.result.count);
     CHECK(ahead.result.count <= ahead.result.passes + ahead.result.accepted);
@@ -164,8 +165,9 @@ void walk(const std::string &name, Kind kind, uint32_t seed) {
 
 TEST_CASE("Drafting: speculative generation equals plain generation, whatever comes between") {
     const kernels::FloatEnvironment environment;
-    const std::string names[] = {"zoo/gemma3-text", "zoo/mistral-window",    "zoo/llama-gqa-untied",
-                                 "quantized/llama", "quantized/gemma3-tied", "recall-gemma3"};
+    const std::string names[] = {
+        "zoo/gemma3-text",       "zoo/mistral-window", "zoo/llama-gqa-untied", "quantized/llama",
+        "quantized/gemma3-tied", "recall-gemma3",      "zoo/qwen3_5-dense",    "zoo/qwen3_5-moe"};
     uint32_t seed = 100;
     for (const std::string &name : names) {
         for (const Kind kind :
@@ -209,6 +211,46 @@ TEST_CASE("Drafting: a drafter that is always right saves passes, one that never
             CHECK(result.drafted >= 10);
         }
     }
+}
+
+TEST_CASE("Drafting: between any two tokens a hybrid's session is what plain decoding leaves") {
+    const kernels::FloatEnvironment environment;
+    const auto model = open("zoo/qwen3_5-dense");
+    const auto prompt = tokens_for(*model, 230); // a checkpoint is crossed
+    DraftPair pair = pair_of(model);
+    pair.ahead->append(prompt, {});
+    pair.plain->append(prompt, {});
+    std::vector<Digest> digests;
+    for (int i = 0; i < 60; ++i) {
+        pair.plain->decode();
+        digests.push_back(pair.plain->digest());
+    }
+    DraftOptions draft;
+    draft.tokens_min = draft.tokens_max = 5;
+    pair.ahead->set_drafter(
+        std::make_unique<ScriptedDrafter>(log_of(*pair.plain), model->config.vocabulary,
+                                          [](uint64_t at) { return at % 7 != 0; }),
+        draft);
+    struct Compared {
+        Session &session;
+        const std::vector<Digest> &digests;
+        size_t count = 0, equal = 0;
+    } compared{*pair.ahead, digests};
+    GenerateOptions options;
+    options.tokens_max = 60;
+    options.ignore_end = true;
+    options.callback_user = &compared;
+    options.callback = [](void *user, const Generated &) {
+        Compared &each = *static_cast<Compared *>(user);
+        each.equal += each.session.digest() == each.digests[each.count] ? 1 : 0;
+        return ++each.count < each.digests.size();
+    };
+    GenerateResult result;
+    pair.ahead->generate(options, result);
+    CHECK(compared.equal == 60);
+    CHECK(result.accepted > 30);
+    CHECK(result.accepted < result.drafted);
+    pair.check_same();
 }
 
 namespace {

@@ -3,8 +3,10 @@
 #include "runtime/compute/cpu/recurrent.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "runtime/compute/cpu/products.h"
 #include "runtime/compute/cpu/scratch.h"
@@ -193,6 +195,44 @@ void finish_values(const Layer &layer) {
     });
 }
 
+// Returns the numbers that are kept of a row of a layer.
+size_t kept_size(const Recurrent &sizes) {
+    return sizes.channels() + 2 * size_t{sizes.value_heads};
+}
+
+// Keeps the first rows of the products that a layer's steps begin with, or puts them back.
+void move_inputs(Pass &pass, size_t layer, size_t rows, bool keep) {
+    const Network &network = pass.network;
+    const Recurrent &sizes = network.config.recurrent;
+    const CpuScratch &work = *pass.cpu;
+    const size_t channels = sizes.channels(), heads = sizes.value_heads;
+    const size_t first = network.layer_places[layer].index * pass.row_count;
+    for (size_t row = 0; row < rows; ++row) {
+        float *kept = work.kept + (first + row) * kept_size(sizes);
+        const auto move = [&](float *numbers, size_t count) {
+            std::memcpy(keep ? kept : numbers, keep ? numbers : kept, count * sizeof(float));
+            kept += count;
+        };
+        move(work.mixed + row * channels, channels);
+        move(work.decay + row * heads, heads);
+        move(work.beta + row * heads, heads);
+    }
+}
+
+Layer layer_of(const Pass &pass, size_t layer) {
+    const Network &network = pass.network;
+    const Recurrent &sizes = network.config.recurrent;
+    const double factor = 1.0 / std::sqrt(static_cast<double>(sizes.key_dim));
+    return {network,
+            sizes,
+            network.weights.layers[layer].recurrent,
+            *pass.cpu,
+            pass.all(),
+            pass.row_count,
+            network.layer_places[layer].index * sizes.state_size(),
+            static_cast<float>(factor)};
+}
+
 } // namespace
 
 void project_recurrent(Pass &pass, size_t layer) {
@@ -209,20 +249,38 @@ void project_recurrent(Pass &pass, size_t layer) {
 }
 
 void recur(Pass &pass, size_t layer) {
-    const Network &network = pass.network;
-    const Recurrent &sizes = network.config.recurrent;
-    const double factor = 1.0 / std::sqrt(static_cast<double>(sizes.key_dim));
-    const Layer shared{network,
-                       sizes,
-                       network.weights.layers[layer].recurrent,
-                       *pass.cpu,
-                       pass.all(),
-                       pass.row_count,
-                       network.layer_places[layer].index * sizes.state_size(),
-                       static_cast<float>(factor)};
+    if (pass.keeps_inputs) {
+        move_inputs(pass, layer, pass.row_count, true);
+    }
+    const Layer shared = layer_of(pass, layer);
     prepare(shared, pass);
     apply_rule(shared);
     finish_values(shared);
+}
+
+void keep_inputs(Pass &pass) {
+    assert(pass.sequence_count == 1);
+    const Network &network = pass.network;
+    Buffer &storage = pass.cpu->kept_storage;
+    storage.grow(network.recurrent_layers * pass.row_count * kept_size(network.config.recurrent) *
+                 sizeof(float));
+    pass.cpu->kept = static_cast<float *>(storage.data());
+    pass.keeps_inputs = true;
+}
+
+void recur_again(Pass &pass, size_t rows) {
+    assert(pass.keeps_inputs && pass.sequence_count == 1 && rows <= pass.row_count);
+    const size_t all = std::exchange(pass.sequences[0].rows, rows);
+    for (size_t layer = 0; layer < pass.network.config.layers; ++layer) {
+        if (pass.network.config.layer[layer].recurrent) {
+            move_inputs(pass, layer, rows, false);
+            Layer shared = layer_of(pass, layer);
+            shared.rows = rows;
+            prepare(shared, pass);
+            apply_rule(shared);
+        }
+    }
+    pass.sequences[0].rows = all;
 }
 
 } // namespace stasis

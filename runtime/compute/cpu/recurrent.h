@@ -13,4 +13,9 @@ void project_recurrent(Pass &pass, size_t layer);
 // of the output's product in `narrow`.
 void recur(Pass &pass, size_t layer);
 
+// Makes a pass of one sequence keep the products that `recur` reads. Throws Error(no_memory).
+void keep_inputs(Pass &pass);
+// Computes the next state after the first rows of that pass.
+void recur_again(Pass &pass, size_t rows);
+
 } // namespace stasis

@@ -10,7 +10,7 @@ namespace stasis {
 
 CpuScratch::CpuScratch(const Network &network_)
     : network(network_), experts(network_), storage(network_.memory),
-      partial_storage(network_.memory) {}
+      partial_storage(network_.memory), kept_storage(network_.memory) {}
 
 void CpuScratch::fit(size_t wanted) {
     if (wanted <= rows) {

@@ -29,7 +29,8 @@ struct CpuScratch {
     // Error(no_memory).
     void fit_partials(size_t query_rows, size_t blocks, size_t head_dim, size_t query_bytes);
     uint64_t size_bytes() const {
-        return storage.size_bytes() + partial_storage.size_bytes() + experts.size_bytes();
+        return storage.size_bytes() + partial_storage.size_bytes() + kept_storage.size_bytes() +
+               experts.size_bytes();
     }
 
     // Return the workspace of `thread` while it computes an item.
@@ -62,6 +63,8 @@ struct CpuScratch {
     float *beta = nullptr;      // [rows][value_heads] the products b, and then beta
     uint8_t *scratch = nullptr; // [threads][kScratchBytes]
     std::vector<uint8_t> bad;   // [row] 1: a result was not finite
+    // [recurrent layer][rows of the pass] of the products `mixed`, a and b, if it keeps them.
+    float *kept = nullptr;
 
     AttentionPlan attention;
     float *partial_max = nullptr; // [query row][block]
@@ -74,7 +77,7 @@ struct CpuScratch {
 
     ExpertScratch experts;
 
-    Buffer storage, partial_storage;
+    Buffer storage, partial_storage, kept_storage;
 };
 
 } // namespace stasis
