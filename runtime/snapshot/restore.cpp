@@ -298,7 +298,7 @@ Timeline restore_timeline(Model &model, const State &state, const TimelineOption
     check_digest(timeline, model, state);
     watch.look(0, 0);
     timeline.profile = std::move(profile);
-    timeline.offer_stored();
+    timeline.offer_stored(trusted);
     return timeline;
 }
 
