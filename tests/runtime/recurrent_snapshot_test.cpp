@@ -1,5 +1,6 @@
 // Snapshots of sessions with recurrent layers: their states are exported, restored, computed again
 // and compared.
+#include <atomic>
 #include <bit>
 #include <functional>
 #include <random>
@@ -44,6 +45,26 @@ struct Exported {
             index, [at](std::vector<float> &numbers) { numbers[at] += 0.5F; }, digest);
     }
     VerifyReport verified() { return verify(model, state, pages_of(state, *model), {}); }
+};
+
+// Counts the calls of the delta rule by a model, and asks to cancel at the first one if it `asks`.
+struct CountedRule {
+    static inline std::atomic<bool> cancel = false, asks = false;
+    static inline std::atomic<size_t> calls = 0;
+    static inline const kernels::Table *counted = nullptr;
+
+    static void call(const kernels::DeltaRule &task) {
+        ++calls;
+        cancel = cancel || asks;
+        counted->delta_rule(task);
+    }
+    kernels::Table table;
+    explicit CountedRule(Model &model) : table(*model.kernels) {
+        counted = model.kernels;
+        table.delta_rule = call;
+        model.kernels = &table;
+    }
+    static void reset(bool asks_) { cancel = false, asks = asks_, calls = 0; }
 };
 
 } // namespace
@@ -291,6 +312,36 @@ TEST_CASE("restore_session: a trusted file's pages and states serve other sessio
         plain.append(std::span(file.tokens).first(512), {});
         CHECK(shorter.digest() == plain.digest());
     }
+}
+
+// The prefix cache has all pages and states but no hidden state, so that the load computes what
+// gives the last position, after all else.
+TEST_CASE("recompute_session: a load is cancelled while recurrent states are computed again") {
+    kernels::FloatEnvironment environment;
+    Exported file(512);
+    const auto model = open_model(directory("zoo/qwen3_5-dense"), {});
+    TimelineOptions shared;
+    shared.domain = 1;
+    shared.trusted = true;
+    const auto restored = restore_session(model, file.state, &shared);
+    const StoredPages none{[](size_t, uint64_t) { return false; }, nullptr, nullptr, nullptr};
+    const CountedRule rule(*model);
+    Watch watch;
+    watch.cancel = &CountedRule::cancel;
+    CountedRule::reset(true);
+    try {
+        recompute_session(model, file.state, &shared, none, watch);
+        FAIL_CHECK("not cancelled");
+    } catch (const Error &error) {
+        CHECK(error.status() == Status::cancelled);
+    }
+    const size_t first = CountedRule::calls;
+    CHECK(first > 0);
+    CountedRule::reset(false);
+    const auto loaded = recompute_session(model, file.state, &shared, none, watch);
+    CHECK(loaded->info().tokens_reused == 512);
+    CHECK(loaded->digest() == file.session->digest());
+    CHECK(CountedRule::calls == 6 * first); // the model has six recurrent layers
 }
 
 TEST_CASE("restore_session: checkpoints of a file go before what the prefix cache alone holds") {
