@@ -38,6 +38,15 @@ std::unique_ptr<Session> digested_run(const std::shared_ptr<Model> &model) {
     return session;
 }
 
+std::vector<uint32_t> digested_tokens(const std::shared_ptr<Model> &model) {
+    const auto run = digested_run(model);
+    std::vector<uint32_t> tokens;
+    for (uint64_t i = 0; i < run->position(); ++i) {
+        tokens.push_back(run->entry(i).token);
+    }
+    return tokens;
+}
+
 // Appends the tokens in parts of random lengths, each computed a random number at a time.
 std::string digest_of_cuts(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens,
                            std::mt19937 &random) {
@@ -68,11 +77,7 @@ TEST_CASE("Session::digest: every table, number of threads and cut reproduces th
     std::mt19937 random(static_cast<uint32_t>(test_seed()));
     size_t index = 0;
     for (const std::string &name : digested_models()) {
-        std::vector<uint32_t> tokens;
-        const auto run = digested_run(open(name));
-        for (uint64_t i = 0; i < run->position(); ++i) {
-            tokens.push_back(run->entry(i).token);
-        }
+        std::vector<uint32_t> tokens; // computed where the share has a case of the model
         for (const char *const *table = kernels::table_names(); *table != nullptr; ++table) {
             if (kernels::find_table(*table) == nullptr) {
                 std::printf("SKIPPED: digests: this machine cannot run table '%s'\n", *table);
@@ -81,6 +86,9 @@ TEST_CASE("Session::digest: every table, number of threads and cut reproduces th
             for (const size_t threads : {1, 2, 3, 4, 7}) { // five, so that a share has them all
                 if (!taken(index++)) {
                     continue;
+                }
+                if (tokens.empty()) {
+                    tokens = digested_tokens(open(name));
                 }
                 INFO(name, ", table: ", std::string(*table), ", threads: ", threads);
                 const auto model = open_forced(name, *table, threads);
