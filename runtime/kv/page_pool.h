@@ -191,8 +191,10 @@ class PagePool {
     // Drops the state of the prefix cache that was not used for longest; one that only the cache
     // holds, unless `shared`. Returns false if there is none.
     bool drop_oldest_state(bool shared) noexcept;
-    // Adds pages [group] that the caller has obtained since, for groups that have none.
-    void offer(const Prefix *prefix, std::span<PageEntry *const> pages) noexcept;
+    // Adds pages [group] that the caller has obtained since, for groups that have none, and
+    // `state`, if it is one, to a computed entry that has none.
+    void offer(const Prefix *prefix, std::span<PageEntry *const> pages,
+               const StateRef &state) noexcept;
     // Makes a page unknown, so that it can be written. Returns false if others hold it.
     bool withdraw(PageRef &page) noexcept;
 

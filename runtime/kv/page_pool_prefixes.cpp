@@ -147,7 +147,7 @@ PrefixRef PagePool::intern(const PrefixRef &parent, const PrefixRealm &realm, bo
     // Finds the entry, or inserts the new one.
     Prefix *entry = prefixes_.find(parent.prefix_, realm, tokens,
                                    stored ? fresh->digests : std::span<const Digest>());
-    if (entry != nullptr && !stored && entry->digests != fresh->digests) {
+    if (entry != nullptr && entry->digests != fresh->digests) { // never of one found by them
         fail(Status::diverged,
              "positions %llu to %llu gave other keys or values than the same tokens gave before",
              static_cast<Number>(entry->index * kPage),
@@ -190,9 +190,13 @@ bool PagePool::drop_oldest_state(bool shared) noexcept {
     return true;
 }
 
-void PagePool::offer(const Prefix *prefix, std::span<PageEntry *const> pages) noexcept {
+void PagePool::offer(const Prefix *prefix, std::span<PageEntry *const> pages,
+                     const StateRef &state) noexcept {
     const Lock lock(mutex_);
     auto *entry = const_cast<Prefix *>(prefix); // owned by the pool
+    if (!entry->stored && state && !entry->state) {
+        prefixes_.put_state(entry, state);
+    }
     for (size_t group = 0; group < pages.size(); ++group) {
         PageRef &own = pages[group]->page;
         if (entry->pages[group] == nullptr && own && !own.known()) {

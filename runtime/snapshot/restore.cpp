@@ -251,8 +251,8 @@ void adopt_states(Timeline &timeline, const State &state, const StoredPages &pag
     timeline.states.thin(state.log.size());
 }
 
-void check_digest(Timeline &timeline, const Model &model, const State &state) {
-    const Digest own = timeline.digest(model.identity.model);
+void check_digest(Timeline &timeline, const Model &model, const State &state, const Watch &watch) {
+    const Digest own = timeline.digest(model.identity.model, watch);
     if (own != state.digest) {
         fail(Status::corrupt, "the state's digest is %s, the file says %s", to_hex(own).c_str(),
              to_hex(state.digest).c_str());
@@ -295,10 +295,10 @@ Timeline restore_timeline(Model &model, const State &state, const TimelineOption
     }
     timeline.count_held();
     watch.look(0, 0);
-    check_digest(timeline, model, state);
+    check_digest(timeline, model, state, watch);
     watch.look(0, 0);
     timeline.profile = std::move(profile);
-    timeline.offer_stored();
+    timeline.offer_stored(trusted);
     return timeline;
 }
 
@@ -379,10 +379,10 @@ void check_pages(Timeline &timeline, const std::shared_ptr<Model> &model, const 
 }
 
 // Compares the final hidden states, that of the last position and those kept at evictions.
-void check_hidden(Timeline &timeline, const State &state) {
+void check_hidden(Timeline &timeline, const State &state, const Watch &watch) {
     {
         PassLease pass(*timeline.network);
-        timeline.require_hidden(*pass); // known pages may come without it
+        timeline.require_hidden(*pass, watch); // known pages may come without it
     }
     if (timeline.hidden.numbers != state.hidden) {
         fail(Status::diverged,
@@ -428,12 +428,12 @@ std::unique_ptr<Session> recompute_session(std::shared_ptr<Model> model, const S
     check_pages(timeline, model, state, pages, watch);
     watch.look(0, 0);
     if (!state.log.empty()) {
-        check_hidden(timeline, state);
+        check_hidden(timeline, state, watch);
     }
-    check_digest(timeline, *model, state);
+    check_digest(timeline, *model, state, watch);
     if (!state.log.empty()) {
         timeline.next.stored = state.logits;
-        timeline.logits();
+        timeline.logits(watch);
     }
     timeline.profile.go_on_under(model->profile);
     return std::make_unique<Session>(std::move(model), std::move(timeline), settings_of(state));

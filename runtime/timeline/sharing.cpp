@@ -142,14 +142,17 @@ std::vector<PageRef> Timeline::find_stored(const State &state, bool trusted, con
     return found;
 }
 
-// Offers the prefix cache the full pages that were read and have the file's digests.
-void Timeline::offer_stored() {
+// Offers the prefix cache the full pages that were read and have the file's digests. Nothing proves
+// the recurrent states beside them, so those of a trusted file alone are offered.
+void Timeline::offer_stored(bool trusted) {
     for (const Prefix *prefix = known.get(); prefix != nullptr; prefix = prefix->parent) {
         std::vector<PageEntry *> each;
         for (PageTable &table : pages) {
             each.push_back(&table.mutate(prefix->index));
         }
-        network->pool->offer(prefix, each);
+        const uint64_t after = (prefix->index + 1) * kPage;
+        const bool offered = trusted && states.used() && keeps_checkpoint(after, after);
+        network->pool->offer(prefix, each, offered ? states.at(after) : StateRef());
     }
 }
 

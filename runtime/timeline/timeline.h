@@ -186,7 +186,7 @@ struct Timeline {
     PrefixRealm realm(uint64_t end) const;
     void make_known(uint64_t begin, uint64_t end, const uint16_t *hidden_rows);
     std::vector<PageRef> find_stored(const State &state, bool trusted, const Watch &watch);
-    void offer_stored();
+    void offer_stored(bool trusted);
 
   private:
     void copy_page(PageRef &page);

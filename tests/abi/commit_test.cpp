@@ -86,6 +86,36 @@ TEST_CASE("stasis_session_save: a commit costs what is new") {
     }
 }
 
+TEST_CASE("stasis_session_save: a commit of a hybrid writes the new state and new checkpoints") {
+    const Folder folder;
+    const std::string path = folder.file("a");
+    const Model hybrid = open_path(test_data("zoo/qwen3_5-moe"));
+    auto model = sized<stasis_model_info>();
+    REQUIRE(stasis_model_get_info(hybrid.get(), &model, nullptr) == STASIS_OK);
+    const uint64_t attention =
+        std::count(model.layer_recurrent, model.layer_recurrent + model.layers, 0);
+    const uint64_t token_bytes = attention * 2 * model.kv_heads * model.head_dim * 2 + 8;
+    Session session = session_of(hybrid.get(), some_tokens(600));
+    REQUIRE(save(session.get(), path) == STASIS_OK);
+    CHECK(info_of(session).states == 3); // at 256, 512 and 600
+    for (const bool loaded : {false, true}) {
+        for (const size_t count : {1U, 7U, 100U, 300U, 200U}) {
+            CAPTURE(count);
+            const uint64_t begin = position(session.get()), end = begin + count;
+            append(session.get(), some_tokens(count, static_cast<uint32_t>(count)));
+            const uint64_t before = std::filesystem::file_size(path);
+            REQUIRE(save(session.get(), path) == STASIS_OK);
+            const uint64_t written = std::filesystem::file_size(path) - before;
+            const uint64_t states = end / 256 - begin / 256 + (end % 256 == 0 ? 0 : 1);
+            CHECK(written >= states * model.state_bytes);
+            CHECK(written <
+                  states * model.state_bytes + count * token_bytes + model.state_bytes / 2);
+            CHECK(digest(load(hybrid.get(), path).get()) == digest(session.get()));
+        }
+        session = load(hybrid.get(), path);
+    }
+}
+
 TEST_CASE("stasis_session_save: codecs store fewer bytes or as many, and the file tells how many") {
     const Folder folder;
     const Session session = session_of(gemma(), some_tokens(300));

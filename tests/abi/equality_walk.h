@@ -17,7 +17,6 @@ struct Line {
     std::string past = {}; // operations, a line each
 
     uint64_t position() const { return tokens_in(log).size(); }
-    uint64_t room() const { return kWalkPositions - position(); }
 };
 
 struct Seat {
@@ -32,8 +31,10 @@ std::vector<Model> open_all(const std::string &path);
 class EqualityWalk {
   public:
     EqualityWalk(const std::string &path, uint64_t seed)
-        : plain_(path), models_(open_all(path)), dice_(seed),
-          recurrent_(path.find("qwen3_5") != std::string::npos) {
+        : recurrent_(path.find("qwen3_5") != std::string::npos),
+          positions_(recurrent_ ? kRecurrentPositions : kWalkPositions),
+          longest_(recurrent_ ? 400 : 130), plain_(path, positions_), models_(open_all(path)),
+          dice_(seed) {
         for (size_t i = 0; i < kSessions; ++i) {
             renew(i);
         }
@@ -53,6 +54,7 @@ class EqualityWalk {
     using Act = void (EqualityWalk::*)(size_t);
 
     uint64_t roll(uint64_t below) { return dice_() % below; }
+    uint64_t room_of(const Line &line) const { return positions_ - line.position(); }
     bool one_in(uint64_t n) { return roll(n) == 0; }
     stasis_session_info info_of(size_t i) const;
     stasis_session *of(size_t i) const { return seats_[i].session.get(); }
@@ -82,10 +84,11 @@ class EqualityWalk {
     void move_all(size_t i);
     void score(size_t i);
 
+    bool recurrent_;               // the model cannot evict or draft, and has checkpoints
+    uint64_t positions_, longest_; // of a session, and of an append
     PlainRuns plain_;
     std::vector<Model> models_;
     std::mt19937_64 dice_;
-    bool recurrent_; // the model cannot evict, draft or run on a device
     Folder folder_ = {};
     Seat seats_[kSessions] = {};
     std::optional<Line> files_[kFiles] = {};

@@ -67,7 +67,7 @@ void EqualityWalk::renew(size_t i) {
     const uint64_t retains[] = {0, 0, 40, STASIS_WINDOW_RETAIN_NONE};
     const uint64_t domains[] = {STASIS_DOMAIN_COMMON, STASIS_DOMAIN_COMMON, 1,
                                 STASIS_DOMAIN_PRIVATE};
-    options.capacity = kWalkPositions;
+    options.capacity = positions_;
     options.window_retain = retains[roll(4)];
     options.domain = domains[roll(4)];
     options.track_attention = one_in(4) ? STASIS_TRACK_TOTAL : 0;
@@ -89,12 +89,13 @@ void EqualityWalk::renew(size_t i) {
 }
 
 void EqualityWalk::append_some(size_t i) {
-    const uint64_t room = seats_[i].line.room();
+    const uint64_t room = room_of(seats_[i].line);
     if (room == 0) {
         rewind(i);
         return;
     }
-    const uint64_t count = std::min(room, 1 + roll(one_in(4) ? 130 : 24));
+    const bool far = one_in(4) || (recurrent_ && seats_[i].line.log.empty()); // beyond a checkpoint
+    const uint64_t count = std::min(room, 1 + roll(far ? longest_ : 24));
     const Tokens tokens = story(seats_[i].line, count);
     const uint32_t chunks[] = {0, 0, 1, 7, 32, 65};
     auto options = sized<stasis_run_options>();
@@ -109,7 +110,7 @@ void EqualityWalk::append_some(size_t i) {
 
 // It leaves no trace.
 void EqualityWalk::append_stopped(size_t i) {
-    const uint64_t room = seats_[i].line.room();
+    const uint64_t room = room_of(seats_[i].line);
     if (room < 2) {
         return;
     }
@@ -137,7 +138,7 @@ void EqualityWalk::decode(size_t i) {
     for (uint64_t count = 1 + roll(5); count > 0; --count) {
         stasis_token token = 0;
         const stasis_status status = stasis_session_decode(of(i), &token, nullptr);
-        if (line.log.empty() || line.room() == 0) {
+        if (line.log.empty() || room_of(line) == 0) {
             REQUIRE(status == (line.log.empty() ? STASIS_NOT_FOUND : STASIS_FULL));
             return;
         }
@@ -153,13 +154,13 @@ void EqualityWalk::step_many(size_t i) {
     Tokens tokens;
     for (size_t j = 0; j < kSessions; ++j) {
         const Line &line = seats_[j].line;
-        if (seats_[j].model != seats_[i].model || line.room() < 2 || (j != i && one_in(4))) {
+        if (seats_[j].model != seats_[i].model || room_of(line) < 2 || (j != i && one_in(4))) {
             continue;
         }
         auto item = sized<stasis_step_item>();
         item.session = of(j);
         item.begin = tokens.size();
-        item.count = one_in(2) ? std::min(line.room() - 1, 1 + roll(one_in(4) ? 100 : 12)) : 0;
+        item.count = one_in(2) ? std::min(room_of(line) - 1, 1 + roll(one_in(4) ? 100 : 12)) : 0;
         const Tokens added = story(line, item.count);
         tokens.insert(tokens.end(), added.begin(), added.end());
         const bool draws = (item.count > 0 || !line.log.empty()) && !one_in(4);
@@ -259,7 +260,7 @@ void EqualityWalk::draft(size_t i) {
 
 void EqualityWalk::generate(size_t i) {
     Line &line = seats_[i].line;
-    if (line.log.empty() || line.room() == 0) {
+    if (line.log.empty() || room_of(line) == 0) {
         return;
     }
     if (one_in(2)) {
@@ -286,7 +287,7 @@ void EqualityWalk::generate(size_t i) {
         }
         return self.tokens.size() >= self.most ? 1 : 0;
     };
-    const uint64_t most = std::min<uint64_t>({options.tokens_max, line.room(), heard.most});
+    const uint64_t most = std::min<uint64_t>({options.tokens_max, room_of(line), heard.most});
     auto result = sized<stasis_generate_result>();
     const stasis_status status = stasis_session_generate(of(i), &options, &result, nullptr);
     note(i, "generate %llu, callback %zu: %llu, of %llu drafted %llu accepted",
@@ -381,7 +382,7 @@ void EqualityWalk::move_all(size_t) {
 }
 
 void EqualityWalk::score(size_t i) {
-    const uint64_t room = seats_[i].line.room();
+    const uint64_t room = room_of(seats_[i].line);
     if (seats_[i].line.log.empty() || room == 0) {
         return;
     }

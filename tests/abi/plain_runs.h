@@ -10,7 +10,8 @@
 
 namespace abi_test {
 
-constexpr uint64_t kWalkPositions = 220; // more than three pages
+constexpr uint64_t kWalkPositions = 220;      // more than three pages
+constexpr uint64_t kRecurrentPositions = 600; // with checkpoints of recurrent layers at 256 and 512
 
 // A token that was given or drawn, or an eviction.
 struct Event {
@@ -93,7 +94,8 @@ struct Settings {
 // neither forks nor rewinds.
 class PlainRuns {
   public:
-    explicit PlainRuns(const std::string &path) {
+    explicit PlainRuns(const std::string &path, uint64_t positions = kWalkPositions)
+        : positions_(positions) {
         auto options = sized<stasis_model_options>();
         options.threads = 1;
         options.kernels = "reference";
@@ -114,7 +116,7 @@ class PlainRuns {
             if (runs_.size() == kRuns) {
                 runs_.erase(runs_.begin() + static_cast<ptrdiff_t>(oldest()));
             }
-            runs_.push_back({create(model_.get(), kWalkPositions)});
+            runs_.push_back({create(model_.get(), positions_)});
             longest = &runs_.back();
         }
         advance(*longest, log);
@@ -125,7 +127,7 @@ class PlainRuns {
     // Returns the accumulated attention of each position, from a run of its own.
     std::vector<double> attention_of(const Log &log) const {
         auto options = sized<stasis_session_options>();
-        options.capacity = kWalkPositions;
+        options.capacity = positions_;
         options.domain = STASIS_DOMAIN_PRIVATE;
         options.track_attention = STASIS_TRACK_TOTAL;
         stasis_session *session = nullptr;
@@ -184,6 +186,7 @@ class PlainRuns {
         }
     }
 
+    uint64_t positions_;
     Model model_;
     std::vector<Run> runs_ = {};
     uint64_t uses_ = 0;

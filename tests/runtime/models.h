@@ -54,7 +54,8 @@ inline std::shared_ptr<Model> open_forced(const std::string &name, const std::st
     return open_model(directory(name), options);
 }
 
-// Bundled models that this build opens.
+// Bundled models that this build opens, but for hybrids, which most other tests of models have
+// cases of their own for.
 inline const std::vector<std::string> &bundled() {
     static const std::vector<std::string> names = {"recall-gemma3",
                                                    "recall-llama",
@@ -69,6 +70,12 @@ inline const std::vector<std::string> &bundled() {
                                                    "zoo/qwen2-bias-tied",
                                                    "zoo/qwen3-moe",
                                                    "zoo/qwen3-qknorm"};
+    return names;
+}
+
+// Bundled models with recurrent layers, of which one has experts as well.
+inline const std::vector<std::string> &bundled_hybrids() {
+    static const std::vector<std::string> names = {"zoo/qwen3_5-dense", "zoo/qwen3_5-moe"};
     return names;
 }
 

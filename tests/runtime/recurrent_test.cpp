@@ -12,7 +12,6 @@ using namespace stasis::test;
 namespace {
 
 const std::string kHybrid = "zoo/qwen3_5-dense";
-const std::string kHybrids[] = {kHybrid, "zoo/qwen3_5-moe"};
 
 Deviation passed_deviation(const Model &model, const std::string &name) {
     const Golden values = golden(name);
@@ -70,7 +69,7 @@ void check_alike(const std::string &name) {
 } // namespace
 
 TEST_CASE("recur: logits of a hybrid agree with the golden values") {
-    for (const std::string &name : kHybrids) {
+    for (const std::string &name : bundled_hybrids()) {
         const Deviation deviation = passed_deviation(*open(name), name);
         std::printf("golden %-32s rms %.2f and max %.2f of the tolerance\n", name.c_str(),
                     deviation.rms, deviation.max);
@@ -139,7 +138,7 @@ TEST_CASE("recur: the golden tolerance notices what a port of a hybrid gets wron
 }
 
 TEST_CASE("recur: logits and states do not depend on cuts, threads or tables") {
-    for (const std::string &name : kHybrids) {
+    for (const std::string &name : bundled_hybrids()) {
         check_alike(name);
     }
 }
