@@ -19,6 +19,7 @@ namespace {
 const char *const kHybrids[] = {"zoo/qwen3_5-dense", "zoo/qwen3_5-moe"};
 const char kDense[] = "zoo/qwen3_5-dense";
 
+// A hybrid with an MTP head, whose tensors a test may change.
 struct WithHead : EditedModel {
     explicit WithHead(const char *model) : EditedModel(model) { add_mtp_head(tensors); }
 
