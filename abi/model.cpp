@@ -137,6 +137,7 @@ stasis_model_info describe(const stasis_model &handle) {
     info.contract_recurrent = model.recurrent_layers != 0 ? kernels::kContractRecurrent : 0;
     info.contract_experts = config.experts.count != 0 ? kernels::kContractExperts : 0;
     info.ignored = model.weights.ignored.c_str();
+    info.mtp_bytes = model.weights.mtp.stored_bytes;
     return info;
 }
 

@@ -142,8 +142,7 @@ typedef struct stasis_model_options {
                                   "phi3"; NULL: recognised from the model's files */
     const stasis_allocator *allocator; /* NULL: the C heap */
     stasis_cancel *cancel;
-    stasis_progress_fn progress; /* bytes of weights: read and digested,
-                                     and those put into another order */
+    stasis_progress_fn progress; /* bytes of weights: read and digested, and put in another order */
     void *progress_user;
     const char *profile;         /* "contract" or "device", see stasis_model_open; NULL: contract */
     uint32_t copy_weights;       /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
@@ -180,6 +179,7 @@ typedef struct stasis_model_info {
     uint32_t experts, experts_chosen; /* in a layer that has them, 0: none; for each token */
     uint32_t contract_recurrent, contract_experts; /* versions of these parts; 0: not used */
     const char *ignored; /* tensors that no result depends on: "model.visual: 3"; "": none */
+    uint64_t mtp_bytes;  /* of the head that predicts further tokens, beside the others; 0: none */
 } stasis_model_info;
 
 /* Use of memory by the model and its sessions, in bytes. */

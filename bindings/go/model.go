@@ -146,6 +146,7 @@ type ModelInfo struct {
 	Experts, ExpertsChosen                 int     // in a layer that has them; for each token
 	ContractRecurrent, ContractExperts     uint32  // versions of these parts; 0: not used
 	Ignored                                string  // tensors of the files without influence
+	MTPBytes                               uint64  // of the head that predicts further tokens; 0: none
 	Converted                              bool    // weights were rounded to bf16
 	Tokenizer                              bool    // it has one
 }
@@ -191,6 +192,7 @@ func modelInfoOf(own *C.stasis_model_info) ModelInfo {
 		ContractRecurrent: uint32(own.contract_recurrent),
 		ContractExperts:   uint32(own.contract_experts),
 		Ignored:           C.GoString(own.ignored),
+		MTPBytes:          uint64(own.mtp_bytes),
 		Converted:         own.flags&C.STASIS_MODEL_CONVERTED != 0,
 		Tokenizer:         own.flags&C.STASIS_MODEL_TOKENIZER != 0,
 	}

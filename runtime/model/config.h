@@ -101,6 +101,9 @@ struct Config {
     Recurrent recurrent;
     std::vector<Rope> ropes;
     std::vector<LayerConfig> layer; // [layers]
+    // Layers after these that predict further tokens (MTP), as described; the checkpoint need not
+    // have them. No result depends on them.
+    uint32_t mtp_layers = 0;
     // The ids of generation_config.json if it has any, else of config.json.
     std::vector<uint32_t> bos; // at most one
     std::vector<uint32_t> end_tokens;
@@ -120,6 +123,10 @@ std::string read_generation_config(const std::string &directory);
 
 // Does the same from text, for tests and fuzzing; `generation` may be empty.
 Config parse_config(const std::string &config, const std::string &generation);
+
+// Returns the description of the layer in an MTP head, which is that of the last layer with
+// attention. There must be one.
+LayerConfig mtp_layer(const Config &config);
 
 // Returns canonical name and value pairs of everything that determines results
 // (ModelIdentity::config).

@@ -1,4 +1,7 @@
-// Determines which layers of a model have a window, and describes each layer; see config_fields.h.
+// Determines which layers of a model have a window, and describes each layer; see config_fields.h
+// and config.h.
+#include <algorithm>
+
 #include "format/state/error.h"
 #include "runtime/model/config_fields.h"
 
@@ -34,6 +37,11 @@ void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &
     for (const bool is_local : local) {
         config.layer.push_back({is_local ? window : 0, rope});
     }
+}
+
+LayerConfig mtp_layer(const Config &config) {
+    return *std::find_if(config.layer.rbegin(), config.layer.rend(),
+                         [](const LayerConfig &layer) { return !layer.recurrent; });
 }
 
 } // namespace stasis

@@ -68,7 +68,8 @@ void fill_identity(const Config &config, const TensorDigests &tensors, ModelIden
     identity.model = model_digest(identity);
 }
 
-// Describes the stored types: matrices before vectors, the most frequent types first.
+// Describes the stored types: matrices before vectors, the most frequent types first. Counts the
+// bytes of the model and of its MTP head, whose types are not told.
 void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {
     struct Kind {
         bool vector;
@@ -77,6 +78,10 @@ void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {
     };
     std::vector<Kind> kinds;
     for (const PlannedTensor &planned : plan) {
+        if (planned.group == WeightGroup::mtp) {
+            weights.mtp.stored_bytes += planned.tensor->size_bytes;
+            continue;
+        }
         const Kind kind{planned.vector != nullptr, planned.tensor->type, 1};
         const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Kind &known) {
             return known.vector == kind.vector && known.type == kind.type;
@@ -105,7 +110,7 @@ Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsP
                      Threads &threads, const Watch &watch, ModelIdentity &identity) {
     Weights weights;
     split_tensors(config, checkpoint);
-    std::vector<PlannedTensor> plan = plan_weights(config, weights);
+    std::vector<PlannedTensor> plan = plan_weights(config, has_mtp(config, checkpoint), weights);
     weights.ignored = find_tensors(checkpoint, plan);
     describe_types(plan, weights);
     const std::vector<Digest> digests = read_tensors(plan, place, threads, watch, weights);

@@ -84,6 +84,22 @@ struct LayerWeights {
     const float *key_norm = nullptr;            // [head_dim], null: none
 };
 
+// The head that predicts the token after the next (multi-token prediction, MTP): a layer with
+// attention whose input is join * [norm(embedding of the next token), norm(final hidden state)],
+// and a norm before the model's head. The embeddings and the head are the model's.
+struct MtpWeights {
+    Matrix join;                           // [hidden][2 * hidden]
+    const float *embedding_norm = nullptr; // [hidden] (1 + w folded in)
+    const float *hidden_norm = nullptr;    // [hidden]
+    LayerWeights layer;                    // with attention
+    const float *final_norm = nullptr;     // [hidden]
+
+    QuantGroups groups; // of `join` and the layer
+    uint64_t stored_bytes = 0;
+
+    bool present() const { return final_norm != nullptr; }
+};
+
 struct Weights {
     Matrix embeddings; // [vocabulary][hidden] bf16; also the tied head
     // The embeddings as stored, if that is wider than bf16: looking up a row is no matrix product
@@ -93,9 +109,10 @@ struct Weights {
     Matrix head;                               // [vocabulary][hidden]; the embeddings if tied
     const float *final_norm = nullptr;         // [hidden]
     std::vector<LayerWeights> layers;
+    MtpWeights mtp; // counts in none of the members below but `ignored`, `mapped` and storage
 
-    QuantGroups groups; // of all matrices
-    std::string types;  // as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors"
+    QuantGroups groups;  // of all matrices
+    std::string types;   // as stored: "Q4_K: 180 matrices, Q6_K: 31 matrices, F32: 61 vectors"
     std::string ignored; // tensors that no result depends on: "model.visual: 3, mtp: 1"
     uint64_t stored_bytes = 0;
     bool converted = false; // a matrix was stored in another type and rounded to bf16
@@ -117,8 +134,9 @@ struct WeightsPlace {
 // by name, except buffers in published checkpoints, such as rotary inv_freq, and a vision tower
 // beside a text model. Refuses non-finite values, naming tensor and index. Fills the digests of
 // `identity` (embeddings, norms, attention, mlp, head, model) from the values as stored in the
-// file. Splits the work over `threads`. Progress counts bytes. Throws Error(io) if a file was
-// written to or cut short meanwhile.
+// file. An MTP head is loaded and checked like the rest where the checkpoint has the head that
+// `config` describes, and is in no digest. Splits the work over `threads`. Progress counts bytes.
+// Throws Error(io) if a file was written to or cut short meanwhile.
 Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
                      Threads &threads, const Watch &watch, ModelIdentity &identity);
 

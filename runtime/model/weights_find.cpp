@@ -28,7 +28,7 @@ constexpr Layout kLayouts[] = {
 
 constexpr const char *kTowers[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
                                    "model.multi_modal_projector.", "model.visual."};
-// Layers of Qwen3.5 that predict further tokens.
+// MTP heads of Qwen3.5.
 constexpr std::string_view kPredicting = "mtp.";
 
 const Layout &find_layout(const Checkpoint &checkpoint) {
@@ -43,6 +43,9 @@ const Layout &find_layout(const Checkpoint &checkpoint) {
 }
 
 std::string stored_name(const Layout &layout, const std::string &name) {
+    if (name.starts_with(kPredicting)) {
+        return name;
+    }
     return (name == kHead ? layout.head : layout.body) + name;
 }
 
@@ -55,9 +58,9 @@ std::string shape_text(const std::vector<uint64_t> &shape) {
 }
 
 // Reports whether a tensor cannot influence results. Such tensors are rotary frequencies that old
-// tools saved although they follow from the config, the vision tower, layers that predict further
-// tokens, and a copy of the embeddings that some tools write as the head of a model with a tied
-// head. (An untied head is in the plan, and so is not unknown.)
+// tools saved although they follow from the config, the vision tower, what is not used of an MTP
+// head, and a copy of the embeddings that some tools write as the head of a model with a tied head.
+// (An untied head is in the plan, and so is not unknown.)
 bool is_harmless(std::string_view name, const Layout &layout) {
     constexpr std::string_view kFrequencies = ".rotary_emb.inv_freq";
     if (name.size() > kFrequencies.size() &&
@@ -83,6 +86,11 @@ size_t beginning_of(std::string_view name) {
 }
 
 } // namespace
+
+bool has_mtp(const Config &config, const Checkpoint &checkpoint) {
+    return config.mtp_layers == 1 &&
+           (checkpoint.tensors.count(kMtpJoin) != 0 || checkpoint.refused.count(kMtpJoin) != 0);
+}
 
 const char *body_prefix(const Checkpoint &checkpoint) {
     return find_layout(checkpoint).body;

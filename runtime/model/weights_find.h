@@ -11,6 +11,9 @@ namespace stasis {
 
 inline constexpr char kEmbeddings[] = "embed_tokens.weight";
 inline constexpr char kHead[] = "lm_head.weight";
+// Of an MTP head, without a prefix in any checkpoint.
+inline constexpr char kMtpJoin[] = "mtp.fc.weight";
+inline constexpr char kMtpLayer[] = "mtp.layers.0.";
 
 // Returns the prefix of a checkpoint's tensors, apart from the head's. Throws Error(corrupt) if it
 // has no embeddings under any.

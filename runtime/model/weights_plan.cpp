@@ -50,7 +50,9 @@ struct Planner {
     void experts(const std::string &mlp, uint32_t layer, ExpertWeights &place) const;
     void attention(const std::string &name, uint32_t index, LayerWeights &place) const;
     void recurrent(const std::string &name, uint32_t index, RecurrentWeights &place) const;
-    void layer(uint32_t index, LayerWeights &place) const;
+    void layer(const std::string &name, uint32_t index, const LayerConfig &kind,
+               LayerWeights &place) const;
+    void mtp(MtpWeights &place) const;
 };
 
 // The experts of a layer, each with tensors of its own (split_experts).
@@ -104,18 +106,17 @@ void Planner::recurrent(const std::string &name, uint32_t index, RecurrentWeight
     vector(name + "norm.weight", sizes.value_dim, kGroup, index, place.norm);
 }
 
-void Planner::layer(uint32_t index, LayerWeights &place) const {
-    const std::string name = "layers." + std::to_string(index) + ".";
+void Planner::layer(const std::string &name, uint32_t index, const LayerConfig &kind,
+                    LayerWeights &place) const {
     const std::string self = name + "self_attn.";
     const std::string mlp = name + "mlp.";
     const uint64_t hidden = config.hidden;
-    const bool is_recurrent = config.layer[index].recurrent;
-    if (is_recurrent) {
+    if (kind.recurrent) {
         recurrent(name + "linear_attn.", index, place.recurrent);
     } else {
         attention(self, index, place);
     }
-    if (config.layer[index].experts) {
+    if (kind.experts) {
         experts(mlp, index, place.experts);
     } else {
         gated(mlp, config.intermediate, index, place.mlp);
@@ -130,15 +131,30 @@ void Planner::layer(uint32_t index, LayerWeights &place) const {
         // In a layer with two norms, the one named after attention is before the MLP.
         norm(name + "post_attention_layernorm", hidden, place.mlp_norm);
     }
-    if (config.query_key_norm && !is_recurrent) {
+    if (config.query_key_norm && !kind.recurrent) {
         norm(self + "q_norm", config.head_dim, place.query_norm);
         norm(self + "k_norm", config.head_dim, place.key_norm);
     }
 }
 
+// The layer's names are those of any layer with attention. The group keeps all of it out of the
+// model's identity.
+void Planner::mtp(MtpWeights &place) const {
+    const size_t first = plan.size();
+    const uint64_t hidden = config.hidden;
+    matrix(kMtpJoin, hidden, 2 * hidden, WeightGroup::mtp, config.layers, place.join);
+    norm("mtp.pre_fc_norm_embedding", hidden, place.embedding_norm);
+    norm("mtp.pre_fc_norm_hidden", hidden, place.hidden_norm);
+    layer(kMtpLayer, config.layers, mtp_layer(config), place.layer);
+    norm("mtp.norm", hidden, place.final_norm);
+    for (size_t i = first; i < plan.size(); ++i) {
+        plan[i].group = WeightGroup::mtp;
+    }
+}
+
 } // namespace
 
-std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) {
+std::vector<PlannedTensor> plan_weights(const Config &config, bool mtp, Weights &weights) {
     std::vector<PlannedTensor> plan;
     const Planner planner{config, plan};
     weights.layers.resize(config.layers);
@@ -146,11 +162,14 @@ std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights) 
                    weights.embeddings);
     plan.back().multiplied = config.tied_head;
     for (uint32_t i = 0; i < config.layers; ++i) {
-        planner.layer(i, weights.layers[i]);
+        planner.layer("layers." + std::to_string(i) + ".", i, config.layer[i], weights.layers[i]);
     }
     planner.norm("norm", config.hidden, weights.final_norm);
     if (!config.tied_head) {
         planner.matrix(kHead, config.vocabulary, config.hidden, WeightGroup::head, 0, weights.head);
+    }
+    if (mtp) {
+        planner.mtp(weights.mtp);
     }
     return plan;
 }

@@ -1,6 +1,7 @@
 // The list of tensors that a Config needs, and their places in a checkpoint. Included by
 // weights*.cpp and their headers, and by quantize/quantize.cpp. Names follow Hugging Face's
-// modeling_llama.py, modeling_gemma3.py, modeling_phi3.py and modeling_qwen3_5.py.
+// modeling_llama.py, modeling_gemma3.py, modeling_phi3.py and modeling_qwen3_5.py, and for MTP
+// heads vLLM's vllm/model_executor/models/qwen3_next_mtp.py.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@
 
 namespace stasis {
 
-// Groups of the model's identity (format/state/state.h, ModelIdentity).
-enum class WeightGroup { embeddings, norms, attention, mlp, head };
+// Groups of the model's identity (format/state/state.h, ModelIdentity), and the MTP head, which is
+// not part of it.
+enum class WeightGroup { embeddings, norms, attention, mlp, head, mtp };
 
 // How the values of a vector are stored, where the forward pass reads others.
 enum class Stored {
@@ -25,7 +27,8 @@ enum class Stored {
 };
 
 struct PlannedTensor {
-    std::string name; // without the checkpoint's prefix: "layers.3.self_attn.q_proj.weight"
+    // Without the checkpoint's prefix: "layers.3.self_attn.q_proj.weight", "mtp.fc.weight".
+    std::string name;
     std::vector<uint64_t> shape;
     WeightGroup group = WeightGroup::norms;
     uint32_t layer = 0;             // attention and mlp
@@ -38,8 +41,13 @@ struct PlannedTensor {
     std::string shown = {};         // its name in messages
 };
 
-// Shapes `weights` by `config` and lists its tensors in a fixed order, none found yet.
-std::vector<PlannedTensor> plan_weights(const Config &config, Weights &weights);
+// Reports whether the checkpoint has the MTP head that `config` describes. Fine-tunes often drop it
+// and keep its description. Heads of several layers do not count: they are not used.
+bool has_mtp(const Config &config, const Checkpoint &checkpoint);
+
+// Shapes `weights` by `config` and lists its tensors in a fixed order, none found yet. Those of the
+// MTP head are the last, if `mtp` asks for them.
+std::vector<PlannedTensor> plan_weights(const Config &config, bool mtp, Weights &weights);
 
 // Replaces tensors that hold several matrices by one for each, as the plan names them: q, k and v,
 // gate and up (Phi-3), and the experts of a layer. Throws Error: corrupt (missing, wrong shape),

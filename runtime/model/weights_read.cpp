@@ -280,7 +280,7 @@ Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place
         destination.stored = reinterpret_cast<uint8_t *>(copy);
         return destination;
     }
-    weights.converted = true;
+    weights.converted = weights.converted || planned.group != WeightGroup::mtp;
     destination.bf16 = copy;
     if (planned.group == WeightGroup::embeddings) {
         destination.f32 = take_storage<float>(count, place.memory, weights);

@@ -87,11 +87,16 @@ void split_tensors(const Config &config, Checkpoint &checkpoint) {
             split_experts(config, layer, checkpoint);
         }
     }
-    // Before the plan lists them, because a short config can ask for very many.
-    uint64_t needed = 0;
-    for (const LayerConfig &layer : config.layer) {
-        needed += layer.experts ? 3 * uint64_t{config.experts.count} : 0;
+    const bool mtp_experts = has_mtp(config, checkpoint) && mtp_layer(config).experts;
+    if (mtp_experts) {
+        split_experts(config, kMtpLayer, checkpoint);
     }
+    // Before the plan lists them, because a short config can ask for very many.
+    uint64_t layers = mtp_experts ? 1 : 0;
+    for (const LayerConfig &layer : config.layer) {
+        layers += layer.experts ? 1 : 0;
+    }
+    const uint64_t needed = layers * 3 * config.experts.count;
     if (needed > checkpoint.tensors.size()) {
         fail(Status::corrupt,
              "%s asks for %llu matrices of experts, the checkpoint has %zu tensors",

@@ -53,7 +53,8 @@ uint64_t place_strips(std::vector<PlannedTensor> &plan, const Memory &memory, We
         if (in_strips(planned)) {
             planned.strips = at;
             planned.matrix->strips = at;
-            weights.groups.add(*planned.matrix);
+            (planned.group == WeightGroup::mtp ? weights.mtp.groups : weights.groups)
+                .add(*planned.matrix);
             at += bytes_of(*planned.matrix);
         }
     }

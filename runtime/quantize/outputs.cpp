@@ -107,8 +107,8 @@ std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &m
     std::map<std::string, size_t> places;
     for (const PlannedTensor &tensor : planned) {
         const std::string in_plan = config.fused_tensors ? fused_name(tensor.name) : tensor.name;
-        const std::string name =
-            gguf_name(in_plan.starts_with("lm_head.") ? in_plan : "model." + in_plan, config);
+        const bool apart = in_plan.starts_with("lm_head.") || in_plan.starts_with("mtp.");
+        const std::string name = gguf_name(apart ? in_plan : "model." + in_plan, config);
         if (name.empty()) {
             fail(Status::unsupported, "tensor %s: GGUF files have no name for it",
                  tensor.name.c_str());

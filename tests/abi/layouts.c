@@ -42,7 +42,7 @@ FIELD(stasis_model_options, copy_weights, 80, 4);
 FIELD(stasis_model_options, reserved, 84, 4);
 FIELD(stasis_model_options, state_budget_bytes, 88, 8);
 
-STRUCT(stasis_model_info, 640);
+STRUCT(stasis_model_info, 648);
 FIELD(stasis_model_info, struct_size, 0, 4);
 FIELD(stasis_model_info, flags, 4, 4);
 FIELD(stasis_model_info, architecture, 8, 32);
@@ -80,6 +80,7 @@ FIELD(stasis_model_info, experts_chosen, 620, 4);
 FIELD(stasis_model_info, contract_recurrent, 624, 4);
 FIELD(stasis_model_info, contract_experts, 628, 4);
 FIELD(stasis_model_info, ignored, 632, 8);
+FIELD(stasis_model_info, mtp_bytes, 640, 8);
 
 STRUCT(stasis_model_stats, 88);
 FIELD(stasis_model_stats, struct_size, 0, 4);

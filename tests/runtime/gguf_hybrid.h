@@ -21,8 +21,9 @@ struct GgufHybrid {
     StoredTensors tensors;
     std::string architecture = "qwen35";
     bool integers = false;   // matrices of random Q8_0
+    std::string integers_of; // of those whose names begin so, if it is not empty
     bool listed = false;     // the recurrent layers one by one
-    bool predicting = false; // with a block after the layers
+    bool predicting = false; // with a block after the layers: "mtp.", or some tensors if none is
 
     std::string bytes() const;
     void describe(GgufWriter &writer) const;
@@ -44,6 +45,25 @@ struct GgufHybrid {
         return out;
     }
 };
+
+// "mtp.layers.0.input_layernorm.weight" is "layers.4.input_layernorm.weight" of a model with 4
+// layers, and "mtp.fc.weight" is "blk.4.nextn.eh_proj.weight".
+inline std::string mtp_as_layer(const std::string &name, uint32_t layers) {
+    const std::string layer = std::to_string(layers) + ".";
+    const std::pair<std::string, std::string> begins[] = {
+        {"mtp.layers.0.", "layers." + layer},
+        {"mtp.fc.", "blk." + layer + "nextn.eh_proj."},
+        {"mtp.pre_fc_norm_embedding.", "blk." + layer + "nextn.enorm."},
+        {"mtp.pre_fc_norm_hidden.", "blk." + layer + "nextn.hnorm."},
+        {"mtp.norm.", "blk." + layer + "nextn.shared_head_norm."},
+        {"mtp.", "blk." + layer + "nextn."}};
+    for (const auto &[from, to] : begins) {
+        if (name.starts_with(from)) {
+            return to + name.substr(from.size());
+        }
+    }
+    return name;
+}
 
 // "layers.3.linear_attn.in_proj_z.weight" is "blk.3.attn_gate.weight".
 inline std::string hybrid_name(std::string name) {
@@ -115,7 +135,7 @@ inline void GgufHybrid::store(GgufWriter &writer, const std::string &name,
         type = GgufType::f32;
         bytes.clear();
         for (const float value : values_of(tensor)) {
-            const bool norm = is("norm.weight") && !is("linear_attn.");
+            const bool norm = (is("norm.weight") && !is("linear_attn.")) || is("mtp.pre_fc_norm_");
             bytes += gguf_number(norm          ? 1.0F + value
                                  : is("A_log") ? -kernels::exp_f32(value)
                                                : value);
@@ -138,11 +158,13 @@ inline void GgufHybrid::store(GgufWriter &writer, const std::string &name,
         }
         bytes = rows;
     }
-    if (integers && type == GgufType::bf16) {
+    if (type == GgufType::bf16 &&
+        (integers_of.empty() ? integers : name.starts_with(integers_of))) {
         type = GgufType::q8_0;
         bytes = random.matrix(type, shape[0] * shape[1]);
     }
-    writer.tensor(hybrid_name(name), type, shape, bytes);
+    const std::string layered = mtp_as_layer(name, config.layers);
+    writer.tensor(layered.starts_with("blk.") ? layered : hybrid_name(layered), type, shape, bytes);
 }
 
 inline std::string GgufHybrid::bytes() const {
@@ -153,7 +175,7 @@ inline std::string GgufHybrid::bytes() const {
     for (const auto &[name, tensor] : tensors) {
         store(writer, name.starts_with(prefix) ? name.substr(prefix.size()) : name, tensor, random);
     }
-    if (predicting) {
+    if (predicting && tensors.lower_bound("mtp.") == tensors.lower_bound("mtp/")) {
         const std::string block = "blk." + std::to_string(config.layers) + ".";
         writer.tensor(block + "nextn.enorm.weight", GgufType::f32, {4}, std::string(16, '\0'));
         writer.tensor(block + "attn_q.weight", GgufType::f32, {2, 2}, std::string(16, '\0'));

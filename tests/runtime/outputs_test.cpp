@@ -7,6 +7,7 @@
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/gguf_hybrid.h"
 #include "tests/runtime/golden_deviation.h"
+#include "tests/runtime/mtp_head.h"
 #include "tests/runtime/passes.h"
 
 namespace stasis {
@@ -111,20 +112,54 @@ TEST_CASE("plan_outputs: the experts of a layer are one tensor, and their weight
 }
 
 TEST_CASE("plan_outputs: a hybrid's file is the one that the tests write") {
-    GgufHybrid model(test_data("zoo/qwen3_5-dense"));
-    const TemporaryDirectory folder;
-    write_bytes(folder.file("m.gguf"), model.bytes());
-    const Written written(test_data("zoo/qwen3_5-dense"), "BF16");
-    const GgufFile found = open_gguf(written.path()), expected = open_gguf(folder.file("m.gguf"));
-    CHECK(found.tensors.size() == expected.tensors.size());
-    for (const auto &entry : expected.tensors) {
-        const std::string &name = entry.first;
-        CAPTURE(name);
-        CHECK(found.tensor(name).type == expected.tensor(name).type);
-        CHECK(found.tensor(name).shape == expected.tensor(name).shape);
-        CHECK(bytes_in(found, name) == bytes_in(expected, name));
+    for (const bool mtp : {false, true}) {
+        CAPTURE(mtp);
+        EditedModel edited("zoo/qwen3_5-dense");
+        if (mtp) {
+            add_mtp_head(edited.tensors);
+        }
+        write_bytes(edited.directory.file("model.safetensors"), safetensors_bytes(edited.tensors));
+        GgufHybrid model(edited.directory.path());
+        model.predicting = mtp;
+        const TemporaryDirectory folder;
+        write_bytes(folder.file("m.gguf"), model.bytes());
+        const Written written(edited.directory.path(), "BF16");
+        const GgufFile found = open_gguf(written.path());
+        const GgufFile expected = open_gguf(folder.file("m.gguf"));
+        CHECK(found.tensors.size() == expected.tensors.size());
+        for (const auto &entry : expected.tensors) {
+            const std::string &name = entry.first;
+            CAPTURE(name);
+            CHECK(found.tensor(name).type == expected.tensor(name).type);
+            CHECK(found.tensor(name).shape == expected.tensor(name).shape);
+            CHECK(bytes_in(found, name) == bytes_in(expected, name));
+        }
+        CHECK(describe(read_config(found)) == describe(read_config(expected)));
+        CHECK(read_config(found).mtp_layers == (mtp ? 1 : 0));
+        for (const char *key : {"qwen35.block_count", "qwen35.nextn_predict_layers"}) {
+            CHECK(found.integer(key) == expected.integer(key));
+        }
     }
-    CHECK(describe(read_config(found)) == describe(read_config(expected)));
+}
+
+TEST_CASE("plan_outputs: an MTP head is quantized as the model is") {
+    for (const std::string name : {"zoo/qwen3_5-dense", "zoo/qwen3_5-moe"}) {
+        CAPTURE(name);
+        EditedModel edited(name);
+        add_mtp_head(edited.tensors);
+        write_bytes(edited.directory.file("model.safetensors"), safetensors_bytes(edited.tensors));
+        const Written with(edited.directory.path(), "Q8_0"), without(test_data(name), "Q8_0");
+        const auto model = with.open(), plain = without.open();
+        CHECK(model->weights.mtp.present());
+        CHECK(model->weights.mtp.groups.by_32);
+        CHECK_FALSE(plain->weights.mtp.present());
+        CHECK(differences(model->identity, plain->identity).empty());
+        const GgufFile file = open_gguf(with.path());
+        const std::string block = "blk." + std::to_string(model->config.layers) + ".";
+        CHECK(file.tensor(block + "nextn.eh_proj.weight").type == GgufType::q8_0);
+        CHECK(file.tensor(block + "attn_q.weight").type == GgufType::q8_0);
+        CHECK(file.tensor(block + "nextn.enorm.weight").type == GgufType::f32);
+    }
 }
 
 TEST_CASE(
@@ -178,6 +213,13 @@ TEST_CASE("plan_outputs: layers in an order of their own are listed one by one")
           std::vector<bool>{false, true, true, true});
     CHECK(file.metadata.count("qwen35moe.full_attention_interval") == 0);
     CHECK_FALSE(written.open()->config.layer[0].recurrent);
+
+    add_mtp_head(edited.tensors); // a block of attention
+    write_bytes(edited.directory.file("model.safetensors"), safetensors_bytes(edited.tensors));
+    const Written with(edited.directory.path(), "BF16");
+    CHECK(open_gguf(with.path()).booleans("qwen35moe.attention.recurrent_layers") ==
+          std::vector<bool>{false, true, true, true, false});
+    CHECK(with.open()->weights.mtp.present());
 }
 
 TEST_CASE("plan_outputs: files of integers compute the same with all tables") {

@@ -82,6 +82,12 @@ class Cut(CommandTest):
         self.assertEqual({key: info[key] for key in expected}, expected)
         text = json.loads((model / "config.json").read_text())["text_config"]
         self.assertEqual(text["layer_types"], 3 * ["linear_attention"] + ["full_attention"])
+        # The MTP head is there too: 2 * 1024 columns of join, a layer, and norms.
+        matrices = 2 * 1024 + 2 * 2048 + 512 + 512 + 2048 + 3 * 3584
+        self.assertEqual(info["mtp_bytes"], 2 * (1024 * matrices + 5 * 1024 + 2 * 256))
+        self.assertEqual(info["ignored"], "")
+        self.assertIn("MTP head      1 layer, %.1f MB\n" % (info["mtp_bytes"] / 1e6),
+                      self.ok("info", model))
         self.refused("synth", "qwen3.5-0.8b", self.path("m"), "--layers", 25, names=["24"])
 
     def test_experts(self):

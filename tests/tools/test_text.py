@@ -5,8 +5,8 @@ from stasis_process import CommandTest, DATA, GEMMA, LLAMA, WITHOUT_TOKENIZER, c
 
 INFO_KEYS = ["architecture", "layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary",
              "context", "layer_types", "kernels", "device", "contract", "profile", "template",
-             "weights", "weight_bytes", "state_bytes", "experts", "experts_chosen", "ignored",
-             "converted", "digests"]
+             "weights", "weight_bytes", "state_bytes", "experts", "experts_chosen",
+             "mtp_bytes", "ignored", "converted", "digests"]
 
 
 class Text(CommandTest):
@@ -79,6 +79,8 @@ class Info(CommandTest):
         self.assertIn("4, 3 of them recurrent, with 31488 bytes of state, the others see", shown)
         self.assertIn("8, of which 2 for each token", shown)
         self.assertIn("1.1.1, recurrent 1, experts 1", shown)
+        self.assertEqual(info["mtp_bytes"], 0)
+        self.assertNotIn("MTP", shown)
 
     def test_json(self):
         info = self.json("info", GEMMA)

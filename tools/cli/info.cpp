@@ -1,4 +1,5 @@
 // stasis info: the description of a model, and the digests that identify it.
+#include <cstdio>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -49,6 +50,7 @@ Json describe(const stasis_model_info &info) {
             {"state_bytes", info.state_bytes},
             {"experts", info.experts},
             {"experts_chosen", info.experts_chosen},
+            {"mtp_bytes", info.mtp_bytes},
             {"ignored", info.ignored},
             {"converted", (info.flags & STASIS_MODEL_CONVERTED) != 0},
             {"digests",
@@ -114,6 +116,12 @@ void print_table(const stasis_model_info &info) {
     row("weights", info.weight_types + std::string(converted ? "; matrices wider than bf16 are "
                                                                "rounded to it"
                                                              : ""));
+    if (info.mtp_bytes != 0) {
+        char megabytes[40];
+        std::snprintf(megabytes, sizeof megabytes, "%.1f MB",
+                      static_cast<double>(info.mtp_bytes) / 1e6);
+        row("MTP head", std::string("1 layer, ") + megabytes);
+    }
     if (info.ignored[0] != '\0') {
         row("ignored", info.ignored + std::string(" tensors"));
     }

@@ -1,7 +1,7 @@
 // Qwen3.5: hybrids of Gated DeltaNet layers and attention with an output gate, dense or with
 // mixtures of experts, alone or inside a multimodal model. Defaults of absent fields: transformers,
 // Qwen3_5TextConfig and Qwen3_5MoeTextConfig. The metadata of GGUF files: llama.cpp's converter and
-// reader (qwen35, qwen35moe).
+// reader (qwen35, qwen35moe; conversion/qwen.py, src/models/qwen35.cpp).
 #include "runtime/model/family/family.h"
 
 #include <algorithm>
@@ -108,6 +108,10 @@ Config read_text(const Fields &fields, const DecoderDefaults &defaults, bool tie
     config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
     config.output_gate = fields.flag("attn_output_gate", true);
     read_hybrid(fields, config);
+    config.mtp_layers = fields.count("mtp_num_hidden_layers", kLayersMax, 0, 0);
+    if (fields.flag("mtp_use_dedicated_embeddings", false)) {
+        config.mtp_layers = 0; // such a head is not used
+    }
     return config;
 }
 
@@ -164,8 +168,21 @@ std::vector<bool> read_kinds(const Keys &keys, uint32_t blocks) {
     return recurrent;
 }
 
+// Reads how many of the blocks are an MTP head's, the last ones; then they do not count as layers.
+// A head with embeddings or an output of its own is not used.
+void read_mtp(const Keys &keys, Config &config) {
+    config.mtp_layers = keys.count(kGgufPredicting, config.layers - 1, 0, 0);
+    config.layers -= config.mtp_layers;
+    const std::string block = "blk." + std::to_string(config.layers) + ".nextn.";
+    for (const char *own : {"embed_tokens.weight", "shared_head_head.weight"}) {
+        if (keys.file.tensors.count(block + own) != 0) {
+            config.mtp_layers = 0;
+        }
+    }
+}
+
 // Norm weights in GGUF files include the one that is added, ssm_a is the rate itself, and value
-// heads are tiled. The last blocks may be those that predict further tokens, which are not used.
+// heads are tiled.
 void read_qwen35_gguf(const Keys &keys, Config &config) {
     config.query_key_norm = true;
     config.output_gate = true;
@@ -189,7 +206,7 @@ void read_qwen35_gguf(const Keys &keys, Config &config) {
     sizes.stored_rates = true;
 
     std::vector<bool> recurrent = read_kinds(keys, config.layers);
-    config.layers -= keys.count(kGgufPredicting, config.layers - 1, 0, 0);
+    read_mtp(keys, config);
     recurrent.resize(config.layers);
     set_kinds(file + keys.name(""), recurrent, parse_rope(keys, 10000.0), config);
 }
@@ -210,9 +227,12 @@ void write_kinds(const Config &config, const WrittenKeys &keys) {
     for (const LayerConfig &layer : config.layer) {
         recurrent.push_back(layer.recurrent);
     }
+    recurrent.resize(config.layers + config.mtp_layers); // an MTP head has attention
     const auto attention = std::find(recurrent.begin(), recurrent.end(), false);
     const auto interval = static_cast<uint32_t>(attention - recurrent.begin()) + 1;
-    if (recurrent == by_interval(config.layers, interval)) {
+    std::vector<bool> regular = by_interval(config.layers, interval);
+    regular.resize(recurrent.size());
+    if (recurrent == regular) {
         keys.integer(kInterval, interval);
     } else {
         keys.metadata.booleans(keys.prefix + kKinds, recurrent);
@@ -227,6 +247,9 @@ void write_qwen35_gguf(const Config &config, const WrittenKeys &keys) {
     keys.integer("ssm.time_step_rank", sizes.value_heads);
     keys.integer("ssm.inner_size", static_cast<uint32_t>(sizes.value_size()));
     write_kinds(config, keys);
+    if (config.mtp_layers != 0) {
+        keys.integer(kGgufPredicting, config.mtp_layers);
+    }
     // Other readers ask for the sections. Text is the same in any that cover all pairs, which the
     // published ones deal out in turn.
     const auto pairs = static_cast<int32_t>(config.rotary() / 2);

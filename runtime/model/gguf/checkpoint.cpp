@@ -1,5 +1,5 @@
-// Translates tensor names between GGUF (ggml's docs/gguf.md, "Standardized tensor names") and the
-// plan of weights_plan.cpp.
+// Translates tensor names between GGUF (ggml's docs/gguf.md, "Standardized tensor names"; for MTP
+// heads llama.cpp's conversion/qwen.py) and the plan of weights_plan.cpp.
 #include "runtime/model/gguf/checkpoint.h"
 
 #include <algorithm>
@@ -46,6 +46,12 @@ constexpr Name kRecurrent[] = {
 // With what the others have as an ending, because these have none in one of the formats.
 constexpr Name kRecurrentWhole[] = {{"ssm_a", "linear_attn.A_log"},
                                     {"ssm_dt.bias", "linear_attn.dt_bias"}};
+// The block after the layers is the MTP head: the head's layer, under a layer's names, and these.
+constexpr Name kMtp[] = {{"nextn.eh_proj.weight", "mtp.fc.weight"},
+                         {"nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight"},
+                         {"nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight"},
+                         {"nextn.shared_head_norm.weight", "mtp.norm.weight"}};
+constexpr char kLayerOfMtp[] = "mtp.layers.0.";
 // In a layer with two norms the second is the MLP's; with four, it has a name of its own.
 constexpr Name kTwoNorms[] = {{"ffn_norm", "post_attention_layernorm"}};
 constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm"},
@@ -57,8 +63,12 @@ constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm
 struct Names {
     std::vector<Name> layer;
     std::vector<Name> whole; // of layers, with their endings
+    std::string mtp_block;   // of the MTP head: "blk.24."
+    std::string mtp_layer;   // as if it were a layer of the plan: "model.layers.24."
 
-    explicit Names(const Config &config) {
+    explicit Names(const Config &config)
+        : mtp_block("blk." + std::to_string(config.layers) + "."),
+          mtp_layer("model.layers." + std::to_string(config.layers) + ".") {
         const auto add = [&](std::span<const Name> names) {
             layer.insert(layer.end(), names.begin(), names.end());
         };
@@ -109,7 +119,25 @@ struct Names {
     std::string in_plan(const std::string &gguf) const {
         return translate(gguf, &Name::gguf, "blk.", &Name::plan, "model.layers.");
     }
+    // Returns the name of a tensor of the MTP head's block.
+    std::string mtp_in_plan(const std::string &gguf) const {
+        for (const Name &entry : kMtp) {
+            if (gguf == mtp_block + entry.gguf) {
+                return entry.plan;
+            }
+        }
+        const std::string planned = in_plan(gguf);
+        return planned.empty() ? "" : kLayerOfMtp + planned.substr(mtp_layer.size());
+    }
     std::string in_gguf(std::string plan) const {
+        for (const Name &entry : kMtp) {
+            if (plan == entry.plan) {
+                return mtp_block + entry.gguf;
+            }
+        }
+        if (plan.starts_with(kLayerOfMtp)) {
+            plan.replace(0, sizeof kLayerOfMtp - 1, mtp_layer);
+        }
         // An expert's number is not part of its tensor's name.
         const size_t experts = plan.find(kExpertsOfLayer);
         if (experts != std::string::npos) {
@@ -120,8 +148,7 @@ struct Names {
     }
 };
 
-// Reports whether a tensor is of a block after the layers, which predicts further tokens and is not
-// used.
+// Reports whether a tensor is of a block after the layers, that is, of an MTP head.
 bool predicts(const GgufFile &file, const Config &config, const std::string &name) {
     if (config.recurrent.value_heads == 0) {
         return false; // no other architecture's layers are counted without them
@@ -179,15 +206,21 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
     // The factors of RoPE are part of the config, which has read them from this tensor.
     const bool factors = std::any_of(config.ropes.begin(), config.ropes.end(),
                                      [](const Rope &rope) { return !rope.factors.empty(); });
+    const bool mtp =
+        config.mtp_layers == 1 && file.tensors.count(names.mtp_block + kMtp[0].gguf) != 0;
     for (const auto &[name, entry] : file.tensors) {
         if (factors && name == "rope_freqs.weight") {
             continue;
         }
-        if (predicts(file, config, name)) {
+        const std::string &where = file.names[entry.file];
+        const bool in_head = predicts(file, config, name);
+        const std::string planned = !in_head ? names.in_plan(name)
+                                    : mtp    ? names.mtp_in_plan(name)
+                                             : "";
+        if (in_head && planned.empty()) { // not used, whatever its type
+            checkpoint.refused["mtp." + name] = gguf_type_name(entry.type);
             continue;
         }
-        const std::string &where = file.names[entry.file];
-        const std::string planned = names.in_plan(name);
         if (planned.empty()) {
             fail(Status::unsupported, "tensor %s in %s is not part of the architecture %s",
                  name.c_str(), where.c_str(), config.architecture.c_str());

@@ -11,6 +11,7 @@
 namespace stasis {
 
 // Returns all tensors, except rope_freqs if it is part of the description. `config` is the file's.
+// What is not used of an MTP head is among those of other types, so that it is named and no more.
 // Throws Error(unsupported) naming a tensor of another type, or one that the architecture does not
 // have.
 Checkpoint checkpoint_of(const GgufFile &file, const Config &config);

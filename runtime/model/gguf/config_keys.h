@@ -34,7 +34,7 @@ struct Keys {
                              const std::string &found) const;
 };
 
-// The number of blocks after the layers that predict further tokens.
+// The number of blocks after the layers that predict further tokens: those of an MTP head.
 inline constexpr char kGgufPredicting[] = "nextn_predict_layers";
 
 // Throws Error(unsupported) naming the file.

@@ -112,7 +112,7 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
     // Sizes, then RoPE, windows and scales.
     keys.integer("context_length", config.context);
     keys.integer("embedding_length", config.hidden);
-    keys.integer("block_count", config.layers);
+    keys.integer("block_count", config.layers + config.mtp_layers);
     if (config.intermediate != 0) { // else every layer has experts
         keys.integer("feed_forward_length", config.intermediate);
     }
@@ -168,6 +168,7 @@ void check_described(const Config &meant, const Config &read) {
                meant.mlp_bias == read.mlp_bias,
            "biases");
     expect(meant.tied_head == read.tied_head, "output head");
+    expect(meant.mtp_layers == read.mtp_layers, "MTP head");
     expect(meant.norm_eps == read.norm_eps, "rms_norm_eps");
     expect(meant.embedding_scale == read.embedding_scale, "scale of embeddings");
     expect(meant.attention_scale == read.attention_scale, "attention scale");

@@ -111,6 +111,19 @@ void plan_layer(const Planner &plan, const std::string &name, bool recurrent, co
     }
 }
 
+// The layer that predicts further tokens, where the config says that there is one.
+void plan_mtp(const Planner &plan, const Json &text) {
+    const uint64_t hidden = text.at("hidden_size");
+    if (text.value("mtp_num_hidden_layers", 0) == 0) {
+        return;
+    }
+    plan.matrix("mtp.fc", hidden, 2 * hidden);
+    plan.norm("mtp.pre_fc_norm_embedding", hidden);
+    plan.norm("mtp.pre_fc_norm_hidden", hidden);
+    plan_layer(plan, "mtp.layers.0.", false, text);
+    plan.norm("mtp.norm", hidden);
+}
+
 // Cuts the model to its first layers, and says of a hybrid's which are of which kind.
 void set_layers(const std::string &name, uint64_t layers, Json &text) {
     const uint64_t all = text.at("num_hidden_layers");
@@ -154,6 +167,7 @@ Shape make_shape(const std::string &name, uint64_t layers, const char *config) {
     if (!text.value("tie_word_embeddings", shape.gemma)) {
         plan.vocabulary("lm_head", shape.vocabulary, hidden);
     }
+    plan_mtp(plan, text);
     return shape;
 }
 

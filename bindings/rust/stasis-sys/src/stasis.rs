@@ -148,6 +148,7 @@ pub struct stasis_model_info {
     pub contract_recurrent: u32,
     pub contract_experts: u32,
     pub ignored: *const c_char,
+    pub mtp_bytes: u64,
 }
 
 #[repr(C)]

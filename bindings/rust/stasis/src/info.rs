@@ -69,6 +69,8 @@ pub struct ModelInfo {
     pub contract_experts: u32,
     /// Tensors of the files that no result depends on; empty: none.
     pub ignored: String,
+    /// Bytes of the head that predicts further tokens; 0: the model has none.
+    pub mtp_bytes: u64,
 }
 
 impl ModelInfo {
@@ -117,6 +119,7 @@ impl ModelInfo {
             contract_recurrent: raw.contract_recurrent,
             contract_experts: raw.contract_experts,
             ignored: text_of(raw.ignored),
+            mtp_bytes: raw.mtp_bytes,
         }
     }
 }
