@@ -204,18 +204,25 @@ typedef struct stasis_draft_options {
 /* Fills the struct with defaults, as every _init function of stasis.h. */
 void stasis_draft_options_init(stasis_draft_options *options, size_t size);
 /* Sets the drafter of stasis_session_generate (stasis_session_decode and stasis_sessions_step never
- * draft): `draft` is a smaller model with the same tokenizer; with `draft` NULL and options, a
- * search for what followed when the log's last tokens occurred before; with both NULL drafting is
- * off, as in a new session. The number of proposals follows from how many were right recently, down
- * to none but for an occasional attempt; with tokens_min = tokens_max it is constant.
+ * draft):
+ *   `draft` a smaller model with the same tokenizer   that model
+ *   `draft` the session's own model                   its MTP head (stasis_model_info has mtp_bytes;
+ *                                                     without a head the whole model, in vain)
+ *   `draft` NULL, with options                        a search for what followed when the log's last
+ *                                                     tokens occurred before
+ *   both NULL                                         none, as in a new session
+ * The number of proposals follows from how many were right recently, down to none but for an
+ * occasional attempt; with tokens_min = tokens_max it is constant.
  *
  * The session keeps the draft model alive. The drafter's state is separate: a session over the
  * draft model, whose pages count in that model's budget and which computes the part of the log that
- * it lacks when it is next needed; or, for the search, 12 to 24 bytes for each token of the log.
- * This state survives appends and rewinds and is in no digest and no snapshot (a loaded session has
- * no drafter). A fork inherits the setting and makes a state of its own. Proposals may take pages
- * of the model's pool ahead of time; if there are none, a pass runs without proposals. A session
- * that tracks attention never drafts, as rows that are not kept would count.
+ * it lacks when it is next needed; for the head, keys and values of one layer, for the part of the
+ * log that this session computed since this call, outside steps; or, for the search, 12 to 24 bytes
+ * for each token of the log. This state survives appends and rewinds and is in no digest and no
+ * snapshot (a loaded session has no drafter). A fork inherits the setting and makes a state of its
+ * own. Proposals may take pages of the model's pool ahead of time; if there are none, a pass runs
+ * without proposals. A session that tracks attention never drafts, as rows that are not kept would
+ * count.
  *
  * On failure the setting stays as it was.
  * Errors:

@@ -41,6 +41,8 @@ struct Backend {
     void (*run)(Pass &pass, const Watch &watch, uint64_t done, uint64_t total);
 
     void (*embed)(Pass &pass); // tokens to the stream [T][H]
+    // Of an MTP head: joins the embeddings in the stream with pass.previous, in the stream [T][H].
+    void (*join)(Pass &pass);
     // Adds the last result to the stream, through a further norm where the architecture has one
     // (nothing is added after the embedding), and norms the stream for the next step [T][H]. After
     // the last MLP this is the final norm, whose result is the final hidden state.

@@ -13,6 +13,9 @@ void run_layers(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
     const Config &config = pass.network.config;
 
     backend.embed(pass);                         // stream [T][H]
+    if (pass.network.joins_hidden) {
+        backend.join(pass); // stream [T][H]
+    }
     backend.residual(pass, After::embedding, 0); // normed [T][H]
     for (size_t layer = 0; layer < config.layers; ++layer) {
         watch.look(done, total);

@@ -41,8 +41,9 @@ struct Network {
     uint32_t recurrent_layers = 0;
     std::vector<std::vector<double>> rope_frequencies; // [rope][rotary / 2]
     const kernels::Table *kernels = nullptr;
-    std::unique_ptr<Threads> threads;
+    std::shared_ptr<Threads> threads;
     Weights weights;
+    bool joins_hidden = false;           // of an MTP head: its rows begin with Weights::mtp.join
     std::unique_ptr<DeviceModel> device; // null: the CPU
     std::string device_name, kernels_name;
     std::string profile;              // id of the device profile; "": the contract alone

@@ -91,10 +91,12 @@ struct Pass {
     uint64_t size_bytes() const;
 
     const Network &network;
-    size_t rows = 0;              // rows reserved
-    uint16_t *hidden = nullptr;   // [rows][hidden] final normalised hidden state
-    float *logits = nullptr;      // [vocabulary]
-    float *logit_rows = nullptr;  // [rows of fit_logits][vocabulary]
+    size_t rows = 0;             // rows reserved
+    uint16_t *hidden = nullptr;  // [rows][hidden] final normalised hidden state
+    float *logits = nullptr;     // [vocabulary]
+    float *logit_rows = nullptr; // [rows of fit_logits][vocabulary]
+    // Of an MTP head: [rows][hidden], the final hidden state before each row's token.
+    const uint16_t *previous = nullptr;
     std::vector<uint32_t> tokens; // of the rows, or penalties' history
     SamplingScratch sampling;
 

@@ -218,9 +218,9 @@ void read_pieces(std::span<Piece> pieces, PieceBytes &bytes) {
             [&] { messages[i].body = read_piece(piece, bytes[i]).first(piece.size_bytes); });
     }
     // Numbers are checked while the cache has them.
-    const Hashed check = [&](size_t i, size_t bytes) {
+    const Hashed check = [&](size_t i, size_t size_bytes) {
         if (stays_as_it_is(pieces[i])) {
-            check_numbers(pieces[i], messages[i].body.data(), bytes);
+            check_numbers(pieces[i], messages[i].body.data(), size_bytes);
         }
     };
     pieces.front().guard([&] { digest_messages({messages, pieces.size()}, digests, check); });

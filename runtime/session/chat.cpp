@@ -113,7 +113,7 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
         entries.back().turn |= TokenEntry::kReplyPrompt;
     }
     std::string pending = turn.pending_system; // copied before append, after which nothing may fail
-    stasis::append(timeline_, entries, options);
+    append_entries(entries, options);
     settings_.pending_system = std::move(pending);
 }
 

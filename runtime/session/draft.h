@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/session/model.h"
@@ -28,6 +29,7 @@ struct DraftPlace {
     uint32_t next;            // drawn for the position after the log
     const Sampling &sampling; // the settings that will draw
     const std::atomic<bool> *cancel = nullptr;
+    std::span<const uint16_t> hidden = {}; // [hidden] final hidden state of the log's last position
 };
 
 class Drafter {
@@ -36,11 +38,15 @@ class Drafter {
     // Adds up to `most` tokens that may follow `next`. An exception ends drafting, not the
     // generation.
     virtual void propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) = 0;
+    // Shows the final hidden states [rows][hidden] of the log's positions from `begin` on.
+    // Positions may be left out.
+    virtual void computed(const TokenLog &, uint64_t, std::span<const uint16_t>) noexcept {}
     // Reports that the log was cut to `position`; tokens after it may differ from then on.
     virtual void rewound(uint64_t position) noexcept = 0;
     // Returns the cost of a proposed token, in passes of the target.
     virtual double cost() const = 0;
-    // Gives back KV pages, which are computed again when needed. Returns false if there are none.
+    // Gives back pages of the session's own model, which are computed again when needed. Returns
+    // false if there are none.
     virtual bool release() noexcept = 0;
 };
 

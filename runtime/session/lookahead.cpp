@@ -39,6 +39,7 @@ uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
         if (!compute_rows(entry, most)) {
             rows_.clear();
             append_alone(entry);
+            show_hidden();
             ++result_.passes;
             return token;
         }
@@ -48,7 +49,16 @@ uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
     take_ahead(timeline_, ahead_, entry,
                (*pass_)->hidden + taken_ * session_.model()->config.hidden);
     ++taken_;
+    show_hidden();
     return token;
+}
+
+// Shows the drafter the final hidden state of the last token.
+void Lookahead::show_hidden() {
+    if (drafting_ != nullptr) {
+        drafting_->drafter->computed(timeline_.log, timeline_.position() - 1,
+                                     timeline_.hidden.numbers);
+    }
 }
 
 // Returns the token that the device drew after the last row taken, else a token drawn from that
@@ -126,8 +136,9 @@ void Lookahead::propose(uint32_t drawn, uint64_t most) {
     std::vector<uint32_t> &proposals = drafting_->proposals;
     try {
         proposals.clear();
-        drafting_->drafter->propose({timeline_.log, drawn, session_.settings().sampling, cancel},
-                                    wanted, proposals);
+        drafting_->drafter->propose(
+            {timeline_.log, drawn, session_.settings().sampling, cancel, timeline_.hidden.numbers},
+            wanted, proposals);
         for (const uint32_t token : proposals) {
             if (rows_.size() > wanted || token >= session_.model()->config.vocabulary) {
                 break;

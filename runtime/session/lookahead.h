@@ -46,6 +46,7 @@ class Lookahead {
     bool compute_drawn(uint64_t most);
     void propose(uint32_t drawn, uint64_t most);
     void append_alone(const TokenEntry &entry);
+    void show_hidden();
     template <typename Work> void with_pages(const Work &work);
     void drop() noexcept;
 

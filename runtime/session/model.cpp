@@ -12,6 +12,7 @@
 #include "runtime/model/gguf/checkpoint.h"
 #include "runtime/model/gguf/config.h"
 #include "runtime/model/json_file.h"
+#include "runtime/session/mtp_network.h"
 #include "runtime/session/step.h"
 
 namespace stasis {
@@ -127,7 +128,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
              device->name.c_str(),
              config.experts.count != 0 ? "mixtures of experts" : "recurrent layers");
     }
-    model->threads = std::make_unique<Threads>(options.threads);
+    model->threads = std::make_shared<Threads>(options.threads);
     model->weights =
         load_weights(origin.checkpoint(config), config, {model->memory, !options.copy_weights},
                      *model->threads, options.watch, model->identity);
@@ -168,6 +169,9 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     model->pool = std::make_unique<PagePool>(pages, budget, model->page_shapes);
     model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
     model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
+    if (model->weights.mtp.present() && model->backend == &kCpuBackend) {
+        model->mtp = mtp_network(*model, budget);
+    }
     return model;
 }
 

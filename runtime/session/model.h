@@ -41,6 +41,7 @@ struct Model : Network {
     std::unique_ptr<Tokenizer> tokenizer; // null: the model has none
     std::optional<ChatTemplate> chat;
     RecommendedSampling recommended;
+    std::unique_ptr<Network> mtp; // of the MTP head; null: there is none
     IdleList<StepBuffers> idle_steps;
 
     explicit Model(const ModelOptions &options);

@@ -34,7 +34,30 @@ void Session::add_entries(std::span<const uint32_t> tokens,
 void Session::append(std::span<const uint32_t> tokens, const AppendOptions &options) {
     std::vector<TokenEntry> entries;
     add_entries(tokens, entries);
-    stasis::append(timeline_, entries, options);
+    append_entries(entries, options);
+}
+
+// Appends, and shows the drafter what is computed.
+void Session::append_entries(std::span<const TokenEntry> entries, const AppendOptions &options) {
+    GenerateResult unused;
+    const uint64_t position = timeline_.position();
+    if (!draft_ || begin_drafting(unused) == nullptr) {
+        stasis::append(timeline_, entries, options);
+        return;
+    }
+    AppendOptions run = options;
+    run.hidden_user = this;
+    run.hidden = [](void *user, uint64_t begin, const uint16_t *hidden, size_t rows) noexcept {
+        const Session &session = *static_cast<const Session *>(user);
+        session.drafting_->drafter->computed(session.timeline_.log, begin,
+                                             {hidden, rows * session.model_->config.hidden});
+    };
+    try {
+        stasis::append(timeline_, entries, run);
+    } catch (...) {
+        drafting_->drafter->rewound(position);
+        throw;
+    }
 }
 
 std::unique_ptr<Session> Session::fork() {

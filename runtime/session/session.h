@@ -99,6 +99,7 @@ class Session {
     }
 
   private:
+    void append_entries(std::span<const TokenEntry> entries, const AppendOptions &options);
     Drafting *begin_drafting(GenerateResult &result);
     bool is_stop(uint32_t token, const GenerateOptions &options) const;
     bool reply_open() const;

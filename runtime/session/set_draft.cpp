@@ -1,4 +1,5 @@
 // Chooses and checks a session's drafter; see session.h.
+#include "runtime/session/mtp_drafter.h"
 #include "runtime/session/session.h"
 
 namespace stasis {
@@ -9,6 +10,9 @@ std::unique_ptr<Drafter> make_drafter(const DraftOptions &options, const Model &
                                       uint64_t capacity) {
     if (options.model == nullptr) {
         return std::make_unique<LookupDrafter>();
+    }
+    if (options.model.get() == &target && target.mtp != nullptr) {
+        return std::make_unique<MtpDrafter>(options.model);
     }
     return std::make_unique<ModelDrafter>(options.model, target, capacity);
 }

@@ -146,6 +146,10 @@ void Append::accept(Pass &pass, const AppendOptions &options) {
     }
     done += rows;
     const uint64_t end = own.position(), first = start / kPage;
+    const uint16_t *computed = pass.hidden + staged.row * own.network->config.hidden;
+    if (options.hidden != nullptr) {
+        options.hidden(options.hidden_user, staged.begin, computed, rows);
+    }
     if (own.states.used()) {
         own.states.add(end, std::move(next_state), start);
     }
@@ -157,7 +161,7 @@ void Append::accept(Pass &pass, const AppendOptions &options) {
         }
     }
     own.digest_full_pages(staged.begin, end);
-    own.make_known(staged.begin, end, pass.hidden + staged.row * own.network->config.hidden);
+    own.make_known(staged.begin, end, computed);
     own.release_outrun(end, (start + kPage - 1) / kPage); // abort needs the pages of the start
     own.tell_pages(PageOrigin::computed);
 }

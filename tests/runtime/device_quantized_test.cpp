@@ -17,7 +17,7 @@ TEST_CASE("device: what one side computed of integer weights the other verifies"
             const std::shared_ptr<Model> &from = from_device ? device : cpu;
             const std::shared_ptr<Model> &by = from_device ? cpu : device;
             const std::unique_ptr<Session> session = conversation(from, 20);
-            Stored stored(*from, *session);
+            StoredState stored(*from, *session);
             const VerifyReport good = verified(by, stored);
             REQUIRE(!good.first);
             CHECK(good.positions == 80);

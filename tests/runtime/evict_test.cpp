@@ -263,7 +263,7 @@ TEST_CASE("Session::evict: stored states, recomputed ones and verification have 
             for (int i = 0; i < 20; ++i) {
                 session->decode();
             }
-            const Stored stored(*model, *session);
+            const StoredState stored(*model, *session);
             const auto loaded =
                 restore_session(model, stored.state, nullptr, stored.pages(), Watch());
             CHECK(equal(*loaded, *session));
@@ -292,10 +292,10 @@ TEST_CASE("Session::evict: verification finds an eviction that was not, moved, o
     session.append(tokens_for(*model, 150), {});
     session.evict(70, 80);
     session.append(tokens_for(*model, 30, 2), {});
-    const Stored original(*model, session);
+    const StoredState original(*model, session);
     REQUIRE_FALSE(verify(model, original.state, original.pages(), {}).first);
     const auto position_of = [&](auto change) {
-        Stored changed = original;
+        StoredState changed = original;
         change(changed.state);
         changed.state.digest = state_digest(changed.state);
         const VerifyReport report = verify(model, changed.state, changed.pages(), {});

@@ -207,7 +207,7 @@ TEST_CASE(
                         std::ranges::copy(data[group][index], to);
                     }
                 },
-                nullptr};
+                nullptr, nullptr};
             CHECK(!verify(verifier, state, pages, VerifyOptions()).first);
             CHECK(!audit(verifier, state, pages, AuditOptions()).first);
             const auto again = recompute_session(verifier, state, nullptr, pages, Watch());

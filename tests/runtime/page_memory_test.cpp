@@ -126,7 +126,7 @@ TEST_CASE("PageMemory: states go from far memory to the host, to far memory and 
                     std::ranges::copy(fetched(state, shape, group, index), to);
                 }
             },
-            nullptr};
+            nullptr, nullptr};
         CHECK(!verify(open(name), export_state(*host), pages, VerifyOptions()).first);
     }
 }
@@ -255,8 +255,7 @@ TEST_CASE("PageMemory: files of far sessions are those of the host's, and their 
             const auto snapshot = format::Snapshot::open(paths[0]);
             const StoredPages pages{
                 [&](size_t group, uint64_t index) { return snapshot->stored(group, index); },
-                [&](std::span<const PageInto> into) { snapshot->read(into); },
-                nullptr};
+                [&](std::span<const PageInto> into) { snapshot->read(into); }, nullptr, nullptr};
             const auto loaded = restore_session(model, snapshot->state(), nullptr, pages, Watch());
             check_bits(*loaded, *stage);
         }

@@ -17,7 +17,7 @@ void check_taken(const std::shared_ptr<Model> &model, std::unique_ptr<Session> t
     check_same(*taken, *kept);
     CHECK(kept->info().foreign == 232);
 
-    const Stored marked(*model, *taken);
+    const StoredState marked(*model, *taken);
     const std::string why = "positions below 232 were computed under another profile";
     CHECK(refusal([&] { verify(model, marked.state, marked.pages(), {}); }, Status::unsupported)
               .starts_with(why));
@@ -78,7 +78,7 @@ TEST_CASE("profile: refused under another id, or taken over and marked") {
         const std::shared_ptr<Model> plain = open_there(name), cpu = open(name);
         CHECK(second->profile == "stand-in 2");
         const std::unique_ptr<Session> session = talk(first, 1000);
-        const Stored stored(*first, *session);
+        const StoredState stored(*first, *session);
         TimelineOptions any;
         any.any_profile = true;
         any.window_retain = 1000;
@@ -121,9 +121,9 @@ TEST_CASE("profile: what the contract computed is not marked, and can be verifie
     CHECK(taken->info().foreign == 0);
     taken->append(tokens_for(*model, 90, 3), {});
     CHECK(export_state(*taken).profile.chunks == std::vector<ProfileChunk>{{233, 90, 128}});
-    const Stored stored(*model, *taken);
+    const StoredState stored(*model, *taken);
     CHECK(verify(model, stored.state, stored.pages(), {}).first == std::nullopt);
-    const Stored before(*plain, *exact);
+    const StoredState before(*plain, *exact);
     const std::unique_ptr<Session> made =
         recompute_session(model, before.state, &any, before.pages(), Watch());
     made->append(tokens_for(*model, 90, 3), {});
@@ -136,7 +136,7 @@ TEST_CASE("profile: an audit of windows says what it could not reach, and reache
     const std::unique_ptr<Session> session = of(model, 200);
     session->append(part(tokens, 0, 10), {});
     session->append(part(tokens, 10, 610), {});
-    Stored stored(*model, *session);
+    StoredState stored(*model, *session);
     const VerifyReport report = audit(model, stored.state, stored.pages(), {});
     CHECK(report.first == std::nullopt);
     CHECK(report.unreachable_begin == 64);
@@ -150,7 +150,7 @@ TEST_CASE("profile: an audit of windows says what it could not reach, and reache
     const std::unique_ptr<Session> released = of(model, 64); // less than the chunk is there
     released->append(part(tokens, 0, 10), {});
     released->append(part(tokens, 10, 610), {});
-    const Stored less(*model, *released);
+    const StoredState less(*model, *released);
     const VerifyReport beginning = audit(model, less.state, less.pages(), {});
     CHECK(beginning.first == std::nullopt);
     CHECK(beginning.unreachable_begin == 64);
@@ -159,7 +159,7 @@ TEST_CASE("profile: an audit of windows says what it could not reach, and reache
     any.any_profile = true;
     const std::unique_ptr<Session> taken =
         restore_session(open(kModels[1]), export_state(*session), &any);
-    const Stored marked(*taken->model(), *taken);
+    const StoredState marked(*taken->model(), *taken);
     CHECK(refusal([&] { audit(open(kModels[1]), marked.state, marked.pages(), {}); },
                   Status::unsupported) != "");
 }

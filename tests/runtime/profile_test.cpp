@@ -103,7 +103,7 @@ TEST_CASE("profile: saved, recomputed, verified, audited under the same id") {
         check_same(*session, *loaded);
         check_same(*session, *made);
 
-        Stored stored(*model, *session);
+        StoredState stored(*model, *session);
         const VerifyReport report = verify(other, stored.state, stored.pages(), {});
         CHECK(report.first == std::nullopt);
         CHECK(report.drawn == 3);
@@ -197,7 +197,7 @@ TEST_CASE("profile: evictions, drafts and generated tokens go on as without one"
                                    made = recomputed(model, *session);
     check_same(*session, *loaded);
     check_same(*session, *made);
-    const Stored stored(*model, *session);
+    const StoredState stored(*model, *session);
     CHECK(verify(model, stored.state, stored.pages(), {}).first == std::nullopt);
 
     GenerateOptions options;

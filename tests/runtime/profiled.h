@@ -62,7 +62,7 @@ inline std::unique_ptr<Session> reloaded(const std::shared_ptr<Model> &model, Se
 
 // From tokens and record alone.
 inline std::unique_ptr<Session> recomputed(const std::shared_ptr<Model> &model, Session &session) {
-    const Stored stored(*session.model(), session);
+    const StoredState stored(*session.model(), session);
     return recompute_session(model, stored.state, nullptr, stored.pages(), Watch());
 }
 

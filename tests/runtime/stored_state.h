@@ -11,11 +11,11 @@
 
 namespace stasis::test {
 
-struct Stored {
+struct StoredState {
     State state;
     std::vector<std::vector<std::vector<uint16_t>>> data; // [group][page], empty: not stored
 
-    Stored(Model &model, Session &session) : state(export_state(session)) {
+    StoredState(Model &model, Session &session) : state(export_state(session)) {
         for (size_t group = 0; group < state.pages.size(); ++group) {
             const size_t elements = model.pool->shape(static_cast<uint32_t>(group)).elements();
             std::vector<std::vector<uint16_t>> &pages = data.emplace_back();
@@ -88,7 +88,7 @@ struct Stored {
     }
 };
 
-inline VerifyReport verified(const std::shared_ptr<Model> &model, const Stored &stored) {
+inline VerifyReport verified(const std::shared_ptr<Model> &model, const StoredState &stored) {
     const kernels::FloatEnvironment environment;
     return verify(model, stored.state, stored.pages(), VerifyOptions());
 }

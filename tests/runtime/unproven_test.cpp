@@ -14,10 +14,10 @@ TimelineOptions common() {
 }
 
 // A state that says something else of a key than its tokens give, digests and all.
-Stored lie(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens) {
+StoredState lie(const std::shared_ptr<Model> &model, std::span<const uint32_t> tokens) {
     Session session(model, {});
     session.append(tokens, {});
-    Stored stored(*model, session);
+    StoredState stored(*model, session);
     stored.flip(*model, 0, 1, 3);
     stored.state.digest = state_digest(stored.state);
     return stored;
@@ -35,7 +35,7 @@ TEST_CASE(
             const std::vector<uint32_t> tokens = tokens_for(*model, 200);
             Session truth(model, {});
             truth.append(tokens, {});
-            const Stored stored = lie(model, std::span(tokens).first(saved));
+            const StoredState stored = lie(model, std::span(tokens).first(saved));
             TimelineOptions options = common();
             options.trusted = trusted;
             const auto liar =
@@ -60,7 +60,7 @@ TEST_CASE("restore_session: from the beginning again, what a session computes is
     const kernels::FloatEnvironment environment;
     const auto model = open_model(directory("zoo/llama-gqa-untied"), {});
     const std::vector<uint32_t> tokens = tokens_for(*model, 130);
-    const Stored stored = lie(model, tokens);
+    const StoredState stored = lie(model, tokens);
     const TimelineOptions options = common();
     const auto liar = restore_session(model, stored.state, &options, stored.pages(), Watch());
     liar->rewind(0, false, {});

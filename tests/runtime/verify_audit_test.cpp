@@ -6,11 +6,11 @@
 
 using namespace stasis;
 using test::conversation;
-using test::Stored;
+using test::StoredState;
 
 namespace {
 
-VerifyReport audited(const std::shared_ptr<Model> &model, const Stored &stored, double percent,
+VerifyReport audited(const std::shared_ptr<Model> &model, const StoredState &stored, double percent,
                      uint64_t seed = 0) {
     const kernels::FloatEnvironment environment;
     AuditOptions options;
@@ -21,11 +21,11 @@ VerifyReport audited(const std::shared_ptr<Model> &model, const Stored &stored, 
 
 // A state of 10 pages in which one bit of page `index` is not what the model computes, and
 // everything after it is computed from it: only that page differs.
-Stored forged_page(const std::shared_ptr<Model> &model, uint64_t index) {
+StoredState forged_page(const std::shared_ptr<Model> &model, uint64_t index) {
     const std::unique_ptr<Session> honest = conversation(model, 580);
-    const Stored whole(*model, *honest);
+    const StoredState whole(*model, *honest);
     honest->rewind((index + 1) * kPage, false, AppendOptions());
-    Stored prefix(*model, *honest);
+    StoredState prefix(*model, *honest);
     prefix.flip(*model, model->config.layers - 1, 1, index * kPage + 5);
     prefix.state.digest = state_digest(prefix.state);
     const std::unique_ptr<Session> forger = prefix.restored(model);
@@ -34,7 +34,7 @@ Stored forged_page(const std::shared_ptr<Model> &model, uint64_t index) {
         rest.push_back(whole.state.log[i].token);
     }
     forger->append(rest, AppendOptions());
-    return Stored(*model, *forger);
+    return StoredState(*model, *forger);
 }
 
 } // namespace
@@ -46,7 +46,7 @@ TEST_CASE("audit: an audit of everything that is the model's own work finds noth
         TimelineOptions all;
         all.window_retain = 1000;
         const std::unique_ptr<Session> session = conversation(model, 250, all);
-        const Stored stored(*model, *session);
+        const StoredState stored(*model, *session);
         const VerifyReport report = audited(model, stored, 100);
         CHECK(!report.first);
         CHECK(report.positions == 310);
@@ -65,7 +65,7 @@ TEST_CASE(
     "audit: a changed page that all later pages follow from is found as often as an audit says") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/llama-gqa-untied");
-    const Stored stored = forged_page(model, 6);
+    const StoredState stored = forged_page(model, 6);
     const VerifyReport whole = verify(model, stored.state, stored.pages(), VerifyOptions());
     REQUIRE(whole.first);
     CHECK(whole.first->position == 6 * kPage + 5);
@@ -100,7 +100,7 @@ TEST_CASE("audit: an audit says which positions it cannot start from") {
     const std::unique_ptr<Session> session = conversation(model, 580);
     const uint64_t floor = session->info().rewind_floor;
     REQUIRE(floor > 2 * kPage);
-    Stored stored(*model, *session);
+    StoredState stored(*model, *session);
     VerifyReport report = audited(model, stored, 100);
     CHECK(!report.first);
     CHECK(report.unreachable_begin == kPage);
@@ -109,7 +109,7 @@ TEST_CASE("audit: an audit says which positions it cannot start from") {
 
     // A flip that the first page or the last ones hold is found, one in between is out of reach
     // but for what later pages compute from it.
-    Stored first = stored;
+    StoredState first = stored;
     first.flip(*model, 5, 0, 3);
     first.state.digest = state_digest(first.state);
     report = audited(model, first, 100);
@@ -133,15 +133,15 @@ TEST_CASE("audit: an audit says which positions it cannot start from") {
         none.window_retain = 0;
         return conversation(model, 580, none);
     }();
-    const Stored tight(*model, *nothing_left);
+    const StoredState tight(*model, *nothing_left);
     report = audited(model, tight, 100);
     CHECK(!report.first);
     CHECK(report.unreachable_end == nothing_left->info().rewind_floor);
 
     const std::unique_ptr<Session> young = conversation(model, 0 + 1);
-    CHECK(audited(model, Stored(*model, *young), 1).positions == 61);
+    CHECK(audited(model, StoredState(*model, *young), 1).positions == 61);
     Session empty(model, TimelineOptions());
-    CHECK(audited(model, Stored(*model, empty), 1).positions == 0);
+    CHECK(audited(model, StoredState(*model, empty), 1).positions == 0);
 }
 
 TEST_CASE(
@@ -149,10 +149,10 @@ TEST_CASE(
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/llama-gqa-untied");
     const std::unique_ptr<Session> session = conversation(model, 250);
-    const Stored original(*model, *session);
+    const StoredState original(*model, *session);
     CHECK(!audited(model, original, 1).first);
     for (int what = 0; what < 4; ++what) {
-        Stored stored = original;
+        StoredState stored = original;
         const uint32_t changed = stored.change_end(what);
         const VerifyReport report = audited(model, stored, 1);
         REQUIRE(report.first);
@@ -165,7 +165,7 @@ TEST_CASE("audit: an audit draws tokens again where it has their logits") {
     const std::shared_ptr<Model> model = test::open("zoo/llama-gqa-untied");
     const std::unique_ptr<Session> session = conversation(model, 250);
     // The token at 300 becomes another one, and all that follows is computed from it.
-    Stored stored(*model, *session);
+    StoredState stored(*model, *session);
     session->rewind(300, false, AppendOptions());
     std::vector<uint32_t> rest;
     for (uint64_t i = 300; i < 310; ++i) {
@@ -174,7 +174,7 @@ TEST_CASE("audit: an audit draws tokens again where it has their logits") {
     rest[0] = (rest[0] + 1) % 191;
     session->append(rest, AppendOptions());
     const std::vector<TokenEntry> entries = stored.state.log;
-    stored = Stored(*model, *session);
+    stored = StoredState(*model, *session);
     const std::vector<Sampling> samplings = stored.state.samplings;
     for (uint64_t i = 300; i < 310; ++i) {
         stored.state.log[i].source = TokenSource::sampled;
@@ -191,7 +191,7 @@ TEST_CASE("audit: audits are cancelled, tell their progress and refuse impossibl
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/llama-gqa-untied");
     const std::unique_ptr<Session> session = conversation(model, 250);
-    const Stored stored(*model, *session);
+    const StoredState stored(*model, *session);
     AuditOptions options;
     options.percent = 50;
     std::vector<uint64_t> seen;

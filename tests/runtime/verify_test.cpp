@@ -5,12 +5,12 @@
 
 using namespace stasis;
 using test::conversation;
-using test::Stored;
+using test::StoredState;
 using test::verified;
 
 namespace {
 
-Divergence found(const std::shared_ptr<Model> &model, const Stored &stored) {
+Divergence found(const std::shared_ptr<Model> &model, const StoredState &stored) {
     const VerifyReport report = verified(model, stored);
     REQUIRE(report.first);
     return *report.first;
@@ -22,7 +22,7 @@ TEST_CASE("verify: insight 19: verification names the first position and layer t
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/gemma3-text");
     const std::unique_ptr<Session> session = conversation(model);
-    const Stored original(*model, *session);
+    const StoredState original(*model, *session);
     const VerifyReport good = verified(model, original);
     REQUIRE(!good.first);
     CHECK(good.drawn == 60);
@@ -30,7 +30,7 @@ TEST_CASE("verify: insight 19: verification names the first position and layer t
     CHECK(good.positions == 210);
 
     SUBCASE("a key, and a value before it in another layer") {
-        Stored stored = original;
+        StoredState stored = original;
         stored.flip(*model, 2, 0, 200);
         Divergence report = found(model, stored);
         CHECK(report.element == 1);
@@ -54,7 +54,7 @@ TEST_CASE("verify: insight 19: verification names the first position and layer t
         CHECK(report.layer == 5);
     }
     SUBCASE("a page of which only the digest is left") {
-        Stored stored = original;
+        StoredState stored = original;
         const uint32_t group = model->layer_places[0].group;
         REQUIRE(stored.data[group][0].empty());
         stored.state.pages[group][0].digest.bytes[0] ^= 1;
@@ -64,7 +64,7 @@ TEST_CASE("verify: insight 19: verification names the first position and layer t
         CHECK(report.layer == Divergence::kNowhere);
     }
     SUBCASE("a given token") { // what follows from it no longer fits
-        Stored stored = original;
+        StoredState stored = original;
         stored.state.log[120].token = (stored.state.log[120].token + 1) % 191;
         const Divergence report = found(model, stored);
         CHECK(report.element == 1);
@@ -73,7 +73,7 @@ TEST_CASE("verify: insight 19: verification names the first position and layer t
     }
     SUBCASE("a drawn token") {
         for (const uint64_t position : {150U, 169U, 170U, 209U}) {
-            Stored stored = original;
+            StoredState stored = original;
             stored.state.log[position].token = (stored.state.log[position].token + 1) % 191;
             const Divergence report = found(model, stored);
             CHECK(report.element == 4);
@@ -82,14 +82,14 @@ TEST_CASE("verify: insight 19: verification names the first position and layer t
         }
     }
     SUBCASE("the settings that a token was drawn with") {
-        Stored stored = original;
+        StoredState stored = original;
         stored.state.samplings[1].seed = 98;
         const Divergence report = found(model, stored);
         CHECK(report.element == 4);
         CHECK(report.position >= 170);
     }
     SUBCASE("a token drawn from nothing") {
-        Stored stored = original;
+        StoredState stored = original;
         stored.state.log[0].source = TokenSource::sampled;
         const Divergence report = found(model, stored);
         CHECK(report.element == 4);
@@ -97,7 +97,7 @@ TEST_CASE("verify: insight 19: verification names the first position and layer t
     }
     SUBCASE("the final hidden state, logits, best logits, texts") {
         for (int what = 0; what < 4; ++what) {
-            Stored stored = original;
+            StoredState stored = original;
             const uint32_t changed = stored.change_end(what);
             const Divergence report = found(model, stored);
             CHECK(report.element == changed);
@@ -111,13 +111,13 @@ TEST_CASE(
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/mistral-window");
     const std::unique_ptr<Session> session = conversation(model);
-    const Stored original(*model, *session);
+    const StoredState original(*model, *session);
     REQUIRE(original.data.size() == 1);
     REQUIRE(original.data[0][1].empty());
     REQUIRE(!original.data[0][2].empty());
     CHECK(!verified(model, original).first);
 
-    Stored stored = original;
+    StoredState stored = original;
     stored.flip(*model, 2, 1, 200);
     Divergence report = found(model, stored);
     CHECK(report.element == 1);
@@ -135,8 +135,8 @@ TEST_CASE("verify: verification refuses what cannot be compared") {
     const kernels::FloatEnvironment environment;
     const std::shared_ptr<Model> model = test::open("zoo/gemma3-text");
     const std::unique_ptr<Session> session = conversation(model);
-    const Stored original(*model, *session);
-    const auto status = [&](const Stored &stored) {
+    const StoredState original(*model, *session);
+    const auto status = [&](const StoredState &stored) {
         try {
             verified(model, stored);
         } catch (const Error &error) {
@@ -145,7 +145,7 @@ TEST_CASE("verify: verification refuses what cannot be compared") {
         return Status::ok;
     };
     CHECK(status(original) == Status::ok);
-    Stored stored = original;
+    StoredState stored = original;
     stored.state.contract.kv += 1;
     CHECK(status(stored) == Status::version);
     stored = original;
@@ -161,7 +161,7 @@ TEST_CASE("verify: verification refuses what cannot be compared") {
     stored.state.digest.bytes[0] ^= 1;
     CHECK(status(stored) == Status::corrupt);
     Session at_start(model, TimelineOptions());
-    const Stored nothing(*model, at_start);
+    const StoredState nothing(*model, at_start);
     CHECK(!verified(model, nothing).first);
 }
 
@@ -170,12 +170,12 @@ TEST_CASE("verify: verification recomputes integer weights too") {
     for (const char *name : {"quantized/llama", "quantized/gemma3-tied"}) {
         const std::shared_ptr<Model> model = test::open(name);
         const std::unique_ptr<Session> session = conversation(model);
-        const Stored original(*model, *session);
+        const StoredState original(*model, *session);
         const VerifyReport good = verified(test::open(name, 1), original);
         REQUIRE(!good.first);
         CHECK(good.positions == 210);
         CHECK(good.drawn_otherwise == 0);
-        Stored stored = original;
+        StoredState stored = original;
         stored.flip(*model, 1, 1, 207);
         const Divergence report = found(model, stored);
         CHECK(report.element == 1);

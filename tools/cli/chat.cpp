@@ -148,7 +148,7 @@ int chat(const ChatChoice &choice) {
     if (!resume || !choice.generation.given.empty()) {
         apply_sampling(session.get(), choice.generation, model.get());
     }
-    apply_draft(session.get(), choice.generation, choice.model, nullptr);
+    apply_draft(session.get(), choice.generation, choice.model, model.get(), nullptr);
     if (!choice.system.empty()) {
         begin_with_system(session.get(), choice);
     }

@@ -116,6 +116,10 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
     app.add_flag("--draft-lookup", choice.draft_lookup,
                  "guess ahead what followed the same tokens before: likewise")
         ->excludes(draft);
+    app.add_flag("--draft-mtp", choice.draft_mtp,
+                 "the model's own MTP head guesses ahead: likewise")
+        ->excludes(draft)
+        ->excludes("--draft-lookup");
     add_count(app, "--chunk", choice.chunk, "compute N positions together");
 }
 
@@ -158,20 +162,25 @@ void apply_sampling(stasis_session *session, const GenerationChoice &choice,
 }
 
 void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,
-                 stasis_cancel *cancel) {
+                 stasis_model *opened, stasis_cancel *cancel) {
     if (!choice.drafts()) {
         return;
     }
-    Model draft;
+    Model small;
+    stasis_model *draft = choice.draft_mtp ? opened : nullptr;
+    if (choice.draft_mtp && model_info(opened).mtp_bytes == 0) {
+        throw Failure("--draft-mtp: " + model.path + " has no MTP head");
+    }
     if (!choice.draft.empty()) {
-        ModelChoice small = model;
-        small.path = choice.draft;
-        draft = open_model(small, cancel);
+        ModelChoice other = model;
+        other.path = choice.draft;
+        small = open_model(other, cancel);
+        draft = small.get();
     }
     stasis_draft_options options;
     stasis_draft_options_init(&options, sizeof options);
     stasis_error error{};
-    check(stasis_session_set_draft(session, draft.get(), &options, &error), error, "--draft");
+    check(stasis_session_set_draft(session, draft, &options, &error), error, "--draft");
 }
 
 void add_drafted(Json &object, const GenerationChoice &choice, const Reply &reply) {

@@ -24,8 +24,9 @@ struct GenerationChoice {
     uint32_t log_probabilities = 0;
     std::string draft; // a model's path
     bool draft_lookup = false;
+    bool draft_mtp = false;
 
-    bool drafts() const { return draft_lookup || !draft.empty(); }
+    bool drafts() const { return draft_lookup || draft_mtp || !draft.empty(); }
 };
 
 // How a session is saved.
@@ -59,9 +60,10 @@ const char *stop_reason_name(uint32_t reason);
 void apply_sampling(stasis_session *session, const GenerationChoice &choice,
                     const stasis_model *recommending);
 
-// Sets the drafter that --draft or --draft-lookup asks for. A draft model computes as `model` does.
+// Sets the drafter that --draft, --draft-lookup or --draft-mtp asks for; `opened` is the session's
+// model. A draft model computes as `model` does.
 void apply_draft(stasis_session *session, const GenerationChoice &choice, const ModelChoice &model,
-                 stasis_cancel *cancel);
+                 stasis_model *opened, stasis_cancel *cancel);
 // Adds the numbers of drafting to a JSON object; nothing if no draft was asked for.
 void add_drafted(Json &object, const GenerationChoice &choice, const Reply &reply);
 

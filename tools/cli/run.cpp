@@ -243,7 +243,8 @@ int run(const RunChoice &choice) {
         apply_sampling(session.get(), choice.generation,
                        choice.recommended ? model.get() : nullptr);
     }
-    apply_draft(session.get(), choice.generation, choice.model, interrupt.handle());
+    apply_draft(session.get(), choice.generation, choice.model, model.get(),
+                interrupt.handle());
 
     const Stopwatch prefill;
     const size_t appended =

@@ -12,6 +12,7 @@
 #include "runtime/compute/cpu/recurrent.h"
 #include "runtime/compute/cpu/scratch.h"
 #include "runtime/compute/forward.h"
+#include "runtime/kernels/bf16.h"
 #include "runtime/model/rope.h"
 
 namespace stasis {
@@ -87,6 +88,30 @@ void embed(Pass &pass) {
                      work.sine + at);
         }
     });
+}
+
+// [norm(embedding), norm(hidden state)] times `join`, as vLLM's
+// Qwen3NextMultiTokenPredictor.forward (vllm/model_executor/models/qwen3_next_mtp.py).
+void join(Pass &pass) {
+    const Network &network = pass.network;
+    const MtpWeights &weights = network.weights.mtp;
+    const kernels::Table &table = *network.kernels;
+    const CpuScratch &work = *pass.cpu;
+    const size_t hidden = network.config.hidden;
+    const float eps = network.config.norm_eps;
+    each_row(network, pass.row_count, [&](size_t row) {
+        float *wide = work.wide + row * hidden;
+        uint16_t *both = work.narrow + row * 2 * hidden;
+        table.rms_norm(work.stream + row * hidden, weights.embedding_norm, hidden, eps, wide);
+        table.round_bf16(wide, hidden, both);
+        for (size_t i = 0; i < hidden; ++i) {
+            wide[i] = kernels::bf16_to_f32(pass.previous[row * hidden + i]);
+        }
+        table.rms_norm(wide, weights.hidden_norm, hidden, eps, wide);
+        table.round_bf16(wide, hidden, both + hidden);
+    });
+    pack(pass, work.narrow, pass.row_count, {&weights.join});
+    multiply_packed(pass, {{weights.join, work.stream}}, pass.row_count);
 }
 
 // The norms around an addition to the stream.
@@ -272,6 +297,7 @@ const Backend kCpuBackend = {.make_scratch = make_scratch,
                              .check_process = check_process,
                              .run = run,
                              .embed = embed,
+                             .join = join,
                              .residual = residual,
                              .project_heads = project_heads,
                              .finish_heads = finish_heads,

@@ -26,7 +26,8 @@ void CpuScratch::fit(size_t wanted) {
     const Recurrent &recurrent = config.recurrent;
     const size_t recurrent_rows = recurrent.value_heads == 0 ? 0 : wanted;
     const size_t widest = std::max({size_t{config.hidden}, query_size, size_t{config.intermediate},
-                                    size_t{config.experts.shared}, recurrent.value_size()});
+                                    size_t{config.experts.shared}, recurrent.value_size(),
+                                    network.joins_hidden ? 2 * size_t{config.hidden} : 0});
     const size_t whole = (widest + 255) / 256 * 256; // groups of either size
 
     // `carve` runs twice: on a null base to measure the storage, then to set the pointers.

@@ -42,7 +42,8 @@ struct CpuScratch {
     size_t rows = 0;
     float *stream = nullptr; // [rows][hidden] residual stream
     float *wide = nullptr;   // [rows][hidden] results before they are added to the stream
-    // [rows][max(hidden, heads*head_dim, intermediate, value_size)] matmul inputs
+    // [rows][max(hidden, heads*head_dim, intermediate, value_size)] matmul inputs; of an MTP head
+    // twice `hidden` at least
     uint16_t *narrow = nullptr;
     PackedRows packed; // `narrow`
     // [rows][heads][head_dim], or twice that where each head is followed by its output gate.

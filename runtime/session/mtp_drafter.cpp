@@ -1,0 +1,161 @@
+// Runs the MTP head beside a session's log; see mtp_drafter.h.
+#include "runtime/session/mtp_drafter.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "runtime/compute/forward.h"
+#include "runtime/compute/profile.h"
+#include "runtime/timeline/append.h"
+
+namespace stasis {
+
+namespace {
+
+constexpr size_t kRows = 256; // hidden states that wait for a pass of the head, at most
+
+} // namespace
+
+MtpDrafter::MtpDrafter(std::shared_ptr<Model> model)
+    : model_(std::move(model)), cost_(static_cast<double>(model_->mtp->weights.stored_bytes) /
+                                      static_cast<double>(model_->weights.stored_bytes)) {}
+
+MtpDrafter::~MtpDrafter() = default;
+
+// Cuts the timeline to its first rows.
+void MtpDrafter::shorten(uint64_t rows) noexcept {
+    if (rows == 0) {
+        timeline_.reset();
+    } else if (rows < this->rows()) {
+        timeline_->shorten(rows);
+    }
+}
+
+// A row depends on the token after its position.
+void MtpDrafter::rewound(uint64_t position) noexcept {
+    const uint64_t left = position > first_ ? position - first_ : 0; // hidden states still right
+    const uint64_t rows_left = std::min(rows(), left == 0 ? 0 : left - 1);
+    const bool kept = rows_left == rows(); // else the next hidden state is not held
+    waiting_.resize(kept ? std::min(waiting(), left - rows_left) * width() : 0);
+    shorten(rows_left);
+}
+
+// After a rewind one hidden state may be missing: the rows before it move on by one position, which
+// changes little for what the head predicts. After a wider gap they go.
+void MtpDrafter::add(uint64_t begin, std::span<const uint16_t> hidden) {
+    if (begin == end() + 1 && rows() != 0 && waiting() == 0) {
+        ++first_;
+    } else if (begin != end()) {
+        shorten(0);
+        waiting_.clear();
+        first_ = begin;
+    }
+    waiting_.insert(waiting_.end(), hidden.begin(), hidden.end());
+}
+
+void MtpDrafter::computed(const TokenLog &log, uint64_t begin,
+                          std::span<const uint16_t> hidden) noexcept {
+    assert(hidden.size() % width() == 0);
+    try {
+        add(begin, hidden);
+        if (waiting() >= kRows) {
+            catch_up(log, nullptr);
+        }
+    } catch (...) { // proposals begin anew
+        shorten(0);
+        waiting_.clear();
+    }
+}
+
+// Appends rows to the timeline: tokens, and the hidden states before them [tokens][hidden].
+void MtpDrafter::run(std::span<const uint32_t> tokens, const uint16_t *hidden,
+                     const std::atomic<bool> *cancel) {
+    std::vector<TokenEntry> entries;
+    for (const uint32_t token : tokens) {
+        entries.push_back({token});
+    }
+    PassLease pass(*model_->mtp);
+    Append append{&*timeline_, entries};
+    uint64_t promised = 0;
+    append.reserve(false, promised);
+    try {
+        pass->fit(tokens.size());
+        pass->clear();
+        append.stage({tokens.size(), 0}, *pass);
+        pass->previous = hidden;
+        Watch watch;
+        watch.cancel = cancel;
+        forward(*pass, watch, 0, tokens.size());
+        append.accept(*pass, {});
+        append.commit(pass->hidden + (tokens.size() - 1) * width());
+    } catch (...) {
+        append.abort();
+        throw;
+    }
+}
+
+// Runs the rows whose tokens are in the log.
+void MtpDrafter::catch_up(const TokenLog &log, const std::atomic<bool> *cancel) {
+    if (!timeline_) {
+        timeline_.emplace(*model_->mtp, TimelineOptions());
+    }
+    size_t done = 0;
+    std::vector<uint32_t> tokens;
+    for (uint64_t next = first_ + rows() + 1; next < log.size() && done < waiting();) {
+        const uint64_t count = std::min({uint64_t{kRows}, log.size() - next, waiting() - done});
+        tokens.clear();
+        for (uint64_t i = 0; i < count; ++i) {
+            tokens.push_back(log[next + i].token);
+        }
+        run(tokens, waiting_.data() + done * width(), cancel);
+        done += count;
+        next += count;
+    }
+    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(done * width()));
+}
+
+uint32_t MtpDrafter::draw(const DraftPlace &place, uint64_t position) {
+    PassLease pass(*model_->mtp);
+    return sample(timeline_->compute_logits(*pass), place.sampling, position, history_,
+                  pass->sampling);
+}
+
+void MtpDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) {
+    const uint64_t position = place.log.size();
+    if (end() != position) {
+        add(position - 1, place.hidden);
+    }
+    if (most == 0 || position + most > model_->config.context) {
+        return; // the head's context ends where the model's does
+    }
+    catch_up(place.log, place.cancel);
+    assert(waiting() == 1);
+
+    const uint64_t length = history_length(place.sampling, position);
+    history_.clear();
+    for (uint64_t i = position - length; i < position; ++i) {
+        history_.push_back(place.log[i].token);
+    }
+
+    // Rows of tokens that may not enter the log: they are cut off again.
+    const uint64_t certain = rows();
+    try {
+        uint32_t token = place.next;
+        run({&token, 1}, waiting_.data(), place.cancel);
+        for (size_t count = 1;; ++count) {
+            history_.push_back(token);
+            token = draw(place, position + count);
+            tokens.push_back(token);
+            if (count == most) {
+                break;
+            }
+            run({&token, 1}, timeline_->hidden.numbers.data(), place.cancel);
+        }
+    } catch (...) {
+        shorten(certain);
+        throw;
+    }
+    shorten(certain);
+}
+
+} // namespace stasis
