@@ -306,6 +306,21 @@ TEST_CASE("Config: files of Qwen3.5 with and without some fields mean the same")
     CHECK(changed_config(kQwen35, {{part, 1.0}}).rotary_dim == 0);
 }
 
+TEST_CASE("Config: an MTP head of Qwen3.5 is described, and does not change what the model is") {
+    const auto changed = [](const char *field, const JsonValue &value) {
+        return changed_config(kQwen35, {{std::string("/text_config/") + field, value}});
+    };
+    const Config config = changed_config(kQwen35);
+    CHECK(config.mtp_layers == 1);
+    CHECK_FALSE(mtp_layer(config).recurrent);
+    CHECK(changed("mtp_num_hidden_layers", 0).mtp_layers == 0);
+    CHECK(changed("mtp_num_hidden_layers", "<remove>").mtp_layers == 0);
+    CHECK(changed("mtp_use_dedicated_embeddings", true).mtp_layers == 0);
+    CHECK(describe(changed("mtp_num_hidden_layers", 0)) == describe(config));
+    expect_refused(Status::corrupt, {"mtp_num_hidden_layers"}, kQwen35,
+                   {{"/text_config/mtp_num_hidden_layers", -1}});
+}
+
 TEST_CASE("Config: impossible sizes of Qwen3.5 are refused by field") {
     const auto refused = [](Status status, const std::vector<std::string> &parts,
                             const std::string &field, const JsonValue &value) {
