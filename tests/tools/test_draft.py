@@ -1,8 +1,39 @@
 # Speculative decoding from the command line: the same tokens and digests, what is said of it, and
 # the benchmark's figures.
+import json
+import shutil
+import struct
+
 from stasis_process import CommandTest, DATA, GEMMA, LLAMA, all_tokens, comma, turns_of
 
 KEYS = ["drafted", "accepted", "passes", "draft_failures"]
+HYBRID = DATA / "zoo/qwen3_5-dense"
+
+
+def add_mtp_head(model):
+    """Adds an MTP head to a copy of the hybrid: its last layer again, and parts of its embeddings."""
+    path = model / "model.safetensors"
+    whole = path.read_bytes()
+    size, = struct.unpack("<Q", whole[:8])
+    header, data = json.loads(whole[8:8 + size]), whole[8 + size:]
+    stem = "model.language_model."
+
+    def add(name, shape, source):
+        nonlocal data
+        begin, count = header[source]["data_offsets"][0], 2
+        for dimension in shape:
+            count *= dimension
+        header[name] = {"dtype": "BF16", "shape": shape,
+                        "data_offsets": [len(data), len(data) + count]}
+        data += data[begin:begin + count]
+
+    for name in [name for name in header if name.startswith(stem + "layers.7.")]:
+        add("mtp.layers.0." + name[len(stem + "layers.7."):], header[name]["shape"], name)
+    add("mtp.fc.weight", [64, 128], stem + "embed_tokens.weight")
+    for name in "norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden":
+        add(f"mtp.{name}.weight", [64], stem + "norm.weight")
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 class Draft(CommandTest):
@@ -25,6 +56,24 @@ class Draft(CommandTest):
                     self.assertEqual(run["passes"] + run["accepted"], 80)
                     self.assertLessEqual(run["accepted"], run["drafted"])
                     self.assertEqual(run["draft_failures"], 0)
+
+    def test_a_head_drafts_for_its_own_model(self):
+        model = self.folder / "with_head"
+        shutil.copytree(HYBRID, model)
+        add_mtp_head(model)
+        self.assertGreater(self.json("info", model)["mtp_bytes"], 0)
+        prompt = ["-n", 60, "--ignore-eos", "--tokens", comma(range(3, 90))]
+        plain = self.json("run", HYBRID, *prompt)
+        for path in model, self.quantised(model):
+            run = self.json("run", path, *prompt, "--draft-mtp")
+            self.assertGreater(run["drafted"], 0)
+            self.assertEqual(run["passes"] + run["accepted"], 60)
+            self.assertEqual(run["draft_failures"], 0)
+            self.assertEqual(run["digest"], self.json("run", path, *prompt)["digest"])
+        self.assertEqual(self.json("run", model, *prompt)["digest"], plain["digest"])
+        self.refused("run", HYBRID, *prompt, "--draft-mtp", names=["--draft-mtp", "MTP head"])
+        self.refused("run", model, *prompt, "--draft-mtp", "--draft-lookup",
+                     names=["--draft-mtp", "--draft-lookup"])
 
     def test_what_is_said_of_it(self):
         prompt = ["run", LLAMA, "--tokens", comma(all_tokens(LLAMA)), "-n", 40, "--ignore-eos"]
