@@ -205,12 +205,12 @@ typedef struct stasis_draft_options {
 void stasis_draft_options_init(stasis_draft_options *options, size_t size);
 /* Sets the drafter of stasis_session_generate (stasis_session_decode and stasis_sessions_step never
  * draft):
- *   `draft` a smaller model with the same tokenizer   that model
- *   `draft` the session's own model                   its MTP head (stasis_model_info has mtp_bytes;
- *                                                     without a head the whole model, in vain)
- *   `draft` NULL, with options                        a search for what followed when the log's last
- *                                                     tokens occurred before
- *   both NULL                                         none, as in a new session
+ *   `draft` a smaller model with the same tokenizer  that model
+ *   `draft` the session's own model  its MTP head (mtp_bytes of stasis_model_info is not 0); without
+ *                                    a head the whole model, in vain
+ *   `draft` NULL, with options       a search for what followed when the log's last tokens occurred
+ *                                    before
+ *   both NULL                        none, as in a new session
  * The number of proposals follows from how many were right recently, down to none but for an
  * occasional attempt; with tokens_min = tokens_max it is constant.
  *

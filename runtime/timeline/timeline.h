@@ -123,9 +123,9 @@ struct Timeline {
 
     // Computes the final hidden state if it is not valid, by running the last token again, together
     // with its chunk under a profile; with recurrent layers, if it or the state is missing, all
-    // positions after the last state before it, and keeps their last state and checkpoints. Throws Error(not_found) for an empty
-    // log, Error(diverged) if keys and values differ from those held, and Error(cancelled): what is
-    // computed until then is kept.
+    // positions after the last state before it, and keeps their last state and checkpoints. Throws
+    // Error(not_found) for an empty log, Error(diverged) if keys and values differ from those held,
+    // and Error(cancelled): what is computed until then is kept.
     void require_hidden(Pass &pass, const Watch &watch = {});
     // Computes the logits of the next token into pass.logits, and returns them. Throws as
     // require_hidden, Error(nonfinite), and Error(diverged) if they differ from the digest in a

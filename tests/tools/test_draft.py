@@ -11,7 +11,7 @@ HYBRID = DATA / "zoo/qwen3_5-dense"
 
 
 def add_mtp_head(model):
-    """Adds an MTP head to a copy of the hybrid: its last layer again, and parts of its embeddings."""
+    """Adds an MTP head to a copy of the hybrid: its last layer again, some of its embeddings."""
     path = model / "model.safetensors"
     whole = path.read_bytes()
     size, = struct.unpack("<Q", whole[:8])
