@@ -206,8 +206,8 @@ void stasis_draft_options_init(stasis_draft_options *options, size_t size);
 /* Sets the drafter of stasis_session_generate (stasis_session_decode and stasis_sessions_step never
  * draft):
  *   `draft` a smaller model with the same tokenizer  that model
- *   `draft` the session's own model  its MTP head (mtp_bytes of stasis_model_info is not 0); without
- *                                    a head the whole model, in vain
+ *   `draft` the session's own model  its MTP head (mtp_bytes of stasis_model_info is not 0);
+ *                                    without a head the whole model, in vain
  *   `draft` NULL, with options       a search for what followed when the log's last tokens occurred
  *                                    before
  *   both NULL                        none, as in a new session
