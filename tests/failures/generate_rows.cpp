@@ -86,8 +86,9 @@ int32_t tell(void *user, const stasis_generated *event) {
 // A generation of 10 tokens, across a page. Tokens that were drawn before a failure stay; the next
 // call continues.
 Row generating(const char *detail, Needs needs, bool widely,
-               std::function<void(stasis_session *, stasis_model *)> prepare) {
-    return {"stasis_session_generate", detail, needs, kChat, [=](stasis_model *model) {
+               std::function<void(stasis_session *, stasis_model *)> prepare,
+               const char *name = kChat) {
+    return {"stasis_session_generate", detail, needs, name, [=](stasis_model *model) {
                 // Repeats itself, so that there is something to look up.
                 const std::shared_ptr<stasis_session> session = make(model, Tokens(59, 5));
                 if (widely) {
@@ -101,7 +102,7 @@ Row generating(const char *detail, Needs needs, bool widely,
                     options.flags = STASIS_GENERATE_IGNORE_END;
                     options.tokens_max = 69 - position(session.get());
                     options.stop_strings = stops;
-                    options.stop_string_count = 2;
+                    options.stop_string_count = name == kChat ? 2 : 0; // others have no text
                     options.log_probability_count = 3;
                     options.callback = tell;
                     options.callback_user = told.get();
@@ -248,6 +249,18 @@ std::vector<Row> generate_rows() {
                    [](stasis_session *session, stasis_model *model) {
                        REQUIRE(draft_by(session, model, nullptr) == STASIS_OK);
                    }),
+        generating(
+            "hybrid, drafts by a search", Needs::warm_model, false,
+            [](stasis_session *session, stasis_model *) {
+                REQUIRE(draft_by(session, nullptr, nullptr) == STASIS_OK);
+            },
+            kRecurrent),
+        generating(
+            "hybrid, drafts by its MTP head", Needs::fresh_model, false,
+            [](stasis_session *session, stasis_model *model) {
+                REQUIRE(draft_by(session, model, nullptr) == STASIS_OK);
+            },
+            kMtp),
         stepping(Needs::fresh_model),
         stepping(Needs::warm_model),
     };

@@ -59,10 +59,71 @@ std::string byte_bpe_tokenizer() {
            vocabulary + "},\"merges\":[" + merges + "]}}";
 }
 
+// A safetensors file of an MTP head for the hybrid: bf16 numbers between -1/4 and 1/4.
+std::string mtp_head(std::vector<std::string> &names) {
+    struct Tensor {
+        const char *name;
+        size_t rows, columns; // 0 columns: a vector
+    };
+    static constexpr Tensor kTensors[] = {{"fc", 64, 128},
+                                          {"norm", 64, 0},
+                                          {"pre_fc_norm_embedding", 64, 0},
+                                          {"pre_fc_norm_hidden", 64, 0},
+                                          {"layers.0.input_layernorm", 64, 0},
+                                          {"layers.0.post_attention_layernorm", 64, 0},
+                                          {"layers.0.self_attn.q_proj", 256, 64},
+                                          {"layers.0.self_attn.k_proj", 64, 64},
+                                          {"layers.0.self_attn.v_proj", 64, 64},
+                                          {"layers.0.self_attn.o_proj", 64, 128},
+                                          {"layers.0.self_attn.q_norm", 32, 0},
+                                          {"layers.0.self_attn.k_norm", 32, 0},
+                                          {"layers.0.mlp.gate_proj", 128, 64},
+                                          {"layers.0.mlp.up_proj", 128, 64},
+                                          {"layers.0.mlp.down_proj", 64, 128}};
+    std::string header, data;
+    for (const Tensor &tensor : kTensors) {
+        names.push_back(std::string("mtp.") + tensor.name + ".weight");
+        const size_t begin = data.size();
+        for (size_t i = 0; i < tensor.rows * std::max<size_t>(tensor.columns, 1); ++i) {
+            data += static_cast<char>(i * 37);
+            data += static_cast<char>(i % 3 == 0 ? 0x3E : 0xBD);
+        }
+        header += (header.empty() ? "{\"" : ",\"") + names.back() +
+                  R"(":{"dtype":"BF16","shape":[)" + std::to_string(tensor.rows) +
+                  (tensor.columns == 0 ? "" : "," + std::to_string(tensor.columns)) +
+                  R"(],"data_offsets":[)" + std::to_string(begin) + "," +
+                  std::to_string(data.size()) + "]}";
+    }
+    header += "}";
+    std::string size(8, '\0');
+    for (size_t i = 0; i < 8; ++i) {
+        size[i] = static_cast<char>(header.size() >> (8 * i));
+    }
+    return size + header + data;
+}
+
+// The hybrid's folder with the head as a second shard.
+void write_with_head(const std::string &folder) {
+    std::vector<std::string> head;
+    write_file(folder + "/head.safetensors", mtp_head(head));
+    const std::string whole = read_file(folder + "/model.safetensors"); // its header names tensors
+    std::string map;
+    for (const std::string &name : head) {
+        map += "\"" + name + "\":\"head.safetensors\",";
+    }
+    const std::string before = "\":{\"dtype\"";
+    for (size_t at = whole.find(before); at != whole.npos; at = whole.find(before, at + 1)) {
+        const size_t begin = whole.rfind('"', at - 1) + 1;
+        map += "\"" + whole.substr(begin, at - begin) + "\":\"model.safetensors\",";
+    }
+    map.pop_back();
+    write_file(folder + "/model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+}
+
 struct Made {
     Folder folder;
     std::string chat = folder.file("chat"), byte_bpe = folder.file("byte-bpe");
-    std::string gguf = folder.file("chat.gguf");
+    std::string gguf = folder.file("chat.gguf"), mtp = folder.file("mtp");
 
     Made() {
         copy("zoo/gemma3-text", chat, {"config.json", "model.safetensors"});
@@ -71,6 +132,8 @@ struct Made {
                    cut_sentencepiece(read_file(test_data("recall-gemma3/tokenizer.model"))));
         copy("zoo/llama-gqa-untied", byte_bpe, {"config.json", "model.safetensors"});
         write_file(byte_bpe + "/tokenizer.json", byte_bpe_tokenizer());
+        copy("zoo/qwen3_5-dense", mtp, {"config.json", "model.safetensors"});
+        write_with_head(mtp);
         stasis_error error;
         const stasis_status status =
             stasis_model_quantize(chat.c_str(), gguf.c_str(), nullptr, nullptr, &error);
@@ -92,6 +155,7 @@ std::string path_of(const std::string &model) {
     return model == "chat"       ? made.chat
            : model == "byte-bpe" ? made.byte_bpe
            : model == "gguf"     ? made.gguf
+           : model == kMtp       ? made.mtp
                                  : test_data("zoo/" + model);
 }
 

@@ -39,8 +39,9 @@ struct Saved {
 // A save over what is there: nothing, or a file of the first 150 tokens, or of something else.
 enum class There { nothing, beginning, other };
 
-Row saving(const char *detail, const stasis_save_options &options, There there, Needs needs) {
-    return {"stasis_session_save", detail, needs, kGemma, [=](stasis_model *model) {
+Row saving(const char *detail, const stasis_save_options &options, There there, Needs needs,
+           const char *name = kGemma) {
+    return {"stasis_session_save", detail, needs, name, [=](stasis_model *model) {
                 const auto saved = std::make_shared<Saved>(model, 150);
                 if (there == There::beginning) {
                     const Session first = session_of(model, some_tokens(150));
@@ -71,8 +72,9 @@ Row saving(const char *detail, const stasis_save_options &options, There there, 
 }
 
 Row loading(const char *detail, const stasis_save_options &options, Needs needs,
-            const stasis_load_options &how = sized<stasis_load_options>()) {
-    return {"stasis_session_load", detail, needs, kGemma, [=](stasis_model *model) {
+            const stasis_load_options &how = sized<stasis_load_options>(),
+            const char *name = kGemma) {
+    return {"stasis_session_load", detail, needs, name, [=](stasis_model *model) {
                 const auto saved = std::make_shared<Saved>(model, 150);
                 REQUIRE(stasis_session_save(saved->session.get(), saved->path.c_str(), &options,
                                             nullptr) == STASIS_OK);
@@ -366,6 +368,11 @@ std::vector<Row> snapshot_rows() {
         loading("zstd", zstd, Needs::fresh_model),
         loading("kept none", none, Needs::fresh_model),
         loading("trusted", raw, Needs::fresh_model, trusted),
+        saving("hybrid, raw", raw, There::nothing, Needs::fresh_model, kRecurrent),
+        saving("hybrid, appends, zstd", zstd, There::beginning, Needs::warm_model, kRecurrent),
+        loading("hybrid, zstd", zstd, Needs::fresh_model, sized<stasis_load_options>(), kRecurrent),
+        loading("hybrid, kept none", none, Needs::fresh_model, sized<stasis_load_options>(),
+                kRecurrent),
         writing(Needs::fresh_model),
         reading(Needs::fresh_model),
         opening(Needs::warm_model),

@@ -37,10 +37,11 @@ std::vector<Row> snapshot_rows();
 std::vector<Row> taken_rows(const std::vector<Row> &rows);
 
 // Small models: a name below tests/data/zoo; "chat", which has a SentencePiece tokenizer and a chat
-// template; "byte-bpe"; "gguf", which is "chat" as a GGUF file. The last three are made when first
-// asked for and gone when the process ends.
+// template; "byte-bpe"; "gguf", which is "chat" as a GGUF file; kMtp, the hybrid with an MTP head.
+// The last four are made when first asked for and gone when the process ends.
 std::string path_of(const std::string &model);
-inline constexpr char kGemma[] = "gemma3-text", kChat[] = "chat", kRecurrent[] = "qwen3_5-dense";
+inline constexpr char kGemma[] = "gemma3-text", kChat[] = "chat", kRecurrent[] = "qwen3_5-dense",
+                      kMtp[] = "mtp";
 
 // Opens a model of two threads whose bulk memory comes from a host's allocator.
 stasis_status open_hosted(const std::string &path, stasis_model **model, stasis_error *error);
