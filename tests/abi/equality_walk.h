@@ -84,7 +84,7 @@ class EqualityWalk {
     void move_all(size_t i);
     void score(size_t i);
 
-    bool recurrent_;               // the model cannot evict or draft, and has checkpoints
+    bool recurrent_;               // the model cannot evict, and has checkpoints
     uint64_t positions_, longest_; // of a session, and of an append
     PlainRuns plain_;
     std::vector<Model> models_;

@@ -310,16 +310,11 @@ TEST_CASE("Session: recurrent layers: what their states cannot do is refused") {
     session.append(tokens_for(*model, 100), {});
     const Digest before = session.digest();
     check_error(Status::unsupported, "recurrent", [&] { session.evict(10, 20); });
-    check_error(Status::unsupported, "recurrent", [&] { session.set_draft(DraftOptions()); });
     std::vector<uint16_t> numbers(size_t{model->config.kv_heads} * model->config.head_dim);
     check_error(Status::unsupported, "layer 0 is recurrent",
                 [&] { session.copy_kv(0, 5, 6, numbers.data(), numbers.data()); });
     session.copy_kv(3, 5, 6, numbers.data(), numbers.data());
     CHECK(session.digest() == before);
-    DraftOptions draft;
-    draft.model = model;
-    Session other(open("zoo/gemma3-text"), {});
-    check_error(Status::unsupported, "draft model has recurrent", [&] { other.set_draft(draft); });
 }
 
 TEST_CASE("Session: recurrent layers: sums of attention are those of a session never cut") {

@@ -292,9 +292,11 @@ TEST_CASE("restore_session: a forged state gives no other session its final hidd
 
 TEST_CASE("restore_session: a trusted file's pages and states serve other sessions") {
     kernels::FloatEnvironment environment;
-    for (const auto &[name, trusted] : {std::pair{bundled_hybrids()[0], true},
-                                        {bundled_hybrids()[0], false},
-                                        {bundled_hybrids()[1], true}}) {
+    for (const auto &each : {std::pair{bundled_hybrids()[0], true},
+                             {bundled_hybrids()[0], false},
+                             {bundled_hybrids()[1], true}}) {
+        const std::string &name = each.first;
+        const bool trusted = each.second;
         CAPTURE(name);
         CAPTURE(trusted);
         Exported file(600, name);

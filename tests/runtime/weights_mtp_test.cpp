@@ -79,13 +79,17 @@ std::vector<std::pair<std::string, const float *>> norms_of(const MtpWeights &mt
 // Compares a head with the tensors, which are of BF16 and as directories store them.
 void expect_values(const MtpWeights &mtp, const StoredTensors &tensors) {
     REQUIRE(mtp.present());
-    for (const auto &[name, matrix] : matrices_of(mtp)) {
+    for (const auto &each : matrices_of(mtp)) {
+        const std::string &name = each.first;
+        const Matrix *matrix = each.second;
         CAPTURE(name);
         const StoredTensor &tensor = tensors.at(name + ".weight");
         CHECK(tensor.shape == std::vector<uint64_t>{matrix->rows, matrix->columns});
         CHECK(matrix_bytes(*matrix) == tensor.bytes);
     }
-    for (const auto &[name, norm] : norms_of(mtp)) {
+    for (const auto &each : norms_of(mtp)) {
+        const std::string &name = each.first;
+        const float *norm = each.second;
         CAPTURE(name);
         const std::vector<float> values = values_of(tensors.at(name + ".weight"));
         REQUIRE(norm != nullptr);
@@ -264,9 +268,9 @@ TEST_CASE("load_weights: an MTP head of a GGUF file is the directory's") {
     const LoadedFile file(integers.bytes());
     const MtpWeights &mtp = file.loaded.weights.mtp;
     CHECK(mtp.present());
-    for (const auto &[name, matrix] : matrices_of(mtp)) {
-        CAPTURE(name);
-        CHECK(matrix->strips != nullptr);
+    for (const auto &each : matrices_of(mtp)) {
+        CAPTURE(each.first);
+        CHECK(each.second->strips != nullptr);
     }
     CHECK(mtp.groups.by_32);
     CHECK_FALSE(mtp.groups.by_256);
