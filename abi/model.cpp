@@ -219,6 +219,11 @@ stasis_status stasis_model_get_stats(const stasis_model *model, stasis_model_sta
         const uint64_t held = runtime.held_bytes;
         now.kv_shared_bytes = held - std::min(held, now.kv_used_bytes);
         now.scratch_bytes = runtime.scratch_bytes();
+        if (runtime.mtp != nullptr) {
+            const stasis::PagePool &pages = *runtime.mtp->pool;
+            now.scratch_bytes +=
+                runtime.mtp->scratch_bytes() + pages.used_bytes() + pages.cached_bytes();
+        }
         now.state_budget_bytes = runtime.states->budget_bytes();
         now.state_used_bytes = runtime.states->used_bytes();
         now.state_cached_bytes = runtime.states->free_bytes();

@@ -191,7 +191,7 @@ typedef struct stasis_model_stats {
                                  and are reclaimed when pages are needed */
     uint64_t kv_shared_bytes; /* bytes saved by sharing: each page counted once for every
                                  additional session that holds it */
-    uint64_t scratch_bytes;   /* workspace of forward passes */
+    uint64_t scratch_bytes;   /* workspace of forward passes; all that MTP heads take */
     uint64_t kv_known_bytes;  /* the part of kv_cached_bytes in pages that the prefix cache finds
                                  by their tokens: appends of the same tokens take them again. The
                                  least recently used are reclaimed first when pages are needed,

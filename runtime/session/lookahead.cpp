@@ -55,7 +55,7 @@ uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
 
 // Shows the drafter the final hidden state of the last token.
 void Lookahead::show_hidden() {
-    if (drafting_ != nullptr) {
+    if (drafting_ != nullptr && timeline_.hidden.valid) { // a known page may lack it
         drafting_->drafter->computed(timeline_.log, timeline_.position() - 1,
                                      timeline_.hidden.numbers);
     }
@@ -97,7 +97,8 @@ std::span<const float> Lookahead::next_row() {
 // Computes rows for a token that was drawn and for proposals after it. Returns false if there are
 // no proposals or the pass failed.
 bool Lookahead::compute_rows(const TokenEntry &entry, uint64_t most) {
-    if (drafting_ == nullptr && !device_draws_) {
+    if ((drafting_ == nullptr && !device_draws_) ||
+        !timeline_.states.holds(timeline_.position())) { // appending alone computes it
         return false;
     }
     rows_.assign(1, entry);

@@ -57,9 +57,12 @@ void MtpDrafter::computed(const TokenLog &log, uint64_t begin,
                           std::span<const uint16_t> hidden) noexcept {
     assert(hidden.size() % width() == 0);
     try {
-        add(begin, hidden);
-        if (waiting() >= kRows) {
-            catch_up(log, nullptr);
+        const size_t slice = kRows * width();
+        for (size_t at = 0; at < hidden.size(); at += slice) {
+            add(begin + at / width(), hidden.subspan(at, std::min(slice, hidden.size() - at)));
+            if (waiting() >= kRows) {
+                catch_up(log, nullptr);
+            }
         }
     } catch (...) { // proposals begin anew
         shorten(0);
@@ -99,19 +102,18 @@ void MtpDrafter::catch_up(const TokenLog &log, const std::atomic<bool> *cancel) 
     if (!timeline_) {
         timeline_.emplace(*model_->mtp, TimelineOptions());
     }
-    size_t done = 0;
     std::vector<uint32_t> tokens;
-    for (uint64_t next = first_ + rows() + 1; next < log.size() && done < waiting();) {
-        const uint64_t count = std::min({uint64_t{kRows}, log.size() - next, waiting() - done});
+    for (uint64_t next = first_ + rows() + 1; next < log.size() && waiting() > 0;) {
+        const uint64_t count = std::min({uint64_t{kRows}, log.size() - next, waiting()});
         tokens.clear();
         for (uint64_t i = 0; i < count; ++i) {
             tokens.push_back(log[next + i].token);
         }
-        run(tokens, waiting_.data() + done * width(), cancel);
-        done += count;
+        run(tokens, waiting_.data(), cancel);
+        waiting_.erase(waiting_.begin(),
+                       waiting_.begin() + static_cast<ptrdiff_t>(count * width()));
         next += count;
     }
-    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(done * width()));
 }
 
 uint32_t MtpDrafter::draw(const DraftPlace &place, uint64_t position) {
@@ -122,7 +124,7 @@ uint32_t MtpDrafter::draw(const DraftPlace &place, uint64_t position) {
 
 void MtpDrafter::propose(const DraftPlace &place, size_t most, std::vector<uint32_t> &tokens) {
     const uint64_t position = place.log.size();
-    if (end() != position) {
+    if (end() != position || waiting() == 0) {
         add(position - 1, place.hidden);
     }
     if (most == 0 || position + most > model_->config.context) {

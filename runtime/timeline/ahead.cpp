@@ -32,6 +32,7 @@ RowsAhead compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries,
         if (timeline.states.used()) {
             ahead.before = timeline.states.at(ahead.begin);
             ahead.after = std::move(append.next_state);
+            timeline.states.reserve(); // for the state of the rows that will have been taken
             network.backend->keep_inputs(pass);
         }
         if (run != nullptr) {
@@ -60,7 +61,7 @@ void take_ahead(Timeline &timeline, RowsAhead &ahead, const TokenEntry &entry,
         timeline.log.push_back(entry);
         timeline.digest_full_pages(begin, begin + 1);
         if (ahead.after && begin + 1 == ahead.begin + ahead.rows) {
-            timeline.states.add(begin + 1, ahead.after, begin);
+            timeline.states.add(begin + 1, std::move(ahead.after), begin);
         }
         timeline.make_known(begin, begin + 1, hidden);
         append.commit(hidden);
@@ -77,13 +78,9 @@ void drop_ahead(Timeline &timeline, RowsAhead &ahead, Pass &pass) noexcept {
     // At most as many as were reported before, so nothing can fail.
     timeline.tell_pages(PageOrigin::before);
 
-    // A state that is missing is computed when it is asked for, so failing here loses nothing.
     if (ahead.after && position > ahead.begin && !timeline.states.holds(position)) {
-        try {
-            timeline.network->backend->recur_again(pass, position - ahead.begin);
-            timeline.states.add(position, std::move(ahead.after), 0);
-        } catch (...) {
-        }
+        timeline.network->backend->recur_again(pass, position - ahead.begin);
+        timeline.states.add(position, std::move(ahead.after), 0); // has room
     }
     ahead = RowsAhead();
 }

@@ -26,7 +26,8 @@ uint64_t most_ahead(const Timeline &timeline);
 
 // Computes rows for entries that may follow the log: keys and values into pages, final hidden
 // states into `pass`. With `run`, only the first token of `entries` is used; the device draws the
-// others by `sampling`, and `run` stores failures. Throws as append does. Strong guarantee.
+// others by `sampling`, and `run` stores failures. Expects the state of recurrent layers to be
+// held. Throws as append does. Strong guarantee.
 RowsAhead compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries, Pass &pass,
                         const Sampling &sampling = {}, DrawnRows *run = nullptr);
 

@@ -53,6 +53,8 @@ class RecurrentStates {
     // that only the prefix cache of `pages` holds go, then checkpoints that nobody else holds, but
     // neither the last nor that at `start`. Throws Error(no_memory).
     StateRef take(uint64_t start, PagePool &pages);
+    // Makes room, so that the next `add` cannot fail.
+    void reserve() { states_.reserve(states_.size() + 1); }
     // Adds the state at a position after all others. The last one until now stays if it is a
     // checkpoint or at `start`. Strong guarantee.
     void add(uint64_t position, StateRef state, uint64_t start);

@@ -87,10 +87,10 @@ int32_t tell(void *user, const stasis_generated *event) {
 // call continues.
 Row generating(const char *detail, Needs needs, bool widely,
                std::function<void(stasis_session *, stasis_model *)> prepare,
-               const char *name = kChat) {
+               const char *name = kChat, uint64_t length = 59) {
     return {"stasis_session_generate", detail, needs, name, [=](stasis_model *model) {
                 // Repeats itself, so that there is something to look up.
-                const std::shared_ptr<stasis_session> session = make(model, Tokens(59, 5));
+                const std::shared_ptr<stasis_session> session = make(model, Tokens(length, 5));
                 if (widely) {
                     REQUIRE(set_sampling(session.get(), nullptr) == STASIS_OK);
                 }
@@ -100,7 +100,7 @@ Row generating(const char *detail, Needs needs, bool widely,
                     const char *stops[] = {"no such text", "nor this"};
                     auto options = sized<stasis_generate_options>();
                     options.flags = STASIS_GENERATE_IGNORE_END;
-                    options.tokens_max = 69 - position(session.get());
+                    options.tokens_max = length + 10 - position(session.get());
                     options.stop_strings = stops;
                     options.stop_string_count = name == kChat ? 2 : 0; // others have no text
                     options.log_probability_count = 3;
@@ -117,9 +117,9 @@ Row generating(const char *detail, Needs needs, bool widely,
                 };
                 return Trial{call,
                              [=] { // the log has the reported tokens, and nothing else
-                                 const uint64_t drawn = position(session.get()) - 59;
+                                 const uint64_t drawn = position(session.get()) - length;
                                  REQUIRE(drawn == told->tokens.size());
-                                 Tokens all(59, 5);
+                                 Tokens all(length, 5);
                                  all.insert(all.end(), told->tokens.begin(), told->tokens.end());
                                  CHECK(digest(session.get()) == digest(make(model, all).get()));
                              },
@@ -249,18 +249,21 @@ std::vector<Row> generate_rows() {
                    [](stasis_session *session, stasis_model *model) {
                        REQUIRE(draft_by(session, model, nullptr) == STASIS_OK);
                    }),
-        generating(
+        generating( // from a checkpoint, which stays beside the states that follow
             "hybrid, drafts by a search", Needs::warm_model, false,
             [](stasis_session *session, stasis_model *) {
                 REQUIRE(draft_by(session, nullptr, nullptr) == STASIS_OK);
             },
-            kRecurrent),
+            kRecurrent, 256),
         generating(
             "hybrid, drafts by its MTP head", Needs::fresh_model, false,
             [](stasis_session *session, stasis_model *model) {
+                auto info = sized<stasis_model_info>();
+                REQUIRE(stasis_model_get_info(model, &info, nullptr) == STASIS_OK);
+                REQUIRE(info.mtp_bytes != 0);
                 REQUIRE(draft_by(session, model, nullptr) == STASIS_OK);
             },
-            kMtp),
+            kMtp, 256),
         stepping(Needs::fresh_model),
         stepping(Needs::warm_model),
     };

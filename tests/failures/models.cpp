@@ -106,7 +106,9 @@ std::string mtp_head(std::vector<std::string> &names) {
 void write_with_head(const std::string &folder) {
     std::vector<std::string> head;
     write_file(folder + "/head.safetensors", mtp_head(head));
-    const std::string whole = read_file(folder + "/model.safetensors"); // its header names tensors
+    // A model.safetensors would be read alone.
+    std::filesystem::rename(folder + "/model.safetensors", folder + "/body.safetensors");
+    const std::string whole = read_file(folder + "/body.safetensors"); // its header names tensors
     std::string map;
     for (const std::string &name : head) {
         map += "\"" + name + "\":\"head.safetensors\",";
@@ -114,7 +116,7 @@ void write_with_head(const std::string &folder) {
     const std::string before = "\":{\"dtype\"";
     for (size_t at = whole.find(before); at != whole.npos; at = whole.find(before, at + 1)) {
         const size_t begin = whole.rfind('"', at - 1) + 1;
-        map += "\"" + whole.substr(begin, at - begin) + "\":\"model.safetensors\",";
+        map += "\"" + whole.substr(begin, at - begin) + "\":\"body.safetensors\",";
     }
     map.pop_back();
     write_file(folder + "/model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");

@@ -315,6 +315,9 @@ TEST_CASE("MTP: a session that is loaded, rewound or forked drafts on") {
     session.append(tokens_for(*model, 9, 5), {});
     session.generate(options, result);
     CHECK(result.accepted == 16);
+    session.rewind(299, false, {}); // to where the head's first row was
+    session.generate(options, result);
+    CHECK(result.accepted == 16);
     const auto child = session.fork();
     child->generate(options, result);
     CHECK(result.accepted == 16);
