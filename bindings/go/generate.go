@@ -121,8 +121,9 @@ type DraftOptions struct {
 	TokensMax uint64 // up to 32; 0: 8
 }
 
-// SetDraft says what proposes tokens for Generate: a smaller model, or with a nil model a search in
-// the log; with options nil as well, nothing. It changes the speed and nothing else.
+// SetDraft says what proposes tokens for Generate: a smaller model; the session's own, whose MTP
+// head (ModelInfo.MTPBytes) then does; or with a nil model a search in the log; with options nil as
+// well, nothing. It changes the speed and nothing else.
 func (s *Session) SetDraft(draft *Model, options *DraftOptions) error {
 	c := brief("set draft")
 	var model unsafe.Pointer

@@ -41,6 +41,14 @@ void Network::describe_layers() {
     }
 }
 
+void Network::make_cache(const PageMemory &pages, uint64_t kv_budget_bytes,
+                         uint64_t state_budget_bytes) {
+    states = std::make_unique<StatePool>(memory, state_size(), state_budget_bytes);
+    pool = std::make_unique<PagePool>(pages, kv_budget_bytes, page_shapes);
+    log_nodes = std::make_unique<NodePool>(memory, sizeof(TokenLog::Node));
+    table_nodes = std::make_unique<NodePool>(memory, sizeof(PageTable::Node));
+}
+
 uint64_t Network::scratch_bytes() const {
     return idle_passes.size_bytes();
 }

@@ -63,6 +63,8 @@ struct Network {
     // Fills in the members that follow from the configuration: groups, places, shapes, RoPE
     // frequencies.
     void describe_layers();
+    // Makes the memory of pages, states and nodes, after the layers were described.
+    void make_cache(const PageMemory &pages, uint64_t kv_budget_bytes, uint64_t state_budget_bytes);
     // Returns the numbers of the states of all recurrent layers at one position; 0: there are none.
     size_t state_size() const { return recurrent_layers * config.recurrent.state_size(); }
     // Returns the bytes of idle passes.

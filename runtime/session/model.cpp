@@ -164,11 +164,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     // The profile, and the KV cache.
     model->profile = open_profile(*model, options.profile);
     const uint64_t budget = options.kv_budget_bytes == 0 ? UINT64_MAX : options.kv_budget_bytes;
-    model->states =
-        std::make_unique<StatePool>(model->memory, model->state_size(), options.state_budget_bytes);
-    model->pool = std::make_unique<PagePool>(pages, budget, model->page_shapes);
-    model->log_nodes = std::make_unique<NodePool>(model->memory, sizeof(TokenLog::Node));
-    model->table_nodes = std::make_unique<NodePool>(model->memory, sizeof(PageTable::Node));
+    model->make_cache(pages, budget, options.state_budget_bytes);
     if (model->weights.mtp.present() && model->backend == &kCpuBackend) {
         model->mtp = mtp_network(*model, budget);
     }

@@ -12,7 +12,7 @@ namespace stasis {
 
 namespace {
 
-constexpr size_t kRows = 256; // hidden states that wait for a pass of the head, at most
+constexpr size_t kRows = 256; // of a pass of the head, at most; as many that wait are run
 
 } // namespace
 

@@ -47,11 +47,7 @@ std::unique_ptr<Network> mtp_network(const Network &model, uint64_t budget_bytes
     network->device_name = model.device_name;
     network->kernels_name = model.kernels_name;
     network->describe_layers();
-    network->states = std::make_unique<StatePool>(network->memory, 0, 0);
-    network->pool =
-        std::make_unique<PagePool>(host_pages(network->memory), budget_bytes, network->page_shapes);
-    network->log_nodes = std::make_unique<NodePool>(network->memory, sizeof(TokenLog::Node));
-    network->table_nodes = std::make_unique<NodePool>(network->memory, sizeof(PageTable::Node));
+    network->make_cache(host_pages(network->memory), budget_bytes, 0);
     return network;
 }
 

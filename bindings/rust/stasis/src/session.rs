@@ -126,7 +126,8 @@ pub enum Draft<'a> {
         /// At most, up to 32; 0: 8, or `tokens_min` if that is more.
         tokens_max: u64,
     },
-    /// A smaller model with the same tokenizer.
+    /// A smaller model with the same tokenizer; or the session's own, whose MTP head proposes
+    /// (`mtp_bytes` of its info).
     Model {
         /// Which; the session keeps it open.
         model: &'a Model,
