@@ -15,13 +15,21 @@ extern "C" {
 /* How a model is written. The types:
  *   F16, BF16
  *   Q8_0, Q4_0, Q4_1, Q5_0, Q5_1  blocks of 32 weights, with the scales of the published quantizer
- *   Q4_K, Q5_K, Q6_K              blocks of 256 weights, with scales of least squares
+ *   Q3_K, Q4_K, Q5_K, Q6_K        blocks of 256 weights, with scales of least squares
  *   Q4_K_M, Q5_K_M                Q4_K and Q5_K, with the value and down projections of half of
  *                                 the layers in Q6_K; query, key and value in one matrix, as in
  *                                 Phi-3, are in Q5_K and Q6_K
+ *   Q2_K, Q3_K_M, Q3_K_L          Q2_K and Q3_K, with value, down and output projections in types
+ *                                 of more bits
+ *   IQ4_NL, IQ4_XS                blocks of 32 and of 256, four bits for one of 16 unequal steps;
+ *                                 down projections of the first eighth of the layers are Q5_K, and
+ *                                 values where four query heads or more share a key head
+ *   MXFP4_MOE                     experts in MXFP4 (blocks of 32), everything else in Q8_0
+ * Which matrices of a mixture have more bits is llama.cpp's choice for the file type of that name.
  * With every type smaller than Q8_0 the output head is Q6_K, and so are embeddings that serve as
- * head. A matrix whose rows are not whole blocks of 256 becomes Q5_0 (for Q4_K), Q5_1 (Q5_K) or
- * Q8_0 (Q6_K), or F16 if they are not a multiple of 32. Norms and biases are F32. */
+ * head. A matrix whose rows are not whole blocks of 256 becomes Q4_0 (for Q2_K, Q3_K), Q5_0 (Q4_K),
+ * Q5_1 (Q5_K), Q8_0 (Q6_K) or IQ4_NL (IQ4_XS), or F16 if they are not a multiple of 32. Norms and
+ * biases are F32. */
 typedef struct stasis_quantize_options {
     uint32_t struct_size, flags;
     const char *type;  /* one of the types above; NULL: Q8_0 */

@@ -42,6 +42,11 @@ struct Device;      // one opened device
 struct DeviceQueue; // work in order; one host thread at a time
 struct DeviceGraph; // recorded work
 
+// Reports whether devices multiply with a type of blocks.
+constexpr bool device_multiplies(Quant type) {
+    return type <= Quant::q6_k;
+}
+
 // A weight matrix, of bf16 values or in blocks of integers (C8). `least` is used for C2: see
 // cuda/arithmetic.h.
 struct DeviceMatrix {

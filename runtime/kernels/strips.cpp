@@ -37,9 +37,8 @@ void put_block(Quant type, const StripBlock &shape, const uint8_t *block, size_t
         }
         std::memcpy(to + 4 * (i * kStripOutputs + output), &word, sizeof word);
     }
-    if (shape.has_half()) {
-        std::memcpy(to + 4 * shape.words * kStripOutputs + 2 * output, block + shape.half, 2);
-    }
+    const size_t rest = shape.rest_bytes();
+    std::memcpy(to + 4 * shape.words * kStripOutputs + rest * output, block + shape.rest, rest);
 }
 
 } // namespace

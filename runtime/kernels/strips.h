@@ -4,9 +4,9 @@
 //
 // A block of a strip has as many bytes as the 16 published blocks it is made of. First come their
 // 4-byte words, word w of the 16 outputs side by side. If a block is not a whole number of words,
-// the remaining f16 of each follows. Words keep the order of the published block, without that f16;
-// only the fifth bits of Q5_0 and Q5_1 are reordered: bit 8 k + i is that of element 4 i + k.
-// Outputs past the matrix are blocks of zeros.
+// the rest of each follows, a scale: an f16, or the exponent of MXFP4. Words keep the order of the
+// published block, without that scale; only the fifth bits of Q5_0 and Q5_1 are reordered: bit 8 k
+// + i is that of element 4 i + k. Outputs past the matrix are blocks of zeros.
 #pragma once
 
 #include "runtime/kernels/quantized.h"
@@ -18,17 +18,19 @@ inline constexpr size_t kStripOutputs = 16;
 struct StripBlock {
     size_t words; // 4-byte words of a published block
     size_t first; // offset of the first word
-    size_t half;  // offset of the remaining f16, if `bytes` is no multiple of 4
+    size_t rest;  // offset of the remaining scale, if there is one
     size_t bytes; // bytes of a block of the strip
 
-    [[gnu::always_inline]] constexpr bool has_half() const {
-        return bytes != words * 4 * kStripOutputs;
+    // Returns the bytes of the remaining scale: 2, 1, or 0 if there is none.
+    [[gnu::always_inline]] constexpr size_t rest_bytes() const {
+        return bytes / kStripOutputs - words * 4;
     }
 };
 
 [[gnu::always_inline]] constexpr StripBlock strip_block(Quant type) {
     const size_t bytes = quant_block(type).bytes, rest = bytes % 4;
-    const bool at_end = type == Quant::q6_k; // the f16; else it is the first field
+    // The scale is the last field; else it is the first.
+    const bool at_end = type == Quant::q6_k || type == Quant::q3_k;
     return {bytes / 4, at_end ? 0 : rest, at_end ? bytes - rest : 0, bytes * kStripOutputs};
 }
 

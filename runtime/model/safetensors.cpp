@@ -162,7 +162,12 @@ static_assert(ordered(DataType::q8_0, kernels::Quant::q8_0) &&
               ordered(DataType::q5_1, kernels::Quant::q5_1) &&
               ordered(DataType::q4_k, kernels::Quant::q4_k) &&
               ordered(DataType::q5_k, kernels::Quant::q5_k) &&
-              ordered(DataType::q6_k, kernels::Quant::q6_k));
+              ordered(DataType::q6_k, kernels::Quant::q6_k) &&
+              ordered(DataType::q2_k, kernels::Quant::q2_k) &&
+              ordered(DataType::q3_k, kernels::Quant::q3_k) &&
+              ordered(DataType::iq4_nl, kernels::Quant::iq4_nl) &&
+              ordered(DataType::iq4_xs, kernels::Quant::iq4_xs) &&
+              ordered(DataType::mxfp4, kernels::Quant::mxfp4));
 
 } // namespace
 
@@ -211,6 +216,13 @@ std::optional<kernels::Quant> quant_of(DataType type) {
         return std::nullopt;
     }
     return static_cast<kernels::Quant>(static_cast<int>(type) - kFirstQuant);
+}
+
+const char *name_of(DataType type) {
+    constexpr const char *kNames[] = {"BF16", "F16",    "F32",    "Q8_0", "Q4_0", "Q4_1",
+                                      "Q5_0", "Q5_1",   "Q4_K",   "Q5_K", "Q6_K", "Q2_K",
+                                      "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
+    return kNames[static_cast<size_t>(type)];
 }
 
 } // namespace stasis

@@ -15,8 +15,25 @@
 
 namespace stasis {
 
-// The last eight are integers in blocks (runtime/kernels/quantized.h), which only GGUF files have.
-enum class DataType { bf16, f16, f32, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k };
+// From q8_0 on they are integers in blocks (runtime/kernels/quantized.h), as GGUF files have them.
+enum class DataType {
+    bf16,
+    f16,
+    f32,
+    q8_0,
+    q4_0,
+    q4_1,
+    q5_0,
+    q5_1,
+    q4_k,
+    q5_k,
+    q6_k,
+    q2_k,
+    q3_k,
+    iq4_nl,
+    iq4_xs,
+    mxfp4
+};
 
 class ModelFile;
 
@@ -31,6 +48,7 @@ struct Tensor {
 
 // Returns the block type of a data type with blocks; nothing for others.
 std::optional<kernels::Quant> quant_of(DataType type);
+const char *name_of(DataType type); // "Q4_K"
 
 struct Checkpoint {
     std::map<std::string, Tensor> tensors;

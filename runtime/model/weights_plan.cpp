@@ -174,10 +174,4 @@ std::vector<PlannedTensor> plan_weights(const Config &config, bool mtp, Weights 
     return plan;
 }
 
-const char *name_of(DataType type) {
-    constexpr const char *kNames[] = {"BF16", "F16",  "F32",  "Q8_0", "Q4_0", "Q4_1",
-                                      "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
-    return kNames[static_cast<size_t>(type)];
-}
-
 } // namespace stasis

@@ -59,6 +59,4 @@ void split_tensors(const Config &config, Checkpoint &checkpoint);
 // dtype, or a tensor of the checkpoint that is neither in the plan nor harmless).
 std::string find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan);
 
-const char *name_of(DataType type);
-
 } // namespace stasis

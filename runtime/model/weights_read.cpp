@@ -129,10 +129,12 @@ size_t find_nonfinite_scale(const uint8_t *data, kernels::Quant quant, const Pie
     const size_t end = piece.offset_bytes + piece.size_bytes;
     for (size_t at = (piece.offset_bytes + shape.bytes - 1) / shape.bytes; at * shape.bytes < end;
          ++at) {
+        const uint8_t *block = data + (at * shape.bytes - piece.offset_bytes);
         for (const size_t scale : kernels::quant_scales(quant)) {
-            const uint16_t bits =
-                load_16(data + (at * shape.bytes - piece.offset_bytes) + scale, 0);
-            if ((bits & 0x7C00U) == 0x7C00U) {
+            const bool finite = quant == kernels::Quant::mxfp4
+                                    ? block[scale] != 0xFF
+                                    : (load_16(block + scale, 0) & 0x7C00U) != 0x7C00U;
+            if (!finite) {
                 return at * shape.elements;
             }
         }

@@ -122,8 +122,9 @@ std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &m
             output.entry.shape = shape;
             output.columns = shape.back();
             if (tensor.matrix != nullptr) {
-                output.entry.type = matrix_type(mixture, name, config.tied_head, tensor.layer,
-                                                config.layers, output.columns);
+                output.entry.type =
+                    matrix_type(mixture, {name, output.columns, tensor.layer, config.layers,
+                                          config.tied_head, config.heads / config.kv_heads});
             }
             if (has(tensor.name, ".experts.")) {
                 output.entry.shape.insert(output.entry.shape.begin(), config.experts.count);

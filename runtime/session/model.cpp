@@ -104,6 +104,20 @@ void open_text(Model &model, const Origin &origin, const std::string &template_n
     model.identity.chat_template = model.chat ? model.chat->name() : "";
 }
 
+// Refuses integer weights that devices do not multiply with.
+void check_types(const Checkpoint &checkpoint, const OpenDevice &device) {
+    for (const auto &[name, tensor] : checkpoint.tensors) {
+        const std::optional<kernels::Quant> quant = quant_of(tensor.type);
+        if (quant && !kernels::device_multiplies(*quant)) {
+            const std::string shown =
+                checkpoint.name_in_file ? checkpoint.name_in_file(name) : name;
+            fail(Status::unsupported,
+                 "device \"%s\": tensor %s in %s is of type %s, which the CPU alone computes",
+                 device.name.c_str(), shown.c_str(), tensor.file.c_str(), name_of(tensor.type));
+        }
+    }
+}
+
 } // namespace
 
 Model::Model(const ModelOptions &options) : Network(options.memory) {}
@@ -129,8 +143,12 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
              config.experts.count != 0 ? "mixtures of experts" : "recurrent layers");
     }
     model->threads = std::make_shared<Threads>(options.threads);
+    Checkpoint checkpoint = origin.checkpoint(config);
+    if (device != nullptr) {
+        check_types(checkpoint, *device);
+    }
     model->weights =
-        load_weights(origin.checkpoint(config), config, {model->memory, !options.copy_weights},
+        load_weights(std::move(checkpoint), config, {model->memory, !options.copy_weights},
                      *model->threads, options.watch, model->identity);
     open_text(*model, origin, options.chat_template);
     model->recommended = origin.recommended();

@@ -84,9 +84,9 @@ TEST_CASE("stasis_model_quantize: refusals leave what was there") {
           STASIS_INVALID_ARGUMENT);
     auto options = sized<stasis_quantize_options>();
     stasis_error error;
-    options.type = "Q2_K";
+    options.type = "IQ2_S";
     CHECK(quantize(out, &options, nullptr, &error) == STASIS_UNSUPPORTED);
-    CHECK(contains(error, "\"Q2_K\""));
+    CHECK(contains(error, "\"IQ2_S\""));
     CHECK(contains(error, "Q5_K_M"));
     options.type = "Q6_K";
     CHECK(quantize(out, &options, nullptr, &error) == STASIS_OK);

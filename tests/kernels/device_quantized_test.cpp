@@ -8,7 +8,7 @@
 #include "tests/kernels/guarded.h"
 #include "tests/kernels/quantized_case.h"
 
-using quantized_case::kTypes;
+using quantized_case::kDeviceTypes;
 using quantized_case::Product;
 using quantized_case::random_product;
 using stasis::kernels::Activation;
@@ -103,7 +103,7 @@ void check(const Opened &on, const Product &p, const std::vector<float> &bias = 
 TEST_CASE("device: products of integer weights equal the restatement's") {
     Numbers numbers(31);
     under_test::for_each_device([&](const Opened &on) {
-        for (const Quant type : kTypes) {
+        for (const Quant type : kDeviceTypes) {
             for (const Kind kind : kKinds) {
                 check(on, random_product(numbers, type, 1, 5, 1, kind));
                 check(on, random_product(numbers, type, 3, 17, 2, kind));
@@ -126,7 +126,7 @@ TEST_CASE("device: products of integer weights equal the restatement's") {
 TEST_CASE("device: integers, scales and activations at their extremes") {
     Numbers numbers(32);
     under_test::for_each_device([&](const Opened &on) {
-        for (const Quant type : kTypes) {
+        for (const Quant type : kDeviceTypes) {
             for (const uint8_t fill : quantized_case::kFills) {
                 check(on, quantized_case::extreme_product(numbers, type, fill, 1));
                 check(on, quantized_case::extreme_product(numbers, type, fill, 10));
@@ -218,7 +218,7 @@ TEST_CASE("device: gated products of integer weights, of one type, of two, besid
     Numbers numbers(35);
     under_test::for_each_device([&](const Opened &on) {
         for (const size_t rows : {1, 2, 4, 11}) {
-            for (const Quant type : kTypes) {
+            for (const Quant type : kDeviceTypes) {
                 const Quant other = rows == 2 ? Quant::q5_1 : type;
                 const auto of = [&](Quant own) {
                     return random_product(numbers, own, rows, 21, 256 / quant_block(own).elements);
@@ -259,7 +259,7 @@ TEST_CASE("device: gated products of integer weights, of one type, of two, besid
 TEST_CASE("device: products of integer weights touch nothing outside their arrays") {
     Numbers numbers(36);
     const Opened on(host_module::table());
-    for (const Quant type : kTypes) {
+    for (const Quant type : kDeviceTypes) {
         for (const Edge edge : kEdges) {
             const size_t outputs = 1 + numbers.below(30), rows = 1 + numbers.below(10);
             const Product p = random_product(numbers, type, rows, outputs, 1 + numbers.below(9));
@@ -289,7 +289,7 @@ TEST_CASE("device: products of integer weights touch nothing outside their array
 TEST_CASE("device: what is not finite shows in its row of integer products, in no others") {
     Numbers numbers(37);
     under_test::for_each_device([&](const Opened &on) {
-        for (const Quant type : kTypes) {
+        for (const Quant type : kDeviceTypes) {
             for (const uint16_t bad : {uint16_t{0x7F80}, uint16_t{0xFF80}, uint16_t{0x7FC1}}) {
                 Product p = random_product(numbers, type, 3, 19, 2);
                 const std::vector<float> clean = expected(p);
@@ -312,7 +312,7 @@ TEST_CASE("device: what is not finite shows in its row of integer products, in n
 TEST_CASE("device: embeddings from blocks equal the restatement's") {
     Numbers numbers(38);
     under_test::for_each_device([&](const Opened &on) {
-        for (const Quant type : kTypes) {
+        for (const Quant type : kDeviceTypes) {
             for (const float scale : {1.0F, 25.25F, -0x1.8p-110F}) { // the last: some are flushed
                 INFO("type ", static_cast<int>(type), " scale ", scale);
                 Product p = random_product(numbers, type, 1, 37, 3);

@@ -62,6 +62,43 @@ Weight six(const uint8_t *block, size_t i) {
     return {low + 16 * high - 32, signed_byte(block, 192 + i / 16), 0};
 }
 
+// Q2_K and Q3_K: two bits of element i of a block whose integers begin at byte `at`.
+int two(const uint8_t *block, size_t at, size_t i) {
+    return bits(block, 8 * (at + 32 * (i / 128) + i % 32) + 2 * (i / 32 % 4), 2);
+}
+
+Weight two_scaled(const uint8_t *block, size_t i) {
+    const size_t scale = 8 * (i / 16);
+    return {two(block, 16, i), bits(block, scale, 4), bits(block, scale + 4, 4)};
+}
+
+Weight three(const uint8_t *block, size_t i) {
+    const size_t j = i / 16, at = 8 * 96;
+    const int scale = bits(block, at + 8 * (j % 8) + 4 * (j / 8), 4) +
+                      16 * bits(block, at + 8 * (8 + j % 4) + 2 * (j / 4), 2);
+    return {two(block, 32, i) + 4 * bits(block, 8 * (i % 32) + i / 32, 1) - 4, scale - 32, 0};
+}
+
+// Of 32 elements whose nibbles begin at byte `at`: what the i-th stands for.
+int looked_up(const int (&values)[16], const uint8_t *block, size_t at, size_t i) {
+    return values[bits(block, 8 * (at + i % 16) + 4 * (i / 16), 4)];
+}
+constexpr int kNonLinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                1,    13,   25,  38,  53,  69,  89,  113};
+
+// Twice a float of a sign, two bits of exponent and one of fraction (E2M1).
+int twice_e2m1(int four) {
+    const int exponent = four / 2 % 4, fraction = four % 2;
+    const int magnitude = exponent == 0 ? fraction : (2 + fraction) << (exponent - 1);
+    return four >= 8 ? -magnitude : magnitude;
+}
+
+Weight four_scaled(const uint8_t *block, size_t i) {
+    const size_t j = i / 32;
+    const int scale = bits(block, 8 * 4 + 4 * j, 4) + 16 * bits(block, 8 * 2 + 2 * j, 2);
+    return {looked_up(kNonLinear, block, 8 + 16 * j, i % 32), scale - 32, 0};
+}
+
 } // namespace
 
 Weight weight(Quant type, const uint8_t *block, size_t i) {
@@ -82,6 +119,16 @@ Weight weight(Quant type, const uint8_t *block, size_t i) {
         return super(block, i, 48, true);
     case Quant::q6_k:
         return six(block, i);
+    case Quant::q2_k:
+        return two_scaled(block, i);
+    case Quant::q3_k:
+        return three(block, i);
+    case Quant::iq4_nl:
+        return {looked_up(kNonLinear, block, 2, i), 1, 0};
+    case Quant::iq4_xs:
+        return four_scaled(block, i);
+    case Quant::mxfp4:
+        return {twice_e2m1(bits(block, 8 * (1 + i % 16) + 4 * (i / 16), 4)), 1, 0};
     }
     return {};
 }
@@ -96,6 +143,12 @@ Scales scales(Quant type, const uint8_t *block) {
     case Quant::q4_k:
     case Quant::q5_k:
         return {f16(block, 0), -f16(block, 2), true};
+    case Quant::q2_k:
+        return {f16(block, 80), -f16(block, 82), true};
+    case Quant::q3_k:
+        return {f16(block, 108), 0.0F, false};
+    case Quant::mxfp4: // a denormal counts as zero
+        return {block[0] < 2 ? 0.0F : std::ldexp(1.0F, block[0] - 128), 0.0F, false};
     default:
         return {f16(block, 0), 0.0F, false};
     }

@@ -13,8 +13,12 @@ namespace quantized_case {
 
 using stasis::kernels::Quant;
 
-inline constexpr Quant kTypes[] = {Quant::q8_0, Quant::q4_0, Quant::q4_1, Quant::q5_0,
-                                   Quant::q5_1, Quant::q4_k, Quant::q5_k, Quant::q6_k};
+// Those that devices multiply with, and all.
+inline constexpr Quant kDeviceTypes[] = {Quant::q8_0, Quant::q4_0, Quant::q4_1, Quant::q5_0,
+                                         Quant::q5_1, Quant::q4_k, Quant::q5_k, Quant::q6_k};
+inline constexpr Quant kTypes[] = {
+    Quant::q8_0, Quant::q4_0, Quant::q4_1, Quant::q5_0,   Quant::q5_1,   Quant::q4_k, Quant::q5_k,
+    Quant::q6_k, Quant::q2_k, Quant::q3_k, Quant::iq4_nl, Quant::iq4_xs, Quant::mxfp4};
 inline constexpr float kUntouched = 7.0F;
 
 struct Product {
@@ -43,8 +47,14 @@ inline std::vector<float> expected(const Product &p, size_t y_stride) {
     return y;
 }
 
+// The one byte of MXFP4 becomes f16's power of two.
 inline void set_scales(Product &p, size_t block, uint16_t f16) {
     uint8_t *bytes = p.w.data() + block * stasis::kernels::quant_block(p.type).bytes;
+    if (p.type == Quant::mxfp4) {
+        const int exponent = f16 >> 10 & 31;
+        bytes[0] = static_cast<uint8_t>(exponent == 0 ? f16 & 3 : exponent - 15 + 128);
+        return;
+    }
     for (const size_t offset : stasis::kernels::quant_scales(p.type)) {
         bytes[offset] = static_cast<uint8_t>(f16);
         bytes[offset + 1] = static_cast<uint8_t>(f16 >> 8);

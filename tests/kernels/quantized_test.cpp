@@ -18,8 +18,11 @@ struct Named {
     Quant type;
 };
 constexpr Named kNamedTypes[] = {
-    {"Q8_0", Quant::q8_0}, {"Q4_0", Quant::q4_0}, {"Q4_1", Quant::q4_1}, {"Q5_0", Quant::q5_0},
-    {"Q5_1", Quant::q5_1}, {"Q4_K", Quant::q4_k}, {"Q5_K", Quant::q5_k}, {"Q6_K", Quant::q6_k}};
+    {"Q8_0", Quant::q8_0},  {"Q4_0", Quant::q4_0},     {"Q4_1", Quant::q4_1},
+    {"Q5_0", Quant::q5_0},  {"Q5_1", Quant::q5_1},     {"Q4_K", Quant::q4_k},
+    {"Q5_K", Quant::q5_k},  {"Q6_K", Quant::q6_k},     {"Q2_K", Quant::q2_k},
+    {"Q3_K", Quant::q3_k},  {"IQ4_NL", Quant::iq4_nl}, {"IQ4_XS", Quant::iq4_xs},
+    {"MXFP4", Quant::mxfp4}};
 
 // The blocks of blocks.json of one type, field by field as make.py writes them.
 std::vector<std::string> published(const std::string &type, const std::string &field) {
@@ -54,10 +57,16 @@ std::vector<uint8_t> random_rows(Numbers &numbers, Quant type, size_t rows, size
         byte = static_cast<uint8_t>(numbers.bits());
     }
     const bool two = naive::scales(type, bytes.data()).has;
-    const size_t first = type == Quant::q6_k ? 208 : 0;
+    const size_t first = quant_scales(type).offset[0];
     for (size_t row = 0; row < rows; ++row) {
         for (size_t block = 0; block < depth / shape.elements; ++block) {
             uint8_t *scales = bytes.data() + row * stride + block * shape.bytes + first;
+            if (type == Quant::mxfp4) { // denormals, powers of two as those of f16, and beyond
+                const size_t exponent =
+                    numbers.below(4) == 0 ? numbers.below(4) : numbers.below(64);
+                scales[0] = static_cast<uint8_t>(exponent < 4 ? exponent : exponent + 80);
+                continue;
+            }
             for (size_t i = 0; i < (two ? 2 : 1); ++i) { // any exponent but that of infinity
                 const size_t exponent = numbers.below(4) == 0 ? 0 : numbers.below(31);
                 const size_t f16 = numbers.below(2) << 15 | exponent << 10 | numbers.below(1024);
@@ -130,11 +139,13 @@ TEST_CASE("matmul_quantized: blocks stand for what the published reader says") {
 
 TEST_CASE("matmul_quantized: a strip holds the published blocks of its outputs, word by word") {
     struct Layout { // offsets in a published block; the fifth bits' word, 99: none
-        size_t words, first, half, fifth;
+        size_t words, first, rest, fifth;
     };
-    constexpr Layout kLayouts[] = {{8, 2, 0, 99},   {4, 2, 0, 99},   {5, 0, 99, 99},
-                                   {5, 2, 0, 0},    {6, 0, 99, 1},   {36, 0, 99, 99},
-                                   {44, 0, 99, 99}, {52, 0, 208, 99}};
+    constexpr Layout kLayouts[] = {
+        {8, 2, 0, 99},   {4, 2, 0, 99},   {5, 0, 99, 99},   {5, 2, 0, 0},    {6, 0, 99, 1},
+        {36, 0, 99, 99}, {44, 0, 99, 99}, {52, 0, 208, 99}, {21, 0, 99, 99}, {27, 0, 108, 99},
+        {4, 2, 0, 99},   {34, 0, 99, 99}, {4, 1, 0, 99}};
+    static_assert(std::size(kLayouts) == std::size(kNamedTypes));
     Numbers numbers(5);
     for (size_t t = 0; t < std::size(kNamedTypes); ++t) {
         const char *name = kNamedTypes[t].name;
@@ -166,9 +177,10 @@ TEST_CASE("matmul_quantized: a strip holds the published blocks of its outputs, 
                     }
                     wrong += std::memcmp(to + 64 * i + n % 16 * 4, word, 4) != 0;
                 }
-                if (layout.half != 99) {
-                    wrong += std::memcmp(to + 64 * layout.words + n % 16 * 2, from + layout.half,
-                                         2) != 0;
+                if (layout.rest != 99) {
+                    const size_t bytes = block.bytes - 4 * layout.words;
+                    wrong += std::memcmp(to + 64 * layout.words + n % 16 * bytes,
+                                         from + layout.rest, bytes) != 0;
                 }
             }
         }

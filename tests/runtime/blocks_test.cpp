@@ -11,6 +11,7 @@
 #include "runtime/kernels/quantized.h"
 #include "runtime/kernels/table.h"
 #include "runtime/model/f16.h"
+#include "runtime/model/mxfp4.h"
 #include "tests/data_files.h"
 #include "tests/runtime/model_files.h"
 
@@ -91,10 +92,13 @@ TEST_CASE("blocks: the published quantizer's, bit for bit") {
     }
 }
 
-TEST_CASE("blocks: the fits of the K types leave no more error than the reference quantizers") {
-    const std::pair<GgufType, kernels::Quant> types[] = {{GgufType::q4_k, kernels::Quant::q4_k},
-                                                         {GgufType::q5_k, kernels::Quant::q5_k},
-                                                         {GgufType::q6_k, kernels::Quant::q6_k}};
+TEST_CASE("blocks: the fits leave no more error than the reference quantizers") {
+    using kernels::Quant;
+    const std::pair<GgufType, Quant> types[] = {
+        {GgufType::q4_k, Quant::q4_k},    {GgufType::q5_k, Quant::q5_k},
+        {GgufType::q6_k, Quant::q6_k},    {GgufType::q2_k, Quant::q2_k},
+        {GgufType::q3_k, Quant::q3_k},    {GgufType::iq4_nl, Quant::iq4_nl},
+        {GgufType::iq4_xs, Quant::iq4_xs}};
     for (const auto &[type, quant] : types) {
         const std::string name = gguf_type_name(type);
         for (const auto &entry : published()["errors"].items()) {
@@ -108,11 +112,13 @@ TEST_CASE("blocks: the fits of the K types leave no more error than the referenc
     }
 }
 
-TEST_CASE("blocks: the K types on values that a fit could stumble over") {
+TEST_CASE("blocks: values that a fit could stumble over") {
     const kernels::Quant quants[] = {kernels::Quant::q4_k, kernels::Quant::q5_k,
-                                     kernels::Quant::q6_k};
-    const GgufType types[] = {GgufType::q4_k, GgufType::q5_k, GgufType::q6_k};
-    for (size_t i = 0; i < 3; ++i) {
+                                     kernels::Quant::q6_k, kernels::Quant::iq4_nl,
+                                     kernels::Quant::iq4_xs};
+    const GgufType types[] = {GgufType::q4_k, GgufType::q5_k, GgufType::q6_k, GgufType::iq4_nl,
+                              GgufType::iq4_xs};
+    for (size_t i = 0; i < std::size(types); ++i) {
         CAPTURE(i);
         const auto relative = [&](const std::vector<float> &values, double largest) {
             return error_of(quants[i], types[i], values) / largest;
@@ -135,6 +141,28 @@ TEST_CASE("blocks: the K types on values that a fit could stumble over") {
         CHECK(relative(values, 65504) < 0.05);
         values.assign(256, 1e-12F); // scales below what an f16 holds are zero
         CHECK(error_of(quants[i], types[i], values) < 2e-12);
+    }
+}
+
+TEST_CASE("pack_mxfp4: the values of safetensors' blocks") {
+    const kernels::FloatEnvironment environment;
+    constexpr double kE2m1[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6}; // OCP Microscaling Formats 1.0
+    constexpr size_t kBlocks = 300;
+    std::vector<uint8_t> blocks(kBlocks * 16), scales(kBlocks), packed(kBlocks * 17);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+        blocks[i] = static_cast<uint8_t>(i * 37 + i / 256);
+    }
+    for (size_t i = 0; i < kBlocks; ++i) {
+        scales[i] = static_cast<uint8_t>(2 + i % 250);
+    }
+    pack_mxfp4(blocks.data(), scales.data(), kBlocks, packed.data());
+    std::vector<float> found(kBlocks * 32);
+    kernels::find_table("reference")
+        ->embed_quantized(kernels::Quant::mxfp4, packed.data(), 1.0F, found.size(), found.data());
+    for (size_t i = 0; i < found.size(); ++i) {
+        const int four = blocks[i / 2] >> i % 2 * 4 & 15; // the even one is in the low bits
+        const double magnitude = std::ldexp(kE2m1[four & 7], scales[i / 32] - 127);
+        REQUIRE(double{found[i]} == (four >= 8 ? -magnitude : magnitude));
     }
 }
 
@@ -162,9 +190,13 @@ TEST_CASE("blocks: f16 to nearest even, both ways") {
 TEST_CASE("blocks: files and kernels mean the same sizes") {
     using kernels::Quant;
     const std::pair<GgufType, Quant> types[] = {
-        {GgufType::q8_0, Quant::q8_0}, {GgufType::q4_0, Quant::q4_0}, {GgufType::q4_1, Quant::q4_1},
-        {GgufType::q5_0, Quant::q5_0}, {GgufType::q5_1, Quant::q5_1}, {GgufType::q4_k, Quant::q4_k},
-        {GgufType::q5_k, Quant::q5_k}, {GgufType::q6_k, Quant::q6_k}};
+        {GgufType::q8_0, Quant::q8_0},     {GgufType::q4_0, Quant::q4_0},
+        {GgufType::q4_1, Quant::q4_1},     {GgufType::q5_0, Quant::q5_0},
+        {GgufType::q5_1, Quant::q5_1},     {GgufType::q4_k, Quant::q4_k},
+        {GgufType::q5_k, Quant::q5_k},     {GgufType::q6_k, Quant::q6_k},
+        {GgufType::q2_k, Quant::q2_k},     {GgufType::q3_k, Quant::q3_k},
+        {GgufType::iq4_nl, Quant::iq4_nl}, {GgufType::iq4_xs, Quant::iq4_xs},
+        {GgufType::mxfp4, Quant::mxfp4}};
     for (const auto &[type, quant] : types) {
         const std::string name = gguf_type_name(type);
         CAPTURE(name);

@@ -31,6 +31,11 @@ TEST_CASE("device: what one side computed of integer weights the other verifies"
     }
 }
 
+TEST_CASE("device: types of integer weights that it does not have are refused by name") {
+    expect_error(Status::unsupported, {"device", "output.weight", "Q2_K", "the CPU alone"},
+                 [&] { open_there("quantized/cpu-only", under_test::each_module()); });
+}
+
 // More blocks in a row than a chunk of the products holds, and a number that is no multiple of it;
 // embeddings of blocks that no product reads.
 TEST_CASE("device: long rows of integer weights give the bits that the CPU gives") {

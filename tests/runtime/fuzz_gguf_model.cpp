@@ -349,9 +349,11 @@ void load(const std::string &file) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Description reader{{reinterpret_cast<const char *>(data), size}};
-    constexpr GgufType kTypes[] = {GgufType::bf16, GgufType::f32,  GgufType::f16,  GgufType::q8_0,
-                                   GgufType::q4_0, GgufType::q4_1, GgufType::q5_0, GgufType::q5_1,
-                                   GgufType::q4_k, GgufType::q5_k, GgufType::q6_k};
+    constexpr GgufType kTypes[] = {
+        GgufType::bf16, GgufType::f32,    GgufType::f16,    GgufType::q8_0,
+        GgufType::q4_0, GgufType::q4_1,   GgufType::q5_0,   GgufType::q5_1,
+        GgufType::q4_k, GgufType::q5_k,   GgufType::q6_k,   GgufType::q2_k,
+        GgufType::q3_k, GgufType::iq4_nl, GgufType::iq4_xs, GgufType::mxfp4};
     const std::string architecture = kArchitectures[reader.byte() % std::size(kArchitectures)];
     const GgufType type = kTypes[reader.byte() % std::size(kTypes)];
     Draft draft = architecture == "qwen35" ? small_hybrid(type) : small_model(architecture, type);

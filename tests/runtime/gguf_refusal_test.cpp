@@ -325,8 +325,8 @@ TEST_CASE("GgufFile: GGUF tensors: missing ones, of other shapes and types, and 
     refused(Status::corrupt, {"token_embd.weight", "matrix"}, [](Parts &m) {
         m.tensors.at("token_embd.weight").shape = {32, 20, 2};
     });
-    // I8, Q2_K, Q3_K, Q8_K, IQ4_XS, F64, MXFP4, a number without a name.
-    for (const uint32_t type : {24U, 10U, 11U, 15U, 23U, 28U, 39U, 77U}) {
+    // I8, IQ2_XXS, Q8_K, IQ3_S, F64, NVFP4, a number without a name.
+    for (const uint32_t type : {24U, 16U, 15U, 21U, 28U, 40U, 77U}) {
         const auto number = static_cast<GgufType>(type);
         refused(Status::unsupported, {"blk.0.ffn_up.weight", gguf_type_name(number), "Q6_K"},
                 [&](Parts &m) { m.tensors.at("blk.0.ffn_up.weight").type = number; });
@@ -360,15 +360,17 @@ TEST_CASE("GgufFile: GGUF tensors: values that are not finite, scales of integer
     struct Case {
         GgufType type;
         size_t bytes, at;
+        std::string scale = gguf_number(uint16_t{0x7C00});
     };
     for (const Case &c :
          {Case{GgufType::q8_0, 34, 0}, Case{GgufType::q4_0, 18, 0}, Case{GgufType::q4_1, 20, 2},
-          Case{GgufType::q5_0, 22, 0}, Case{GgufType::q5_1, 24, 2}}) {
+          Case{GgufType::q5_0, 22, 0}, Case{GgufType::q5_1, 24, 2}, Case{GgufType::iq4_nl, 18, 0},
+          Case{GgufType::mxfp4, 17, 0, "\xFF"}}) {
         refused(Status::nonfinite, {"blk.0.ffn_down.weight", "index 32 "}, [&](Parts &m) {
             Parts::Tensor &tensor = m.tensors.at("blk.0.ffn_down.weight");
             tensor.type = c.type;
             tensor.bytes.assign(64 * 32 / 32 * c.bytes, '\0');
-            tensor.bytes.replace(c.bytes + c.at, 2, gguf_number(uint16_t{0x7C00}));
+            tensor.bytes.replace(c.bytes + c.at, c.scale.size(), c.scale);
         });
     }
     refused(Status::nonfinite, {"blk.0.ffn_norm.weight", "index 3 "}, [](Parts &m) {

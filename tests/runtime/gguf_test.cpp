@@ -57,7 +57,7 @@ GgufWriter small_gguf() {
                    gguf_array(Type::u8, 2, "ab") + gguf_array(Type::string, 1, gguf_text("c"))));
     writer.tensor("w", GgufType::f32, {2, 3}, std::string(24, 'w'));
     writer.tensor("q", GgufType::q8_0, {64, 2}, std::string(136, 'q'));
-    writer.tensor("odd", GgufType{23}, {256}, std::string(136, 'o'));
+    writer.tensor("odd", GgufType{21}, {256}, std::string(136, 'o'));
     return writer;
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("GgufFile: values and tensors arrive as written, in both versions") {
         CHECK(gguf.tensor("q").size_bytes == 136);
         CHECK(bytes[gguf.tensor("q").offset_bytes] == 'q');
         // A type outside the list is refused where its data is wanted, and not before.
-        expect_error(Status::unsupported, {"tensor odd", "IQ4_XS"}, [&] { gguf.tensor("odd"); });
+        expect_error(Status::unsupported, {"tensor odd", "IQ3_S"}, [&] { gguf.tensor("odd"); });
         expect_error(Status::corrupt, {"no tensor v"}, [&] { gguf.tensor("v"); });
     }
 }
@@ -214,7 +214,7 @@ TEST_CASE("GgufFile: tensors that lie") {
     expect_corrupt(tensor_of(f32, {}, 0, 64), {"0 dimensions"});
     expect_corrupt(tensor_of(f32, {1, 1, 1, 1, 1}, 0, 64), {"5 dimensions"});
     expect_corrupt(tensor_of(f32, {4, 0}, 0, 64), {"tensor w", "dimensions is 0"});
-    expect_corrupt(tensor_of(GgufType{10}, {0}, 0, 64), {"dimensions is 0"});
+    expect_corrupt(tensor_of(GgufType{16}, {0}, 0, 64), {"dimensions is 0"});
     expect_corrupt(tensor_of(f32, {uint64_t{1} << 32, uint64_t{1} << 32}, 0, 64), {"overflows"});
     expect_corrupt(tensor_of(f32, {uint64_t{1} << 62}, 0, 64), {"bytes overflows"});
     expect_corrupt(tensor_of(f32, {UINT64_MAX}, 0, 64), {"overflows"});
@@ -224,8 +224,8 @@ TEST_CASE("GgufFile: tensors that lie") {
     expect_corrupt(tensor_of(f32, {8}, 0, 96).info("v", f32, {4}, 0), {"v", "w", "overlap"});
     expect_corrupt(tensor_of(f32, {9}, 0, 96).info("v", f32, {4}, 32), {"v", "w", "overlap"});
     CHECK_NOTHROW(parsed_gguf(tensor_of(f32, {8}, 0, 96).info("v", f32, {4}, 32).bytes()));
-    expect_corrupt(tensor_of(GgufType{10}, {8}, 0, 96).info("v", f32, {4}, 0), {"overlap"});
-    expect_corrupt(tensor_of(f32, {4}, 0, 96).info("a", GgufType{10}, {8}, 0), {"overlap"});
+    expect_corrupt(tensor_of(GgufType{16}, {8}, 0, 96).info("v", f32, {4}, 0), {"overlap"});
+    expect_corrupt(tensor_of(f32, {4}, 0, 96).info("a", GgufType{16}, {8}, 0), {"overlap"});
     expect_corrupt(tensor_of(f32, {8}, 0, 96).info("w", f32, {4}, 32), {"tensor w", "twice"});
     GgufWriter nameless, nul, bytes, longer, exact;
     expect_corrupt(nameless.tensor("", f32, {1}, "1234"), {"name is empty"});
@@ -243,9 +243,12 @@ TEST_CASE("GgufFile: block sizes are the published ones, other types are known b
     };
     // gguf-py's GGML_QUANT_SIZES.
     static constexpr Case kCases[] = {
-        {0, "F32", 1, 4},       {1, "F16", 1, 2},       {30, "BF16", 1, 2},    {2, "Q4_0", 32, 18},
-        {3, "Q4_1", 32, 20},    {6, "Q5_0", 32, 22},    {7, "Q5_1", 32, 24},   {8, "Q8_0", 32, 34},
-        {12, "Q4_K", 256, 144}, {13, "Q5_K", 256, 176}, {14, "Q6_K", 256, 210}};
+        {0, "F32", 1, 4},       {1, "F16", 1, 2},       {30, "BF16", 1, 2},
+        {2, "Q4_0", 32, 18},    {3, "Q4_1", 32, 20},    {6, "Q5_0", 32, 22},
+        {7, "Q5_1", 32, 24},    {8, "Q8_0", 32, 34},    {12, "Q4_K", 256, 144},
+        {13, "Q5_K", 256, 176}, {14, "Q6_K", 256, 210}, {10, "Q2_K", 256, 84},
+        {11, "Q3_K", 256, 110}, {20, "IQ4_NL", 32, 18}, {23, "IQ4_XS", 256, 136},
+        {39, "MXFP4", 32, 17}};
     for (const Case &c : kCases) {
         CAPTURE(c.name);
         const GgufType type{c.number};
@@ -258,14 +261,14 @@ TEST_CASE("GgufFile: block sizes are the published ones, other types are known b
         expect_error(Status::corrupt, {"beyond"},
                      [&] { parsed_gguf(file.substr(0, file.size() - 1)); });
     }
-    for (const auto &[number, name] : {std::pair(10, "Q2_K"),
-                                       {11, "Q3_K"},
+    for (const auto &[number, name] : {std::pair(9, "Q8_1"),
                                        {16, "IQ2_XXS"},
-                                       {23, "IQ4_XS"},
+                                       {18, "IQ3_XXS"},
+                                       {21, "IQ3_S"},
                                        {24, "I8"},
                                        {29, "IQ1_M"},
                                        {34, "TQ1_0"},
-                                       {39, "MXFP4"},
+                                       {40, "NVFP4"},
                                        {4, "Q4_2"},
                                        {77, "type 77"}}) {
         const GgufType type{static_cast<uint32_t>(number)};

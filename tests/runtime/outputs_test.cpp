@@ -228,6 +228,7 @@ TEST_CASE("plan_outputs: files of integers compute the same with all tables") {
         expect_tables_agree(test_data(name), "Q8_0");
         expect_tables_agree(test_data(name), "Q4_K_M"); // rows of 64 and 32: other types of 32
     }
+    expect_tables_agree(test_data("zoo/qwen3-moe"), "MXFP4_MOE");
 }
 
 TEST_CASE("plan_outputs: what GGUF files cannot say of experts is named") {

@@ -149,11 +149,14 @@ TEST_CASE("quantize: each type opens, and the smaller it is the farther off it i
     }
     CHECK(distance("Q4_0") < 0.4);
     CHECK(distance("Q4_1") < 0.4);
+    for (const char *type : {"IQ4_NL", "IQ4_XS", "Q3_K", "Q3_K_M", "Q3_K_L", "Q2_K"}) {
+        CHECK(distance(type) < 0.4);
+    }
 }
 
 TEST_CASE("quantize: the same bytes on any number of threads") {
     const TemporaryDirectory directory;
-    for (const std::string type : {"Q8_0", "Q4_0", "Q4_K_M", "BF16"}) {
+    for (const std::string type : {"Q8_0", "Q4_0", "Q4_K_M", "IQ4_XS", "BF16"}) {
         std::string first;
         for (const size_t threads : {1, 2, 3, 7}) {
             const std::string out = directory.file("m.gguf");
@@ -167,8 +170,9 @@ TEST_CASE("quantize: the same bytes on any number of threads") {
 
 TEST_CASE("quantize: which type each matrix gets") {
     const auto type = [](const char *mixture, const char *name, uint64_t columns,
-                         uint32_t layer = 0, bool tied = false) {
-        return gguf_type_name(matrix_type(find_mixture(mixture), name, tied, layer, 22, columns));
+                         uint32_t layer = 0, bool tied = false, uint32_t queries = 2) {
+        const MixedMatrix matrix{name, columns, layer, 22, tied, queries};
+        return gguf_type_name(matrix_type(find_mixture(mixture), matrix));
     };
     CHECK(type("Q8_0", "output.weight", 2048) == "Q8_0");
     CHECK(type("Q4_0", "output.weight", 2048) == "Q6_K");
@@ -185,6 +189,10 @@ TEST_CASE("quantize: which type each matrix gets") {
     CHECK(type("Q4_K_M", "blk.0.attn_qkv.weight", 3072) == "Q5_K");
     CHECK(type("Q5_K_M", "blk.0.attn_qkv.weight", 3072) == "Q6_K");
     CHECK(type("Q4_K", "blk.0.attn_qkv.weight", 3072) == "Q4_K");
+    CHECK(type("Q3_K", "blk.0.attn_q.weight", 1152) == "Q4_0");
+    CHECK(type("Q2_K", "blk.0.attn_q.weight", 1152) == "Q4_0");
+    CHECK(type("IQ4_XS", "blk.0.attn_q.weight", 1152) == "IQ4_NL");
+    CHECK(type("IQ4_XS", "blk.0.attn_q.weight", 45) == "F16");
     CHECK(type("Q8_0", "blk.0.ffn_gate_inp.weight", 2048) == "F32");
     CHECK(type("Q4_K_M", "blk.0.ffn_gate_inp_shexp.weight", 2048) == "F32");
     CHECK(type("Q4_K_M", "blk.0.ffn_gate_exps.weight", 2048) == "Q4_K");
@@ -222,11 +230,56 @@ TEST_CASE("quantize: which type each matrix gets") {
     CHECK(file.integer("general.file_type") == 2);
 }
 
+TEST_CASE("quantize: mixtures of fewer bits, as llama.cpp mixes them") {
+    const auto type = [](const char *mixture, const char *name, uint64_t columns,
+                         uint32_t layer = 0, uint32_t queries = 2) {
+        const MixedMatrix matrix{name, columns, layer, 22, false, queries};
+        return gguf_type_name(matrix_type(find_mixture(mixture), matrix));
+    };
+    struct Row { // values: of two query heads for a key head, of four
+        const char *mixture;
+        uint32_t layer;
+        const char *usual, *value, *shared_value, *down, *output;
+    };
+    constexpr Row kRows[] = {
+        {"Q3_K", 0, "Q3_K", "Q3_K", "Q3_K", "Q3_K", "Q3_K"},
+        {"Q2_K", 0, "Q2_K", "Q3_K", "Q4_K", "Q3_K", "Q3_K"},
+        {"Q2_K", 21, "Q2_K", "Q3_K", "Q4_K", "Q3_K", "Q3_K"},
+        {"Q3_K_M", 0, "Q3_K", "Q5_K", "Q5_K", "Q5_K", "Q4_K"},
+        {"Q3_K_M", 1, "Q3_K", "Q5_K", "Q5_K", "Q4_K", "Q4_K"},
+        {"Q3_K_M", 2, "Q3_K", "Q4_K", "Q4_K", "Q4_K", "Q4_K"},
+        {"Q3_K_L", 9, "Q3_K", "Q5_K", "Q5_K", "Q5_K", "Q5_K"},
+        {"IQ4_NL", 1, "IQ4_NL", "IQ4_NL", "Q5_K", "Q5_K", "IQ4_NL"},
+        {"IQ4_XS", 1, "IQ4_XS", "IQ4_XS", "Q5_K", "Q5_K", "IQ4_XS"},
+        {"IQ4_XS", 2, "IQ4_XS", "IQ4_XS", "Q5_K", "IQ4_XS", "IQ4_XS"},
+    };
+    for (const Row &row : kRows) {
+        CAPTURE(row.mixture);
+        const auto in_layer = [&](const char *name, uint32_t queries = 2) {
+            return type(row.mixture, name, 2048, row.layer, queries);
+        };
+        CHECK(in_layer("blk.0.attn_q.weight", 8) == row.usual);
+        CHECK(in_layer("blk.0.ffn_up.weight", 8) == row.usual);
+        CHECK(in_layer("blk.0.attn_v.weight") == row.value);
+        CHECK(in_layer("blk.0.attn_v.weight", 4) == row.shared_value);
+        CHECK(in_layer("blk.0.attn_qkv.weight", 4) == row.shared_value);
+        CHECK(in_layer("blk.0.ffn_down.weight", 8) == row.down);
+        CHECK(in_layer("blk.0.ffn_down_exps.weight", 8) == row.down);
+        CHECK(in_layer("blk.0.attn_output.weight", 8) == row.output);
+        CHECK(in_layer("token_embd.weight") == row.usual);
+        CHECK(in_layer("output.weight") == "Q6_K");
+    }
+    CHECK(type("MXFP4_MOE", "blk.0.ffn_up_exps.weight", 2880) == "MXFP4");
+    CHECK(type("MXFP4_MOE", "blk.0.ffn_down_exps.weight", 45) == "F16");
+    CHECK(type("MXFP4_MOE", "blk.0.attn_q.weight", 2880) == "Q8_0");
+    CHECK(type("MXFP4_MOE", "output.weight", 2880) == "Q8_0");
+}
+
 TEST_CASE("quantize: what cannot be is named, and nothing is left") {
     const TemporaryDirectory directory;
     const std::string source = test_data("zoo/llama-gqa-untied"), out = directory.file("m.gguf");
-    expect_error(Status::unsupported, {"\"Q3_K\"", "Q4_K_M", "BF16"},
-                 [&] { quantize(source, out, "Q3_K"); });
+    expect_error(Status::unsupported, {"\"IQ3_S\"", "Q4_K_M", "BF16"},
+                 [&] { quantize(source, out, "IQ3_S"); });
     expect_error(Status::unsupported, {"\"q8_0\""}, [&] { quantize(source, out, "q8_0"); });
     expect_error(Status::not_found, {"nowhere"},
                  [&] { quantize(directory.file("nowhere"), out, "Q8_0"); });

@@ -47,6 +47,11 @@ class RandomWeights {
             while (part.size() < block.size_bytes) {
                 part += static_cast<char>(next() >> 8);
             }
+            if (type == GgufType::mxfp4) { // an exponent
+                part[0] = static_cast<char>(121 + (next() >> 8 & 1));
+                bytes += part;
+                continue;
+            }
             const float vary = 1.0F + static_cast<float>(next() >> 8 & 15) / 16.0F;
             put(part, block.d_at, block.d * vary);
             if (block.m_at != block.d_at) {
@@ -89,6 +94,16 @@ class RandomWeights {
             return {256, 176, 0, 2, 0x1p-13F, 15.5F * 0x1p-13F};
         case GgufType::q6_k:
             return {256, 210, 208, 208, 0x1p-14F, 0};
+        case GgufType::q2_k: // 0 .. 45 times d, less 0 .. 15 times m
+            return {256, 84, 80, 82, 0x1p-8F, 1.5F * 0x1p-8F};
+        case GgufType::q3_k:
+            return {256, 110, 108, 108, 0x1p-10F, 0};
+        case GgufType::iq4_nl: // -127 .. 113
+            return {32, 18, 0, 0, 0x1p-11F, 0};
+        case GgufType::iq4_xs:
+            return {256, 136, 0, 0, 0x1p-14F, 0};
+        case GgufType::mxfp4:
+            return {32, 17, 0, 0, 0, 0};
         default:
             throw std::logic_error("no blocks");
         }
@@ -162,8 +177,9 @@ inline std::string QuantizedModel::bytes() const {
     return writer.bytes();
 }
 
-// All eight types; a window in every layer; a head of its own. And: integers beside bf16 in one
-// layer, a window in one layer of two, the head tied to integer embeddings.
+// The types that devices have too; a window in every layer; a head of its own. And: integers beside
+// bf16 in one layer, a window in one layer of two, the head tied to integer embeddings. And the
+// types that only the CPU has.
 inline const std::map<std::string, QuantizedModel> &quantized_models() {
     using enum GgufType;
     static const std::map<std::string, QuantizedModel> models = {
@@ -178,6 +194,13 @@ inline const std::map<std::string, QuantizedModel> &quantized_models() {
           q8_0,
           {{bf16, q8_0, q4_k, bf16, q4_0, bf16, q4_0}, {q6_k, bf16, q5_1, q8_0, q5_0, q5_1, q4_k}},
           {},
+          256}},
+        {"quantized/cpu-only",
+         {"llama",
+          iq4_xs,
+          {{iq4_nl, q2_k, mxfp4, mxfp4, q3_k, iq4_xs, q2_k},
+           {q3_k, mxfp4, iq4_xs, iq4_nl, mxfp4, q6_k, q3_k}},
+          {q2_k},
           256}}};
     return models;
 }

@@ -8,7 +8,7 @@ import time
 from stasis_process import CommandTest, GEMMA, LLAMA, command, comma, turns_of
 
 TYPES = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "Q4_K_M",
-         "Q5_K_M"]
+         "Q5_K_M", "Q2_K", "Q3_K", "Q3_K_M", "Q3_K_L", "IQ4_NL", "IQ4_XS", "MXFP4_MOE"]
 
 
 class Written(CommandTest):
@@ -64,8 +64,8 @@ class Refused(CommandTest):
         self.refused("quantize", names=["MODEL"])
         self.refused("quantize", LLAMA, names=["OUT"])
         self.refused("quantize", LLAMA, "", names=["OUT", "empty"])
-        self.refused("quantize", LLAMA, self.path("m"), "--type", "Q3_K_S",
-                     names=['"Q3_K_S"'] + TYPES)
+        self.refused("quantize", LLAMA, self.path("m"), "--type", "IQ3_S",
+                     names=['"IQ3_S"'] + TYPES)
         self.refused("quantize", self.path("none"), self.path("m"), names=["none"])
         self.refused("quantize", LLAMA, self.path("no/such"), names=["no/such"])
         for kind in TYPES:

@@ -13,7 +13,8 @@ _stasis_value() { # the subcommand's help, the option: completes the value that 
         --kernels) _stasis_words "reference avx2 avx512 avx512vnni avx512bf16 amx" ;;
         --messages) compopt -o default ;;
         --type)
-            _stasis_words "F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K Q4_K_M Q5_K_M"
+            _stasis_words "F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K Q4_K_M Q5_K_M Q2_K
+                Q3_K Q3_K_M Q3_K_L IQ4_NL IQ4_XS MXFP4_MOE"
             ;;
         *)
             case $(sed -nE "s/^  $2 ([^ ]+).*/\1/p" <<<"$1") in

@@ -82,12 +82,15 @@ int run_quantize(const QuantizeChoice &choice) {
 }
 
 constexpr char kTypes[] =
-    "Types: F16, BF16; Q8_0, Q4_0, Q4_1, Q5_0, Q5_1 (blocks of 32 weights); Q4_K, Q5_K, Q6_K\n"
-    "(blocks of 256); Q4_K_M and Q5_K_M: Q4_K and Q5_K, with the value and down projections of\n"
-    "half of the layers in Q6_K.\n"
+    "Types: F16, BF16; Q8_0, Q4_0, Q4_1, Q5_0, Q5_1 (blocks of 32 weights); Q3_K, Q4_K, Q5_K,\n"
+    "Q6_K (blocks of 256); Q4_K_M and Q5_K_M: Q4_K and Q5_K, with the value and down projections\n"
+    "of half of the layers in Q6_K; Q2_K, Q3_K_M, Q3_K_L: with these and the output projections\n"
+    "in types of more bits; IQ4_NL (32), IQ4_XS (256): with some of these in Q5_K; MXFP4_MOE:\n"
+    "experts in MXFP4 (32), the rest in Q8_0. Which matrices these are is llama.cpp's choice.\n"
     "Norms and biases are F32. Under types smaller than Q8_0 the output head, or the embeddings\n"
-    "that serve as one, is Q6_K. Where rows are no whole blocks of 256, Q5_0 stands in for Q4_K,\n"
-    "Q5_1 for Q5_K, Q8_0 for Q6_K; where they are no multiple of 32, F16.\n";
+    "that serve as one, is Q6_K. Where rows are no whole blocks of 256, Q4_0 stands in for Q2_K\n"
+    "and Q3_K, Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, IQ4_NL for IQ4_XS; where they are no\n"
+    "multiple of 32, F16.\n";
 
 } // namespace
 

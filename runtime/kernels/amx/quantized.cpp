@@ -52,23 +52,26 @@ template <Quant type> struct Tiled {
     // Of a block in the panel, in vectors: signed integers, once for each tile of sums; pairs, d
     // and m as BlockScales has them.
     static constexpr size_t kIntegers = kBlockShape.elements / 4;
-    static constexpr size_t kPairs = kKind.parts == 8 ? 4 : 0; // only minima
+    static constexpr size_t kPairs = kKind.has_minimum ? kKind.parts / 2 : 0; // only minima
     static constexpr size_t kVectors = kTiles * kIntegers + kPairs + 2;
     static constexpr size_t kStride = kVectors * kLanes; // words
 
     const Activations x;
     Scratch &scratch;
 
-    // sc * n, up to 4096 in magnitude, as 128 a + b with b from -64 to 63: all a's of the block,
-    // then all b's.
+    // sc * n, up to 4096 in magnitude (32 times 128, 128 times 32), as 128 a + b with b from -64 to
+    // 63: all a's of the block, then all b's.
     [[gnu::always_inline]] static inline void split(__m512i u, __m512i scale, uint32_t *to) {
         const __m512i shift = _mm512_set1_epi16(kKind.shift >= 0 ? 1 << kKind.shift : 0);
         const __m512i sc = _mm512_mask_blend_epi16(0xAAAAAAAA, scale, _mm512_slli_epi32(scale, 16));
         const auto product = [&](__m512i n) {
             return _mm512_mullo_epi16(_mm512_sub_epi16(n, shift), sc);
         };
-        const __m512i even = product(_mm512_and_si512(u, _mm512_set1_epi16(0xFF)));
-        const __m512i odd = product(_mm512_srli_epi16(u, 8));
+        const auto upper = [](__m512i bytes) {
+            return kKind.has_sign ? _mm512_srai_epi16(bytes, 8) : _mm512_srli_epi16(bytes, 8);
+        };
+        const __m512i even = product(upper(_mm512_slli_epi16(u, 8)));
+        const __m512i odd = product(upper(u));
         const auto high = [](__m512i p) {
             return _mm512_srai_epi16(_mm512_add_epi16(p, _mm512_set1_epi16(64)), 7);
         };
@@ -165,10 +168,11 @@ template <Quant type> struct Tiled {
         if constexpr (!kSuper) {
             return word(&x.sums<BlockSum>(entry)->sum);
         } else {
-            const int16_t *of_32 = x.sums<BlockSums>(entry)->of_32;
+            const BlockSums &sums = *x.sums<BlockSums>(entry);
+            const int16_t *of = kKind.parts == 16 ? sums.of_16 : sums.of_32;
             __m512i sum = _mm512_setzero_si512();
             unroll<kPairs>([&]<size_t j>() {
-                sum = _mm512_dpwssd_epi32(sum, V::load(pairs + j * kLanes), word(of_32 + 2 * j));
+                sum = _mm512_dpwssd_epi32(sum, V::load(pairs + j * kLanes), word(of + 2 * j));
             });
             return sum;
         }
@@ -276,6 +280,16 @@ void matmul_quantized(const QuantizedMatmul &task) {
         return multiply_tiled<Quant::q5_k>(task);
     case Quant::q6_k:
         return multiply_tiled<Quant::q6_k>(task);
+    case Quant::q2_k:
+        return multiply_tiled<Quant::q2_k>(task);
+    case Quant::q3_k:
+        return multiply_tiled<Quant::q3_k>(task);
+    case Quant::iq4_nl:
+        return multiply_tiled<Quant::iq4_nl>(task);
+    case Quant::iq4_xs:
+        return multiply_tiled<Quant::iq4_xs>(task);
+    case Quant::mxfp4:
+        return multiply_tiled<Quant::mxfp4>(task);
     }
 }
 

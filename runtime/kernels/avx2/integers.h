@@ -39,6 +39,17 @@ struct Avx2Integers : Avx2 {
     static Floats load_f16(const uint8_t *from) {
         return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
     }
+    // 2^(e - 128) of 8 bytes e; 0 where e is below 2.
+    static Floats load_e8m0(const uint8_t *from) {
+        const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(from));
+        const Words e = _mm256_cvtepu8_epi32(_mm_subs_epu8(bytes, _mm_set1_epi8(1)));
+        return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
+    }
+    // The byte of the table for each byte of `at`, which are below 16.
+    static Words look_up(const uint8_t (&table)[16], Words at) {
+        const __m128i of = _mm_load_si128(reinterpret_cast<const __m128i *>(table));
+        return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(of), at);
+    }
 };
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -37,6 +37,17 @@ struct Avx512Integers : Avx512 {
     static Floats load_f16(const uint8_t *from) {
         return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
     }
+    // 2^(e - 128) of 16 bytes e; 0 where e is below 2.
+    static Floats load_e8m0(const uint8_t *from) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+        const Words e = _mm512_cvtepu8_epi32(_mm_subs_epu8(bytes, _mm_set1_epi8(1)));
+        return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
+    }
+    // The byte of the table for each byte of `at`, which are below 16.
+    static Words look_up(const uint8_t (&table)[16], Words at) {
+        const __m128i of = _mm_load_si128(reinterpret_cast<const __m128i *>(table));
+        return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(of), at);
+    }
 };
 
 } // namespace stasis::kernels::STASIS_TABLE

@@ -79,8 +79,8 @@ __device__ inline float f16_to_f32(uint32_t bits) {
 template <Quant kType> struct QuantType {
     static constexpr StripBlock kShape = strip_block(kType);
     static constexpr unsigned kElements = static_cast<unsigned>(quant_block(kType).elements);
-    static constexpr bool kHasHalf = kShape.has_half();   // d is stored separately
-    static constexpr bool kSigned = kType == Quant::q8_0; // n is an int8
+    static constexpr bool kHasHalf = kShape.rest_bytes() != 0; // d is stored separately
+    static constexpr bool kSigned = kType == Quant::q8_0;      // n is an int8
     static constexpr bool kHasMinimum = kType == Quant::q4_1 || kType == Quant::q5_1 ||
                                         kType == Quant::q4_k || kType == Quant::q5_k;
     static constexpr bool kNibbles = kType == Quant::q4_0 || kType == Quant::q4_1 ||
@@ -187,6 +187,12 @@ template <typename Call> __device__ inline void with_type(Quant type, const Call
         return call.template operator()<Quant::q5_k>();
     case Quant::q6_k:
         return call.template operator()<Quant::q6_k>();
+    case Quant::q2_k: // device_multiplies says no
+    case Quant::q3_k:
+    case Quant::iq4_nl:
+    case Quant::iq4_xs:
+    case Quant::mxfp4:
+        return;
     }
 }
 

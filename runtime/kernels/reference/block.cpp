@@ -74,6 +74,86 @@ Block eight_bits(const uint8_t *bytes) {
     return block;
 }
 
+// Element i of Q2_K and Q3_K: two bits of each of the four runs of 32 in a half are in a byte.
+int two_bits(const uint8_t *bytes, size_t i) {
+    return bytes[32 * (i / 128) + i % 32] >> 2 * (i % 128 / 32) & 3;
+}
+
+Block two_bits_k(const uint8_t *bytes) {
+    Block block{};
+    block.d = read_f16(bytes + 80);
+    block.m = -read_f16(bytes + 82);
+    block.has_minimum = true;
+    block.parts = 16;
+    block.part_elements = 16;
+    for (size_t j = 0; j < 16; ++j) {
+        block.scale[j] = bytes[j] & 15;
+        block.minimum[j] = bytes[j] >> 4;
+    }
+    for (size_t i = 0; i < 256; ++i) {
+        block.n[i] = static_cast<int8_t>(two_bits(bytes + 16, i));
+    }
+    return block;
+}
+
+Block three_bits_k(const uint8_t *bytes) {
+    Block block{};
+    const uint8_t *b = bytes + 96;
+    block.d = read_f16(bytes + 108);
+    block.parts = 16;
+    block.part_elements = 16;
+    for (size_t j = 0; j < 16; ++j) {
+        const int low = b[j % 8] >> j / 8 * 4 & 15, high = b[8 + j % 4] >> j / 4 * 2 & 3;
+        block.scale[j] = static_cast<int16_t>((low | high << 4) - 32);
+    }
+    for (size_t i = 0; i < 256; ++i) {
+        const int high = bytes[i % 32] >> i / 32 & 1;
+        block.n[i] = static_cast<int8_t>((two_bits(bytes + 32, i) | high << 2) - 4);
+    }
+    return block;
+}
+
+// Replaces four bits by what they stand for.
+void look_up(const int8_t (&values)[16], size_t count, int8_t *n) {
+    for (size_t i = 0; i < count; ++i) {
+        n[i] = values[n[i]];
+    }
+}
+
+Block iq4_nl(const uint8_t *bytes) {
+    Block block = simple(bytes, false);
+    read_nibbles(bytes + 2, 16, block.n);
+    look_up(kIq4Values, 32, block.n);
+    return block;
+}
+
+Block mxfp4(const uint8_t *bytes) {
+    Block block{};
+    const uint32_t exponent = bytes[0] == 0 ? 0 : bytes[0] - 1U; // of an f32: 0 is zero
+    block.d = __builtin_bit_cast(float, exponent << 23);
+    block.parts = 1;
+    block.part_elements = 32;
+    block.scale[0] = 1;
+    read_nibbles(bytes + 1, 16, block.n);
+    look_up(kMxfp4Values, 32, block.n);
+    return block;
+}
+
+Block iq4_xs(const uint8_t *bytes) {
+    Block block{};
+    block.d = read_f16(bytes);
+    block.parts = 8;
+    block.part_elements = 32;
+    const int upper = bytes[2] | bytes[3] << 8;
+    for (size_t j = 0; j < 8; ++j) {
+        const int lower = bytes[4 + j / 2] >> 4 * (j % 2) & 15;
+        block.scale[j] = static_cast<int16_t>((lower | (upper >> 2 * j & 3) << 4) - 32);
+        read_nibbles(bytes + 8 + 16 * j, 16, block.n + 32 * j);
+    }
+    look_up(kIq4Values, 256, block.n);
+    return block;
+}
+
 // Unpacks Q4_K and Q5_K: scales and minima of six bits, and the low four bits of each weight.
 Block super_block(const uint8_t *bytes, const uint8_t *nibbles) {
     Block block{};
@@ -140,6 +220,16 @@ Block read_block(Quant type, const uint8_t *bytes) {
         return five_bits_k(bytes);
     case Quant::q6_k:
         return six_bits_k(bytes);
+    case Quant::q2_k:
+        return two_bits_k(bytes);
+    case Quant::q3_k:
+        return three_bits_k(bytes);
+    case Quant::iq4_nl:
+        return iq4_nl(bytes);
+    case Quant::iq4_xs:
+        return iq4_xs(bytes);
+    case Quant::mxfp4:
+        return mxfp4(bytes);
     }
     return {};
 }
@@ -154,10 +244,9 @@ Block read_strip_block(Quant type, const uint8_t *bytes, size_t output) {
         __builtin_memcpy(published + shape.first + 4 * i, bytes + 4 * (i * kStripOutputs + output),
                          4);
     }
-    if (shape.has_half()) {
-        const uint8_t *halves = bytes + 4 * shape.words * kStripOutputs;
-        __builtin_memcpy(published + shape.half, halves + 2 * output, 2);
-    }
+    const size_t rest = shape.rest_bytes();
+    const uint8_t *rests = bytes + 4 * shape.words * kStripOutputs;
+    __builtin_memcpy(published + shape.rest, rests + rest * output, rest);
     if (type == Quant::q5_0 || type == Quant::q5_1) {
         uint8_t *bits = published + (type == Quant::q5_0 ? 2 : 4), ordered[4] = {};
         for (size_t e = 0; e < 32; ++e) { // element e = 4 i + k is bit i of byte k

@@ -109,12 +109,22 @@ void encode_block(GgufType type, const float *x, uint8_t *out) {
         return encode_ranged(x, 15, out);
     case GgufType::q5_1:
         return encode_ranged(x, 31, out);
+    case GgufType::q2_k:
+        return encode_q2_k(x, out);
+    case GgufType::q3_k:
+        return encode_q3_k(x, out);
     case GgufType::q4_k:
         return encode_q4_k(x, out);
     case GgufType::q5_k:
         return encode_q5_k(x, out);
     case GgufType::q6_k:
         return encode_q6_k(x, out);
+    case GgufType::iq4_nl:
+        return encode_iq4_nl(x, out);
+    case GgufType::iq4_xs:
+        return encode_iq4_xs(x, out);
+    case GgufType::mxfp4:
+        return encode_mxfp4(x, out);
     case GgufType::f16:
         return put_f16(out, *x);
     case GgufType::bf16:

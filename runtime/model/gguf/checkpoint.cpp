@@ -187,6 +187,16 @@ std::optional<DataType> data_type(GgufType type) {
         return DataType::q5_k;
     case GgufType::q6_k:
         return DataType::q6_k;
+    case GgufType::q2_k:
+        return DataType::q2_k;
+    case GgufType::q3_k:
+        return DataType::q3_k;
+    case GgufType::iq4_nl:
+        return DataType::iq4_nl;
+    case GgufType::iq4_xs:
+        return DataType::iq4_xs;
+    case GgufType::mxfp4:
+        return DataType::mxfp4;
     }
     return std::nullopt;
 }

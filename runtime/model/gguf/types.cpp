@@ -1,6 +1,6 @@
 // Block sizes of types: ggml's ggml-common.h (block_q4_0 and so on), where d, m and dmin are f16,
 // one for a block. The K-quants' super-blocks have 256 elements with packed 6-bit scales (12 bytes
-// for Q4_K and Q5_K) or sixteen 8-bit scales (Q6_K).
+// for Q3_K, Q4_K and Q5_K) or sixteen scales of four (Q2_K) or eight bits (Q6_K).
 #include "runtime/model/gguf/types.h"
 
 #include <iterator>
@@ -24,12 +24,22 @@ GgufBlock gguf_block(GgufType type) {
         return {32, 2 + 2 + 4 + 16};
     case GgufType::q8_0: // d, 32 x 8 bits
         return {32, 2 + 32};
+    case GgufType::q2_k: // scales, 256 x 2 bits, d, dmin
+        return {256, 16 + 64 + 2 + 2};
+    case GgufType::q3_k: // 256 third bits, 256 x 2 bits, scales, d
+        return {256, 32 + 64 + 12 + 2};
     case GgufType::q4_k: // d, dmin, scales, 256 x 4 bits
         return {256, 2 + 2 + 12 + 128};
     case GgufType::q5_k: // d, dmin, scales, 256 fifth bits, 256 x 4 bits
         return {256, 2 + 2 + 12 + 32 + 128};
     case GgufType::q6_k: // 256 x 4 low bits, 256 x 2 high bits, scales, d
         return {256, 128 + 64 + 16 + 2};
+    case GgufType::iq4_nl: // d, 32 x 4 bits
+        return {32, 2 + 16};
+    case GgufType::iq4_xs: // d, upper bits of 8 scales, their lower bits, 256 x 4 bits
+        return {256, 2 + 2 + 4 + 128};
+    case GgufType::mxfp4: // an exponent, 32 x 4 bits
+        return {32, 1 + 16};
     }
     return {};
 }

@@ -15,10 +15,15 @@ enum class GgufType : uint32_t {
     q5_0 = 6,
     q5_1 = 7,
     q8_0 = 8,
+    q2_k = 10,
+    q3_k = 11,
     q4_k = 12,
     q5_k = 13,
     q6_k = 14,
+    iq4_nl = 20,
+    iq4_xs = 23,
     bf16 = 30,
+    mxfp4 = 39,
     // Any other number is stored unchanged.
 };
 
@@ -30,7 +35,7 @@ struct GgufBlock {
 
 GgufBlock gguf_block(GgufType type);
 
-// Returns the name, also of unsupported types ("IQ4_XS"); "type 77" for a number without a
+// Returns the name, also of unsupported types ("IQ3_S"); "type 77" for a number without a
 // published name.
 std::string gguf_type_name(GgufType type);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes quantized.json: values, and the blocks that the Python package `gguf` (0.19.0 when this was
-made) makes of them; for the K types, whose quantizers are not in it, the root mean square error
+made) makes of them; for the types whose quantizers are not in it, the root mean square error
 that llama.cpp's reference quantizers leave, if a build's libggml-base.so is given.
 
     pip install gguf numpy && python3 make_quantized.py [LIBGGML_BASE]
@@ -13,8 +13,8 @@ import sys
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 
-BLOCKS = ["BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
-K_TYPES = ["Q4_K", "Q5_K", "Q6_K"]
+BLOCKS = ["BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4"]
+FITTED = ["Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS"]
 random = np.random.default_rng(7)
 
 
@@ -57,7 +57,7 @@ def main():
         if len(sys.argv) > 1:
             library = ctypes.CDLL(sys.argv[1])
             errors[name]["rmse"] = {kind: reference_error(library, kind, values)
-                                    for kind in K_TYPES}
+                                    for kind in FITTED}
     text = {"values": rows.tobytes().hex(), "blocks": blocks, "errors": errors}
     path.write_text(json.dumps(text, indent=1) + "\n")
 

@@ -22,6 +22,16 @@ void matmul_quantized(const QuantizedMatmul &task) {
         return multiply_quantized<Integers, Quant::q5_k>(task);
     case Quant::q6_k:
         return multiply_quantized<Integers, Quant::q6_k>(task);
+    case Quant::q2_k:
+        return multiply_quantized<Integers, Quant::q2_k>(task);
+    case Quant::q3_k:
+        return multiply_quantized<Integers, Quant::q3_k>(task);
+    case Quant::iq4_nl:
+        return multiply_quantized<Integers, Quant::iq4_nl>(task);
+    case Quant::iq4_xs:
+        return multiply_quantized<Integers, Quant::iq4_xs>(task);
+    case Quant::mxfp4:
+        return multiply_quantized<Integers, Quant::mxfp4>(task);
     }
 }
 

@@ -16,11 +16,23 @@ template <typename V, Quant type> struct WeightBlock {
     static constexpr bool kFlip = kKind.has_sign && V::kUnsigned;
     static constexpr int kShift = kFlip ? 7 : kKind.shift; // n = u - 2^kShift
 
-    const uint8_t *words, *halves; // of the first lane
+    // u of four bits, where they stand for other numbers.
+    struct alignas(16) Sixteen {
+        uint8_t of[16];
+    };
+    static constexpr Sixteen kTable = [] {
+        Sixteen table{};
+        for (size_t i = 0; kKind.values != nullptr && i < 16; ++i) {
+            table.of[i] = static_cast<uint8_t>(kKind.values[i] + (kShift >= 0 ? 1 << kShift : 0));
+        }
+        return table;
+    }();
+
+    const uint8_t *words, *rest; // of the first lane
 
     WeightBlock(const uint8_t *block, size_t part)
         : words(block + part * V::kLanes * 4),
-          halves(block + kShape.words * kStripOutputs * 4 + part * V::kLanes * 2) {}
+          rest(block + kShape.words * kStripOutputs * 4 + part * V::kLanes * kShape.rest_bytes()) {}
 
     [[gnu::always_inline]] inline Ints word(size_t i) const {
         return (Ints)V::load(words + i * kStripOutputs * 4);
@@ -28,16 +40,21 @@ template <typename V, Quant type> struct WeightBlock {
 
     // The integers u of elements 4 i to 4 i + 3.
     template <size_t i> [[gnu::always_inline]] inline Words integers() const {
-        constexpr Place kPlace = place_of(type, i);
+        constexpr Place kPlace = place_of(type, static_cast<int>(i));
+        constexpr int kBytes = 0x01010101;
         Ints u = word(kPlace.word);
-        if constexpr (kKind.has_sign) {
-            return (Words)(kFlip ? u ^ static_cast<int32_t>(0x80808080) : u);
+        if constexpr (kKind.low_bits == 8) {
+            u = kFlip ? u ^ static_cast<int32_t>(0x80808080) : u;
+        } else {
+            u = (u >> kPlace.bit) & ((1 << kKind.low_bits) - 1) * kBytes;
         }
-        u = (kPlace.upper ? u >> 4 : u) & 0x0F0F0F0F; // nibbles
+        if constexpr (kKind.values != nullptr) {
+            return V::look_up(kTable.of, (Words)u);
+        }
         if constexpr (kPlace.high_mask != 0) {
-            constexpr int kUp = 4 - kPlace.high_bit;
+            constexpr int kUp = __builtin_ctz(kPlace.high_mask) - kPlace.high_bit;
             const Ints high = word(kPlace.high_word);
-            u |= (kUp > 0 ? high << (kUp & 7) : high >> (-kUp & 7)) & kPlace.high_mask * 0x01010101;
+            u |= (kUp > 0 ? high << (kUp & 7) : high >> (-kUp & 7)) & kPlace.high_mask * kBytes;
         }
         return (Words)u;
     }
@@ -57,14 +74,24 @@ template <typename V, Quant type> struct BlockScales {
 
     [[gnu::always_inline]] inline explicit BlockScales(const WeightBlock<V, type> &block) {
         if constexpr (kKind.has_minimum) {
-            const Ints both = block.word(0);
+            const Ints both = block.word(type == Quant::q2_k ? 20 : 0);
             const Ints upper = both >> 16;
             d = V::lower_f16((Words)both);
             m = V::lower_f16((Words)(kKind.parts == 0 ? upper : upper ^ 0x8000));
+        } else if constexpr (type == Quant::mxfp4) {
+            d = V::load_e8m0(block.rest);
+        } else if constexpr (type == Quant::iq4_xs) {
+            d = V::lower_f16((Words)block.word(0));
         } else {
-            d = V::load_f16(block.halves);
+            d = V::load_f16(block.rest);
         }
-        if constexpr (kKind.parts == 8) {
+        if constexpr (type == Quant::iq4_xs) {
+            split_bits(block.word(0) >> 16, block.word(1));
+        } else if constexpr (type == Quant::q2_k) {
+            unroll<4>([&]<size_t i>() { four_bits<i>(block.word(i)); });
+        } else if constexpr (type == Quant::q3_k) {
+            packed_bits(block.word(24), block.word(25), block.word(26));
+        } else if constexpr (kKind.parts == 8) {
             six_bits(block.word(1), block.word(2), block.word(3));
         } else if constexpr (kKind.parts == 16) {
             unroll<4>([&]<size_t i>() { signed_bytes<i>(block.word(48 + i)); });
@@ -86,8 +113,37 @@ template <typename V, Quant type> struct BlockScales {
     // Of Q6_K: the i-th four.
     template <size_t i> [[gnu::always_inline]] inline void signed_bytes(Ints four) {
         unroll<4>([&]<size_t j>() { scale[4 * i + j] = (four << (24 - 8 * j)) >> 24; });
-        pair[2 * i] = (scale[4 * i] & 0xFFFF) | (scale[4 * i + 1] << 16);
-        pair[2 * i + 1] = (scale[4 * i + 2] & 0xFFFF) | (scale[4 * i + 3] << 16);
+        pair_up<2 * i>(), pair_up<2 * i + 1>();
+    }
+
+    // Of Q2_K: the i-th four, minima above scales.
+    template <size_t i> [[gnu::always_inline]] inline void four_bits(Ints four) {
+        unroll<4>([&]<size_t j>() { scale[4 * i + j] = (four >> 8 * j) & 15; });
+        pair[2 * i] = ((four >> 4) & 15) | ((four << 4) & 15 << 16);
+        pair[2 * i + 1] = ((four >> 20) & 15) | ((four >> 12) & 15 << 16);
+    }
+
+    // Of Q3_K: low four bits of scales 0 to 3 and 8 to 11, of 4 to 7 and 12 to 15, and the upper
+    // two of all; a scale is 32 more than sc.
+    [[gnu::always_inline]] inline void packed_bits(Ints a, Ints b, Ints c) {
+        const Ints fours[4] = {(a & 0x0F0F0F0F) | ((c << 4) & 0x30303030),
+                               (b & 0x0F0F0F0F) | ((c << 2) & 0x30303030),
+                               ((a >> 4) & 0x0F0F0F0F) | (c & 0x30303030),
+                               ((b >> 4) & 0x0F0F0F0F) | ((c >> 2) & 0x30303030)};
+        unroll<16>([&]<size_t j>() { scale[j] = ((fours[j / 4] >> 8 * (j % 4)) & 63) - 32; });
+        unroll<8>([&]<size_t j>() { pair_up<j>(); });
+    }
+
+    // Of IQ4_XS: upper two bits and lower four of each scale, which is 32 more than sc.
+    [[gnu::always_inline]] inline void split_bits(Ints upper, Ints lower) {
+        unroll<8>([&]<size_t j>() {
+            scale[j] = (((lower >> 4 * j) & 15) | (((upper >> 2 * j) & 3) << 4)) - 32;
+        });
+        unroll<4>([&]<size_t j>() { pair_up<j>(); });
+    }
+
+    template <size_t j> [[gnu::always_inline]] inline void pair_up() {
+        pair[j] = (scale[2 * j] & 0xFFFF) | (scale[2 * j + 1] << 16);
     }
 };
 

@@ -1,0 +1,8 @@
+// Products with weights of type Q2_K.
+#include "runtime/kernels/generic/blocks/product.h"
+
+namespace stasis::kernels::STASIS_TABLE {
+
+template void multiply_quantized<Integers, Quant::q2_k>(const QuantizedMatmul &);
+
+} // namespace stasis::kernels::STASIS_TABLE
