@@ -62,7 +62,7 @@ Sequence &Pass::add_sequence(uint64_t begin, size_t sequence_rows, size_t groups
     sequence.failed = false;
     sequence.sums = nullptr;
     sequence.state = nullptr;
-    sequence.next_state = nullptr;
+    sequence.next_states.clear();
     sequence.pages.resize(groups);
     for (Sequence::Pages &pages : sequence.pages) {
         pages.data.clear();

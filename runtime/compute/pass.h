@@ -33,9 +33,14 @@ struct Sequence {
     // [block] slots that it does not see; blocks past the end have none.
     std::span<const uint64_t> evicted;
     // Of a model with recurrent layers: their states before the first row (null: at the beginning
-    // of the log, all zero) and after the last, [recurrent layer][Recurrent::state_size].
+    // of the log, all zero), [recurrent layer][Recurrent::state_size]; and where those after some
+    // of the rows go, ascending, the last after all rows.
+    struct StateAfter {
+        size_t rows;
+        float *numbers;
+    };
     const float *state = nullptr;
-    float *next_state = nullptr;
+    std::vector<StateAfter> next_states;
     // The layer of the first value that is not finite: a layer's keys and values, or, as the layer
     // after the last, the final hidden state. The other results of this sequence are then
     // undefined; those of other sequences are valid.

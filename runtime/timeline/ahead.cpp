@@ -31,7 +31,7 @@ RowsAhead compute_ahead(Timeline &timeline, std::span<const TokenEntry> entries,
         append.stage({entries.size(), 0}, pass);
         if (timeline.states.used()) {
             ahead.before = timeline.states.at(ahead.begin);
-            ahead.after = std::move(append.next_state);
+            ahead.after = std::move(append.next_states.back());
             timeline.states.reserve(); // for the state of the rows that will have been taken
             network.backend->keep_inputs(pass);
         }

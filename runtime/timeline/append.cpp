@@ -92,6 +92,28 @@ void Append::compute_state(const Watch &watch) {
     timeline->require_hidden(*pass, watch);
 }
 
+// Memory for the state after the rows, and for those at the checkpoints within them. Where the
+// budget does not suffice, the last checkpoints have it.
+void Append::stage_states(Sequence &staged) {
+    RecurrentStates &states = timeline->states;
+    PagePool &pool = *timeline->network->pool;
+    staged.state = states.at(staged.begin).numbers(); // null at 0
+    next_states.clear();
+    next_states.push_back(states.take(start, pool));
+    staged.next_states.push_back({rows, next_states[0].writable()});
+    for (uint64_t at = last_checkpoint(staged.begin + rows - 1); at > staged.begin;
+         at -= kCheckpointPositions) {
+        StateRef state = states.take_spare(start, pool);
+        if (!state) {
+            break;
+        }
+        staged.next_states.push_back({at - staged.begin, state.writable()});
+        next_states.push_back(std::move(state));
+    }
+    std::reverse(next_states.begin(), next_states.end());
+    std::reverse(staged.next_states.begin(), staged.next_states.end());
+}
+
 void Append::stage(const ProfilePart &part, Pass &pass) {
     Timeline &own = *timeline;
     const uint64_t begin = own.position();
@@ -110,9 +132,7 @@ void Append::stage(const ProfilePart &part, Pass &pass) {
     }
 
     if (own.states.used()) {
-        next_state = own.states.take(start, *own.network->pool);
-        staged.state = own.states.at(begin).numbers(); // null at 0
-        staged.next_state = next_state.writable();
+        stage_states(staged);
     }
     if (sums == nullptr && own.sums.collecting(begin)) {
         sums = own.sums.grown(start + entries.size());
@@ -150,8 +170,8 @@ void Append::accept(Pass &pass, const AppendOptions &options) {
     if (options.hidden != nullptr) {
         options.hidden(options.hidden_user, staged.begin, computed, rows);
     }
-    if (own.states.used()) {
-        own.states.add(end, std::move(next_state), start);
+    for (size_t i = 0; i < next_states.size(); ++i) {
+        own.states.add(staged.begin + staged.next_states[i].rows, std::move(next_states[i]), start);
     }
 
     // Full pages get their digests, and may be shared.
@@ -202,7 +222,7 @@ void Append::abort() noexcept {
     Timeline &own = *timeline;
     assert(std::current_exception() != nullptr);
     own.roll_back(start);
-    next_state = StateRef();
+    next_states.clear();
     for (size_t group = 0; group < replaced.size(); ++group) { // the entries' paths are its own
         own.pages[group].mutate(start / kPage) = std::move(replaced[group]);
     }
@@ -232,14 +252,11 @@ bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *sched
         if (each.ended() || pass.row_count == rows_max || pass.padded != 0) {
             continue;
         }
-        ProfilePart part = next_part(each.timeline->profile.id, schedule, each.timeline->position(),
-                                     each.entries.size() - each.done, rows_max - pass.row_count);
+        const ProfilePart part =
+            next_part(each.timeline->profile.id, schedule, each.timeline->position(),
+                      each.entries.size() - each.done, rows_max - pass.row_count);
         if (part.padded != 0 && pass.row_count != 0) {
             continue;
-        }
-        if (each.timeline->states.used()) {
-            const uint64_t begin = each.timeline->position();
-            part.rows = std::min<size_t>(part.rows, next_checkpoint(begin) - begin);
         }
         guard(each, [&] { each.stage(part, pass); });
         if (each.error != nullptr) {

@@ -58,8 +58,8 @@ struct Append {
     size_t sequence = 0; // index in the pass, if rows is not 0
     size_t rows = 0;     // in the pass
     AttentionSums::Numbers sums =
-        nullptr;              // of a timeline that tracks attention, these rows included
-    StateRef next_state = {}; // of recurrent layers, after the rows in the pass
+        nullptr; // of a timeline that tracks attention, these rows included
+    std::vector<StateRef> next_states = {}; // of recurrent layers, as in the pass's sequence
 
     bool complete() const { return error == nullptr && done == entries.size(); }
     bool ended() const { return error != nullptr || done == entries.size(); }
@@ -80,6 +80,7 @@ struct Append {
     void abort() noexcept;
 
   private:
+    void stage_states(Sequence &staged);
     void check_size() const;
     uint64_t bytes_needed(uint64_t promised) const;
     void reuse();

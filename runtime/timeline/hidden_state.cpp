@@ -44,7 +44,7 @@ void Timeline::compute_again(Pass &pass, uint64_t begin, uint64_t end, const Wat
     if (states.used()) {
         next_state = states.take(begin, *network->pool);
         sequence.state = states.at(begin).numbers();
-        sequence.next_state = next_state.writable();
+        sequence.next_states = {{end - begin, next_state.writable()}};
     }
     if (trace) {
         trace->reads(sequence);

@@ -63,21 +63,31 @@ bool RecurrentStates::drop_one(uint64_t start) noexcept {
     return true;
 }
 
+bool RecurrentStates::give_up_one(uint64_t start, PagePool &pages) noexcept {
+    return pages.drop_oldest_state(false) || drop_one(start) || pages.drop_oldest_state(true);
+}
+
 StateRef RecurrentStates::take(uint64_t start, PagePool &pages) {
-    const auto give_up_one = [&] {
-        return pages.drop_oldest_state(false) || drop_one(start) || pages.drop_oldest_state(true);
-    };
-    while (pool_->full() && give_up_one()) {
+    while (pool_->full() && give_up_one(start, pages)) {
     }
     for (;;) {
         try {
             return pool_->take();
         } catch (const Error &) { // what a checkpoint gives back may serve
-            if (!give_up_one()) {
+            if (!give_up_one(start, pages)) {
                 throw;
             }
         }
     }
+}
+
+StateRef RecurrentStates::take_spare(uint64_t start, PagePool &pages) {
+    while (pool_->full()) {
+        if (!give_up_one(start, pages)) {
+            return {};
+        }
+    }
+    return take(start, pages);
 }
 
 void RecurrentStates::add(uint64_t position, StateRef state, uint64_t start) {

@@ -22,9 +22,12 @@ inline constexpr uint64_t kCheckpointNear = 4096;     // positions from the end 
 // all multiples of kCheckpointPositions; before that, at twice the distance half as many. What a
 // log keeps, each of its beginnings that reaches so far has kept.
 bool keeps_checkpoint(uint64_t position, uint64_t end);
-// Returns where a pass from `begin` on has to end, at the latest, to give a checkpoint.
+// Returns the first checkpoint after `begin`, and the last up to `end`.
 inline uint64_t next_checkpoint(uint64_t begin) {
     return (begin / kCheckpointPositions + 1) * kCheckpointPositions;
+}
+inline uint64_t last_checkpoint(uint64_t end) {
+    return end / kCheckpointPositions * kCheckpointPositions;
 }
 
 class RecurrentStates {
@@ -53,6 +56,8 @@ class RecurrentStates {
     // that only the prefix cache of `pages` holds go, then checkpoints that nobody else holds, but
     // neither the last nor that at `start`. Throws Error(no_memory).
     StateRef take(uint64_t start, PagePool &pages);
+    // The same for a checkpoint; none if it would exceed the budget.
+    StateRef take_spare(uint64_t start, PagePool &pages);
     // Makes room, so that the next `add` cannot fail.
     void reserve() { states_.reserve(states_.size() + 1); }
     // Adds the state at a position after all others. The last one until now stays if it is a
@@ -64,6 +69,7 @@ class RecurrentStates {
     void thin(uint64_t end) noexcept;
 
   private:
+    bool give_up_one(uint64_t start, PagePool &pages) noexcept;
     bool drop_one(uint64_t start) noexcept;
 
     StatePool *pool_;

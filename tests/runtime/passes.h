@@ -59,7 +59,8 @@ inline void pass_together(std::span<const PassedRows> all, bool in_place = false
         next.push_back(in_place && !first ? std::vector<float>()
                                           : std::vector<float>(model.state_size(), -7.0F));
         sequence.state = first ? nullptr : log.state.data();
-        sequence.next_state = next.back().empty() ? log.state.data() : next.back().data();
+        sequence.next_states = {
+            {rows.tokens.size(), next.back().empty() ? log.state.data() : next.back().data()}};
     }
     forward(*pass);
     std::vector<float> logits(count * model.config.vocabulary);

@@ -75,23 +75,25 @@ void copy_block(const Block &block, const float *from, size_t from_stride, float
 }
 
 // Convolves some channels of the first rows of a sequence, which read the inputs that the state
-// has, and leaves the last inputs to the next pass. Returns the number of rows.
+// has, and puts the last inputs before each of the next states there. Returns the number of rows.
 size_t convolve_first(const Layer &layer, const Sequence &sequence, size_t channel, size_t count) {
     const size_t width = layer.sizes.channels(), kept = layer.sizes.taps - 1;
     const size_t rows = std::min(kept, sequence.rows), at = layer.state_at + channel;
-    // The new state takes the old inputs over, is read, and then takes the new ones.
-    float *before = sequence.next_state + at;
+    // The last state takes the old inputs over, is read, and then takes the new ones.
+    float *before = sequence.next_states.back().numbers + at;
     copy_block({kept, count}, sequence.state == nullptr ? nullptr : sequence.state + at, width,
                before, width);
     const float *x = layer.mixed(sequence.row, channel);
     float *y = layer.work.convolved + layer.in_head(sequence.row, channel, count);
     layer.network.kernels->convolve({x, before, layer.weights.convolution + channel, y, width,
                                      count, width, rows, count, layer.sizes.taps});
-    for (size_t i = 0; i < kept; ++i) {
-        const size_t from = sequence.rows + i; // in `before`, and behind its end in x
-        std::memcpy(before + i * width,
-                    from < kept ? before + from * width : x + (from - kept) * width,
-                    count * sizeof(float));
+    for (const Sequence::StateAfter &after : sequence.next_states) {
+        for (size_t i = 0; i < kept; ++i) {
+            const size_t from = after.rows + i; // in `before`, and behind its end in x
+            std::memcpy(after.numbers + at + i * width,
+                        from < kept ? before + from * width : x + (from - kept) * width,
+                        count * sizeof(float));
+        }
     }
     return rows;
 }
@@ -142,8 +144,29 @@ void prepare(const Layer &layer, Pass &pass) {
     });
 }
 
-// The delta rule, of some columns of a head at a time. Results take the place of the convolution's
+// Some columns of a head's values, and the head whose keys it has.
+struct Columns {
+    size_t head, key_head, first;
+};
+
+// Sets the rows of the pass that the rule goes over. Results take the place of the convolution's
 // inputs, which were kept.
+void set_rows(const Layer &layer, kernels::DeltaRule &task, const Columns &columns, size_t row,
+              size_t rows) {
+    const Recurrent &sizes = layer.sizes;
+    const size_t value =
+        layer.in_head(row, layer.value_channel(columns.head), sizes.value_dim) + columns.first;
+    task.query =
+        layer.work.convolved + layer.in_head(row, columns.key_head * sizes.key_dim, sizes.key_dim);
+    task.key = task.query + sizes.key_size() * layer.rows;
+    task.value = layer.work.convolved + value;
+    task.output = layer.work.mixed + value;
+    task.decay = layer.work.decay + row * sizes.value_heads + columns.head;
+    task.beta = layer.work.beta + row * sizes.value_heads + columns.head;
+    task.rows = rows;
+}
+
+// The delta rule, of some columns of a head at a time, from state to state.
 void apply_rule(const Layer &layer) {
     const Recurrent &sizes = layer.sizes;
     const size_t blocks = (sizes.value_dim + kColumns - 1) / kColumns;
@@ -154,30 +177,26 @@ void apply_rule(const Layer &layer) {
         const size_t key_head =
             sizes.tiled ? head % sizes.key_heads : head / (sizes.value_heads / sizes.key_heads);
         const Block block{sizes.key_dim, std::min<size_t>(kColumns, sizes.value_dim - column)};
-        const size_t value =
-            layer.in_head(sequence.row, layer.value_channel(head), sizes.value_dim) + column;
         kernels::DeltaRule task;
-        task.query = layer.work.convolved +
-                     layer.in_head(sequence.row, key_head * sizes.key_dim, sizes.key_dim);
-        task.key = task.query + sizes.key_size() * layer.rows;
-        task.value = layer.work.convolved + value;
-        task.output = layer.work.mixed + value;
-        task.decay = layer.work.decay + sequence.row * sizes.value_heads + head;
-        task.beta = layer.work.beta + sequence.row * sizes.value_heads + head;
         task.state = static_cast<float *>(layer.work.scratch_of(thread));
         task.qk_stride = sizes.key_dim;
         task.value_stride = sizes.value_dim;
         task.gate_stride = sizes.value_heads;
         task.state_stride = block.columns;
-        task.rows = sequence.rows;
         task.key_dim = sizes.key_dim;
         task.columns = block.columns;
         const size_t place =
             layer.state_at + sizes.inputs_size() + head * sizes.key_dim * sizes.value_dim + column;
         copy_block(block, sequence.state == nullptr ? nullptr : sequence.state + place,
                    sizes.value_dim, task.state, block.columns);
-        layer.network.kernels->delta_rule(task);
-        copy_block(block, task.state, block.columns, sequence.next_state + place, sizes.value_dim);
+        size_t row = sequence.row;
+        for (const Sequence::StateAfter &after : sequence.next_states) {
+            const size_t end = sequence.row + after.rows;
+            set_rows(layer, task, {head, key_head, column}, row, end - row);
+            layer.network.kernels->delta_rule(task);
+            copy_block(block, task.state, block.columns, after.numbers + place, sizes.value_dim);
+            row = end;
+        }
     });
 }
 
@@ -269,8 +288,11 @@ void keep_inputs(Pass &pass) {
 }
 
 void recur_again(Pass &pass, size_t rows) {
+    Sequence &sequence = pass.sequences[0];
     assert(pass.keeps_inputs && pass.sequence_count == 1 && rows <= pass.row_count);
-    const size_t all = std::exchange(pass.sequences[0].rows, rows);
+    assert(sequence.next_states.size() == 1);
+    const size_t all = std::exchange(sequence.rows, rows);
+    sequence.next_states[0].rows = rows;
     for (size_t layer = 0; layer < pass.network.config.layers; ++layer) {
         if (pass.network.config.layer[layer].recurrent) {
             move_inputs(pass, layer, rows, false);
@@ -280,7 +302,7 @@ void recur_again(Pass &pass, size_t rows) {
             apply_rule(shared);
         }
     }
-    pass.sequences[0].rows = all;
+    sequence.rows = sequence.next_states[0].rows = all;
 }
 
 } // namespace stasis
