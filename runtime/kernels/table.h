@@ -23,6 +23,7 @@ inline constexpr uint32_t kContractKv = 1;
 inline constexpr uint32_t kContractSampling = 1;
 inline constexpr uint32_t kContractRecurrent = 1; // of models that have such layers, as the next
 inline constexpr uint32_t kContractExperts = 1;
+inline constexpr uint32_t kContractEmbeddings = 1; // in no snapshot
 
 // Workspace of one thread, 64-byte aligned, for operands that a kernel packs.
 inline constexpr size_t kScratchBytes = 1024 * 1024;

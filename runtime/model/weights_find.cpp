@@ -13,8 +13,8 @@ namespace stasis {
 namespace {
 
 // The prefixes of names in checkpoints: a text model; a multimodal Gemma 3 as published; the same
-// as newer tools write it, and a multimodal Qwen3.5. Only the latter two may have a vision tower
-// beside the text model.
+// as newer tools write it, and a multimodal Qwen3.5; a model for embeddings (Qwen3 Embedding). Only
+// multimodal ones may have a vision tower beside the text model.
 struct Layout {
     const char *body;
     const char *head;
@@ -24,6 +24,7 @@ constexpr Layout kLayouts[] = {
     {"model.", "", false},
     {"language_model.model.", "language_model.", true},
     {"model.language_model.", "", true},
+    {"", "", false},
 };
 
 constexpr const char *kTowers[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",

@@ -8,6 +8,8 @@
 
 #include "format/state/error.h"
 #include "runtime/host/threads.h"
+#include "runtime/model/embedding_rules.h"
+#include "runtime/model/family/family.h"
 #include "runtime/model/gguf/config.h"
 #include "runtime/model/gguf/describe.h"
 #include "runtime/model/weights_plan.h"
@@ -49,6 +51,7 @@ std::string write_head(const std::string &path, const Mixture &mixture, Plan &pl
     describe_config(plan.config, metadata);
     metadata.integer("general.file_type", mixture.file_type);
     metadata.integer("general.quantization_version", kQuantizationVersion);
+    describe_embedding(read_embedding_rules(path), family_of(plan.config).gguf, metadata);
     describe_tokenizer(path, plan.config, metadata);
     std::vector<GgufEntry> entries;
     for (QuantizedTensor &output : plan.outputs) {

@@ -82,6 +82,9 @@ struct Origin {
         const std::string text = read_generation_config(path);
         return recommended_sampling(text.empty() ? Json() : parse_json(text, kGenerationConfig));
     }
+    EmbeddingRules embedding() const {
+        return gguf ? read_embedding_rules(*gguf) : read_embedding_rules(path);
+    }
 };
 
 // Opens the tokenizer and the chat template, and adds both to the model's identity.
@@ -152,6 +155,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
                      *model->threads, options.watch, model->identity);
     open_text(*model, origin, options.chat_template);
     model->recommended = origin.recommended();
+    model->embedding = origin.embedding();
     model->describe_layers();
     // A rewind computes states again from a checkpoint, where a window may have released pages.
     if (model->state_size() != 0 && (model->groups.empty() || model->groups.back().window != 0)) {

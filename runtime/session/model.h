@@ -12,6 +12,7 @@
 #include "runtime/host/idle_list.h"
 #include "runtime/kernels/device.h"
 #include "runtime/kv/page_pool.h"
+#include "runtime/model/embedding_rules.h"
 #include "runtime/sampling/recommended.h"
 #include "runtime/text/chat.h"
 #include "runtime/text/tokenizer.h"
@@ -41,6 +42,7 @@ struct Model : Network {
     std::unique_ptr<Tokenizer> tokenizer; // null: the model has none
     std::optional<ChatTemplate> chat;
     RecommendedSampling recommended;
+    EmbeddingRules embedding;
     std::unique_ptr<Network> mtp; // of the MTP head; null: there is none
     IdleList<StepBuffers> idle_steps;
 

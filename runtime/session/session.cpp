@@ -47,7 +47,8 @@ void Session::append_entries(std::span<const TokenEntry> entries, const AppendOp
     }
     AppendOptions run = options;
     run.hidden_user = this;
-    run.hidden = [](void *user, uint64_t begin, const uint16_t *hidden, size_t rows) noexcept {
+    run.hidden = [](void *user, const Timeline &, uint64_t begin, const uint16_t *hidden,
+                    size_t rows) noexcept {
         const Session &session = *static_cast<const Session *>(user);
         session.drafting_->drafter->computed(session.timeline_.log, begin,
                                              {hidden, rows * session.model_->config.hidden});

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "format/state/error.h"
+#include "runtime/model/embedding_rules.h"
 #include "runtime/model/json_file.h"
 #include "runtime/text/sentencepiece_model.h"
 #include "runtime/text/tokenizer.h"
@@ -191,6 +192,9 @@ void describe_ends(const Config &config, int64_t bos, const Tokenizer *tokenizer
     if (ends.size() == 1) {
         metadata.integer(kEnds[1], ends[0]);
     }
+    if (tokenizer != nullptr && !ends.empty() && tokenizer->frame().after == std::vector{ends[0]}) {
+        metadata.boolean("tokenizer.ggml.add_eos_token", true);
+    }
 }
 
 [[noreturn]] void refuse(const std::string &directory, const std::string &what) {
@@ -258,6 +262,11 @@ void check_described_tokenizer(const std::string &directory, const Config &confi
     expect(std::to_string(read->bos()), std::to_string(meant->bos()), "bos token");
     expect(read->bos_text(), meant->bos_text(), "bos text");
     expect(read->eos_text(), meant->eos_text(), "eos text");
+    const TextFrame &frame = meant->frame();
+    if (file_exists(directory + "/" + kModulesFile) &&
+        (frame.before != read->frame().before || frame.after != read->frame().after)) {
+        refuse(directory, "it puts other tokens around a text");
+    }
     for (uint32_t token = 0; token < meant->size(); ++token) {
         const std::string which = "token " + std::to_string(token);
         expect(read->is_special(token) ? "special" : "text",

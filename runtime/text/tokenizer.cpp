@@ -185,6 +185,9 @@ uint32_t Tokenizer::size() const {
 int64_t Tokenizer::bos() const {
     return parts_->bos;
 }
+const TextFrame &Tokenizer::frame() const {
+    return parts_->frame;
+}
 const std::string &Tokenizer::bos_text() const {
     return parts_->bos_text;
 }

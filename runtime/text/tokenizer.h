@@ -14,6 +14,7 @@
 #include "format/state/digest.h"
 #include "format/state/state.h"
 #include "format/state/watch.h"
+#include "runtime/text/text_frame.h"
 
 namespace stasis {
 
@@ -84,6 +85,7 @@ class Tokenizer {
 
     uint32_t size() const; // tokens of the vocabulary that it was opened for
     int64_t bos() const;   // -1: none
+    const TextFrame &frame() const;
     const std::string &bos_text() const;
     const std::string &eos_text() const;
     const std::string &type() const; // ModelIdentity::tokenizer_type

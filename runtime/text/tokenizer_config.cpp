@@ -59,6 +59,12 @@ std::string template_text(const Json &config, const std::string &path) {
     return "";
 }
 
+// Returns a flag; another type counts as absent.
+bool flag_of(const Json &config, const char *key, bool otherwise) {
+    const Json *found = config.find(key);
+    return found != nullptr && found->boolean() != nullptr ? *found->boolean() : otherwise;
+}
+
 std::vector<AddedToken> added_tokens(const Json &config, const std::string &path) {
     std::vector<AddedToken> added;
     const Json *found = config.find_value("added_tokens_decoder");
@@ -97,6 +103,8 @@ TokenizerConfig read_tokenizer_config(const std::string &directory) {
         out.eos_text = token_text(config, "eos_token", path);
         out.chat_template = template_text(config, path);
         out.added = added_tokens(config, path);
+        out.add_bos = flag_of(config, "add_bos_token", out.add_bos);
+        out.add_eos = flag_of(config, "add_eos_token", out.add_eos);
     }
     const std::string jinja = directory + "/chat_template.jinja";
     if (file_exists(jinja)) {

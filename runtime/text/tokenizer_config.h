@@ -18,6 +18,8 @@ struct TokenizerConfig {
     std::string bos_text, eos_text; // empty: none
     std::string chat_template;      // empty: none; chat_template.jinja takes precedence
     std::vector<AddedToken> added;  // added_tokens_decoder, ascending by token
+    // Whether a text on its own is given these tokens, by the tokenizer of a tokenizer.model.
+    bool add_bos = true, add_eos = false;
 };
 
 // Reads both files, which are optional. Throws Error: io, corrupt.

@@ -236,6 +236,10 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
     if (const auto add_bos = gguf.boolean("tokenizer.ggml.add_bos_token")) {
         out.add_bos = *add_bos ? "yes" : "no";
     }
+    out.bos_usual = !byte_bpe || out.byte_bpe->ignore_merges; // as llama.cpp has it
+    if (gguf.boolean("tokenizer.ggml.add_eos_token").value_or(false)) {
+        add_id(gguf, "tokenizer.ggml.eos_token_id", pieces.size(), out.after);
+    }
     return out;
 }
 

@@ -20,6 +20,8 @@ struct GgufVocabulary {
     std::vector<AddedToken> added;        // user-defined tokens, ascending
     std::vector<uint32_t> bos;            // at most one
     std::vector<uint32_t> end_tokens;     // end of sequence, of turn, of message
+    bool bos_usual = false;               // before a text on its own, if the file does not say
+    std::vector<uint32_t> after;          // a text on its own: the end of sequence, or nothing
 };
 
 // Keys of this project for properties without a key in the format; readers without them treat the

@@ -1,7 +1,7 @@
 // Reads tokenizer.json; see tokenizer_json.h. Names and meanings: the serialised forms in
-// huggingface/tokenizers (tokenizers/src/pre_tokenizers, models/bpe, normalizers). The
-// post-processor, truncation and padding are not read, because tokenizing adds only tokens that
-// were requested.
+// huggingface/tokenizers (tokenizers/src/pre_tokenizers, models/bpe, normalizers). Truncation and
+// padding are not read. The post-processor gives the frame of a text, because tokenizing adds only
+// tokens that were requested.
 #include "runtime/text/tokenizer_json.h"
 
 #include <algorithm>
@@ -259,7 +259,8 @@ std::vector<AddedToken> read_added(const Part &root, uint32_t vocabulary) {
 TokenizerJson read_tokenizer_json(const std::string &path, uint32_t vocabulary) {
     const Json json = parse_json(read_text(path, kFileMax), path);
     const Part root{json, path, ""};
-    return {read_model(root, vocabulary), read_added(root, vocabulary)};
+    return {read_model(root, vocabulary), read_added(root, vocabulary),
+            read_text_frame(json, path, vocabulary)};
 }
 
 void merge_added(std::vector<AddedToken> &added, const std::vector<AddedToken> &more) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/text/byte_bpe.h"
+#include "runtime/text/text_frame.h"
 #include "runtime/text/tokenizer_config.h"
 
 namespace stasis {
@@ -15,6 +16,7 @@ namespace stasis {
 struct TokenizerJson {
     ByteBpeModel model;
     std::vector<AddedToken> added; // ascending by token
+    TextFrame frame;
 };
 
 // `vocabulary` is the number of tokens of the model. Throws Error: io, corrupt, unsupported.

@@ -150,14 +150,25 @@ void Tokenizer::Parts::set_ends(const TokenizerConfig &config, std::span<const u
         }
         bos = bos_ids[0];
     } else if (!config.bos_text.empty()) {
-        const Markers::Match found = all.longest(config.bos_text, 0);
-        bos = found.size_bytes == config.bos_text.size() ? int64_t{found.token} : -1;
+        bos = find(config.bos_text);
     }
     bos_text = config.bos_text.empty() && bos >= 0 ? pieces[static_cast<size_t>(bos)].text
                                                    : config.bos_text;
     const bool end_known = !end_tokens.empty() && end_tokens[0] < pieces.size();
     eos_text = config.eos_text.empty() && end_known ? pieces[end_tokens[0]].text : config.eos_text;
     set_rules(end_tokens);
+}
+
+int64_t Tokenizer::Parts::find(const std::string &text) const {
+    const Markers::Match found = all.longest(text, 0);
+    return found.size_bytes == text.size() && !text.empty() ? int64_t{found.token} : -1;
+}
+
+void Tokenizer::Parts::set_frame(bool add_bos, std::vector<uint32_t> after) {
+    if (add_bos && bos >= 0) {
+        frame.before = {static_cast<uint32_t>(bos)};
+    }
+    frame.after = std::move(after);
 }
 
 // Sets the rules and the digest. The digest covers sentencepiece's file, or else every token's
@@ -211,8 +222,15 @@ std::unique_ptr<Tokenizer> Tokenizer::open(const std::string &directory, uint32_
         TokenizerJson read = read_tokenizer_json(json, vocabulary);
         merge_added(read.added, config.added);
         out->parts_->use_byte_bpe(std::move(read.model), read.added, vocabulary, json);
+        out->parts_->frame = std::move(read.frame);
     }
-    out->parts_->set_ends(config, bos, end_tokens);
+    Parts &parts = *out->parts_;
+    parts.set_ends(config, bos, end_tokens);
+    if (sentencepiece) {
+        const int64_t eos = config.add_eos ? parts.find(parts.eos_text) : -1;
+        parts.set_frame(config.add_bos, eos >= 0 ? std::vector{static_cast<uint32_t>(eos)}
+                                                 : std::vector<uint32_t>());
+    }
     return out;
 }
 
@@ -233,6 +251,8 @@ std::unique_ptr<Tokenizer> Tokenizer::open_gguf(const GgufFile &gguf, uint32_t v
     }
     parts.set_ends({}, bos.empty() ? read.bos : bos,
                    end_tokens.empty() ? read.end_tokens : end_tokens);
+    parts.set_frame(read.add_bos.empty() ? read.bos_usual : read.add_bos == "yes",
+                    std::move(read.after));
     return out;
 }
 

@@ -31,6 +31,7 @@ struct Tokenizer::Parts {
     std::string bos_text, eos_text, type;
     Rules rules;
     Digest digest;
+    TextFrame frame;
     Rules encoder_rules;                    // some of `rules`
     std::optional<std::string> model_bytes; // of sentencepiece, until the digest is computed
 
@@ -47,12 +48,15 @@ struct Tokenizer::Parts {
                       uint32_t vocabulary, const std::string &from);
     void set_ends(const TokenizerConfig &config, std::span<const uint32_t> bos_ids,
                   std::span<const uint32_t> end_tokens);
+    // Sets the frame, whose tokens before a text are bos or none.
+    void set_frame(bool add_bos, std::vector<uint32_t> after);
 
     // Steps of these functions.
     void add_tokens(const std::vector<AddedToken> &tokens, const std::string &from);
     void mark_special(const std::vector<AddedToken> &tokens);
     Markers guarded() const;
-    uint64_t spelling_bytes_max() const; // of a piece
+    int64_t find(const std::string &text) const; // the special or added token; -1: none
+    uint64_t spelling_bytes_max() const;         // of a piece
     void set_rules(std::span<const uint32_t> end_tokens);
 };
 

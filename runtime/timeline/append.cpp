@@ -168,7 +168,7 @@ void Append::accept(Pass &pass, const AppendOptions &options) {
     const uint64_t end = own.position(), first = start / kPage;
     const uint16_t *computed = pass.hidden + staged.row * own.network->config.hidden;
     if (options.hidden != nullptr) {
-        options.hidden(options.hidden_user, staged.begin, computed, rows);
+        options.hidden(options.hidden_user, own, staged.begin, computed, rows);
     }
     for (size_t i = 0; i < next_states.size(); ++i) {
         own.states.add(staged.begin + staged.next_states[i].rows, std::move(next_states[i]), start);

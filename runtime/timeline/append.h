@@ -19,9 +19,10 @@ struct ProfilePart;
 
 // Takes the logits [count] that follow a position. Returns false to stop.
 using LogitsFunction = bool (*)(void *user, uint64_t position, const float *logits, size_t count);
-// Takes the final hidden states [rows][hidden] of positions from `begin` on, which the log has.
-using HiddenFunction = void (*)(void *user, uint64_t begin, const uint16_t *hidden,
-                                size_t rows) noexcept;
+// Takes the final hidden states [rows][hidden] of a timeline's positions from `begin` on, which its
+// log has.
+using HiddenFunction = void (*)(void *user, const Timeline &timeline, uint64_t begin,
+                                const uint16_t *hidden, size_t rows) noexcept;
 
 struct AppendOptions {
     size_t chunk = 0; // positions of a pass at most; 0: the default
@@ -29,7 +30,7 @@ struct AppendOptions {
     LogitsFunction logits = nullptr;
     bool (*logits_wanted)(void *user, uint64_t position) = nullptr; // null: those of all positions
     void *logits_user = nullptr;
-    HiddenFunction hidden = nullptr; // of a single append; not called for what the cache has
+    HiddenFunction hidden = nullptr; // not called for what the cache has
     void *hidden_user = nullptr;
     // The parts to compute together, as far as the schedule extends; later positions follow the
     // contract. Null: the timeline's own profile decides.

@@ -48,7 +48,8 @@ std::vector<uint16_t> hidden_of(const std::shared_ptr<Model> &model,
     } into{all, model->config.hidden};
     AppendOptions options;
     options.hidden_user = &into;
-    options.hidden = [](void *user, uint64_t begin, const uint16_t *hidden, size_t rows) noexcept {
+    options.hidden = [](void *user, const Timeline &, uint64_t begin, const uint16_t *hidden,
+                        size_t rows) noexcept {
         const Into &to = *static_cast<Into *>(user);
         if (begin * to.width == to.all.size()) {
             to.all.insert(to.all.end(), hidden, hidden + rows * to.width);

@@ -53,7 +53,8 @@ RECIPES = {
         ("CHANGELOG.md", "tools/BENCHMARKS.md", "tools/cli/synth/", "tests/runtime/outputs_test",
          "runtime/model/family/qwen3_5", "runtime/model/weights_", "tests/abi/",
          "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
-         "tests/runtime/experts_test", "tests/runtime/gguf_hybrid",
+         "tests/runtime/experts_test", "tests/runtime/gguf_hybrid", "tests/runtime/embed",
+         "bindings/",
          "tests/runtime/gguf_refusal_test", "tests/runtime/golden_test",
          "tests/runtime/weights_experts_test")),
     "An activation": (

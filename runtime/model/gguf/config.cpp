@@ -45,10 +45,6 @@ void refuse_unsupported(const Keys &keys, const Config &config) {
         unsupported(keys.file, "attention that is not causal, and parallel residuals, are not "
                                "supported");
     }
-    if (keys.count("pooling_type", UINT32_MAX, 0, 0) != 0) {
-        unsupported(keys.file, "metadata " + keys.name("pooling_type") +
-                                   ": models of embeddings are not supported");
-    }
 }
 
 // Blocks of integers are read in the layout of version 2, which a file without a version is assumed
