@@ -28,6 +28,7 @@ struct stasis_model {
     const uint32_t *layer_windows = nullptr;
     const uint8_t *layer_recurrent = nullptr;
     const stasis_digest *attention = nullptr, *mlp = nullptr;
+    const char *const *prompt_names = nullptr, *const *prompts = nullptr; // of embeddings
 };
 
 struct stasis_session {

@@ -19,6 +19,7 @@ struct OpenedModel {
     std::vector<uint32_t> layer_windows;
     std::vector<uint8_t> layer_recurrent;
     std::vector<stasis_digest> attention, mlp;
+    std::vector<const char *> prompt_names, prompts;
     void *allocator_user = nullptr;
     void (*allocator_release)(void *user) = nullptr;
 
@@ -86,6 +87,10 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     }
     for (const Digest &digest : opened->model->identity.mlp) {
         opened->mlp.push_back(to_abi(digest));
+    }
+    for (const auto &[name, text] : opened->model->embedding.prompts) {
+        opened->prompt_names.push_back(name.c_str());
+        opened->prompts.push_back(text.c_str());
     }
     return opened;
 }
@@ -181,6 +186,8 @@ stasis_status stasis_model_open(const char *path, const stasis_model_options *op
         handle->layer_recurrent = opened->layer_recurrent.data();
         handle->attention = opened->attention.data();
         handle->mlp = opened->mlp.data();
+        handle->prompt_names = opened->prompt_names.data();
+        handle->prompts = opened->prompts.data();
         // The allocator's `release` is set last, so that a failed open does not release what the
         // host still owns.
         const stasis_allocator allocator = read_allocator(given.allocator);

@@ -1,7 +1,7 @@
 /* Stasis: an embeddable runtime for language-model sessions that can be frozen, copied, moved and
- * proven, bit for bit. This is the public header; it includes stasis_generate.h, stasis_quantize.h,
- * stasis_snapshot.h and stasis_trace.h. Their comments are the specification. NUMERICS.md (the
- * numerics contract) and FORMAT.md (the files) are installed in share/doc/stasis.
+ * proven, bit for bit. This is the public header; it includes stasis_embed.h, stasis_generate.h,
+ * stasis_quantize.h, stasis_snapshot.h and stasis_trace.h. Their comments are the specification.
+ * NUMERICS.md (the numerics contract) and FORMAT.md (the files) are in share/doc/stasis.
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it; on
  * success with STASIS_OK and an empty message. A failed or cancelled call leaves every object as it
@@ -304,9 +304,8 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
  * call asks for. Reuse is visible in the time that an append takes: sessions that must not learn of
  * each other's tokens need separate domains. */
 #define STASIS_WINDOW_RETAIN_NONE UINT64_MAX
-#define STASIS_TRACK_TOTAL 1u /* attention of all layers and query heads together */
-#define STASIS_TRACK_BY_HEAD                                                                       \
-    2u /* attention of each layer and query head: as many times the memory */
+#define STASIS_TRACK_TOTAL 1u   /* attention of all layers and query heads together */
+#define STASIS_TRACK_BY_HEAD 2u /* of each layer and query head, in as many times the memory */
 #define STASIS_DOMAIN_COMMON UINT64_C(0)
 #define STASIS_DOMAIN_PRIVATE UINT64_MAX
 /* Settings of a session, fixed when it is created. */
@@ -493,6 +492,7 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #ifdef __cplusplus
 }
 #endif
+#include "stasis_embed.h"    /* texts as vectors */
 #include "stasis_generate.h" /* logits, sampling, generation, steps of many sessions */
 #include "stasis_quantize.h" /* models to GGUF files */
 #include "stasis_snapshot.h" /* sessions to files and streams and back */

@@ -332,6 +332,37 @@ FIELD(stasis_trace_options, user, 16, 8);
 FIELD(stasis_trace_options, release, 24, 8);
 FIELD(stasis_trace_options, queue_events, 32, 8);
 
+STRUCT(stasis_embed_info, 64);
+FIELD(stasis_embed_info, struct_size, 0, 4);
+FIELD(stasis_embed_info, pooling, 4, 4);
+FIELD(stasis_embed_info, dimension, 8, 4);
+FIELD(stasis_embed_info, normalised, 12, 4);
+FIELD(stasis_embed_info, tokens_max, 16, 8);
+FIELD(stasis_embed_info, contract, 24, 4);
+FIELD(stasis_embed_info, prompt_count, 28, 4);
+FIELD(stasis_embed_info, prompt_names, 32, 8);
+FIELD(stasis_embed_info, prompts, 40, 8);
+FIELD(stasis_embed_info, default_prompt, 48, 8);
+FIELD(stasis_embed_info, refusal, 56, 8);
+
+STRUCT(stasis_embed_input, 40);
+FIELD(stasis_embed_input, struct_size, 0, 4);
+FIELD(stasis_embed_input, reserved, 4, 4);
+FIELD(stasis_embed_input, text, 8, 8);
+FIELD(stasis_embed_input, length, 16, 8);
+FIELD(stasis_embed_input, tokens, 24, 8);
+FIELD(stasis_embed_input, token_count, 32, 8);
+
+STRUCT(stasis_embed_options, 48);
+FIELD(stasis_embed_options, struct_size, 0, 4);
+FIELD(stasis_embed_options, pooling, 4, 4);
+FIELD(stasis_embed_options, prompt, 8, 8);
+FIELD(stasis_embed_options, chunk, 16, 4);
+FIELD(stasis_embed_options, reserved, 20, 4);
+FIELD(stasis_embed_options, cancel, 24, 8);
+FIELD(stasis_embed_options, progress, 32, 8);
+FIELD(stasis_embed_options, progress_user, 40, 8);
+
 STRUCT(stasis_quantize_options, 48);
 FIELD(stasis_quantize_options, struct_size, 0, 4);
 FIELD(stasis_quantize_options, flags, 4, 4);

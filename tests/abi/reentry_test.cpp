@@ -180,6 +180,20 @@ std::vector<Outer> storing() {
     };
 }
 
+stasis_status embed(World &world) {
+    auto input = sized<stasis_embed_input>();
+    input.tokens = more().data();
+    input.token_count = 70;
+    auto options = sized<stasis_embed_options>();
+    options.pooling = STASIS_POOLING_MEAN;
+    options.progress = CallingHost::progress;
+    options.progress_user = &world.host;
+    std::vector<float> vector(1024);
+    size_t count = 0;
+    return stasis_model_embed(world.model.get(), &input, sizeof input, 1, &options, vector.data(),
+                              vector.size(), &count, nullptr);
+}
+
 std::vector<Outer> loading() {
     return {
         {"load, progress", false,
@@ -242,6 +256,7 @@ std::vector<Outer> loading() {
                                           world.folder.file("q.gguf").c_str(), &options, nullptr,
                                           nullptr);
          }},
+        {"embed, progress", false, embed},
     };
 }
 

@@ -58,6 +58,10 @@ TEST_CASE(
     stasis_verify_options_init(&verify, sizeof verify);
     stasis_trace_options trace;
     stasis_trace_options_init(&trace, sizeof trace);
+    stasis_embed_options embed;
+    stasis_embed_options_init(&embed, sizeof embed);
+    CHECK(embed.struct_size == sizeof embed);
+    CHECK((embed.prompt == nullptr));
     CHECK(trace.struct_size == sizeof trace);
     CHECK((trace.callback == nullptr));
     CHECK(model.struct_size == sizeof model);

@@ -39,6 +39,7 @@ const std::set<std::string> kCannotFail = {
     "stasis_generate_options_init",
     "stasis_draft_options_init",
     "stasis_quantize_options_init",
+    "stasis_embed_options_init",
     "stasis_save_options_init",
     "stasis_load_options_init",
     "stasis_trace_options_init",

@@ -107,6 +107,39 @@ Row asking(const char *function, const char *detail,
             }};
 }
 
+// Two texts, of one page and of two.
+auto embedding(uint32_t pooling) {
+    return [=](stasis_model *model, std::string &out, stasis_error *error) {
+        static const std::string text(90, 'x');
+        stasis_embed_input inputs[2] = {sized<stasis_embed_input>(), sized<stasis_embed_input>()};
+        for (size_t i = 0; i < 2; ++i) {
+            inputs[i].text = text.data();
+            inputs[i].length = i == 0 ? 5 : text.size();
+        }
+        auto options = sized<stasis_embed_options>();
+        options.pooling = pooling;
+        float vectors[2 * 1024];
+        size_t count = 0;
+        const stasis_status status =
+            stasis_model_embed(model, inputs, sizeof inputs[0], 2, &options, vectors,
+                               std::size(vectors), &count, error);
+        if (status == STASIS_OK) {
+            out.assign(reinterpret_cast<const char *>(vectors), count * sizeof vectors[0]);
+        }
+        return status;
+    };
+}
+
+std::vector<Row> embed_rows() {
+    const auto info = [](stasis_model *model, std::string &, stasis_error *error) {
+        auto told = sized<stasis_embed_info>();
+        return stasis_model_get_embed_info(model, &told, error);
+    };
+    return {asking("stasis_model_embed", "the last token", embedding(STASIS_POOLING_LAST)),
+            asking("stasis_model_embed", "the mean", embedding(STASIS_POOLING_MEAN)),
+            asking("stasis_model_get_embed_info", "", info)};
+}
+
 std::vector<Row> text_rows() {
     const auto tokenize = [](stasis_model *model, std::string &out, stasis_error *error) {
         static const std::string text = "what is it? <end_of_turn> \xC3\xA9t\xC3\xA9\n\n  x";
@@ -197,8 +230,8 @@ std::vector<Row> model_rows() {
                           },
                           [] {}, [] { return std::string(); }};
          }}};
-    for (const Row &row : text_rows()) {
-        rows.push_back(row);
+    for (const auto &more : {text_rows(), embed_rows()}) {
+        rows.insert(rows.end(), more.begin(), more.end());
     }
     return rows;
 }

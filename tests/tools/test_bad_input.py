@@ -22,8 +22,8 @@ class Usage(CommandTest):
         self.refused("verify", self.path("only-one"))
 
     def test_help_succeeds(self):
-        for name in ("run", "chat", "score", "logits", "tokenize", "detokenize", "template", "info",
-                     "inspect", "diff", "verify", "quantize", "synth", "bench"):
+        for name in ("run", "chat", "score", "logits", "embed", "tokenize", "detokenize",
+                     "template", "info", "inspect", "diff", "verify", "quantize", "synth", "bench"):
             self.assertIn(name, self.ok("--help"))
             self.assertIn("Usage: stasis " + name, self.ok(name, "--help"))
         self.assertRegex(self.ok("--version"), r"\Astasis \d+\.\d+\.\d+\n\Z")

@@ -11,6 +11,7 @@ void add_run(CLI::App &app, int &exit_code);
 void add_chat(CLI::App &app, int &exit_code);
 void add_score(CLI::App &app, int &exit_code);
 void add_logits(CLI::App &app, int &exit_code);
+void add_embed(CLI::App &app, int &exit_code);
 void add_tokenize(CLI::App &app, int &exit_code); // tokenize, detokenize, template
 void add_info(CLI::App &app, int &exit_code);
 void add_inspect(CLI::App &app, int &exit_code);

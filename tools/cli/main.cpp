@@ -81,6 +81,7 @@ int main(int argc, char **argv) {
     command::add_chat(app, exit_code);
     command::add_score(app, exit_code);
     command::add_logits(app, exit_code);
+    command::add_embed(app, exit_code);
     command::add_tokenize(app, exit_code);
     command::add_info(app, exit_code);
     command::add_inspect(app, exit_code);
