@@ -76,6 +76,11 @@ func longCalls(t *testing.T, session *stasis.Session) map[string]func(context.Co
 		"compact": func(ctx context.Context, p progress) error {
 			return stasis.Compact(ctx, path, &stasis.SaveOptions{Progress: p})
 		},
+		"embed": func(ctx context.Context, p progress) error {
+			_, err := m.EmbedTokens(ctx, [][]stasis.Token{tokens}, &stasis.EmbedOptions{Chunk: 16,
+				Pooling: stasis.PoolingMean, Progress: p})
+			return err
+		},
 		"quantize": func(ctx context.Context, p progress) error {
 			_, err := stasis.Quantize(ctx, data+llama, filepath.Join(t.TempDir(), "a.gguf"),
 				&stasis.QuantizeOptions{Progress: p})

@@ -5,12 +5,14 @@
 //! The crate `stasis` is the safe way to all of this.
 #![allow(non_camel_case_types)]
 
+mod embed;
 mod generate;
 mod quantize;
 mod snapshot;
 mod stasis;
 mod trace;
 
+pub use embed::*;
 pub use generate::*;
 pub use quantize::*;
 pub use snapshot::*;

@@ -40,6 +40,7 @@
 
 mod cancel;
 mod digest;
+mod embed;
 mod error;
 mod generate;
 mod guard;
@@ -59,6 +60,7 @@ mod verify;
 
 pub use cancel::Cancel;
 pub use digest::Digest;
+pub use embed::{EmbedInfo, EmbedInput, EmbedOptions, Pooling};
 pub use error::{Error, Result, Status};
 pub use generate::{GenerateOptions, GenerateResult, Generated, Generation, Stop};
 pub use guard::ProgressFn;

@@ -25,7 +25,8 @@ versioned! {
     stasis_generate_options stasis_generate_result stasis_draft_options stasis_save_options
     stasis_load_options stasis_sink stasis_source stasis_snapshot_info stasis_difference
     stasis_verify_options stasis_verify_report stasis_trace_event stasis_trace_options
-    stasis_quantize_options stasis_quantize_report
+    stasis_quantize_options stasis_quantize_report stasis_embed_info stasis_embed_input
+    stasis_embed_options
 }
 
 /// All defaults, with the size stated.

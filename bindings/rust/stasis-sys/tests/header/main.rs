@@ -9,8 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 5] =
-    ["stasis", "stasis_generate", "stasis_quantize", "stasis_snapshot", "stasis_trace"];
+const HEADERS: [&str; 6] = [
+    "stasis",
+    "stasis_embed",
+    "stasis_generate",
+    "stasis_quantize",
+    "stasis_snapshot",
+    "stasis_trace",
+];
 
 fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
