@@ -16,17 +16,21 @@ inline constexpr uint32_t kHeadDimMax = 1024;
 
 using kernels::Activation;
 
-enum class RopeScaling { none, linear, llama3 };
+enum class RopeScaling { none, linear, llama3, yarn };
 
 struct Rope {
     double base = 10000.0;
     RopeScaling scaling = RopeScaling::none;
-    double factor = 1.0;               // linear and llama3
+    double factor = 1.0;               // linear, llama3 and yarn
     double low_frequency_factor = 1.0; // llama3
     double high_frequency_factor = 4.0;
-    uint32_t original_context = 0; // llama3: positions of the original training
+    uint32_t original_context = 0; // llama3, yarn: positions of the original training
     // [rotary / 2] divisors of the frequencies, by which GGUF files express llama3; empty: none.
     std::vector<float> factors = {};
+    // yarn: turns in the original context of the pairs between which frequencies are blended.
+    double turns_fast = 32.0, turns_slow = 1.0;
+    bool whole_bounds = true; // yarn: the blend begins and ends at whole pairs
+    double amplitude = 1.0;   // cosines and sines are multiplied by it
     bool operator==(const Rope &) const = default;
 };
 

@@ -37,6 +37,12 @@ const char *name_of(Activation activation) {
     return names->identity;
 }
 
+std::string describe_yarn(const Rope &rope) {
+    return ", yarn, factor " + exact(rope.factor) + ", fast " + exact(rope.turns_fast) + ", slow " +
+           exact(rope.turns_slow) + (rope.whole_bounds ? "" : ", between pairs") +
+           ", original context " + std::to_string(rope.original_context);
+}
+
 std::string describe_rope(const Rope &rope) {
     std::string text = "base " + exact(rope.base);
     if (rope.scaling == RopeScaling::linear) {
@@ -45,6 +51,11 @@ std::string describe_rope(const Rope &rope) {
         text += ", llama3, factor " + exact(rope.factor) + ", low " +
                 exact(rope.low_frequency_factor) + ", high " + exact(rope.high_frequency_factor) +
                 ", original context " + std::to_string(rope.original_context);
+    } else if (rope.scaling == RopeScaling::yarn) {
+        text += describe_yarn(rope);
+    }
+    if (rope.amplitude != 1.0) {
+        text += ", amplitude " + exact(rope.amplitude);
     }
     for (size_t i = 0; i < rope.factors.size(); ++i) {
         text += (i == 0 ? ", divided by " : " ") + exact(rope.factors[i]);

@@ -6,6 +6,7 @@
 
 #include "format/state/error.h"
 #include "runtime/model/config_fields.h"
+#include "runtime/model/rope.h"
 
 namespace stasis {
 
@@ -24,6 +25,34 @@ const char *rope_key(const Fields &fields) {
                                  : nullptr;
 }
 
+// Returns a weight of YaRN's amplitude, where 0 means none.
+double yarn_weight(const Fields &fields, const char *key) {
+    const Json *found = fields.object.find_value(key);
+    return found == nullptr || found->number() == 0.0 ? 0.0 : fields.positive(key);
+}
+
+void read_yarn(const Fields &fields, Rope &rope) {
+    rope.scaling = RopeScaling::yarn;
+    rope.factor = fields.positive("factor");
+    rope.turns_fast = fields.positive("beta_fast", rope.turns_fast);
+    rope.turns_slow = fields.positive("beta_slow", rope.turns_slow);
+    rope.whole_bounds = fields.flag("truncate", true);
+    rope.original_context = fields.count("original_max_position_embeddings", kContextMax);
+    if (rope.turns_fast < rope.turns_slow) {
+        fields.refuse("beta_fast", "a number not below beta_slow");
+    }
+    if (rope.base <= 1.0) {
+        fields.refuse("rope_theta", "a number above 1, which yarn takes the logarithm of");
+    }
+    const double weight = yarn_weight(fields, "mscale");
+    const double weight_all = yarn_weight(fields, "mscale_all_dim");
+    const double usual =
+        weight != 0.0 && weight_all != 0.0
+            ? yarn_amplitude(rope.factor, weight) / yarn_amplitude(rope.factor, weight_all)
+            : yarn_amplitude(rope.factor, 1.0);
+    rope.amplitude = fields.positive("attention_factor", usual);
+}
+
 void read_scaling(const Fields &fields, Rope &rope) {
     const std::string kind = fields.text("rope_type", fields.text("type", ""));
     if (kind == "default" || (kind.empty() && !fields.has("factor"))) {
@@ -35,9 +64,13 @@ void read_scaling(const Fields &fields, Rope &rope) {
         rope.scaling = rope.factor == 1.0 ? RopeScaling::none : RopeScaling::linear;
         return;
     }
+    if (kind == "yarn") {
+        read_yarn(fields, rope);
+        return;
+    }
     if (kind != "llama3") {
         fail(Status::unsupported,
-             "%srope_type \"%s\" is not supported (default, linear and llama3 are)",
+             "%srope_type \"%s\" is not supported (default, linear, llama3 and yarn are)",
              fields.name.c_str(), kind.c_str());
     }
     rope.scaling = RopeScaling::llama3;

@@ -13,9 +13,13 @@ namespace stasis {
 // numbers. Rounding must be to nearest.
 std::vector<double> rope_frequencies(const Rope &rope, uint32_t rotary);
 
-// Writes the row of one position: [frequencies.size()] cosines and as many sines. Products of
-// position and frequency up to 2^40 are exact enough to be rounded once.
-void rope_row(const std::vector<double> &frequencies, uint64_t position, float *cosine,
-              float *sine);
+// Writes the row of one position: [frequencies.size()] cosines and as many sines, each times
+// `amplitude`. Products of position and frequency up to 2^40 are exact enough to be rounded once.
+void rope_row(const std::vector<double> &frequencies, double amplitude, uint64_t position,
+              float *cosine, float *sine);
+
+// Returns the amplitude that YaRN gives a stretch by `factor`, with a weight that is usually 1.
+// Rounding must be to nearest.
+double yarn_amplitude(double factor, double weight);
 
 } // namespace stasis

@@ -129,7 +129,7 @@ TEST_CASE("Config: Phi-3 mini with the context of 4k") {
     CHECK(windows(changed_config(kPhi3, {{"sliding_window", "<remove>"}})) ==
           std::vector<uint32_t>(32, 0));
     CHECK(config.end_tokens == std::vector<uint32_t>{32000});
-    for (const char *type : {"longrope", "su", "yarn"}) {
+    for (const char *type : {"longrope", "su", "dynamic"}) {
         expect_refused(
             Status::unsupported, {"rope_scaling", type}, kPhi3,
             {{"rope_scaling", {{"type", type}, {"long_factor", {1.0}}, {"short_factor", {1.0}}}}});
@@ -173,8 +173,8 @@ TEST_CASE("Config: Qwen's windows are in the layers from max_window_layers on, i
                    with({{"max_window_layers", -1}}));
     expect_refused(Status::corrupt, {"use_sliding_window"}, kQwen25, {{"use_sliding_window", 1}});
     expect_refused(Status::unsupported, {"use_mrope"}, kQwen25, {{"use_mrope", true}});
-    expect_refused(Status::unsupported, {"yarn"}, kQwen25,
-                   {{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}});
+    expect_refused(Status::unsupported, {"dynamic"}, kQwen25,
+                   {{"rope_scaling", {{"type", "dynamic"}, {"factor", 4.0}}}});
 }
 
 TEST_CASE("Config: old and new files of these families mean the same") {
@@ -252,6 +252,31 @@ TEST_CASE("Config: Qwen3 MoE has experts in place of one MLP, in the layers that
     refused("mlp_only_layers", 3, "mlp_only_layers");
     refused("mlp_only_layers", {48}, "mlp_only_layers");
     refused("norm_topk_prob", "yes", "norm_topk_prob");
+}
+
+TEST_CASE("Config: YaRN in a config.json, with its defaults and its amplitude") {
+    const auto yarn = [](const JsonValue &more) {
+        JsonValue scaling = {
+            {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
+        scaling.update(more);
+        return changed_config(kQwen3, {{"rope_scaling", scaling}});
+    };
+    const Rope rope = yarn(JsonValue::object()).ropes[0];
+    CHECK(rope.scaling == RopeScaling::yarn);
+    CHECK(rope.base == 1e6);
+    CHECK(rope.factor == 4);
+    CHECK(rope.original_context == 32768);
+    CHECK(rope.turns_fast == 32);
+    CHECK(rope.turns_slow == 1);
+    CHECK(rope.whole_bounds);
+    CHECK(rope.amplitude == doctest::Approx(0.1 * std::log(4) + 1));
+    CHECK(yarn({{"attention_factor", 1.5}}).ropes[0].amplitude == 1.5);
+    CHECK(yarn({{"mscale", 1.0}, {"mscale_all_dim", 1.0}}).ropes[0].amplitude == 1);
+    CHECK(yarn({{"mscale", 1.0}, {"mscale_all_dim", 0}}).ropes[0].amplitude == rope.amplitude);
+    CHECK(yarn({{"mscale", 0.707}, {"mscale_all_dim", 1.0}}).ropes[0].amplitude < 1);
+    CHECK(described(yarn({{"truncate", false}, {"attention_factor", 1.5}}), "rope_0") ==
+          "base 1e+06, yarn, factor 4, fast 32, slow 1, between pairs, original context 32768, "
+          "amplitude 1.5");
 }
 
 TEST_CASE("Config: Qwen3.5 is a hybrid of recurrent layers and gated attention") {
@@ -350,7 +375,7 @@ TEST_CASE("Config: impossible sizes of Qwen3.5 are refused by field") {
         {{"/text_config/layer_types", "<remove>"}, {"/text_config/full_attention_interval", 9}});
     refused(Status::unsupported, {"model_type", "qwen3_5_moe_text"}, "model_type",
             "qwen3_5_moe_text");
-    refused(Status::unsupported, {"yarn"}, "rope_parameters/rope_type", "yarn");
+    refused(Status::unsupported, {"dynamic"}, "rope_parameters/rope_type", "dynamic");
     expect_refused(Status::corrupt, {"text_config"}, kQwen35, {{"text_config", nullptr}});
 }
 

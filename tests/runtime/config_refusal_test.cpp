@@ -31,7 +31,7 @@ TEST_CASE("Config: insight 58: architectures that are not built are refused by n
 }
 
 TEST_CASE("Config: what is not built is refused by name") {
-    for (const char *type : {"yarn", "dynamic", "longrope", "su", "mrope", "proportional"}) {
+    for (const char *type : {"dynamic", "longrope", "su", "mrope", "proportional"}) {
         expect_refused(Status::unsupported, {type, "rope_scaling"}, kLinearLlama,
                        {{"rope_scaling", {{"rope_type", type}, {"factor", 2.0}}}});
     }
@@ -86,6 +86,25 @@ TEST_CASE("Config: impossible values are refused with their field") {
                    {{"/rope_scaling/high_freq_factor", 1.0}});
     expect_refused(Status::corrupt, {"original_max_position_embeddings"}, kLlama32,
                    {{"/rope_scaling/original_max_position_embeddings", "<remove>"}});
+    const JsonValue yarn = {
+        {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 512}};
+    for (const JsonValue &change :
+         std::vector<JsonValue>{{{"factor", 0}},
+                                {{"original_max_position_embeddings", 0}},
+                                {{"original_max_position_embeddings", nullptr}},
+                                {{"beta_fast", 0.5}}, // below beta_slow
+                                {{"beta_slow", -1}},
+                                {{"attention_factor", -1}},
+                                {{"mscale", -1}},
+                                {{"mscale_all_dim", "1"}},
+                                {{"truncate", 1}}}) {
+        JsonValue scaling = yarn;
+        scaling.update(change);
+        expect_refused(Status::corrupt, {"rope_scaling.", change.begin().key()}, kTinyLlama,
+                       {{"rope_scaling", scaling}});
+    }
+    expect_refused(Status::corrupt, {"rope_theta", "logarithm"}, kTinyLlama,
+                   {{"rope_scaling", yarn}, {"rope_theta", 1.0}});
     expect_refused(Status::corrupt, {"rope_scaling"}, kTinyLlama, {{"rope_scaling", 4}});
     expect_refused(Status::corrupt, {"contradict"}, kLinearLlama,
                    {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 2.0}}}});

@@ -27,7 +27,7 @@ open_there(const std::string &name, const kernels::DeviceTable &module = host_mo
 
 inline std::unique_ptr<Session> session_of(const std::shared_ptr<Model> &model) {
     TimelineOptions options;
-    options.capacity = 1024;
+    options.capacity = std::min<uint64_t>(1024, model->config.context);
     return std::make_unique<Session>(model, options);
 }
 

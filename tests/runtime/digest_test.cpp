@@ -1,6 +1,8 @@
-// Digests of a 300-token run of each bundled model, and of those of integer weights, recorded once
-// and checked in: every machine, and every later version under the same contract, must reproduce
-// them, and so must every kernel table, number of threads and cut of the log.
+// Digests of a 300-token run (or one as long as the context) of each bundled model, and of those of
+// integer weights, recorded once and checked in: every machine, and every later version under the
+// same contract, must reproduce them, and so must every kernel table, number of threads and cut of
+// the log.
+#include <algorithm>
 #include <cstdio>
 #include <random>
 
@@ -32,7 +34,7 @@ std::unique_ptr<Session> digested_run(const std::shared_ptr<Model> &model) {
     sampling.top_p = 0.98F;
     sampling.seed = 300;
     session->set_sampling(sampling);
-    while (session->position() < kDigestTokens) {
+    while (session->position() < std::min<uint64_t>(kDigestTokens, model->config.context)) {
         session->decode();
     }
     return session;

@@ -155,6 +155,11 @@ inline void GgufModel::describe(GgufWriter &writer) const {
         writer.text(key("rope.scaling.type"), "linear");
         writer.number(key("rope.scaling.factor"), static_cast<float>(global->factor));
     }
+    if (global->scaling == RopeScaling::yarn) {
+        writer.text(key("rope.scaling.type"), "yarn");
+        writer.number(key("rope.scaling.factor"), static_cast<float>(global->factor));
+        writer.integer(key("rope.scaling.original_context_length"), global->original_context);
+    }
     if (!terse) {
         writer.number(key("attention.scale"), config.attention_scale);
     }

@@ -133,6 +133,21 @@ TEST_CASE("GgufFile: GGUF description: what the keys say, and what holds where t
         CHECK(scaled.load().ropes[0].factor == 4);
         CHECK(scaled.load().ropes[0].scaling == RopeScaling::linear);
     }
+    // YaRN's amplitude follows from the factor, or is 1, or is given.
+    Parts yarn;
+    yarn.text("rope.scaling.type", "yarn").real("rope.scaling.factor", 8);
+    CHECK(yarn.load().ropes[0].scaling == RopeScaling::yarn);
+    CHECK(yarn.load().ropes[0].original_context == 256);
+    CHECK(yarn.load().ropes[0].amplitude == doctest::Approx(1.2079441541679836));
+    CHECK(yarn.real("rope.scaling.yarn_log_multiplier", 1).load().ropes[0].amplitude == 1);
+    CHECK(yarn.real("rope.scaling.yarn_attn_factor", 3).load().ropes[0].amplitude == 3);
+    CHECK(yarn.real("rope.scaling.attn_factor", 2).load().ropes[0].amplitude == 6);
+    refused(Status::unsupported, {"yarn_ext_factor"},
+            [&](Parts &m) { m = Parts(yarn).real("rope.scaling.yarn_ext_factor", 0.5F); });
+    refused(Status::corrupt, {"yarn_beta_fast", "yarn_beta_slow"},
+            [&](Parts &m) { m = Parts(yarn).real("rope.scaling.yarn_beta_fast", 0.5F); });
+    refused(Status::corrupt, {"rope.freq_base", "logarithm"},
+            [&](Parts &m) { m = Parts(yarn).real("rope.freq_base", 1); });
     Parts none;
     none.text("rope.scaling.type", "none").set("expert_count", 0).real("logit_scale", 1);
     none.set("attention.sliding_window", 0);
@@ -165,8 +180,8 @@ TEST_CASE("GgufFile: GGUF description: architectures and conventions that are no
     refused(Status::unsupported, {"general.type", "\"adapter\""},
             [](Parts &m) { m.text(":general.type", "adapter"); });
     refused(Status::unsupported, {"experts"}, [](Parts &m) { m.set("expert_count", 8); });
-    refused(Status::unsupported, {"rope.scaling.type", "\"yarn\""},
-            [](Parts &m) { m.text("rope.scaling.type", "yarn"); });
+    refused(Status::unsupported, {"rope.scaling.type", "\"dynamic\""},
+            [](Parts &m) { m.text("rope.scaling.type", "dynamic"); });
     refused(Status::unsupported, {"rope.dimension_count"},
             [](Parts &m) { m.set("rope.dimension_count", 4); });
     refused(Status::unsupported, {"attention.value_length"},

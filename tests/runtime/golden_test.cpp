@@ -6,8 +6,7 @@
 #include <functional>
 #include <span>
 
-#include "runtime/model/rope.h"
-#include "tests/runtime/golden_deviation.h"
+#include "tests/runtime/golden_mistakes.h"
 #include "tests/runtime/json_data.h"
 
 using namespace stasis;
@@ -20,37 +19,6 @@ void check_model(const std::string &name) {
     std::printf("golden %-32s rms %.2f and max %.2f of the tolerance\n", name.c_str(),
                 deviation.rms, deviation.max);
     CHECK_MESSAGE(within(deviation), name);
-}
-
-struct Mistake {
-    const char *name, *model;
-    std::function<void(Model &)> make;
-};
-
-void change_rope(Model &model, size_t index, const std::function<void(Rope &)> &change) {
-    change(model.config.ropes[index]);
-    model.rope_frequencies[index] =
-        rope_frequencies(model.config.ropes[index], model.config.head_dim);
-}
-
-void change_windows(Model &model, const std::function<uint32_t(uint32_t)> &change) {
-    for (LayerConfig &layer : model.config.layer) {
-        layer.window = change(layer.window);
-    }
-    for (LayerGroup &group : model.groups) { // by which pages are named and released
-        group.window = change(group.window);
-    }
-}
-
-void check_noticed(std::span<const Mistake> mistakes) {
-    for (const Mistake &mistake : mistakes) {
-        const std::shared_ptr<Model> model = open_model(directory(mistake.model), {});
-        mistake.make(*model);
-        const Deviation deviation = measure(model, golden(mistake.model));
-        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", mistake.name,
-                    deviation.rms, deviation.max);
-        CHECK_MESSAGE(!within(deviation), mistake.name);
-    }
 }
 
 } // namespace

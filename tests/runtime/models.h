@@ -69,7 +69,8 @@ inline const std::vector<std::string> &bundled() {
                                                    "zoo/mistral-window",
                                                    "zoo/qwen2-bias-tied",
                                                    "zoo/qwen3-moe",
-                                                   "zoo/qwen3-qknorm"};
+                                                   "zoo/qwen3-qknorm",
+                                                   "zoo/qwen3-yarn"};
     return names;
 }
 

@@ -55,7 +55,7 @@ RECIPES = {
          "tests/runtime/chat_test", "tests/runtime/config_refusal_test", "tests/runtime/fuzz_",
          "tests/runtime/experts_test", "tests/runtime/gguf_hybrid", "tests/runtime/embed",
          "bindings/",
-         "tests/runtime/gguf_refusal_test", "tests/runtime/golden_test",
+         "tests/runtime/gguf_refusal_test", "tests/runtime/golden_",
          "tests/runtime/weights_experts_test")),
     "An activation": (
         "gelu_tanh", "gelu(_tanh|_gate|_pytorch_tanh)?", 9,

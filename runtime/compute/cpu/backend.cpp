@@ -84,8 +84,8 @@ void embed(Pass &pass) {
         embed_token(network, pass.tokens[row], work.stream + row * config.hidden);
         for (size_t rope = 0; rope < config.ropes.size(); ++rope) {
             const size_t at = (rope * work.rows + row) * half;
-            rope_row(network.rope_frequencies[rope], pass.position_of(row), work.cosine + at,
-                     work.sine + at);
+            rope_row(network.rope_frequencies[rope], config.ropes[rope].amplitude,
+                     pass.position_of(row), work.cosine + at, work.sine + at);
         }
     });
 }

@@ -106,7 +106,7 @@ void draw_ahead_on_device(Pass &pass, const Sampling &sampling, DrawnRows &drawn
     try {
         const uint64_t end = pass.sequences[0].begin + rows;
         // The tables must cover all steps, but the first row's description covers only one.
-        on.model.ropes(network.rope_frequencies, end);
+        on.model.ropes(network.config.ropes, network.rope_frequencies, end);
         describe_first(pass);
         on.queue.copy(there, here, offsetof(DrawnLayout, tokens));
         for (size_t i = 0; i < rows; ++i) {

@@ -220,7 +220,8 @@ void DeviceScratch::describe(const Pass &from) {
             there.evictions, there.pages,         there.evicted, there.failed};
 
     // RoPE tables that cover the pass.
-    std::vector<DeviceRope> tables = model.ropes(network.rope_frequencies, end);
+    std::vector<DeviceRope> tables =
+        model.ropes(network.config.ropes, network.rope_frequencies, end);
     if (ropes.empty() || tables[0].cosine != ropes[0].cosine) {
         ropes = std::move(tables);
         forget_recorded();

@@ -176,7 +176,8 @@ DeviceModel::~DeviceModel() {
     }
 }
 
-std::vector<DeviceRope> DeviceModel::ropes(const std::vector<std::vector<double>> &frequencies,
+std::vector<DeviceRope> DeviceModel::ropes(const std::vector<Rope> &ropes,
+                                           const std::vector<std::vector<double>> &frequencies,
                                            uint64_t end) {
     constexpr uint64_t kFewest = 256;
     const std::lock_guard lock(mutex_);
@@ -186,11 +187,12 @@ std::vector<DeviceRope> DeviceModel::ropes(const std::vector<std::vector<double>
     // Doubling keeps the number of copies small. Old tables stay, as recorded passes use them.
     const uint64_t positions = std::max({end, 2 * rope_positions_, kFewest});
     std::vector<DeviceRope> fresh;
-    for (const std::vector<double> &angles : frequencies) {
+    for (size_t rope = 0; rope < ropes.size(); ++rope) {
+        const std::vector<double> &angles = frequencies[rope];
         const size_t half = angles.size();
         std::vector<float> cosine(positions * half), sine(positions * half);
         for (uint64_t position = 0; position < positions; ++position) {
-            rope_row(angles, position, cosine.data() + position * half,
+            rope_row(angles, ropes[rope].amplitude, position, cosine.data() + position * half,
                      sine.data() + position * half);
         }
         const size_t bytes = cosine.size() * sizeof(float);

@@ -57,7 +57,8 @@ class DeviceModel {
 
     // Returns tables, one for each RoPE, that cover at least the positions below `end`. They are
     // valid until the model is closed.
-    std::vector<DeviceRope> ropes(const std::vector<std::vector<double>> &frequencies,
+    std::vector<DeviceRope> ropes(const std::vector<Rope> &ropes,
+                                  const std::vector<std::vector<double>> &frequencies,
                                   uint64_t end);
 
   private:

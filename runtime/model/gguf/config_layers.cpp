@@ -1,8 +1,11 @@
 // Reads windows and RoPE of layers from the metadata of a GGUF file; see config_keys.h.
+#include <cmath>
+
 #include "format/state/error.h"
 #include "runtime/model/config_fields.h"
 #include "runtime/model/gguf/config_keys.h"
 #include "runtime/model/model_file.h"
+#include "runtime/model/rope.h"
 
 namespace stasis {
 
@@ -32,6 +35,37 @@ std::vector<float> parse_rope_factors(const GgufFile &file, uint32_t head_dim) {
     return factors;
 }
 
+// Reads YaRN as published converters write it: the amplitude itself, or what makes it 1, or
+// nothing where it follows from the factor (llama.cpp: conversion/base.py and mistral3.py,
+// src/llama-context.cpp). Every reader begins and ends the blend at whole pairs.
+void parse_yarn(const Keys &keys, Rope &rope) {
+    constexpr char kFast[] = "rope.scaling.yarn_beta_fast";
+    constexpr char kWeight[] = "rope.scaling.yarn_log_multiplier";
+    rope.scaling = RopeScaling::yarn;
+    rope.factor = keys.positive("rope.scaling.factor");
+    rope.original_context = keys.count("rope.scaling.original_context_length", kContextMax,
+                                       keys.count("context_length", kContextMax));
+    rope.turns_fast = keys.positive(kFast, rope.turns_fast);
+    rope.turns_slow = keys.positive("rope.scaling.yarn_beta_slow", rope.turns_slow);
+    if (rope.turns_fast < rope.turns_slow) {
+        keys.refuse(kFast, "a number not below yarn_beta_slow", std::to_string(rope.turns_fast));
+    }
+    if (rope.base <= 1.0) {
+        keys.refuse("rope.freq_base", "a number above 1, which yarn takes the logarithm of",
+                    std::to_string(rope.base));
+    }
+    const std::string extrapolated = keys.name("rope.scaling.yarn_ext_factor");
+    if (std::fabs(keys.file.number(extrapolated).value_or(1.0)) != 1.0) { // -1: not set
+        unsupported(keys.file, "metadata " + extrapolated + " is not supported");
+    }
+    rope.amplitude = yarn_amplitude(rope.factor, 1.0);
+    if (keys.file.number(keys.name(kWeight)).value_or(0.0) != 0.0) {
+        rope.amplitude /= yarn_amplitude(rope.factor, keys.positive(kWeight));
+    }
+    rope.amplitude = keys.positive("rope.scaling.yarn_attn_factor", rope.amplitude) *
+                     keys.positive("rope.scaling.attn_factor", 1.0);
+}
+
 } // namespace
 
 Rope parse_rope(const Keys &keys, double base_fallback) {
@@ -45,9 +79,11 @@ Rope parse_rope(const Keys &keys, double base_fallback) {
         rope.factor =
             keys.positive(scaled_of_old && !scaled ? "rope.scale_linear" : "rope.scaling.factor");
         rope.scaling = rope.factor == 1.0 ? RopeScaling::none : RopeScaling::linear;
+    } else if (kind == "yarn") {
+        parse_yarn(keys, rope);
     } else if (kind != "none") {
         unsupported(keys.file, "metadata " + keys.name("rope.scaling.type") + " is \"" + kind +
-                                   "\" (none and linear are supported)");
+                                   "\" (none, linear and yarn are supported)");
     }
     return rope;
 }

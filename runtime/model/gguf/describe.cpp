@@ -55,6 +55,28 @@ void describe_scale(const Config &config, const WrittenKeys &keys) {
     }
 }
 
+void describe_rope(const Rope &rope, const WrittenKeys &keys) {
+    keys.number("rope.freq_base", rope.base);
+    if (rope.scaling == RopeScaling::linear) {
+        keys.text("rope.scaling.type", "linear");
+        keys.number("rope.scaling.factor", rope.factor);
+    }
+    if (rope.scaling != RopeScaling::yarn) {
+        return;
+    }
+    keys.text("rope.scaling.type", "yarn");
+    keys.number("rope.scaling.factor", rope.factor);
+    keys.integer("rope.scaling.original_context_length", rope.original_context);
+    keys.number("rope.scaling.yarn_beta_fast", rope.turns_fast);
+    keys.number("rope.scaling.yarn_beta_slow", rope.turns_slow);
+    // What follows from the factor is not written, so that it is not rounded to f32.
+    if (rope.amplitude == 1.0) {
+        keys.number("rope.scaling.yarn_log_multiplier", 1.0);
+    } else if (rope.amplitude != yarn_amplitude(rope.factor, 1.0)) {
+        keys.number("rope.scaling.yarn_attn_factor", rope.amplitude);
+    }
+}
+
 [[noreturn]] void refuse(const std::string &what) {
     fail(Status::unsupported, "a GGUF file cannot say this model's %s", what.c_str());
 }
@@ -64,10 +86,20 @@ bool same(double a, double b) {
     return static_cast<float>(a) == static_cast<float>(b);
 }
 
+// Compares the stretch of two RoPEs, but for llama3's, which files give as factors.
+bool same_yarn(const Rope &meant, const Rope &read) {
+    return same(meant.factor, read.factor) && same(meant.turns_fast, read.turns_fast) &&
+           same(meant.turns_slow, read.turns_slow) && meant.whole_bounds == read.whole_bounds &&
+           meant.original_context == read.original_context;
+}
+
 bool same_rope(const Rope &meant, const std::vector<float> &factors, const Rope &read) {
     const bool linear = meant.scaling == RopeScaling::linear;
+    const bool yarn = meant.scaling == RopeScaling::yarn;
     return same(meant.base, read.base) && linear == (read.scaling == RopeScaling::linear) &&
-           (!linear || same(meant.factor, read.factor)) && factors == read.factors;
+           yarn == (read.scaling == RopeScaling::yarn) &&
+           (!linear || same(meant.factor, read.factor)) && (!yarn || same_yarn(meant, read)) &&
+           same(meant.amplitude, read.amplitude) && factors == read.factors;
 }
 
 void expect(bool good, const char *what) {
@@ -124,11 +156,7 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
     keys.number("attention.layer_norm_rms_epsilon", static_cast<double>(config.norm_eps));
     keys.integer("rope.dimension_count", config.rotary());
     const Rope &rope = global_rope(config);
-    keys.number("rope.freq_base", rope.base);
-    if (rope.scaling == RopeScaling::linear) {
-        keys.text("rope.scaling.type", "linear");
-        keys.number("rope.scaling.factor", rope.factor);
-    }
+    describe_rope(rope, keys);
     write_windows(config, keys, family.gguf_pattern);
     if (family.write_gguf != nullptr) {
         family.write_gguf(config, keys);
