@@ -132,8 +132,8 @@ bool cut_alike(std::vector<std::string> named, const std::vector<std::string> &p
 
 // Returns the name in GGUF files under which a tokenizer cuts text as this model does.
 std::string pretokenizer_name(const ByteBpeModel &model, const std::string &path) {
-    for (const char *name :
-         {"llama-bpe", "qwen2", "qwen35", "smollm", "gpt-2", "deepseek-coder", "default"}) {
+    for (const char *name : {"llama-bpe", "qwen2", "qwen35", "gpt-4o", "smollm", "gpt-2",
+                             "deepseek-coder", "default"}) {
         if (cut_alike(pretokenizer_patterns(name, path), model.patterns) &&
             model.ignore_merges == (std::string(name) == "llama-bpe")) {
             return name;

@@ -38,8 +38,8 @@ class Pretokenizer {
 };
 
 // Returns the patterns of a value of GGUF's tokenizer.ggml.pre: "default", "gpt-2", "llama-bpe",
-// "smollm", "qwen2", "qwen35", "starcoder", "deepseek-coder". Throws Error(unsupported) listing
-// these.
+// "smollm", "qwen2", "qwen35", "gpt-4o", "starcoder", "deepseek-coder". Throws Error(unsupported)
+// listing these.
 std::vector<std::string> pretokenizer_patterns(std::string_view name, const std::string &from);
 
 extern const char kGpt2Pattern[]; // the pattern of Hugging Face's ByteLevel

@@ -24,6 +24,15 @@ constexpr char kQwen2[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L
 constexpr char kQwen35[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
                            R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// tiktoken, tiktoken_ext/openai_public.py, o200k_base, which gpt-oss's tokenizer.json repeats: a
+// word begins where small letters end and a capital begins.
+constexpr char kO200k[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // tokenizers, pre_tokenizers/digits.rs, with individual_digits.
 constexpr char kDigit[] = R"(\p{N})";
 
@@ -42,6 +51,9 @@ std::vector<std::string> pretokenizer_patterns(std::string_view name, const std:
     if (name == "qwen35") {
         return {kQwen35};
     }
+    if (name == "gpt-4o") {
+        return {kO200k};
+    }
     if (name == "starcoder" || name == "smollm") { // Digits and ByteLevel in their tokenizer.json
         return {kDigit, kGpt2Pattern};
     }
@@ -56,7 +68,7 @@ std::vector<std::string> pretokenizer_patterns(std::string_view name, const std:
     fail(
         Status::unsupported,
         "%s: tokenizer.ggml.pre is '%.*s'; supported are default, gpt-2, llama-bpe, smollm, qwen2, "
-        "qwen35, starcoder and deepseek-coder",
+        "qwen35, gpt-4o, starcoder and deepseek-coder",
         from.c_str(), static_cast<int>(std::min<size_t>(name.size(), 60)), name.data());
 }
 

@@ -3,6 +3,7 @@
 
 namespace stasis {
 
-inline constexpr const char *kLayouts[] = {"llama3", "smollm2", "qwen2", "deepseek-coder"};
+inline constexpr const char *kLayouts[] = {"llama3", "smollm2", "qwen2", "deepseek-coder",
+                                           "gpt-oss"};
 
 } // namespace stasis

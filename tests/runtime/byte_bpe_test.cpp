@@ -273,7 +273,7 @@ TEST_CASE("ByteBpe: patterns") {
     expect_error(Status::unsupported, {R"(pattern 'a\K')", "no size"},
                  [&] { Pretokenizer({R"(a\K)"}, "f").split("xa"); });
     for (const char *name : {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "qwen35",
-                             "starcoder", "deepseek-coder"}) {
+                             "gpt-4o", "starcoder", "deepseek-coder"}) {
         CHECK(split(pretokenizer_patterns(name, "f"), "ab 12\n").size() >= 3);
     }
     CHECK(split(pretokenizer_patterns("default", "f"), "a+b 12345!") ==
@@ -287,6 +287,8 @@ TEST_CASE("ByteBpe: patterns") {
           Words{"e", "\u0301a", " I", "'LL", " ", "1", "2"});
     CHECK(split(pretokenizer_patterns("qwen35", "f"), "e\u0301a I'LL 12") ==
           Words{"e\u0301a", " I", "'LL", " ", "1", "2"});
+    CHECK(split(pretokenizer_patterns("gpt-4o", "f"), "camelCase IT'S 12345 ./\n\n//") ==
+          Words{"camel", "Case", " IT'S", " ", "123", "45", " ./\n\n//"});
     expect_error(Status::unsupported, {"f.gguf", "'viking'", "deepseek-coder"},
                  [] { pretokenizer_patterns("viking", "f.gguf"); });
 }

@@ -144,7 +144,7 @@ TEST_CASE("describe_tokenizer: Llama 2's vocabulary and the texts that are publi
     }
 }
 
-TEST_CASE("describe_tokenizer: byte-level BPE in four published layouts") {
+TEST_CASE("describe_tokenizer: byte-level BPE in the published layouts") {
     for (const std::string layout : kLayouts) {
         CAPTURE(layout);
         const std::string path = test_data("byte-bpe/" + layout);

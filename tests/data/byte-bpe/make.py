@@ -1,6 +1,6 @@
 # Made the vocabularies of this folder and the ids that they must give, with Hugging Face tokenizers
 # 0.23.3, from the project's own documents: one vocabulary of 600 tokens in the layouts of Llama 3,
-# SmolLM2, Qwen2 and DeepSeek-Coder.
+# SmolLM2, Qwen2, DeepSeek-Coder and gpt-oss. Once made, the vocabulary stays: that of llama3/.
 """make.py: writes LAYOUT/tokenizer.json and LAYOUT/expected.json beside itself"""
 import copy
 import json
@@ -15,6 +15,12 @@ ROOT = HERE.parents[2]
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+# tiktoken, tiktoken_ext/openai_public.py, o200k_base.
+UPPER, LOWER = (r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}")
+SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]*[{LOWER}]+{SUFFIX}|"
+         rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]+[{LOWER}]*{SUFFIX}|\p{{N}}{{1,3}}|"
+         r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
               "use_regex": False}
 
@@ -36,10 +42,16 @@ LAYOUTS = {
                        [split(r"[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"),
                         split("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"), DIGITS, BYTE_LEVEL],
                        False, ["<\uff5cbegin\u2581of\u2581sentence\uff5c>"], ["<|EOT|>"]),
+    "gpt-oss": (None, [split(O200K), BYTE_LEVEL], False,
+                ["<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>",
+                 "<|start|>", "<|end|>", "<|message|>", "<|call|>"], []),
 }
 
 
 def train():
+    made = HERE / "llama3/tokenizer.json"
+    if made.exists():
+        return json.loads(made.read_text(encoding="utf-8"))
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Digits(individual_digits=True),
