@@ -212,18 +212,18 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * generation_config.json, tokenizer.model or else tokenizer.json (byte-level BPE),
  * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, of a model that is
  * split the first of its files (NAME-00001-of-0000N.gguf): architectures llama, gemma3, qwen2,
- * qwen3, qwen3moe, qwen35, qwen35moe and phi3, types F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1,
- * Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 (devices: not these three, nor Q2_K and Q3_K).
+ * qwen3, qwen3moe, qwen35, qwen35moe, phi3 and gpt-oss, types F32, F16, BF16, Q8_0, Q4_0, Q4_1,
+ * Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 (devices: not these three, nor Q2_K and Q3_K).
  *
  * Memory. Matrices of bf16 and embeddings of integers are mapped. Matrices of F16 and F32 are
- * copied as bf16; other matrices of integers are copied, at their size, into the order in which
- * kernels read them. Everything else is read. A file that changes or is cut short while the model
- * is opened ends the call with IO. Mapped files must not be written to while the model or one of
- * its sessions lives. Appends check size and time of the files again, decoding every 64 tokens
- * (IO); a change that preserves both is not noticed, and access to a part that was cut off raises
- * SIGBUS. Deleting a file, or renaming another to its name, does no harm. With copy_weights nothing
- * is mapped: the weights are copied to the allocator's memory, the files are closed, and later
- * changes to them have no effect.
+ * copied as bf16, and bf16 experts of gpt-oss directories by row; other matrices of integers are
+ * copied, at their size, into the order in which kernels read them. Everything else is read. A file
+ * that changes or is cut short while the model is opened ends the call with IO. Mapped files must
+ * not be written to while the model or one of its sessions lives. Appends check size and time of
+ * the files again, decoding every 64 tokens (IO); a change that preserves both is not noticed, and
+ * access to a part that was cut off raises SIGBUS. Deleting a file, or renaming another to its
+ * name, does no harm. With copy_weights nothing is mapped: the weights are copied to the
+ * allocator's memory, the files are closed, and later changes to them have no effect.
  *
  * Devices. On "cuda" weights and KV pages are in that GPU's memory, and results are the same, bit
  * for bit: sessions move between devices by save and load. More than 16 query heads for a KV head

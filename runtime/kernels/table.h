@@ -202,6 +202,8 @@ struct Table {
 
     Gate silu_gate;
     Gate gelu_gate;
+    // C3: gpt-oss's, of values within the limit.
+    void (*limited_gate)(const float *gate, const float *up, size_t n, float limit, uint16_t *y);
 
     void (*add)(const float *x, size_t n, float *y);                       // y += x
     void (*embed)(const uint16_t *row, float scale, size_t n, float *y);   // y = f32(row) * scale

@@ -119,13 +119,14 @@ Activation parse_activation(const Fields &fields, const char *key, const char *f
          fields.name.c_str(), key, name.c_str(), supported.c_str());
 }
 
-void refuse_unsupported(const Fields &fields) {
+void refuse_unsupported(const Fields &fields, const char *quantised) {
     if (fields.has("quantization_config")) {
-        const Fields quantization = fields.child("quantization_config");
-        fail(Status::unsupported,
-             "%squantization_config: quantised checkpoints (\"%s\") are not "
-             "supported",
-             fields.name.c_str(), quantization.text("quant_method", "").c_str());
+        const std::string method = fields.child("quantization_config").text("quant_method", "");
+        if (quantised == nullptr || method != quantised) {
+            fail(Status::unsupported,
+                 "%squantization_config: quantised checkpoints (\"%s\") are not supported",
+                 fields.name.c_str(), method.c_str());
+        }
     }
     for (const char *key : {"use_bidirectional_attention", "alibi", "use_mrope"}) {
         if (fields.flag(key, false)) {
@@ -141,8 +142,8 @@ Config parse_config(const std::string &config_text, const std::string &generatio
     const Fields fields{object, std::string(kConfig) + ": "};
     const Json generation =
         generation_text.empty() ? Json() : parse_json(generation_text, kGenerationConfig);
-    refuse_unsupported(fields);
     const Family &family = find_family(fields);
+    refuse_unsupported(fields, family.quantised);
     Config config = family.read(fields);
     check_sizes(config, {kConfig, "num_attention_heads", "num_key_value_heads", "head_dim"});
 

@@ -48,6 +48,10 @@ struct Experts {
     uint32_t intermediate = 0; // of one expert
     uint32_t shared = 0;       // intermediate size of the shared expert; 0: none
     bool renormalised = false; // the shares of the chosen are divided by their sum
+    bool router_bias = false;
+    // A Hugging Face file has the matrices of experts by columns, and the numbers of gate and up in
+    // turn.
+    bool by_column = false;
 };
 
 // The recurrent layers (C11). A layer's state is its last inputs of the convolution, then S of each
@@ -83,12 +87,13 @@ struct Config {
     uint32_t vocabulary = 0;
     uint32_t context = 0; // max_position_embeddings
     float norm_eps = 1e-6F;
-    bool norm_plus_one = false;  // norms multiply by 1 + w
-    bool query_key_norm = false; // norm of each query and key head before RoPE
-    bool post_norms = false;     // further norms after attention and after the MLP
-    bool attention_bias = false; // q, k, v
-    bool output_bias = false;    // o; only with attention_bias
-    bool mlp_bias = false;       // gate, up, down
+    bool norm_plus_one = false;   // norms multiply by 1 + w
+    bool query_key_norm = false;  // norm of each query and key head before RoPE
+    bool post_norms = false;      // further norms after attention and after the MLP
+    bool attention_bias = false;  // q, k, v
+    bool output_bias = false;     // o; only with attention_bias
+    bool mlp_bias = false;        // gate, up, down, of experts too
+    bool attention_sinks = false; // each head has a logit beside its scores, without a value (C5)
     bool tied_head = false;
     bool fused_tensors = false; // stored: q, k, v as one matrix, gate and up as another
     bool output_gate = false;   // attention times sigmoid of a gate, whose rows follow each query's
@@ -101,6 +106,9 @@ struct Config {
     float attention_softcap = 0.0F; // 0: none
     float final_softcap = 0.0F;     // 0: none
     Activation activation = Activation::silu;
+    // Not 0: gates are gpt-oss's, of values up to it (C3, limited_gate), in place of the
+    // activation.
+    float gate_limit = 0.0F;
     Experts experts;
     Recurrent recurrent;
     std::vector<Rope> ropes;

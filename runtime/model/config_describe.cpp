@@ -66,7 +66,8 @@ std::string describe_rope(const Rope &rope) {
 std::string describe_experts(const Experts &experts) {
     std::string text = std::to_string(experts.count) + ", " + std::to_string(experts.chosen) +
                        " chosen, intermediate " + std::to_string(experts.intermediate) +
-                       (experts.renormalised ? ", renormalised" : "");
+                       (experts.renormalised ? ", renormalised" : "") +
+                       (experts.router_bias ? ", router with biases" : "");
     if (experts.shared != 0) {
         text += ", shared " + std::to_string(experts.shared);
     }
@@ -151,6 +152,12 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
     }
     if (config.interleaved_rope) {
         pairs.emplace_back("rope_pairs", "side by side");
+    }
+    if (config.attention_sinks) {
+        pairs.emplace_back("attention_sinks", "yes");
+    }
+    if (config.gate_limit != 0.0F) {
+        pairs.emplace_back("gate_limit", exact(config.gate_limit));
     }
     describe_hybrid(config, pairs);
     return pairs;

@@ -7,12 +7,14 @@ namespace stasis {
 
 Experts parse_experts(const Fields &fields, const ExpertDefaults &defaults) {
     Experts experts;
-    experts.count = fields.count("num_experts", kExpertsMax, defaults.count);
+    experts.count = fields.count(defaults.count_key, kExpertsMax, defaults.count);
     experts.chosen = fields.count("num_experts_per_tok", kExpertsMax, defaults.chosen);
-    experts.intermediate = fields.count("moe_intermediate_size", kWidthMax, defaults.intermediate);
+    experts.intermediate =
+        fields.count(defaults.intermediate_key, kWidthMax, defaults.intermediate);
     if (experts.chosen > experts.count) {
-        fields.refuse("num_experts_per_tok",
-                      ("at most num_experts, " + std::to_string(experts.count)).c_str());
+        fields.refuse("num_experts_per_tok", ("at most " + std::string(defaults.count_key) + ", " +
+                                              std::to_string(experts.count))
+                                                 .c_str());
     }
     return experts;
 }

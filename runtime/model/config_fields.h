@@ -51,11 +51,12 @@ std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers);
 void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
                 Config &config);
 
-// Defaults of absent fields of a mixture of experts.
+// Defaults of absent fields of a mixture of experts, and the names of two of them.
 struct ExpertDefaults {
     uint32_t count, chosen, intermediate;
+    const char *count_key = "num_experts", *intermediate_key = "moe_intermediate_size";
 };
-// config_experts.cpp: reads num_experts, num_experts_per_tok and moe_intermediate_size.
+// config_experts.cpp: reads these and num_experts_per_tok.
 Experts parse_experts(const Fields &fields, const ExpertDefaults &defaults);
 // Marks the layers that have experts: every decoder_sparse_step-th, except mlp_only_layers.
 void set_expert_layers(const Fields &fields, Config &config);
@@ -75,6 +76,8 @@ Rope parse_only_rope(const Fields &fields);
 uint32_t rope_index(Config &config, const Rope &rope);
 
 Activation parse_activation(const Fields &fields, const char *key, const char *fallback);
-void refuse_unsupported(const Fields &fields);
+// Throws Error(unsupported) for what no family has, and for quantised checkpoints, unless
+// `quantised` names their method.
+void refuse_unsupported(const Fields &fields, const char *quantised = nullptr);
 
 } // namespace stasis

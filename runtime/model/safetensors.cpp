@@ -104,14 +104,18 @@ void add_tensor(const Json &entry, const Span &span, const Place &place, Checkpo
         tensor.type = DataType::f16;
     } else if (dtype == "F32") {
         tensor.type = DataType::f32;
+    } else if (dtype == "U8") {
+        tensor.type = DataType::bytes;
     } else {
         checkpoint.refused.emplace(place.name, dtype);
         return;
     }
 
     // The dtype and the shape must agree with the claimed bytes.
-    const uint64_t size_bytes =
-        checked_size_bytes(tensor.shape, tensor.type == DataType::f32 ? 4 : 2, place);
+    const uint64_t element_bytes = tensor.type == DataType::bytes ? 1
+                                   : tensor.type == DataType::f32 ? 4
+                                                                  : 2;
+    const uint64_t size_bytes = checked_size_bytes(tensor.shape, element_bytes, place);
     if (size_bytes != span.end - span.begin) {
         fail(Status::corrupt,
              "tensor %s in %s: its dtype %s and shape ask for %" PRIu64
@@ -219,9 +223,9 @@ std::optional<kernels::Quant> quant_of(DataType type) {
 }
 
 const char *name_of(DataType type) {
-    constexpr const char *kNames[] = {"BF16", "F16",    "F32",    "Q8_0", "Q4_0", "Q4_1",
-                                      "Q5_0", "Q5_1",   "Q4_K",   "Q5_K", "Q6_K", "Q2_K",
-                                      "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
+    constexpr const char *kNames[] = {"BF16", "F16",  "F32",    "U8",     "Q8_0", "Q4_0",
+                                      "Q4_1", "Q5_0", "Q5_1",   "Q4_K",   "Q5_K", "Q6_K",
+                                      "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
     return kNames[static_cast<size_t>(type)];
 }
 

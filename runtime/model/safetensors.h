@@ -16,10 +16,12 @@
 namespace stasis {
 
 // From q8_0 on they are integers in blocks (runtime/kernels/quantized.h), as GGUF files have them.
+// Bytes are parts of blocks, whose other parts are another tensor.
 enum class DataType {
     bf16,
     f16,
     f32,
+    bytes,
     q8_0,
     q4_0,
     q4_1,
@@ -44,6 +46,20 @@ struct Tensor {
     size_t size_bytes = 0;
     std::string file;            // name within the directory, for messages
     ModelFile *source = nullptr; // one of the checkpoint's files
+    // Not 0: the file has the values in another order than row after row. That of row r and column
+    // c is r * row_step + c * column_step values after the first one, which is at the offset.
+    uint64_t row_step = 0, column_step = 0;
+    // Of MXFP4 in safetensors: the scales of the blocks, which are apart from their other bytes.
+    // Both have rows one after the other, of which every row_step-th belongs to the matrix.
+    ModelFile *scales = nullptr;
+    uint64_t scales_bytes = 0; // offset in that file
+
+    // Copies bytes of the values, row after row: `count_bytes` from `from_bytes` on, whole values
+    // if they are by column. Thread-safe. Throws Error(io).
+    void read(void *to, size_t count_bytes, uint64_t from_bytes) const;
+    // Returns the same in the file's mapping, as ModelFile::populated; null also if the values are
+    // in another order.
+    const uint8_t *populated(size_t count_bytes, uint64_t from_bytes) const;
 };
 
 // Returns the block type of a data type with blocks; nothing for others.

@@ -73,6 +73,7 @@ struct LayerWeights {
     // [heads*head_dim][hidden], ..., [hidden][heads*head_dim]. With an output gate, `query` has
     // for each head its rows and then those of its gate.
     Matrix query, key, value, output;
+    const float *sinks = nullptr; // [heads], null: none
     RecurrentWeights recurrent;
     Mlp mlp;
     ExpertWeights experts;

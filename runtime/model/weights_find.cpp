@@ -86,6 +86,30 @@ size_t beginning_of(std::string_view name) {
     return name.starts_with(kPredicting) ? kPredicting.size() - 1 : name.size();
 }
 
+const Tensor &find_of_kind(const Checkpoint &checkpoint, const std::string &name,
+                           const std::vector<uint64_t> &shape, bool bytes) {
+    const auto refused = checkpoint.refused.find(name);
+    const auto found = checkpoint.tensors.find(name);
+    const bool known = found != checkpoint.tensors.end();
+    if (refused != checkpoint.refused.end() ||
+        (known && (found->second.type == DataType::bytes) != bytes)) {
+        fail(Status::unsupported, "tensor %s has dtype %s, which is not supported (%s)",
+             name.c_str(), known ? name_of(found->second.type) : refused->second.c_str(),
+             bytes ? "U8 is" : "BF16, F16 and F32 are");
+    }
+    if (!known) {
+        fail(Status::corrupt, "tensor %s is missing from the checkpoint",
+             shown_name(checkpoint, name).c_str());
+    }
+    if (found->second.shape != shape) {
+        fail(Status::corrupt, "tensor %s in %s: %s asks for the shape %s, found %s",
+             shown_name(checkpoint, name).c_str(), found->second.file.c_str(),
+             checkpoint.description, shape_text(shape).c_str(),
+             shape_text(found->second.shape).c_str());
+    }
+    return found->second;
+}
+
 } // namespace
 
 bool has_mtp(const Config &config, const Checkpoint &checkpoint) {
@@ -103,24 +127,12 @@ std::string shown_name(const Checkpoint &checkpoint, const std::string &name) {
 
 const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
                           const std::vector<uint64_t> &shape) {
-    const auto refused = checkpoint.refused.find(name);
-    if (refused != checkpoint.refused.end()) {
-        fail(Status::unsupported,
-             "tensor %s has dtype %s, which is not supported (BF16, F16 and F32 are)", name.c_str(),
-             refused->second.c_str());
-    }
-    const auto found = checkpoint.tensors.find(name);
-    if (found == checkpoint.tensors.end()) {
-        fail(Status::corrupt, "tensor %s is missing from the checkpoint",
-             shown_name(checkpoint, name).c_str());
-    }
-    if (found->second.shape != shape) {
-        fail(Status::corrupt, "tensor %s in %s: %s asks for the shape %s, found %s",
-             shown_name(checkpoint, name).c_str(), found->second.file.c_str(),
-             checkpoint.description, shape_text(shape).c_str(),
-             shape_text(found->second.shape).c_str());
-    }
-    return found->second;
+    return find_of_kind(checkpoint, name, shape, false);
+}
+
+const Tensor &find_bytes(const Checkpoint &checkpoint, const std::string &name,
+                         const std::vector<uint64_t> &shape) {
+    return find_of_kind(checkpoint, name, shape, true);
 }
 
 std::string find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan) {

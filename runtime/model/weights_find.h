@@ -26,5 +26,8 @@ std::string shown_name(const Checkpoint &checkpoint, const std::string &name);
 // (dtype).
 const Tensor &find_tensor(const Checkpoint &checkpoint, const std::string &name,
                           const std::vector<uint64_t> &shape);
+// Returns a tensor of bytes in the same way.
+const Tensor &find_bytes(const Checkpoint &checkpoint, const std::string &name,
+                         const std::vector<uint64_t> &shape);
 
 } // namespace stasis

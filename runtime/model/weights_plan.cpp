@@ -58,7 +58,8 @@ struct Planner {
 // The experts of a layer, each with tensors of its own (split_experts).
 void Planner::experts(const std::string &mlp, uint32_t layer, ExpertWeights &place) const {
     const Experts &sizes = config.experts;
-    linear(mlp + "gate", sizes.count, config.hidden, false, WeightGroup::mlp, layer, place.router);
+    linear(mlp + "gate", sizes.count, config.hidden, sizes.router_bias, WeightGroup::mlp, layer,
+           place.router);
     place.each.resize(sizes.count);
     for (uint32_t i = 0; i < sizes.count; ++i) {
         gated(mlp + "experts." + std::to_string(i) + ".", sizes.intermediate, layer, place.each[i]);
@@ -83,6 +84,9 @@ void Planner::attention(const std::string &name, uint32_t index, LayerWeights &p
     attend("k_proj", key_size, hidden, config.attention_bias, place.key);
     attend("v_proj", key_size, hidden, config.attention_bias, place.value);
     attend("o_proj", hidden, query_size, config.output_bias, place.output);
+    if (config.attention_sinks) {
+        vector(name + "sinks", config.heads, WeightGroup::attention, index, place.sinks);
+    }
 }
 
 // All of it counts as attention in the identity. The layer's norm has plain weights in any model.

@@ -150,12 +150,11 @@ std::span<const uint8_t> read_piece(const Piece &piece, std::vector<uint8_t> &by
     const size_t beyond = quant ? kernels::quant_block(*quant).bytes : 0;
     const size_t count =
         std::min(piece.size_bytes + beyond, tensor.size_bytes - piece.offset_bytes);
-    const uint64_t offset = tensor.offset_bytes + piece.offset_bytes;
-    if (const uint8_t *mapped = tensor.source->populated(count, offset)) {
+    if (const uint8_t *mapped = tensor.populated(count, piece.offset_bytes)) {
         return {mapped, count};
     }
     bytes.resize(count);
-    tensor.source->read(bytes.data(), count, offset);
+    tensor.read(bytes.data(), count, piece.offset_bytes);
     return bytes;
 }
 
@@ -270,8 +269,8 @@ Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place
         *planned.vector = destination.f32;
         return destination;
     }
-    const bool aligned = tensor.offset_bytes % alignof(uint16_t) == 0;
-    if (tensor.type == DataType::bf16 && aligned && place.map) {
+    const bool in_place = tensor.row_step == 0 && tensor.offset_bytes % alignof(uint16_t) == 0;
+    if (tensor.type == DataType::bf16 && in_place && place.map) {
         planned.matrix->data =
             reinterpret_cast<const uint16_t *>(tensor.source->map() + tensor.offset_bytes);
         return destination;

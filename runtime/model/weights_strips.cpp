@@ -24,7 +24,7 @@ void make_strip(const PlannedTensor &planned, size_t strip, std::vector<uint8_t>
     const size_t row = strip * kernels::kStripOutputs;
     const size_t count = std::min(kernels::kStripOutputs, matrix.rows - row);
     rows.resize(count * row_bytes);
-    tensor.source->read(rows.data(), rows.size(), tensor.offset_bytes + row * row_bytes);
+    tensor.read(rows.data(), rows.size(), row * row_bytes);
     kernels::make_strip(matrix.quant, rows.data(), row_bytes, count, matrix.columns,
                         planned.strips +
                             strip * kernels::strip_bytes(matrix.quant, matrix.columns));

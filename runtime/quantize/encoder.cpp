@@ -43,6 +43,16 @@ uint64_t value_bytes(const Tensor &tensor) {
     return tensor.type == DataType::f32 ? 4 : 2;
 }
 
+// Reports whether the checkpoint has blocks, which are copied.
+bool in_blocks(const EncodedSource &source) {
+    return source.tensor != nullptr && quant_of(source.tensor->type).has_value();
+}
+
+uint64_t stored_row_bytes(const EncodedSource &source, uint64_t columns) {
+    return in_blocks(source) ? kernels::quant_row_bytes(*quant_of(source.tensor->type), columns)
+                             : columns * value_bytes(*source.tensor);
+}
+
 // Loads a row of the output as floats. `stored` is the row as the checkpoint has it, null for
 // values of the source's own.
 void load_row(const EncodedSource &source, const uint8_t *stored, uint64_t row, uint64_t columns,
@@ -56,7 +66,7 @@ void load_row(const EncodedSource &source, const uint8_t *stored, uint64_t row, 
         return load<uint16_t, f16_to_f32>(stored, columns, values);
     case DataType::f32:
         return load<float, as_is>(stored, columns, values);
-    default: // find_tensors accepts no blocks
+    default: // not blocks
         return load<uint16_t, widen_bf16>(stored, columns, values);
     }
 }
@@ -147,7 +157,7 @@ uint64_t Encoder::rows_at_once(const EncodedShape &shape) {
 void Encoder::read_rows(const EncodedSource &source, const EncodedShape &shape, uint64_t begin,
                         uint64_t end) {
     const Tensor &tensor = *source.tensor;
-    const uint64_t size = value_bytes(tensor), bytes = shape.columns * size;
+    const uint64_t size = value_bytes(tensor), bytes = stored_row_bytes(source, shape.columns);
     stored_.resize((end - begin) * bytes);
     // Rows that follow each other in the checkpoint too are read by one call.
     for (uint64_t row = begin; row < end;) {
@@ -156,8 +166,7 @@ void Encoder::read_rows(const EncodedSource &source, const EncodedShape &shape, 
         while (row + count < end && source.rows.source(row + count) == from + count) {
             ++count;
         }
-        tensor.source->read(stored_.data() + (row - begin) * bytes, count * bytes,
-                            tensor.offset_bytes + from * bytes);
+        tensor.read(stored_.data() + (row - begin) * bytes, count * bytes, from * bytes);
         row += count;
     }
     if (!source.columns.changes()) {
@@ -186,7 +195,7 @@ const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const E
     const bool copy = is_copy(source, shape.type);
     uint64_t stored_bytes = 0; // of a row
     if (source.tensor != nullptr) {
-        stored_bytes = shape.columns * value_bytes(*source.tensor);
+        stored_bytes = stored_row_bytes(source, shape.columns);
         read_rows(source, shape, begin, end);
     }
 
@@ -197,6 +206,10 @@ const std::vector<uint8_t> &Encoder::encode(const EncodedSource &source, const E
         float *values = values_[thread].data();
         for (size_t row = first; row < last; ++row) {
             const uint8_t *stored = stored_.data() + row * stored_bytes;
+            if (in_blocks(source)) {
+                std::memcpy(bytes_.data() + row * bytes, stored, bytes);
+                continue;
+            }
             const uint64_t found = prepare_row(source, shape, begin + row, stored, values);
             keep_least(bad, found);
             if (copy) {

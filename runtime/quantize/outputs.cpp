@@ -126,6 +126,9 @@ std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &m
                     matrix_type(mixture, {name, output.columns, tensor.layer, config.layers,
                                           config.tied_head, config.heads / config.kv_heads});
             }
+            if (tensor.tensor->type == DataType::mxfp4) { // stays as it is, in any mixture
+                output.entry.type = GgufType::mxfp4;
+            }
             if (has(tensor.name, ".experts.")) {
                 output.entry.shape.insert(output.entry.shape.begin(), config.experts.count);
             }

@@ -20,8 +20,9 @@ using All =
          &Table::rms_norm, &Table::round_bf16, &Table::rope, &Table::attention_block,
          &Table::attention_merge, &Table::attention_finish, &Table::l2_norm, &Table::convolve,
          &Table::delta_gates, &Table::delta_rule, &Table::attention_finish_gated, &Table::softmax,
-         &Table::add_scaled, &Table::sigmoid, &Table::silu_gate, &Table::gelu_gate, &Table::add,
-         &Table::embed, &Table::embed_wide, &Table::softcap, &Table::find_nonfinite>;
+         &Table::add_scaled, &Table::sigmoid, &Table::silu_gate, &Table::gelu_gate,
+         &Table::limited_gate, &Table::add, &Table::embed, &Table::embed_wide, &Table::softcap,
+         &Table::find_nonfinite>;
 static_assert(sizeof(Table) == (1 + All::kCount) * sizeof(void *),
               "the name and every entry of the list above");
 
@@ -74,6 +75,10 @@ inline constexpr Call kCalls[] = {
     {"sigmoid", 12, [](const Table &t, Operands &o) { t.sigmoid(o.x, o.n, o.y); }},
     {"silu_gate", 10, [](const Table &t, Operands &o) { t.silu_gate(o.x, o.z, o.n, o.bits); }},
     {"gelu_gate", 10, [](const Table &t, Operands &o) { t.gelu_gate(o.x, o.z, o.n, o.bits); }},
+    {"limited_gate", 10,
+     [](const Table &t, Operands &o) {
+         t.limited_gate(o.x, o.z, o.n, o.n % 2 == 0 ? 7.0F : 0.5F, o.bits);
+     }},
     {"add", 12, [](const Table &t, Operands &o) { t.add(o.z, o.n, o.y); }},
     {"embed", 6, [](const Table &t, Operands &o) { t.embed(o.row, 11.3125F, o.n, o.y); }},
     {"embed_wide", 8, [](const Table &t, Operands &o) { t.embed_wide(o.x, 11.3125F, o.n, o.y); }},

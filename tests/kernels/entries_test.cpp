@@ -149,7 +149,7 @@ TEST_CASE("entries: sizes of models, all kinds, equal the reference and stay ins
 
 // With a cap of 1 the soft cap is tanh itself. The gates round to bf16, which hides most last
 // bits: factors at random let some show.
-TEST_CASE("entries: tanh, silu and gelu over the whole range equal the reference") {
+TEST_CASE("entries: tanh, silu, gelu and limited gates over the whole range equal the reference") {
     const FloatEnvironment environment;
     const std::vector<float> x = whole_range();
     const size_t n = x.size();
@@ -157,7 +157,7 @@ TEST_CASE("entries: tanh, silu and gelu over the whole range equal the reference
     std::vector<float> ones(n, 1.0F);
     const std::vector<float> factors = numbers.floats(n, Kind::plain);
     const auto run_all = [&](const Table &table, std::vector<float> &capped,
-                             std::vector<uint16_t>(&gated)[4]) {
+                             std::vector<uint16_t>(&gated)[5]) {
         capped = x;
         table.softcap(capped.data(), n, 1.0F);
         for (size_t i = 0; i < 4; ++i) {
@@ -165,15 +165,17 @@ TEST_CASE("entries: tanh, silu and gelu over the whole range equal the reference
             const auto gate = i < 2 ? table.silu_gate : table.gelu_gate;
             gate(x.data(), i % 2 == 0 ? ones.data() : factors.data(), n, gated[i].data());
         }
+        gated[4].resize(n);
+        table.limited_gate(x.data(), factors.data(), n, 7.0F, gated[4].data());
     };
     std::vector<float> expected_capped, capped;
-    std::vector<uint16_t> expected[4], gated[4];
+    std::vector<uint16_t> expected[5], gated[5];
     run_all(reference_table(), expected_capped, expected);
     for_each_table(
         [&](const Table &table) {
             run_all(table, capped, gated);
             CHECK(first_difference(capped, expected_capped) == -1);
-            for (size_t i = 0; i < 4; ++i) {
+            for (size_t i = 0; i < 5; ++i) {
                 CHECK(first_difference(gated[i], expected[i]) == -1);
             }
         },

@@ -279,6 +279,15 @@ void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
     }
 }
 
+void limited_gate(const float *gate, const float *up, size_t n, float limit, uint16_t *y) {
+    for (size_t i = 0; i < n; ++i) {
+        const float x = gate[i] > limit ? limit : gate[i];
+        const float u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        const float activated = soft::mul(x, sigmoid(soft::mul(x, 0x1.b3b646p+0F)));
+        y[i] = to_bf16(soft::mul(activated, soft::add(u, 1.0F)));
+    }
+}
+
 // C12
 void softmax(const float *x, size_t n, float *y) {
     std::vector<float> powers(x, x + n);
@@ -353,6 +362,7 @@ const stasis::kernels::Table &table() {
         made.sigmoid = sigmoid_of;
         made.silu_gate = silu_gate;
         made.gelu_gate = gelu_gate;
+        made.limited_gate = limited_gate;
         made.add = add;
         made.embed = embed;
         made.embed_wide = embed_wide;

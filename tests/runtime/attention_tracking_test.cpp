@@ -67,22 +67,28 @@ void record(const kernels::AttentionBlock &task) {
     recorded_calls.push_back(std::move(call));
 }
 
-// Adds what one query head gives, whose row of each block is that of `of`, the first at `base`.
-void add_naively(std::span<const Call *const> of, size_t row, uint64_t base, uint64_t *sums,
-                 double &given) {
+// Adds what one query head gives, whose row of each block is that of `of`, the first at `base`, to
+// positions and to its sink (null: none).
+void add_naively(std::span<const Call *const> of, size_t row, uint64_t base, const float *sink,
+                 uint64_t *sums, double &given) {
     float m = 0.0F, l = 0.0F;
-    for (const Call *call : of) { // the merge of C5
-        if (call->visible[row] == 0) {
-            continue;
-        }
-        const float m_b = call->maximum[row], l_b = call->sum[row];
+    const auto merge = [&](float m_b, float l_b) { // of C5
         if (l == 0.0F) {
             m = m_b, l = l_b;
-            continue;
+            return;
         }
         const float larger = m_b > m ? m_b : m;
         l = std::fma(l_b, kernels::exp_f32(m_b - larger), l * kernels::exp_f32(m - larger));
         m = larger;
+    };
+    for (const Call *call : of) {
+        if (call->visible[row] != 0) {
+            merge(call->maximum[row], call->sum[row]);
+        }
+    }
+    if (sink != nullptr) {
+        merge(*sink, 1.0F);
+        given += kernels::exp_f64(double{*sink} - double{m}) / double{l};
     }
     for (const Call *call : of) {
         for (size_t slot = 0; slot < kPage && call->visible[row] != 0; ++slot) {
@@ -104,7 +110,7 @@ void add_naively(std::span<const Call *const> of, size_t row, uint64_t base, uin
 TEST_CASE("AttentionSums: every number is what the clause makes of the weights") {
     const kernels::FloatEnvironment environment;
     for (const char *name : {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32",
-                             "zoo/gemma3-softcap-linear-rope", "quantized/llama"}) {
+                             "zoo/gemma3-softcap-linear-rope", "quantized/llama", "zoo/gpt-oss"}) {
         CAPTURE(name);
         const auto model = open_forced(name, "", 1);
         kernels::Table table = *model->kernels;
@@ -131,9 +137,11 @@ TEST_CASE("AttentionSums: every number is what the clause makes of the weights")
                         of.push_back(&recorded_calls[next++]);
                     }
                     for (size_t row = 0; row < group; ++row) {
-                        const size_t head = layer * config.heads + kv_head * group + row;
+                        const size_t head = kv_head * group + row;
+                        const float *sinks = model->weights.layers[layer].sinks;
                         double given = 0.0;
-                        add_naively(of, row, first * kPage, &expected[head * 192], given);
+                        add_naively(of, row, first * kPage, sinks == nullptr ? sinks : sinks + head,
+                                    &expected[(layer * config.heads + head) * 192], given);
                         worst = std::max(worst, std::fabs(given - 1.0));
                     }
                 }
@@ -182,7 +190,8 @@ TEST_CASE("AttentionSums: every query of every head gives one") {
 
 TEST_CASE("AttentionSums: any chunk, threads and table give the same numbers") {
     const kernels::FloatEnvironment environment;
-    for (const char *name : {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "quantized/llama"}) {
+    for (const char *name :
+         {"zoo/gemma3-text", "zoo/llama-odd-sizes-f32", "quantized/llama", "zoo/gpt-oss"}) {
         CAPTURE(name);
         const std::vector<uint32_t> tokens = tokens_for(*open(name), 150);
         const Sums expected = fresh(open_forced(name, "reference", 1), tokens);

@@ -346,6 +346,53 @@ TEST_CASE("Config: an MTP head of Qwen3.5 is described, and does not change what
                    {{"/text_config/mtp_num_hidden_layers", -1}});
 }
 
+TEST_CASE("Config: gpt-oss 20B has sinks, experts with biases, and every other layer a window") {
+    const Config config = changed_config(kGptOss20b);
+    CHECK(config.architecture == "gpt_oss");
+    CHECK(config.head_dim == 64);
+    CHECK(config.attention_sinks);
+    CHECK(config.output_bias);
+    CHECK(config.mlp_bias);
+    CHECK(config.gate_limit == 7.0F);
+    CHECK(config.experts.by_column);
+    CHECK(described(config, "experts") ==
+          "32, 4 chosen, intermediate 2880, renormalised, router with biases");
+    CHECK(described(config, "attention_sinks") == "yes");
+    CHECK(described(config, "gate_limit") == "7");
+    CHECK(described(changed_config(kQwen3Moe), "attention_sinks").empty());
+    CHECK(described(changed_config(kQwen3Moe), "gate_limit").empty());
+    std::vector<uint32_t> every_other;
+    std::vector<std::string> kinds;
+    for (size_t i = 0; i < 24; ++i) {
+        every_other.push_back(i % 2 == 0 ? 128 : 0);
+        kinds.emplace_back(i % 2 == 0 ? "sliding_attention" : "full_attention");
+        CHECK(config.layer[i].experts);
+    }
+    CHECK(windows(config) == every_other);
+    CHECK(windows(changed_config(kGptOss20b, {{"layer_types", kinds}})) == every_other);
+    std::swap(kinds[0], kinds[3]);
+    std::swap(every_other[0], every_other[3]);
+    CHECK(windows(changed_config(kGptOss20b, {{"layer_types", kinds}})) == every_other);
+    CHECK(describe(changed_config(kGptOss20b, {{"swiglu_limit", "<remove>"},
+                                               {"sliding_window", "<remove>"},
+                                               {"num_experts_per_tok", "<remove>"},
+                                               {"quantization_config", "<remove>"}})) ==
+          describe(config));
+
+    const auto refused = [](Status status, const char *key, const JsonValue &value,
+                            const char *named) {
+        expect_refused(status, {named}, kGptOss20b, {{key, value}});
+    };
+    refused(Status::unsupported, "attention_bias", false, "attention_bias");
+    refused(Status::unsupported, "hidden_act", "relu", "hidden_act");
+    refused(Status::unsupported, "/quantization_config/quant_method", "fp8", "\"fp8\"");
+    refused(Status::corrupt, "swiglu_limit", 0, "swiglu_limit");
+    refused(Status::corrupt, "num_local_experts", 3, "at most num_local_experts, 3");
+    refused(Status::corrupt, "sliding_window", 0, "sliding_window");
+    expect_refused(Status::unsupported, {"quantization_config", "mxfp4"}, kQwen3Moe,
+                   {{"quantization_config", {{"quant_method", "mxfp4"}}}});
+}
+
 TEST_CASE("Config: impossible sizes of Qwen3.5 are refused by field") {
     const auto refused = [](Status status, const std::vector<std::string> &parts,
                             const std::string &field, const JsonValue &value) {

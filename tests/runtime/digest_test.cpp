@@ -19,6 +19,7 @@ constexpr size_t kDigestTokens = 300;
 std::vector<std::string> digested_models() {
     std::vector<std::string> names = bundled();
     names.insert(names.end(), bundled_hybrids().begin(), bundled_hybrids().end());
+    names.insert(names.end(), bundled_with_sinks().begin(), bundled_with_sinks().end());
     for (const auto &[name, quantized] : quantized_models()) {
         names.push_back(name);
     }

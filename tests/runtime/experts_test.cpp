@@ -11,7 +11,7 @@ using namespace stasis::test;
 
 namespace {
 
-const std::string kMixture = "zoo/qwen3-moe", kShared = "zoo/qwen3_5-moe";
+const std::string kMixture = "zoo/qwen3-moe", kShared = "zoo/qwen3_5-moe", kSinks = "zoo/gpt-oss";
 
 struct Mistake {
     const char *name;
@@ -131,7 +131,7 @@ TEST_CASE("experts: shares are a softmax over all experts, and renormalised ones
 }
 
 TEST_CASE("experts: a row's bits do not depend on the rows beside it, cuts, threads or tables") {
-    for (const std::string &name : {kMixture, kShared}) {
+    for (const std::string &name : {kMixture, kShared, kSinks}) {
         CAPTURE(name);
         const auto model = open(name);
         const std::vector<uint32_t> tokens = tokens_for(*model, 600); // two slices of rows

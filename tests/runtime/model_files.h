@@ -107,9 +107,7 @@ inline StoredTensors read_tensors_of(const std::string &directory) {
     const Checkpoint checkpoint = open_checkpoint(directory);
     StoredTensors tensors;
     for (const auto &[name, tensor] : checkpoint.tensors) {
-        const char *dtype = tensor.type == DataType::bf16  ? "BF16"
-                            : tensor.type == DataType::f16 ? "F16"
-                                                           : "F32";
+        const char *dtype = name_of(tensor.type);
         tensors[name] = {dtype, tensor.shape, stored_bytes(tensor)};
     }
     return tensors;

@@ -54,8 +54,8 @@ inline std::shared_ptr<Model> open_forced(const std::string &name, const std::st
     return open_model(directory(name), options);
 }
 
-// Bundled models that this build opens, but for hybrids, which most other tests of models have
-// cases of their own for.
+// Bundled models that this build opens, but for the following, which most other tests of models
+// have cases of their own for.
 inline const std::vector<std::string> &bundled() {
     static const std::vector<std::string> names = {"recall-gemma3",
                                                    "recall-llama",
@@ -77,6 +77,12 @@ inline const std::vector<std::string> &bundled() {
 // Bundled models with recurrent layers, of which one has experts as well.
 inline const std::vector<std::string> &bundled_hybrids() {
     static const std::vector<std::string> names = {"zoo/qwen3_5-dense", "zoo/qwen3_5-moe"};
+    return names;
+}
+
+// Bundled models with attention sinks, in all of whose layers are experts.
+inline const std::vector<std::string> &bundled_with_sinks() {
+    static const std::vector<std::string> names = {"zoo/gpt-oss", "zoo/gpt-oss-mxfp4"};
     return names;
 }
 

@@ -110,6 +110,21 @@ const char *const kPhi3 = R"({"architectures":["Phi3ForCausalLM"],"attention_bia
     "rope_theta":10000.0,"sliding_window":2047,"tie_word_embeddings":false,
     "torch_dtype":"bfloat16","vocab_size":32064})";
 
+// Without its layer_types, which are those of a file that has none.
+const char *const kGptOss20b = R"({"architectures":["GptOssForCausalLM"],"attention_bias":true,
+    "attention_dropout":0.0,"eos_token_id":200002,"experts_per_token":4,"head_dim":64,
+    "hidden_act":"silu","hidden_size":2880,"initial_context_length":4096,
+    "initializer_range":0.02,"intermediate_size":2880,"max_position_embeddings":131072,
+    "model_type":"gpt_oss","num_attention_heads":64,"num_experts_per_tok":4,
+    "num_hidden_layers":24,"num_key_value_heads":8,"num_local_experts":32,
+    "output_router_logits":false,"pad_token_id":199999,"quantization_config":
+    {"modules_to_not_convert":["model.layers.*.self_attn","model.layers.*.mlp.router",
+    "model.embed_tokens","lm_head"],"quant_method":"mxfp4"},"rms_norm_eps":1e-05,
+    "rope_scaling":{"beta_fast":32.0,"beta_slow":1.0,"factor":32.0,
+    "original_max_position_embeddings":4096,"rope_type":"yarn","truncate":false},
+    "rope_theta":150000,"router_aux_loss_coef":0.9,"sliding_window":128,"swiglu_limit":7.0,
+    "tie_word_embeddings":false,"use_cache":true,"vocab_size":201088})";
+
 // `text` with some fields changed; a value of "<remove>" removes one. "/a/b" names a field of a.
 using Changes = std::map<std::string, JsonValue>;
 inline std::string changed(const char *text, const Changes &changes) {

@@ -434,8 +434,8 @@ class Tidy(unittest.TestCase):
         self.assertEqual(sorted(families), sorted(listed))
         shown = [families[name]["shown"] for name in listed]
         header = (ROOT / "abi/stasis.h").read_text(encoding="utf-8")
-        header = re.search(r"architectures ([\w, *]+?), types", " ".join(header.split()))[1]
-        self.assertEqual(sorted(re.findall(r"\w+", header.replace(" and ", " "))),
+        header = re.search(r"architectures ([\w, *-]+?), types", " ".join(header.split()))[1]
+        self.assertEqual(sorted(re.findall(r"[\w-]+", header.replace(" and ", " "))),
                          sorted({families[name]["gguf"] for name in listed}))
         manual = (ROOT / "tools/cli/stasis.1").read_text(encoding="utf-8")
         manual = re.search(r"of one of the\nfamilies (.*?)\.\n", manual, re.DOTALL)[1]

@@ -26,7 +26,8 @@ struct Attention {
     uint32_t window;
     size_t group_heads; // query heads per KV head
     size_t head_dim;
-    uint16_t *output; // [T][heads * head_dim]
+    uint16_t *output;   // [T][heads * head_dim]
+    const float *sinks; // [heads], null: none
 
     // The queries of a row, and of those behind it, that share a KV head.
     const uint16_t *query(size_t kv_head, size_t row) const {
@@ -102,7 +103,20 @@ struct Attention {
              work.partial_sum + from, work.partial_output + from * head_dim});
     }
 
+    // Merges a head's sink into a running result: the partial of a block that nobody stores.
+    void merge_sink(size_t at, size_t head) const {
+        static constexpr float kSum = 1.0F, kOutput[kHeadDimMax] = {};
+        static constexpr uint64_t kVisible = 1;
+        network.kernels->attention_merge(
+            {1, head_dim, &kVisible, work.partial_max + at, work.partial_sum + at,
+             work.partial_output + at * head_dim, sinks + head, &kSum, kOutput});
+    }
+
+    // Completes a running result.
     void finish(size_t at, size_t kv_head, size_t row, size_t head) const {
+        if (sinks != nullptr) {
+            merge_sink(at, kv_head * group_heads + head);
+        }
         const size_t place_of = (row * network.config.kv_heads + kv_head) * group_heads + head;
         uint16_t *y = output + place_of * head_dim;
         const float *o = work.partial_output + at * head_dim;
@@ -333,7 +347,8 @@ void attend(Pass &pass, size_t layer) {
                               network.config.layer[layer].window,
                               network.config.heads / network.config.kv_heads,
                               network.config.head_dim,
-                              work.narrow};
+                              work.narrow,
+                              network.weights.layers[layer].sinks};
     if (work.attention.few) {
         attend_by_block(attention);
     }

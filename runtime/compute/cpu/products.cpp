@@ -102,8 +102,15 @@ void multiply_gated(const Pass &pass, const Mlp &weights, const PackedRows &pack
     float *gate = pass.cpu->gate_of(thread), *up = pass.cpu->up_of(thread);
     multiply(pass, weights.gate, packed, rows, begin, count, thread, gate, count);
     multiply(pass, weights.up, packed, rows, begin, count, thread, up, count);
+    const float limit = network.config.gate_limit;
     for (size_t row = 0; row < rows; ++row) {
-        activate(gate + row * count, up + row * count, count, y + row * weights.gate.rows + begin);
+        const float *g = gate + row * count, *u = up + row * count;
+        uint16_t *to = y + row * weights.gate.rows + begin;
+        if (limit != 0.0F) {
+            network.kernels->limited_gate(g, u, count, limit, to);
+        } else {
+            activate(g, u, count, to);
+        }
     }
 }
 

@@ -23,6 +23,20 @@ void gelu_gate(const float *gate, const float *up, size_t n, uint16_t *y) {
     }
 }
 
+// NaN stays NaN.
+float limited(float x, float low, float high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+// x * sigmoid(1.702 x) is GELU's other approximation (Hendrycks and Gimpel, 2016).
+void limited_gate(const float *gate, const float *up, size_t n, float limit, uint16_t *y) {
+    for (size_t i = 0; i < n; ++i) {
+        const float x = limited(gate[i], -__builtin_inff(), limit);
+        const float factor = limited(up[i], -limit, limit) + 1.0F;
+        y[i] = f32_to_bf16((x * sigmoid(x * 0x1.b3b646p+0F)) * factor);
+    }
+}
+
 void softcap(float *x, size_t n, float cap) {
     for (size_t i = 0; i < n; ++i) {
         x[i] = cap * tanh(x[i] / cap);
@@ -34,6 +48,7 @@ void softcap(float *x, size_t n, float cap) {
 void add_activations(Table &table) {
     table.silu_gate = silu_gate;
     table.gelu_gate = gelu_gate;
+    table.limited_gate = limited_gate;
     table.softcap = softcap;
 }
 

@@ -42,10 +42,12 @@ struct Family {
     // Writes the metadata that only this family's read_gguf reads; null: nothing.
     void (*write_gguf)(const Config &config, const WrittenKeys &keys);
     bool part_turned = false; // RoPE may turn a part of each head
+    // The quant_method of config.json whose checkpoints can be read; null: none.
+    const char *quantised = nullptr;
 };
 
 extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35, kQwen35Moe,
-    kGemma3;
+    kGemma3, kGptOss;
 
 // Returns all families, in the order in which messages name them.
 std::span<const Family *const> families();

@@ -43,6 +43,9 @@ constexpr Name kRecurrent[] = {
     {"ssm_alpha", "linear_attn.in_proj_a"},  {"ssm_beta", "linear_attn.in_proj_b"},
     {"ssm_conv1d", "linear_attn.conv1d"},    {"ssm_norm", "linear_attn.norm"},
     {"ssm_out", "linear_attn.out_proj"},     {"post_attention_norm", "post_attention_layernorm"}};
+// gpt-oss calls the second of its two norms like this.
+constexpr Name kSinkNorms[] = {{"post_attention_norm", "post_attention_layernorm"}};
+constexpr Name kSinks[] = {{"attn_sinks.weight", "self_attn.sinks"}};
 // With what the others have as an ending, because these have none in one of the formats.
 constexpr Name kRecurrentWhole[] = {{"ssm_a", "linear_attn.A_log"},
                                     {"ssm_dt.bias", "linear_attn.dt_bias"}};
@@ -82,6 +85,9 @@ struct Names {
         if (config.recurrent.value_heads != 0) {
             add(kRecurrent);
             whole.assign(std::begin(kRecurrentWhole), std::end(kRecurrentWhole));
+        } else if (config.attention_sinks) {
+            add(kSinkNorms);
+            whole.assign(std::begin(kSinks), std::end(kSinks));
         } else {
             config.post_norms ? add(kFourNorms) : add(kTwoNorms);
         }

@@ -116,7 +116,7 @@ void check_experts(const Config &meant, const Config &read) {
     const Experts &a = meant.experts, &b = read.experts;
     expect(a.renormalised == b.renormalised, "norm_topk_prob, which is false");
     expect(a.count == b.count && a.chosen == b.chosen && a.intermediate == b.intermediate &&
-               a.shared == b.shared,
+               a.shared == b.shared && a.router_bias == b.router_bias,
            "experts");
 }
 
@@ -204,6 +204,8 @@ void check_described(const Config &meant, const Config &read) {
                meant.final_softcap == read.final_softcap,
            "soft caps");
     expect(meant.activation == read.activation, "activation");
+    expect(meant.gate_limit == read.gate_limit, "swiglu_limit");
+    expect(meant.attention_sinks == read.attention_sinks, "sinks");
     // Each layer's window and RoPE; the global RoPE has its factors instead of a rule.
     const std::vector<float> factors = rope_factors(meant);
     for (uint32_t i = 0; i < meant.layers; ++i) {
