@@ -178,27 +178,38 @@ void quantize(const uint16_t *x, size_t n, std::vector<int> &q, float &scale) {
 
 void matmul(const QuantizedProduct &task) {
     const auto shape = stasis::kernels::quant_block(task.type);
-    std::vector<int> q;
-    for (size_t r = 0; r < task.rows; ++r) {
-        for (size_t n = 0; n < task.outputs; ++n) {
-            float sum = 0.0F;
-            for (size_t g = 0; g < task.depth / shape.elements; ++g) {
-                const uint8_t *block = task.w + n * task.w_stride + g * shape.bytes;
-                float scale = 0.0F;
-                quantize(task.x + r * task.x_stride + g * shape.elements, shape.elements, q, scale);
-                int64_t integers = 0, minima = 0;
-                for (size_t i = 0; i < shape.elements; ++i) {
-                    const Weight w = weight(task.type, block, i);
-                    integers += int64_t{w.scale} * w.n * q[i];
-                    minima += int64_t{w.minimum} * q[i];
-                }
-                const Scales s = scales(task.type, block);
-                sum = soft::fma(static_cast<float>(integers), soft::mul(s.d, scale), sum);
-                if (s.has) {
-                    sum = soft::fma(static_cast<float>(minima), soft::mul(s.m, scale), sum);
+    const size_t groups = task.depth / shape.elements;
+    // Once for all outputs: software floats take their time.
+    std::vector<std::vector<int>> q(task.rows * groups);
+    std::vector<float> of_group(q.size());
+    for (size_t i = 0; i < q.size(); ++i) {
+        const uint16_t *x = task.x + i / groups * task.x_stride + i % groups * shape.elements;
+        quantize(x, shape.elements, q[i], of_group[i]);
+    }
+    for (size_t n = 0; n < task.outputs; ++n) {
+        std::vector<float> sum(task.rows, 0.0F);
+        for (size_t g = 0; g < groups; ++g) {
+            const uint8_t *block = task.w + n * task.w_stride + g * shape.bytes;
+            const Scales s = scales(task.type, block);
+            std::vector<int64_t> integers(task.rows), minima(task.rows);
+            for (size_t i = 0; i < shape.elements; ++i) {
+                const Weight w = weight(task.type, block, i);
+                for (size_t r = 0; r < task.rows; ++r) {
+                    integers[r] += int64_t{w.scale} * w.n * q[r * groups + g][i];
+                    minima[r] += int64_t{w.minimum} * q[r * groups + g][i];
                 }
             }
-            task.y[r * task.y_stride + n] = sum;
+            for (size_t r = 0; r < task.rows; ++r) {
+                const float scale = of_group[r * groups + g];
+                sum[r] = soft::fma(static_cast<float>(integers[r]), soft::mul(s.d, scale), sum[r]);
+                if (s.has) {
+                    sum[r] =
+                        soft::fma(static_cast<float>(minima[r]), soft::mul(s.m, scale), sum[r]);
+                }
+            }
+        }
+        for (size_t r = 0; r < task.rows; ++r) {
+            task.y[r * task.y_stride + n] = sum[r];
         }
     }
 }
