@@ -11,28 +11,41 @@ constexpr size_t kBlock = 32;
 using kernels::kIq4Values;
 using kernels::kMxfp4Values;
 
-// Returns the value next to each lane.
-Lanes next_value(Lanes x) {
-    Lanes value = Lanes{} + kIq4Values[0];
-    for (size_t i = 1; i < 16; ++i) {
-        const auto below = static_cast<float>(kIq4Values[i - 1]), up = kIq4Values[i] - below;
-        value += x > below + up / 2 ? Lanes{} + up : Lanes{};
+// For each half h of -128 to 127.5, the position and the value of the 16 that is next to numbers
+// from h to h + 0.5: the middles between the 16 are whole or halves themselves.
+struct Halves {
+    uint8_t index[512];
+    float value[512];
+};
+constexpr Halves kHalves = [] {
+    Halves halves{};
+    uint8_t index = 0;
+    for (int h = -256; h < 256; ++h) {
+        while (index < 15 && h >= kIq4Values[index] + kIq4Values[index + 1]) {
+            ++index;
+        }
+        halves.index[h + 256] = index;
+        halves.value[h + 256] = kIq4Values[index];
     }
-    return value;
+    return halves;
+}();
+
+using Ints = int32_t __attribute__((vector_size(16)));
+
+// Returns the place of each lane in kHalves.
+Ints half_of(Lanes x) {
+    return __builtin_convertvector(at_most(at_least(2.0F * x + 256.0F, 0), 511), Ints);
 }
 
-// Returns the position of the value next to x.
-uint8_t next_index(float x) {
-    uint8_t index = 0;
-    while (index < 15 && 2 * x > static_cast<float>(kIq4Values[index] + kIq4Values[index + 1])) {
-        ++index;
-    }
-    return index;
+// Returns the value next to each lane.
+Lanes next_value(Lanes x) {
+    const Ints at = half_of(x);
+    return Lanes{kHalves.value[at[0]], kHalves.value[at[1]], kHalves.value[at[2]],
+                 kHalves.value[at[3]]};
 }
 
 // Returns the scale for the 16 values: of several trials, the least-squares solution with the least
-// error. The extreme value is near the first of the 16, which has the largest magnitude, or near
-// the last.
+// error. The extreme value is near the first of the 16, which has the largest magnitude.
 float fit_values(const Part<kBlock> &part) {
     constexpr int kTrials = 7; // to either side
     const float extreme = part.most > -part.least ? part.most : part.least;
@@ -40,23 +53,21 @@ float fit_values(const Part<kBlock> &part) {
         return 0;
     }
     float best = 0, best_gain = -1;
-    for (const int8_t end : {kIq4Values[0], kIq4Values[15]}) {
-        for (int trial = -kTrials; trial <= kTrials; ++trial) {
-            const float inverse = static_cast<float>(end + trial) / extreme;
-            Lanes qq{}, xq{};
-            for (size_t i = 0; i < kBlock / kLanes; ++i) {
-                const Lanes q = next_value(part.x[i] * inverse);
-                const Lanes wq = part.w[i] * q;
-                qq += wq * q;
-                xq += wq * part.x[i];
-            }
-            // Least squares leaves an error of the sum of w x^2 less this gain.
-            const float squares = sum(qq), product = sum(xq);
-            const float gain = product * product / squares; // no value is zero
-            if (gain > best_gain) {
-                best_gain = gain;
-                best = product / squares;
-            }
+    for (int trial = -kTrials; trial <= kTrials; ++trial) {
+        const float inverse = static_cast<float>(kIq4Values[0] + trial) / extreme;
+        Lanes qq{}, xq{};
+        for (size_t i = 0; i < kBlock / kLanes; ++i) {
+            const Lanes q = next_value(part.x[i] * inverse);
+            const Lanes wq = part.w[i] * q;
+            qq += wq * q;
+            xq += wq * part.x[i];
+        }
+        // Least squares leaves an error of the sum of w x^2 less this gain.
+        const float squares = sum(qq), product = sum(xq);
+        const float gain = product * product / squares; // no value is zero
+        if (gain > best_gain) {
+            best_gain = gain;
+            best = product / squares;
         }
     }
     return best;
@@ -76,10 +87,17 @@ float error_of(const Part<kBlock> &part, float scale) {
 // Stores the positions of the values next to a part's, 0..15 below 16..31.
 void put_values(const float *values, float scale, uint8_t *out) {
     const float inverse = scale != 0 ? 1 / scale : 0.0F;
+    uint8_t index[kBlock];
+    for (size_t i = 0; i < kBlock; i += kLanes) {
+        Lanes x;
+        std::memcpy(&x, values + i, sizeof x);
+        const Ints at = half_of(x * inverse);
+        for (size_t lane = 0; lane < kLanes; ++lane) {
+            index[i + lane] = kHalves.index[at[lane]];
+        }
+    }
     for (size_t i = 0; i < kBlock / 2; ++i) {
-        const uint8_t low = next_index(values[i] * inverse);
-        const uint8_t high = next_index(values[i + kBlock / 2] * inverse);
-        out[i] = static_cast<uint8_t>(low | high << 4);
+        out[i] = static_cast<uint8_t>(index[i] | index[i + kBlock / 2] << 4);
     }
 }
 
