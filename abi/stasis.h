@@ -212,7 +212,7 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * generation_config.json, tokenizer.model or else tokenizer.json (byte-level BPE),
  * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, of a model that is
  * split the first of its files (NAME-00001-of-0000N.gguf): architectures llama, gemma3, qwen2,
- * qwen3, qwen3moe, qwen35, qwen35moe, phi3 and gpt-oss, types F32, F16, BF16, Q8_0, Q4_0, Q4_1,
+ * qwen3, qwen3moe, qwen35, qwen35moe, phi3, gpt-oss, lfm2, types F32, F16, BF16, Q8_0, Q4_0, Q4_1,
  * Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 (devices: not these three, nor Q2_K and Q3_K).
  *
  * Memory. Matrices of bf16 and embeddings of integers are mapped. Matrices of F16 and F32 are

@@ -47,9 +47,12 @@ void check_recurrent_shape(const State &state, Status status) {
         return;
     }
     check_layers(state, status);
-    for (const uint32_t size :
-         {shape.key_heads, shape.value_heads, shape.key_dim, shape.value_dim, shape.taps}) {
-        if (size == 0 || size > kGeometryMax) {
+    const bool keys = shape.key_heads != 0 || shape.key_dim != 0; // else short convolutions
+    const auto possible = [](uint32_t size) { return size != 0 && size <= kGeometryMax; };
+    for (const bool good :
+         {!keys || possible(shape.key_heads), !keys || possible(shape.key_dim),
+          possible(shape.value_heads), possible(shape.value_dim), possible(shape.taps)}) {
+        if (!good) {
             fail(status, "recurrent layers: %u heads of %u and %u of %u, %u taps, expected 1 to %u",
                  shape.key_heads, shape.key_dim, shape.value_heads, shape.value_dim, shape.taps,
                  kGeometryMax);

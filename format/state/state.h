@@ -140,7 +140,7 @@ struct LayerGroup {
 // The layers that have a recurrent state in place of keys and values (NUMERICS.md, C11).
 struct RecurrentShape {
     std::vector<uint32_t> layers; // ascending; empty: the model has none, and all else is 0
-    uint32_t key_heads = 0;
+    uint32_t key_heads = 0;       // 0, as key_dim: short convolutions, without S
     uint32_t value_heads = 0;
     uint32_t key_dim = 0, value_dim = 0; // of one head
     uint32_t taps = 0;                   // of the convolution

@@ -114,8 +114,9 @@ struct AttentionMerge {
     const float *block_output;  // [rows][head_dim] o_b
 };
 
-// y[r][c] = silu of the sum over the taps of weights[t][c] * the input `taps - 1 - t` rows before
-// r (C11): a causal convolution of each channel for itself. Callers split channels over threads.
+// y[r][c] = the sum over the taps of weights[t][c] * the input `taps - 1 - t` rows before r, or
+// silu of it (C11): a causal convolution of each channel for itself. Callers split channels over
+// threads.
 struct Convolution {
     const float *x;       // [rows][x_stride] inputs
     const float *before;  // [taps - 1][width] inputs before the first row, the oldest first
@@ -127,6 +128,7 @@ struct Convolution {
     size_t rows;
     size_t channels;
     size_t taps;
+    bool plain = false; // true: without silu
 };
 
 // The gated delta rule of one value head, row after row (C11): each row changes the state and reads
@@ -191,6 +193,7 @@ struct Table {
     void (*delta_gates)(const float *a, const float *b, const float *rate, const float *bias,
                         size_t n, float *decay, float *beta);
     void (*delta_rule)(const DeltaRule &task);
+    void (*multiply)(const float *a, const float *b, size_t n, float *y); // y = a * b; may be a
     // y = bf16((o / l) * sigmoid(gate)) of one row and head.
     void (*attention_finish_gated)(const float *o, float l, const float *gate, size_t head_dim,
                                    uint16_t *y);

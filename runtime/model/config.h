@@ -37,7 +37,7 @@ struct Rope {
 struct LayerConfig {
     uint32_t window = 0;    // positions a query sees, its own included; 0: all
     uint32_t rope = 0;      // index into Config::ropes
-    bool recurrent = false; // Gated DeltaNet (C11) in place of attention
+    bool recurrent = false; // Gated DeltaNet or a convolution (C11) in place of attention
     bool experts = false;   // a mixture of experts (C12) in place of one MLP
 };
 
@@ -55,9 +55,10 @@ struct Experts {
 };
 
 // The recurrent layers (C11). A layer's state is its last inputs of the convolution, then S of each
-// value head; f32 throughout.
+// value head; f32 throughout. Short convolutions have no keys and no S, and one value head, of the
+// width of the stream.
 struct Recurrent {
-    uint32_t key_heads = 0;
+    uint32_t key_heads = 0;              // 0: short convolutions
     uint32_t value_heads = 0;            // 0: no layer is recurrent
     uint32_t key_dim = 0, value_dim = 0; // of one head
     uint32_t taps = 0;                   // of the convolution
@@ -66,6 +67,7 @@ struct Recurrent {
     bool tiled = false;
     bool stored_rates = false; // files have the rates -exp(A_log), not A_log
 
+    bool short_convolutions() const { return value_heads != 0 && key_heads == 0; }
     size_t key_size() const { return size_t{key_heads} * key_dim; }
     size_t value_size() const { return size_t{value_heads} * value_dim; }
     size_t channels() const { return 2 * key_size() + value_size(); } // query, key, value
@@ -95,9 +97,10 @@ struct Config {
     bool mlp_bias = false;        // gate, up, down, of experts too
     bool attention_sinks = false; // each head has a logit beside its scores, without a value (C5)
     bool tied_head = false;
-    bool fused_tensors = false; // stored: q, k, v as one matrix, gate and up as another
-    bool output_gate = false;   // attention times sigmoid of a gate, whose rows follow each query's
-    uint32_t rotary_dim = 0;    // leading numbers of a head that RoPE turns; 0: all
+    bool fused_tensors = false;  // stored: q, k, v as one matrix, gate and up as another
+    bool operator_names = false; // stored: under the names of LFM2 (weights_names.cpp)
+    bool output_gate = false; // attention times sigmoid of a gate, whose rows follow each query's
+    uint32_t rotary_dim = 0;  // leading numbers of a head that RoPE turns; 0: all
     // Rows of q and k are stored with RoPE pairs interleaved, as in GGUF files of Llama: (0, n/2),
     // (1, n/2 + 1), ...
     bool interleaved_rope = false;

@@ -78,6 +78,9 @@ std::string describe_recurrent(const Recurrent &sizes) {
     const auto heads = [](uint32_t count, uint32_t dim) {
         return std::to_string(count) + " of " + std::to_string(dim);
     };
+    if (sizes.short_convolutions()) {
+        return "short convolutions, " + std::to_string(sizes.taps) + " taps";
+    }
     return "key heads " + heads(sizes.key_heads, sizes.key_dim) +
            (sizes.tiled ? ", tiled value heads " : ", value heads ") +
            heads(sizes.value_heads, sizes.value_dim) + ", " + std::to_string(sizes.taps) + " taps" +

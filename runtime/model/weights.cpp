@@ -109,6 +109,7 @@ void Weights::check_unchanged() const {
 Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
                      Threads &threads, const Watch &watch, ModelIdentity &identity) {
     Weights weights;
+    rename_tensors(config, checkpoint);
     split_tensors(config, checkpoint);
     std::vector<PlannedTensor> plan = plan_weights(config, has_mtp(config, checkpoint), weights);
     weights.ignored = find_tensors(checkpoint, plan);

@@ -57,7 +57,9 @@ struct ExpertWeights {
 
 // The weights of a recurrent layer (Recurrent has the sizes).
 struct RecurrentWeights {
-    Matrix input;                       // [channels][hidden]: query, key, value
+    // [channels][hidden]: query, key, value; or of short convolutions, which have neither z, a nor
+    // b, [3][channels][hidden]: B, C, x
+    Matrix input;
     Matrix gate;                        // [value_size][hidden]: z
     Matrix decay;                       // [value_heads][hidden]: a
     Matrix beta;                        // [value_heads][hidden]: b

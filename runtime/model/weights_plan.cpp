@@ -50,6 +50,7 @@ struct Planner {
     void experts(const std::string &mlp, uint32_t layer, ExpertWeights &place) const;
     void attention(const std::string &name, uint32_t index, LayerWeights &place) const;
     void recurrent(const std::string &name, uint32_t index, RecurrentWeights &place) const;
+    void short_convolution(const std::string &name, uint32_t index, RecurrentWeights &place) const;
     void layer(const std::string &name, uint32_t index, const LayerConfig &kind,
                LayerWeights &place) const;
     void mtp(MtpWeights &place) const;
@@ -110,12 +111,25 @@ void Planner::recurrent(const std::string &name, uint32_t index, RecurrentWeight
     vector(name + "norm.weight", sizes.value_dim, kGroup, index, place.norm);
 }
 
+// B, C and x, the convolution of B * x, and what C times its results are multiplied by.
+void Planner::short_convolution(const std::string &name, uint32_t index,
+                                RecurrentWeights &place) const {
+    constexpr WeightGroup kGroup = WeightGroup::attention;
+    const uint64_t channels = config.recurrent.channels();
+    linear(name + "in_proj", 3 * channels, config.hidden, false, kGroup, index, place.input);
+    linear(name + "out_proj", config.hidden, channels, false, kGroup, index, place.output);
+    vector(name + "conv.weight", channels, kGroup, index, place.convolution, Stored::by_channel);
+    plan.back().shape = {channels, 1, config.recurrent.taps};
+}
+
 void Planner::layer(const std::string &name, uint32_t index, const LayerConfig &kind,
                     LayerWeights &place) const {
     const std::string self = name + "self_attn.";
     const std::string mlp = name + "mlp.";
     const uint64_t hidden = config.hidden;
-    if (kind.recurrent) {
+    if (kind.recurrent && config.recurrent.short_convolutions()) {
+        short_convolution(name + "conv.", index, place.recurrent);
+    } else if (kind.recurrent) {
         recurrent(name + "linear_attn.", index, place.recurrent);
     } else {
         attention(self, index, place);

@@ -49,6 +49,10 @@ bool has_mtp(const Config &config, const Checkpoint &checkpoint);
 // MTP head are the last, if `mtp` asks for them.
 std::vector<PlannedTensor> plan_weights(const Config &config, bool mtp, Weights &weights);
 
+// Gives the tensors of an architecture that has other names the plan's. Throws Error(corrupt) if
+// two would have one name.
+void rename_tensors(const Config &config, Checkpoint &checkpoint);
+
 // Replaces tensors that hold several matrices by one for each, as the plan names them: q, k and v,
 // gate and up (Phi-3), and the experts of a layer. Throws Error: corrupt (missing, wrong shape),
 // unsupported (dtype).

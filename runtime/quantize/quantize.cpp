@@ -126,6 +126,7 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
     Plan plan;
     plan.config = read_config(path);
     plan.checkpoint = open_checkpoint(path);
+    rename_tensors(plan.config, plan.checkpoint);
     split_tensors(plan.config, plan.checkpoint);
     const bool mtp = has_mtp(plan.config, plan.checkpoint);
     plan.config.mtp_layers = mtp ? 1 : 0; // the file describes what it has

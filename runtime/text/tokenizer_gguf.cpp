@@ -192,7 +192,8 @@ ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &piece
     const std::string pre = gguf.text("tokenizer.ggml.pre").value_or("default");
     model.patterns = pretokenizer_patterns(pre, gguf.names[0]);
     model.compose = read_composes(gguf, true);
-    model.ignore_merges = pre == "llama-bpe"; // as in Llama 3's tokenizer.json; there is no key
+    // As in their tokenizer.json (Llama 3, LFM2); there is no key.
+    model.ignore_merges = pre == "llama-bpe" || pre == "lfm2";
     return model;
 }
 

@@ -28,10 +28,16 @@ struct Seat {
 // The model under every table that this machine has, each with one to three threads.
 std::vector<Model> open_all(const std::string &path);
 
+// Reports whether a bundled model has recurrent layers.
+inline bool is_hybrid(const std::string &path) {
+    return path.find("zoo/qwen3_5") != std::string::npos ||
+           path.find("zoo/lfm2") != std::string::npos;
+}
+
 class EqualityWalk {
   public:
     EqualityWalk(const std::string &path, uint64_t seed)
-        : recurrent_(path.find("qwen3_5") != std::string::npos),
+        : recurrent_(is_hybrid(path)),
           positions_(recurrent_ ? kRecurrentPositions : kWalkPositions),
           longest_(recurrent_ ? 400 : 130), plain_(path, positions_), models_(open_all(path)),
           dice_(seed) {

@@ -48,7 +48,7 @@ std::vector<Model> open_all(const std::string &path) {
         models.emplace_back(model);
     }
     const auto has = [&](const char *part) { return path.find(part) != std::string::npos; };
-    if (!has("qwen3_5") && !has("moe") && !has("gpt-oss")) { // what devices do not compute
+    if (!is_hybrid(path) && !has("moe") && !has("gpt-oss")) { // what devices do not compute
         models.push_back(open_on_device(path));
     }
     return models;
@@ -164,7 +164,7 @@ TEST_CASE("stasis_session_digest: equality walk: whatever is done to sessions, e
           "of its log") {
     Counts counts;
     for (const char *name : {"gemma3-text", "llama-gqa-untied", "mistral-window", "qwen3-moe",
-                             "qwen3_5-dense", "qwen3_5-moe", "gpt-oss"}) {
+                             "qwen3_5-dense", "qwen3_5-moe", "gpt-oss", "lfm2"}) {
         walk(name, test_data(std::string("zoo/") + name), counts);
     }
     const Folder folder;

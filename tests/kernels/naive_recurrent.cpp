@@ -46,8 +46,14 @@ void convolve(const stasis::kernels::Convolution &task) {
             for (size_t t = 0; t < task.taps; ++t) {
                 s = soft::fma(task.weights[t * task.width + c], inputs[r + t], s);
             }
-            task.y[r * task.y_stride + c] = soft::mul(s, sigmoid(s));
+            task.y[r * task.y_stride + c] = task.plain ? s : soft::mul(s, sigmoid(s));
         }
+    }
+}
+
+void multiply(const float *a, const float *b, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = soft::mul(a[i], b[i]);
     }
 }
 
@@ -99,6 +105,7 @@ void attention_finish_gated(const float *o, float l, const float *gate, size_t h
 void add_recurrent(stasis::kernels::Table &table) {
     table.l2_norm = l2_norm;
     table.convolve = convolve;
+    table.multiply = multiply;
     table.delta_gates = delta_gates;
     table.delta_rule = delta_rule;
     table.attention_finish_gated = attention_finish_gated;

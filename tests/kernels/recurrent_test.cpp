@@ -13,11 +13,12 @@ namespace {
 // A convolution with gaps between rows, which stay as they were.
 struct ConvolutionCase {
     size_t rows, channels, taps, stride, width;
+    bool plain;
     std::vector<float> x, before, weights;
 
     ConvolutionCase(size_t row_count, size_t channel_count, size_t tap_count, Kind kind)
         : rows(row_count), channels(channel_count), taps(tap_count), stride(channels + 3),
-          width(channels + 1) {
+          width(channels + 1), plain(channels % 2 == 0) {
         Numbers numbers(channels * 100 + rows * 10 + taps);
         x = numbers.floats(rows * stride, kind);
         before = numbers.floats((taps - 1) * width, kind);
@@ -35,7 +36,7 @@ struct ConvolutionCase {
             for (size_t c = 0; c < channels; c += wide) {
                 table.convolve({x_at.data() + row * stride + c, history_at.data() + c,
                                 weights_at.data() + c, y.data() + row * stride + c, stride, stride,
-                                width, count, std::min(wide, channels - c), taps});
+                                width, count, std::min(wide, channels - c), taps, plain});
             }
             for (size_t r = row; r < row + count && taps > 1; ++r) {
                 std::copy(history.begin() + static_cast<long>(width), history.end(),

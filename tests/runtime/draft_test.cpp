@@ -166,8 +166,9 @@ void walk(const std::string &name, Kind kind, uint32_t seed) {
 TEST_CASE("Drafting: speculative generation equals plain generation, whatever comes between") {
     const kernels::FloatEnvironment environment;
     const std::string names[] = {
-        "zoo/gemma3-text",       "zoo/mistral-window", "zoo/llama-gqa-untied", "quantized/llama",
-        "quantized/gemma3-tied", "recall-gemma3",      "zoo/qwen3_5-dense",    "zoo/qwen3_5-moe"};
+        "zoo/gemma3-text",   "zoo/mistral-window",    "zoo/llama-gqa-untied",
+        "quantized/llama",   "quantized/gemma3-tied", "recall-gemma3",
+        "zoo/qwen3_5-dense", "zoo/qwen3_5-moe",       "zoo/lfm2"};
     uint32_t seed = 100;
     for (const std::string &name : names) {
         for (const Kind kind :

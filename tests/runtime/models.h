@@ -74,9 +74,10 @@ inline const std::vector<std::string> &bundled() {
     return names;
 }
 
-// Bundled models with recurrent layers, of which one has experts as well.
+// Bundled models with recurrent layers: Gated DeltaNet, the same with experts, short convolutions.
 inline const std::vector<std::string> &bundled_hybrids() {
-    static const std::vector<std::string> names = {"zoo/qwen3_5-dense", "zoo/qwen3_5-moe"};
+    static const std::vector<std::string> names = {"zoo/qwen3_5-dense", "zoo/qwen3_5-moe",
+                                                   "zoo/lfm2"};
     return names;
 }
 

@@ -35,10 +35,40 @@ template <typename Change>
 void change_layers(Model &model, const float *RecurrentWeights::*place, size_t count,
                    const Change &change) {
     for (LayerWeights &layer : model.weights.layers) {
-        if (layer.recurrent.norm != nullptr) {
+        if (layer.recurrent.convolution != nullptr) {
             change_numbers(model, layer.recurrent.*place, count, change);
         }
     }
+}
+
+// Changes a fresh model.
+struct HybridMistake {
+    const char *name;
+    std::function<void(Model &)> make;
+};
+
+void check_hybrid_notices(const std::string &name, std::span<const HybridMistake> mistakes) {
+    for (const HybridMistake &mistake : mistakes) {
+        const auto model = open_model(directory(name), {});
+        mistake.make(*model);
+        const Deviation deviation = passed_deviation(*model, name);
+        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", mistake.name,
+                    deviation.rms, deviation.max);
+        CHECK_MESSAGE(!within(deviation), mistake.name);
+    }
+}
+
+// Puts copies of the first and the second third of a short convolution's product in each other's
+// place. The copies live as long as the process.
+void swap_gates(Matrix &product) {
+    const size_t third = product.rows / 3 * product.columns;
+    static std::vector<std::unique_ptr<std::vector<uint16_t>>> copies;
+    copies.push_back(
+        std::make_unique<std::vector<uint16_t>>(product.data, product.data + 3 * third));
+    std::vector<uint16_t> &copy = *copies.back();
+    std::swap_ranges(copy.begin(), copy.begin() + static_cast<ptrdiff_t>(third),
+                     copy.begin() + static_cast<ptrdiff_t>(third));
+    product.data = copy.data();
 }
 
 // Cuts the log in many ways, and computes it by other threads and tables.
@@ -78,12 +108,7 @@ TEST_CASE("recur: logits of a hybrid agree with the golden values") {
 }
 
 TEST_CASE("recur: the golden tolerance notices what a port of a hybrid gets wrong") {
-    // Each changes a fresh model.
-    struct Mistake {
-        const char *name;
-        std::function<void(Model &)> make;
-    };
-    const Mistake mistakes[] = {
+    const HybridMistake mistakes[] = {
         {"value heads tiled", [](Model &m) { m.config.recurrent.tiled = true; }},
         {"rotary over the whole head",
          [](Model &m) {
@@ -127,14 +152,43 @@ TEST_CASE("recur: the golden tolerance notices what a port of a hybrid gets wron
                            });
          }},
     };
-    for (const Mistake &mistake : mistakes) {
-        const auto model = open_model(directory(kHybrid), {});
-        mistake.make(*model);
-        const Deviation deviation = passed_deviation(*model, kHybrid);
-        std::printf("mistake %-28s rms %.1f and max %.1f of the tolerance\n", mistake.name,
-                    deviation.rms, deviation.max);
-        CHECK_MESSAGE(!within(deviation), mistake.name);
-    }
+    check_hybrid_notices(kHybrid, mistakes);
+}
+
+TEST_CASE("recur: the golden tolerance notices what a port of short convolutions gets wrong") {
+    // Changes the taps of every convolution, [tap][channel].
+    const auto taps = [](Model &m, const std::function<void(float *w, size_t i)> &change) {
+        const size_t channels = m.config.recurrent.channels();
+        change_layers(m, &RecurrentWeights::convolution, channels, change);
+    };
+    constexpr size_t kLast = 2 * 64; // of three taps, of 64 channels
+    const HybridMistake mistakes[] = {
+        {"no convolution",
+         [&](Model &m) { taps(m, [](float *w, size_t i) { w[i] = w[i + 64] = 0; }); }},
+        {"taps reversed",
+         [&](Model &m) { taps(m, [](float *w, size_t i) { std::swap(w[i], w[i + kLast]); }); }},
+        {"rope base",
+         [](Model &m) {
+             m.config.ropes[0].base *= 10;
+             m.rope_frequencies[0] = rope_frequencies(m.config.ropes[0], m.config.head_dim);
+         }},
+        {"query and key norm missing",
+         [](Model &m) {
+             for (const size_t layer : {2, 4}) {
+                 LayerWeights &weights = m.weights.layers[layer];
+                 weights.query_norm = weights.key_norm = nullptr;
+             }
+         }},
+        {"B and C swapped",
+         [](Model &m) {
+             for (LayerWeights &layer : m.weights.layers) {
+                 if (layer.recurrent.convolution != nullptr) {
+                     swap_gates(layer.recurrent.input);
+                 }
+             }
+         }},
+    };
+    check_hybrid_notices("zoo/lfm2", mistakes);
 }
 
 TEST_CASE("recur: logits and states do not depend on cuts, threads or tables") {

@@ -79,8 +79,9 @@ void random_step(std::vector<StepPair> &pairs, std::mt19937 &random, size_t chun
 
 TEST_CASE("step: steps of several sessions equal the same done alone, forks among them") {
     const kernels::FloatEnvironment environment;
-    for (const char *name : {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32",
-                             "quantized/llama", "quantized/gemma3-tied", "zoo/qwen3_5-dense"}) {
+    for (const char *name :
+         {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32", "quantized/llama",
+          "quantized/gemma3-tied", "zoo/qwen3_5-dense", "zoo/lfm2"}) {
         for (const size_t chunk : {0, 3, 50}) {
             CAPTURE(name);
             CAPTURE(chunk);

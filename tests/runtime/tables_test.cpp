@@ -39,7 +39,7 @@ using Entries = CountedEntries<entries::All>;
 } // namespace
 
 // Models that use every entry between them: soft caps, wide and narrow embeddings and such of
-// integers, any gate; a hybrid of recurrent layers and attention.
+// integers, any gate; hybrids of either kind of recurrent layer and attention.
 TEST_CASE("open_model: a model computes with the table that it was opened with, entry by entry") {
     const kernels::FloatEnvironment environment;
     for (const char *const *name = kernels::table_names(); *name != nullptr; ++name) {
@@ -50,8 +50,8 @@ TEST_CASE("open_model: a model computes with the table that it was opened with, 
         }
         INFO("table: ", *name);
         const Table counting = Entries::table_of(*table);
-        for (const char *directory :
-             {"zoo/gemma3-softcap-linear-rope", "zoo/llama-odd-sizes-f32", "quantized/llama"}) {
+        for (const char *directory : {"zoo/gemma3-softcap-linear-rope", "zoo/llama-odd-sizes-f32",
+                                      "quantized/llama", "zoo/lfm2"}) {
             const auto forced = open_forced(directory, *name, 2);
             CHECK(forced->kernels == table);
             CHECK(std::string(forced->kernels->name) == *name);

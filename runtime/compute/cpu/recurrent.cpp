@@ -1,5 +1,6 @@
-// Gated DeltaNet, row after row (C11). Threads share sequences, heads and columns of the states,
-// which do not depend on each other; rows are never split.
+// Recurrent layers, row after row (C11): here Gated DeltaNet, in short_convolution.cpp those
+// without a delta rule. Threads share sequences, heads and columns of the states, which do not
+// depend on each other; rows are never split.
 #include "runtime/compute/cpu/recurrent.h"
 
 #include <algorithm>
@@ -9,8 +10,7 @@
 #include <utility>
 
 #include "runtime/compute/cpu/products.h"
-#include "runtime/compute/cpu/scratch.h"
-#include "runtime/compute/network.h"
+#include "runtime/compute/cpu/recurrent_layer.h"
 
 namespace stasis {
 
@@ -22,103 +22,9 @@ constexpr size_t kColumns = 64;
 static_assert(kColumns * kHeadDimMax * sizeof(float) <= kernels::kScratchBytes);
 constexpr float kL2Eps = 1e-6F;
 
-// What the steps of one layer share.
-struct Layer {
-    const Network &network;
-    const Recurrent &sizes;
-    const RecurrentWeights &weights;
-    const CpuScratch &work;
-    std::span<const Sequence> sequences;
-    size_t rows;        // of the pass
-    size_t state_at;    // of this layer in a sequence's states
-    float query_factor; // 1 / sqrt(key_dim)
-
-    // A row of the products, from a channel on: [rows][channels].
-    float *mixed(size_t row, size_t channel) const {
-        return work.mixed + row * sizes.channels() + channel;
-    }
-    // A row of a head of `dim` channels, after the convolution: [head][rows][dim], so that the
-    // delta rule of a head reads numbers one after the other. What it gives has the same places.
-    size_t in_head(size_t row, size_t channel, size_t dim) const {
-        return channel * rows + row * dim;
-    }
-    size_t value_channel(size_t head) const {
-        return 2 * sizes.key_size() + head * sizes.value_dim;
-    }
-    // Splits `items` over the threads, consecutive ones to the same.
-    template <typename Work> void each(size_t items, size_t most, const Work &work_on) const {
-        const size_t grain = std::clamp<size_t>(items / (4 * network.threads->count()), 1, most);
-        network.threads->run(items, grain, [&](size_t begin, size_t end, size_t thread) {
-            for (size_t item = begin; item < end; ++item) {
-                work_on(item, thread);
-            }
-        });
-    }
-};
-
-// A part of a state: `rows` of `columns` numbers each.
-struct Block {
-    size_t rows, columns;
-};
-
-// Copies a block; zeros if there is none to copy.
-void copy_block(const Block &block, const float *from, size_t from_stride, float *to,
-                size_t to_stride) {
-    for (size_t row = 0; row < block.rows; ++row) {
-        if (from == nullptr) {
-            std::fill_n(to + row * to_stride, block.columns, 0.0F);
-        } else if (from != to) {
-            std::memcpy(to + row * to_stride, from + row * from_stride,
-                        block.columns * sizeof(float));
-        }
-    }
-}
-
-// Convolves some channels of the first rows of a sequence, which read the inputs that the state
-// has, and puts the last inputs before each of the next states there. Returns the number of rows.
-size_t convolve_first(const Layer &layer, const Sequence &sequence, size_t channel, size_t count) {
-    const size_t width = layer.sizes.channels(), kept = layer.sizes.taps - 1;
-    const size_t rows = std::min(kept, sequence.rows), at = layer.state_at + channel;
-    // The last state takes the old inputs over, is read, and then takes the new ones.
-    float *before = sequence.next_states.back().numbers + at;
-    copy_block({kept, count}, sequence.state == nullptr ? nullptr : sequence.state + at, width,
-               before, width);
-    const float *x = layer.mixed(sequence.row, channel);
-    float *y = layer.work.convolved + layer.in_head(sequence.row, channel, count);
-    layer.network.kernels->convolve({x, before, layer.weights.convolution + channel, y, width,
-                                     count, width, rows, count, layer.sizes.taps});
-    for (const Sequence::StateAfter &after : sequence.next_states) {
-        for (size_t i = 0; i < kept; ++i) {
-            const size_t from = after.rows + i; // in `before`, and behind its end in x
-            std::memcpy(after.numbers + at + i * width,
-                        from < kept ? before + from * width : x + (from - kept) * width,
-                        count * sizeof(float));
-        }
-    }
-    return rows;
-}
-
-// Convolves some channels of a row; the first of a sequence stands for all that read the state.
-// Returns the number of rows.
-size_t convolve(const Layer &layer, const Sequence &sequence, size_t row, size_t channel,
-                size_t count) {
-    const size_t width = layer.sizes.channels(), kept = layer.sizes.taps - 1;
-    if (row == sequence.row) {
-        return convolve_first(layer, sequence, channel, count);
-    }
-    if (row < sequence.row + kept) {
-        return 0;
-    }
-    float *y = layer.work.convolved + layer.in_head(row, channel, count);
-    layer.network.kernels->convolve({layer.mixed(row, channel), layer.mixed(row - kept, channel),
-                                     layer.weights.convolution + channel, y, width, count, width, 1,
-                                     count, layer.sizes.taps});
-    return 1;
-}
-
 // Queries, keys and values of each head, and the gates of all. Neighbouring heads of one row come
 // one after the other, because their numbers do.
-void prepare(const Layer &layer, Pass &pass) {
+void prepare(const RecurrentLayer &layer, Pass &pass) {
     const Recurrent &sizes = layer.sizes;
     const kernels::Table &table = *layer.network.kernels;
     const size_t keys = 2 * size_t{sizes.key_heads}, heads = sizes.value_heads; // queries first
@@ -151,8 +57,8 @@ struct Columns {
 
 // Sets the rows of the pass that the rule goes over. Results take the place of the convolution's
 // inputs, which were kept.
-void set_rows(const Layer &layer, kernels::DeltaRule &task, const Columns &columns, size_t row,
-              size_t rows) {
+void set_rows(const RecurrentLayer &layer, kernels::DeltaRule &task, const Columns &columns,
+              size_t row, size_t rows) {
     const Recurrent &sizes = layer.sizes;
     const size_t value =
         layer.in_head(row, layer.value_channel(columns.head), sizes.value_dim) + columns.first;
@@ -167,7 +73,7 @@ void set_rows(const Layer &layer, kernels::DeltaRule &task, const Columns &colum
 }
 
 // The delta rule, of some columns of a head at a time, from state to state.
-void apply_rule(const Layer &layer) {
+void apply_rule(const RecurrentLayer &layer) {
     const Recurrent &sizes = layer.sizes;
     const size_t blocks = (sizes.value_dim + kColumns - 1) / kColumns;
     const size_t items = sizes.value_heads * blocks;
@@ -201,7 +107,7 @@ void apply_rule(const Layer &layer) {
 }
 
 // The norm of each value head, and its gate z.
-void finish_values(const Layer &layer) {
+void finish_values(const RecurrentLayer &layer) {
     const Recurrent &sizes = layer.sizes;
     const kernels::Table &table = *layer.network.kernels;
     const float eps = layer.network.config.norm_eps;
@@ -216,10 +122,10 @@ void finish_values(const Layer &layer) {
 
 // Returns the numbers that are kept of a row of a layer.
 size_t kept_size(const Recurrent &sizes) {
-    return sizes.channels() + 2 * size_t{sizes.value_heads};
+    return sizes.channels() + (sizes.rule_size() == 0 ? 0 : 2 * size_t{sizes.value_heads});
 }
 
-// Keeps the first rows of the products that a layer's steps begin with, or puts them back.
+// Keeps the first rows of what a layer's states follow from, or puts them back.
 void move_inputs(Pass &pass, size_t layer, size_t rows, bool keep) {
     const Network &network = pass.network;
     const Recurrent &sizes = network.config.recurrent;
@@ -233,12 +139,14 @@ void move_inputs(Pass &pass, size_t layer, size_t rows, bool keep) {
             kept += count;
         };
         move(work.mixed + row * channels, channels);
-        move(work.decay + row * heads, heads);
-        move(work.beta + row * heads, heads);
+        if (sizes.rule_size() != 0) {
+            move(work.decay + row * heads, heads);
+            move(work.beta + row * heads, heads);
+        }
     }
 }
 
-Layer layer_of(const Pass &pass, size_t layer) {
+RecurrentLayer layer_of(const Pass &pass, size_t layer) {
     const Network &network = pass.network;
     const Recurrent &sizes = network.config.recurrent;
     const double factor = 1.0 / std::sqrt(static_cast<double>(sizes.key_dim));
@@ -257,6 +165,11 @@ Layer layer_of(const Pass &pass, size_t layer) {
 void project_recurrent(Pass &pass, size_t layer) {
     const RecurrentWeights &weights = pass.network.weights.layers[layer].recurrent;
     const CpuScratch &work = *pass.cpu;
+    if (pass.network.config.recurrent.rule_size() == 0) {
+        pack(pass, work.narrow, pass.row_count, {&weights.input});
+        multiply_packed(pass, {{weights.input, work.gate_z}}, pass.row_count);
+        return;
+    }
     pack(pass, work.narrow, pass.row_count,
          {&weights.input, &weights.gate, &weights.decay, &weights.beta});
     multiply_packed(pass,
@@ -268,13 +181,21 @@ void project_recurrent(Pass &pass, size_t layer) {
 }
 
 void recur(Pass &pass, size_t layer) {
+    const RecurrentLayer shared = layer_of(pass, layer);
+    const bool ruled = shared.sizes.rule_size() != 0;
+    if (!ruled) {
+        gate_inputs(shared);
+    }
     if (pass.keeps_inputs) {
         move_inputs(pass, layer, pass.row_count, true);
     }
-    const Layer shared = layer_of(pass, layer);
-    prepare(shared, pass);
-    apply_rule(shared);
-    finish_values(shared);
+    if (ruled) {
+        prepare(shared, pass);
+        apply_rule(shared);
+        finish_values(shared);
+    } else {
+        convolve_gated(shared, pass);
+    }
 }
 
 void keep_inputs(Pass &pass) {
@@ -296,10 +217,14 @@ void recur_again(Pass &pass, size_t rows) {
     for (size_t layer = 0; layer < pass.network.config.layers; ++layer) {
         if (pass.network.config.layer[layer].recurrent) {
             move_inputs(pass, layer, rows, false);
-            Layer shared = layer_of(pass, layer);
+            RecurrentLayer shared = layer_of(pass, layer);
             shared.rows = rows;
-            prepare(shared, pass);
-            apply_rule(shared);
+            if (shared.sizes.rule_size() == 0) {
+                convolve_gated(shared, pass);
+            } else {
+                prepare(shared, pass);
+                apply_rule(shared);
+            }
         }
     }
     sequence.rows = sequence.next_states[0].rows = all;

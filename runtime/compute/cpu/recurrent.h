@@ -1,4 +1,4 @@
-// Steps of recurrent layers, Gated DeltaNet (C11), on the CPU; see runtime/compute/backend.h.
+// Steps of recurrent layers (C11) on the CPU; see runtime/compute/backend.h.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace stasis {
 
-// Products of the normed stream: inputs of the convolution, z, a and b.
+// Products of the normed stream: inputs of the convolution, z, a and b; or B, C and x.
 void project_recurrent(Pass &pass, size_t layer);
-// Convolution, delta rule and gated norm of every sequence; leaves its next state, and the inputs
-// of the output's product in `narrow`.
+// Convolution, delta rule and gated norm of every sequence, or the short convolution; leaves its
+// next state, and the inputs of the output's product in `narrow`.
 void recur(Pass &pass, size_t layer);
 
 // Makes a pass of one sequence keep the products that `recur` reads. Throws Error(no_memory).

@@ -25,6 +25,7 @@ void CpuScratch::fit(size_t wanted) {
     const size_t half = config.rotary() / 2;
     const Recurrent &recurrent = config.recurrent;
     const size_t recurrent_rows = recurrent.value_heads == 0 ? 0 : wanted;
+    const bool ruled = recurrent.rule_size() != 0;
     const size_t widest = std::max({size_t{config.hidden}, query_size, size_t{config.intermediate},
                                     size_t{config.experts.shared}, recurrent.value_size(),
                                     network.joins_hidden ? 2 * size_t{config.hidden} : 0});
@@ -53,9 +54,11 @@ void CpuScratch::fit(size_t wanted) {
         sine = carver.take<float>(config.ropes.size() * wanted * half);
         mixed = carver.take<float>(recurrent_rows * recurrent.channels());
         convolved = carver.take<float>(recurrent_rows * recurrent.channels());
-        gate_z = carver.take<float>(recurrent_rows * recurrent.value_size());
-        decay = carver.take<float>(recurrent_rows * recurrent.value_heads);
-        beta = carver.take<float>(recurrent_rows * recurrent.value_heads);
+        gate_z = carver.take<float>(recurrent_rows * (ruled ? 1 : 3) * recurrent.value_size());
+        if (ruled) {
+            decay = carver.take<float>(recurrent_rows * recurrent.value_heads);
+            beta = carver.take<float>(recurrent_rows * recurrent.value_heads);
+        }
         scratch = carver.take<uint8_t>(threads * kernels::kScratchBytes);
         return carver.used;
     };

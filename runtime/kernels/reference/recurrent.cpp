@@ -1,5 +1,5 @@
-// The kernels of Gated DeltaNet layers (Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024),
-// token by token (C11).
+// The kernels of recurrent layers, token by token (C11): Gated DeltaNet (Yang, Kautz and
+// Hatamizadeh, "Gated Delta Networks", 2024) and short convolutions.
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/reference/functions.h"
 #include "runtime/kernels/reference/kernels.h"
@@ -19,7 +19,7 @@ void convolve(const Convolution &task) {
                                           : task.x + (at + 1 - task.taps) * task.x_stride;
                 sum = fma(task.weights[tap * task.width + channel], inputs[channel], sum);
             }
-            task.y[row * task.y_stride + channel] = sum * sigmoid(sum);
+            task.y[row * task.y_stride + channel] = task.plain ? sum : sum * sigmoid(sum);
         }
     }
 }
@@ -58,6 +58,12 @@ void delta_rule(const DeltaRule &task) {
     }
 }
 
+void multiply(const float *a, const float *b, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = a[i] * b[i];
+    }
+}
+
 void attention_finish_gated(const float *o, float l, const float *gate, size_t head_dim,
                             uint16_t *y) {
     for (size_t i = 0; i < head_dim; ++i) {
@@ -71,6 +77,7 @@ void add_recurrent(Table &table) {
     table.convolve = convolve;
     table.delta_gates = delta_gates;
     table.delta_rule = delta_rule;
+    table.multiply = multiply;
     table.attention_finish_gated = attention_finish_gated;
 }
 

@@ -44,10 +44,11 @@ struct Family {
     bool part_turned = false; // RoPE may turn a part of each head
     // The quant_method of config.json whose checkpoints can be read; null: none.
     const char *quantised = nullptr;
+    bool layers_without_heads = false; // GGUF files give layers without attention no heads
 };
 
 extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35, kQwen35Moe,
-    kGemma3, kGptOss;
+    kGemma3, kGptOss, kLfm2;
 
 // Returns all families, in the order in which messages name them.
 std::span<const Family *const> families();

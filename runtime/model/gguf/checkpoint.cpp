@@ -55,6 +55,15 @@ constexpr Name kMtp[] = {{"nextn.eh_proj.weight", "mtp.fc.weight"},
                          {"nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight"},
                          {"nextn.shared_head_norm.weight", "mtp.norm.weight"}};
 constexpr char kLayerOfMtp[] = "mtp.layers.0.";
+// Of LFM2, whose final norm has two names: the converter's, which files are written with, and
+// another.
+constexpr Name kShort[] = {{"shortconv.in_proj", "conv.in_proj"},
+                           {"shortconv.out_proj", "conv.out_proj"},
+                           {"shortconv.conv", "conv.conv"}};
+constexpr Name kShortModel[] = {{"token_embd", "model.embed_tokens"},
+                                {"token_embd_norm", "model.norm"},
+                                {"output_norm", "model.norm"},
+                                {"output", "lm_head"}};
 // In a layer with two norms the second is the MLP's; with four, it has a name of its own.
 constexpr Name kTwoNorms[] = {{"ffn_norm", "post_attention_layernorm"}};
 constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm"},
@@ -64,6 +73,7 @@ constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm
 // The names of an architecture's tensors in both formats; those of layers follow the layer's
 // number.
 struct Names {
+    std::span<const Name> model = kModel;
     std::vector<Name> layer;
     std::vector<Name> whole; // of layers, with their endings
     std::string mtp_block;   // of the MTP head: "blk.24."
@@ -82,7 +92,11 @@ struct Names {
         if (config.experts.count != 0) {
             add(kExperts);
         }
-        if (config.recurrent.value_heads != 0) {
+        if (config.recurrent.short_convolutions()) {
+            model = kShortModel;
+            add(kShort);
+            add(kTwoNorms);
+        } else if (config.recurrent.value_heads != 0) {
             add(kRecurrent);
             whole.assign(std::begin(kRecurrentWhole), std::end(kRecurrentWhole));
         } else if (config.attention_sinks) {
@@ -104,7 +118,7 @@ struct Names {
         };
         std::string_view stem = name;
         std::string prefix;
-        std::span<const Name> names = kModel;
+        std::span<const Name> names = model;
         // A name of a layer is a prefix, a number and a name of the list.
         if (stem.starts_with(from_layer)) {
             stem.remove_prefix(std::strlen(from_layer));
@@ -246,7 +260,9 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
         if (name.ends_with(".ffn_gate_inp_shexp.weight") && shape.size() == 1) {
             shape.insert(shape.begin(), 1); // a matrix of one row, which GGUF has as a vector
         }
-        if (planned.ends_with(".conv1d.weight") && shape.size() == 2) {
+        const bool convolution =
+            planned.ends_with(".conv1d.weight") || planned.ends_with(".conv.conv.weight");
+        if (convolution && shape.size() == 2) {
             shape.insert(shape.begin() + 1, 1); // the plan's [channels][1][taps]
         }
         checkpoint.tensors[planned] = {*data_type(tensor.type),

@@ -127,10 +127,10 @@ Config parse_decoder(const Keys &keys, const Family &family) {
     config.layers = keys.count("block_count", kLayersMax);
     config.hidden = keys.count("embedding_length", kWidthMax);
     config.heads = keys.count_of_layers("attention.head_count", kWidthMax, config.layers);
-    config.kv_heads =
-        keys.has("attention.head_count_kv")
-            ? keys.count_of_layers("attention.head_count_kv", kWidthMax, config.layers)
-            : config.heads;
+    config.kv_heads = keys.has("attention.head_count_kv")
+                          ? keys.count_of_layers("attention.head_count_kv", kWidthMax,
+                                                 config.layers, family.layers_without_heads)
+                          : config.heads;
     parse_head_sizes(keys, family, config);
     // Where every layer has experts, there may be no other size.
     if (!keys.has("expert_count") || keys.has("feed_forward_length")) {

@@ -27,14 +27,17 @@ uint32_t Keys::count(const char *key, uint32_t most, std::optional<uint32_t> fal
     return static_cast<uint32_t>(*value);
 }
 
-uint32_t Keys::count_of_layers(const char *key, uint32_t most, uint32_t layers) const {
+uint32_t Keys::count_of_layers(const char *key, uint32_t most, uint32_t layers, bool zeros) const {
     if (!file.is_array(name(key))) {
         return count(key, most);
     }
-    const std::vector<int64_t> values = *file.integers(name(key));
+    std::vector<int64_t> values = *file.integers(name(key));
     if (values.size() != layers) {
         refuse(key, "one number, or one for each of " + std::to_string(layers) + " layers",
                std::to_string(values.size()));
+    }
+    if (zeros && std::erase(values, 0) == layers) {
+        values = {0}; // refused
     }
     for (const int64_t value : values) {
         if (value < 1 || value > most) {

@@ -24,8 +24,9 @@ struct Keys {
     uint32_t count(const char *key, uint32_t most, std::optional<uint32_t> fallback = {},
                    uint32_t least = 1) const;
     // Returns a number that some files give for each layer; throws Error(unsupported) unless all
-    // are equal.
-    uint32_t count_of_layers(const char *key, uint32_t most, uint32_t layers) const;
+    // are equal, or with `zeros` all but those that are 0.
+    uint32_t count_of_layers(const char *key, uint32_t most, uint32_t layers,
+                             bool zeros = false) const;
     // Returns a number above 0 that is finite and normal as f32, because it is used as f32 or in
     // one.
     double positive(const char *key, std::optional<double> fallback = {}) const;

@@ -150,7 +150,15 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
     }
     keys.integer("vocab_size", config.vocabulary);
     keys.integer("attention.head_count", config.heads);
-    keys.integer("attention.head_count_kv", config.kv_heads);
+    if (family.layers_without_heads) {
+        std::vector<int32_t> counts;
+        for (const LayerConfig &layer : config.layer) {
+            counts.push_back(layer.recurrent ? 0 : static_cast<int32_t>(config.kv_heads));
+        }
+        metadata.integers(keys.prefix + "attention.head_count_kv", counts);
+    } else {
+        keys.integer("attention.head_count_kv", config.kv_heads);
+    }
     keys.integer("attention.key_length", config.head_dim);
     keys.integer("attention.value_length", config.head_dim);
     keys.number("attention.layer_norm_rms_epsilon", static_cast<double>(config.norm_eps));

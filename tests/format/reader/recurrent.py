@@ -33,7 +33,10 @@ def check_shape(manifest, root):
     layers = shape["layers"]
     need(layers and layers == sorted(set(layers)), "recurrent: layers do not ascend")
     need(layers[-1] < manifest["layers"], "recurrent: a layer beyond the last")
-    for name in "key_heads", "value_heads", "key_dim", "value_dim", "taps":
+    keys = ["key_heads", "key_dim"]
+    if shape["key_heads"] == shape["key_dim"] == 0:  # short convolutions
+        keys = []
+    for name in [*keys, "value_heads", "value_dim", "taps"]:
         need(1 <= shape[name] <= 65536, f"recurrent: {name} {shape[name]}")
     need(shape["taps"] <= TAPS_MAX and state_numbers(shape) <= NUMBERS_MAX,
          "recurrent: too many numbers")

@@ -1,4 +1,4 @@
-// The kernels of Gated DeltaNet layers (C11). Lanes are channels, heads or columns of the state, so
+// The kernels of recurrent layers (C11). Lanes are channels, heads or columns of the state, so
 // that no sum crosses them.
 #include "runtime/kernels/generic/lanes/functions.h"
 #include "runtime/kernels/generic/lanes/kernels.h"
@@ -19,9 +19,15 @@ void convolve(const Convolution &task) {
                 sum = fma(load(task.weights + tap * task.width + channel, count),
                           load(inputs + channel, count), sum);
             }
-            store(sum * sigmoid(sum), task.y + row * task.y_stride + channel, count);
+            store(task.plain ? sum : sum * sigmoid(sum), task.y + row * task.y_stride + channel,
+                  count);
         }
     });
+}
+
+void multiply(const float *a, const float *b, size_t n, float *y) {
+    by_lanes(n, [&](size_t i, size_t count)
+                    STASIS_STEP { store(load(a + i, count) * load(b + i, count), y + i, count); });
 }
 
 void delta_gates(const float *a, const float *b, const float *rate, const float *bias, size_t n,
@@ -57,9 +63,7 @@ template <size_t vectors>
 [[gnu::always_inline]] inline void delta_columns(const DeltaRule &task, size_t first,
                                                  size_t count) {
     float *const state = task.state + first;
-    const auto width = [count](size_t v) STASIS_STEP {
-        return v + 1 == vectors ? count : kLanes;
-    };
+    const auto width = [count](size_t v) STASIS_STEP { return v + 1 == vectors ? count : kLanes; };
     const auto load_state = [&](size_t i, size_t v) STASIS_STEP {
         return load(state + i * task.state_stride + v * kLanes, width(v));
     };
@@ -144,6 +148,7 @@ void attention_finish_gated(const float *o, float l, const float *gate, size_t h
 
 void add_recurrent(Table &table) {
     table.convolve = convolve;
+    table.multiply = multiply;
     table.delta_gates = delta_gates;
     table.delta_rule = delta_rule;
     table.attention_finish_gated = attention_finish_gated;
