@@ -64,14 +64,15 @@ struct Origin {
         }
         return Tokenizer::open_gguf(*gguf, config.vocabulary, config.bos, config.end_tokens);
     }
-    std::optional<ChatTemplate> chat(const Tokenizer &tokenizer) const {
+    std::optional<ChatTemplate> chat(const Tokenizer &tokenizer,
+                                     std::optional<std::time_t> date) const {
         if (!gguf) {
-            return ChatTemplate::recognise(path);
+            return ChatTemplate::recognise(path, date);
         }
         const std::optional<std::string> text = gguf->text("tokenizer.chat_template");
-        return text
-                   ? ChatTemplate::recognise_text(*text, tokenizer.bos_text(), tokenizer.eos_text())
-                   : std::nullopt;
+        return text ? ChatTemplate::recognise_text(*text, tokenizer.bos_text(),
+                                                   tokenizer.eos_text(), date)
+                    : std::nullopt;
     }
     // A recommendation that cannot be used is refused when it is requested, so that the model still
     // opens.
@@ -88,7 +89,8 @@ struct Origin {
 };
 
 // Opens the tokenizer and the chat template, and adds both to the model's identity.
-void open_text(Model &model, const Origin &origin, const std::string &template_name) {
+void open_text(Model &model, const Origin &origin, const ModelOptions &options) {
+    const std::string &template_name = options.chat_template;
     model.tokenizer = origin.tokenizer(model.config);
     if (model.tokenizer == nullptr) {
         if (!template_name.empty()) {
@@ -98,7 +100,7 @@ void open_text(Model &model, const Origin &origin, const std::string &template_n
         return;
     }
     const Tokenizer &tokenizer = *model.tokenizer;
-    model.chat = template_name.empty() ? origin.chat(tokenizer)
+    model.chat = template_name.empty() ? origin.chat(tokenizer, options.date)
                                        : ChatTemplate::named(template_name, tokenizer.bos_text(),
                                                              tokenizer.eos_text());
     model.identity.tokenizer = tokenizer.digest();
@@ -153,7 +155,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     model->weights =
         load_weights(std::move(checkpoint), config, {model->memory, !options.copy_weights},
                      *model->threads, options.watch, model->identity);
-    open_text(*model, origin, options.chat_template);
+    open_text(*model, origin, options);
     model->recommended = origin.recommended();
     model->embedding = origin.embedding();
     model->describe_layers();

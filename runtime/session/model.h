@@ -2,6 +2,7 @@
 // opening, except members that lock themselves.
 #pragma once
 
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ struct ModelOptions {
     uint64_t kv_budget_bytes = 0; // 0: no limit
     uint64_t state_budget_bytes = 512U << 20; // of recurrent layers' states
     std::string chat_template;                // "": recognised
+    std::optional<std::time_t> date;          // for chat templates that print it
     bool copy_weights = false;                // true: nothing is mapped
     Memory memory;
     const PageMemory *page_memory = nullptr; // memory of KV pages; null: `memory`

@@ -6,7 +6,7 @@
 
 #include "format/state/error.h"
 #include "runtime/text/chat_format.h"
-#include "runtime/text/jinja/value.h"
+#include "runtime/text/jinja/jinja.h"
 #include "runtime/text/tokenizer_config.h"
 
 namespace stasis {
@@ -14,6 +14,13 @@ namespace stasis {
 struct ChatTemplate::Parts {
     ChatFormat format;
     std::string problem;
+    // The model's own template; null, with the reason, if there is none or it cannot be read.
+    std::unique_ptr<const jinja::Template> own;
+    std::string own_problem =
+        "the chat template is a built-in one, which has no such conversations";
+    std::string bos_text, eos_text;
+    std::optional<std::time_t> date;
+    ReplyFormat replies;
 };
 
 namespace {
@@ -276,33 +283,71 @@ std::string ChatTemplate::render(std::span<const Message> messages, bool generat
 ChatTemplate ChatTemplate::named(std::string_view name, std::string_view bos_text,
                                  std::string_view eos_text) {
     ChatTemplate out;
-    out.parts_ = std::make_shared<const Parts>(Parts{builtin_format(name, bos_text, eos_text), ""});
+    out.parts_ = std::make_shared<const Parts>(Parts{builtin_format(name, bos_text, eos_text)});
     return out;
 }
 
-std::optional<ChatTemplate> ChatTemplate::recognise(const std::string &directory) {
+std::string ChatTemplate::render(const ChatInput &input, size_t count,
+                                 bool generation_prompt) const {
+    if (parts_->own == nullptr) {
+        fail(Status::unsupported, "%s", parts_->own_problem.c_str());
+    }
+    // What transformers passes. The limit grows with the conversation, at which some templates look
+    // many times.
+    const auto messages = input.messages.begin();
+    jinja::Dict variables = input.variables;
+    variables.emplace_back("messages", jinja::make_list({messages, messages + ptrdiff_t(count)}));
+    variables.emplace_back("add_generation_prompt",
+                           jinja::Value(jinja::Value::Data(generation_prompt)));
+    for (const auto &[name, text] :
+         {std::pair("bos_token", &parts_->bos_text), std::pair("eos_token", &parts_->eos_text)}) {
+        if (!text->empty()) {
+            variables.emplace_back(name, *text);
+        }
+    }
+    jinja::Budget budget{10'000'000 + 1000 * input.size_bytes, false};
+    try {
+        return parts_->own->render(variables, input.date ? input.date : parts_->date, budget);
+    } catch (const jinja::Refusal &refusal) {
+        fail(Status::invalid_argument, "the chat template refuses the conversation: %s",
+             refusal.what());
+    }
+}
+
+const ReplyFormat &ChatTemplate::replies() const {
+    return parts_->replies;
+}
+
+std::optional<ChatTemplate> ChatTemplate::recognise(const std::string &directory,
+                                                    std::optional<std::time_t> date) {
     const TokenizerConfig config = read_tokenizer_config(directory);
     if (config.chat_template.empty()) {
         return std::nullopt;
     }
-    return recognise_text(config.chat_template, config.bos_text, config.eos_text);
+    return recognise_text(config.chat_template, config.bos_text, config.eos_text, date);
 }
 
 std::optional<ChatTemplate> ChatTemplate::recognise_text(std::string_view jinja,
                                                          std::string_view bos_text,
                                                          std::string_view eos_text,
-                                                         std::time_t now) {
+                                                         std::optional<std::time_t> date) {
     Parts parts;
+    parts.bos_text = bos_text;
+    parts.eos_text = eos_text;
+    parts.date = date;
+    parts.replies = reply_format(jinja);
     try {
-        parts.format = fit_template(jinja, bos_text, eos_text, now);
+        parts.own = std::make_unique<const jinja::Template>(jinja);
+    } catch (const Error &error) {
+        parts.own_problem = std::string("the chat template cannot be run: ") + error.what();
+    }
+    try {
+        parts.format = fit_template(jinja, bos_text, eos_text, date);
         parts.format.name = family_of(parts.format);
-        if (parts.format.name.empty()) {
-            parts.problem = "the chat template is of no known family (its user turns start with '" +
-                            parts.format.user.prefix + "')";
-        }
     } catch (const Error &error) {
         parts.format = {};
-        parts.problem = std::string("the chat template is not recognised: ") + error.what();
+        parts.problem =
+            std::string("the chat template cannot be described turn by turn: ") + error.what();
     }
     ChatTemplate out;
     out.parts_ = std::make_shared<const Parts>(std::move(parts));

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "format/state/state.h"
+#include "runtime/text/chat_input.h"
+#include "runtime/text/reply.h"
 #include "runtime/text/tokenizer.h"
 
 namespace stasis {
@@ -45,13 +47,14 @@ class ChatTemplate {
   public:
     // Recognises a template from chat_template.jinja or tokenizer_config.json's chat_template by
     // its renderings. Empty optional: the directory has no template. For a template that is not
-    // recognised, name() is "" and problem() returns the reason. `now` is the date for templates
-    // that print today's.
-    static std::optional<ChatTemplate> recognise(const std::string &directory);
+    // described turn by turn, problem() returns the reason; name() is "" also where the family is
+    // unknown. `date` is for templates that print it.
+    static std::optional<ChatTemplate> recognise(const std::string &directory,
+                                                 std::optional<std::time_t> date);
     static std::optional<ChatTemplate> recognise_text(std::string_view jinja,
                                                       std::string_view bos_text,
                                                       std::string_view eos_text,
-                                                      std::time_t now = std::time(nullptr));
+                                                      std::optional<std::time_t> date);
     // Returns a built-in template: "gemma", "chatml", "zephyr", "llama2", "llama3", "mistral",
     // "phi3". Throws Error(invalid_argument) listing these. `bos_text` and `eos_text` are the
     // tokenizer's markers.
@@ -68,6 +71,13 @@ class ChatTemplate {
                       bool reply) const;
     // Renders a whole conversation, exactly as the full template does.
     std::string render(std::span<const Message> messages, bool generation_prompt) const;
+
+    // Runs the model's own template for the first `count` messages. Throws Error(unsupported) if
+    // there is none or it needs what the interpreter lacks, and Error(invalid_argument) if it
+    // refuses the conversation.
+    std::string render(const ChatInput &input, size_t count, bool generation_prompt) const;
+    // How replies of the model's own template are written.
+    const ReplyFormat &replies() const;
 
   private:
     struct Parts;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <ctime>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,6 +83,6 @@ std::string family_of(const ChatFormat &format);
 // Runs the template on probe conversations and describes its renderings. Throws Error(unsupported)
 // with the reason if it cannot be interpreted or described.
 ChatFormat fit_template(std::string_view jinja, std::string_view bos_text,
-                        std::string_view eos_text, std::time_t now);
+                        std::string_view eos_text, std::optional<std::time_t> date);
 
 } // namespace stasis

@@ -389,7 +389,7 @@ std::optional<std::string> Prober::render(const Conversation &messages, bool pro
     jinja::Budget own{given, false};
     std::optional<std::string> text;
     try {
-        text = jinja.render(variables, now, own);
+        text = jinja.render(variables, date, own);
     } catch (const jinja::Refusal &error) {
         refusal = error.what();
     } catch (const Error &error) { // a template may fail on input it does not expect
@@ -401,13 +401,13 @@ std::optional<std::string> Prober::render(const Conversation &messages, bool pro
 }
 
 ChatFormat fit_template(std::string_view source, std::string_view bos_text,
-                        std::string_view eos_text, std::time_t now) {
+                        std::string_view eos_text, std::optional<std::time_t> date) {
     const jinja::Template jinja(source);
     // Published templates need under a million units for all probes.
     Prober prober{jinja,
                   std::string(bos_text.empty() ? "" : kBos),
                   std::string(eos_text.empty() ? "" : kEos),
-                  now,
+                  date,
                   {kProbeBudget, false},
                   ""};
     ChatFormat format = Fitter(prober).run();

@@ -22,7 +22,7 @@ constexpr size_t kProbeBudget = 5'000'000; // for all probes of one template
 struct Prober {
     const jinja::Template &jinja;
     std::string bos, eos;
-    std::time_t now;
+    std::optional<std::time_t> date;
     jinja::Budget budget; // for all probes together
     std::string refusal;  // the reason of the last refusal
 

@@ -136,6 +136,25 @@ std::vector<SourcedToken> Tokenizer::encode(std::span<const Segment> segments,
     return out;
 }
 
+std::string Tokenizer::guarded(std::string_view text, std::string_view mark) const {
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+        const Markers::Match match = parts_->all.longest(text, at);
+        if (match.size_bytes == 0 || !parts_->special[match.token]) {
+            out += text[at++];
+            continue;
+        }
+        size_t first = 1; // bytes of the first character
+        while (first < match.size_bytes &&
+               (static_cast<uint8_t>(text[at + first]) & 0xC0) == 0x80) {
+            ++first;
+        }
+        out.append(text, at, first).append(mark).append(text, at + first, match.size_bytes - first);
+        at += match.size_bytes;
+    }
+    return out;
+}
+
 std::vector<uint32_t> Tokenizer::encode(std::string_view text, bool bos, bool special) const {
     std::vector<uint32_t> out;
     if (bos) {

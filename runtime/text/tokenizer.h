@@ -69,6 +69,9 @@ class Tokenizer {
     std::vector<uint32_t> encode(std::string_view text, bool bos, bool special) const;
     std::vector<SourcedToken> encode(std::span<const Segment> segments,
                                      const Watch &watch = {}) const;
+    // Returns the text with `mark` inside every marker of a special token, behind its first
+    // character, so that segments that allow special tokens do not read it as one.
+    std::string guarded(std::string_view text, std::string_view mark) const;
     // Returns the least number of tokens that any text of `size_bytes` bytes gives.
     uint64_t tokens_min(uint64_t size_bytes) const;
 

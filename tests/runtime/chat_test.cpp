@@ -21,7 +21,7 @@ using Messages = std::vector<Message>;
 
 namespace {
 
-// 2026-01-02 12:00 UTC: the same date in nearly every time zone.
+// 2026-01-02 12:00 UTC.
 constexpr std::time_t kChatTime = 1767355200;
 
 JsonValue published_cases() {
@@ -332,6 +332,15 @@ TEST_CASE("ChatTemplate: what a template does beyond the common") {
     }
 }
 
+TEST_CASE("ChatTemplate: a template of no known family works, without a name") {
+    const ChatTemplate chat =
+        recognised("{% for m in messages %}### {{ m.role }}: {{ m.content }}\n{% endfor %}");
+    CHECK(chat.problem() == "");
+    CHECK(chat.name() == "");
+    CHECK(chat.render(Messages{{"user", "A"}, {"assistant", "B"}}, false) ==
+          "### user: A\n### assistant: B\n");
+}
+
 TEST_CASE("ChatTemplate: templates that cannot be described say so") {
     const auto problem = [](std::string_view jinja) {
         const ChatTemplate chat = recognised(jinja);
@@ -346,8 +355,6 @@ TEST_CASE("ChatTemplate: templates that cannot be described say so") {
         const std::string text = problem(jinja);
         CHECK_MESSAGE(text.find(reason) != std::string::npos, text);
     };
-    has("{% for m in messages %}### {{ m.role }}: {{ m.content }}\n{% endfor %}",
-        "no known family (its user turns start with '### user: ')");
     has("{% for m in messages", "line 1");
     has("{{ messages | frobnicate }}", "'frobnicate' is not supported");
     has("{{ raise_exception('closed for today') }}", "closed for today");
@@ -430,9 +437,9 @@ TEST_CASE("ChatTemplate: where a model's files keep the template") {
     const auto write = [&](const char *name, const std::string &text) {
         std::ofstream(directory / name, std::ios::binary) << text;
     };
-    CHECK_FALSE(ChatTemplate::recognise(directory.string()));
+    CHECK_FALSE(ChatTemplate::recognise(directory.string(), std::nullopt));
     write("tokenizer_config.json", R"({"eos_token": "</s>"})");
-    CHECK_FALSE(ChatTemplate::recognise(directory.string()));
+    CHECK_FALSE(ChatTemplate::recognise(directory.string(), std::nullopt));
     const std::string zephyr = "{% for m in messages %}<|{{ m.role }}|>\\n{{ m.content }}"
                                "{{ eos_token }}\\n{% endfor %}"
                                "{% if add_generation_prompt %}<|assistant|>\\n{% endif %}";
@@ -441,10 +448,10 @@ TEST_CASE("ChatTemplate: where a model's files keep the template") {
               {"name": "tool_use", "template": "{{ 1 }}"},
               {"name": "default", "template": ")" +
               zephyr + R"("}]})");
-    CHECK(ChatTemplate::recognise(directory.string())->name() == "zephyr");
+    CHECK(ChatTemplate::recognise(directory.string(), std::nullopt)->name() == "zephyr");
     write("chat_template.jinja", "{% for m in messages %}<|im_start|>{{ m.role }}\n"
                                  "{{ m.content }}<|im_end|>{{ '\\n' }}{% endfor %}");
-    const auto both = ChatTemplate::recognise(directory.string());
+    const auto both = ChatTemplate::recognise(directory.string(), std::nullopt);
     CHECK(both->problem() == "");
     CHECK(both->name() == "chatml");
     fs::remove(directory / "chat_template.jinja");
@@ -452,8 +459,9 @@ TEST_CASE("ChatTemplate: where a model's files keep the template") {
                             R"({"added_tokens_decoder": {"x": {"content": "y"}}})",
                             R"({"added_tokens_decoder": [1]})"}) {
         write("tokenizer_config.json", bad);
-        CHECK_MESSAGE(status_of([&] { ChatTemplate::recognise(directory.string()); }) ==
-                          Status::corrupt,
+        CHECK_MESSAGE(status_of([&] {
+                          ChatTemplate::recognise(directory.string(), std::nullopt);
+                      }) == Status::corrupt,
                       bad);
     }
     fs::remove_all(directory);

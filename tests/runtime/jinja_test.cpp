@@ -169,6 +169,33 @@ constexpr std::pair<const char *, const char *> kRenderings[] = {
      "Ab"},
     {"{{ [1, 'a', [true, none_]] }}{{ {'k': 'v'} }}{{ (1, 2) | list }}{{ [1,] }}{{ ('x') }}",
      "[1, 'a', [True, None]]{'k': 'v'}[1, 2][1]x"},
+    {"{% for k, v in {'b': 1, 'A': 2, 'a': 3} | dictsort %}{{ k ~ v }}{% endfor %} {% for k, v in "
+     "{'a': 2, 'b': 1} | dictsort(by='value') %}{{ k }}{% endfor %} {% for k, v in {'b': 1, 'B': "
+     "2, 'a': 0} | dictsort(true) %}{{ k }}{% endfor %} {% for k, v in {'a': 1, 'b': 2} | "
+     "dictsort(reverse=true) %}{{ k }}{% endfor %}",
+     "A2a3b1 ba Bab ba"},
+    {"{{ [3, 1, 2] | sort }}{{ ['b', 'A', 'a'] | sort }}{{ ['b', 'A', 'a'] | "
+     "sort(case_sensitive=true) }}{{ [3, 1, 2] | sort(reverse=true) }}{{ messages | "
+     "sort(attribute='role') | map(attribute='role') | join(',') }}",
+     "[1, 2, 3]['A', 'a', 'b']['A', 'a', 'b'][3, 2, 1]assistant,user"},
+    {"{{ [3, 1, 2] | min }}{{ [3, 1, 2] | max }}{{ ['b', 'a'] | min }}{{ messages | "
+     "max(attribute='role') | length }}",
+     "13a2"},
+    {"{{ 'a\n\nb\nc' | indent }}|{{ 'a\nb' | indent(2, true) }}|{{ 'a\n\nb' | indent(width='>', "
+     "blank=true) }}|{{ '' | indent }}",
+     "a\n\n    b\n    c|  a\n  b|a\n>\n>b|"},
+    {"{{ {'b': [1, '\303\251\360\237\230\200'], 'a': 1.0} | tojson(ensure_ascii=true, "
+     "sort_keys=true) }}{{ [1, {'a': 2}] | tojson(separators=(',', ':')) }}{{ {'a': [1]} | "
+     "tojson(indent=1, separators=('; ', '=')) }}{{ [] | tojson(indent=2) }}{{ '\303\251' | "
+     "tojson(true) }}",
+     "{\"a\": 1.0, \"b\": [1, \"\\u00e9\\ud83d\\ude00\"]}[1,{\"a\":2}]{\n \"a\"=[\n  1\n "
+     "]\n}[]\"\\u00e9\""},
+    {"{{ 0.0001 }} {{ 10000000000000000.0 * 1 }} {{ 123456789.5 }} {{ 0.00001 }} {{ 1.0 / 3 }} {{ "
+     "[0.5, -0.0] | tojson }}",
+     "0.0001 1e+16 123456789.5 1e-05 0.3333333333333333 [0.5, -0.0]"},
+    {"{{ ['it\\'s', 'a\"b', 'x\\ny\\\\', '\\'\"', '\\u00a0\303\251\\x01'] }}",
+     "[\"it's\", 'a\"b', 'x\\ny\\\\', '\\'\"', '\\xa0\303\251\\x01']"},
+    {"{{ [none_, n, {'k': 'v\\'s'}] | string }}", "[None, 7, {'k': \"v's\"}]"},
     {"{{ 'gen' }}", "gen"},
 };
 
@@ -192,6 +219,11 @@ TEST_CASE("jinja: dates, refusals and blocks for training") {
     CHECK(render("{{ strftime_now('%d %b %Y') }}") == "02 Jan 2026");
     CHECK(render("{% if strftime_now is defined %}{{ strftime_now('%Y-%m-%d') }}{% endif %}") ==
           "2026-01-02");
+    const jinja::Template dated("{{ strftime_now is defined }}");
+    jinja::Budget budget{kBudget, false};
+    CHECK(dated.render({}, std::nullopt, budget) == "False");
+    CHECK_THROWS_AS(jinja::Template("{{ strftime_now('%Y') }}").render({}, std::nullopt, budget),
+                    Error);
     CHECK(render("a{% generation %}b{% endgeneration %}c") == "abc");
     CHECK_THROWS_AS(render("{{ raise_exception('no') }}"), jinja::Refusal);
     CHECK(render("{% if false %}{{ raise_exception('no') }}{% endif %}ok") == "ok");

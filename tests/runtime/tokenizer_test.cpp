@@ -267,7 +267,7 @@ TEST_CASE("Tokenizer: every token knows where it came from") {
 TEST_CASE("Tokenizer: the recall models' conversations, turn by turn") {
     for (const std::string model : {"recall-gemma3", "recall-llama"}) {
         const auto tokenizer = open_recall(model);
-        const auto chat = ChatTemplate::recognise(test_data(model));
+        const auto chat = ChatTemplate::recognise(test_data(model), std::nullopt);
         REQUIRE(chat);
         CHECK(chat->problem() == "");
         CHECK(chat->name() == (model == "recall-gemma3" ? "gemma" : "chatml"));

@@ -24,7 +24,7 @@ bool apply_test(std::string_view name, const Value &subject, const Arguments &ar
 Value call_method(const Value &object, std::string_view name, const Arguments &arguments,
                   Budget &budget);
 // Throws Refusal for raise_exception.
-Value call_builtin(Builtin builtin, const Arguments &arguments, std::time_t now, Budget &budget);
+Value call_builtin(Builtin builtin, const Arguments &arguments, std::time_t date, Budget &budget);
 
 Value get_attribute(const Value &object, std::string_view name);
 Value get_item(const Value &object, const Value &index, Budget &budget);

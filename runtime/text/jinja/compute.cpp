@@ -99,7 +99,11 @@ Value Evaluator::call(const Node &node) {
     }
     const Value function = eval(callee);
     if (function.is<Builtin>()) {
-        return call_builtin(function.as<Builtin>(), arguments(node), now_, budget_);
+        return call_builtin(function.as<Builtin>(), arguments(node), date_.value_or(0), budget_);
+    }
+    if (callee.kind == Kind::name && callee.text == "strftime_now") {
+        fail(Status::unsupported, "chat template, line %zu: it prints the date, and none is given",
+             node.line);
     }
     if (!function.is<Macro>()) {
         bad(node, "what is called is", function);

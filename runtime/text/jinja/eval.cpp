@@ -8,8 +8,8 @@
 
 namespace stasis::jinja {
 
-Evaluator::Evaluator(const Dict &variables, std::time_t now, Budget &budget)
-    : now_(now), budget_(budget) {
+Evaluator::Evaluator(const Dict &variables, std::optional<std::time_t> date, Budget &budget)
+    : date_(date), budget_(budget) {
     scopes_.emplace_back();
     const std::pair<const char *, Builtin> builtins[] = {
         {"raise_exception", Builtin::raise_exception},
@@ -18,7 +18,9 @@ Evaluator::Evaluator(const Dict &variables, std::time_t now, Budget &budget)
         {"range", Builtin::range},
         {"dict", Builtin::dict}};
     for (const auto &[name, builtin] : builtins) {
-        scopes_[0][name] = Value(Value::Data(builtin));
+        if (builtin != Builtin::strftime_now || date) {
+            scopes_[0][name] = Value(Value::Data(builtin));
+        }
     }
     for (const auto &[name, value] : variables) {
         scopes_[0][name] = value;
@@ -192,8 +194,9 @@ Value Evaluator::loop_variable(const List &items, size_t i) {
 Template::Template(std::string_view source) : body_(parse(source)) {}
 Template::~Template() = default;
 
-std::string Template::render(const Dict &variables, std::time_t now, Budget &budget) const {
-    Evaluator evaluator(variables, now, budget);
+std::string Template::render(const Dict &variables, std::optional<std::time_t> date,
+                             Budget &budget) const {
+    Evaluator evaluator(variables, date, budget);
     evaluator.run(body_);
     return evaluator.take_output();
 }

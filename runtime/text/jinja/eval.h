@@ -4,6 +4,7 @@
 
 #include <ctime>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,7 @@ enum class Flow { next, break_, continue_ };
 
 class Evaluator {
   public:
-    Evaluator(const Dict &variables, std::time_t now, Budget &budget);
+    Evaluator(const Dict &variables, std::optional<std::time_t> date, Budget &budget);
 
     Flow run(const std::vector<NodePtr> &body);
     std::string take_output() { return std::move(out_); }
@@ -79,7 +80,7 @@ class Evaluator {
     size_t base_ = 0; // first scope of the macro being run
     int depth_ = 0;
     std::string out_;
-    std::time_t now_;
+    std::optional<std::time_t> date_;
     Budget &budget_;
 };
 

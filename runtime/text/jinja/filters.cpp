@@ -104,14 +104,118 @@ Value to_integer(const Value &subject) {
     return {Value::Data(value)};
 }
 
+bool flag(const Arguments &arguments, size_t index, std::string_view name) {
+    const Value *value = arguments.find(index, name);
+    return value != nullptr && truthy(*value);
+}
+
+// The arguments are those of transformers: ensure_ascii, indent, separators, sort_keys.
 Value tojson(const Value &subject, const Arguments &arguments, Budget &budget) {
-    const Value *indent = arguments.find(SIZE_MAX, "indent");
-    const int64_t width =
-        indent == nullptr || indent->is<None>() ? -1 : indent->integer("the indent of tojson");
-    if (width > 16) {
-        fail(Status::unsupported, "chat template: tojson indents by more than 16");
+    JsonStyle style;
+    style.ascii = flag(arguments, 0, "ensure_ascii");
+    style.sorted = flag(arguments, 3, "sort_keys");
+    const Value *indent = arguments.find(1, "indent");
+    if (indent != nullptr && !indent->is<None>()) {
+        const int64_t width = indent->integer("the indent of tojson");
+        if (width > 16) {
+            fail(Status::unsupported, "chat template: tojson indents by more than 16");
+        }
+        style.indent = static_cast<int>(std::max<int64_t>(width, 0));
+        style.between = ",";
     }
-    return {to_json(subject, static_cast<int>(std::max<int64_t>(width, -1)), budget)};
+    const Value *separators = arguments.find(2, "separators");
+    if (separators != nullptr && !separators->is<None>()) {
+        const List pair = elements(*separators, budget);
+        if (pair.size() != 2 || pair[0].text() == nullptr || pair[1].text() == nullptr) {
+            fail(Status::unsupported, "chat template: the separators of tojson are two strings");
+        }
+        style.between = *pair[0].text();
+        style.after_key = *pair[1].text();
+    }
+    return {to_json(subject, style, budget)};
+}
+
+// Compares as Python does: numbers with numbers, texts with texts, by code points; texts without
+// regard to the case of ASCII letters unless `exact`.
+bool before(const Value &a, const Value &b, bool exact, Budget &budget) {
+    budget.spend(1);
+    if (a.is_number() && b.is_number()) {
+        return a.number() < b.number();
+    }
+    if (a.text() == nullptr || b.text() == nullptr) {
+        fail(Status::unsupported, "chat template: %s and %s cannot be sorted", type_name(a),
+             type_name(b));
+    }
+    budget.spend(std::min(a.text()->size(), b.text()->size()));
+    const auto lower = [&](char c) {
+        return static_cast<unsigned char>(!exact && c >= 'A' && c <= 'Z' ? c + 32 : c);
+    };
+    return std::lexicographical_compare(a.text()->begin(), a.text()->end(), b.text()->begin(),
+                                        b.text()->end(),
+                                        [&](char x, char y) { return lower(x) < lower(y); });
+}
+
+// sort, min and max: by an attribute if one is named. dictsort: the items of a dict, by key
+// or value.
+Value sorted(std::string_view name, const Value &subject, const Arguments &arguments,
+             Budget &budget) {
+    const bool dict = name == "dictsort", sort = name == "sort";
+    const bool exact = flag(arguments, sort ? 1 : 0, "case_sensitive");
+    const bool reverse = flag(arguments, sort ? 0 : 2, "reverse");
+    const Value *attribute = arguments.find(sort ? 2 : 1, "attribute");
+    const Value *by = dict ? arguments.find(1, "by") : nullptr;
+    const int64_t place = by != nullptr && equal(*by, Value("value"), budget) ? 1 : 0;
+    const auto key = [&](const Value &item) {
+        return dict                   ? get_item(item, Value(Value::Data(place)), budget)
+               : attribute != nullptr ? get_item(item, *attribute, budget)
+                                      : item;
+    };
+    std::vector<std::pair<Value, Value>> keyed;
+    for (const Value &item : elements(dict ? items_of(subject, budget) : subject, budget)) {
+        keyed.emplace_back(key(item), item);
+    }
+    const auto less = [&](const auto &a, const auto &b) {
+        return before(a.first, b.first, exact, budget);
+    };
+    List out;
+    if (name == "min" || name == "max") {
+        const auto chosen = name == "min" ? std::min_element(keyed.begin(), keyed.end(), less)
+                                          : std::max_element(keyed.begin(), keyed.end(), less);
+        return chosen == keyed.end() ? Value() : chosen->second;
+    }
+    if (reverse) {
+        std::stable_sort(keyed.begin(), keyed.end(),
+                         [&](const auto &a, const auto &b) { return less(b, a); });
+    } else {
+        std::stable_sort(keyed.begin(), keyed.end(), less);
+    }
+    for (auto &item : keyed) {
+        out.push_back(std::move(item.second));
+    }
+    return make_list(std::move(out));
+}
+
+// Puts blanks before each line but the first; before an empty line only if `blank`.
+Value indent(const Value &subject, const Arguments &arguments, Budget &budget) {
+    const std::string text = to_text(subject, budget);
+    const Value *width = arguments.find(0, "width");
+    const std::string *given = width != nullptr ? width->text() : nullptr;
+    const int64_t count = width == nullptr || given != nullptr ? 4 : width->integer("a width");
+    if (count < 0 || count > 64) {
+        fail(Status::unsupported, "chat template: indent by less than 0 or more than 64");
+    }
+    const std::string blanks = given != nullptr ? *given : std::string(size_t(count), ' ');
+    const bool first = flag(arguments, 1, "first"), blank = flag(arguments, 2, "blank");
+    std::string out;
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size());
+        const bool indented = begin == 0 ? first : end > begin || blank;
+        budget.spend(blanks.size());
+        out += indented ? blanks : "";
+        out.append(text, begin, end + 1 - begin);
+        begin = end + 1;
+    }
+    return {std::move(out)};
 }
 
 Value first_or_last(const Value &subject, bool first, Budget &budget) {
@@ -169,6 +273,12 @@ Value apply_filter(std::string_view name, const Value &subject, const Arguments 
         List items = elements(subject, budget);
         std::reverse(items.begin(), items.end());
         return make_list(std::move(items));
+    }
+    if (name == "dictsort" || name == "sort" || name == "min" || name == "max") {
+        return sorted(name, subject, arguments, budget);
+    }
+    if (name == "indent") {
+        return indent(subject, arguments, budget);
     }
     if (name == "int") {
         return to_integer(subject);

@@ -5,6 +5,7 @@
 
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,9 +33,11 @@ class Template {
     explicit Template(std::string_view source);
     ~Template();
 
-    // `now` is the time for strftime_now. Throws Refusal, or Error(unsupported) for features that
-    // the interpreter lacks and for a used-up budget.
-    std::string render(const Dict &variables, std::time_t now, Budget &budget) const;
+    // `date` is the time for strftime_now, in UTC; without one that function is undefined. Throws
+    // Refusal, or Error(unsupported) for features that the interpreter lacks and for a used-up
+    // budget.
+    std::string render(const Dict &variables, std::optional<std::time_t> date,
+                       Budget &budget) const;
 
   private:
     std::vector<std::unique_ptr<Node>> body_;

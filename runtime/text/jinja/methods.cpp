@@ -190,13 +190,13 @@ Value range(const Arguments &arguments, Budget &budget) {
     return make_list(std::move(out));
 }
 
-std::string format_time(const std::string &format, std::time_t now, Budget &budget) {
+std::string format_time(const std::string &format, std::time_t date, Budget &budget) {
     budget.spend(format.size() * 32); // upper bound of a conversion
-    std::tm local{};
-    localtime_r(&now, &local);
+    std::tm day{};
+    gmtime_r(&date, &day);
     std::ostringstream out;
     out.imbue(std::locale::classic());
-    out << std::put_time(&local, format.c_str());
+    out << std::put_time(&day, format.c_str());
     return out.str();
 }
 
@@ -226,13 +226,13 @@ Value call_method(const Value &object, std::string_view name, const Arguments &a
          std::string(name).c_str());
 }
 
-Value call_builtin(Builtin builtin, const Arguments &arguments, std::time_t now, Budget &budget) {
+Value call_builtin(Builtin builtin, const Arguments &arguments, std::time_t date, Budget &budget) {
     switch (builtin) {
     case Builtin::raise_exception:
         throw Refusal(arguments.positional.empty() ? std::string("refused")
                                                    : to_text(arguments.positional[0], budget));
     case Builtin::strftime_now:
-        return {format_time(string_argument(arguments, 0, "strftime_now"), now, budget)};
+        return {format_time(string_argument(arguments, 0, "strftime_now"), date, budget)};
     case Builtin::namespace_:
         for (const auto &[key, value] : arguments.keyword) {
             check_storable(value);
@@ -270,9 +270,13 @@ Value get_item(const Value &object, const Value &index, Budget &budget) {
     if (const std::string *key = index.text()) {
         return get_attribute(object, *key);
     }
-    if (object.list() == nullptr && object.text() == nullptr) {
-        fail(Status::unsupported, "chat template: %s indexed by %s", type_name(object),
+    if (object.is<Undefined>()) {
+        fail(Status::unsupported, "chat template: something undefined indexed by %s",
              type_name(index));
+    }
+    if ((object.list() == nullptr && object.text() == nullptr) ||
+        !(index.is<int64_t>() || index.is<bool>())) {
+        return {}; // as Jinja: what has no such item gives something undefined
     }
     // A text is indexed by characters, so its elements are made first.
     const ListValue *list = object.list();

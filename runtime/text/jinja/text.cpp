@@ -40,99 +40,182 @@ bool is_space(std::string_view character) {
            c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+// Appends a float as Python's repr writes it: the shortest digits, with an exponent from 1e16 on
+// and below 1e-4.
 void append_number(double value, std::string &out) {
+    const double size = std::fabs(value);
+    const bool scientific = size >= 1e16 || (size != 0.0 && size < 1e-4);
     char text[40];
-    const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+    const auto end =
+        std::to_chars(text, text + sizeof text, value,
+                      scientific ? std::chars_format::scientific : std::chars_format::fixed)
+            .ptr;
     out.append(text, end);
-    if (std::isfinite(value) && std::find(text, end, '.') == end &&
-        std::find(text, end, 'e') == end) {
+    if (std::isfinite(value) && !scientific && std::find(text, end, '.') == end) {
         out += ".0";
     }
 }
 
-void append_json_string(std::string_view text, std::string &out) {
+constexpr char kHex[] = "0123456789abcdef";
+
+void append_hex(uint32_t value, int digits, std::string &out) {
+    for (int i = digits; i-- > 0;) {
+        out += kHex[value >> (4 * i) & 15];
+    }
+}
+
+// Appends "\uXXXX" for a character outside ASCII; two of them outside the basic plane.
+void append_ascii(std::string_view character, std::string &out) {
+    uint32_t c = static_cast<unsigned char>(character[0]);
+    if (character.size() > 1) {
+        c &= character.size() == 2 ? 0x1FU : character.size() == 3 ? 0x0FU : 0x07U;
+        for (const char next : character.substr(1)) {
+            c = c << 6 | (static_cast<unsigned char>(next) & 0x3FU);
+        }
+    }
+    if (c >= 0x10000) {
+        out += "\\u";
+        append_hex(0xD800 + ((c - 0x10000) >> 10), 4, out);
+        c = 0xDC00 + ((c - 0x10000) & 0x3FF);
+    }
+    out += "\\u";
+    append_hex(c, 4, out);
+}
+
+void append_json_string(std::string_view text, bool ascii, std::string &out) {
     out += '"';
-    for (const char c : text) {
+    for (size_t at = 0; at < text.size();) {
         static constexpr std::string_view kPlain = "\"\\\n\r\t\b\f", kEscape = "\"\\nrtbf";
-        const size_t known = kPlain.find(c);
+        const char c = text[at];
+        const size_t known = kPlain.find(c), size = character_size(text, at);
         if (known != std::string_view::npos) {
             out += '\\';
             out += kEscape[known];
         } else if (static_cast<unsigned char>(c) < 0x20) {
-            static constexpr char kHex[] = "0123456789abcdef";
             out += "\\u00";
-            out += kHex[c >> 4];
-            out += kHex[c & 15];
+            append_hex(static_cast<unsigned char>(c), 2, out);
+        } else if (ascii && static_cast<unsigned char>(c) >= 0x7F) {
+            append_ascii(text.substr(at, size), out);
         } else {
-            out += c;
+            out.append(text, at, size);
         }
+        at += size;
     }
     out += '"';
 }
 
-// Appends Python's repr, for lists and dicts inside {{ }}; quotes only as far as templates need
-// them.
+// Appends Python's repr, for lists and dicts inside {{ }}.
 void append_repr(const Value &value, std::string &out, Budget &budget) {
-    if (const std::string *text = value.text()) {
-        budget.spend(text->size());
-        const char quote = text->find('\'') != std::string::npos ? '"' : '\'';
-        out += quote + *text + quote;
-    } else {
+    const std::string *text = value.text();
+    if (text == nullptr) {
         append_text(value, out, budget);
+        return;
     }
+    budget.spend(text->size());
+    const bool apostrophes = text->find('\'') != std::string::npos;
+    const char quote = apostrophes && text->find('"') == std::string::npos ? '"' : '\'';
+    out += quote;
+    for (const std::string_view character : characters(*text)) {
+        static constexpr std::string_view kPlain = "\n\r\t\\", kEscape = "nrt\\";
+        const char c = character[0];
+        const size_t known = kPlain.find(c);
+        const uint32_t code = character.size() <= 2 ? code_point(character) : 0x100;
+        if (known != std::string_view::npos || c == quote) {
+            out += '\\';
+            out += c == quote ? c : kEscape[known];
+        } else if (code < 0x20 || (code >= 0x7F && code <= 0xA0) || code == 0xAD) {
+            out += "\\x";
+            append_hex(code, 2, out);
+        } else {
+            out += character;
+        }
+    }
+    out += quote;
 }
 
-void append_json(const Value &value, int indent, int level, std::string &out, Budget &budget) {
-    budget.spend(1);
-    const auto newline = [&](int at) {
-        if (indent >= 0) {
-            budget.spend(static_cast<size_t>(indent) * static_cast<size_t>(at));
-            out += '\n';
-            out.append(static_cast<size_t>(indent) * static_cast<size_t>(at), ' ');
-        }
-    };
-    const char *separator = indent >= 0 ? "," : ", ";
+// Containers hold each element on a line of its own if the indent is not negative.
+class JsonWriter {
+  public:
+    JsonWriter(const JsonStyle &style, std::string &out, Budget &budget)
+        : style_(style), out_(out), budget_(budget) {}
 
-    // Containers: each element on a line of its own if `indent` is not negative.
-    if (const ListValue *list = value.list()) {
-        out += '[';
-        for (size_t i = 0; i < list->items.size(); ++i) {
-            out += i > 0 ? separator : "";
-            newline(level + 1);
-            append_json(list->items[i], indent, level + 1, out, budget);
+    void write(const Value &value, size_t level) {
+        budget_.spend(1);
+        if (const ListValue *list = value.list()) {
+            write_list(*list, level);
+        } else if (const DictValue *dict = value.dict()) {
+            write_dict(*dict, level);
+        } else if (const std::string *text = value.text()) {
+            write_string(*text);
+        } else if (value.is<bool>()) {
+            out_ += value.as<bool>() ? "true" : "false";
+        } else if (value.is<None>()) {
+            out_ += "null";
+        } else if (value.is_number()) {
+            append_text(value, out_, budget_);
+        } else {
+            fail(Status::unsupported, "chat template: %s cannot be written as JSON",
+                 type_name(value));
         }
-        if (!list->items.empty()) {
-            newline(level);
-        }
-        out += ']';
-    } else if (const DictValue *dict = value.dict()) {
-        out += '{';
-        for (size_t i = 0; i < dict->items.size(); ++i) {
-            out += i > 0 ? separator : "";
-            newline(level + 1);
-            budget.spend(dict->items[i].first.size());
-            append_json_string(dict->items[i].first, out);
-            out += ": ";
-            append_json(dict->items[i].second, indent, level + 1, out, budget);
-        }
-        if (!dict->items.empty()) {
-            newline(level);
-        }
-        out += '}';
-        // Scalars.
-    } else if (const std::string *text = value.text()) {
-        budget.spend(text->size());
-        append_json_string(*text, out);
-    } else if (value.is<bool>()) {
-        out += value.as<bool>() ? "true" : "false";
-    } else if (value.is<None>()) {
-        out += "null";
-    } else if (value.is_number()) {
-        append_text(value, out, budget);
-    } else {
-        fail(Status::unsupported, "chat template: %s cannot be written as JSON", type_name(value));
     }
-}
+
+  private:
+    void newline(size_t level) {
+        if (style_.indent >= 0) {
+            const size_t blanks = static_cast<size_t>(style_.indent) * level;
+            budget_.spend(blanks);
+            out_ += '\n';
+            out_.append(blanks, ' ');
+        }
+    }
+    void write_string(const std::string &text) {
+        budget_.spend(text.size());
+        append_json_string(text, style_.ascii, out_);
+    }
+    void separate(bool first, size_t level) {
+        budget_.spend(style_.between.size());
+        out_ += first ? "" : style_.between;
+        newline(level);
+    }
+    void write_list(const ListValue &list, size_t level) {
+        out_ += '[';
+        for (const Value &item : list.items) {
+            separate(&item == list.items.data(), level + 1);
+            write(item, level + 1);
+        }
+        if (!list.items.empty()) {
+            newline(level);
+        }
+        out_ += ']';
+    }
+    void write_dict(const DictValue &dict, size_t level) {
+        std::vector<const std::pair<std::string, Value> *> items;
+        for (const auto &item : dict.items) {
+            budget_.spend(1);
+            items.push_back(&item);
+        }
+        if (style_.sorted) {
+            std::sort(items.begin(), items.end(),
+                      [](const auto *a, const auto *b) { return a->first < b->first; });
+        }
+        out_ += '{';
+        for (const auto *item : items) {
+            separate(item == items.front(), level + 1);
+            write_string(item->first);
+            budget_.spend(style_.after_key.size());
+            out_ += style_.after_key;
+            write(item->second, level + 1);
+        }
+        if (!items.empty()) {
+            newline(level);
+        }
+        out_ += '}';
+    }
+
+    const JsonStyle &style_;
+    std::string &out_;
+    Budget &budget_;
+};
 
 } // namespace
 
@@ -177,9 +260,9 @@ std::string to_text(const Value &value, Budget &budget) {
     return out;
 }
 
-std::string to_json(const Value &value, int indent, Budget &budget) {
+std::string to_json(const Value &value, const JsonStyle &style, Budget &budget) {
     std::string out;
-    append_json(value, indent, 0, out, budget);
+    JsonWriter(style, out, budget).write(value, 0);
     return out;
 }
 

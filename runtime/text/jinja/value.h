@@ -89,7 +89,17 @@ const char *type_name(const Value &value);
 
 void append_text(const Value &value, std::string &out, Budget &budget); // as {{ }} prints it
 std::string to_text(const Value &value, Budget &budget);
-std::string to_json(const Value &value, int indent, Budget &budget); // indent < 0: one line
+
+// The options of Python's json.dumps.
+struct JsonStyle {
+    int indent = -1; // negative: one line
+    bool ascii = false, sorted = false;
+    std::string between = ", ", after_key = ": ";
+};
+std::string to_json(const Value &value, const JsonStyle &style, Budget &budget);
+// Reads JSON; objects keep the order of their members. Throws Error(invalid_argument) that begins
+// with `what`: not JSON, a key given twice, an integer beyond 64 bits, nested too deep.
+Value from_json(std::string_view text, const std::string &what);
 
 // Strips as Python's str.strip: the characters of `set`, or Unicode whitespace if `set` is null.
 // chat.cpp uses it too, because stripping of message contents must agree with it.
