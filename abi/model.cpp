@@ -72,6 +72,9 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     }
     options.copy_weights = given.copy_weights != 0;
     options.chat_template = text_or(given.chat_template, "");
+    if (given.date != nullptr) {
+        options.date = parse_date(given.date, "options.date");
+    }
     options.memory = {allocator.user, allocator.allocate, allocator.deallocate};
     options.watch = watch.watch();
 

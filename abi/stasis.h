@@ -1,7 +1,7 @@
 /* Stasis: an embeddable runtime for language-model sessions that can be frozen, copied, moved and
- * proven, bit for bit. This is the public header; it includes stasis_embed.h, stasis_generate.h,
- * stasis_quantize.h, stasis_snapshot.h and stasis_trace.h. Their comments are the specification.
- * NUMERICS.md (the numerics contract) and FORMAT.md (the files) are in share/doc/stasis.
+ * proven, bit for bit. This is the public header; it includes stasis_chat.h, stasis_embed.h,
+ * stasis_generate.h, stasis_quantize.h, stasis_snapshot.h and stasis_trace.h. Their comments are
+ * the specification. NUMERICS.md (the contract) and FORMAT.md (files) are in share/doc/stasis.
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it; on
  * success with STASIS_OK and an empty message. A failed or cancelled call leaves every object as it
@@ -77,7 +77,7 @@ typedef struct stasis_cancel stasis_cancel;     /* cancels calls and reports the
 #define STASIS_NONFINITE 16        /* a NaN or infinity; the message names layer and position */
 #define STASIS_POOL_EXHAUSTED 17   /* the KV budget is in use at present; freeing sessions helps */
 #define STASIS_BUFFER_TOO_SMALL 18 /* nothing was written except the required size */
-#define STASIS_CONFLICT 19         /* the file was saved to by another meanwhile */
+#define STASIS_CONFLICT 19         /* the file, or the log, has other contents than expected */
 
 /* Layout frozen. `message` is zero-terminated UTF-8: what was expected, what was found, and where.
  * Bytes of a path that are not UTF-8 appear as \xNN. A message that is too long has "..." in place
@@ -145,9 +145,9 @@ typedef struct stasis_model_options {
     stasis_progress_fn progress; /* bytes of weights: read and digested, and put in another order */
     void *progress_user;
     const char *profile;         /* "contract" or "device", see stasis_model_open; NULL: contract */
-    uint32_t copy_weights;       /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
-    uint32_t reserved;           /* 0 */
+    uint32_t copy_weights, reserved; /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
     uint64_t state_budget_bytes; /* of recurrent states, see stasis_session_rewind; 0: 512 MiB */
+    const char *date; /* "2026-01-02", for chat templates that print today's; NULL: not known */
 } stasis_model_options;
 
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
@@ -357,9 +357,8 @@ typedef struct stasis_session_info {
     uint64_t positions_foreign; /* some positions below this one were computed under another
                                    profile (STASIS_LOAD_ANY_PROFILE): they can neither be verified
                                    nor computed again; 0: none */
-    uint32_t older;    /* 1: loaded with STASIS_LOAD_ACCEPT_OLDER from a file whose last commit is
-                          damaged, or forked from such a session, and not saved since */
-    uint32_t reserved; /* 0 */
+    uint32_t older, reserved; /* 1: loaded with STASIS_LOAD_ACCEPT_OLDER from a file whose last
+                          commit is damaged, or forked from such a session, and not saved since */
     uint64_t states;   /* recurrent states that this session holds: the last, and checkpoints */
 } stasis_session_info;
 
@@ -492,6 +491,7 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #ifdef __cplusplus
 }
 #endif
+#include "stasis_chat.h"     /* conversations with tools, in JSON */
 #include "stasis_embed.h"    /* texts as vectors */
 #include "stasis_generate.h" /* logits, sampling, generation, steps of many sessions */
 #include "stasis_quantize.h" /* models to GGUF files */

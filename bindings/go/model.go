@@ -38,6 +38,7 @@ type ModelOptions struct {
 	KVBudget     uint64 // bytes of all sessions' KV pages together; 0: no limit
 	StateBudget  uint64 // bytes of all sessions' recurrent states together; 0: 512 MiB
 	ChatTemplate string // a name, if the model's files do not name it
+	Date         string // "2026-01-02", for chat templates that print today's; "": not known
 
 	// No file stays mapped: the model's files may change, or be cut short, once it is open.
 	CopyWeights bool
@@ -117,6 +118,7 @@ func (c *call) modelOptions(o *ModelOptions) *C.stasis_model_options {
 			given.copy_weights = 1
 		}
 		given.chat_template = c.text("ChatTemplate", o.ChatTemplate)
+		given.date = c.text("Date", o.Date)
 		given.progress, given.progress_user = c.progress(o.Progress)
 	}
 	return &given

@@ -73,6 +73,26 @@ func TestMessages(t *testing.T) {
 	refused(t, err, stasis.ErrUnsupported)
 }
 
+func TestChat(t *testing.T) {
+	m := model(t, llama)
+	session := private(t, m)
+	chat := `{"messages": [{"role": "user", "content": "Hello?"}]}`
+	rendered := must(m.RenderChat(chat, stasis.ChatReply))(t)
+	position := must(session.AppendChat(background, chat, stasis.ChatReply, nil))(t)
+	tokens, _ := mustBoth(session.Tokens(0))(t)
+	equal(t, position, uint64(len(tokens)))
+	equal(t, must(m.Detokenize(tokens, stasis.DetokenizeSpecial))(t), rendered)
+	equal(t, must(session.Reply("", false))(t), `{"role": "assistant", "content": ""}`)
+	other := `{"messages": [{"role": "user", "content": "Bye."}]}`
+	differs, err := session.AppendChat(background, other, stasis.ChatReply, nil)
+	refused(t, err, stasis.ErrConflict, "position")
+	equal(t, differs > 0 && differs < position, true)
+	ok(t, session.Rewind(background, differs, 0, nil))
+	must(session.AppendChat(background, other, stasis.ChatReply, nil))(t)
+	_, err = m.RenderChat("{", 0)
+	refused(t, err, stasis.ErrInvalidArgument, "JSON")
+}
+
 func mustBoth[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
 	return func(t testing.TB) (A, B) {
 		t.Helper()

@@ -48,6 +48,13 @@ class Session {
     void append(std::span<const uint32_t> tokens, const AppendOptions &options);
     void append_message(std::string_view role, std::string_view text, bool reply,
                         const AppendOptions &options);
+    // Appends what the log lacks of a conversation's rendering by the model's own template. Sets
+    // `position`, also before it throws Error(conflict): the log differs from there on.
+    void append_chat(const ChatInput &input, bool reply, uint64_t &position,
+                     const AppendOptions &options);
+    // Reads what follows the last generation prompt; see parse_reply. `complete`: it will not go
+    // on, even if no end token has come. Throws Error(not_found) without a prompt.
+    jinja::Value reply_message(const jinja::Value &tools, bool complete) const;
     // Adds the log entries of tokens that the caller gives. Throws Error(invalid_argument). Strong
     // guarantee.
     void add_entries(std::span<const uint32_t> tokens, std::vector<TokenEntry> &entries) const;
@@ -105,6 +112,7 @@ class Session {
     bool reply_open() const;
     uint8_t next_turn(bool sampled) const;
     ChatPosition chat_position() const;
+    const ChatTemplate &own_chat() const;
 
     std::shared_ptr<Model> model_; // outlives the timeline
     Timeline timeline_;

@@ -26,7 +26,7 @@ FIELD(stasis_allocator, allocate, 16, 8);
 FIELD(stasis_allocator, deallocate, 24, 8);
 FIELD(stasis_allocator, release, 32, 8);
 
-STRUCT(stasis_model_options, 96);
+STRUCT(stasis_model_options, 104);
 FIELD(stasis_model_options, struct_size, 0, 4);
 FIELD(stasis_model_options, threads, 4, 4);
 FIELD(stasis_model_options, device, 8, 8);
@@ -41,6 +41,7 @@ FIELD(stasis_model_options, profile, 72, 8);
 FIELD(stasis_model_options, copy_weights, 80, 4);
 FIELD(stasis_model_options, reserved, 84, 4);
 FIELD(stasis_model_options, state_budget_bytes, 88, 8);
+FIELD(stasis_model_options, date, 96, 8);
 
 STRUCT(stasis_model_info, 648);
 FIELD(stasis_model_info, struct_size, 0, 4);

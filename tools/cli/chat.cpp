@@ -108,7 +108,11 @@ void check_chats(const stasis_model *model, const std::string &path) {
     if ((info.flags & STASIS_MODEL_TOKENIZER) == 0) {
         throw Failure(path + ": no chat: the model has no tokenizer");
     }
-    if (info.chat_template[0] == '\0') {
+    // A template of no known family has no name and may still render turns.
+    const stasis_message turn = {sizeof turn, 0, "user", "", 0};
+    size_t length = 0;
+    if (stasis_model_render(model, &turn, sizeof turn, 1, STASIS_RENDER_REPLY, nullptr, 0, &length,
+                            nullptr) == STASIS_UNSUPPORTED) {
         throw Failure(path + ": no chat: the model's files have no chat template that is known; "
                              "name one with --chat-template");
     }

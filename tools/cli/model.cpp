@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "tools/cli/options.h"
 #include "tools/cli/terminal.h"
@@ -28,7 +29,22 @@ void add_compute_options(CLI::App &app, ModelChoice &choice) {
 void add_template_option(CLI::App &app, ModelChoice &choice) {
     app.add_option("--chat-template", choice.chat_template,
                    "gemma, chatml, zephyr, llama2, llama3, mistral or phi3");
+    app.add_option("--date", choice.date,
+                   "what a chat template prints as today's date, as 2026-01-02 (default: today)");
 }
+
+namespace {
+
+std::string today() {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    char text[16];
+    std::strftime(text, sizeof text, "%Y-%m-%d", &local);
+    return text;
+}
+
+} // namespace
 
 Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     if (choice.path.empty()) {
@@ -50,6 +66,8 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     options.device = given(choice.device);
     options.profile = given(choice.profile);
     options.chat_template = given(choice.chat_template);
+    const std::string date = choice.date.empty() ? today() : choice.date;
+    options.date = date.c_str();
     options.copy_weights = choice.copy_weights ? 1 : 0;
     options.cancel = cancel;
 

@@ -15,7 +15,7 @@ namespace command {
 struct ModelChoice {
     std::string path;
     uint32_t threads = 0;
-    std::string kernels, device, profile, chat_template;
+    std::string kernels, device, profile, chat_template, date;
     bool copy_weights = false;
 };
 

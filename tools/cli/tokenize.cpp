@@ -63,6 +63,14 @@ std::vector<std::pair<std::string, std::string>> read_messages(const std::string
     return messages;
 }
 
+std::vector<stasis_token> session_tokens(const stasis_session *session) {
+    return fetch<stasis_token>(
+        [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *error) {
+            return stasis_session_tokens(session, 0, tokens, nullptr, capacity, count, error);
+        },
+        "reading tokens");
+}
+
 // Returns the tokens that a chat of these messages appends. Markers in their texts are plain text
 // in a chat; the rendered conversation does not distinguish them from the template's own.
 std::vector<stasis_token> chat_tokens(stasis_model *model,
@@ -82,14 +90,40 @@ std::vector<stasis_token> chat_tokens(stasis_model *model,
                   last && reply ? STASIS_MESSAGE_REPLY : 0, &options, &error),
               error, "message " + std::to_string(i + 1));
     }
-    return fetch<stasis_token>(
-        [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *error) {
-            return stasis_session_tokens(session.get(), 0, tokens, nullptr, capacity, count, error);
+    return session_tokens(session.get());
+}
+
+// Renders a conversation with tools and switches: an object, as stasis_chat.h describes it.
+int run_chat_template(const TextChoice &choice, const std::string &conversation) {
+    const Json messages = Json::parse(conversation).value("messages", Json::array());
+    const bool waits = !messages.is_array() || messages.empty() || !messages.back().is_object() ||
+                       messages.back().value("role", Json()) != "assistant";
+    const uint32_t flags = waits ? STASIS_CHAT_REPLY : 0;
+    const Model model = open_model(choice.model, nullptr);
+    const std::string text = fetch_text(
+        [&](char *buffer, size_t capacity, size_t *length, stasis_error *error) {
+            return stasis_model_render_chat(model.get(), conversation.data(), conversation.size(),
+                                            flags, buffer, capacity, length, error);
         },
-        "reading tokens");
+        choice.messages);
+    if (!choice.json) {
+        print(text + "\n");
+        return 0;
+    }
+    const Session session = create_session(model.get());
+    stasis_error error{};
+    check(stasis_session_append_chat(session.get(), conversation.data(), conversation.size(), flags,
+                                     nullptr, nullptr, &error),
+          error, choice.messages);
+    print_json({{"text", text}, {"tokens", session_tokens(session.get())}});
+    return 0;
 }
 
 int run_template(const TextChoice &choice) {
+    const std::string given = read_file(choice.messages);
+    if (const Json json = Json::parse(given, nullptr, false); json.is_object()) {
+        return run_chat_template(choice, given);
+    }
     const auto conversation = read_messages(choice.messages);
     const Model model = open_model(choice.model, nullptr);
     std::vector<stasis_message> messages;

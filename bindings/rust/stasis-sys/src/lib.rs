@@ -5,6 +5,7 @@
 //! The crate `stasis` is the safe way to all of this.
 #![allow(non_camel_case_types)]
 
+mod chat;
 mod embed;
 mod generate;
 mod quantize;
@@ -12,6 +13,7 @@ mod snapshot;
 mod stasis;
 mod trace;
 
+pub use chat::*;
 pub use embed::*;
 pub use generate::*;
 pub use quantize::*;

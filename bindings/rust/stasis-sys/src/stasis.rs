@@ -106,6 +106,7 @@ pub struct stasis_model_options {
     pub copy_weights: u32,
     pub reserved: u32,
     pub state_budget_bytes: u64,
+    pub date: *const c_char,
 }
 
 #[repr(C)]

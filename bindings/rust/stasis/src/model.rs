@@ -72,6 +72,8 @@ pub struct ModelOptions<'a> {
     pub state_budget_bytes: u64,
     /// None: recognised from the model's files.
     pub chat_template: Option<&'a str>,
+    /// "2026-01-02", for chat templates that print today's date; none: not known.
+    pub date: Option<&'a str>,
     /// The source of KV pages, copied weights and workspaces; none: the C heap. Used from any
     /// thread, dropped after the model and all its sessions.
     pub allocator: Option<Box<dyn GlobalAlloc + Send + Sync>>,
@@ -150,6 +152,7 @@ impl Model {
         let kernels = text(options.kernels, "kernels")?;
         let profile = text(options.profile, "profile")?;
         let chat_template = text(options.chat_template, "chat_template")?;
+        let date = text(options.date, "date")?;
         // Boxed, because it is two pointers wide.
         let user = options.allocator.map(|own| Box::into_raw(Box::new(own)).cast::<c_void>());
         let allocator = sys::stasis_allocator {
@@ -169,6 +172,7 @@ impl Model {
             kv_budget_bytes: options.kv_budget_bytes,
             state_budget_bytes: options.state_budget_bytes,
             chat_template: pointer_to(&chat_template),
+            date: pointer_to(&date),
             allocator: if user.is_some() { &allocator } else { ptr::null() },
             cancel: raw_of(options.cancel),
             progress: guard.is_some().then_some(progress),
@@ -280,6 +284,27 @@ impl Model {
                 raw.as_ptr(),
                 size_of::<sys::stasis_message>(),
                 raw.len(),
+                flags,
+                text.cast(),
+                capacity,
+                length,
+                error,
+            )
+        })?;
+        Ok(text_from(text))
+    }
+
+    /// A conversation in JSON, with its tools and switches (`stasis_chat.h`), through the template
+    /// in the model's own files.
+    pub fn render_chat(&self, conversation: &str, reply: Reply) -> Result<String> {
+        let flags = if reply == Reply::Prompt { sys::STASIS_CHAT_REPLY } else { 0 };
+        let (data, size) = (conversation.as_ptr().cast(), conversation.len());
+        // SAFETY: a text with its length, a buffer with its capacity.
+        let text = fill(|text: *mut u8, capacity, length, error| unsafe {
+            sys::stasis_model_render_chat(
+                self.raw(),
+                data,
+                size,
                 flags,
                 text.cast(),
                 capacity,

@@ -49,6 +49,17 @@ fn text() {
     let rendered = model.render(&messages, Reply::None).unwrap();
     assert!(rendered.contains("<start_of_turn>user\nWhat is k?<end_of_turn>"), "{rendered}");
     assert!(model.render(&messages[..1], Reply::Prompt).unwrap().ends_with("model\n"));
+    let chat = r#"{"messages": [{"role": "user", "content": "What is k?"}]}"#;
+    assert_eq!(
+        model.render_chat(chat, Reply::Prompt).unwrap(),
+        model.render(&messages[..1], Reply::Prompt).unwrap()
+    );
+    let mut told = alone(&model);
+    assert_eq!(told.append_chat(chat, Reply::Prompt, Default::default()).unwrap(), None);
+    assert_eq!(told.reply(None, false).unwrap(), r#"{"role": "assistant", "content": ""}"#);
+    let other = chat.replace("k?", "m?");
+    let differs = told.append_chat(&other, Reply::Prompt, Default::default()).unwrap().unwrap();
+    assert!(differs > 0 && differs < told.info().unwrap().position);
     let mut session = alone(&model);
     session.append_message("system", "Be brief.", Reply::None, Default::default()).unwrap();
     assert!(session.info().unwrap().pending_bytes > 0);

@@ -9,8 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 7] = [
     "stasis",
+    "stasis_chat",
     "stasis_embed",
     "stasis_generate",
     "stasis_quantize",

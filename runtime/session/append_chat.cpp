@@ -1,0 +1,326 @@
+// Conversations given whole, as JSON: they are rendered by the model's own template and compared
+// with the log, and what the log lacks is appended. The log stays the only state.
+#include <algorithm>
+
+#include "runtime/host/utf8.h"
+#include "runtime/session/session.h"
+#include "runtime/text/chat_input.h"
+
+namespace stasis {
+
+namespace {
+
+// Put inside markers of special tokens that a message contains, so that they stay text. A
+// private-use character, of which the template knows nothing.
+constexpr std::string_view kGuard = "\U000F0000";
+
+jinja::Value guarded(const jinja::Value &value, const Tokenizer &tokenizer) {
+    if (const std::string *text = value.text()) {
+        if (text->find(kGuard) != std::string::npos) {
+            fail(Status::invalid_argument,
+                 "the conversation contains the character U+F0000, which is reserved");
+        }
+        return tokenizer.guarded(*text, kGuard);
+    }
+    if (const jinja::ListValue *list = value.list()) {
+        jinja::List items;
+        for (const jinja::Value &item : list->items) {
+            items.push_back(guarded(item, tokenizer));
+        }
+        return jinja::make_list(std::move(items));
+    }
+    if (const jinja::DictValue *dict = value.dict()) {
+        jinja::Dict items;
+        for (const auto &[name, item] : dict->items) {
+            items.emplace_back(name, guarded(item, tokenizer));
+        }
+        return jinja::make_dict(std::move(items));
+    }
+    return value;
+}
+
+ChatInput guarded(ChatInput input, const Tokenizer &tokenizer) {
+    for (jinja::Value &message : input.messages) {
+        message = guarded(message, tokenizer);
+    }
+    for (auto &[name, value] : input.variables) {
+        value = guarded(value, tokenizer);
+    }
+    return input;
+}
+
+// Returns the text cut at each guard, which no marker crosses.
+std::vector<Segment> segments_of(std::string_view text) {
+    std::vector<Segment> segments;
+    while (true) {
+        const size_t at = std::min(text.find(kGuard), text.size());
+        segments.push_back({std::string(text.substr(0, at)), TokenSource::templated, true});
+        if (at == text.size()) {
+            segments.front().start = true;
+            return segments;
+        }
+        text.remove_prefix(at + kGuard.size());
+    }
+}
+
+std::string plain(std::string text) {
+    for (size_t at = 0; (at = text.find(kGuard, at)) != std::string::npos;) {
+        text.erase(at, kGuard.size());
+    }
+    return text;
+}
+
+struct Match {
+    uint64_t position = 0; // tokens of the log
+    size_t tokens = 0;     // tokens of the rendering that spell the same
+};
+
+// Returns the longest beginnings of both that spell the same. Drawn tokens may divide a text
+// otherwise than the tokenizer does; special tokens must be the same.
+Match matched(const TokenLog &log, std::span<const SourcedToken> tokens,
+              const Tokenizer &tokenizer) {
+    Match both;
+    std::string ours, theirs; // spelled by one side and not yet by the other
+    for (Match at;;) {
+        if (ours.empty() && theirs.empty()) {
+            both = at;
+        }
+        const bool takes_ours = ours.empty(), takes_theirs = theirs.empty();
+        if ((takes_ours && at.position == log.size()) ||
+            (takes_theirs && at.tokens == tokens.size())) {
+            return both;
+        }
+        const uint32_t our = takes_ours ? log[at.position].token : 0;
+        const uint32_t their = takes_theirs ? tokens[at.tokens].token : 0;
+        if (takes_ours && takes_theirs && our == their) {
+            ++at.position;
+            ++at.tokens;
+            continue;
+        }
+        if ((takes_ours && (our >= tokenizer.size() || tokenizer.is_special(our))) ||
+            (takes_theirs && tokenizer.is_special(their))) {
+            return both;
+        }
+        if (takes_ours) {
+            ours = tokenizer.piece_bytes(our);
+            ++at.position;
+        }
+        if (takes_theirs) {
+            theirs = tokenizer.piece_bytes(their);
+            ++at.tokens;
+        }
+        const size_t same = std::min(ours.size(), theirs.size());
+        if (same == 0 || ours.compare(0, same, theirs, 0, same) != 0) {
+            return both;
+        }
+        ours.erase(0, same);
+        theirs.erase(0, same);
+    }
+}
+
+// Where the messages lie in a rendering, in bytes without guards.
+struct Layout {
+    std::vector<size_t> ends; // of each message
+    std::string text;
+};
+
+// Finds the ends of the messages after `known` bytes: where the rendering of the messages up to
+// each parts from that of all.
+Layout lay_out(const ChatTemplate &chat, const ChatInput &input, std::string text, bool reply,
+               size_t known) {
+    Layout layout{{}, plain(std::move(text))};
+    const size_t count = input.messages.size();
+    layout.ends.assign(count, 0);
+    size_t limit = layout.text.size();
+    for (size_t i = count; i-- > 0 && limit > known;) {
+        size_t end = limit;
+        if (i + 1 < count || reply) {
+            try {
+                const std::string part = plain(chat.render(input, i + 1, false));
+                end = static_cast<size_t>(
+                    std::mismatch(part.begin(), part.end(), layout.text.begin(), layout.text.end())
+                        .first -
+                    part.begin());
+            } catch (const Error &error) { // a beginning that the template refuses
+                if (error.status() == Status::no_memory) {
+                    throw;
+                }
+                end = known;
+            }
+        }
+        limit = layout.ends[i] = std::min(end, limit);
+    }
+    return layout;
+}
+
+const std::string *text_member(const jinja::Value &message, std::string_view name) {
+    const jinja::Value *value = message.dict()->find(name);
+    return value != nullptr ? value->text() : nullptr;
+}
+
+Role role_of(const jinja::Value &message) {
+    const std::string *role = text_member(message, "role");
+    return *role == "system" || *role == "developer" ? Role::system
+           : *role == "user"                         ? Role::user
+           : *role == "assistant"                    ? Role::assistant
+                                                     : Role::other;
+}
+
+// Gives tokens their role, turn and source by the places of their first bytes.
+class EntryWriter {
+  public:
+    EntryWriter(const Layout &layout, const ChatInput &input, size_t known)
+        : layout_(layout), input_(input) {
+        while (message_ < layout.ends.size() && layout.ends[message_] <= known) {
+            ++message_;
+        }
+        const size_t begin = message_ > 0 ? layout.ends[message_ - 1] : 0;
+        started_ = message_ < layout.ends.size() && begin < known; // it goes on in this append
+        find_content(begin);
+    }
+
+    TokenEntry write(uint32_t token, size_t begin, size_t end) {
+        while (message_ < layout_.ends.size() && layout_.ends[message_] <= begin) {
+            const size_t next = layout_.ends[message_++];
+            started_ = false;
+            find_content(next);
+        }
+        TokenEntry entry{token, 0, TokenSource::templated, 0};
+        const bool prompt = message_ == layout_.ends.size();
+        if (end > content_ && begin < content_end_) {
+            entry.source = TokenSource::text;
+        }
+        const Role role = prompt ? Role::assistant : role_of(input_.messages[message_]);
+        entry.turn = static_cast<uint8_t>(role) | (started_ ? 0 : TokenEntry::kTurnStart) |
+                     (prompt ? TokenEntry::kReplyPrompt : 0);
+        started_ = true;
+        return entry;
+    }
+
+  private:
+    void find_content(size_t from) {
+        content_ = content_end_ = 0;
+        if (message_ == layout_.ends.size()) {
+            return;
+        }
+        const std::string *text = text_member(input_.messages[message_], "content");
+        const std::string bare =
+            text != nullptr ? std::string(jinja::strip(plain(*text), true, true)) : "";
+        const size_t at = bare.empty() ? std::string::npos : layout_.text.find(bare, from);
+        if (at != std::string::npos && at < layout_.ends[message_]) {
+            content_ = at;
+            content_end_ = at + bare.size();
+        }
+    }
+
+    const Layout &layout_;
+    const ChatInput &input_;
+    size_t message_ = 0;
+    bool started_ = false;
+    size_t content_ = 0, content_end_ = 0;
+};
+
+size_t bytes_of(const Tokenizer &tokenizer, std::span<const SourcedToken> tokens) {
+    size_t bytes = 0;
+    for (const SourcedToken &token : tokens) {
+        bytes += tokenizer.piece_bytes(token.token).size();
+    }
+    return bytes;
+}
+
+} // namespace
+
+const ChatTemplate &Session::own_chat() const {
+    if (model_->tokenizer == nullptr) {
+        fail(Status::unsupported, "messages need a tokenizer, which the model does not have");
+    }
+    if (!model_->chat) {
+        fail(Status::unsupported, "the model's files have no chat template");
+    }
+    return *model_->chat;
+}
+
+void Session::append_chat(const ChatInput &given, bool reply, uint64_t &position,
+                          const AppendOptions &options) {
+    const ChatTemplate &chat = own_chat();
+    const Tokenizer &tokenizer = *model_->tokenizer;
+    if (!settings_.pending_system.empty()) {
+        fail(Status::invalid_argument,
+             "a system text waits for the first user turn: rewind to 0 to drop it");
+    }
+    const ChatInput input = guarded(given, tokenizer);
+    std::string text = chat.render(input, input.messages.size(), reply);
+    const std::vector<SourcedToken> tokens = tokenizer.encode(segments_of(text), options.watch);
+    const Match match = matched(timeline_.log, tokens, tokenizer);
+    position = match.position;
+    if (match.position < timeline_.position()) {
+        const uint32_t token = timeline_.log[match.position].token;
+        fail(Status::conflict,
+             "the log differs from the conversation from position %llu on, where it has the token "
+             "%u: rewind to that position and append again",
+             static_cast<unsigned long long>(match.position), token);
+    }
+
+    // Some vocabularies put a blank before a text.
+    const std::span<const SourcedToken> all(tokens), added = all.subspan(match.tokens);
+    const size_t bytes = bytes_of(tokenizer, all), spelled = plain(text).size();
+    const size_t lead = bytes > spelled ? bytes - spelled : 0;
+    size_t at = bytes_of(tokenizer, all.first(match.tokens));
+    at -= std::min(at, lead);
+    const Layout layout = lay_out(chat, input, std::move(text), reply, at);
+    EntryWriter writer(layout, input, at);
+    std::vector<TokenEntry> entries;
+    entries.reserve(added.size());
+    for (const SourcedToken &token : added) {
+        const size_t end = at + tokenizer.piece_bytes(token.token).size();
+        entries.push_back(writer.write(token.token, at, end));
+        at = end;
+    }
+    // The template needs no generation prompt, so the last token is marked.
+    if (reply && !entries.empty() && (entries.back().turn & TokenEntry::kReplyPrompt) == 0) {
+        entries.back().turn |= TokenEntry::kReplyPrompt;
+    }
+    append_entries(entries, options);
+    position = timeline_.position();
+}
+
+jinja::Value Session::reply_message(const jinja::Value &tools, bool complete) const {
+    const ChatTemplate &chat = own_chat();
+    const Tokenizer &tokenizer = *model_->tokenizer;
+    const TokenLog &log = timeline_.log;
+    // The reply is what follows the last generation prompt.
+    uint64_t begin = log.size(), end = log.size();
+    while (begin > 0 && (log[begin - 1].turn & TokenEntry::kReplyPrompt) == 0) {
+        --begin;
+    }
+    if (begin == 0) {
+        fail(Status::not_found, "the log has no generation prompt that a reply follows");
+    }
+    uint64_t prompt = begin;
+    while (prompt > 0 && (log[prompt - 1].turn & TokenEntry::kReplyPrompt) != 0) {
+        --prompt;
+    }
+    // It ends with an end token, or before what the template has put behind it.
+    const auto &ends = model_->config.end_tokens;
+    for (uint64_t i = begin; i < log.size(); ++i) {
+        if (log[i].source == TokenSource::templated ||
+            std::find(ends.begin(), ends.end(), log[i].token) != ends.end()) {
+            end = i;
+            complete = true;
+            break;
+        }
+    }
+    const auto spelled = [&](uint64_t from, uint64_t to) {
+        std::vector<uint32_t> tokens;
+        for (uint64_t i = from; i < to; ++i) {
+            tokens.push_back(log[i].token);
+        }
+        std::string text = tokenizer.decode(tokens, false, true);
+        text.resize(complete_utf8(text));
+        return text;
+    };
+    return parse_reply(chat.replies(), spelled(prompt, begin), spelled(begin, end), complete,
+                       tools);
+}
+
+} // namespace stasis

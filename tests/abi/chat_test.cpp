@@ -1,0 +1,114 @@
+// Conversations in JSON through the ABI: rendering, appends, differences, replies, dates.
+#include <string>
+
+#include "tests/abi/fixture.h"
+
+using namespace abi_test;
+
+namespace {
+
+stasis_model *chat_talker() {
+    return shared_model("recall-llama");
+}
+
+std::string rendered_chat(const std::string &conversation, uint32_t flags) {
+    std::string text(1000, '\0');
+    size_t length = 0;
+    stasis_error error;
+    const stasis_status status =
+        stasis_model_render_chat(chat_talker(), conversation.data(), conversation.size(), flags,
+                                 text.data(), text.size(), &length, &error);
+    REQUIRE_MESSAGE(status == STASIS_OK, error.message);
+    return text.substr(0, length);
+}
+
+stasis_status append_conversation(const Session &session, const std::string &conversation,
+                                  uint64_t *position, stasis_error *error) {
+    return stasis_session_append_chat(session.get(), conversation.data(), conversation.size(),
+                                      STASIS_CHAT_REPLY, position, nullptr, error);
+}
+
+std::string conversation_of(const char *messages) {
+    return std::string("{\"messages\": [") + messages + "]}";
+}
+
+constexpr const char *kAsking = R"({"role": "user", "content": "What is k?"})";
+
+} // namespace
+
+TEST_CASE("stasis_model_render_chat: the model's own template, and what is refused") {
+    CHECK(rendered_chat(conversation_of(kAsking), 0) ==
+          "<s><|im_start|>user\nWhat is k?<|im_end|>\n");
+    CHECK(rendered_chat(conversation_of(kAsking), STASIS_CHAT_REPLY) ==
+          "<s><|im_start|>user\nWhat is k?<|im_end|>\n<|im_start|>assistant\n");
+    size_t length = 0;
+    stasis_error error;
+    CHECK(stasis_model_render_chat(chat_talker(), "[", 1, 0, nullptr, 0, &length, &error) ==
+          STASIS_INVALID_ARGUMENT);
+    CHECK(stasis_model_render_chat(nullptr, "[", 1, 0, nullptr, 0, &length, &error) ==
+          STASIS_INVALID_ARGUMENT);
+    CHECK(stasis_model_render_chat(chat_talker(), nullptr, 1, 0, nullptr, 0, &length, &error) ==
+          STASIS_INVALID_ARGUMENT);
+    CHECK(stasis_model_render_chat(chat_talker(), "[", 1, 2, nullptr, 0, &length, &error) ==
+          STASIS_UNSUPPORTED);
+    CHECK(stasis_model_render_chat(llama(), "{}", 2, 0, nullptr, 0, &length, &error) ==
+          STASIS_UNSUPPORTED);
+}
+
+TEST_CASE("stasis_session_append_chat: a difference is told, and rewound to") {
+    const Session session = create(chat_talker());
+    stasis_error error;
+    uint64_t position = 99;
+    REQUIRE(append_conversation(session, conversation_of(kAsking), &position, &error) == STASIS_OK);
+    auto info = sized<stasis_session_info>();
+    REQUIRE(stasis_session_get_info(session.get(), &info, nullptr) == STASIS_OK);
+    CHECK(position == info.position);
+
+    const std::string other = conversation_of(R"({"role": "user", "content": "What is m?"})");
+    CHECK(append_conversation(session, other, &position, &error) == STASIS_CONFLICT);
+    CHECK(contains(error, "from position " + std::to_string(position)));
+    REQUIRE(position > 2);
+    REQUIRE(position < info.position);
+    REQUIRE(stasis_session_rewind(session.get(), position, 0, nullptr, &error) == STASIS_OK);
+    REQUIRE(append_conversation(session, other, nullptr, &error) == STASIS_OK);
+    CHECK(append_conversation(session, "nothing", &position, &error) == STASIS_INVALID_ARGUMENT);
+
+    // The same as one that never had the other text.
+    const Session fresh = create(chat_talker());
+    REQUIRE(append_conversation(fresh, other, nullptr, &error) == STASIS_OK);
+    stasis_digest a, b;
+    REQUIRE(stasis_session_digest(session.get(), &a, nullptr) == STASIS_OK);
+    REQUIRE(stasis_session_digest(fresh.get(), &b, nullptr) == STASIS_OK);
+    CHECK(std::memcmp(&a, &b, sizeof a) == 0);
+}
+
+TEST_CASE("stasis_session_reply: the reply as a message") {
+    const Session session = create(chat_talker());
+    char text[200];
+    size_t length = 0;
+    stasis_error error;
+    CHECK(stasis_session_reply(session.get(), nullptr, 0, 0, text, sizeof text, &length, &error) ==
+          STASIS_NOT_FOUND);
+    const char *question = R"({"role": "user", "content": "Let's start by defining )"
+                           R"(a variable k equal to 5. What is k?"})";
+    REQUIRE(append_conversation(session, conversation_of(question), nullptr, &error) == STASIS_OK);
+    auto options = sized<stasis_generate_options>();
+    options.tokens_max = 40;
+    REQUIRE(stasis_session_generate(session.get(), &options, nullptr, &error) == STASIS_OK);
+    CHECK(stasis_session_reply(session.get(), nullptr, 0, 0, text, 5, &length, &error) ==
+          STASIS_BUFFER_TOO_SMALL);
+    const std::string tools = conversation_of(kAsking);
+    REQUIRE(stasis_session_reply(session.get(), tools.data(), tools.size(), STASIS_REPLY_COMPLETE,
+                                 text, sizeof text, &length, &error) == STASIS_OK);
+    CHECK(std::string(text, length) == R"({"role": "assistant", "content": "k is 5."})");
+}
+
+TEST_CASE("stasis_model_options.date: what is no date is refused by name") {
+    auto options = sized<stasis_model_options>();
+    options.date = "yesterday";
+    stasis_model *model = nullptr;
+    stasis_error error;
+    CHECK(stasis_model_open(test_data("recall-llama").c_str(), &options, &model, &error) ==
+          STASIS_INVALID_ARGUMENT);
+    CHECK(contains(error, "options.date is 'yesterday'"));
+}
