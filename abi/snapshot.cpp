@@ -136,7 +136,7 @@ std::unique_ptr<stasis_session> load(const std::shared_ptr<Model> &model,
     if ((given.flags & STASIS_LOAD_ACCEPT_OLDER) == 0) {
         snapshot->require_newest();
     }
-    check_identity(snapshot->state().model, model->identity); // before the bulk is read
+    check_identity(snapshot->state().model, *model); // before the bulk is read
     if (given.session == nullptr) {
         session.capacity = std::min<uint64_t>(snapshot->state().capacity, model->config.context);
         session.window_retain = snapshot->state().window_retain;

@@ -212,8 +212,8 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * generation_config.json, tokenizer.model or else tokenizer.json (byte-level BPE),
  * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, of a model that is
  * split the first of its files (NAME-00001-of-0000N.gguf): architectures llama, gemma3, qwen2,
- * qwen3, qwen3moe, qwen35, qwen35moe, phi3, gpt-oss, lfm2, types F32, F16, BF16, Q8_0, Q4_0, Q4_1,
- * Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 (devices: not these three, nor Q2_K and Q3_K).
+ * qwen3, qwen3moe, qwen35, qwen35moe, phi3, gpt-oss, lfm2, smollm3, mistral3, olmo2, types F32,
+ * F16, BF16, Q8_0, Q4_0 to Q5_1, Q4_K to Q6_K, on the CPU Q2_K, Q3_K, IQ4_NL, IQ4_XS and MXFP4.
  *
  * Memory. Matrices of bf16 and embeddings of integers are mapped. Matrices of F16 and F32 are
  * copied as bf16, and bf16 experts of gpt-oss directories by row; other matrices of integers are
@@ -222,16 +222,14 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * not be written to while the model or one of its sessions lives. Appends check size and time of
  * the files again, decoding every 64 tokens (IO); a change that preserves both is not noticed, and
  * access to a part that was cut off raises SIGBUS. Deleting a file, or renaming another to its
- * name, does no harm. With copy_weights nothing is mapped: the weights are copied to the
- * allocator's memory, the files are closed, and later changes to them have no effect.
+ * name, does no harm. With copy_weights all weights are copied to the allocator's memory instead.
  *
  * Devices. On "cuda" weights and KV pages are in that GPU's memory, and results are the same, bit
  * for bit: sessions move between devices by save and load. More than 16 query heads for a KV head
  * and heads of more than 256 are UNSUPPORTED. `allocator` does not serve the GPU's memory. Cancel
  * requests are checked before a pass, or before a run of up to 16 generated tokens, and not during
- * it. The GPU's part is a library of its own, libstasis_cuda, which is opened when a model asks for
- * it. A session whose device has failed stays as it was before the call; what can still be read of
- * it is returned.
+ * it. The GPU's part is a library of its own, libstasis_cuda, opened when a model asks for it. A
+ * session whose device failed stays as it was; what can still be read of it is returned.
  *
  * Profile "device" trades that for speed: the GPU vendor's library computes appends of 64 tokens
  * and more on tensor cores (weights of bf16; UNSUPPORTED on "cpu"). Results then depend on that
@@ -308,7 +306,9 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
 #define STASIS_TRACK_BY_HEAD 2u /* of each layer and query head, in as many times the memory */
 #define STASIS_DOMAIN_COMMON UINT64_C(0)
 #define STASIS_DOMAIN_PRIVATE UINT64_MAX
-/* Settings of a session, fixed when it is created. */
+/* Settings of a session, fixed when it is created. Of the two sets of factors of a model with long
+ * RoPE (Phi-3.5, Phi-4-mini), a session gets the long ones if its capacity exceeds the model's
+ * original context. It, its forks and its files keep them: keys held cannot change sides. */
 typedef struct stasis_session_options {
     uint32_t struct_size, reserved;
     uint64_t capacity;      /* most positions; 0: the model's context, which is the maximum */

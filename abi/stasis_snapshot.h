@@ -145,7 +145,8 @@ stasis_status stasis_session_write(stasis_session *session, const stasis_sink *s
  *                    crash left unfinished is not damage
  *   VERSION          a format, contract version or profile that this build or model does not have
  *   MODEL_MISMATCH   another model saved it
- *   UNSUPPORTED      STASIS_LOAD_NO_RECOMPUTE of a file without keys and values
+ *   UNSUPPORTED      STASIS_LOAD_NO_RECOMPUTE of a file without keys and values; a capacity beyond
+ *                    the original context for a session with the short factors of long RoPE
  *   FULL             the log exceeds the requested capacity
  *   POOL_EXHAUSTED   the KV budget
  *   DIVERGED         recomputing gives other digests: the message names the first position and
@@ -175,7 +176,8 @@ typedef struct stasis_snapshot_info {
     uint64_t position, file_bytes; /* of the state and all commits before it */
     stasis_digest digest;          /* of the state, as stasis_session_digest */
     stasis_digest root;            /* of the file; these 32 bytes suffice to prove it */
-    stasis_digest model;           /* as of stasis_model_info */
+    stasis_digest model;           /* as of stasis_model_info; another one of a session with the
+                                      short factors of long RoPE */
     uint32_t flags;
     uint32_t keep;            /* STASIS_KEEP_... */
     uint32_t codec;           /* STASIS_CODEC_ZSTD if any keys and values are, or _RAW */

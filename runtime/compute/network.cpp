@@ -16,6 +16,9 @@ Network::~Network() = default;
 void Network::describe_layers() {
     for (const Rope &rope : config.ropes) {
         rope_frequencies.push_back(stasis::rope_frequencies(rope, config.rotary()));
+        if (config.long_rope_from() != 0) {
+            long_rope_frequencies.push_back(stasis::rope_frequencies(rope, config.rotary(), true));
+        }
     }
     // Layers with the same window share pages: one group for each window, global layers first.
     std::set<uint32_t> windows;

@@ -40,6 +40,8 @@ struct Network {
     std::vector<PageShape> page_shapes;   // [group] of the KV cache's pages
     uint32_t recurrent_layers = 0;
     std::vector<std::vector<double>> rope_frequencies; // [rope][rotary / 2]
+    // Of sessions with the long factors of RoPE; empty: the model has none.
+    std::vector<std::vector<double>> long_rope_frequencies;
     const kernels::Table *kernels = nullptr;
     std::shared_ptr<Threads> threads;
     Weights weights;

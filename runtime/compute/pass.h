@@ -32,6 +32,7 @@ struct Sequence {
     std::vector<Pages> pages; // [group]; null page: evicted whole
     // [block] slots that it does not see; blocks past the end have none.
     std::span<const uint64_t> evicted;
+    bool long_rope = false; // RoPE has its long factors (Timeline::long_rope)
     // Of a model with recurrent layers: their states before the first row (null: at the beginning
     // of the log, all zero), [recurrent layer][Recurrent::state_size]; and where those after some
     // of the rows go, ascending, the last after all rows.

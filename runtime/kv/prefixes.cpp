@@ -22,6 +22,7 @@ uint64_t hash_of(const Prefix *parent, const PrefixRealm &realm, PageTokens toke
     for (const uint8_t byte : realm.events.bytes) {
         mix(byte);
     }
+    mix(realm.long_rope ? 1 : 0);
     return hash;
 }
 
@@ -39,8 +40,7 @@ Prefix *Prefixes::find(const Prefix *parent, const PrefixRealm &realm, PageToken
     const auto [begin, end] = entries_.equal_range(hash_of(parent, realm, tokens));
     for (auto at = begin; at != end; ++at) {
         Prefix &entry = *at->second;
-        const bool same = entry.parent == parent && entry.realm.domain == realm.domain &&
-                          entry.realm.events == realm.events &&
+        const bool same = entry.parent == parent && entry.realm == realm &&
                           std::equal(tokens.begin(), tokens.end(), entry.tokens.begin());
         if (!same || (digests.empty() && entry.stored) ||
             (!digests.empty() && !std::equal(digests.begin(), digests.end(), entry.digests.begin(),

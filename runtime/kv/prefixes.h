@@ -27,6 +27,8 @@ using PageTokens = std::span<const uint32_t, kPage>;
 struct PrefixRealm {
     uint64_t domain = 0;
     Digest events = {}; // of the events up to the page's end; zero: none
+    bool long_rope = false;
+    bool operator==(const PrefixRealm &) const = default;
 };
 
 // One full page of every group.

@@ -16,7 +16,8 @@ inline constexpr uint32_t kHeadDimMax = 1024;
 
 using kernels::Activation;
 
-enum class RopeScaling { none, linear, llama3, yarn };
+// `still` turns nothing: it stands for a layer without RoPE. `longrope` has two sets of factors.
+enum class RopeScaling { none, linear, llama3, yarn, longrope, still };
 
 struct Rope {
     double base = 10000.0;
@@ -24,9 +25,11 @@ struct Rope {
     double factor = 1.0;               // linear, llama3 and yarn
     double low_frequency_factor = 1.0; // llama3
     double high_frequency_factor = 4.0;
-    uint32_t original_context = 0; // llama3, yarn: positions of the original training
+    uint32_t original_context = 0; // llama3, yarn, longrope: positions of the original training
     // [rotary / 2] divisors of the frequencies, by which GGUF files express llama3; empty: none.
     std::vector<float> factors = {};
+    // longrope: the divisors in sessions whose capacity exceeds original_context.
+    std::vector<float> long_factors = {};
     // yarn: turns in the original context of the pairs between which frequencies are blended.
     double turns_fast = 32.0, turns_slow = 1.0;
     bool whole_bounds = true; // yarn: the blend begins and ends at whole pairs
@@ -91,7 +94,9 @@ struct Config {
     float norm_eps = 1e-6F;
     bool norm_plus_one = false;   // norms multiply by 1 + w
     bool query_key_norm = false;  // norm of each query and key head before RoPE
-    bool post_norms = false;      // further norms after attention and after the MLP
+    bool joint_norms = false;     // these norms are over all heads together
+    bool pre_norms = true;        // norms before attention and before the MLP
+    bool post_norms = false;      // norms after attention and after the MLP
     bool attention_bias = false;  // q, k, v
     bool output_bias = false;     // o; only with attention_bias
     bool mlp_bias = false;        // gate, up, down, of experts too
@@ -105,7 +110,10 @@ struct Config {
     // (1, n/2 + 1), ...
     bool interleaved_rope = false;
     float embedding_scale = 1.0F;
-    float attention_scale = 0.0F;   // scores are multiplied by it
+    float attention_scale = 0.0F; // scores are multiplied by it
+    // Queries are multiplied by 1 + growth * ln(1 + floor(position / context)); 0: by nothing.
+    float query_growth = 0.0F;
+    uint32_t query_growth_context = 0;
     float attention_softcap = 0.0F; // 0: none
     float final_softcap = 0.0F;     // 0: none
     Activation activation = Activation::silu;
@@ -125,6 +133,8 @@ struct Config {
 
     // Returns how many leading numbers of a head RoPE turns.
     uint32_t rotary() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
+    // Returns the capacity above which a session uses the long factors of RoPE; 0: there are none.
+    uint32_t long_rope_from() const;
 };
 
 // Reads DIRECTORY/config.json and generation_config.json (optional). Throws Error: not_found, io,
@@ -142,6 +152,9 @@ Config parse_config(const std::string &config, const std::string &generation);
 // Returns the description of the layer in an MTP head, which is that of the last layer with
 // attention. There must be one.
 LayerConfig mtp_layer(const Config &config);
+
+// The further pair of sessions with the short factors of long RoPE.
+inline const std::pair<std::string, std::string> kShortRope = {"rope_factors", "short"};
 
 // Returns canonical name and value pairs of everything that determines results
 // (ModelIdentity::config).

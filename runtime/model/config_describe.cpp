@@ -43,7 +43,18 @@ std::string describe_yarn(const Rope &rope) {
            ", original context " + std::to_string(rope.original_context);
 }
 
+std::string describe_factors(const char *before, const std::vector<float> &factors) {
+    std::string text;
+    for (const float factor : factors) {
+        text += (text.empty() ? before : std::string(" ")) + exact(factor);
+    }
+    return text;
+}
+
 std::string describe_rope(const Rope &rope) {
+    if (rope.scaling == RopeScaling::still) {
+        return "none";
+    }
     std::string text = "base " + exact(rope.base);
     if (rope.scaling == RopeScaling::linear) {
         text += ", linear, factor " + exact(rope.factor);
@@ -53,14 +64,14 @@ std::string describe_rope(const Rope &rope) {
                 ", original context " + std::to_string(rope.original_context);
     } else if (rope.scaling == RopeScaling::yarn) {
         text += describe_yarn(rope);
+    } else if (rope.scaling == RopeScaling::longrope) {
+        text += ", longrope, original context " + std::to_string(rope.original_context);
     }
     if (rope.amplitude != 1.0) {
         text += ", amplitude " + exact(rope.amplitude);
     }
-    for (size_t i = 0; i < rope.factors.size(); ++i) {
-        text += (i == 0 ? ", divided by " : " ") + exact(rope.factors[i]);
-    }
-    return text;
+    return text + describe_factors(", divided by ", rope.factors) +
+           describe_factors(", beyond it by ", rope.long_factors);
 }
 
 std::string describe_experts(const Experts &experts) {
@@ -87,7 +98,22 @@ std::string describe_recurrent(const Recurrent &sizes) {
            (sizes.stored_rates ? ", rates" : "");
 }
 
-// Adds what only some architectures have.
+// Adds what only some architectures of attention have.
+void describe_attention(const Config &config,
+                        std::vector<std::pair<std::string, std::string>> &pairs) {
+    if (config.joint_norms) {
+        pairs.emplace_back("joint_norms", "yes");
+    }
+    if (!config.pre_norms) {
+        pairs.emplace_back("pre_norms", "no");
+    }
+    if (config.query_growth != 0.0F) {
+        pairs.emplace_back("query_growth", exact(config.query_growth) + ", context " +
+                                               std::to_string(config.query_growth_context));
+    }
+}
+
+// Adds what only hybrids have.
 void describe_hybrid(const Config &config,
                      std::vector<std::pair<std::string, std::string>> &pairs) {
     if (config.rotary_dim != 0) {
@@ -162,6 +188,7 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
     if (config.gate_limit != 0.0F) {
         pairs.emplace_back("gate_limit", exact(config.gate_limit));
     }
+    describe_attention(config, pairs);
     describe_hybrid(config, pairs);
     return pairs;
 }

@@ -48,6 +48,9 @@ void check_sizes(const Config &config, const SizeNames &names);
 std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers);
 // Sets the layers of a model whose layers share one RoPE; local ones have the given window.
 // `layer_types`, if it exists, must agree.
+void set_layers(const Fields &fields, const Rope &shared, uint32_t window,
+                const std::vector<bool> &local, Config &config);
+// The same with the RoPE that parse_only_rope returns.
 void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
                 Config &config);
 
@@ -71,7 +74,12 @@ Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_k
 // Returns Config::rotary_dim, from the part of a head that partial_rotary_factor gives.
 uint32_t parse_rotary_dim(const Fields &fields, uint32_t head_dim, double fallback);
 // Returns the RoPE that all layers share.
-Rope parse_only_rope(const Fields &fields);
+Rope parse_only_rope(const Fields &fields, double base_fallback = 10000.0);
+// Reads Config::query_growth, which the object of RoPE has in published files.
+void parse_query_growth(const Fields &fields, Config &config);
+// Returns the RoPE that all layers share in an architecture that may have long RoPE, and of which a
+// part of each head may turn. Sizes and Config::rotary_dim must be set.
+Rope parse_long_rope(const Fields &fields, const Config &config);
 // Returns the index of the RoPE in config.ropes, and adds it if it is new.
 uint32_t rope_index(Config &config, const Rope &rope);
 

@@ -26,17 +26,29 @@ std::vector<bool> parse_layer_types(const Fields &fields, uint32_t layers) {
     return local;
 }
 
-void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
-                Config &config) {
+void set_layers(const Fields &fields, const Rope &shared, uint32_t window,
+                const std::vector<bool> &local, Config &config) {
     if (fields.has("layer_types") && parse_layer_types(fields, config.layers) != local) {
         fail(Status::corrupt, "%slayer_types contradicts %s", fields.name.c_str(),
              window == 0 ? "the other fields, by which no layer has a window"
                          : "sliding_window, which all layers of this architecture have");
     }
-    const uint32_t rope = rope_index(config, parse_only_rope(fields));
+    const uint32_t rope = rope_index(config, shared);
     for (const bool is_local : local) {
         config.layer.push_back({is_local ? window : 0, rope});
     }
+}
+
+void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
+                Config &config) {
+    set_layers(fields, parse_only_rope(fields), window, local, config);
+}
+
+uint32_t Config::long_rope_from() const {
+    const auto found = std::find_if(ropes.begin(), ropes.end(), [](const Rope &rope) {
+        return rope.scaling == RopeScaling::longrope;
+    });
+    return found == ropes.end() ? 0 : found->original_context;
 }
 
 LayerConfig mtp_layer(const Config &config) {

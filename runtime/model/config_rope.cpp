@@ -83,6 +83,26 @@ void read_scaling(const Fields &fields, Rope &rope) {
     }
 }
 
+// Returns [count] factors of frequencies.
+std::vector<float> read_factors(const Fields &fields, const char *key, uint32_t count) {
+    const Json *found = fields.object.find_value(key);
+    const Json::Array *listed = found != nullptr ? found->array() : nullptr;
+    const std::string expected =
+        "an array of " + std::to_string(count) + " numbers above 0, one for each pair that turns";
+    if (listed == nullptr || listed->size() != count) {
+        fields.refuse(key, expected.c_str());
+    }
+    std::vector<float> factors;
+    for (const Json &entry : *listed) {
+        const double factor = entry.number().value_or(0.0);
+        if (!(factor >= 0x1p-126 && factor <= 0x1p127)) {
+            fields.refuse(key, expected.c_str());
+        }
+        factors.push_back(static_cast<float>(factor));
+    }
+    return factors;
+}
+
 constexpr char kPartial[] = "partial_rotary_factor";
 
 void refuse_partial(const Fields &fields) {
@@ -128,6 +148,33 @@ Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_k
     return rope;
 }
 
+// The original context stands beside the RoPE's object in published files.
+Rope parse_long_rope(const Fields &fields, const Config &config) {
+    constexpr char kOriginal[] = "original_max_position_embeddings";
+    const std::optional<Fields> found = rope_fields(fields, "full_attention");
+    const std::string kind =
+        found.has_value() ? found->text("rope_type", found->text("type", "")) : "";
+    if (kind != "longrope" && kind != "su" && kind != "yarn") { // its first names
+        return parse_rope(fields, "full_attention", "rope_theta", 10000.0, Rotary::part);
+    }
+    Rope rope;
+    rope.base = found->positive("rope_theta", fields.positive("rope_theta", rope.base));
+    rope.scaling = RopeScaling::longrope;
+    rope.original_context =
+        (fields.has(kOriginal) ? fields : *found).count(kOriginal, kContextMax, std::nullopt, 2);
+    rope.factors = read_factors(*found, "short_factor", config.rotary() / 2);
+    rope.long_factors = read_factors(*found, "long_factor", config.rotary() / 2);
+    if (config.context <= rope.original_context) {
+        fail(Status::unsupported,
+             "%smax_position_embeddings (%u) does not exceed %s (%u), so that long_factor has no "
+             "use",
+             fields.name.c_str(), config.context, kOriginal, rope.original_context);
+    }
+    rope.amplitude = found->positive("attention_factor",
+                                     long_rope_amplitude(config.context, rope.original_context));
+    return rope;
+}
+
 uint32_t parse_rotary_dim(const Fields &fields, uint32_t head_dim, double fallback) {
     const std::optional<Fields> found = rope_fields(fields, "full_attention");
     const double beside = fields.positive(kPartial, fallback);
@@ -143,14 +190,22 @@ uint32_t parse_rotary_dim(const Fields &fields, uint32_t head_dim, double fallba
     return rotary == head_dim ? 0 : rotary;
 }
 
-Rope parse_only_rope(const Fields &fields) {
+Rope parse_only_rope(const Fields &fields, double base_fallback) {
     const char *key = rope_key(fields);
     if (key != nullptr && fields.child(key).has("sliding_attention")) {
         fail(Status::unsupported,
              "%s%s: a rope of its own for sliding_attention is not supported in this architecture",
              fields.name.c_str(), key);
     }
-    return parse_rope(fields, "full_attention", "rope_theta", 10000.0);
+    return parse_rope(fields, "full_attention", "rope_theta", base_fallback);
+}
+
+void parse_query_growth(const Fields &fields, Config &config) {
+    const std::optional<Fields> found = rope_fields(fields, "full_attention");
+    if (found.has_value() && found->has("llama_4_scaling_beta")) {
+        config.query_growth = static_cast<float>(found->positive("llama_4_scaling_beta"));
+        config.query_growth_context = found->count("original_max_position_embeddings", kContextMax);
+    }
 }
 
 uint32_t rope_index(Config &config, const Rope &rope) {

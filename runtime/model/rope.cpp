@@ -63,19 +63,24 @@ double scale(const Rope &rope, double frequency) {
     switch (rope.scaling) {
     case RopeScaling::none:
     case RopeScaling::yarn:
+    case RopeScaling::longrope:
         return frequency;
     case RopeScaling::linear:
         return frequency / rope.factor;
     case RopeScaling::llama3:
         return scale_llama3(rope, frequency);
+    case RopeScaling::still:
+        return 0.0;
     }
     return frequency;
 }
 
 } // namespace
 
-std::vector<double> rope_frequencies(const Rope &rope, uint32_t rotary) {
-    assert(rotary % 2 == 0 && (rope.factors.empty() || rope.factors.size() == rotary / 2));
+std::vector<double> rope_frequencies(const Rope &rope, uint32_t rotary, bool long_factors) {
+    const std::vector<float> &factors =
+        long_factors && !rope.long_factors.empty() ? rope.long_factors : rope.factors;
+    assert(rotary % 2 == 0 && (factors.empty() || factors.size() == rotary / 2));
     std::vector<double> frequencies(rotary / 2);
     for (uint32_t i = 0; i < rotary / 2; ++i) {
         const double exponent = static_cast<double>(2 * i) / static_cast<double>(rotary);
@@ -84,8 +89,8 @@ std::vector<double> rope_frequencies(const Rope &rope, uint32_t rotary) {
     if (rope.scaling == RopeScaling::yarn) {
         scale_yarn(rope, rotary, frequencies);
     }
-    for (size_t i = 0; i < rope.factors.size(); ++i) {
-        frequencies[i] = frequencies[i] / static_cast<double>(rope.factors[i]);
+    for (size_t i = 0; i < factors.size(); ++i) {
+        frequencies[i] = frequencies[i] / static_cast<double>(factors[i]);
     }
     return frequencies;
 }
@@ -97,6 +102,24 @@ void rope_row(const std::vector<double> &frequencies, double amplitude, uint64_t
         cosine[i] = static_cast<float>(kernels::cos_f64(angle) * amplitude);
         sine[i] = static_cast<float>(kernels::sin_f64(angle) * amplitude);
     }
+}
+
+// Ding et al., "LongRoPE", 2024; transformers, modeling_rope_utils.py,
+// _compute_longrope_parameters.
+double long_rope_amplitude(uint32_t context, uint32_t original) {
+    const double factor = static_cast<double>(context) / static_cast<double>(original);
+    return factor <= 1.0 ? 1.0
+                         : std::sqrt(1.0 + kernels::log_f64(factor) /
+                                               kernels::log_f64(static_cast<double>(original)));
+}
+
+float query_scale(const Config &config, uint64_t position) {
+    if (config.query_growth == 0.0F) {
+        return 1.0F;
+    }
+    const auto stretches = static_cast<double>(1 + position / config.query_growth_context);
+    const auto growth = static_cast<double>(config.query_growth);
+    return static_cast<float>(1.0 + growth * kernels::log_f64(stretches));
 }
 
 double yarn_amplitude(double factor, double weight) {

@@ -68,6 +68,17 @@ void fill_identity(const Config &config, const TensorDigests &tensors, ModelIden
     identity.model = model_digest(identity);
 }
 
+} // namespace
+
+ModelIdentity short_rope_identity(const ModelIdentity &identity) {
+    ModelIdentity changed = identity;
+    changed.config.push_back(kShortRope);
+    changed.model = model_digest(changed);
+    return changed;
+}
+
+namespace {
+
 // Describes the stored types: matrices before vectors, the most frequent types first. Counts the
 // bytes of the model and of its MTP head, whose types are not told.
 void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {

@@ -79,12 +79,13 @@ struct LayerWeights {
     RecurrentWeights recurrent;
     Mlp mlp;
     ExpertWeights experts;
-    const float *attention_norm = nullptr;      // [hidden] before attention (1 + w folded in)
-    const float *post_attention_norm = nullptr; // [hidden], null: none
+    // Each null: none (1 + w folded in).
+    const float *attention_norm = nullptr;      // [hidden] before attention
+    const float *post_attention_norm = nullptr; // [hidden]
     const float *mlp_norm = nullptr;            // [hidden] before the MLP
-    const float *post_mlp_norm = nullptr;       // [hidden], null: none
-    const float *query_norm = nullptr;          // [head_dim], null: none
-    const float *key_norm = nullptr;            // [head_dim], null: none
+    const float *post_mlp_norm = nullptr;       // [hidden]
+    const float *query_norm = nullptr;          // [head_dim], or of all heads (joint_norms)
+    const float *key_norm = nullptr;            // the same
 };
 
 // The head that predicts the token after the next (multi-token prediction, MTP): a layer with
@@ -132,6 +133,9 @@ struct WeightsPlace {
     const Memory &memory;
     bool map = true; // map matrices that can be computed with as stored
 };
+
+// Returns the identity of a model's sessions with the short factors of long RoPE.
+ModelIdentity short_rope_identity(const ModelIdentity &identity);
 
 // Finds and checks every tensor that `config` needs (name, dtype, shape). Refuses unknown tensors
 // by name, except buffers in published checkpoints, such as rotary inv_freq, and a vision tower

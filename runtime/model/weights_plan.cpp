@@ -140,18 +140,24 @@ void Planner::layer(const std::string &name, uint32_t index, const LayerConfig &
         gated(mlp, config.intermediate, index, place.mlp);
     }
 
-    norm(name + "input_layernorm", hidden, place.attention_norm);
+    if (config.pre_norms) {
+        norm(name + "input_layernorm", hidden, place.attention_norm);
+    }
     if (config.post_norms) {
         norm(name + "post_attention_layernorm", hidden, place.post_attention_norm);
-        norm(name + "pre_feedforward_layernorm", hidden, place.mlp_norm);
+        if (config.pre_norms) {
+            norm(name + "pre_feedforward_layernorm", hidden, place.mlp_norm);
+        }
         norm(name + "post_feedforward_layernorm", hidden, place.post_mlp_norm);
     } else {
         // In a layer with two norms, the one named after attention is before the MLP.
         norm(name + "post_attention_layernorm", hidden, place.mlp_norm);
     }
     if (config.query_key_norm && !kind.recurrent) {
-        norm(self + "q_norm", config.head_dim, place.query_norm);
-        norm(self + "k_norm", config.head_dim, place.key_norm);
+        const uint64_t heads = config.joint_norms ? config.heads : 1;
+        const uint64_t kv_heads = config.joint_norms ? config.kv_heads : 1;
+        norm(self + "q_norm", heads * config.head_dim, place.query_norm);
+        norm(self + "k_norm", kv_heads * config.head_dim, place.key_norm);
     }
 }
 

@@ -95,14 +95,13 @@ std::vector<uint64_t> shape_of(const PlannedTensor &planned) {
 
 std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &mixture,
                                           std::span<const PlannedTensor> planned,
-                                          std::span<const float> rope_factors) {
+                                          std::span<const GgufFactors> rope_factors) {
     std::vector<QuantizedTensor> outputs;
-    if (!rope_factors.empty()) {
+    for (const GgufFactors &factors : rope_factors) {
         EncodedSource source;
-        source.own = rope_factors.data();
-        outputs.push_back({{"rope_freqs.weight", GgufType::f32, {rope_factors.size()}},
-                           rope_factors.size(),
-                           {{source, 1}}});
+        source.own = factors.values.data();
+        const uint64_t count = factors.values.size();
+        outputs.push_back({{factors.tensor, GgufType::f32, {count}}, count, {{source, 1}}});
     }
     std::map<std::string, size_t> places;
     for (const PlannedTensor &tensor : planned) {

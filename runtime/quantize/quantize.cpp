@@ -31,7 +31,7 @@ struct Plan {
     Checkpoint checkpoint;
     Weights places; // target of the planned tensors; stays empty
     std::vector<PlannedTensor> planned;
-    std::vector<float> rope_factors;
+    std::vector<GgufFactors> rope_factors;
     std::vector<QuantizedTensor> outputs;
     uint64_t source_bytes = 0;
 };
@@ -148,9 +148,10 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
     write_new_file(out, options.replace, [&](const File &file) {
         file.write(head.data(), head.size(), 0);
         file.set_size(file_bytes);
-        if (!plan.rope_factors.empty()) { // read back with the head
-            file.write(plan.rope_factors.data(), plan.rope_factors.size() * sizeof(float),
-                       plan.outputs[0].entry.offset_bytes);
+        for (size_t i = 0; i < plan.rope_factors.size(); ++i) { // read back with the head
+            const std::vector<float> &factors = plan.rope_factors[i].values;
+            file.write(factors.data(), factors.size() * sizeof(float),
+                       plan.outputs[i].entry.offset_bytes);
         }
         check_head(file, path, plan.config);
         write_tensors(plan, file, threads, options.watch);

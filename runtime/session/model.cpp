@@ -129,6 +129,17 @@ Model::Model(const ModelOptions &options) : Network(options.memory) {}
 
 Model::~Model() = default;
 
+// Returns what devices do not compute of an architecture; null: nothing.
+static const char *on_cpu_alone(const Config &config) {
+    return config.experts.count != 0           ? "mixtures of experts"
+           : config.recurrent.value_heads != 0 ? "recurrent layers"
+           : config.joint_norms                ? "norms over all heads together"
+           : config.query_growth != 0.0F       ? "queries whose scale grows by position"
+           : config.long_rope_from() != 0      ? "the two sides of long RoPE"
+           : config.rotary_dim != 0            ? "heads of which RoPE turns a part"
+                                               : nullptr;
+}
+
 std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
     // The device is opened first, because reading weights takes long.
     std::unique_ptr<OpenDevice> device;
@@ -142,10 +153,10 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     const Origin origin(path);
     model->config = origin.config();
     const Config &config = model->config;
-    if (device != nullptr && (config.recurrent.value_heads != 0 || config.experts.count != 0)) {
+    const char *refused = on_cpu_alone(config);
+    if (device != nullptr && refused != nullptr) {
         fail(Status::unsupported, "device \"%s\": %s are computed by the CPU alone",
-             device->name.c_str(),
-             config.experts.count != 0 ? "mixtures of experts" : "recurrent layers");
+             device->name.c_str(), refused);
     }
     model->threads = std::make_shared<Threads>(options.threads);
     Checkpoint checkpoint = origin.checkpoint(config);
@@ -156,6 +167,9 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
         load_weights(std::move(checkpoint), config, {model->memory, !options.copy_weights},
                      *model->threads, options.watch, model->identity);
     open_text(*model, origin, options);
+    if (config.long_rope_from() != 0) {
+        model->short_identity = short_rope_identity(model->identity);
+    }
     model->recommended = origin.recommended();
     model->embedding = origin.embedding();
     model->describe_layers();

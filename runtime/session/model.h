@@ -41,6 +41,7 @@ struct StepBuffers;
 
 struct Model : Network {
     ModelIdentity identity;
+    ModelIdentity short_identity; // of sessions with the short factors, if there is long RoPE
     std::unique_ptr<Tokenizer> tokenizer; // null: the model has none
     std::optional<ChatTemplate> chat;
     RecommendedSampling recommended;
@@ -50,6 +51,11 @@ struct Model : Network {
 
     explicit Model(const ModelOptions &options);
     ~Model();
+
+    // Returns the identity of a session on one side of long RoPE. Elsewhere there is one side.
+    const ModelIdentity &identity_of(bool long_rope) const {
+        return long_rope || config.long_rope_from() == 0 ? identity : short_identity;
+    }
 };
 
 std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options);

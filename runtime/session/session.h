@@ -43,7 +43,7 @@ class Session {
     SessionInfo info() const { return {timeline_.info(), settings_.pending_system.size()}; }
     TokenEntry entry(uint64_t position) const { return timeline_.log[position]; }
     std::string text(uint64_t begin, uint64_t end) const;
-    Digest digest() { return timeline_.digest(model_->identity.model); }
+    Digest digest() { return timeline_.digest(model_->identity_of(timeline_.long_rope).model); }
 
     void append(std::span<const uint32_t> tokens, const AppendOptions &options);
     void append_message(std::string_view role, std::string_view text, bool reply,

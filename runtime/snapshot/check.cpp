@@ -93,7 +93,13 @@ RecurrentShape recurrent_shape_of(const Config &config) {
     return shape;
 }
 
-void check_identity(const ModelIdentity &stored, const ModelIdentity &model) {
+bool has_long_rope(const ModelIdentity &stored, const Model &model) {
+    return model.config.long_rope_from() != 0 &&
+           (stored.config.empty() || stored.config.back() != kShortRope);
+}
+
+void check_identity(const ModelIdentity &stored, const Model &opened) {
+    const ModelIdentity &model = opened.identity_of(has_long_rope(stored, opened));
     if (stored.architecture != model.architecture) {
         refuse(Element::model_config, "architecture: ", stored.architecture, model.architecture);
     }

@@ -19,7 +19,9 @@ RecurrentShape recurrent_shape_of(const Config &config);
 // Throws Error(model_mismatch) unless a snapshot's identity is the model's. The message names the
 // first element that differs (format/state/elements.h) and both values, as in
 // "attention module weights differ: layer 3 ...".
-void check_identity(const ModelIdentity &stored, const ModelIdentity &model);
+void check_identity(const ModelIdentity &stored, const Model &model);
+// Reports whether a stored session has the long factors of RoPE.
+bool has_long_rope(const ModelIdentity &stored, const Model &model);
 
 // Checks the shape of a stored state. Throws Error(model_mismatch), Error(version).
 void check_geometry(const State &state, const Model &model);

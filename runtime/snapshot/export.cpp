@@ -129,9 +129,10 @@ State export_state(Timeline &timeline, const Settings &settings, const Model &mo
     assert(timeline.network == &model);
     State state;
     // Computes the hidden state if needed.
-    state.digest = timeline.digest(model.identity.model, watch);
+    const ModelIdentity &identity = model.identity_of(timeline.long_rope);
+    state.digest = timeline.digest(identity.model, watch);
     const Config &config = model.config;
-    state.model = model.identity;
+    state.model = identity;
     state.layers = config.layers;
     state.kv_heads = config.kv_heads;
     state.head_dim = config.head_dim;

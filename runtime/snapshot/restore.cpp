@@ -114,7 +114,7 @@ void check_samplings(const State &state, uint32_t vocabulary) {
 Timeline prepare(Model &model, const State &state, const TimelineOptions *options,
                  const Watch &watch) {
     watch.step(0, 0);
-    check_identity(state.model, model.identity);
+    check_identity(state.model, model);
     check_geometry(state, model);
     check_profile(state, model, options != nullptr && options->any_profile);
 
@@ -125,7 +125,15 @@ Timeline prepare(Model &model, const State &state, const TimelineOptions *option
     if (options != nullptr) {
         chosen = *options;
     }
+    chosen.long_rope = has_long_rope(state.model, model);
     Timeline timeline(model, chosen);
+    const uint32_t long_from = model.config.long_rope_from();
+    if (!timeline.long_rope && long_from != 0 && timeline.capacity > long_from) {
+        fail(Status::unsupported,
+             "the snapshot's keys have the RoPE factors of capacities up to %u, and cannot be "
+             "continued with a capacity of %llu",
+             long_from, Number{timeline.capacity});
+    }
     if (state.log.size() > timeline.capacity) {
         fail(Status::full, "the snapshot holds %zu positions, more than the capacity of %llu",
              state.log.size(), Number{timeline.capacity});
@@ -252,7 +260,7 @@ void adopt_states(Timeline &timeline, const State &state, const StoredPages &pag
 }
 
 void check_digest(Timeline &timeline, const Model &model, const State &state, const Watch &watch) {
-    const Digest own = timeline.digest(model.identity.model, watch);
+    const Digest own = timeline.digest(model.identity_of(timeline.long_rope).model, watch);
     if (own != state.digest) {
         fail(Status::corrupt, "the state's digest is %s, the file says %s", to_hex(own).c_str(),
              to_hex(state.digest).c_str());

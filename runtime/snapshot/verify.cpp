@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/compute/profile.h"
+#include "runtime/snapshot/check.h"
 #include "runtime/snapshot/export.h"
 #include "runtime/snapshot/restore.h"
 #include "runtime/snapshot/verify_steps.h"
@@ -43,6 +44,7 @@ std::optional<Divergence> find_divergence(const std::shared_ptr<Model> &model, c
     const uint64_t end = std::min<uint64_t>((index + 1) * stored.page_positions, stored.log.size());
     TimelineOptions retaining;
     retaining.capacity = end;
+    retaining.long_rope = has_long_rope(stored.model, *model);
     retaining.window_retain = stored.page_positions; // so that the whole page is still held
     Timeline timeline(*model, retaining);
     AppendOptions run;
@@ -68,6 +70,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
     Redraw redraw(stored);
     TimelineOptions retaining;
     retaining.window_retain = 0;
+    retaining.long_rope = has_long_rope(stored.model, *model);
     Timeline timeline(*model, retaining);
     recompute(timeline, redraw, pages, positions, options, 0, positions);
     evict_due(timeline, stored);

@@ -6,6 +6,7 @@
 #include "format/state/decimal.h"
 #include "runtime/compute/pass.h"
 #include "runtime/compute/profile.h"
+#include "runtime/snapshot/check.h"
 #include "runtime/snapshot/export.h"
 #include "runtime/snapshot/restore.h"
 #include "runtime/snapshot/verify_steps.h"
@@ -107,9 +108,12 @@ void draw_pages(std::map<uint64_t, Reach> &pages, uint64_t last, const AuditOpti
 
 // Returns the timeline from which to compute a page: an empty one, or the stored one rewound to
 // `position`.
-Timeline start_at(Model &model, const std::optional<Timeline> &held, uint64_t position) {
+Timeline start_at(Model &model, const State &stored, const std::optional<Timeline> &held,
+                  uint64_t position) {
     if (position == 0) {
-        return {model, {}};
+        TimelineOptions options;
+        options.long_rope = has_long_rope(stored.model, model);
+        return {model, options};
     }
     Timeline start(*held);
     start.rewind(position);
@@ -144,7 +148,7 @@ void compute_pages(const std::shared_ptr<Model> &model, const State &stored,
     }
     Redraw redraw(stored);
     for (const auto &[index, reach] : chosen) {
-        Timeline timeline = start_at(*model, held, reach.from);
+        Timeline timeline = start_at(*model, stored, held, reach.from);
         if (const auto found = compute_start(timeline, options.watch)) {
             report.first = found;
             return;

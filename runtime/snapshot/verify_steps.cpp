@@ -221,7 +221,7 @@ std::optional<Divergence> Redraw::first_token() const {
 }
 
 void check_comparable(const State &stored, const Model &model) {
-    check_identity(stored.model, model.identity);
+    check_identity(stored.model, model);
     check_geometry(stored, model);
     check_profile(stored, model, false);
     for (const Sampling &sampling : stored.samplings) {

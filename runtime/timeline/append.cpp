@@ -379,9 +379,10 @@ void replay(Timeline &timeline, std::span<const TokenEntry> entries, const Evict
     append_to(entries.size());
 }
 
-Timeline computed_again(const Timeline &timeline, uint64_t position, const TimelineOptions &options,
+Timeline computed_again(const Timeline &timeline, uint64_t position, TimelineOptions options,
                         const AppendOptions &run) {
     assert(position <= timeline.position());
+    options.long_rope = timeline.long_rope;
     Timeline again(*timeline.network, options);
     std::vector<TokenEntry> entries(position);
     for (uint64_t i = 0; i < position; ++i) {

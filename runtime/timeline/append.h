@@ -104,7 +104,7 @@ void replay(Timeline &timeline, std::span<const TokenEntry> entries, const Evict
 
 // Returns a timeline of the first positions of another, computed from the log alone, with the same
 // evictions and the other's schedule. Ignores the logits and the schedule of `run`.
-Timeline computed_again(const Timeline &timeline, uint64_t position, const TimelineOptions &options,
+Timeline computed_again(const Timeline &timeline, uint64_t position, TimelineOptions options,
                         const AppendOptions &run);
 
 } // namespace stasis

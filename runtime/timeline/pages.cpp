@@ -90,6 +90,7 @@ void Timeline::make_writable(uint64_t begin, uint64_t end) {
 void Timeline::name_pages(Sequence &sequence) const {
     const uint64_t last = (sequence.begin + sequence.rows - 1) / kPage;
     sequence.evicted = evictions.masks();
+    sequence.long_rope = long_rope;
     for (size_t group = 0; group < pages.size(); ++group) {
         const uint32_t window = network->groups[group].window;
         Sequence::Pages &named = sequence.pages[group];

@@ -10,10 +10,10 @@
 
 namespace stasis {
 
-// Returns the realm of a page that ends at a position. The positions evicted before it determine
-// its bits too.
+// Returns the realm of a page that ends at a position. The positions evicted before it, and the
+// factors of RoPE, determine its bits too.
 PrefixRealm Timeline::realm(uint64_t end) const {
-    return {domain, evictions.digest_before(end)};
+    return {domain, evictions.digest_before(end), long_rope};
 }
 
 // Takes the known full pages at the beginning of the append. A partial page of the timeline is

@@ -35,6 +35,8 @@ Timeline::Timeline(Network &network_, const TimelineOptions &options)
         fail(Status::invalid_argument, "capacity %llu exceeds the model's context of %u positions",
              Number{capacity}, config.context);
     }
+    const uint32_t long_from = config.long_rope_from();
+    long_rope = long_from != 0 && options.long_rope.value_or(capacity > long_from);
     if (options.reserve > capacity) {
         fail(Status::invalid_argument, "reserve %llu exceeds the capacity of %llu positions",
              Number{options.reserve}, Number{capacity});

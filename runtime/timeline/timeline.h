@@ -43,7 +43,9 @@ struct TimelineOptions {
     static constexpr uint64_t kDefaultRetain = UINT64_MAX;
     static constexpr uint64_t kPrivate = UINT64_MAX; // shares pages with its copies alone
 
-    uint64_t capacity = 0;                   // positions; 0: the model's context
+    uint64_t capacity = 0; // positions; 0: the model's context
+    // Of a log that was computed before: the side of long RoPE. None: the capacity determines it.
+    std::optional<bool> long_rope;
     uint64_t reserve = 0;                    // positions whose memory is allocated at once
     uint64_t window_retain = kDefaultRetain; // positions; one window by default
     uint64_t domain = kPrivate;              // timelines of a domain share pages by their tokens
@@ -79,6 +81,8 @@ struct NextLogits {
 struct Timeline {
     Network *network; // must outlive the timeline
     uint64_t capacity = 0, window_retain = 0;
+    // RoPE has its long factors. Never changes, because the keys held depend on it.
+    bool long_rope = false;
     uint64_t domain = TimelineOptions::kPrivate;
     bool shares = false; // shares its full pages with timelines of its domain
 

@@ -16,25 +16,12 @@ namespace stasis {
 
 namespace {
 
-Config changed_config(const char *text, const Changes &changes = {}) {
-    return config_of(changed(text, changes));
-}
-
 std::vector<uint32_t> windows(const Config &config) {
     std::vector<uint32_t> windows;
     for (const LayerConfig &layer : config.layer) {
         windows.push_back(layer.window);
     }
     return windows;
-}
-
-std::string described(const Config &config, const std::string &name) {
-    for (const auto &[key, value] : describe(config)) {
-        if (key == name) {
-            return value;
-        }
-    }
-    return "";
 }
 
 // The file as transformers 5 writes it.
@@ -129,15 +116,13 @@ TEST_CASE("Config: Phi-3 mini with the context of 4k") {
     CHECK(windows(changed_config(kPhi3, {{"sliding_window", "<remove>"}})) ==
           std::vector<uint32_t>(32, 0));
     CHECK(config.end_tokens == std::vector<uint32_t>{32000});
-    for (const char *type : {"longrope", "su", "dynamic"}) {
-        expect_refused(
-            Status::unsupported, {"rope_scaling", type}, kPhi3,
-            {{"rope_scaling", {{"type", type}, {"long_factor", {1.0}}, {"short_factor", {1.0}}}}});
-    }
+    expect_refused(Status::unsupported, {"rope_scaling", "dynamic"}, kPhi3,
+                   {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}});
     expect_refused(Status::unsupported, {"phi3"}, kPhi3, // which Llama models may have
                    {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
-    expect_refused(Status::unsupported, {"partial_rotary_factor"}, kPhi3,
-                   {{"partial_rotary_factor", 0.75}});
+    CHECK(changed_config(kPhi3, {{"partial_rotary_factor", 0.75}}).rotary_dim == 72);
+    CHECK(config.rotary_dim == 0);
+    CHECK(config.long_rope_from() == 0);
 }
 
 TEST_CASE("Config: Qwen's windows are in the layers from max_window_layers on, if in use") {

@@ -17,7 +17,7 @@ TEST_CASE("Config: insight 58: architectures that are not built are refused by n
                                             {"mpt", "MPTForCausalLM"},
                                             {"qwen2_moe", "Qwen2MoeForCausalLM"},
                                             {"qwen3", "Qwen2ForCausalLM"},
-                                            {"mistral3", "Mistral3ForConditionalGeneration"},
+                                            {"mistral4", "Mistral4ForConditionalGeneration"},
                                             {"phi3small", "Phi3SmallForCausalLM"},
                                             {"gemma2", "Gemma2ForCausalLM"},
                                             {"llama", "LlamaForSequenceClassification"},

@@ -19,9 +19,11 @@ namespace stasis::test {
 struct GgufModel {
     explicit GgufModel(const std::string &directory)
         : config(read_config(directory)), tensors(read_tensors_of(directory)) {
-        architecture = config.architecture == "mistral"     ? "llama"
-                       : config.architecture == "qwen3_moe" ? "qwen3moe"
-                                                            : config.architecture;
+        architecture = config.architecture == "mistral"      ? "llama"
+                       : config.architecture == "qwen3_moe"  ? "qwen3moe"
+                       : config.architecture == "ministral3" ? "mistral3"
+                       : config.architecture == "olmo3"      ? "olmo2"
+                                                             : config.architecture;
         if (config.experts.count != 0) {
             join_experts();
         }
@@ -36,6 +38,12 @@ struct GgufModel {
     // The bytes of one file, or of several that it is split into.
     std::vector<std::string> files(size_t count = 1) const;
     void describe(GgufWriter &writer) const;
+    void describe_yarn(GgufWriter &writer, const Rope &rope) const;
+    void describe_long_rope(GgufWriter &writer, const Rope &rope) const; // tensors as well
+    // Rows of queries and keys are stored with RoPE pairs side by side.
+    bool paired() const {
+        return architecture == "llama" || architecture == "smollm3" || architecture == "mistral3";
+    }
     void store(GgufWriter &writer, const std::string &name, const StoredTensor &tensor) const;
     // The experts of each layer as one tensor of three dimensions.
     void join_experts();
@@ -113,6 +121,31 @@ inline std::string pair_rows(const std::string &bytes, size_t heads, size_t head
     return out;
 }
 
+inline void GgufModel::describe_yarn(GgufWriter &writer, const Rope &rope) const {
+    const auto key = [&](const char *name) { return architecture + "." + name; };
+    writer.text(key("rope.scaling.type"), "yarn");
+    writer.number(key("rope.scaling.factor"), static_cast<float>(rope.factor));
+    writer.integer(key("rope.scaling.original_context_length"), rope.original_context);
+    if (config.query_growth != 0) { // Ministral 3
+        writer.number(key("rope.scaling.yarn_log_multiplier"), 1.0F);
+        writer.number(key("attention.temperature_scale"), config.query_growth);
+    }
+}
+
+inline void GgufModel::describe_long_rope(GgufWriter &writer, const Rope &rope) const {
+    writer.text(architecture + ".rope.scaling.type", "longrope");
+    writer.integer(architecture + ".rope.scaling.original_context_length", rope.original_context);
+    writer.number(architecture + ".rope.scaling.attn_factor", static_cast<float>(rope.amplitude));
+    for (const bool is_long : {false, true}) {
+        std::string bytes;
+        for (const float factor : is_long ? rope.long_factors : rope.factors) {
+            bytes += gguf_number(factor);
+        }
+        writer.tensor(is_long ? "rope_factors_long.weight" : "rope_factors_short.weight",
+                      GgufType::f32, {config.rotary() / 2}, bytes);
+    }
+}
+
 inline void GgufModel::describe(GgufWriter &writer) const {
     const auto key = [&](const char *name) { return architecture + "." + name; };
     writer.text("general.architecture", architecture);
@@ -122,7 +155,7 @@ inline void GgufModel::describe(GgufWriter &writer) const {
     writer.integer(key("attention.head_count_kv"), config.kv_heads);
     writer.integer(key("attention.key_length"), config.head_dim);
     writer.integer(key("attention.value_length"), config.head_dim);
-    writer.integer(key("rope.dimension_count"), config.head_dim);
+    writer.integer(key("rope.dimension_count"), config.rotary());
     writer.integer(key("feed_forward_length"), config.intermediate);
     writer.integer(key("context_length"), config.context);
     if (config.experts.count != 0) {
@@ -140,10 +173,14 @@ inline void GgufModel::describe(GgufWriter &writer) const {
     std::vector<uint8_t> local;
     for (const LayerConfig &layer : config.layer) {
         local.push_back(layer.window != 0 ? 1 : 0);
-        global = layer.window == 0 ? &config.ropes[layer.rope] : global;
+        const Rope &rope = config.ropes[layer.rope];
+        global = layer.window == 0 && rope.scaling != RopeScaling::still ? &rope : global;
     }
     if (first.window != 0) {
         writer.integer(key("attention.sliding_window"), first.window);
+        if (architecture == "olmo2") {
+            writer.array(key("attention.sliding_window_pattern"), GgufValueType::boolean, local);
+        }
         if (gemma && !terse) {
             writer.array(key("attention.sliding_window_pattern"), GgufValueType::boolean, local);
             writer.number(key("rope.freq_base_swa"),
@@ -156,9 +193,10 @@ inline void GgufModel::describe(GgufWriter &writer) const {
         writer.number(key("rope.scaling.factor"), static_cast<float>(global->factor));
     }
     if (global->scaling == RopeScaling::yarn) {
-        writer.text(key("rope.scaling.type"), "yarn");
-        writer.number(key("rope.scaling.factor"), static_cast<float>(global->factor));
-        writer.integer(key("rope.scaling.original_context_length"), global->original_context);
+        describe_yarn(writer, *global);
+    }
+    if (config.ropes[0].scaling == RopeScaling::longrope) {
+        describe_long_rope(writer, config.ropes[0]);
     }
     if (!terse) {
         writer.number(key("attention.scale"), config.attention_scale);
@@ -169,7 +207,9 @@ inline void GgufModel::describe(GgufWriter &writer) const {
     if (config.final_softcap != 0) {
         writer.number(key("final_logit_softcapping"), config.final_softcap);
     }
-    writer.integer("tokenizer.ggml.bos_token_id", config.bos[0]);
+    if (!config.bos.empty()) {
+        writer.integer("tokenizer.ggml.bos_token_id", config.bos[0]);
+    }
     writer.integer("tokenizer.ggml.eos_token_id", config.end_tokens[0]);
     writer.integer("tokenizer.ggml.eot_token_id", config.end_tokens.back());
 }
@@ -189,10 +229,10 @@ inline void GgufModel::store(GgufWriter &writer, const std::string &name,
             bytes += gguf_number(norm && config.norm_plus_one ? 1.0F + value : value);
         }
     }
-    if (architecture == "llama" && name.find("q_proj") != std::string::npos) {
+    if (paired() && name.find("q_proj") != std::string::npos) {
         bytes = pair_rows(bytes, config.heads, config.head_dim);
     }
-    if (architecture == "llama" && name.find("k_proj") != std::string::npos) {
+    if (paired() && name.find("k_proj") != std::string::npos) {
         bytes = pair_rows(bytes, config.kv_heads, config.head_dim);
     }
     writer.tensor(gguf_name(name, config.post_norms), type, shape, bytes);

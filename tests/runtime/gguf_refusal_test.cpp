@@ -182,6 +182,8 @@ TEST_CASE("GgufFile: GGUF description: architectures and conventions that are no
     refused(Status::unsupported, {"experts"}, [](Parts &m) { m.set("expert_count", 8); });
     refused(Status::unsupported, {"rope.scaling.type", "\"dynamic\""},
             [](Parts &m) { m.text("rope.scaling.type", "dynamic"); });
+    refused(Status::unsupported, {"rope.scaling.type", "\"longrope\""},
+            [](Parts &m) { m.text("rope.scaling.type", "longrope"); });
     refused(Status::unsupported, {"rope.dimension_count"},
             [](Parts &m) { m.set("rope.dimension_count", 4); });
     refused(Status::unsupported, {"attention.value_length"},

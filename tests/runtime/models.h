@@ -66,11 +66,15 @@ inline const std::vector<std::string> &bundled() {
                                                    "zoo/llama-mha-bias-f16-sharded",
                                                    "zoo/llama-odd-sizes-f32",
                                                    "zoo/llama3-tied-ropescaled",
+                                                   "zoo/ministral3-yarn",
                                                    "zoo/mistral-window",
+                                                   "zoo/olmo3",
+                                                   "zoo/phi3-longrope",
                                                    "zoo/qwen2-bias-tied",
                                                    "zoo/qwen3-moe",
                                                    "zoo/qwen3-qknorm",
-                                                   "zoo/qwen3-yarn"};
+                                                   "zoo/qwen3-yarn",
+                                                   "zoo/smollm3-nope"};
     return names;
 }
 
@@ -87,11 +91,15 @@ inline const std::vector<std::string> &bundled_with_sinks() {
     return names;
 }
 
-// Bundled models that devices compute: those without mixtures of experts.
+// Bundled models that devices compute.
 inline std::vector<std::string> bundled_on_devices() {
     std::vector<std::string> names;
     std::copy_if(bundled().begin(), bundled().end(), std::back_inserter(names),
-                 [](const std::string &name) { return open(name)->config.experts.count == 0; });
+                 [](const std::string &name) {
+                     const Config &config = open(name)->config;
+                     return config.experts.count == 0 && !config.joint_norms &&
+                            config.query_growth == 0 && config.long_rope_from() == 0;
+                 });
     return names;
 }
 

@@ -144,6 +144,20 @@ inline Config config_of(const std::string &text) {
     return parse_config(text, "");
 }
 
+inline Config changed_config(const char *text, const Changes &changes = {}) {
+    return config_of(changed(text, changes));
+}
+
+// What the identity says under a name; "": nothing.
+inline std::string described(const Config &config, const std::string &name) {
+    for (const auto &[key, value] : describe(config)) {
+        if (key == name) {
+            return value;
+        }
+    }
+    return "";
+}
+
 inline void expect_refused(Status status, const std::vector<std::string> &parts, const char *text,
                            const Changes &changes) {
     const std::string config = changed(text, changes);

@@ -76,8 +76,8 @@ TEST_CASE("load_weights: every bundled model loads, complete and with the shapes
                     check_mlp(expert, config.experts.intermediate);
                 }
             }
-            CHECK(layer.attention_norm != nullptr);
-            CHECK(layer.mlp_norm != nullptr);
+            CHECK((layer.attention_norm != nullptr) == config.pre_norms);
+            CHECK((layer.mlp_norm != nullptr) == config.pre_norms);
             CHECK((layer.post_attention_norm != nullptr) == config.post_norms);
             CHECK((layer.post_mlp_norm != nullptr) == config.post_norms);
             CHECK((layer.query_norm != nullptr) == config.query_key_norm);

@@ -82,10 +82,12 @@ void embed(Pass &pass) {
     const size_t half = config.rotary() / 2;
     each_row(network, pass.row_count, [&](size_t row) {
         embed_token(network, pass.tokens[row], work.stream + row * config.hidden);
+        const auto &frequencies = pass.sequence_of(row).long_rope ? network.long_rope_frequencies
+                                                                  : network.rope_frequencies;
         for (size_t rope = 0; rope < config.ropes.size(); ++rope) {
             const size_t at = (rope * work.rows + row) * half;
-            rope_row(network.rope_frequencies[rope], config.ropes[rope].amplitude,
-                     pass.position_of(row), work.cosine + at, work.sine + at);
+            rope_row(frequencies[rope], config.ropes[rope].amplitude, pass.position_of(row),
+                     work.cosine + at, work.sine + at);
         }
     });
 }
@@ -117,7 +119,7 @@ void join(Pass &pass) {
 // The norms around an addition to the stream.
 struct Norms {
     const float *post; // norm of the values added; null: none
-    const float *next; // norm of the stream
+    const float *next; // norm of the stream; null: none
     bool last;         // `next` is the final norm
 };
 
@@ -153,8 +155,10 @@ void residual(Pass &pass, After after, size_t layer) {
         if (after != After::embedding) {
             table.add(wide, hidden, stream);
         }
-        table.rms_norm(stream, norms.next, hidden, eps, wide);
-        table.round_bf16(wide, hidden, normed + row * hidden);
+        if (norms.next != nullptr) {
+            table.rms_norm(stream, norms.next, hidden, eps, wide);
+        }
+        table.round_bf16(norms.next != nullptr ? wide : stream, hidden, normed + row * hidden);
         // Every row is checked, so that a failure does not depend on how the log was cut (C9).
         if (norms.last) {
             work.bad[row] = all_finite_bf16(normed + row * hidden, hidden) ? 0 : 1;
@@ -184,18 +188,36 @@ void part_pairs(float *head, size_t head_dim) {
     }
 }
 
+// What the heads of a row have in common.
+struct HeadsOfRow {
+    const float *norm;          // of each head; null: none
+    const float *cosine, *sine; // [rotary / 2]
+    float scale = 1.0F;         // after RoPE
+};
+
 // Applies the norm (where the architecture has one), RoPE and rounding to one head.
-void finish_head(const Network &network, float *head, const float *norm, const float *cosine,
-                 const float *sine, uint16_t *rounded) {
+void finish_head(const Network &network, float *head, const HeadsOfRow &row, uint16_t *rounded) {
     const size_t head_dim = network.config.head_dim;
     if (network.config.interleaved_rope) {
         part_pairs(head, head_dim);
     }
-    if (norm != nullptr) {
-        network.kernels->rms_norm(head, norm, head_dim, network.config.norm_eps, head);
+    if (row.norm != nullptr) {
+        network.kernels->rms_norm(head, row.norm, head_dim, network.config.norm_eps, head);
     }
-    network.kernels->rope(head, cosine, sine, network.config.rotary());
+    network.kernels->rope(head, row.cosine, row.sine, network.config.rotary());
+    if (row.scale != 1.0F) {
+        network.kernels->embed_wide(head, row.scale, head_dim, head); // C5: each times the scale
+    }
     network.kernels->round_bf16(head, head_dim, rounded);
+}
+
+// Applies the norms over all heads of the row together.
+void norm_jointly(const Network &network, const LayerWeights &weights, float *query, float *key) {
+    const Config &config = network.config;
+    const size_t query_size = size_t{config.heads} * config.head_dim;
+    const size_t key_size = size_t{config.kv_heads} * config.head_dim;
+    network.kernels->rms_norm(query, weights.query_norm, query_size, config.norm_eps, query);
+    network.kernels->rms_norm(key, weights.key_norm, key_size, config.norm_eps, key);
 }
 
 void finish_heads(Pass &pass, size_t layer) {
@@ -216,6 +238,13 @@ void finish_heads(Pass &pass, size_t layer) {
         const size_t slot = position % kPage;
         const float *cosine = work.cosine + (rope_offset + row) * half;
         const float *sine = work.sine + (rope_offset + row) * half;
+        HeadsOfRow queries{weights.query_norm, cosine, sine, query_scale(config, position)};
+        HeadsOfRow keys{weights.key_norm, cosine, sine};
+        if (config.joint_norms) {
+            norm_jointly(network, weights, work.query + row * config.heads * query_dim,
+                         work.key + row * config.kv_heads * head_dim);
+            queries.norm = keys.norm = nullptr;
+        }
         uint16_t *page = pass.sequence_of(row).page(place.group, position);
 
         // Queries stay in scratch, grouped by their KV head.
@@ -224,8 +253,8 @@ void finish_heads(Pass &pass, size_t layer) {
             uint16_t *rounded =
                 work.query_bf16 +
                 ((kv_head * rows + row) * group_heads + head % group_heads) * head_dim;
-            finish_head(network, work.query + (row * config.heads + head) * query_dim,
-                        weights.query_norm, cosine, sine, rounded);
+            finish_head(network, work.query + (row * config.heads + head) * query_dim, queries,
+                        rounded);
         }
 
         // Keys and values go to the page of the position.
@@ -233,7 +262,7 @@ void finish_heads(Pass &pass, size_t layer) {
             const size_t from = (row * config.kv_heads + head) * head_dim;
             uint16_t *key = page + shape.offset(place.index, 0, head) + slot * head_dim;
             uint16_t *value = page + shape.offset(place.index, 1, head) + slot * head_dim;
-            finish_head(network, work.key + from, weights.key_norm, cosine, sine, key);
+            finish_head(network, work.key + from, keys, key);
             network.kernels->round_bf16(work.value + from, head_dim, value);
             if (!all_finite_bf16(key, head_dim) || !all_finite_bf16(value, head_dim)) {
                 work.bad[row] = 1;

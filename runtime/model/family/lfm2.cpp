@@ -10,13 +10,13 @@ namespace stasis {
 
 namespace {
 
-constexpr uint32_t kTapsMost = 16;
+constexpr uint32_t kLfmTapsMost = 16;
 constexpr char kHeadCounts[] = "attention.head_count_kv"; // in GGUF files, as the next
 constexpr char kTaps[] = "shortconv.l_cache";
 
 // Sets the layers, of which those in `convolutions` are not attention.
-void set_kinds(const std::string &file, const std::vector<bool> &convolutions, const Rope &rope,
-               Config &config) {
+void set_lfm_kinds(const std::string &file, const std::vector<bool> &convolutions, const Rope &rope,
+                   Config &config) {
     for (const bool kind : {false, true}) {
         if (std::find(convolutions.begin(), convolutions.end(), kind) == convolutions.end()) {
             fail(Status::unsupported, "%sno layer has %s, which is not supported", file.c_str(),
@@ -54,7 +54,7 @@ std::vector<bool> read_indexes(const Fields &fields, uint32_t layers) {
     return convolutions;
 }
 
-std::vector<bool> read_kinds(const Fields &fields, uint32_t layers) {
+std::vector<bool> read_lfm_kinds(const Fields &fields, uint32_t layers) {
     if (!fields.has("layer_types")) {
         return read_indexes(fields, layers);
     }
@@ -102,15 +102,15 @@ Config read_lfm2(const Fields &fields) {
     if (fields.flag("conv_bias", false)) {
         fail(Status::unsupported, "%sconv_bias is not supported", fields.name.c_str());
     }
-    config.recurrent.taps = fields.count("conv_L_cache", kTapsMost, 3, 2);
+    config.recurrent.taps = fields.count("conv_L_cache", kLfmTapsMost, 3, 2);
     const char *base = fields.has("theta") ? "theta" : "rope_theta";
-    set_kinds(fields.name, read_kinds(fields, config.layers),
-              parse_rope(fields, "full_attention", base, 1e6), config);
+    set_lfm_kinds(fields.name, read_lfm_kinds(fields, config.layers),
+                  parse_rope(fields, "full_attention", base, 1e6), config);
     return config;
 }
 
 void read_lfm2_gguf(const Keys &keys, Config &config) {
-    config.recurrent.taps = keys.count(kTaps, kTapsMost, {}, 2);
+    config.recurrent.taps = keys.count(kTaps, kLfmTapsMost, {}, 2);
     std::vector<bool> convolutions(config.layers);
     if (keys.file.is_array(keys.name(kHeadCounts))) {
         const std::vector<int64_t> counts = *keys.file.integers(keys.name(kHeadCounts));
@@ -121,8 +121,8 @@ void read_lfm2_gguf(const Keys &keys, Config &config) {
         unsupported(keys.file, "metadata " + keys.name("attention.sliding_window") +
                                    ": windows of lfm2 are not supported");
     }
-    set_kinds(keys.file.names[0] + ": metadata " + keys.name(""), convolutions,
-              parse_rope(keys, 1e6), config);
+    set_lfm_kinds(keys.file.names[0] + ": metadata " + keys.name(""), convolutions,
+                  parse_rope(keys, 1e6), config);
 }
 
 void write_lfm2_gguf(const Config &config, const WrittenKeys &keys) {

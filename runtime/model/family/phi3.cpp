@@ -1,5 +1,6 @@
-// Phi-3: Llama with q, k and v stored as one matrix, and gate and up as another. Defaults of absent
-// fields: transformers, Phi3Config.
+// Phi-3, 3.5 and 4-mini: Llama with q, k and v stored as one matrix, and gate and up as another;
+// those of long contexts with long RoPE. Defaults of absent fields: transformers, Phi3Config. GGUF
+// files: llama.cpp's converter and reader (conversion/phi.py, src/models/phi3.cpp).
 #include "runtime/model/family/family.h"
 
 namespace stasis {
@@ -11,9 +12,12 @@ Config read_phi3(const Fields &fields) {
     config.fused_tensors = true;
     const bool local = fields.has("sliding_window");
     const uint32_t window = local ? fields.count("sliding_window", kContextMax) : 0;
-    set_layers(fields, window, std::vector<bool>(config.layers, local), config);
+    config.rotary_dim = parse_rotary_dim(fields, config.head_dim, 1.0);
+    set_layers(fields, parse_long_rope(fields, config), window,
+               std::vector<bool>(config.layers, local), config);
     // Phi3Config.validate_rope accepts only longrope besides none.
-    if (config.ropes[0].scaling != RopeScaling::none) {
+    const RopeScaling scaling = config.ropes[0].scaling;
+    if (scaling != RopeScaling::none && scaling != RopeScaling::longrope) {
         fail(Status::unsupported, "%sthis rope scaling is not one that phi3 models have",
              fields.name.c_str());
     }
@@ -23,6 +27,7 @@ Config read_phi3(const Fields &fields) {
 void read_phi3_gguf(const Keys &keys, Config &config) {
     config.fused_tensors = true;
     set_layers(keys, true, config);
+    read_long_rope(keys, config);
 }
 
 } // namespace
@@ -37,6 +42,7 @@ const Family kPhi3 = {.name = "phi3",
                       .gguf_pairs = false,
                       .read_gguf = read_phi3_gguf,
                       .gguf_pattern = 0,
-                      .write_gguf = nullptr};
+                      .write_gguf = nullptr,
+                      .part_turned = true};
 
 } // namespace stasis

@@ -236,10 +236,12 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
     // The factors of RoPE are part of the config, which has read them from this tensor.
     const bool factors = std::any_of(config.ropes.begin(), config.ropes.end(),
                                      [](const Rope &rope) { return !rope.factors.empty(); });
+    const bool is_long = config.long_rope_from() != 0;
     const bool mtp =
         config.mtp_layers == 1 && file.tensors.count(names.mtp_block + kMtp[0].gguf) != 0;
     for (const auto &[name, entry] : file.tensors) {
-        if (factors && name == "rope_freqs.weight") {
+        if (is_long ? name == kGgufShortFactors || name == kGgufLongFactors
+                    : factors && name == kGgufRopeFactors) {
             continue;
         }
         const std::string &where = file.names[entry.file];

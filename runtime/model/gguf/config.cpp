@@ -3,7 +3,6 @@
 // keys), it follows llama.cpp and its converter, which published files are made with and for.
 #include "runtime/model/gguf/config.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "format/state/error.h"
@@ -23,10 +22,15 @@ bool has_tensor(const GgufFile &file, const char *name) {
 
 // Refuses keys that change results, unless their values are neutral.
 void refuse_unsupported(const Keys &keys, const Config &config) {
-    const bool yarn = std::any_of(config.ropes.begin(), config.ropes.end(), [](const Rope &rope) {
-        return rope.scaling == RopeScaling::yarn; // whose amplitude it is a factor of
-    });
-    constexpr char kFactor[] = "rope.scaling.attn_factor";
+    bool amplified = false;
+    for (const Rope &rope : config.ropes) {
+        const bool is_long = rope.scaling == RopeScaling::longrope;
+        amplified = amplified || is_long || rope.scaling == RopeScaling::yarn;
+        if (is_long && rope.long_factors.empty()) {
+            unsupported(keys.file, "metadata " + keys.name("rope.scaling.type") +
+                                       " \"longrope\" is not supported in this architecture");
+        }
+    }
     if (config.experts.count == 0 && keys.count("expert_count", kExpertsMax, 0, 0) > 1) {
         unsupported(keys.file, "mixtures of experts of the architecture " + keys.architecture +
                                    " are not supported");
@@ -39,9 +43,11 @@ void refuse_unsupported(const Keys &keys, const Config &config) {
     for (const Neutral &neutral :
          {Neutral{"logit_scale", 1}, Neutral{"embedding_scale", 1}, Neutral{"residual_scale", 1},
           Neutral{"attention.clamp_kqv", 0}, Neutral{"attention.max_alibi_bias", 0},
-          Neutral{"attention.temperature_scale", 0}, Neutral{kFactor, 1}}) {
+          Neutral{kGgufQueryGrowth, 0}, Neutral{kGgufAmplitude, 1}}) {
         const std::string name = keys.name(neutral.key);
-        const bool used = yarn && neutral.key == kFactor;
+        const bool used = neutral.key == kGgufAmplitude
+                              ? amplified
+                              : neutral.key == kGgufQueryGrowth && config.query_growth != 0.0F;
         if (!used && keys.file.number(name).value_or(neutral.value) != neutral.value) {
             unsupported(keys.file, "metadata " + name + " is not supported");
         }

@@ -37,12 +37,24 @@ struct Keys {
 
 // The number of blocks after the layers that predict further tokens: those of an MTP head.
 inline constexpr char kGgufPredicting[] = "nextn_predict_layers";
+// Tensors of factors of RoPE: of all sessions, or of those on either side of long RoPE.
+inline constexpr char kGgufRopeFactors[] = "rope_freqs.weight";
+inline constexpr char kGgufShortFactors[] = "rope_factors_short.weight";
+inline constexpr char kGgufLongFactors[] = "rope_factors_long.weight";
+inline constexpr char kGgufAmplitude[] = "rope.scaling.attn_factor"; // a factor of Rope::amplitude
+inline constexpr char kGgufQueryGrowth[] = "attention.temperature_scale"; // Config::query_growth
 
 // Throws Error(unsupported) naming the file.
 [[noreturn]] void unsupported(const GgufFile &file, const std::string &what);
 
 // config_layers.cpp: returns the RoPE of all layers, or of the global ones.
 Rope parse_rope(const Keys &keys, double base_fallback);
+// Returns RoPE's amplitude: the usual one where the file says none, or says that one rounded to
+// f32.
+double parse_amplitude(const Keys &keys, const char *key, double usual);
+// Reads the two sets of factors of long RoPE, if the file has them, into the RoPE that all layers
+// share.
+void read_long_rope(const Keys &keys, Config &config);
 // Returns which layers have a window: listed one by one, or all but every pattern-th; 0: all.
 std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t pattern_fallback);
 // Sets layers that share one RoPE; if windows are allowed, all windows are equal.

@@ -11,17 +11,14 @@ namespace stasis {
 
 namespace {
 
-constexpr char kRopeFactors[] = "rope_freqs.weight";
-
-// Reads the tensor that expresses Llama 3's scaling: one factor for each frequency.
-std::vector<float> parse_rope_factors(const GgufFile &file, uint32_t head_dim) {
-    if (file.tensors.count(kRopeFactors) == 0) {
+// Reads a tensor with one factor for each frequency, if the file has it.
+std::vector<float> parse_rope_factors(const GgufFile &file, const char *name, uint32_t half) {
+    if (file.tensors.count(name) == 0) {
         return {};
     }
-    const GgufTensor &tensor = file.tensor(kRopeFactors);
-    const uint32_t half = head_dim / 2;
+    const GgufTensor &tensor = file.tensor(name);
     if (tensor.type != GgufType::f32 || tensor.shape != std::vector<uint64_t>{half}) {
-        fail(Status::corrupt, "tensor %s in %s: expected F32 [%u]", kRopeFactors,
+        fail(Status::corrupt, "tensor %s in %s: expected F32 [%u]", name,
              file.names[tensor.file].c_str(), half);
     }
     std::vector<float> factors(half);
@@ -29,7 +26,7 @@ std::vector<float> parse_rope_factors(const GgufFile &file, uint32_t head_dim) {
     for (uint32_t i = 0; i < half; ++i) {
         if (!(factors[i] >= 0x1p-126F && factors[i] <= 0x1p127F)) {
             fail(Status::corrupt, "tensor %s in %s: the factor at index %u is not a number above 0",
-                 kRopeFactors, file.names[tensor.file].c_str(), i);
+                 name, file.names[tensor.file].c_str(), i);
         }
     }
     return factors;
@@ -62,11 +59,16 @@ void parse_yarn(const Keys &keys, Rope &rope) {
     if (keys.file.number(keys.name(kWeight)).value_or(0.0) != 0.0) {
         rope.amplitude /= yarn_amplitude(rope.factor, keys.positive(kWeight));
     }
-    rope.amplitude = keys.positive("rope.scaling.yarn_attn_factor", rope.amplitude) *
-                     keys.positive("rope.scaling.attn_factor", 1.0);
+    rope.amplitude = parse_amplitude(keys, "rope.scaling.yarn_attn_factor", rope.amplitude) *
+                     keys.positive(kGgufAmplitude, 1.0);
 }
 
 } // namespace
+
+double parse_amplitude(const Keys &keys, const char *key, double usual) {
+    const double given = keys.positive(key, usual);
+    return static_cast<float>(given) == static_cast<float>(usual) ? usual : given;
+}
 
 Rope parse_rope(const Keys &keys, double base_fallback) {
     Rope rope;
@@ -81,11 +83,37 @@ Rope parse_rope(const Keys &keys, double base_fallback) {
         rope.scaling = rope.factor == 1.0 ? RopeScaling::none : RopeScaling::linear;
     } else if (kind == "yarn") {
         parse_yarn(keys, rope);
+    } else if (kind == "longrope") {
+        rope.scaling = RopeScaling::longrope; // whose factors are tensors
     } else if (kind != "none") {
         unsupported(keys.file, "metadata " + keys.name("rope.scaling.type") + " is \"" + kind +
                                    "\" (none, linear and yarn are supported)");
     }
     return rope;
+}
+
+void read_long_rope(const Keys &keys, Config &config) {
+    const uint32_t half = config.rotary() / 2;
+    Rope &rope = config.ropes[0];
+    rope.long_factors = parse_rope_factors(keys.file, kGgufLongFactors, half);
+    if (rope.long_factors.empty() && rope.scaling != RopeScaling::longrope) {
+        return;
+    }
+    rope.factors = parse_rope_factors(keys.file, kGgufShortFactors, half);
+    if (rope.factors.empty() || rope.long_factors.empty()) {
+        fail(Status::corrupt, "%s: tensor %s of long RoPE is missing", keys.file.names[0].c_str(),
+             rope.factors.empty() ? kGgufShortFactors : kGgufLongFactors);
+    }
+    rope.scaling = RopeScaling::longrope;
+    rope.original_context =
+        keys.count("rope.scaling.original_context_length", kContextMax, std::nullopt, 2);
+    if (config.context <= rope.original_context) {
+        unsupported(keys.file, "metadata " + keys.name("context_length") +
+                                   " that does not exceed rope.scaling.original_context_length is "
+                                   "not supported with long RoPE");
+    }
+    rope.amplitude = parse_amplitude(keys, kGgufAmplitude,
+                                     long_rope_amplitude(config.context, rope.original_context));
 }
 
 std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t fallback) {
@@ -109,7 +137,7 @@ std::vector<bool> parse_local_layers(const Keys &keys, uint32_t layers, uint32_t
 void set_layers(const Keys &keys, bool windows, Config &config) {
     const uint32_t window = windows ? keys.count("attention.sliding_window", kContextMax, 0, 0) : 0;
     Rope rope = parse_rope(keys, 10000.0);
-    rope.factors = parse_rope_factors(keys.file, config.head_dim);
+    rope.factors = parse_rope_factors(keys.file, kGgufRopeFactors, config.rotary() / 2);
     const uint32_t index = rope_index(config, rope);
     for (const bool local : parse_local_layers(keys, config.layers, 0)) {
         config.layer.push_back({local ? window : 0, index});

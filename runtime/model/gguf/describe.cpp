@@ -12,10 +12,12 @@ namespace stasis {
 
 namespace {
 
-// Returns the RoPE of global layers, which is the only one except in Gemma 3.
+// Returns the RoPE of layers that have one and no window: the only one that files describe in full.
 const Rope &global_rope(const Config &config) {
-    const auto global = std::find_if(config.layer.begin(), config.layer.end(),
-                                     [](const LayerConfig &layer) { return layer.window == 0; });
+    const auto global =
+        std::find_if(config.layer.begin(), config.layer.end(), [&](const LayerConfig &layer) {
+            return layer.window == 0 && config.ropes[layer.rope].scaling != RopeScaling::still;
+        });
     return config.ropes[global == config.layer.end() ? config.layer[0].rope : global->rope];
 }
 
@@ -61,6 +63,11 @@ void describe_rope(const Rope &rope, const WrittenKeys &keys) {
         keys.text("rope.scaling.type", "linear");
         keys.number("rope.scaling.factor", rope.factor);
     }
+    if (rope.scaling == RopeScaling::longrope) {
+        keys.text("rope.scaling.type", "longrope");
+        keys.integer("rope.scaling.original_context_length", rope.original_context);
+        keys.number(kGgufAmplitude, rope.amplitude);
+    }
     if (rope.scaling != RopeScaling::yarn) {
         return;
     }
@@ -94,9 +101,19 @@ bool same_yarn(const Rope &meant, const Rope &read) {
 }
 
 bool same_rope(const Rope &meant, const std::vector<float> &factors, const Rope &read) {
+    const bool is_long = meant.scaling == RopeScaling::longrope;
+    if (is_long != (read.scaling == RopeScaling::longrope) ||
+        meant.long_factors != read.long_factors ||
+        (is_long && meant.original_context != read.original_context)) {
+        return false;
+    }
     const bool linear = meant.scaling == RopeScaling::linear;
     const bool yarn = meant.scaling == RopeScaling::yarn;
-    return same(meant.base, read.base) && linear == (read.scaling == RopeScaling::linear) &&
+    if (meant.scaling == RopeScaling::still) {
+        return read.scaling == RopeScaling::still;
+    }
+    return read.scaling != RopeScaling::still && same(meant.base, read.base) &&
+           linear == (read.scaling == RopeScaling::linear) &&
            yarn == (read.scaling == RopeScaling::yarn) &&
            (!linear || same(meant.factor, read.factor)) && (!yarn || same_yarn(meant, read)) &&
            same(meant.amplitude, read.amplitude) && factors == read.factors;
@@ -178,8 +195,8 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
     }
 }
 
-std::vector<float> rope_factors(const Config &config) {
-    const Rope &rope = global_rope(config);
+// Returns the factors of a RoPE in every session, or in those that are not long.
+static std::vector<float> factors_of(const Config &config, const Rope &rope) {
     if (rope.scaling != RopeScaling::llama3) {
         return rope.factors;
     }
@@ -195,11 +212,25 @@ std::vector<float> rope_factors(const Config &config) {
     return factors;
 }
 
+std::vector<GgufFactors> rope_factors(const Config &config) {
+    const Rope &rope = global_rope(config);
+    const std::vector<float> factors = factors_of(config, rope);
+    if (rope.scaling == RopeScaling::longrope) {
+        return {{kGgufShortFactors, factors}, {kGgufLongFactors, rope.long_factors}};
+    }
+    return factors.empty() ? std::vector<GgufFactors>{}
+                           : std::vector<GgufFactors>{{kGgufRopeFactors, factors}};
+}
+
 void check_described(const Config &meant, const Config &read) {
     check_experts(meant, read);
     check_recurrent(meant, read);
-    expect(meant.query_key_norm == read.query_key_norm && meant.post_norms == read.post_norms,
+    expect(meant.query_key_norm == read.query_key_norm && meant.joint_norms == read.joint_norms &&
+               meant.pre_norms == read.pre_norms && meant.post_norms == read.post_norms,
            "norms");
+    expect(meant.query_growth == read.query_growth &&
+               meant.query_growth_context == read.query_growth_context,
+           "llama_4_scaling_beta");
     expect(meant.attention_bias == read.attention_bias && meant.output_bias == read.output_bias &&
                meant.mlp_bias == read.mlp_bias,
            "biases");
@@ -215,7 +246,7 @@ void check_described(const Config &meant, const Config &read) {
     expect(meant.gate_limit == read.gate_limit, "swiglu_limit");
     expect(meant.attention_sinks == read.attention_sinks, "sinks");
     // Each layer's window and RoPE; the global RoPE has its factors instead of a rule.
-    const std::vector<float> factors = rope_factors(meant);
+    const std::vector<float> factors = factors_of(meant, global_rope(meant));
     for (uint32_t i = 0; i < meant.layers; ++i) {
         const LayerConfig &layer = meant.layer[i];
         expect(layer.window == read.layer[i].window,

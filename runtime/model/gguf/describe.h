@@ -12,8 +12,14 @@ namespace stasis {
 // Throws Error(unsupported) naming a property that GGUF cannot express.
 void describe_config(const Config &config, GgufMetadata &metadata);
 
-// Returns the divisors of RoPE frequencies that GGUF needs: [head_dim / 2]; empty if it needs none.
-std::vector<float> rope_factors(const Config &config);
+// Divisors of RoPE frequencies, [rotary / 2], and the name of their tensor.
+struct GgufFactors {
+    const char *tensor;
+    std::vector<float> values;
+};
+
+// Returns those that GGUF needs; empty if it needs none.
+std::vector<GgufFactors> rope_factors(const Config &config);
 
 // Throws Error(unsupported) naming the first part that differs, unless the description read back
 // from a file equals the original (except that norms include their one, and RoPE has factors
