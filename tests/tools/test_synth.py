@@ -18,7 +18,7 @@ FILES = {
     "tokenizer_config.json": "17efd66375ec0c543a38ff872951fefe3dea6e1c8fb93a98358076fe756cd2d7",
 }
 SHAPES = ["tinyllama-1.1b", "llama3.2-1b", "gemma3-270m", "gemma3-1b", "gemma3-4b",
-          "qwen3-30b-a3b", "qwen3.5-0.8b", "qwen3.5-4b"]
+          "qwen3-30b-a3b", "qwen3.5-0.8b", "qwen3.5-4b", "gpt-oss-20b"]
 FREE_BYTES_MIN = 2_000_000_000
 
 
@@ -93,6 +93,13 @@ class Cut(CommandTest):
     def test_experts(self):
         model = self.folder / "model"
         self.ok("synth", "qwen3-30b-a3b", model, "--layers", 1)
+        run = self.json("run", model, "--tokens", "1,2,3", "-n", 6, "--ignore-eos")
+        self.assertGreater(len(set(run["tokens"])), 3, run)
+
+    def test_experts_in_mxfp4(self):
+        model = self.folder / "experts"
+        self.ok("synth", "gpt-oss-20b", model, "--layers", 1)
+        self.assertIn("MXFP4: 96 matrices", self.ok("info", model))
         run = self.json("run", model, "--tokens", "1,2,3", "-n", 6, "--ignore-eos")
         self.assertGreater(len(set(run["tokens"])), 3, run)
 

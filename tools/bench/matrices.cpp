@@ -87,7 +87,8 @@ struct Sum {
 Sizes sizes_of_directory(const std::string &directory) {
     const Json config = Json::parse(read_file(directory + "/config.json"));
     const Json &text = config.contains("text_config") ? config.at("text_config") : config;
-    return {text.value("num_experts", uint64_t{0}), text.value("num_experts_per_tok", uint64_t{0}),
+    return {text.value("num_experts", text.value("num_local_experts", uint64_t{0})),
+            text.value("num_experts_per_tok", uint64_t{0}),
             text.value("linear_key_head_dim", uint64_t{0})};
 }
 
@@ -115,7 +116,11 @@ Matrices measure_directory(const std::string &directory, uint64_t head) {
             }
             const bool in_layer = is_of_text_layer(name) && !tower;
             const bool expert = name.find(".experts.") != std::string::npos;
-            if ((shape.size() == 2 || expert) && !tower) {
+            if (tensor.at("dtype").get<std::string>() ==
+                "U8") { // MXFP4: two values a byte, and scales
+                sum.total.copied += elements;
+                sum.layer_matrix(name.ends_with("_blocks") ? 2 * elements : 0, elements, expert);
+            } else if ((shape.size() == 2 || expert) && !tower) {
                 const bool mapped = tensor.at("dtype").get<std::string>() == "BF16";
                 const bool rows = name.ends_with("embed_tokens.weight"); // kept in f32 as well
                 sum.total.copied += mapped ? 0 : elements * (sizeof(uint16_t) + (rows ? 4 : 0));

@@ -68,8 +68,8 @@ int run_synth(const std::string &name, const std::string &path, uint64_t layers)
     const uint64_t bytes = synth::write_weights(shape, folder, interrupt.requested());
     directory.finish();
     char line[200];
-    std::snprintf(line, sizeof line, "%s: %.1f million weights in bf16, %.2f GB, all random\n",
-                  name.c_str(), static_cast<double>(bytes) / 2e6, static_cast<double>(bytes) / 1e9);
+    std::snprintf(line, sizeof line, "%s: %.2f GB of weights, all random\n", name.c_str(),
+                  static_cast<double>(bytes) / 1e9);
     print(line);
     return 0;
 }

@@ -80,7 +80,8 @@ std::vector<Shard> cut(const Shape &shape) {
     std::vector<Shard> shards{{0, 0}};
     uint64_t bytes = 0;
     for (size_t i = 0; i < shape.tensors.size(); ++i) {
-        const uint64_t tensor_bytes = 2 * shape.tensors[i].elements();
+        const TensorPlan &tensor = shape.tensors[i];
+        const uint64_t tensor_bytes = tensor.element_bytes() * tensor.elements();
         if (bytes + tensor_bytes > kShardBytes) {
             shards.push_back({i, i});
             bytes = 0;
@@ -102,9 +103,10 @@ std::string header_of(const Shape &shape, const Shard &shard) {
     uint64_t at = 0;
     for (size_t i = shard.begin; i < shard.end; ++i) {
         const TensorPlan &tensor = shape.tensors[i];
-        const uint64_t end = at + 2 * tensor.elements();
-        header[tensor.name] = {
-            {"dtype", "BF16"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
+        const uint64_t end = at + tensor.element_bytes() * tensor.elements();
+        header[tensor.name] = {{"dtype", tensor.bits == 0 ? "BF16" : "U8"},
+                               {"shape", tensor.shape},
+                               {"data_offsets", {at, end}}};
         at = end;
     }
     std::string text = header.dump();
@@ -116,12 +118,12 @@ std::vector<Part> parts_of(const Shape &shape, const Shard &shard, int file, uin
     std::vector<Part> parts;
     for (size_t i = shard.begin; i < shard.end; ++i) {
         const TensorPlan &tensor = shape.tensors[i];
-        const uint64_t elements = tensor.elements();
+        const uint64_t elements = tensor.elements(), bytes = tensor.element_bytes();
         for (uint64_t begin = 0; begin < elements; begin += kPartElements) {
             const uint64_t count = std::min(kPartElements, elements - begin);
-            parts.push_back({&tensor, begin, count, file, offset + 2 * begin});
+            parts.push_back({&tensor, begin, count, file, offset + bytes * begin});
         }
-        offset += 2 * elements;
+        offset += bytes * elements;
     }
     return parts;
 }
@@ -134,8 +136,14 @@ int write_parts(const std::vector<Part> &parts, const std::atomic<bool> &stop) {
         std::vector<uint16_t> weights(kPartElements);
         for (size_t i = next++; i < parts.size() && error == 0 && !stop; i = next++) {
             const Part &part = parts[i];
-            fill(*part.tensor, part.begin, part.count, weights.data());
-            if (!write_at(part.file, weights.data(), 2 * part.count, part.offset)) {
+            if (part.tensor->bits == 0) {
+                fill(*part.tensor, part.begin, part.count, weights.data());
+            } else {
+                fill(*part.tensor, part.begin, part.count,
+                     reinterpret_cast<uint8_t *>(weights.data()));
+            }
+            if (!write_at(part.file, weights.data(), part.tensor->element_bytes() * part.count,
+                          part.offset)) {
                 error = errno;
             }
         }
@@ -195,7 +203,7 @@ uint64_t write_weights(const Shape &shape, const std::string &folder,
     const std::vector<Shard> shards = cut(shape);
     uint64_t bytes = 0;
     for (const TensorPlan &tensor : shape.tensors) {
-        bytes += 2 * tensor.elements();
+        bytes += tensor.element_bytes() * tensor.elements();
     }
     for (size_t i = 0; i < shards.size(); ++i) {
         write_shard(shape, shards[i], folder + "/" + shard_name(i, shards.size()), stop);

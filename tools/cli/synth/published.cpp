@@ -1,7 +1,7 @@
 // The published config.json files; see published.h. google/gemma-3-*, meta-llama/Llama-3.2-1B,
-// TinyLlama/TinyLlama-1.1B, Qwen/Qwen3-30B-A3B and Qwen/Qwen3.5-*, except for the ids of special
-// tokens, which are those of the bundled tokenizer. The kinds of Qwen3.5's layers follow from the
-// interval (shapes.cpp).
+// TinyLlama/TinyLlama-1.1B, Qwen/Qwen3-30B-A3B, Qwen/Qwen3.5-* and openai/gpt-oss-20b, except for
+// the ids of special tokens, which are those of the bundled tokenizer. The kinds of Qwen3.5's
+// layers follow from the interval (shapes.cpp).
 #include "tools/cli/synth/published.h"
 
 namespace command::synth {
@@ -115,10 +115,32 @@ constexpr char kQwen4b[] = R"({
     "vocab_size": 248320}, "tie_word_embeddings": true, "video_token_id": 248057,
     "vision_end_token_id": 248054, "vision_start_token_id": 248053})";
 
+constexpr char kGptOss20b[] = R"({
+    "architectures": ["GptOssForCausalLM"], "attention_bias": true, "attention_dropout": 0.0,
+    "bos_token_id": 1, "eos_token_id": [2, 4], "experts_per_token": 4, "head_dim": 64,
+    "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096,
+    "initializer_range": 0.02, "intermediate_size": 2880, "layer_types": ["sliding_attention",
+    "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+    "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+    "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+    "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+    "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+    "full_attention", "sliding_attention", "full_attention"],
+    "max_position_embeddings": 131072, "model_type": "gpt_oss", "num_attention_heads": 64,
+    "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 8,
+    "num_local_experts": 32, "output_router_logits": false, "quantization_config":
+    {"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+    "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"}, "rms_norm_eps": 1e-05,
+    "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+    "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false},
+    "rope_theta": 150000, "router_aux_loss_coef": 0.9, "sliding_window": 128,
+    "swiglu_limit": 7.0, "tie_word_embeddings": false, "use_cache": true,
+    "vocab_size": 201088})";
+
 constexpr Published kPublished[] = {
     {"tinyllama-1.1b", kTinyLlama}, {"llama3.2-1b", kLlama1b}, {"gemma3-270m", kGemma270m},
     {"gemma3-1b", kGemma1b},        {"gemma3-4b", kGemma4b},   {"qwen3-30b-a3b", kQwen30b},
-    {"qwen3.5-0.8b", kQwen08b},     {"qwen3.5-4b", kQwen4b},
+    {"qwen3.5-0.8b", kQwen08b},     {"qwen3.5-4b", kQwen4b},   {"gpt-oss-20b", kGptOss20b},
 };
 
 } // namespace

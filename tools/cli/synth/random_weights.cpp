@@ -7,7 +7,8 @@
 //      the deviation kSumDeviation, nearly normal (the Irwin-Hall distribution of four);
 //   3. value = mean + sum * (deviation / kSumDeviation): one product and one sum in f32;
 //   4. the value rounded to bf16, nearest even.
-// IEEE 754 fixes every step, square roots in `deviation` included.
+// IEEE 754 fixes every step, square roots in `deviation` included. A byte is the lowest of those
+// bits that are random, plus the mean.
 #include "tools/cli/synth/random_weights.h"
 
 #include <bit>
@@ -52,6 +53,15 @@ void fill(const TensorPlan &tensor, uint64_t begin, uint64_t count, uint16_t *we
         const auto parts = static_cast<int32_t>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) +
                                                 (bits >> 32 & 0xFFFF) + (bits >> 48));
         weights[i] = round_bf16(mean + static_cast<float>(parts - 2 * 65535) * scale);
+    }
+}
+
+void fill(const TensorPlan &tensor, uint64_t begin, uint64_t count, uint8_t *bytes) {
+    const uint64_t mask = (1U << tensor.bits) - 1, mean = static_cast<uint64_t>(tensor.mean);
+    uint64_t state = hash(tensor.name) + begin * kGolden;
+    for (uint64_t i = 0; i < count; ++i) {
+        state += kGolden;
+        bytes[i] = static_cast<uint8_t>(mean + (mix(state) & mask));
     }
 }
 

@@ -62,6 +62,32 @@ void plan_recurrent(const Planner &plan, const std::string &name, const Json &te
     plan.vector(name + "norm.weight", value_dim, 1.0, 0.05);
 }
 
+// The experts of gpt-oss in MXFP4, whose values have a deviation of 2.93 at an exponent of 127, and
+// what else its layers have.
+void plan_gpt_oss(const Planner &plan, const std::string &name, const Json &text) {
+    const uint64_t hidden = text.at("hidden_size"), inner = text.at("intermediate_size");
+    const uint64_t count = text.at("num_local_experts"), block = 32;
+    const std::string mlp = name + "mlp.", experts = mlp + "experts.";
+    const auto mxfp4 = [&](const std::string &stem, uint64_t rows, uint64_t columns) {
+        const double exponent = std::log2(1.0 / std::sqrt(static_cast<double>(columns)) / 2.93);
+        const double least = 127.0 + std::floor(exponent);
+        plan.tensors.push_back({stem + "_blocks", {count, rows, columns / block, 16}, 0.0, 0.0, 8});
+        plan.tensors.push_back({stem + "_scales", {count, rows, columns / block}, least, 0.0, 1});
+        plan.tensors.push_back({stem + "_bias", {count, rows}, 0.0, 0.02});
+    };
+    plan.matrix(mlp + "router", count, hidden);
+    plan.vector(mlp + "router.bias", count, 0.0, 0.02);
+    mxfp4(experts + "gate_up_proj", 2 * inner, hidden);
+    mxfp4(experts + "down_proj", hidden, inner);
+    const uint64_t heads = text.at("num_attention_heads"), head_dim = text.at("head_dim");
+    const uint64_t key_size = text.at("num_key_value_heads").get<uint64_t>() * head_dim;
+    plan.vector(name + "self_attn.sinks", heads, 0.0, 1.0);
+    plan.vector(name + "self_attn.q_proj.bias", heads * head_dim, 0.0, 0.02);
+    plan.vector(name + "self_attn.k_proj.bias", key_size, 0.0, 0.02);
+    plan.vector(name + "self_attn.v_proj.bias", key_size, 0.0, 0.02);
+    plan.vector(name + "self_attn.o_proj.bias", hidden, 0.0, 0.02);
+}
+
 void plan_attention(const Planner &plan, const std::string &name, const Json &text) {
     const uint64_t hidden = text.at("hidden_size");
     // Absent fields have Gemma 3's default sizes and Llama's head_dim.
@@ -98,6 +124,10 @@ void plan_layer(const Planner &plan, const std::string &name, bool recurrent, co
     if (plan.gemma) {
         plan.norm(name + "pre_feedforward_layernorm", hidden);
         plan.norm(name + "post_feedforward_layernorm", hidden);
+    }
+    if (type == "gpt_oss") {
+        plan_gpt_oss(plan, name, text);
+        return;
     }
     const uint64_t experts = text.value("num_experts", 0);
     if (experts == 0) {

@@ -14,8 +14,11 @@ struct TensorPlan {
     std::string name; // as published checkpoints name it
     std::vector<uint64_t> shape;
     double mean, deviation; // of its random weights
+    // Not 0: the tensor has bytes, so many bits of which are random, added to the mean.
+    unsigned bits = 0;
 
     uint64_t elements() const;
+    uint64_t element_bytes() const { return bits == 0 ? 2 : 1; }
 };
 
 struct Shape {
