@@ -45,6 +45,7 @@ struct Family {
     // The quant_method of config.json whose checkpoints can be read; null: none.
     const char *quantised = nullptr;
     bool layers_without_heads = false; // GGUF files give layers without attention no heads
+    const char *limits = ""; // what is not supported of it, for documents (tools/supported)
 };
 
 extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35, kQwen35Moe,

@@ -129,6 +129,7 @@ const Family kGemma3 = {.name = "gemma3",
                         .gguf_pairs = false,
                         .read_gguf = read_gemma3_gguf,
                         .gguf_pattern = kGgufPattern,
-                        .write_gguf = write_gemma3_gguf};
+                        .write_gguf = write_gemma3_gguf,
+                        .limits = "images"};
 
 } // namespace stasis

@@ -85,6 +85,7 @@ const Family kGptOss = {.name = "gpt_oss",
                         .read_gguf = read_gpt_oss_gguf,
                         .gguf_pattern = kPattern,
                         .write_gguf = write_gpt_oss_gguf,
-                        .quantised = "mxfp4"};
+                        .quantised = "mxfp4",
+                        .limits = "devices"};
 
 } // namespace stasis

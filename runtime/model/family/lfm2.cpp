@@ -142,6 +142,7 @@ const Family kLfm2 = {.name = "lfm2",
                       .read_gguf = read_lfm2_gguf,
                       .gguf_pattern = 0,
                       .write_gguf = write_lfm2_gguf,
-                      .layers_without_heads = true};
+                      .layers_without_heads = true,
+                      .limits = "mixtures of experts; evicting positions; devices"};
 
 } // namespace stasis

@@ -70,6 +70,7 @@ const Family kMinistral3 = {.name = "ministral3",
                             .gguf_pairs = true,
                             .read_gguf = read_ministral3_gguf,
                             .gguf_pattern = 0,
-                            .write_gguf = write_ministral3_gguf};
+                            .write_gguf = write_ministral3_gguf,
+                            .limits = "images; devices"};
 
 } // namespace stasis

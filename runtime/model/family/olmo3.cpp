@@ -85,6 +85,7 @@ const Family kOlmo3 = {.name = "olmo3",
                        .gguf_pairs = false,
                        .read_gguf = read_olmo3_gguf,
                        .gguf_pattern = 0,
-                       .write_gguf = write_olmo3_gguf};
+                       .write_gguf = write_olmo3_gguf,
+                       .limits = "devices"};
 
 } // namespace stasis

@@ -43,6 +43,7 @@ const Family kPhi3 = {.name = "phi3",
                       .read_gguf = read_phi3_gguf,
                       .gguf_pattern = 0,
                       .write_gguf = nullptr,
-                      .part_turned = true};
+                      .part_turned = true,
+                      .limits = "devices, if a part of each head is turned or the rope is long"};
 
 } // namespace stasis

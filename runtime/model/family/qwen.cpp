@@ -130,6 +130,7 @@ const Family kQwen3Moe = {.name = "qwen3_moe",
                           .gguf_pairs = false,
                           .read_gguf = read_gguf_qwen3_moe,
                           .gguf_pattern = 0,
-                          .write_gguf = describe_experts};
+                          .write_gguf = describe_experts,
+                          .limits = "devices"};
 
 } // namespace stasis

@@ -277,7 +277,8 @@ const Family kQwen35 = {.name = "qwen3_5",
                         .read_gguf = read_qwen35_gguf,
                         .gguf_pattern = 0,
                         .write_gguf = write_qwen35_gguf,
-                        .part_turned = true};
+                        .part_turned = true,
+                        .limits = "images; evicting positions; devices"};
 
 const Family kQwen35Moe = {.name = "qwen3_5_moe",
                            .shown = "Qwen3.5 MoE",
@@ -291,6 +292,7 @@ const Family kQwen35Moe = {.name = "qwen3_5_moe",
                            .read_gguf = read_qwen35_moe_gguf,
                            .gguf_pattern = 0,
                            .write_gguf = write_qwen35_moe_gguf,
-                           .part_turned = true};
+                           .part_turned = true,
+                           .limits = "images; evicting positions; devices"};
 
 } // namespace stasis
