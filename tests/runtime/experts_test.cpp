@@ -13,7 +13,7 @@ namespace {
 
 const std::string kMixture = "zoo/qwen3-moe", kShared = "zoo/qwen3_5-moe", kSinks = "zoo/gpt-oss";
 
-struct Mistake {
+struct ExpertMistake {
     const char *name;
     std::string model;
     std::function<void(Model &)> make;
@@ -46,7 +46,7 @@ void swap_parts(ExpertWeights &experts) {
 } // namespace
 
 TEST_CASE("experts: the golden tolerance notices what a port of a mixture gets wrong") {
-    const Mistake mistakes[] = {
+    const ExpertMistake mistakes[] = {
         {"one expert less", kMixture, [](Model &m) { --m.config.experts.chosen; }},
         {"not renormalised", kMixture, [](Model &m) { m.config.experts.renormalised = false; }},
         {"gate and up swapped", kMixture, [](Model &m) { change_experts(m, swap_parts); }},
@@ -66,7 +66,7 @@ TEST_CASE("experts: the golden tolerance notices what a port of a mixture gets w
                  m, [](ExpertWeights &experts) { experts.shared_gate.data = experts.router.data; });
          }},
     };
-    for (const Mistake &mistake : mistakes) {
+    for (const ExpertMistake &mistake : mistakes) {
         const auto model = open_model(directory(mistake.model), {});
         CHECK(within(passed_deviation(*model, mistake.model)));
         mistake.make(*model);
