@@ -33,7 +33,7 @@ const (
 	ErrNonfinite       Status = C.STASIS_NONFINITE        // a NaN or infinity appeared
 	ErrPoolExhausted   Status = C.STASIS_POOL_EXHAUSTED   // the KV budget is used up for now
 	ErrBufferTooSmall  Status = C.STASIS_BUFFER_TOO_SMALL // the binding does not let this one out
-	ErrConflict        Status = C.STASIS_CONFLICT         // a file or log has other contents than expected
+	ErrConflict        Status = C.STASIS_CONFLICT         // other contents than expected
 )
 
 // Error gives the status its name in stasis.h, such as "BUSY".
