@@ -63,7 +63,11 @@ class Logits(CommandTest):
         self.assertLessEqual(most, 2.5 * stated["max_bf16p_minus_bf16in"], model.name)
 
     def test_golden_values(self):
-        for model in [GEMMA, LLAMA] + sorted((DATA / "zoo").iterdir()):
+        # An embedding has no logits to compare, and the command's capacity is the model's, beyond
+        # the short factors of a long rope; test_embed.py and golden_rope_test.cpp have them.
+        others = {"qwen3-embedding", "phi3-longrope-below"}
+        models = [model for model in sorted((DATA / "zoo").iterdir()) if model.name not in others]
+        for model in [GEMMA, LLAMA] + models:
             with self.subTest(model.name):
                 self.check_golden(model)
 
