@@ -154,7 +154,9 @@ Config parse_config(const std::string &config, const std::string &generation);
 LayerConfig mtp_layer(const Config &config);
 
 // The further pair of sessions with the short factors of long RoPE.
-inline const std::pair<std::string, std::string> kShortRope = {"rope_factors", "short"};
+inline std::pair<std::string, std::string> short_rope() {
+    return {"rope_factors", "short"};
+}
 
 // Returns canonical name and value pairs of everything that determines results
 // (ModelIdentity::config).

@@ -72,7 +72,7 @@ void fill_identity(const Config &config, const TensorDigests &tensors, ModelIden
 
 ModelIdentity short_rope_identity(const ModelIdentity &identity) {
     ModelIdentity changed = identity;
-    changed.config.push_back(kShortRope);
+    changed.config.push_back(short_rope());
     changed.model = model_digest(changed);
     return changed;
 }

@@ -95,7 +95,7 @@ RecurrentShape recurrent_shape_of(const Config &config) {
 
 bool has_long_rope(const ModelIdentity &stored, const Model &model) {
     return model.config.long_rope_from() != 0 &&
-           (stored.config.empty() || stored.config.back() != kShortRope);
+           (stored.config.empty() || stored.config.back() != short_rope());
 }
 
 void check_identity(const ModelIdentity &stored, const Model &opened) {

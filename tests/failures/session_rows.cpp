@@ -146,6 +146,14 @@ Row traced_append() {
             }};
 }
 
+constexpr std::string_view kConversation =
+    R"({"messages":[{"role":"user","content":"what is it?"}]})";
+
+stasis_status append_chat(stasis_session *session, stasis_error *error) {
+    return stasis_session_append_chat(session, kConversation.data(), kConversation.size(),
+                                      STASIS_CHAT_REPLY, nullptr, nullptr, error);
+}
+
 std::vector<Row> growing_rows() {
     const auto message = [](stasis_session *session, stasis_error *error) {
         return stasis_session_append_message(session, "user", "what is it?", 11,
@@ -187,6 +195,8 @@ std::vector<Row> growing_rows() {
                  {.tokens = 0}, system, nullptr, kChat),
         changing("stasis_session_append_message", "behind a reply", Needs::warm_model,
                  {.tokens = 0}, message, answered, kChat),
+        changing("stasis_session_append_chat", "", Needs::warm_model, {.tokens = 0}, append_chat,
+                 nullptr, kChat),
         changing("stasis_session_rewind", "", Needs::fresh_model, {.appended = 2}, recompute),
         changing("stasis_session_rewind", "computes again", Needs::fresh_model, {.appended = 150},
                  recompute),
@@ -341,6 +351,25 @@ std::vector<Row> copying_rows() {
                 return status;
             },
             nullptr, kChat),
+        asking<std::string>(
+            "stasis_session_reply", "", Needs::warm_model, {.tokens = 0},
+            [](stasis_session *session, std::string &out, stasis_error *error) {
+                char message[1000];
+                size_t length = 0;
+                const stasis_status status =
+                    stasis_session_reply(session, nullptr, 0, STASIS_REPLY_COMPLETE, message,
+                                         sizeof message, &length, error);
+                if (status == STASIS_OK) {
+                    const Quiet quiet;
+                    out.assign(message, length);
+                }
+                return status;
+            },
+            [](stasis_session *session) {
+                REQUIRE(append_chat(session, nullptr) == STASIS_OK);
+                append(session, {5, 6});
+            },
+            kChat),
         asking<std::vector<uint64_t>>(
             "stasis_session_get_info", "", Needs::warm_model, {},
             [](stasis_session *session, std::vector<uint64_t> &out, stasis_error *error) {

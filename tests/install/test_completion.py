@@ -107,7 +107,7 @@ class Completion(InstalledTest):
             self.assertGreaterEqual(len(offered), 5, line)
             for word in offered:
                 self.assertRegex(text, rf"(?<!\w){re.escape(word)}(?!\w)", line)
-        self.assertEqual(len(self.bash.offered("stasis quantize --type ")), 12)
+        self.assertEqual(len(self.bash.offered("stasis quantize --type ")), 19)
         self.assertEqual(sorted(self.bash.offered("stasis run --kernels ")),
                          sorted(kernel_tables()))
         self.assertEqual(self.bash.offered("stasis run --device "), ["cpu", "cuda"])
