@@ -25,7 +25,7 @@ extern "C" {
  *                                 down projections of the first eighth of the layers are Q5_K, and
  *                                 values where four query heads or more share a key head
  *   MXFP4_MOE                     experts in MXFP4 (blocks of 32), everything else in Q8_0
- * Which matrices of a mixture have more bits is the choice of llama's converter for the type of that name.
+ * Which matrices of a mixture have more bits is what llama's converter chooses for that name.
  * With every type smaller than Q8_0 the output head is Q6_K, and so are embeddings that serve as
  * head. A matrix whose rows are not whole blocks of 256 becomes Q4_0 (for Q2_K, Q3_K), Q5_0 (Q4_K),
  * Q5_1 (Q5_K), Q8_0 (Q6_K) or IQ4_NL (IQ4_XS), or F16 if they are not a multiple of 32. Norms and
