@@ -140,6 +140,20 @@ std::vector<Row> embed_rows() {
             asking("stasis_model_get_embed_info", "", info)};
 }
 
+stasis_status render_chat(stasis_model *model, std::string &out, stasis_error *error) {
+    static const std::string conversation =
+        R"({"messages":[{"role":"user","content":"what is it?"}]})";
+    char text[1000];
+    size_t length = 0;
+    const stasis_status status =
+        stasis_model_render_chat(model, conversation.data(), conversation.size(), STASIS_CHAT_REPLY,
+                                 text, 1000, &length, error);
+    if (status == STASIS_OK) {
+        out.assign(text, length);
+    }
+    return status;
+}
+
 std::vector<Row> text_rows() {
     const auto tokenize = [](stasis_model *model, std::string &out, stasis_error *error) {
         static const std::string text = "what is it? <end_of_turn> \xC3\xA9t\xC3\xA9\n\n  x";
@@ -182,19 +196,6 @@ std::vector<Row> text_rows() {
         }
         return status;
     };
-    const auto chat = [](stasis_model *model, std::string &out, stasis_error *error) {
-        static const std::string conversation =
-            R"({"messages":[{"role":"user","content":"what is it?"}]})";
-        char text[1000];
-        size_t length = 0;
-        const stasis_status status =
-            stasis_model_render_chat(model, conversation.data(), conversation.size(),
-                                     STASIS_CHAT_REPLY, text, 1000, &length, error);
-        if (status == STASIS_OK) {
-            out.assign(text, length);
-        }
-        return status;
-    };
     const auto info = [](stasis_model *model, std::string &out, stasis_error *error) {
         auto told = sized<stasis_model_info>();
         const stasis_status status = stasis_model_get_info(model, &told, error);
@@ -214,7 +215,7 @@ std::vector<Row> text_rows() {
     return {asking("stasis_model_tokenize", "", tokenize),
             asking("stasis_model_detokenize", "", detokenize),
             asking("stasis_model_render", "", render),
-            asking("stasis_model_render_chat", "", chat),
+            asking("stasis_model_render_chat", "", render_chat),
             asking("stasis_model_get_info", "", info),
             asking("stasis_model_get_stats", "", stats),
             asking("stasis_model_recommended_sampling", "", recommended)};

@@ -300,6 +300,28 @@ std::vector<Row> computing_rows() {
     };
 }
 
+Row reply_row() {
+    return asking<std::string>(
+        "stasis_session_reply", "", Needs::warm_model, {.tokens = 0},
+        [](stasis_session *session, std::string &out, stasis_error *error) {
+            char message[1000];
+            size_t length = 0;
+            const stasis_status status =
+                stasis_session_reply(session, nullptr, 0, STASIS_REPLY_COMPLETE, message,
+                                     sizeof message, &length, error);
+            if (status == STASIS_OK) {
+                const Quiet quiet;
+                out.assign(message, length);
+            }
+            return status;
+        },
+        [](stasis_session *session) {
+            REQUIRE(append_chat(session, nullptr) == STASIS_OK);
+            append(session, {5, 6});
+        },
+        kChat);
+}
+
 std::vector<Row> copying_rows() {
     const auto take = [](stasis_session *session, std::vector<uint64_t> &out, stasis_error *error) {
         stasis_trace_event events[1000];
@@ -351,25 +373,7 @@ std::vector<Row> copying_rows() {
                 return status;
             },
             nullptr, kChat),
-        asking<std::string>(
-            "stasis_session_reply", "", Needs::warm_model, {.tokens = 0},
-            [](stasis_session *session, std::string &out, stasis_error *error) {
-                char message[1000];
-                size_t length = 0;
-                const stasis_status status =
-                    stasis_session_reply(session, nullptr, 0, STASIS_REPLY_COMPLETE, message,
-                                         sizeof message, &length, error);
-                if (status == STASIS_OK) {
-                    const Quiet quiet;
-                    out.assign(message, length);
-                }
-                return status;
-            },
-            [](stasis_session *session) {
-                REQUIRE(append_chat(session, nullptr) == STASIS_OK);
-                append(session, {5, 6});
-            },
-            kChat),
+        reply_row(),
         asking<std::vector<uint64_t>>(
             "stasis_session_get_info", "", Needs::warm_model, {},
             [](stasis_session *session, std::vector<uint64_t> &out, stasis_error *error) {
