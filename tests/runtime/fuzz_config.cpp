@@ -24,8 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             fuzz::expect(layer.rope < config.ropes.size(), "a layer without a rope");
         }
         const Recurrent &sizes = config.recurrent;
-        fuzz::expect(sizes.value_heads == 0 || (sizes.value_heads % sizes.key_heads == 0 &&
-                                                sizes.taps > 1 && sizes.value_dim > 0),
+        const bool grouped = sizes.key_heads == 0 // short convolutions
+                             || sizes.value_heads % sizes.key_heads == 0;
+        fuzz::expect(sizes.value_heads == 0 || (grouped && sizes.taps > 1 && sizes.value_dim > 0),
                      "recurrent layers");
         fuzz::expect(config.rotary() % 2 == 0 && config.rotary() <= config.head_dim, "rotary");
         fuzz::expect(!describe(config).empty(), "a config without a description");
