@@ -65,4 +65,17 @@ size_t complete_utf8(std::string_view text) {
     return text.size();
 }
 
+std::string well_formed_utf8(std::string_view text) {
+    std::string result;
+    for (;;) {
+        const size_t valid = invalid_utf8(text);
+        result += text.substr(0, valid);
+        if (valid == text.size()) {
+            return result;
+        }
+        result += "\uFFFD";
+        text.remove_prefix(valid + 1);
+    }
+}
+
 } // namespace stasis

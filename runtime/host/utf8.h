@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace stasis {
@@ -14,5 +15,8 @@ size_t invalid_utf8(std::string_view text);
 // the text that can be shown while more tokens follow. Bytes that can never become valid count as
 // shown.
 size_t complete_utf8(std::string_view text);
+
+// Returns the text with U+FFFD in place of each byte that belongs to no well-formed character.
+std::string well_formed_utf8(std::string_view text);
 
 } // namespace stasis

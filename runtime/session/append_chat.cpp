@@ -127,13 +127,14 @@ struct Layout {
 // Finds the ends of the messages after `known` bytes: where the rendering of the messages up to
 // each parts from that of all.
 Layout lay_out(const ChatTemplate &chat, const ChatInput &input, std::string text, bool reply,
-               size_t known) {
+               size_t known, const Watch &watch) {
     Layout layout{{}, plain(std::move(text))};
     const size_t count = input.messages.size();
     layout.ends.assign(count, 0);
     size_t limit = layout.text.size();
     for (size_t i = count; i-- > 0 && limit > known;) {
         size_t end = limit;
+        watch.look(0, 0);
         if (i + 1 < count || reply) {
             try {
                 const std::string part = plain(chat.render(input, i + 1, false));
@@ -267,7 +268,7 @@ void Session::append_chat(const ChatInput &given, bool reply, uint64_t &position
     const size_t lead = bytes > spelled ? bytes - spelled : 0;
     size_t at = bytes_of(tokenizer, all.first(match.tokens));
     at -= std::min(at, lead);
-    const Layout layout = lay_out(chat, input, std::move(text), reply, at);
+    const Layout layout = lay_out(chat, input, std::move(text), reply, at, options.watch);
     EntryWriter writer(layout, input, at);
     std::vector<TokenEntry> entries;
     entries.reserve(added.size());
@@ -317,7 +318,7 @@ jinja::Value Session::reply_message(const jinja::Value &tools, bool complete) co
         }
         std::string text = tokenizer.decode(tokens, false, true);
         text.resize(complete_utf8(text));
-        return text;
+        return well_formed_utf8(text); // tokens may be any bytes, JSON may not
     };
     return parse_reply(chat.replies(), spelled(prompt, begin), spelled(begin, end), complete,
                        tools);

@@ -15,6 +15,7 @@ namespace {
 
 using jinja::Dict;
 using jinja::List;
+using jinja::strip;
 using jinja::Value;
 
 constexpr std::string_view kBlanks = " \t\r\n";
@@ -22,16 +23,6 @@ constexpr size_t kNone = std::string_view::npos;
 
 size_t skip_blanks(std::string_view text, size_t at) {
     return std::min(text.find_first_not_of(kBlanks, at), text.size());
-}
-
-std::string_view strip(std::string_view text, bool left, bool right) {
-    while (left && !text.empty() && kBlanks.find(text.front()) != kNone) {
-        text.remove_prefix(1);
-    }
-    while (right && !text.empty() && kBlanks.find(text.back()) != kNone) {
-        text.remove_suffix(1);
-    }
-    return text;
 }
 
 // Returns the text without an end that may become one of the markers.
@@ -66,8 +57,11 @@ struct Reading {
     bool complete;
     const Value &tools;
     std::string thought, content;
+    bool thought_first = false; // blanks at the begin of the content are the thought's
     List calls;
 
+    // A thought begins.
+    void think() { thought_first = thought_first || strip(content, true, true).empty(); }
     void add_call(std::string_view name, Value arguments, const Value *id = nullptr) {
         Dict call;
         if (id != nullptr) {
@@ -278,12 +272,17 @@ Call mistral_call(Reading &out, std::string_view text) {
     return {Found::whole, end};
 }
 
+// Texts in the form of a call that are none, behind which all is content: each may be read to the
+// end of the reply before it is known, and a reply may consist of them.
+constexpr size_t kNoCallsMost = 64;
+
 // Thoughts and calls between markers: every style but `whole` and `harmony`.
 void read_marked(Reading &out, bool thinking, std::string_view call_open,
                  Call (*read_call)(Reading &, std::string_view)) {
     const std::string_view open = out.format.think_open, close = out.format.think_close;
-    while (true) {
+    for (size_t no_calls = 0;;) {
         if (thinking) {
+            out.think();
             const size_t end = out.text.find(close);
             out.thought += end != kNone   ? out.text.substr(0, end)
                            : out.complete ? out.text
@@ -295,10 +294,12 @@ void read_marked(Reading &out, bool thinking, std::string_view call_open,
             thinking = false;
         }
         const size_t thought = open.empty() ? kNone : out.text.find(open);
-        const size_t call = call_open.empty() ? kNone : out.text.find(call_open);
+        const bool reads = !call_open.empty() && no_calls < kNoCallsMost;
+        const size_t call = reads ? out.text.find(call_open) : kNone;
         const size_t marker = std::min(thought, call);
         if (marker == kNone) {
-            out.content += out.complete ? out.text : settled(out.text, {open, call_open});
+            out.content +=
+                out.complete ? out.text : settled(out.text, {open, reads ? call_open : ""});
             return;
         }
         out.content += out.text.substr(0, marker);
@@ -315,6 +316,7 @@ void read_marked(Reading &out, bool thinking, std::string_view call_open,
         }
         // What is no call stays in the content, from its marker on.
         const bool whole = found.found == Found::whole;
+        no_calls += whole ? 0 : 1;
         out.content += whole ? "" : call_open;
         out.text = whole ? body.substr(found.end) : body;
     }
@@ -379,6 +381,7 @@ void read_harmony(Reading &out) {
                 out.content += text;
             }
         } else if (header.find("<|channel|>analysis") != kNone) {
+            out.think();
             out.thought += text;
         } else {
             out.content += text;
@@ -436,7 +439,7 @@ ReplyFormat reply_format(std::string_view jinja) {
 
 Value parse_reply(const ReplyFormat &format, std::string_view prompt, std::string_view text,
                   bool complete, const Value &tools) {
-    Reading out{format, text, complete, tools, "", "", {}};
+    Reading out{format, text, complete, tools, "", "", false, {}};
     const std::string &open = format.think_open;
     const size_t opened = open.empty() ? kNone : prompt.rfind(open);
     const bool thinking =
@@ -466,9 +469,9 @@ Value parse_reply(const ReplyFormat &format, std::string_view prompt, std::strin
     }
     // Blanks beside a marker belong to the format; until the end of the reply it is open whether
     // one follows.
-    std::string_view content = out.content, thought = out.thought;
-    content = strip(content, !thought.empty() || thinking, !complete || !out.calls.empty());
-    thought = strip(thought, true, true);
+    const std::string_view content =
+        strip(out.content, out.thought_first, !complete || !out.calls.empty());
+    const std::string_view thought = strip(out.thought, true, true);
     Dict message = {{"role", Value("assistant")}};
     if (!thought.empty()) {
         message.emplace_back("reasoning_content", Value(std::string(thought)));

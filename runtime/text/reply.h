@@ -30,10 +30,10 @@ ReplyFormat reply_format(std::string_view jinja);
 
 // Returns the message: "role", "reasoning_content" and "tool_calls" where there are any, "content".
 // `prompt` is the generation prompt, which may have opened a thought; `text` the reply with the
-// markers of special tokens, without the token that ended it. Until `complete`, content and thought
-// only grow as the text does, and a call is returned when it has ended. Text that is no valid call
-// stays in the content. `tools` are the definitions, of which the tagged style needs the types;
-// may be undefined.
+// markers of special tokens, without the token that ended it; both well-formed UTF-8. Until
+// `complete`, content and thought only grow as the text does, and a call is returned when it has
+// ended. Text that is no valid call stays in the content, and so do calls behind 64 of such texts.
+// `tools` are the definitions, of which the tagged style needs the types; may be undefined.
 jinja::Value parse_reply(const ReplyFormat &format, std::string_view prompt, std::string_view text,
                          bool complete, const jinja::Value &tools);
 

@@ -55,8 +55,8 @@ def snapshots():
 
 def gguf_models():
     """Each architecture with each type of weights, unchanged (fuzz_gguf_model.cpp)."""
-    for architecture in range(7):
-        for weights in range(11):
+    for architecture in range(10):
+        for weights in range(16):
             yield bytes([architecture, weights])
 
 
@@ -130,6 +130,25 @@ def runs():
         yield bytes([what]) + bytes(5 * i % 256 for i in range(200))
 
 
+def replies():
+    """A form, how much has come, and a reply (fuzz_reply.cpp): whole, half, as a conversation."""
+    call = b'{"name": "f", "arguments": {"a": [1, "}"]}}'
+    forms = (b"text", b"<tool_call>" + call + b"</tool_call>",
+             b"<tool_call><function=f><parameter=a>\n1\n</parameter></function></tool_call>",
+             call.replace(b"arguments", b"parameters"),
+             b"[TOOL_CALLS][" + call + b"][TOOL_CALLS]f[CALL_ID]x[ARGS]{}",
+             b'<|tool_call>call:f{a:[1,<|"|>x<|"|>]}<tool_call|>',
+             b"<|channel|>analysis<|message|>x<|end|><|start|>assistant to=functions.f"
+             b"<|message|>{}<|call|>")
+    for form, text in enumerate(forms):
+        for come in (128, 255):
+            yield bytes([form, come]) + text
+            yield bytes([form | 128, come]) + b"<think>x</think>" + text + b" y " + text
+    chats = json.loads((DATA / "chat/cases.json").read_text(encoding="utf-8"))["conversations"]
+    for chat in chats.values():
+        yield bytes([0, 255]) + json.dumps(chat).encode()
+
+
 SEEDS = {
     "chat": templates,
     "codec": runs,
@@ -137,6 +156,7 @@ SEEDS = {
     "gguf": ggufs,
     "gguf_model": gguf_models,
     "jinja": templates,
+    "reply": replies,
     "safetensors": safetensors,
     "snapshot": snapshots,
     "tokenizer": lambda: [p.read_bytes() for p in sorted(DATA.glob("**/tokenizer.model"))],

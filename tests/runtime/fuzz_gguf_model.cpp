@@ -25,8 +25,9 @@ namespace {
 
 using Type = GgufValueType;
 
-constexpr const char *kArchitectures[] = {"llama", "gemma3", "qwen2", "qwen3",
-                                          "phi3",  "mamba",  "qwen35"};
+// Of the supported ones all but mixtures of experts and LFM2, and one that is not.
+constexpr const char *kArchitectures[] = {"llama", "gemma3", "qwen2",   "qwen3",    "phi3",
+                                          "mamba", "qwen35", "smollm3", "mistral3", "olmo2"};
 
 // Keys that a description may have, those of architectures without theirs.
 constexpr const char *kKeys[] = {"block_count",
@@ -166,7 +167,8 @@ Draft small_hybrid(GgufType type) {
 // One layer; what the architecture has of biases and norms is there.
 Draft small_model(const std::string &architecture, GgufType type) {
     const bool gemma = architecture == "gemma3", phi = architecture == "phi3";
-    const bool normed = gemma || architecture == "qwen3";
+    const bool olmo = architecture == "olmo2"; // norms after, and over all heads together
+    const bool normed = gemma || olmo || architecture == "qwen3";
     const std::string prefix = architecture + ".", layer = "blk.0.";
     const uint32_t width = gguf_block(type).elements == 256 ? 256 : 32;
     Draft draft;
@@ -195,13 +197,13 @@ Draft small_model(const std::string &architecture, GgufType type) {
         tensor(draft, layer + "ffn_up.weight", type, {width, width});
     }
     for (const char *norm : {"attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"}) {
-        if (norm[0] != 'p' || gemma) {
+        if (norm[0] == 'p' ? gemma || olmo : !olmo) {
             tensor(draft, layer + norm + ".weight", GgufType::f32, {width});
         }
     }
     if (normed) {
-        tensor(draft, layer + "attn_q_norm.weight", GgufType::f32, {width / 4});
-        tensor(draft, layer + "attn_k_norm.weight", GgufType::f32, {width / 4});
+        tensor(draft, layer + "attn_q_norm.weight", GgufType::f32, {olmo ? width : width / 4});
+        tensor(draft, layer + "attn_k_norm.weight", GgufType::f32, {width / (olmo ? 2 : 4)});
     }
     tensor(draft, "output_norm.weight", GgufType::f32, {width});
     return draft;
