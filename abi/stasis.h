@@ -144,7 +144,7 @@ typedef struct stasis_model_options {
     stasis_cancel *cancel;
     stasis_progress_fn progress; /* bytes of weights: read and digested, and put in another order */
     void *progress_user;
-    const char *profile;         /* "contract" or "device", see stasis_model_open; NULL: contract */
+    const char *profile; /* "contract" or "device", see stasis_model_open; NULL: contract */
     uint32_t copy_weights, reserved; /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
     uint64_t state_budget_bytes; /* of recurrent states, see stasis_session_rewind; 0: 512 MiB */
     const char *date; /* "2026-01-02", for chat templates that print today's; NULL: not known */
@@ -308,15 +308,15 @@ stasis_status stasis_model_render(const stasis_model *model, const stasis_messag
 #define STASIS_DOMAIN_PRIVATE UINT64_MAX
 /* Settings of a session, fixed when it is created. Of the two sets of factors of a model with long
  * RoPE (Phi-3.5, Phi-4-mini), a session gets the long ones if its capacity exceeds the model's
- * original context. It, its forks and its files keep them: keys held cannot change sides. */
+ * original context. It, its forks and its files keep them, for keys held cannot change sides: the
+ * original context is then the maximum of a session with the short ones. */
 typedef struct stasis_session_options {
     uint32_t struct_size, reserved;
-    uint64_t capacity;      /* most positions; 0: the model's context, which is the maximum */
+    uint64_t capacity;      /* most positions; 0: the maximum, which is the model's context */
     uint64_t reserve;       /* positions whose memory is taken at once; 0: as they are appended */
     uint64_t window_retain; /* positions that local layers keep beyond their window, so that rewind
                                reaches back; 0: one window; STASIS_WINDOW_RETAIN_NONE: none */
-    uint32_t track_attention; /* STASIS_TRACK_..., for stasis_session_attention; 0: not tracked,
-                                 at no cost */
+    uint32_t track_attention; /* STASIS_TRACK_..., see attention; 0: not tracked, at no cost */
     uint32_t reserved_1;      /* 0 */
     uint64_t domain;          /* pages are shared with sessions of the same number;
                                  STASIS_DOMAIN_PRIVATE: only with forks, which are of its domain */
@@ -357,9 +357,9 @@ typedef struct stasis_session_info {
     uint64_t positions_foreign; /* some positions below this one were computed under another
                                    profile (STASIS_LOAD_ANY_PROFILE): they can neither be verified
                                    nor computed again; 0: none */
-    uint32_t older, reserved; /* 1: loaded with STASIS_LOAD_ACCEPT_OLDER from a file whose last
-                          commit is damaged, or forked from such a session, and not saved since */
-    uint64_t states;   /* recurrent states that this session holds: the last, and checkpoints */
+    uint32_t older, reserved;   /* 1: loaded with STASIS_LOAD_ACCEPT_OLDER from a file whose last
+                            commit is damaged, or forked from such a session, and not saved since */
+    uint64_t states; /* recurrent states that this session holds: the last, and checkpoints */
 } stasis_session_info;
 
 /* Source of a token. */

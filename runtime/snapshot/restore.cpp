@@ -126,8 +126,11 @@ Timeline prepare(Model &model, const State &state, const TimelineOptions *option
         chosen = *options;
     }
     chosen.long_rope = has_long_rope(state.model, model);
-    Timeline timeline(model, chosen);
     const uint32_t long_from = model.config.long_rope_from();
+    if (!*chosen.long_rope && chosen.capacity == 0) { // 0: the most that there may be
+        chosen.capacity = long_from;
+    }
+    Timeline timeline(model, chosen);
     if (!timeline.long_rope && long_from != 0 && timeline.capacity > long_from) {
         fail(Status::unsupported,
              "the snapshot's keys have the RoPE factors of capacities up to %u, and cannot be "

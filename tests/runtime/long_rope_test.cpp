@@ -147,6 +147,9 @@ TEST_CASE("restore_session: a saved session stays on its side of long RoPE") {
         small->append(std::span(tokens).subspan(40), {});
         CHECK(small->digest() == expected);
         CHECK(small->timeline().long_rope == (capacity == 0));
+        const TimelineOptions most = with_capacity(0); // that there may be on its side
+        const auto large = restore_session(model, stored.state, &most);
+        CHECK(large->timeline().capacity == (capacity == 0 ? model->config.context : kFrom));
         if (capacity == kFrom) {
             expect_error(Status::unsupported, {"up to 64", "65"},
                          [&] { restore_session(model, stored.state, &greater); });

@@ -280,10 +280,11 @@ Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_c
     return reply;
 }
 
-Session create_session(stasis_model *model, uint64_t domain) {
+Session create_session(stasis_model *model, uint64_t domain, uint64_t capacity) {
     stasis_session_options options;
     stasis_session_options_init(&options, sizeof options);
     options.domain = domain;
+    options.capacity = capacity;
     stasis_session *session = nullptr;
     stasis_error error{};
     check(stasis_session_create(model, &options, &session, &error), error, "new session");

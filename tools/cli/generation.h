@@ -72,7 +72,8 @@ void add_drafted(Json &object, const GenerationChoice &choice, const Reply &repl
 Reply generate(stasis_session *session, const GenerationChoice &choice, stasis_cancel *cancel,
                bool stream);
 
-Session create_session(stasis_model *model, uint64_t domain = STASIS_DOMAIN_COMMON);
+Session create_session(stasis_model *model, uint64_t domain = STASIS_DOMAIN_COMMON,
+                       uint64_t capacity = 0);
 // How a session is resumed.
 struct LoadChoice {
     bool alone = false; // shares no page, and reads all of them

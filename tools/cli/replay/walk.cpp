@@ -77,10 +77,13 @@ std::string words_of(const stasis_model *model, const std::vector<stasis_token> 
 // A session that appends the log, with the progress of the whole walk.
 class Walker {
   public:
-    Walker(stasis_model *model, std::vector<stasis_token> log, uint64_t tokens_max,
-           stasis_cancel *cancel)
-        : model_(model), session_(create_session(model)), log_(std::move(log)),
-          tokens_max_(tokens_max), cancel_(cancel), progress_("replaying") {}
+    // `capacity` is the file's, on which the factors of a long RoPE depend.
+    Walker(stasis_model *model, uint64_t capacity, std::vector<stasis_token> log,
+           uint64_t tokens_max, stasis_cancel *cancel)
+        : model_(model),
+          session_(create_session(model, STASIS_DOMAIN_COMMON,
+                                  std::min<uint64_t>(capacity, model_info(model).context))),
+          log_(std::move(log)), tokens_max_(tokens_max), cancel_(cancel), progress_("replaying") {}
 
     void append(uint64_t begin, uint64_t end) {
         stasis_run_options options;
@@ -171,15 +174,16 @@ Logits compare_logits(const stasis_session *session, const stasis_model *model, 
 
 Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uint64_t tokens_max,
           stasis_cancel *cancel) {
+    const Json config = snapshot_element(snapshot, kConfig);
     Walker walker(
-        model,
+        model, config["capacity"].get<uint64_t>(),
         fetch<stasis_token>(
             [&](stasis_token *tokens, size_t capacity, size_t *count, stasis_error *error) {
                 return stasis_snapshot_tokens(snapshot, 0, tokens, nullptr, capacity, count, error);
             },
             "tokens"),
         tokens_max, cancel);
-    const Json samplings = snapshot_element(snapshot, kConfig)["samplings"];
+    const Json &samplings = config["samplings"];
     const Json spans = snapshot_element(snapshot, kSpans)["spans"];
 
     Walk walk;
