@@ -1,11 +1,10 @@
 // Embeddings: golden values, and the same bits whatever is beside a text and computes it.
 #include <cmath>
-#include <fstream>
 
 #include "runtime/kernels/bf16.h"
 #include "tests/runtime/embedded.h"
 #include "tests/runtime/failure.h"
-#include "tests/runtime/json_data.h"
+#include "tests/runtime/golden_tensors.h"
 
 using namespace stasis;
 using namespace stasis::test;
@@ -21,21 +20,12 @@ struct GoldenVectors {
 };
 
 GoldenVectors golden_vectors() {
-    const std::string bytes = read_bytes(directory(kModel) + "/golden.safetensors");
-    uint64_t header_bytes = 0;
-    std::memcpy(&header_bytes, bytes.data(), 8);
-    const auto header = nlohmann::json::parse(bytes.substr(8, header_bytes));
-    const auto read = [&]<typename T>(const char *tensor, std::vector<T> &values) {
-        const size_t begin = header[tensor]["data_offsets"][0],
-                     end = header[tensor]["data_offsets"][1];
-        values.resize((end - begin) / sizeof(T));
-        std::memcpy(values.data(), bytes.data() + 8 + header_bytes + begin, end - begin);
-    };
+    const GoldenTensors tensors(directory(kModel));
     GoldenVectors golden;
     std::vector<uint32_t> ids, lengths;
-    read("ids", ids);
-    read("lengths", lengths);
-    read("embedding_bf16p", golden.expected);
+    tensors.read("ids", ids);
+    tensors.read("lengths", lengths);
+    tensors.read("embedding_bf16p", golden.expected);
     size_t at = 0;
     for (const uint32_t length : lengths) {
         golden.inputs.emplace_back(ids.begin() + static_cast<ptrdiff_t>(at),
