@@ -93,6 +93,9 @@ void read_modules(const std::string &directory, EmbeddingRules &rules) {
             refuse(path, "a model in \"" + place + "\"");
         }
         if (i == 1) {
+            if (place.find("..") != std::string::npos) {
+                refuse(path, "a module in \"" + place + "\"");
+            }
             read_pooling(directory + "/" + place + "/config.json", rules);
         }
     }

@@ -109,6 +109,17 @@ void open_text(Model &model, const Origin &origin, const ModelOptions &options) 
     model.identity.chat_template = model.chat ? model.chat->name() : "";
 }
 
+// Returns what devices do not compute of an architecture; null: nothing.
+const char *on_cpu_alone(const Config &config) {
+    return config.experts.count != 0           ? "mixtures of experts"
+           : config.recurrent.value_heads != 0 ? "recurrent layers"
+           : config.joint_norms                ? "norms over all heads together"
+           : config.query_growth != 0.0F       ? "queries whose scale grows by position"
+           : config.long_rope_from() != 0      ? "the two sides of long RoPE"
+           : config.rotary_dim != 0            ? "heads of which RoPE turns a part"
+                                               : nullptr;
+}
+
 // Refuses integer weights that devices do not multiply with.
 void check_types(const Checkpoint &checkpoint, const OpenDevice &device) {
     for (const auto &[name, tensor] : checkpoint.tensors) {
@@ -128,17 +139,6 @@ void check_types(const Checkpoint &checkpoint, const OpenDevice &device) {
 Model::Model(const ModelOptions &options) : Network(options.memory) {}
 
 Model::~Model() = default;
-
-// Returns what devices do not compute of an architecture; null: nothing.
-static const char *on_cpu_alone(const Config &config) {
-    return config.experts.count != 0           ? "mixtures of experts"
-           : config.recurrent.value_heads != 0 ? "recurrent layers"
-           : config.joint_norms                ? "norms over all heads together"
-           : config.query_growth != 0.0F       ? "queries whose scale grows by position"
-           : config.long_rope_from() != 0      ? "the two sides of long RoPE"
-           : config.rotary_dim != 0            ? "heads of which RoPE turns a part"
-                                               : nullptr;
-}
 
 std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &options) {
     // The device is opened first, because reading weights takes long.

@@ -68,10 +68,6 @@ void read_gpt_oss_gguf(const Keys &keys, Config &config) {
     set_constants(config);
 }
 
-void write_gpt_oss_gguf(const Config &config, const WrittenKeys &keys) {
-    describe_experts(config, keys);
-}
-
 } // namespace
 
 const Family kGptOss = {.name = "gpt_oss",
@@ -84,7 +80,7 @@ const Family kGptOss = {.name = "gpt_oss",
                         .gguf_pairs = false,
                         .read_gguf = read_gpt_oss_gguf,
                         .gguf_pattern = kPattern,
-                        .write_gguf = write_gpt_oss_gguf,
+                        .write_gguf = describe_experts,
                         .quantised = "mxfp4",
                         .limits = "devices"};
 
