@@ -75,6 +75,9 @@ TEST_CASE("read_embedding_rules: what is not supported is named, and the model s
     refused(files, "models.Dense");
     CHECK(!embedded(*files.open(), TokenLists{{5}}, pooled(Pooling::last)).empty());
     files.write("modules.json", kModules);
+    files.replace("modules.json", "1_Pooling", "../1_Pooling");
+    refused(files, "a module in \"../1_Pooling\"");
+    files.write("modules.json", kModules);
     files.replace("1_Pooling/config.json", "lasttoken", "cls_token");
     refused(files, "pooling_mode_cls_token");
     files.replace("1_Pooling/config.json", "cls_token\": true", "lasttoken\": false");
