@@ -230,6 +230,7 @@ void compare_prints(const Snapshot &a, const Snapshot &b, size_t group, uint64_t
 Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint64_t index) {
     const State &state = a.state();
     const std::vector<uint32_t> &layers = state.groups[group].layers;
+    const size_t heads = state.kv_heads_of(group), dim = state.head_dim_of(group);
     const uint64_t begin = index * state.page_positions;
     Difference difference = differs(Element::kv_cache, "page digests differ");
     difference.position = begin;
@@ -246,19 +247,19 @@ Difference page_values(const Snapshot &a, const Snapshot &b, size_t group, uint6
     size_t lowest = valid;
     // Later rows are searched only below the lowest slot that has been found so far.
     for (size_t row = 0; row < page_rows(state, group); ++row) {
-        const size_t row_elements = valid * state.head_dim;
+        const size_t row_elements = valid * dim;
         const uint16_t *row_x = x.data() + row * row_elements;
         const uint16_t *row_y = y.data() + row * row_elements;
-        const auto at = std::mismatch(row_x, row_x + lowest * state.head_dim, row_y).first - row_x;
-        const size_t slot = static_cast<size_t>(at) / state.head_dim;
+        const auto at = std::mismatch(row_x, row_x + lowest * dim, row_y).first - row_x;
+        const size_t slot = static_cast<size_t>(at) / dim;
         if (slot < lowest) {
             lowest = slot;
             difference.position = begin + slot;
-            difference.layer = layers[row / (2 * state.kv_heads)];
-            difference.head = static_cast<uint32_t>(row % state.kv_heads);
+            difference.layer = layers[row / (2 * heads)];
+            difference.head = static_cast<uint32_t>(row % heads);
             char bits[64];
             snprintf(bits, sizeof bits, "%s differ: bf16 bits %04x and %04x",
-                     row / state.kv_heads % 2 == 0 ? "keys" : "values", row_x[at], row_y[at]);
+                     row / heads % 2 == 0 ? "keys" : "values", row_x[at], row_y[at]);
             difference.message = std::string(element_name(Element::kv_cache)) + ": " + bits;
         }
     }

@@ -14,7 +14,7 @@ std::vector<uint32_t> page_fingerprints(const State &state, size_t group, uint32
     assert(valid <= row_slots);
     const size_t rows = page_rows(state, group);
     const size_t layers = state.groups[group].layers.size();
-    const size_t dim = state.head_dim;
+    const size_t dim = state.head_dim_of(group);
     std::vector<uint32_t> prints;
     prints.reserve(valid + layers);
     std::vector<uint16_t> numbers(std::max(rows * dim, rows / layers * valid * dim));

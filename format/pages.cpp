@@ -26,27 +26,27 @@ bool page_needed(uint32_t window, uint64_t position, uint32_t page_positions, ui
 }
 
 size_t page_rows(const State &state, size_t group) {
-    return state.groups[group].layers.size() * 2 * state.kv_heads;
+    return state.groups[group].layers.size() * 2 * state.kv_heads_of(group);
 }
 
 size_t page_elements(const State &state, size_t group) {
-    return page_rows(state, group) * state.page_positions * state.head_dim;
+    return page_rows(state, group) * state.page_positions * state.head_dim_of(group);
 }
 
 uint64_t page_stored_bytes(const State &state, size_t group, uint32_t valid) {
-    return uint64_t{page_rows(state, group)} * valid * state.head_dim * sizeof(uint16_t);
+    return uint64_t{page_rows(state, group)} * valid * state.head_dim_of(group) * sizeof(uint16_t);
 }
 
 RunShape run_shape(const State &state, size_t group, uint32_t slots) {
-    return {page_rows(state, group), slots, state.head_dim};
+    return {page_rows(state, group), slots, state.head_dim_of(group)};
 }
 
 void pack_run(const State &state, size_t group, uint32_t begin, uint32_t slots,
               const uint16_t *data, uint16_t *packed) {
     assert(begin + slots <= state.page_positions);
-    const size_t used = size_t{slots} * state.head_dim;
-    const size_t full = size_t{state.page_positions} * state.head_dim;
-    data += size_t{begin} * state.head_dim;
+    const size_t used = size_t{slots} * state.head_dim_of(group);
+    const size_t full = size_t{state.page_positions} * state.head_dim_of(group);
+    data += size_t{begin} * state.head_dim_of(group);
     for (size_t row = 0; row < page_rows(state, group); ++row) {
         std::copy_n(data + row * full, used, packed + row * used);
     }
@@ -55,7 +55,7 @@ void pack_run(const State &state, size_t group, uint32_t begin, uint32_t slots,
 void unpack_run(const State &state, size_t group, const Run &run, uint32_t to,
                 const uint16_t *packed, uint32_t row_slots, uint16_t *data) {
     assert(run.first + run.used <= run.slots && to + run.used <= row_slots);
-    const size_t dim = state.head_dim;
+    const size_t dim = state.head_dim_of(group);
     const size_t full = row_slots * dim;
     for (size_t row = 0; row < page_rows(state, group); ++row) {
         std::copy_n(packed + (row * run.slots + run.first) * dim, run.used * dim,
@@ -65,8 +65,8 @@ void unpack_run(const State &state, size_t group, const Run &run, uint32_t to,
 
 void clear_slots(const State &state, size_t group, uint32_t valid, uint16_t *data) {
     assert(valid <= state.page_positions);
-    const size_t used = size_t{valid} * state.head_dim;
-    const size_t full = size_t{state.page_positions} * state.head_dim;
+    const size_t used = size_t{valid} * state.head_dim_of(group);
+    const size_t full = size_t{state.page_positions} * state.head_dim_of(group);
     for (size_t row = 0; row < page_rows(state, group); ++row) {
         std::fill(data + row * full + used, data + (row + 1) * full, uint16_t{0});
     }
@@ -76,8 +76,8 @@ void check_page_finite(const State &state, size_t group, uint64_t index, const u
                        uint32_t row_slots, Status status) {
     const uint32_t valid = state.pages[group][index].valid;
     assert(valid <= row_slots);
-    const size_t used = size_t{valid} * state.head_dim;
-    const size_t full = size_t{row_slots} * state.head_dim;
+    const size_t used = size_t{valid} * state.head_dim_of(group);
+    const size_t full = size_t{row_slots} * state.head_dim_of(group);
     for (size_t row = 0; row < page_rows(state, group); ++row, data += full) {
         if (!all_finite_bf16(data, used)) {
             const size_t at =
@@ -86,7 +86,7 @@ void check_page_finite(const State &state, size_t group, uint64_t index, const u
                  "page %llu of layer group %zu: the bf16 bits %04x at position %llu are not a "
                  "finite number",
                  static_cast<Number>(index), group, data[at],
-                 static_cast<Number>(index * state.page_positions + at / state.head_dim));
+                 static_cast<Number>(index * state.page_positions + at / state.head_dim_of(group)));
         }
     }
 }

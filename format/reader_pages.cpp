@@ -64,13 +64,9 @@ void Snapshot::read_rows(size_t group, uint64_t index, uint32_t row_slots, uint1
 }
 
 DigestedPage Snapshot::digested(const PageInto &page, uint32_t row_slots) const {
-    return {static_cast<uint32_t>(page.group),
-            page.index,
-            page.data,
-            page_rows(state(), page.group),
-            row_slots,
-            pages()[page.group][page.index].valid,
-            state().head_dim};
+    return {static_cast<uint32_t>(page.group), page.index, page.data,
+            page_rows(state(), page.group),    row_slots,  pages()[page.group][page.index].valid,
+            state().head_dim_of(page.group)};
 }
 
 void Snapshot::check_page(const PageInto &page, uint32_t row_slots, const Digest &digest) const {

@@ -91,15 +91,15 @@ void receive(std::span<Job> jobs, const SaveInput &input, const FetchedPages &fe
 // How many of the first slots two pages in memory have in common, at most `limit`.
 uint32_t common_slots(const State &state, size_t group, uint32_t limit, const uint16_t *a,
                       const uint16_t *b) {
-    const size_t full = size_t{state.page_positions} * state.head_dim;
+    const size_t full = size_t{state.page_positions} * state.head_dim_of(group);
     for (size_t row = 0; row < page_rows(state, group); ++row) {
         const uint16_t *begin = a + row * full;
-        const uint16_t *end = begin + size_t{limit} * state.head_dim;
+        const uint16_t *end = begin + size_t{limit} * state.head_dim_of(group);
         if (std::memcmp(begin, b + row * full, static_cast<size_t>(end - begin) * 2) == 0) {
             continue; // nearly always
         }
         const auto same = std::mismatch(begin, end, b + row * full).first - begin;
-        limit = static_cast<uint32_t>(static_cast<size_t>(same) / state.head_dim);
+        limit = static_cast<uint32_t>(static_cast<size_t>(same) / state.head_dim_of(group));
     }
     return limit;
 }
@@ -120,10 +120,11 @@ std::vector<Run> first_runs(const std::vector<Run> &runs, uint32_t slots) {
 
 // Pages of one table and of another can be compared only if they have the same shape.
 bool same_geometry(const State &a, const State &b) {
-    bool same = a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
-                a.page_positions == b.page_positions && a.groups.size() == b.groups.size();
+    bool same = a.page_positions == b.page_positions && a.groups.size() == b.groups.size();
     for (size_t group = 0; same && group < a.groups.size(); ++group) {
-        same = a.groups[group].layers == b.groups[group].layers;
+        same = a.groups[group].layers == b.groups[group].layers &&
+               a.kv_heads_of(group) == b.kv_heads_of(group) &&
+               a.head_dim_of(group) == b.head_dim_of(group);
     }
     return same;
 }

@@ -14,7 +14,7 @@ inline void seal(State &state) {
             Page &page = state.pages[group][index];
             if (page.data != nullptr) {
                 page.digest = page_digest({group, index, page.data, rows, state.page_positions,
-                                           page.valid, state.head_dim});
+                                           page.valid, state.head_dim_of(group)});
             }
         }
     }

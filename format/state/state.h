@@ -135,6 +135,8 @@ struct ModelIdentity {
 struct LayerGroup {
     uint32_t window = 0;          // positions a query sees, itself included; 0: all
     std::vector<uint32_t> layers; // ascending
+    // Of these layers, where they are not the state's; both 0: the state's.
+    uint32_t kv_heads = 0, head_dim = 0;
 };
 
 // The layers that have a recurrent state in place of keys and values (NUMERICS.md, C11).
@@ -166,7 +168,7 @@ struct RecurrentState {
 };
 
 // Keys and values of `valid` positions from index * page_positions on, for all layers of a group.
-// Order: [layer of the group][key, value][kv_head][slot][head_dim] bf16.
+// Order: [layer of the group][key, value][kv_head][slot][head_dim] bf16, of the group's sizes.
 struct Page {
     uint32_t valid = 0; // used slots; only the last page of a group has fewer than page_positions
     Digest digest;      // page_digest; outlives the data
@@ -227,8 +229,10 @@ struct State {
     uint32_t hidden_size = 0;
     uint32_t vocabulary = 0;
     uint32_t page_positions = 0;
-    std::vector<LayerGroup> groups;       // 3, 5
-    std::vector<TokenEntry> log;          // 4, +4; position (3) is its size
+    std::vector<LayerGroup> groups; // 3, 5
+    std::vector<uint32_t> sharing; // 1; layers that use another layer's keys and values, ascending:
+                                   // they have no pages and are in no group
+    std::vector<TokenEntry> log;   // 4, +4; position (3) is its size
     std::vector<Eviction> evictions;      // 5; ascending by position
     std::vector<Sampling> samplings;      // 6; entries are named by sampled tokens of the log
     uint32_t sampling = 0;                // index of the settings in force
@@ -253,6 +257,14 @@ struct State {
     // Begins to bring far pages here. Called from several threads at a time. Throws Error(device),
     // Error(no_memory). Null: no page is far.
     std::function<FetchedPages(std::span<const PageName> pages)> fetch;
+
+    // Sizes of the layers in a group.
+    uint32_t kv_heads_of(size_t group) const {
+        return groups[group].kv_heads == 0 ? kv_heads : groups[group].kv_heads;
+    }
+    uint32_t head_dim_of(size_t group) const {
+        return groups[group].head_dim == 0 ? head_dim : groups[group].head_dim;
+    }
 };
 
 // A number of a session that a snapshot stores apart from its log, pages and settings.

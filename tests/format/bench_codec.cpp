@@ -30,15 +30,16 @@ struct Run {
 std::vector<Run> cut(const State &state, size_t slots) {
     std::vector<Run> runs;
     for (size_t group = 0; group < state.groups.size(); ++group) {
-        const RunShape shape{page_rows(state, group), slots, state.head_dim};
+        const RunShape shape{page_rows(state, group), slots, state.head_dim_of(group)};
         for (const Page &page : state.pages[group]) {
             for (size_t slot = 0; page.data != nullptr && slot + slots <= page.valid;
                  slot += slots) {
                 Run run{shape, {}, std::vector<uint16_t>(shape.numbers()), {}};
                 for (size_t row = 0; row < shape.rows; ++row) {
                     const uint16_t *begin =
-                        page.data + (row * state.page_positions + slot) * state.head_dim;
-                    run.numbers.insert(run.numbers.end(), begin, begin + slots * state.head_dim);
+                        page.data + (row * state.page_positions + slot) * state.head_dim_of(group);
+                    run.numbers.insert(run.numbers.end(), begin,
+                                       begin + slots * state.head_dim_of(group));
                 }
                 run.coded.resize(encoded_bound(shape));
                 runs.push_back(std::move(run));

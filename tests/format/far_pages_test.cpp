@@ -52,9 +52,9 @@ FetchedPages begin(const std::shared_ptr<State> &source, Fetched &fetched,
                      static_cast<unsigned long long>(index), group);
             }
             const Page &page = source->pages[group][index];
-            const size_t row = size_t{source->page_positions} * source->head_dim;
+            const size_t row = size_t{source->page_positions} * source->head_dim_of(group);
             for (size_t i = 0; i < page_elements(*source, group); ++i) {
-                const bool used = i % row / source->head_dim < page.valid;
+                const bool used = i % row / source->head_dim_of(group) < page.valid;
                 (*numbers)[at][i] = used ? page.data[i] : uint16_t{0xFFFF};
             }
         }

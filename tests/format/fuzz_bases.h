@@ -32,16 +32,17 @@ inline void add_small_pages(State &state, const Course &course) {
             std::fill_n(data.get(), page_elements(state, group), uint16_t{0});
             const uint32_t valid = page_valid(course.position, 32, index);
             for (uint32_t i = 0; i < page_elements(state, group); ++i) {
-                const uint64_t slot = i / state.head_dim % 32;
-                const uint64_t at = (index * 32 + slot) * state.head_dim + i % state.head_dim;
+                const uint64_t slot = i / state.head_dim_of(group) % 32;
+                const uint64_t at =
+                    (index * 32 + slot) * state.head_dim_of(group) + i % state.head_dim_of(group);
                 const bool other = course.forked && index >= 1;
                 if (slot < valid) { // few enough different ones that a codec makes them smaller
                     data.get()[i] = static_cast<uint16_t>(
                         0x3F80 + (at * at * 7919 + i / 512 + group + other) % 1021 % 60);
                 }
             }
-            const Digest digest = page_digest(
-                {group, index, data.get(), page_rows(state, group), 32, valid, state.head_dim});
+            const Digest digest = page_digest({group, index, data.get(), page_rows(state, group),
+                                               32, valid, state.head_dim_of(group)});
             const bool needed = page_needed(state.groups[group].window, course.position, 32, index);
             const bool gone = course.evicted && index == 1;
             const bool kept = (needed || !course.released) && !gone;

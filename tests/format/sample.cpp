@@ -114,11 +114,11 @@ void add_pages(State &state, const Shape &shape) {
             const std::shared_ptr<uint16_t> data = allocate_page(elements);
             std::fill_n(data.get(), elements, uint16_t{0});
             for (size_t i = 0; i < elements; ++i) {
-                const size_t slot = i / state.head_dim % state.page_positions;
+                const size_t slot = i / state.head_dim_of(group) % state.page_positions;
                 const uint64_t at = index * state.page_positions + slot;
-                const size_t row = i / state.head_dim / state.page_positions;
-                const size_t number =
-                    ((group + 1) << 20) + row * state.head_dim + i % state.head_dim;
+                const size_t row = i / state.head_dim_of(group) / state.page_positions;
+                const size_t number = ((group + 1) << 20) + row * state.head_dim_of(group) +
+                                      i % state.head_dim_of(group);
                 if (slot < page.valid) {
                     data.get()[i] = finite_bits(drawn(shape, at, number));
                 }
