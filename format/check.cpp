@@ -26,19 +26,54 @@ void check_size(const char *name, uint32_t value, uint32_t max, Status status) {
     }
 }
 
+// Sizes that are the state's would say in another way that a group has none of its own.
+void check_group_sizes(const State &state, size_t group, Status status) {
+    const LayerGroup &own = state.groups[group];
+    if (own.kv_heads == 0 && own.head_dim == 0) {
+        return;
+    }
+    check_size("number of KV heads of a layer group", own.kv_heads, kGeometryMax, status);
+    check_size("head_dim of a layer group", own.head_dim, kGeometryMax, status);
+    if (own.kv_heads == state.kv_heads && own.head_dim == state.head_dim) {
+        fail(status, "layer group %zu: its own sizes, %u KV heads of %u, are those of the state",
+             group, own.kv_heads, own.head_dim);
+    }
+}
+
+// Checks the layers that use the keys and values of others, and marks them.
+void check_sharing(const State &state, std::vector<bool> &seen, Status status) {
+    for (size_t i = 0; i < state.sharing.size(); ++i) {
+        const uint32_t layer = state.sharing[i];
+        if (layer >= state.layers || seen[layer] || (i > 0 && layer < state.sharing[i - 1])) {
+            fail(status,
+                 "sharing layers: layer %u is out of range, twice, out of order or "
+                 "recurrent",
+                 layer);
+        }
+        seen[layer] = true;
+    }
+    if (!state.sharing.empty() && state.groups.empty()) {
+        fail(status, "sharing layers: %zu of them, but no layer has keys and values",
+             state.sharing.size());
+    }
+}
+
 void check_groups(const State &state, Status status) {
     std::vector<bool> seen(state.layers);
-    size_t count = state.recurrent.layers.size();
     for (const uint32_t layer : state.recurrent.layers) {
         seen[layer] = true;
     }
+    check_sharing(state, seen, status);
+    const size_t others = state.recurrent.layers.size() + state.sharing.size();
+    size_t count = others;
     for (size_t group = 0; group < state.groups.size(); ++group) {
         const std::vector<uint32_t> &layers = state.groups[group].layers;
         for (size_t i = 0; i < layers.size(); ++i) {
             if (layers[i] >= state.layers || seen[layers[i]] ||
                 (i > 0 && layers[i] < layers[i - 1])) {
                 fail(status,
-                     "layer group %zu: layer %u is out of range, twice, out of order or recurrent",
+                     "layer group %zu: layer %u is out of range, twice, out of order, recurrent or "
+                     "sharing",
                      group, layers[i]);
             }
             seen[layers[i]] = true;
@@ -46,11 +81,12 @@ void check_groups(const State &state, Status status) {
         if (layers.empty()) {
             fail(status, "layer group %zu: no layers", group);
         }
+        check_group_sizes(state, group, status);
         count += layers.size();
     }
     if (count != state.layers) {
-        fail(status, "layer groups hold %zu layers of %u, %zu are recurrent",
-             count - state.recurrent.layers.size(), state.layers, state.recurrent.layers.size());
+        fail(status, "layer groups hold %zu layers of %u, %zu are recurrent, %zu sharing",
+             count - others, state.layers, state.recurrent.layers.size(), state.sharing.size());
     }
 }
 

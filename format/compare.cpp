@@ -90,12 +90,35 @@ Found groups(const State &a, const State &b) {
         if (!found && x.layers != y.layers) {
             found = differs(Element::attention_mask, "layers of the same window differ");
         }
+        if (!found) {
+            found = first({value(Element::model_config, "KV heads of a layer group",
+                                 a.kv_heads_of(group), b.kv_heads_of(group)),
+                           value(Element::model_config, "head_dim of a layer group",
+                                 a.head_dim_of(group), b.head_dim_of(group))});
+        }
         if (found) {
             found->layer = x.layers[0];
             return found;
         }
     }
     return value(Element::attention_mask, "number of windows", a.groups.size(), b.groups.size());
+}
+
+// Returns a difference at the first layer that uses another's keys and values in one state only.
+Found sharing_layers(const State &a, const State &b) {
+    if (a.sharing == b.sharing) {
+        return std::nullopt;
+    }
+    const auto [x, y] =
+        std::mismatch(a.sharing.begin(), a.sharing.end(), b.sharing.begin(), b.sharing.end());
+    const bool of_first = y == b.sharing.end() || (x != a.sharing.end() && *x < *y);
+    const uint32_t layer = of_first ? *x : *y;
+    Difference difference =
+        differs(Element::model_config, "sharing layers differ: layer " + std::to_string(layer) +
+                                           " uses another layer's keys and values in the " +
+                                           (of_first ? "first" : "second") + " alone");
+    difference.layer = layer;
+    return difference;
 }
 
 Found recurrent_layers(const State &a, const State &b) {
@@ -142,6 +165,7 @@ Found identity(const State &a, const State &b) {
         value(Element::tokenizer, "chat template", x.chat_template, y.chat_template),
         value(Element::kv_format, "positions in a page", a.page_positions, b.page_positions),
         recurrent_layers(a, b),
+        sharing_layers(a, b),
         groups(a, b),
     });
 }

@@ -19,8 +19,10 @@ inline constexpr uint64_t kFeatureEvictions = 1; // some positions were evicted
 inline constexpr uint64_t kFeatureProfile = 2;   // some of it was computed under a device profile
 inline constexpr uint64_t kFeatureRecurrent = 4; // some layers have a recurrent state
 inline constexpr uint64_t kFeatureExperts = 8;   // the contract has a part for experts
+// Some layers use the keys and values of others, or have other sizes of heads than the rest.
+inline constexpr uint64_t kFeatureLayers = 16;
 inline constexpr uint64_t kFeaturesKnown =
-    kFeatureEvictions | kFeatureProfile | kFeatureRecurrent | kFeatureExperts;
+    kFeatureEvictions | kFeatureProfile | kFeatureRecurrent | kFeatureExperts | kFeatureLayers;
 
 // The header, root slot A and root slot B are blocks of this size; see kSectorBytes for torn
 // writes.

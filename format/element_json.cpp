@@ -118,6 +118,10 @@ void write_group(const State &state, size_t group, const Kept &kept, JsonWriter 
     const uint64_t pages = state.pages[group].size();
     json.begin_object();
     json.array("layers", state.groups[group].layers);
+    if (state.groups[group].kv_heads != 0) { // else the state's, in element 11
+        json.field("kv_heads", state.groups[group].kv_heads);
+        json.field("head_dim", state.groups[group].head_dim);
+    }
     json.field("window", state.groups[group].window);
     json.field("pages", pages);
     json.field("stored", kept.stored);
@@ -188,6 +192,9 @@ void kv_cache(const Snapshot &snapshot, JsonWriter &json) {
         write_group(state, group, kept[group], json);
     }
     json.end_array();
+    if (!state.sharing.empty()) {
+        json.array("sharing", state.sharing);
+    }
     write_recurrent(snapshot, json);
     json.key("pages").begin_array(); // by group, then by page index
     for (size_t group = 0; group < state.pages.size(); ++group) {
@@ -206,7 +213,7 @@ void token_embeddings(const Snapshot &snapshot, JsonWriter &json) {
 }
 
 void write_layer_windows(const State &state, JsonWriter &json) {
-    std::vector<std::optional<uint32_t>> windows(state.layers); // nothing: recurrent
+    std::vector<std::optional<uint32_t>> windows(state.layers); // nothing: recurrent or sharing
     for (const LayerGroup &group : state.groups) {
         for (uint32_t layer : group.layers) {
             windows[layer] = group.window;

@@ -40,6 +40,7 @@ uint64_t size_bound(const State &state) {
         bytes += 2 * kTableBytes + sampling.bias.size() * sizeof(fb::TokenValue) +
                  sampling.v2.dry_breakers.size() * sizeof(uint32_t);
     }
+    bytes += state.sharing.size() * sizeof(uint32_t);
     bytes += kTableBytes + state.recurrent.layers.size() * sizeof(uint32_t) +
              state.states.size() * sizeof(fb::RecurrentState);
     bytes += kTableBytes + state.profile.id.size() +
@@ -113,14 +114,37 @@ fb::NodeRef pack(const NodeRef &ref) {
     return fb::NodeRef(ref.section, ref.begin, ref.bytes, pack(ref.digest));
 }
 
+// In the order of FlatBuffers' generated code, as ManifestFields; sizes only where a group has its
+// own, which CreateGroup would always write.
+Offset<fb::Group> pack(Builder &builder, const LayerGroup &group, const NodeRef &pages) {
+    const auto layers = builder.CreateVector(group.layers);
+    const fb::NodeRef packed_pages = pack(pages);
+    fb::GroupBuilder table(builder);
+    if (group.head_dim != 0) {
+        table.add_head_dim(group.head_dim);
+    }
+    if (group.kv_heads != 0) {
+        table.add_kv_heads(group.kv_heads);
+    }
+    table.add_pages(&packed_pages);
+    table.add_layers(layers);
+    table.add_window(group.window);
+    return table.Finish();
+}
+
 auto pack_groups(Builder &builder, const State &state, const Layout &layout) {
     std::vector<Offset<fb::Group>> packed;
     for (size_t group = 0; group < state.groups.size(); ++group) {
-        const auto layers = builder.CreateVector(state.groups[group].layers);
-        const fb::NodeRef pages = pack(layout.pages[group]);
-        packed.push_back(fb::CreateGroup(builder, state.groups[group].window, layers, &pages));
+        packed.push_back(pack(builder, state.groups[group], layout.pages[group]));
     }
     return builder.CreateVector(packed);
+}
+
+Offset<flatbuffers::Vector<uint32_t>> pack_sharing(Builder &builder, const State &state) {
+    if (state.sharing.empty()) {
+        return {}; // not written
+    }
+    return builder.CreateVector(state.sharing);
 }
 
 Offset<fb::SamplingV2> pack(Builder &builder, const SamplingV2 &from) {
@@ -248,6 +272,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     const auto top = pack(builder, state.top);
     const auto profile = pack(builder, state.profile);
     const auto recurrent = pack_recurrent(builder, state, layout);
+    const auto sharing = pack_sharing(builder, state);
 
     // Structs are copied into the table, which takes their addresses.
     const fb::Contract contract(state.contract.core, state.contract.kv, state.contract.sampling);
@@ -296,6 +321,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     }
     add(Table::VT_PROFILE, &Make::add_profile, profile);
     add(Table::VT_RECURRENT, &Make::add_recurrent, recurrent);
+    add(Table::VT_SHARING, &Make::add_sharing, sharing);
     add_numbers(fields, state);
     builder.Finish(fields.finish(builder), fb::ManifestIdentifier());
     return bytes_of(builder);

@@ -193,6 +193,8 @@ void unpack_groups(const fb::Manifest *packed, State &state, Layout &layout, Bud
         LayerGroup &group = state.groups.emplace_back();
         group.window = from->window();
         group.layers = unpack(from->layers(), budget);
+        group.kv_heads = from->kv_heads();
+        group.head_dim = from->head_dim();
         layout.pages.push_back(unpack(from->pages()));
     }
 }
@@ -232,6 +234,9 @@ void parse_manifest(std::span<const uint8_t> manifest, State &state, Layout &lay
     state.vocabulary = packed->vocabulary();
     state.page_positions = packed->page_positions();
     unpack_groups(packed, state, layout, budget);
+    if (packed->sharing() != nullptr) {
+        state.sharing = unpack(packed->sharing(), budget);
+    }
     unpack_samplings(packed, state, budget);
     state.sampling = packed->sampling();
     each_session_number(

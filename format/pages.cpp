@@ -25,6 +25,13 @@ bool page_needed(uint32_t window, uint64_t position, uint32_t page_positions, ui
     return window == 0 || end + window > position;
 }
 
+bool layers_differ(const State &state) {
+    return !state.sharing.empty() ||
+           std::any_of(state.groups.begin(), state.groups.end(), [](const LayerGroup &group) {
+               return group.kv_heads != 0 || group.head_dim != 0;
+           });
+}
+
 size_t page_rows(const State &state, size_t group) {
     return state.groups[group].layers.size() * 2 * state.kv_heads_of(group);
 }

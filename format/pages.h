@@ -23,6 +23,10 @@ uint32_t page_valid(uint64_t position, uint32_t page_positions, uint64_t index);
 // again after a load.
 bool page_needed(uint32_t window, uint64_t position, uint32_t page_positions, uint64_t index);
 
+// Returns whether layers use the keys and values of others or have sizes of heads of their own:
+// what kFeatureLayers says.
+bool layers_differ(const State &state);
+
 // Sizes of a group's pages; `rows` are [layer of the group][key, value][kv_head].
 size_t page_rows(const State &state, size_t group);
 size_t page_elements(const State &state, size_t group); // of a page in memory

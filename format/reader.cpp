@@ -110,6 +110,7 @@ void Snapshot::check_features(const State &state) const {
     check("device profile", kFeatureProfile, state.profile != Profile());
     check("recurrent layers", kFeatureRecurrent, !state.recurrent.layers.empty());
     check("contract for experts", kFeatureExperts, state.contract.experts != 0);
+    check("layers that differ", kFeatureLayers, layers_differ(state));
 }
 
 void Snapshot::read_trees(Contents &into, const Watch &watch) const {

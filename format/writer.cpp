@@ -12,6 +12,7 @@
 #include "format/existing.h"
 #include "format/manifest.h"
 #include "format/node_io.h"
+#include "format/pages.h"
 #include "format/reader.h"
 #include "format/state/atomic_file.h"
 #include "format/state/error.h"
@@ -148,7 +149,8 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
     root.features_refuse = (evictions.empty() ? 0 : kFeatureEvictions) |
                            (state.profile == Profile() ? 0 : kFeatureProfile) |
                            (state.recurrent.layers.empty() ? 0 : kFeatureRecurrent) |
-                           (state.contract.experts == 0 ? 0 : kFeatureExperts);
+                           (state.contract.experts == 0 ? 0 : kFeatureExperts) |
+                           (layers_differ(state) ? kFeatureLayers : 0);
     root.features_read = sampling_version(state.samplings) == 2 ? kFeatureSamplingV2 : 0;
     root.manifest_bytes = manifest.size();
     root.manifest_offset = output.append(SectionKind::manifest, manifest.data(), manifest.size());

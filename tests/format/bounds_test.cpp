@@ -129,6 +129,19 @@ const std::vector<Grown> kGrown = {
          }
          return file_of(state);
      }},
+    {"many layer groups of other sizes, and layers that share", 100,
+     [](size_t n) {
+         State state = state_of(64, [](size_t i) { return static_cast<uint32_t>(i % 50); });
+         state.layers = static_cast<uint32_t>(2 * n);
+         state.groups.resize(n);
+         state.model.attention.assign(2 * n, {});
+         state.model.mlp.assign(2 * n, {});
+         for (uint32_t i = 0; i < n; ++i) { // the last allocate nothing by their sizes
+             state.groups[i] = {0, {2 * i}, 1U << i % 17, 65536};
+             state.sharing.push_back(2 * i + 1);
+         }
+         return file_of(state);
+     }},
     {"a recurrent state at each position", 1000,
      [](size_t n) {
          State state = state_of(n, [](size_t i) { return static_cast<uint32_t>(i % 50); });

@@ -33,13 +33,14 @@ TEST_CASE("Snapshot::open: recurrent layers out of range, out of order or in a g
         refused_hybrid("is out of range, twice or out of order",
                        [&](State &s, Layout &) { s.recurrent.layers = layers; });
     }
-    refused_hybrid("layer 1 is out of range, twice, out of order or recurrent",
+    refused_hybrid("layer 1 is out of range, twice, out of order, recurrent or sharing",
                    [](State &s, Layout &) {
                        s.recurrent.layers = {0, 1, 2, 4};
                    });
-    refused_hybrid("layer groups hold 2 layers of 5, 2 are recurrent", [](State &s, Layout &) {
-        s.recurrent.layers = {0, 4};
-    });
+    refused_hybrid("layer groups hold 2 layers of 5, 2 are recurrent, 0 sharing",
+                   [](State &s, Layout &) {
+                       s.recurrent.layers = {0, 4};
+                   });
     refused_hybrid("recurrent layers, but none is named", [](State &s, Layout &) {
         s.recurrent.layers = {}; // what is left of it makes a table
     });

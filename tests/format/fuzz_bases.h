@@ -22,6 +22,7 @@ struct Course {
     bool evicted = false;  // the second page, and a part of the first
     bool profiled = false; // some of it under a device profile
     bool hybrid = false;   // a third layer is recurrent, with a checkpoint at 32
+    bool uneven = false;   // the second layer has other sizes, and one more shares keys and values
 };
 
 inline void add_small_pages(State &state, const Course &course) {
@@ -75,8 +76,6 @@ inline State small_state(const Course &course) {
     State state;
     state.model.architecture = "llama";
     state.model.config = {{"layers", "2"}, {"rope_0", "base 10000"}};
-    state.model.attention.resize(2);
-    state.model.mlp.resize(2);
     state.layers = 2;
     state.kv_heads = 1;
     state.head_dim = 16;
@@ -107,13 +106,20 @@ inline State small_state(const Course &course) {
     if (course.profiled) { // position 66 and on
         state.profile = {"lib 1", {{2, 60, 128}, {65, 1, 128}}, 1};
     }
+    if (course.uneven) {
+        state.groups[1].kv_heads = 3;
+        state.groups[1].head_dim = 8;
+    }
     add_small_pages(state, course);
     if (course.hybrid) {
-        state.layers = 3;
-        state.model.attention.resize(3);
-        state.model.mlp.resize(3);
+        ++state.layers;
         add_small_states(state, course);
     }
+    if (course.uneven) {
+        state.sharing = {state.layers++};
+    }
+    state.model.attention.resize(state.layers);
+    state.model.mlp.resize(state.layers);
     state.digest = state_digest(state);
     return state;
 }

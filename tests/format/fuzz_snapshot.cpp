@@ -187,7 +187,11 @@ const std::vector<Bytes> &bases() {
             {.codec = Codec::zstd}));
         made.push_back(small_file({{40, false, false, false, false, true}}, {}));
         made.push_back(small_file({{40, false, false, false, false, true}}, {.keep = Keep::none}));
-        for (const size_t coded : {1, 3, 8}) { // or the target would not test what it should
+        Course uneven{.position = 33, .uneven = true};
+        made.push_back(small_file({uneven}, {.codec = Codec::zstd}));
+        uneven.hybrid = true;
+        made.push_back(small_file({uneven}, {.keep = Keep::none}));
+        for (const size_t coded : {1, 3, 8, 11}) { // or the target would not test what it should
             const std::vector<Section> sections = open_bytes(made[coded])->sections();
             expect(std::any_of(
                        sections.begin(), sections.end(),
@@ -213,7 +217,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                   (data[1] & 4) != 0,
                   {positions[data[1] >> 3 & 3], (data[1] & 32) != 0, (data[1] & 64) != 0,
                    (data[1] & 0x98) == 0x98, // of position 301
-                   false, (data[0] & 0x40) != 0}};
+                   false, (data[0] & 0x40) != 0, (data[0] & 0x20) != 0}};
     try {
         bool opens = true;
         for (size_t at = 2; at + sizeof(Edit) <= size && opens; at += sizeof(Edit)) {

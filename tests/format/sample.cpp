@@ -103,6 +103,27 @@ uint16_t finite_bits(uint64_t random) {
     return is_finite_bf16(bits) ? bits : bits ^ 0x0080;
 }
 
+void add_groups(State &state, const Shape &shape) {
+    std::vector<uint32_t> attention;
+    for (uint32_t layer = 0; layer < shape.layers; ++layer) {
+        const bool recurrent = shape.checkpoints != 0 && layer % 2 == 0;
+        (recurrent ? state.recurrent.layers : attention).push_back(layer);
+    }
+    if (shape.uneven) {
+        state.sharing.assign(attention.end() - 2, attention.end());
+        attention.resize(attention.size() - 2);
+    }
+    state.groups.resize(attention.size() > 1 ? 2 : 1);
+    for (size_t i = 0; i < attention.size(); ++i) {
+        state.groups[i % state.groups.size()].layers.push_back(attention[i]);
+    }
+    state.groups.back().window = shape.window;
+    if (shape.uneven) {
+        state.groups.back().kv_heads = shape.kv_heads + 1;
+        state.groups.back().head_dim = shape.head_dim + 6;
+    }
+}
+
 void add_pages(State &state, const Shape &shape) {
     const uint64_t position = state.log.size();
     for (size_t group = 0; group < state.groups.size(); ++group) {
@@ -213,16 +234,7 @@ State sample_state(const Shape &shape) {
     state.hidden_size = shape.hidden_size;
     state.vocabulary = shape.vocabulary;
     state.page_positions = shape.page_positions;
-    std::vector<uint32_t> attention;
-    for (uint32_t layer = 0; layer < shape.layers; ++layer) {
-        const bool recurrent = shape.checkpoints != 0 && layer % 2 == 0;
-        (recurrent ? state.recurrent.layers : attention).push_back(layer);
-    }
-    state.groups.resize(attention.size() > 1 ? 2 : 1);
-    for (size_t i = 0; i < attention.size(); ++i) {
-        state.groups[i % state.groups.size()].layers.push_back(attention[i]);
-    }
-    state.groups.back().window = shape.window;
+    add_groups(state, shape);
     state.samplings = sample_samplings();
     state.sampling = 1;
     each_session_number([&](const auto &number) {
@@ -362,7 +374,10 @@ void check_same(const State &a, const State &b) {
     for (size_t group = 0; group < a.groups.size(); ++group) {
         CHECK(a.groups[group].window == b.groups[group].window);
         CHECK(a.groups[group].layers == b.groups[group].layers);
+        CHECK(a.groups[group].kv_heads == b.groups[group].kv_heads);
+        CHECK(a.groups[group].head_dim == b.groups[group].head_dim);
     }
+    CHECK(a.sharing == b.sharing);
     CHECK(a.log == b.log);
     CHECK(a.profile == b.profile);
     CHECK(a.evictions == b.evictions);

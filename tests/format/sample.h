@@ -28,6 +28,9 @@ struct Shape {
     // each multiple of so many positions.
     uint64_t checkpoints = 0;
     uint32_t value_dim = 5; // of a recurrent layer's heads
+    // The last two layers that are not recurrent share keys and values, and those of the last group
+    // have one KV head more and a head_dim larger by 6 than the state says.
+    bool uneven = false;
 };
 
 // A whole state with every field in use; pages before the window and its retention are released.
@@ -36,6 +39,7 @@ std::vector<float> sample_row(const Shape &shape); // the logits of sample_state
 
 // One partial page in each group, and padding after most sections.
 inline constexpr Shape kHybrid{.position = 100, .layers = 5, .checkpoints = 30};
+inline constexpr Shape kUneven{.position = 100, .layers = 5, .uneven = true};
 inline constexpr Shape kSmall{.position = 37, .layers = 2, .kv_heads = 1, .head_dim = 3};
 State small_state(uint64_t position); // of that shape, after so many tokens
 const Bytes &small_file();            // of that shape, with its row of logits
