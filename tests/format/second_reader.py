@@ -68,11 +68,14 @@ def kv_cache(state, proven, proven_states):
     groups, listed = [], []
     for index, (group, pages) in enumerate(zip(state.manifest["groups"], state.groups)):
         stored = [page for page in pages if page.runs]
-        groups.append({"layers": group["layers"], "window": group["window"], "pages": len(pages),
-                       "stored": len(stored), "runs": sum(len(page.runs) for page in stored)})
+        sizes = {name: group[name] for name in ("kv_heads", "head_dim") if group[name]}
+        groups.append({"layers": group["layers"], **sizes, "window": group["window"],
+                       "pages": len(pages), "stored": len(stored),
+                       "runs": sum(len(page.runs) for page in stored)})
         listed += [{"group": index, **page.listed(state.container), "digest_checked": checked}
                    for page, checked in zip(pages, proven[index])]
     return {"keep": ["full", "none"][state.manifest["keep"]], "groups": groups, "pages": listed,
+            **({"sharing": state.manifest["sharing"]} if state.manifest["sharing"] else {}),
             **recurrent.listed(state.manifest, proven_states)}
 
 

@@ -289,8 +289,7 @@ class SecondReader(CommandTest):
             self.contains(self.agree(path), {name: file[name] for name in
                                              ("position", "digest", "root")}, path)
 
-    def test_golden_files_of_recurrent_layers(self):
-        folder = DATA / "golden/recurrent"
+    def check_golden_files(self, folder):
         files = json.loads((folder / "golden.json").read_text())
         self.assertEqual({file["name"] for file in files} | {"golden.json"},
                          {path.name for path in folder.iterdir()})
@@ -309,13 +308,53 @@ class SecondReader(CommandTest):
             self.assertEqual({state["digest_checked"] for state in states},
                              {not coded and cache["keep"] == "full"} if states else set(), path)
 
-    def test_recurrent_forgeries(self):
+    def test_golden_files_of_recurrent_layers(self):
+        self.check_golden_files(DATA / "golden/recurrent")
+
+    def test_golden_files_of_layers_that_differ(self):
+        self.check_golden_files(DATA / "golden/layers")
+        found = self.agree(DATA / "golden/layers/hybrid.stasis")
+        cache = found["elements"]["kv_cache"]
+        self.assertEqual(cache["sharing"], [3, 5])
+        self.assertEqual([(group["layers"], group["kv_heads"], group["head_dim"])
+                          for group in cache["groups"]], [([1], 3, 10)])
+        self.assertTrue(all(page["digest_checked"] for page in pages_of(found)))
+
+    def test_layers_that_differ_and_sharing_ones_are_checked(self):
+        """A reader that took the sizes of the rest for those of a group, or the feature as told."""
+        data = (DATA / "golden/layers/commits.stasis").read_bytes()
+        snapshot = reseal.Snapshot(data)
+        begin = snapshot.manifest.start
+        own = data.index(struct.pack("<II", 3, 10), begin)  # kv_heads, head_dim
+        sharing = data.index(struct.pack("<III", 2, 3, 4), begin)
+        for at, change, why in (
+                (own, struct.pack("<II", 3, 0), "a group of 3 KV heads of 0"),
+                (own, struct.pack("<II", 0, 10), "a group of 0 KV heads of 10"),
+                (own, struct.pack("<II", 65537, 10), "a group of 65537 KV heads"),
+                (own, struct.pack("<II", 2, 4), "sizes of a group are those of the rest"),
+                (own, struct.pack("<II", 0, 0), "raw bytes of run"),
+                (own, struct.pack("<II", 3, 11), "raw bytes of run"),
+                (sharing, struct.pack("<III", 2, 4, 3), "sharing layers do not ascend"),
+                (sharing, struct.pack("<III", 2, 3, 3), "sharing layers do not ascend"),
+                (sharing, struct.pack("<III", 2, 1, 4), "layers of the groups"),
+                (sharing, struct.pack("<III", 2, 3, 5), "layers of the groups"),
+                (sharing, struct.pack("<III", 1, 3, 4), "layers of the groups"),
+                (snapshot.root_at + 24, bytes(1), "layers that differ, or not"),
+                (snapshot.root_at + 24, b"\x20", "unknown features 0x20")):
+            forged = snapshot.changed(at, change)
+            with self.assertRaisesRegex(second_reader.Refused, why):
+                second_reader.read_bytes(forged)
+            inspected = self.first(forged, "inspect", "FILE")
+            self.assertIsNone(inspected and self.first(forged, "compact", "FILE"), why)
+
+    def test_forgeries_of_golden_files(self):
         """Flips as they are, and numbers changed with all checksums right."""
         seed = random.randrange(1 << 32)
-        print(f"          seed of recurrent forgeries: {seed}")
+        print(f"          seed of golden forgeries: {seed}")
         chance = random.Random(seed)
-        for name in "commits", "zstd", "none":
-            data = (DATA / f"golden/recurrent/{name}.stasis").read_bytes()
+        for name in ("recurrent/commits", "recurrent/zstd", "recurrent/none", "layers/commits",
+                     "layers/zstd", "layers/none", "layers/hybrid"):
+            data = (DATA / f"golden/{name}.stasis").read_bytes()
             snapshot = reseal.Snapshot(data)
             for i in range(FORGERIES):
                 at = chance.choice(chance.choice(snapshot.places()))

@@ -27,10 +27,10 @@ class Vector:
 
 
 class Optional:
-    """A table that may be missing: then None."""
+    """A table or a vector that may be missing: then None."""
 
-    def __init__(self, table):
-        self.table = table
+    def __init__(self, kind):
+        self.kind = kind
 
 
 class Buffer:
@@ -79,7 +79,7 @@ class Buffer:
         offset = self.number("<I", at)
         self.need(offset, at, "an offset is zero")
         at += offset
-        kind = kind.table if isinstance(kind, Optional) else kind
+        kind = kind.kind if isinstance(kind, Optional) else kind
         if isinstance(kind, dict):
             return self.table(at, kind, level + 1)
         count = self.number("<I", at)

@@ -18,7 +18,8 @@ IDENTITY = {
     "tokenizer": DIGEST, "tokenizer_type": STRING, "tokenizer_rules": Vector(PAIR),
     "chat_template": STRING,
 }
-GROUP = {"window": U32, "layers": Vector(U32), "pages": NODE_REF}
+GROUP = {"window": U32, "layers": Vector(U32), "pages": NODE_REF, "kv_heads": U32,
+         "head_dim": U32}
 SAMPLING_V2 = {
     "typical_p": F32, "top_n_sigma": F32, "xtc_probability": F32, "xtc_threshold": F32,
     "dry_multiplier": F32, "dry_base": F32, "dry_allowed_length": U32, "dry_range": U32,
@@ -43,7 +44,7 @@ MANIFEST = {
     "text_count": U64, "keep": U32, "hidden": SECTION_REF, "logits_row": SECTION_REF,
     "evictions": NO_REF,
     "tracking": U32, "profile": Optional(PROFILE), "recurrent": Optional(RECURRENT),
-    "contract_recurrent": U32, "contract_experts": U32,
+    "contract_recurrent": U32, "contract_experts": U32, "sharing": Optional(Vector(U32)),
 }
 # Numbers of the session that element 6 lists: the greatest value each may have, or None.
 SESSION_NUMBERS = {"capacity": None, "window_retain": None, "tracking": 2}

@@ -4,8 +4,8 @@ import hashlib
 import math
 import struct
 
-from reader.container import (HIDDEN, IDENTITY, LOGITS, MANIFEST, PROFILED, VERSION, need, text,
-                              zero)
+from reader.container import (HIDDEN, IDENTITY, LAYERS, LOGITS, MANIFEST, PROFILED, VERSION, need,
+                              text, zero)
 from reader.evictions import evicted_pages, read_evictions
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
@@ -99,18 +99,41 @@ def check_geometry(manifest, identity, root):
     page = manifest["page_positions"]
     need(page % 32 == 0 and 0 < page <= 256, f"manifest: page_positions {page}")
     layers = [layer for group in manifest["groups"] for layer in group["layers"]]
-    layers += check_shape(manifest, root)
+    layers += check_shape(manifest, root) + check_sharing(manifest, root)
     need(sorted(layers) == list(range(manifest["layers"])), "manifest: layers of the groups")
     for group in manifest["groups"]:
         need(group["layers"] == sorted(group["layers"]), "manifest: layers of a group descend")
+        need(group["layers"], "manifest: a group without layers")
+        check_sizes(manifest, group)
     for name in "attention", "mlp":
         need(len(identity[name]) == manifest["layers"], f"identity: not one {name} for each layer")
     need(manifest["position"] <= root.length // 8, f"manifest: position {manifest['position']}")
 
 
+def check_sizes(manifest, group):
+    """Of the heads of a group, where they are not the manifest's."""
+    sizes = group["kv_heads"], group["head_dim"]
+    need(sizes == (0, 0) or all(1 <= size <= 65536 for size in sizes),
+         f"manifest: a group of {sizes[0]} KV heads of {sizes[1]}")
+    need(sizes != (manifest["kv_heads"], manifest["head_dim"]),
+         "manifest: sizes of a group are those of the rest")
+
+
+def check_sharing(manifest, root):
+    """Returns the layers that use others' keys and values."""
+    sharing = manifest["sharing"] or []
+    need(sharing == sorted(set(sharing)), "manifest: sharing layers do not ascend")
+    need(manifest["groups"] or not sharing, "manifest: sharing layers alone")
+    own = any(group["kv_heads"] or group["head_dim"] for group in manifest["groups"])
+    need(bool(root.must_refuse & LAYERS) == (own or bool(sharing)),
+         "manifest: layers that differ, or not")
+    return sharing
+
+
 def geometry(manifest, index):
-    return Geometry(index, len(manifest["groups"][index]["layers"]), manifest["kv_heads"],
-                    manifest["head_dim"], manifest["page_positions"])
+    group = manifest["groups"][index]
+    return Geometry(index, len(group["layers"]), group["kv_heads"] or manifest["kv_heads"],
+                    group["head_dim"] or manifest["head_dim"], manifest["page_positions"])
 
 
 def read_rows(container, manifest):
