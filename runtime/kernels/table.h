@@ -114,9 +114,9 @@ struct AttentionMerge {
     const float *block_output;  // [rows][head_dim] o_b
 };
 
-// y[r][c] = the sum over the taps of weights[t][c] * the input `taps - 1 - t` rows before r, or
-// silu of it (C11): a causal convolution of each channel for itself. Callers split channels over
-// threads.
+// y[r][c] = the sum over the taps of weights[t][c] * the input `taps - 1 - t` rows before r, from
+// bias[c] on, or silu of it (C11): a causal convolution of each channel for itself. Callers split
+// channels over threads.
 struct Convolution {
     const float *x;       // [rows][x_stride] inputs
     const float *before;  // [taps - 1][width] inputs before the first row, the oldest first
@@ -128,17 +128,19 @@ struct Convolution {
     size_t rows;
     size_t channels;
     size_t taps;
-    bool plain = false; // true: without silu
+    bool plain = false;          // true: without silu
+    const float *bias = nullptr; // [channels], null: none
 };
 
 // The gated delta rule of one value head, row after row (C11): each row changes the state and reads
-// it. Columns do not depend on each other; callers split them and heads over threads.
+// it. Columns do not depend on each other; callers split them and heads over threads. The selective
+// scan has the same operands under other names.
 struct DeltaRule {
-    const float *query; // [rows][qk_stride], key_dim numbers of each are used
-    const float *key;   // the same
-    const float *value; // [rows][value_stride], `columns` numbers of each
+    const float *query; // [rows][qk_stride], key_dim numbers of each are used; of the scan C
+    const float *key;   // the same; of the scan B
+    const float *value; // [rows][value_stride], `columns` numbers of each; of the scan x
     const float *decay; // [rows][gate_stride], one number of each
-    const float *beta;  // the same
+    const float *beta;  // the same; of the scan the step
     float *state;       // [key_dim][state_stride], `columns` numbers of each; read and written
     float *output;      // [rows][value_stride], `columns` numbers of each
     size_t qk_stride;
@@ -148,6 +150,7 @@ struct DeltaRule {
     size_t rows;
     size_t key_dim;
     size_t columns;
+    float skip = 0.0F; // of the scan: D
 };
 
 // What a layer applies to its gate (C3). The numbers are part of the interface of devices.
@@ -193,6 +196,13 @@ struct Table {
     void (*delta_gates)(const float *a, const float *b, const float *rate, const float *bias,
                         size_t n, float *decay, float *beta);
     void (*delta_rule)(const DeltaRule &task);
+    // For each of n heads: step = softplus(dt + bias), at least `least` and at most `most`, and
+    // decay = exp(rate * step). `step` may be dt.
+    void (*scan_gates)(const float *dt, const float *rate, const float *bias, float least,
+                       float most, size_t n, float *decay, float *step);
+    void (*selective_scan)(const DeltaRule &task);
+    // y = (gate * sigmoid(gate)) * x, in f32; y may be either.
+    void (*silu_multiply)(const float *gate, const float *x, size_t n, float *y);
     void (*multiply)(const float *a, const float *b, size_t n, float *y); // y = a * b; may be a
     // y = bf16((o / l) * sigmoid(gate)) of one row and head.
     void (*attention_finish_gated)(const float *o, float l, const float *gate, size_t head_dim,

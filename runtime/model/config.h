@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,7 +41,7 @@ struct Rope {
 struct LayerConfig {
     uint32_t window = 0;    // positions a query sees, its own included; 0: all
     uint32_t rope = 0;      // index into Config::ropes
-    bool recurrent = false; // Gated DeltaNet or a convolution (C11) in place of attention
+    bool recurrent = false; // one of the layers of C11 in place of attention
     bool experts = false;   // a mixture of experts (C12) in place of one MLP
 };
 
@@ -59,7 +60,7 @@ struct Experts {
 
 // The recurrent layers (C11). A layer's state is its last inputs of the convolution, then S of each
 // value head; f32 throughout. Short convolutions have no keys and no S, and one value head, of the
-// width of the stream.
+// width of the stream. Mamba-2 has values x, keys B and queries C, the latter of groups of heads.
 struct Recurrent {
     uint32_t key_heads = 0;              // 0: short convolutions
     uint32_t value_heads = 0;            // 0: no layer is recurrent
@@ -69,11 +70,22 @@ struct Recurrent {
     // head follow each other.
     bool tiled = false;
     bool stored_rates = false; // files have the rates -exp(A_log), not A_log
+    bool scan = false;         // Mamba-2
+    bool convolution_bias = false;
+    float step_least = 0.0F, step_most = std::numeric_limits<float>::infinity(); // of Mamba-2
 
     bool short_convolutions() const { return value_heads != 0 && key_heads == 0; }
     size_t key_size() const { return size_t{key_heads} * key_dim; }
     size_t value_size() const { return size_t{value_heads} * value_dim; }
-    size_t channels() const { return 2 * key_size() + value_size(); } // query, key, value
+    // Query, key, value; of Mamba-2 value, key, query.
+    size_t channels() const { return 2 * key_size() + value_size(); }
+    // Outputs of a layer's first product where it has one: B, C and x; z, x, B, C and dt. Else of
+    // the product z.
+    size_t product_size() const {
+        return short_convolutions() ? 3 * value_size()
+               : scan               ? value_size() + channels() + value_heads
+                                    : value_size();
+    }
     // [taps - 1][channels], the oldest first
     size_t inputs_size() const { return (taps - 1) * channels(); }
     // [value_heads][key_dim][value_dim]
@@ -104,6 +116,7 @@ struct Config {
     bool tied_head = false;
     bool fused_tensors = false;  // stored: q, k, v as one matrix, gate and up as another
     bool operator_names = false; // stored: under the names of LFM2 (weights_names.cpp)
+    bool shared_names = false;   // stored: MLPs under the names of Granite 4 (weights_names.cpp)
     bool output_gate = false; // attention times sigmoid of a gate, whose rows follow each query's
     uint32_t rotary_dim = 0;  // leading numbers of a head that RoPE turns; 0: all
     // Rows of q and k are stored with RoPE pairs interleaved, as in GGUF files of Llama: (0, n/2),
@@ -111,6 +124,8 @@ struct Config {
     bool interleaved_rope = false;
     float embedding_scale = 1.0F;
     float attention_scale = 0.0F; // scores are multiplied by it
+    float residual_scale = 1.0F;  // what is added to the stream is multiplied by it
+    float logits_divisor = 1.0F;
     // Queries are multiplied by 1 + growth * ln(1 + floor(position / context)); 0: by nothing.
     float query_growth = 0.0F;
     uint32_t query_growth_context = 0;

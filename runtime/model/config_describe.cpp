@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <charconv>
+#include <cmath>
 #include <iterator>
 
 #include "runtime/model/activation_names.h"
@@ -92,13 +93,22 @@ std::string describe_recurrent(const Recurrent &sizes) {
     if (sizes.short_convolutions()) {
         return "short convolutions, " + std::to_string(sizes.taps) + " taps";
     }
+    if (sizes.scan) {
+        const bool limited = sizes.step_least > 0.0F || std::isfinite(sizes.step_most);
+        return "selective scan, groups " + heads(sizes.key_heads, sizes.key_dim) + ", heads " +
+               heads(sizes.value_heads, sizes.value_dim) + ", " + std::to_string(sizes.taps) +
+               " taps" + (sizes.convolution_bias ? ", convolution with biases" : "") +
+               (limited ? ", steps " + exact(sizes.step_least) + " to " + exact(sizes.step_most)
+                        : "") +
+               (sizes.stored_rates ? ", rates" : "");
+    }
     return "key heads " + heads(sizes.key_heads, sizes.key_dim) +
            (sizes.tiled ? ", tiled value heads " : ", value heads ") +
            heads(sizes.value_heads, sizes.value_dim) + ", " + std::to_string(sizes.taps) + " taps" +
            (sizes.stored_rates ? ", rates" : "");
 }
 
-// Adds what only some architectures of attention have.
+// Adds what only some architectures of attention, and of the stream, have.
 void describe_attention(const Config &config,
                         std::vector<std::pair<std::string, std::string>> &pairs) {
     if (config.joint_norms) {
@@ -106,6 +116,12 @@ void describe_attention(const Config &config,
     }
     if (!config.pre_norms) {
         pairs.emplace_back("pre_norms", "no");
+    }
+    if (config.residual_scale != 1.0F) {
+        pairs.emplace_back("residual_scale", exact(config.residual_scale));
+    }
+    if (config.logits_divisor != 1.0F) {
+        pairs.emplace_back("logits_divisor", exact(config.logits_divisor));
     }
     if (config.query_growth != 0.0F) {
         pairs.emplace_back("query_growth", exact(config.query_growth) + ", context " +

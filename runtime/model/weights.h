@@ -57,17 +57,19 @@ struct ExpertWeights {
 
 // The weights of a recurrent layer (Recurrent has the sizes).
 struct RecurrentWeights {
-    // [channels][hidden]: query, key, value; or of short convolutions, which have neither z, a nor
-    // b, [3][channels][hidden]: B, C, x
+    // [channels][hidden]: query, key, value; or of short convolutions and of Mamba-2, which have
+    // neither of the next three, [product_size][hidden]: B, C, x; z, x, B, C, dt
     Matrix input;
-    Matrix gate;                        // [value_size][hidden]: z
-    Matrix decay;                       // [value_heads][hidden]: a
-    Matrix beta;                        // [value_heads][hidden]: b
-    Matrix output;                      // [hidden][value_size]
-    const float *convolution = nullptr; // [taps][channels]
-    const float *rate = nullptr;        // [value_heads] -exp(A_log)
-    const float *bias = nullptr;        // [value_heads] dt_bias
-    const float *norm = nullptr;        // [value_dim]
+    Matrix gate;                             // [value_size][hidden]: z
+    Matrix decay;                            // [value_heads][hidden]: a
+    Matrix beta;                             // [value_heads][hidden]: b
+    Matrix output;                           // [hidden][value_size]
+    const float *convolution = nullptr;      // [taps][channels]
+    const float *convolution_bias = nullptr; // [channels], null: none
+    const float *skip = nullptr;             // [value_heads] D of Mamba-2
+    const float *rate = nullptr;             // [value_heads] -exp(A_log)
+    const float *bias = nullptr;             // [value_heads] dt_bias
+    const float *norm = nullptr;             // [value_dim], of Mamba-2 [value_size]
 };
 
 // A layer has either attention or `recurrent`, and either `mlp` or `experts`.

@@ -1,5 +1,7 @@
-// Renames the tensors of LFM2 as the plan names those of other architectures; see weights_plan.h,
-// rename_tensors. Names: transformers, modeling_lfm2.py.
+// Renames the tensors of LFM2, and the MLPs of Granite 4, as the plan names those of other
+// architectures; see weights_plan.h, rename_tensors. Names: transformers, modeling_lfm2.py and
+// modeling_granitemoehybrid.py.
+#include <span>
 #include <utility>
 
 #include "format/state/error.h"
@@ -13,19 +15,26 @@ namespace {
 struct Renamed {
     std::string_view stored, planned;
 };
-constexpr Renamed kModel[] = {{"embedding_norm.", "norm."}};
-constexpr Renamed kLayer[] = {{"operator_norm.", "input_layernorm."},
-                              {"ffn_norm.", "post_attention_layernorm."},
-                              {"feed_forward.w1.", "mlp.gate_proj."},
-                              {"feed_forward.w3.", "mlp.up_proj."},
-                              {"feed_forward.w2.", "mlp.down_proj."},
-                              {"self_attn.out_proj.", "self_attn.o_proj."},
-                              {"self_attn.q_layernorm.", "self_attn.q_norm."},
-                              {"self_attn.k_layernorm.", "self_attn.k_norm."}};
+constexpr Renamed kLfmModel[] = {{"embedding_norm.", "norm."}};
+constexpr Renamed kLfmLayer[] = {{"operator_norm.", "input_layernorm."},
+                                 {"ffn_norm.", "post_attention_layernorm."},
+                                 {"feed_forward.w1.", "mlp.gate_proj."},
+                                 {"feed_forward.w3.", "mlp.up_proj."},
+                                 {"feed_forward.w2.", "mlp.down_proj."},
+                                 {"self_attn.out_proj.", "self_attn.o_proj."},
+                                 {"self_attn.q_layernorm.", "self_attn.q_norm."},
+                                 {"self_attn.k_layernorm.", "self_attn.k_norm."}};
+
+constexpr Renamed kGraniteLayer[] = {{"shared_mlp.input_linear.", "mlp.gate_up_proj."},
+                                     {"shared_mlp.output_linear.", "mlp.down_proj."}};
+
+// The other names of an architecture.
+struct RenamedLists {
+    std::span<const Renamed> model, layer;
+};
 
 // Returns the name of a tensor with the first of its beginnings that the list has replaced.
-template <size_t count>
-std::string replaced(std::string_view name, const Renamed (&list)[count],
+std::string replaced(std::string_view name, std::span<const Renamed> list,
                      std::string_view Renamed::*from, std::string_view Renamed::*to) {
     for (const Renamed &each : list) {
         if (name.starts_with(each.*from)) {
@@ -36,27 +45,31 @@ std::string replaced(std::string_view name, const Renamed (&list)[count],
 }
 
 // Returns the other name of a tensor below the checkpoint's prefix.
-std::string renamed(const std::string &name, std::string_view Renamed::*from,
-                    std::string_view Renamed::*to) {
+std::string renamed(const std::string &name, const RenamedLists &lists,
+                    std::string_view Renamed::*from, std::string_view Renamed::*to) {
     constexpr std::string_view kLayers = "layers.";
     if (!name.starts_with(kLayers)) {
-        return replaced(name, kModel, from, to);
+        return replaced(name, lists.model, from, to);
     }
     const size_t number_end = name.find('.', kLayers.size());
     const size_t part = number_end == std::string::npos ? name.size() : number_end + 1;
-    return name.substr(0, part) + replaced(std::string_view(name).substr(part), kLayer, from, to);
+    return name.substr(0, part) +
+           replaced(std::string_view(name).substr(part), lists.layer, from, to);
 }
 
 } // namespace
 
 void rename_tensors(const Config &config, Checkpoint &checkpoint) {
-    if (!config.operator_names) {
+    if (!config.operator_names && !config.shared_names) {
         return;
     }
+    const RenamedLists lists = config.operator_names ? RenamedLists{kLfmModel, kLfmLayer}
+                                                     : RenamedLists{{}, kGraniteLayer};
     const std::string body = body_prefix(checkpoint);
-    const auto other = [body](const std::string &name, std::string_view Renamed::*from,
-                              std::string_view Renamed::*to) {
-        return name.starts_with(body) ? body + renamed(name.substr(body.size()), from, to) : name;
+    const auto other = [body, lists](const std::string &name, std::string_view Renamed::*from,
+                                     std::string_view Renamed::*to) {
+        return name.starts_with(body) ? body + renamed(name.substr(body.size()), lists, from, to)
+                                      : name;
     };
     std::map<std::string, Tensor> tensors;
     for (auto &[name, tensor] : checkpoint.tensors) {

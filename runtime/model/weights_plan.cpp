@@ -51,6 +51,7 @@ struct Planner {
     void attention(const std::string &name, uint32_t index, LayerWeights &place) const;
     void recurrent(const std::string &name, uint32_t index, RecurrentWeights &place) const;
     void short_convolution(const std::string &name, uint32_t index, RecurrentWeights &place) const;
+    void scan(const std::string &name, uint32_t index, RecurrentWeights &place) const;
     void layer(const std::string &name, uint32_t index, const LayerConfig &kind,
                LayerWeights &place) const;
     void mtp(MtpWeights &place) const;
@@ -122,6 +123,27 @@ void Planner::short_convolution(const std::string &name, uint32_t index,
     plan.back().shape = {channels, 1, config.recurrent.taps};
 }
 
+// Mamba-2.
+void Planner::scan(const std::string &name, uint32_t index, RecurrentWeights &place) const {
+    constexpr WeightGroup kGroup = WeightGroup::attention;
+    const Recurrent &sizes = config.recurrent;
+    const uint64_t heads = sizes.value_heads, channels = sizes.channels();
+    linear(name + "in_proj", sizes.product_size(), config.hidden, false, kGroup, index,
+           place.input);
+    linear(name + "out_proj", config.hidden, sizes.value_size(), false, kGroup, index,
+           place.output);
+    vector(name + "conv1d.weight", channels, kGroup, index, place.convolution, Stored::by_channel);
+    plan.back().shape = {channels, 1, sizes.taps};
+    if (sizes.convolution_bias) {
+        vector(name + "conv1d.bias", channels, kGroup, index, place.convolution_bias);
+    }
+    vector(name + "A_log", heads, kGroup, index, place.rate,
+           sizes.stored_rates ? Stored::as_read : Stored::log_rate);
+    vector(name + "dt_bias", heads, kGroup, index, place.bias);
+    vector(name + "D", heads, kGroup, index, place.skip);
+    vector(name + "norm.weight", sizes.value_size(), kGroup, index, place.norm);
+}
+
 void Planner::layer(const std::string &name, uint32_t index, const LayerConfig &kind,
                     LayerWeights &place) const {
     const std::string self = name + "self_attn.";
@@ -129,6 +151,8 @@ void Planner::layer(const std::string &name, uint32_t index, const LayerConfig &
     const uint64_t hidden = config.hidden;
     if (kind.recurrent && config.recurrent.short_convolutions()) {
         short_convolution(name + "conv.", index, place.recurrent);
+    } else if (kind.recurrent && config.recurrent.scan) {
+        scan(name + "mamba.", index, place.recurrent);
     } else if (kind.recurrent) {
         recurrent(name + "linear_attn.", index, place.recurrent);
     } else {

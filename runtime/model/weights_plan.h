@@ -1,7 +1,8 @@
 // The list of tensors that a Config needs, and their places in a checkpoint. Included by
 // weights*.cpp and their headers, and by quantize/quantize.cpp. Names follow Hugging Face's
-// modeling_llama.py, modeling_gemma3.py, modeling_phi3.py and modeling_qwen3_5.py, and for MTP
-// heads vLLM's vllm/model_executor/models/qwen3_next_mtp.py.
+// modeling_llama.py, modeling_gemma3.py, modeling_phi3.py, modeling_qwen3_5.py and
+// modeling_granitemoehybrid.py, and for MTP heads vLLM's
+// vllm/model_executor/models/qwen3_next_mtp.py.
 #pragma once
 
 #include <cstdint>

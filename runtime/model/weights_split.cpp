@@ -42,17 +42,23 @@ void split_rows(Checkpoint &checkpoint, const std::string &prefix, const std::st
     checkpoint.tensors.erase(name);
 }
 
+// Gate and up as one matrix.
+void split_gate_up(const Config &config, const std::string &layer, Checkpoint &checkpoint) {
+    const std::string mlp = layer + "mlp.";
+    split_rows(checkpoint, mlp, mlp + "gate_up_proj.weight",
+               {2 * uint64_t{config.intermediate}, config.hidden},
+               {{"gate_proj", config.intermediate}, {"up_proj", config.intermediate}});
+}
+
 // Phi-3: q, k and v are one matrix, and gate and up.
 void split_fused(const Config &config, const std::string &layer, Checkpoint &checkpoint) {
     const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
     const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
-    const std::string attention = layer + "self_attn.", mlp = layer + "mlp.";
+    const std::string attention = layer + "self_attn.";
     split_rows(checkpoint, attention, attention + "qkv_proj.weight",
                {query_size + 2 * key_size, config.hidden},
                {{"q_proj", query_size}, {"k_proj", key_size}, {"v_proj", key_size}});
-    split_rows(checkpoint, mlp, mlp + "gate_up_proj.weight",
-               {2 * uint64_t{config.intermediate}, config.hidden},
-               {{"gate_proj", config.intermediate}, {"up_proj", config.intermediate}});
+    split_gate_up(config, layer, checkpoint);
 }
 
 // Mixtures of experts in three dimensions: [expert][gate, up][hidden] and [expert][hidden][...], or
@@ -189,6 +195,8 @@ void split_tensors(const Config &config, Checkpoint &checkpoint) {
         const std::string layer = body + "layers." + std::to_string(i) + ".";
         if (config.fused_tensors) {
             split_fused(config, layer, checkpoint);
+        } else if (config.shared_names) {
+            split_gate_up(config, layer, checkpoint);
         }
         if (config.layer[i].experts) {
             config.experts.by_column ? split_gpt_oss(config, layer, checkpoint)

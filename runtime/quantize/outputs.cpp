@@ -87,6 +87,10 @@ std::vector<uint64_t> shape_of(const PlannedTensor &planned) {
         shape = {shape.front(), shape.back()};
     } else if (shape.size() == 2 && has(planned.name, ".shared_expert_gate.")) {
         shape = {shape.back()};
+    } else if (has(planned.name, ".mamba.A_log") || has(planned.name, ".mamba.D")) {
+        shape.push_back(1); // one of each head, as of Mamba's first version
+    } else if (has(planned.name, ".mamba.norm.")) {
+        shape.insert(shape.begin(), 1); // one group
     }
     return shape;
 }

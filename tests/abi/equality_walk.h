@@ -31,7 +31,8 @@ std::vector<Model> open_all(const std::string &path);
 // Reports whether a bundled model has recurrent layers.
 inline bool is_hybrid(const std::string &path) {
     return path.find("zoo/qwen3_5") != std::string::npos ||
-           path.find("zoo/lfm2") != std::string::npos;
+           path.find("zoo/lfm2") != std::string::npos ||
+           path.find("zoo/granite4-h") != std::string::npos;
 }
 
 class EqualityWalk {

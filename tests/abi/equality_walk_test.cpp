@@ -164,7 +164,7 @@ TEST_CASE("stasis_session_digest: equality walk: whatever is done to sessions, e
           "of its log") {
     Counts counts;
     for (const char *name : {"gemma3-text", "llama-gqa-untied", "mistral-window", "qwen3-moe",
-                             "qwen3_5-dense", "qwen3_5-moe", "gpt-oss", "lfm2"}) {
+                             "qwen3_5-dense", "qwen3_5-moe", "gpt-oss", "lfm2", "granite4-h"}) {
         walk(name, test_data(std::string("zoo/") + name), counts);
     }
     const Folder folder;

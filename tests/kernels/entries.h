@@ -19,8 +19,9 @@ using All =
          &Table::quantized_bytes, &Table::matmul_quantized, &Table::embed_quantized,
          &Table::rms_norm, &Table::round_bf16, &Table::rope, &Table::attention_block,
          &Table::attention_merge, &Table::attention_finish, &Table::l2_norm, &Table::convolve,
-         &Table::delta_gates, &Table::delta_rule, &Table::multiply, &Table::attention_finish_gated,
-         &Table::softmax, &Table::add_scaled, &Table::sigmoid, &Table::silu_gate, &Table::gelu_gate,
+         &Table::delta_gates, &Table::delta_rule, &Table::scan_gates, &Table::selective_scan,
+         &Table::silu_multiply, &Table::multiply, &Table::attention_finish_gated, &Table::softmax,
+         &Table::add_scaled, &Table::sigmoid, &Table::silu_gate, &Table::gelu_gate,
          &Table::limited_gate, &Table::add, &Table::embed, &Table::embed_wide, &Table::softcap,
          &Table::find_nonfinite>;
 static_assert(sizeof(Table) == (1 + All::kCount) * sizeof(void *),
@@ -79,6 +80,9 @@ inline constexpr Call kCalls[] = {
      [](const Table &t, Operands &o) {
          t.limited_gate(o.x, o.z, o.n, o.n % 2 == 0 ? 7.0F : 0.5F, o.bits);
      }},
+    {"silu_multiply", 12, [](const Table &t, Operands &o) { t.silu_multiply(o.x, o.z, o.n, o.y); }},
+    {"silu_multiply, in place", 12,
+     [](const Table &t, Operands &o) { t.silu_multiply(o.y, o.z, o.n, o.y); }},
     {"multiply", 12, [](const Table &t, Operands &o) { t.multiply(o.x, o.z, o.n, o.y); }},
     {"add", 12, [](const Table &t, Operands &o) { t.add(o.z, o.n, o.y); }},
     {"embed", 6, [](const Table &t, Operands &o) { t.embed(o.row, 11.3125F, o.n, o.y); }},

@@ -42,7 +42,7 @@ void convolve(const stasis::kernels::Convolution &task) {
             inputs.push_back(task.x[r * task.x_stride + c]);
         }
         for (size_t r = 0; r < task.rows; ++r) {
-            float s = 0.0F;
+            float s = task.bias == nullptr ? 0.0F : task.bias[c];
             for (size_t t = 0; t < task.taps; ++t) {
                 s = soft::fma(task.weights[t * task.width + c], inputs[r + t], s);
             }
@@ -93,6 +93,49 @@ void delta_rule(const stasis::kernels::DeltaRule &task) {
     }
 }
 
+void scan_gates(const float *dt, const float *rate, const float *bias, float least, float most,
+                size_t n, float *decay, float *step) {
+    for (size_t h = 0; h < n; ++h) {
+        step[h] = softplus(soft::add(dt[h], bias[h]));
+        if (step[h] < least) {
+            step[h] = least;
+        }
+        if (step[h] > most) {
+            step[h] = most;
+        }
+        decay[h] = exp(soft::mul(rate[h], step[h]));
+    }
+}
+
+void selective_scan(const stasis::kernels::DeltaRule &task) {
+    for (size_t j = 0; j < task.columns; ++j) {
+        std::vector<float> s(task.key_dim);
+        for (size_t i = 0; i < task.key_dim; ++i) {
+            s[i] = task.state[i * task.state_stride + j];
+        }
+        for (size_t r = 0; r < task.rows; ++r) {
+            const float x = task.value[r * task.value_stride + j];
+            const float u = soft::mul(x, task.beta[r * task.gate_stride]);
+            float output = 0.0F;
+            for (size_t i = 0; i < task.key_dim; ++i) {
+                const float past = soft::mul(s[i], task.decay[r * task.gate_stride]);
+                s[i] = soft::fma(task.key[r * task.qk_stride + i], u, past);
+                output = soft::fma(s[i], task.query[r * task.qk_stride + i], output);
+            }
+            task.output[r * task.value_stride + j] = soft::fma(task.skip, x, output);
+        }
+        for (size_t i = 0; i < task.key_dim; ++i) {
+            task.state[i * task.state_stride + j] = s[i];
+        }
+    }
+}
+
+void silu_multiply(const float *gate, const float *x, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = soft::mul(soft::mul(gate[i], sigmoid(gate[i])), x[i]);
+    }
+}
+
 void attention_finish_gated(const float *o, float l, const float *gate, size_t head_dim,
                             uint16_t *y) {
     for (size_t i = 0; i < head_dim; ++i) {
@@ -108,6 +151,9 @@ void add_recurrent(stasis::kernels::Table &table) {
     table.multiply = multiply;
     table.delta_gates = delta_gates;
     table.delta_rule = delta_rule;
+    table.scan_gates = scan_gates;
+    table.selective_scan = selective_scan;
+    table.silu_multiply = silu_multiply;
     table.attention_finish_gated = attention_finish_gated;
 }
 

@@ -1,6 +1,8 @@
 // The kernels of recurrent layers (C11): every table against the naive restatement, and against
 // itself when rows, columns and channels are cut otherwise. All arrays lie beside pages that may
 // not be touched.
+#include <limits>
+
 #include "runtime/kernels/environment.h"
 #include "tests/kernels/guarded.h"
 #include "tests/kernels/inputs.h"
@@ -13,21 +15,23 @@ namespace {
 // A convolution with gaps between rows, which stay as they were.
 struct ConvolutionCase {
     size_t rows, channels, taps, stride, width;
-    bool plain;
-    std::vector<float> x, before, weights;
+    bool plain, biased;
+    std::vector<float> x, before, weights, bias;
 
     ConvolutionCase(size_t row_count, size_t channel_count, size_t tap_count, Kind kind)
         : rows(row_count), channels(channel_count), taps(tap_count), stride(channels + 3),
-          width(channels + 1), plain(channels % 2 == 0) {
+          width(channels + 1), plain(channels % 2 == 0), biased(channels % 3 != 0) {
         Numbers numbers(channels * 100 + rows * 10 + taps);
         x = numbers.floats(rows * stride, kind);
         before = numbers.floats((taps - 1) * width, kind);
         weights = numbers.floats(taps * width, Kind::plain);
+        bias = numbers.floats(channels, Kind::plain);
     }
 
     // In calls of `most` rows and `wide` channels each.
     std::vector<float> run(const Table &table, Edge edge, size_t most, size_t wide) const {
         const Guarded<float> x_at(x, edge), before_at(before, edge), weights_at(weights, edge);
+        const Guarded<float> bias_at(bias, edge);
         const Guarded<float> y(std::vector<float>(rows * stride, 7.0F), edge);
         std::vector<float> history = before; // those before the rows of a call
         for (size_t row = 0; row < rows; row += most) {
@@ -36,7 +40,8 @@ struct ConvolutionCase {
             for (size_t c = 0; c < channels; c += wide) {
                 table.convolve({x_at.data() + row * stride + c, history_at.data() + c,
                                 weights_at.data() + c, y.data() + row * stride + c, stride, stride,
-                                width, count, std::min(wide, channels - c), taps, plain});
+                                width, count, std::min(wide, channels - c), taps, plain,
+                                biased ? bias_at.data() + c : nullptr});
             }
             for (size_t r = row; r < row + count && taps > 1; ++r) {
                 std::copy(history.begin() + static_cast<long>(width), history.end(),
@@ -49,8 +54,10 @@ struct ConvolutionCase {
     }
 };
 
-// A head of the gated delta rule with gaps everywhere.
+// A head of the gated delta rule or of the selective scan, with gaps everywhere.
 struct DeltaCase {
+    decltype(Table::delta_rule) Table::*entry = &Table::delta_rule;
+    float skip = 0.0F;
     size_t rows, key_dim, columns;
     size_t qk_stride = key_dim + 2, value_stride = columns + 3, state_stride = columns + 1;
     std::vector<float> query, key, value, decay, beta, state;
@@ -81,12 +88,12 @@ struct DeltaCase {
         for (size_t row = 0; row < rows; row += most) {
             for (size_t c = 0; c < columns; c += wide) {
                 const size_t from = row * value_stride + c;
-                table.delta_rule({query_at.data() + row * qk_stride,
-                                  key_at.data() + row * qk_stride, value_at.data() + from,
-                                  decay_at.data() + 2 * row, beta_at.data() + 2 * row,
-                                  state_at.data() + c, output.data() + from, qk_stride,
-                                  value_stride, 2, state_stride, std::min(most, rows - row),
-                                  key_dim, std::min(wide, columns - c)});
+                (table.*entry)({query_at.data() + row * qk_stride, key_at.data() + row * qk_stride,
+                                value_at.data() + from, decay_at.data() + 2 * row,
+                                beta_at.data() + 2 * row, state_at.data() + c, output.data() + from,
+                                qk_stride, value_stride, 2, state_stride,
+                                std::min(most, rows - row), key_dim, std::min(wide, columns - c),
+                                skip});
             }
         }
         return {state_at.values(), output.values()};
@@ -118,14 +125,19 @@ TEST_CASE("convolve: all widths and taps, all kinds, equal the naive restatement
     }
 }
 
-TEST_CASE("delta_rule: all widths, all kinds, equal the naive restatement, however cut") {
+namespace {
+
+// Compares the tables with the naive restatement over widths, kinds and cuts.
+void check_rule(decltype(Table::delta_rule) Table::*entry) {
     const FloatEnvironment environment;
     const size_t key_dims[] = {1, 2, 16, 33};
     for (size_t columns = 1; columns <= 131; columns += columns < 67 ? 1 : 32) {
         const Kind kind = kKinds[columns % std::size(kKinds)];
         const size_t key_dim = key_dims[columns / 6 % 4], rows = 1 + columns % 5;
         INFO("columns ", columns, " key_dim ", key_dim, " rows ", rows);
-        const DeltaCase task(rows, key_dim, columns, kind);
+        DeltaCase task(rows, key_dim, columns, kind);
+        task.entry = entry;
+        task.skip = columns % 5 == 0 ? 0.0F : 0.7F;
         const DeltaCase::Result expected = task.run(naive::table(), Edge::back, rows, columns);
         for_each_table([&](const Table &table) {
             for (const Edge edge : kEdges) {
@@ -137,9 +149,12 @@ TEST_CASE("delta_rule: all widths, all kinds, equal the naive restatement, howev
     }
 }
 
-TEST_CASE("delta_rule: the shape of models, a prompt, equals the reference, however cut") {
+// Compares them with the reference, in the shape of models, over a prompt.
+void check_prompt(decltype(Table::delta_rule) Table::*entry) {
     const FloatEnvironment environment;
-    const DeltaCase task(70, 128, 128, Kind::plain);
+    DeltaCase task(70, 128, 128, Kind::plain);
+    task.entry = entry;
+    task.skip = 1.25F;
     const DeltaCase::Result expected = task.run(reference_table(), Edge::back, 70, 128);
     for_each_table(
         [&](const Table &table) {
@@ -147,6 +162,51 @@ TEST_CASE("delta_rule: the shape of models, a prompt, equals the reference, howe
             check_equal(task.run(table, Edge::back, 13, 64), expected);
         },
         instruction_set_tables());
+}
+
+} // namespace
+
+TEST_CASE("delta_rule: all widths, all kinds, equal the naive restatement, however cut") {
+    check_rule(&Table::delta_rule);
+}
+
+TEST_CASE("delta_rule: the shape of models, a prompt, equals the reference, however cut") {
+    check_prompt(&Table::delta_rule);
+}
+
+TEST_CASE("selective_scan: all widths, all kinds, equal the naive restatement, however cut") {
+    check_rule(&Table::selective_scan);
+}
+
+TEST_CASE("selective_scan: the shape of models, a prompt, equals the reference, however cut") {
+    check_prompt(&Table::selective_scan);
+}
+
+TEST_CASE("scan_gates: decay and step, all kinds and limits, equal the naive restatement") {
+    const FloatEnvironment environment;
+    const float none = std::numeric_limits<float>::infinity();
+    for (size_t n = 1; n <= 67; ++n) {
+        for (const Kind kind : kKinds) {
+            Numbers numbers(n);
+            const std::vector<float> dt = numbers.floats(n, kind);
+            const std::vector<float> rate = numbers.floats(n, Kind::plain);
+            const std::vector<float> bias = numbers.floats(n, Kind::plain);
+            const float least = n % 3 == 0 ? 0.5F : 0.0F, most = n % 2 == 0 ? 0.75F : none;
+            std::vector<float> expected[2] = {dt, dt};
+            naive::table().scan_gates(dt.data(), rate.data(), bias.data(), least, most, n,
+                                      expected[0].data(), expected[1].data());
+            for_each_table([&](const Table &table) {
+                for (const Edge edge : kEdges) {
+                    const Guarded<float> rate_at(rate, edge), bias_at(bias, edge), decay(dt, edge),
+                        step(dt, edge); // in the place of dt
+                    table.scan_gates(step.data(), rate_at.data(), bias_at.data(), least, most, n,
+                                     decay.data(), step.data());
+                    CHECK(first_difference(decay.values(), expected[0]) == -1);
+                    CHECK(first_difference(step.values(), expected[1]) == -1);
+                }
+            });
+        }
+    }
 }
 
 TEST_CASE("delta_gates: decay and beta, all kinds, equal the naive restatement") {

@@ -168,7 +168,8 @@ TEST_CASE("Drafting: speculative generation equals plain generation, whatever co
     const std::string names[] = {
         "zoo/gemma3-text",   "zoo/mistral-window",    "zoo/llama-gqa-untied",
         "quantized/llama",   "quantized/gemma3-tied", "recall-gemma3",
-        "zoo/qwen3_5-dense", "zoo/qwen3_5-moe",       "zoo/lfm2"};
+        "zoo/qwen3_5-dense", "zoo/qwen3_5-moe",       "zoo/lfm2",
+        "zoo/granite4-h"};
     uint32_t seed = 100;
     for (const std::string &name : names) {
         for (const Kind kind :

@@ -78,10 +78,11 @@ inline const std::vector<std::string> &bundled() {
     return names;
 }
 
-// Bundled models with recurrent layers: Gated DeltaNet, the same with experts, short convolutions.
+// Bundled models with recurrent layers: Gated DeltaNet, the same with experts, short convolutions,
+// Mamba-2.
 inline const std::vector<std::string> &bundled_hybrids() {
     static const std::vector<std::string> names = {"zoo/qwen3_5-dense", "zoo/qwen3_5-moe",
-                                                   "zoo/lfm2"};
+                                                   "zoo/lfm2", "zoo/granite4-h"};
     return names;
 }
 

@@ -223,7 +223,8 @@ TEST_CASE("plan_outputs: layers in an order of their own are listed one by one")
 }
 
 TEST_CASE("plan_outputs: files of integers compute the same with all tables") {
-    for (const char *name : {"zoo/qwen3-moe", "zoo/qwen3_5-dense", "zoo/qwen3_5-moe", "zoo/lfm2"}) {
+    for (const char *name :
+         {"zoo/qwen3-moe", "zoo/qwen3_5-dense", "zoo/qwen3_5-moe", "zoo/lfm2", "zoo/granite4-h"}) {
         CAPTURE(name);
         expect_tables_agree(test_data(name), "Q8_0");
         expect_tables_agree(test_data(name), "Q4_K_M"); // rows of 64 and 32: other types of 32

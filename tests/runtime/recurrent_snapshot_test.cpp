@@ -295,7 +295,8 @@ TEST_CASE("restore_session: a trusted file's pages and states serve other sessio
     for (const auto &each : {std::pair{bundled_hybrids()[0], true},
                              {bundled_hybrids()[0], false},
                              {bundled_hybrids()[1], true},
-                             {bundled_hybrids()[2], true}}) {
+                             {bundled_hybrids()[2], true},
+                             {bundled_hybrids()[3], true}}) {
         const std::string &name = each.first;
         const bool trusted = each.second;
         CAPTURE(name);

@@ -96,6 +96,30 @@ void check_alike(const std::string &name) {
     }
 }
 
+// Computes sequences of several lengths in the same passes, and each alone.
+void check_together(const std::string &name) {
+    CAPTURE(name);
+    const auto model = open(name);
+    const size_t sizes[] = {1, 5, 64, 33};
+    std::vector<PassedLog> alone, together;
+    for (uint64_t seed = 0; seed < std::size(sizes); ++seed) {
+        const std::vector<uint32_t> tokens = tokens_for(*model, 3 * sizes[seed], seed + 1);
+        alone.push_back(passed_log(*model, tokens, tokens.size()));
+        together.push_back({*model});
+    }
+    for (size_t round = 0; round < 3; ++round) {
+        std::vector<PassedRows> rows;
+        for (size_t i = 0; i < together.size(); ++i) {
+            const auto begin = alone[i].tokens.begin() + static_cast<ptrdiff_t>(round * sizes[i]);
+            rows.push_back({together[i], {begin, begin + static_cast<ptrdiff_t>(sizes[i])}});
+        }
+        pass_together(rows);
+    }
+    for (size_t i = 0; i < together.size(); ++i) {
+        CHECK(same_log(together[i], alone[i]));
+    }
+}
+
 } // namespace
 
 TEST_CASE("recur: logits of a hybrid agree with the golden values") {
@@ -191,6 +215,54 @@ TEST_CASE("recur: the golden tolerance notices what a port of short convolutions
     check_hybrid_notices("zoo/lfm2", mistakes);
 }
 
+TEST_CASE("recur: the golden tolerance notices what a port of Mamba-2 gets wrong") {
+    // Of one number for each head, or for each channel, in every recurrent layer.
+    const auto heads = [](Model &m, const float *RecurrentWeights::*place, float value) {
+        change_layers(m, place, m.config.recurrent.value_heads,
+                      [value](float *w, size_t i) { w[i] = value; });
+    };
+    const auto taps = [](Model &m, const std::function<void(float *w, size_t i)> &change) {
+        change_layers(m, &RecurrentWeights::convolution, m.config.recurrent.channels(), change);
+    };
+    constexpr size_t kChannels = 160; // of four taps
+    const HybridMistake mistakes[] = {
+        {"logits not divided", [](Model &m) { m.config.logits_divisor = 1; }},
+        {"embedding multiplier missing", [](Model &m) { m.config.embedding_scale = 1; }},
+        {"residual multiplier missing", [](Model &m) { m.config.residual_scale = 1; }},
+        {"scale from head_dim", [](Model &m) { m.config.attention_scale = 0.25F; }},
+        {"no convolution",
+         [&](Model &m) {
+             taps(m,
+                  [](float *w, size_t i) { w[i] = w[i + kChannels] = w[i + 2 * kChannels] = 0; });
+         }},
+        {"taps reversed",
+         [&](Model &m) {
+             taps(m, [](float *w, size_t i) {
+                 std::swap(w[i], w[i + 3 * kChannels]);
+                 std::swap(w[i + kChannels], w[i + 2 * kChannels]);
+             });
+         }},
+        {"no bias of the convolution",
+         [](Model &m) {
+             for (LayerWeights &layer : m.weights.layers) {
+                 layer.recurrent.convolution_bias = nullptr;
+             }
+         }},
+        {"no dt_bias", [&](Model &m) { heads(m, &RecurrentWeights::bias, 0); }},
+        {"no D", [&](Model &m) { heads(m, &RecurrentWeights::skip, 0); }},
+        {"no decay", [&](Model &m) { heads(m, &RecurrentWeights::rate, 0); }},
+        {"no gain of Mamba's norm",
+         [](Model &m) {
+             change_layers(m, &RecurrentWeights::norm, m.config.recurrent.value_size(),
+                           [](float *w, size_t i) { w[i] = 1; });
+         }},
+        {"rope",
+         [](Model &m) { m.rope_frequencies[0] = rope_frequencies(Rope{1e4}, m.config.head_dim); }},
+        {"steps limited", [](Model &m) { m.config.recurrent.step_most = 0.1F; }},
+    };
+    check_hybrid_notices("zoo/granite4-h", mistakes);
+}
+
 TEST_CASE("recur: logits and states do not depend on cuts, threads or tables") {
     for (const std::string &name : bundled_hybrids()) {
         check_alike(name);
@@ -198,23 +270,7 @@ TEST_CASE("recur: logits and states do not depend on cuts, threads or tables") {
 }
 
 TEST_CASE("recur: sequences of one pass do not change each other") {
-    const auto model = open(kHybrid);
-    const size_t sizes[] = {1, 5, 64, 33};
-    std::vector<PassedLog> alone, together;
-    for (uint64_t seed = 0; seed < std::size(sizes); ++seed) {
-        const std::vector<uint32_t> tokens = tokens_for(*model, 3 * sizes[seed], seed + 1);
-        alone.push_back(passed_log(*model, tokens, tokens.size()));
-        together.push_back({*model});
-    }
-    for (size_t round = 0; round < 3; ++round) {
-        std::vector<PassedRows> rows;
-        for (size_t i = 0; i < together.size(); ++i) {
-            const auto begin = alone[i].tokens.begin() + static_cast<ptrdiff_t>(round * sizes[i]);
-            rows.push_back({together[i], {begin, begin + static_cast<ptrdiff_t>(sizes[i])}});
-        }
-        pass_together(rows);
-    }
-    for (size_t i = 0; i < together.size(); ++i) {
-        CHECK(same_log(together[i], alone[i]));
+    for (const std::string &name : {kHybrid, std::string("zoo/granite4-h")}) {
+        check_together(name);
     }
 }

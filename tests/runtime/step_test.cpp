@@ -81,7 +81,7 @@ TEST_CASE("step: steps of several sessions equal the same done alone, forks amon
     const kernels::FloatEnvironment environment;
     for (const char *name :
          {"zoo/gemma3-text", "zoo/mistral-window", "zoo/llama-odd-sizes-f32", "quantized/llama",
-          "quantized/gemma3-tied", "zoo/qwen3_5-dense", "zoo/lfm2"}) {
+          "quantized/gemma3-tied", "zoo/qwen3_5-dense", "zoo/lfm2", "zoo/granite4-h"}) {
         for (const size_t chunk : {0, 3, 50}) {
             CAPTURE(name);
             CAPTURE(chunk);

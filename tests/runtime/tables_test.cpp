@@ -51,7 +51,7 @@ TEST_CASE("open_model: a model computes with the table that it was opened with, 
         INFO("table: ", *name);
         const Table counting = Entries::table_of(*table);
         for (const char *directory : {"zoo/gemma3-softcap-linear-rope", "zoo/llama-odd-sizes-f32",
-                                      "quantized/llama", "zoo/lfm2"}) {
+                                      "quantized/llama", "zoo/lfm2", "zoo/granite4-h"}) {
             const auto forced = open_forced(directory, *name, 2);
             CHECK(forced->kernels == table);
             CHECK(std::string(forced->kernels->name) == *name);

@@ -144,7 +144,7 @@ void residual(Pass &pass, After after, size_t layer) {
     CpuScratch &work = *pass.cpu;
     const Norms norms = norms_of(network, after, layer);
     const size_t hidden = network.config.hidden;
-    const float eps = network.config.norm_eps;
+    const float eps = network.config.norm_eps, scale = network.config.residual_scale;
     uint16_t *normed = norms.last ? pass.hidden : work.narrow;
     // One pass over each row, while it is in the cache: norm, add, norm, round.
     each_row(network, pass.row_count, [&](size_t row) {
@@ -153,7 +153,8 @@ void residual(Pass &pass, After after, size_t layer) {
             table.rms_norm(wide, norms.post, hidden, eps, wide);
         }
         if (after != After::embedding) {
-            table.add(wide, hidden, stream);
+            scale == 1.0F ? table.add(wide, hidden, stream)
+                          : table.add_scaled(wide, scale, hidden, stream);
         }
         if (norms.next != nullptr) {
             table.rms_norm(stream, norms.next, hidden, eps, wide);
@@ -301,8 +302,15 @@ void compute_logits(Pass &pass, const uint16_t *hidden, size_t rows, float *logi
     const Network &network = pass.network;
     pack(pass, hidden, rows, {&network.weights.head});
     multiply_packed(pass, {{network.weights.head, logits}}, rows);
+    const size_t count = rows * network.config.vocabulary;
+    if (network.config.logits_divisor != 1.0F) { // C6: times the reciprocal
+        const auto scale =
+            static_cast<float>(1.0 / static_cast<double>(network.config.logits_divisor));
+        network.threads->run(count, 4096, [&](size_t begin, size_t end) {
+            network.kernels->embed_wide(logits + begin, scale, end - begin, logits + begin);
+        });
+    }
     if (network.config.final_softcap != 0.0F) {
-        const size_t count = rows * network.config.vocabulary;
         network.threads->run(count, 4096, [&](size_t begin, size_t end) {
             network.kernels->softcap(logits + begin, end - begin, network.config.final_softcap);
         });

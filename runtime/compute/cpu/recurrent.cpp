@@ -1,6 +1,6 @@
-// Recurrent layers, row after row (C11): here Gated DeltaNet, in short_convolution.cpp those
-// without a delta rule. Threads share sequences, heads and columns of the states, which do not
-// depend on each other; rows are never split.
+// Recurrent layers, row after row (C11): here Gated DeltaNet, in selective_scan.cpp what Mamba-2
+// has otherwise, and in short_convolution.cpp the layers without a rule. Threads share sequences,
+// heads and columns of the states, which do not depend on each other; rows are never split.
 #include "runtime/compute/cpu/recurrent.h"
 
 #include <algorithm>
@@ -22,6 +22,21 @@ constexpr size_t kColumns = 64;
 static_assert(kColumns * kHeadDimMax * sizeof(float) <= kernels::kScratchBytes);
 constexpr float kL2Eps = 1e-6F;
 
+// The decay of each head of a row, and beta or the step, in the places of what they follow from.
+void open_gates(const RecurrentLayer &layer, size_t row) {
+    const Recurrent &sizes = layer.sizes;
+    const kernels::Table &table = *layer.network.kernels;
+    const RecurrentWeights &weights = layer.weights;
+    const size_t heads = sizes.value_heads;
+    float *decay = layer.work.decay + row * heads, *beta = layer.work.beta + row * heads;
+    if (sizes.scan) {
+        table.scan_gates(beta, weights.rate, weights.bias, sizes.step_least, sizes.step_most, heads,
+                         decay, beta);
+    } else {
+        table.delta_gates(decay, beta, weights.rate, weights.bias, heads, decay, beta);
+    }
+}
+
 // Queries, keys and values of each head, and the gates of all. Neighbouring heads of one row come
 // one after the other, because their numbers do.
 void prepare(const RecurrentLayer &layer, Pass &pass) {
@@ -33,19 +48,19 @@ void prepare(const RecurrentLayer &layer, Pass &pass) {
         const size_t row = at / items, item = at % items;
         const Sequence &sequence = pass.sequence_of(row);
         if (item < keys) {
-            const size_t channel = item * sizes.key_dim;
-            const float factor = item < sizes.key_heads ? layer.query_factor : 1.0F;
+            const bool query = item < sizes.key_heads;
+            const size_t channel =
+                query ? layer.query_channel(item) : layer.key_channel(item - sizes.key_heads);
+            const float factor = query ? layer.query_factor : 1.0F;
             const size_t rows = convolve(layer, sequence, row, channel, sizes.key_dim);
-            for (size_t i = 0; i < rows; ++i) {
+            for (size_t i = 0; i < rows && !sizes.scan; ++i) {
                 float *head = layer.work.convolved + layer.in_head(row + i, channel, sizes.key_dim);
                 table.l2_norm(head, sizes.key_dim, kL2Eps, factor, head);
             }
         } else if (item < keys + heads) {
             convolve(layer, sequence, row, layer.value_channel(item - keys), sizes.value_dim);
         } else {
-            float *decay = layer.work.decay + row * heads, *beta = layer.work.beta + row * heads;
-            table.delta_gates(decay, beta, layer.weights.rate, layer.weights.bias, heads, decay,
-                              beta);
+            open_gates(layer, row);
         }
     });
 }
@@ -62,9 +77,11 @@ void set_rows(const RecurrentLayer &layer, kernels::DeltaRule &task, const Colum
     const Recurrent &sizes = layer.sizes;
     const size_t value =
         layer.in_head(row, layer.value_channel(columns.head), sizes.value_dim) + columns.first;
-    task.query =
-        layer.work.convolved + layer.in_head(row, columns.key_head * sizes.key_dim, sizes.key_dim);
-    task.key = task.query + sizes.key_size() * layer.rows;
+    const auto key_place = [&](size_t channel) {
+        return layer.work.convolved + layer.in_head(row, channel, sizes.key_dim);
+    };
+    task.query = key_place(layer.query_channel(columns.key_head));
+    task.key = key_place(layer.key_channel(columns.key_head));
     task.value = layer.work.convolved + value;
     task.output = layer.work.mixed + value;
     task.decay = layer.work.decay + row * sizes.value_heads + columns.head;
@@ -72,7 +89,7 @@ void set_rows(const RecurrentLayer &layer, kernels::DeltaRule &task, const Colum
     task.rows = rows;
 }
 
-// The delta rule, of some columns of a head at a time, from state to state.
+// The delta rule or the scan, of some columns of a head at a time, from state to state.
 void apply_rule(const RecurrentLayer &layer) {
     const Recurrent &sizes = layer.sizes;
     const size_t blocks = (sizes.value_dim + kColumns - 1) / kColumns;
@@ -91,6 +108,9 @@ void apply_rule(const RecurrentLayer &layer) {
         task.state_stride = block.columns;
         task.key_dim = sizes.key_dim;
         task.columns = block.columns;
+        task.skip = sizes.scan ? layer.weights.skip[head] : 0.0F;
+        const auto rule =
+            sizes.scan ? layer.network.kernels->selective_scan : layer.network.kernels->delta_rule;
         const size_t place =
             layer.state_at + sizes.inputs_size() + head * sizes.key_dim * sizes.value_dim + column;
         copy_block(block, sequence.state == nullptr ? nullptr : sequence.state + place,
@@ -99,7 +119,7 @@ void apply_rule(const RecurrentLayer &layer) {
         for (const Sequence::StateAfter &after : sequence.next_states) {
             const size_t end = sequence.row + after.rows;
             set_rows(layer, task, {head, key_head, column}, row, end - row);
-            layer.network.kernels->delta_rule(task);
+            rule(task);
             copy_block(block, task.state, block.columns, after.numbers + place, sizes.value_dim);
             row = end;
         }
@@ -122,7 +142,8 @@ void finish_values(const RecurrentLayer &layer) {
 
 // Returns the numbers that are kept of a row of a layer.
 size_t kept_size(const Recurrent &sizes) {
-    return sizes.channels() + (sizes.rule_size() == 0 ? 0 : 2 * size_t{sizes.value_heads});
+    const size_t gates = sizes.rule_size() == 0 ? 0 : sizes.scan ? 1 : 2;
+    return sizes.channels() + gates * sizes.value_heads;
 }
 
 // Keeps the first rows of what a layer's states follow from, or puts them back.
@@ -140,8 +161,10 @@ void move_inputs(Pass &pass, size_t layer, size_t rows, bool keep) {
         };
         move(work.mixed + row * channels, channels);
         if (sizes.rule_size() != 0) {
-            move(work.decay + row * heads, heads);
             move(work.beta + row * heads, heads);
+        }
+        if (sizes.rule_size() != 0 && !sizes.scan) {
+            move(work.decay + row * heads, heads);
         }
     }
 }
@@ -165,7 +188,7 @@ RecurrentLayer layer_of(const Pass &pass, size_t layer) {
 void project_recurrent(Pass &pass, size_t layer) {
     const RecurrentWeights &weights = pass.network.weights.layers[layer].recurrent;
     const CpuScratch &work = *pass.cpu;
-    if (pass.network.config.recurrent.rule_size() == 0) {
+    if (weights.gate.rows == 0) { // one product
         pack(pass, work.narrow, pass.row_count, {&weights.input});
         multiply_packed(pass, {{weights.input, work.gate_z}}, pass.row_count);
         return;
@@ -182,9 +205,11 @@ void project_recurrent(Pass &pass, size_t layer) {
 
 void recur(Pass &pass, size_t layer) {
     const RecurrentLayer shared = layer_of(pass, layer);
-    const bool ruled = shared.sizes.rule_size() != 0;
+    const bool ruled = shared.sizes.rule_size() != 0, scan = shared.sizes.scan;
     if (!ruled) {
         gate_inputs(shared);
+    } else if (scan) {
+        part_product(shared);
     }
     if (pass.keeps_inputs) {
         move_inputs(pass, layer, pass.row_count, true);
@@ -192,7 +217,7 @@ void recur(Pass &pass, size_t layer) {
     if (ruled) {
         prepare(shared, pass);
         apply_rule(shared);
-        finish_values(shared);
+        scan ? finish_scan(shared) : finish_values(shared);
     } else {
         convolve_gated(shared, pass);
     }

@@ -7,10 +7,11 @@
 
 namespace stasis {
 
-// Products of the normed stream: inputs of the convolution, z, a and b; or B, C and x.
+// Products of the normed stream: inputs of the convolution, z, a and b; or B, C and x; or z, x, B,
+// C and dt.
 void project_recurrent(Pass &pass, size_t layer);
-// Convolution, delta rule and gated norm of every sequence, or the short convolution; leaves its
-// next state, and the inputs of the output's product in `narrow`.
+// Convolution, delta rule or scan, and gated norm of every sequence, or the short convolution;
+// leaves its next state, and the inputs of the output's product in `narrow`.
 void recur(Pass &pass, size_t layer);
 
 // Makes a pass of one sequence keep the products that `recur` reads. Throws Error(no_memory).

@@ -32,7 +32,8 @@ size_t convolve_first(const RecurrentLayer &layer, const Sequence &sequence, siz
     const float *x = layer.mixed(sequence.row, channel);
     float *y = layer.work.convolved + layer.in_head(sequence.row, channel, count);
     layer.network.kernels->convolve({x, before, layer.weights.convolution + channel, y, width,
-                                     count, width, rows, count, layer.sizes.taps, layer.plain()});
+                                     count, width, rows, count, layer.sizes.taps, layer.plain(),
+                                     layer.convolution_bias(channel)});
     for (const Sequence::StateAfter &after : sequence.next_states) {
         for (size_t i = 0; i < kept; ++i) {
             const size_t from = after.rows + i; // in `before`, and behind its end in x
@@ -58,7 +59,8 @@ size_t convolve(const RecurrentLayer &layer, const Sequence &sequence, size_t ro
     float *y = layer.work.convolved + layer.in_head(row, channel, count);
     layer.network.kernels->convolve({layer.mixed(row, channel), layer.mixed(row - kept, channel),
                                      layer.weights.convolution + channel, y, width, count, width, 1,
-                                     count, layer.sizes.taps, layer.plain()});
+                                     count, layer.sizes.taps, layer.plain(),
+                                     layer.convolution_bias(channel)});
     return 1;
 }
 

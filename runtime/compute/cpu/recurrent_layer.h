@@ -1,6 +1,6 @@
 // What the steps of a recurrent layer (C11) share on the CPU: places of its numbers, and the
-// convolution, which every kind of layer has. Included by recurrent.cpp, short_convolution.cpp and
-// recurrent_layer.cpp only.
+// convolution, which every kind of layer has. Included by recurrent.cpp, short_convolution.cpp,
+// selective_scan.cpp and recurrent_layer.cpp only.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,17 @@ struct RecurrentLayer {
         return channel * rows + row * dim;
     }
     bool plain() const { return sizes.rule_size() == 0; } // convolves without silu
+    const float *convolution_bias(size_t channel) const {
+        return weights.convolution_bias == nullptr ? nullptr : weights.convolution_bias + channel;
+    }
     size_t value_channel(size_t head) const {
-        return 2 * sizes.key_size() + head * sizes.value_dim;
+        return (sizes.scan ? 0 : 2 * sizes.key_size()) + head * sizes.value_dim;
+    }
+    size_t key_channel(size_t head) const {
+        return (sizes.scan ? sizes.value_size() : sizes.key_size()) + head * sizes.key_dim;
+    }
+    size_t query_channel(size_t head) const {
+        return (sizes.scan ? sizes.value_size() + sizes.key_size() : 0) + head * sizes.key_dim;
     }
     // Splits `items` over the threads, consecutive ones to the same.
     template <typename Work> void each(size_t items, size_t most, const Work &work_on) const {
@@ -61,6 +70,12 @@ void copy_block(const Block &block, const float *from, size_t from_stride, float
 // leaves the last inputs to the next state. Returns the number of rows.
 size_t convolve(const RecurrentLayer &layer, const Sequence &sequence, size_t row, size_t channel,
                 size_t count);
+
+// selective_scan.cpp: Mamba-2. Puts the parts of the product where the other layers have theirs,
+// but for z, which stays.
+void part_product(const RecurrentLayer &layer);
+// Leaves the norm of the gated results of the scan in `narrow`.
+void finish_scan(const RecurrentLayer &layer);
 
 // short_convolution.cpp: the layers without a delta rule. Multiplies B and x, which gives the
 // inputs of the convolution.

@@ -54,7 +54,7 @@ void CpuScratch::fit(size_t wanted) {
         sine = carver.take<float>(config.ropes.size() * wanted * half);
         mixed = carver.take<float>(recurrent_rows * recurrent.channels());
         convolved = carver.take<float>(recurrent_rows * recurrent.channels());
-        gate_z = carver.take<float>(recurrent_rows * (ruled ? 1 : 3) * recurrent.value_size());
+        gate_z = carver.take<float>(recurrent_rows * recurrent.product_size());
         if (ruled) {
             decay = carver.take<float>(recurrent_rows * recurrent.value_heads);
             beta = carver.take<float>(recurrent_rows * recurrent.value_heads);

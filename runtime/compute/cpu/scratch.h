@@ -59,9 +59,9 @@ struct CpuScratch {
     // products that the convolution reads, and then, like `convolved`, what the delta rule gives.
     float *mixed = nullptr;     // [rows][channels]
     float *convolved = nullptr; // [head][rows][key_dim or value_dim] queries, keys, values
-    float *gate_z = nullptr;    // [rows][value_size], or [rows][B, C, x][value_size]
+    float *gate_z = nullptr;    // [rows][product_size] z, or B, C and x, or z, x, B, C and dt
     float *decay = nullptr;     // [rows][value_heads] the products a, and then the decays
-    float *beta = nullptr;      // [rows][value_heads] the products b, and then beta
+    float *beta = nullptr;      // [rows][value_heads] the products b or dt, then beta or the step
     uint8_t *scratch = nullptr; // [threads][kScratchBytes]
     std::vector<uint8_t> bad;   // [row] 1: a result was not finite
     // [recurrent layer][rows of the pass] of the convolution's inputs, a and b, if it keeps them.

@@ -1,5 +1,6 @@
 // The kernels of recurrent layers, token by token (C11): Gated DeltaNet (Yang, Kautz and
-// Hatamizadeh, "Gated Delta Networks", 2024) and short convolutions.
+// Hatamizadeh, "Gated Delta Networks", 2024), Mamba-2 (Dao and Gu, "Transformers are SSMs", 2024)
+// and short convolutions.
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/reference/functions.h"
 #include "runtime/kernels/reference/kernels.h"
@@ -11,7 +12,7 @@ namespace {
 void convolve(const Convolution &task) {
     for (size_t row = 0; row < task.rows; ++row) {
         for (size_t channel = 0; channel < task.channels; ++channel) {
-            float sum = 0.0F;
+            float sum = task.bias == nullptr ? 0.0F : task.bias[channel];
             for (size_t tap = 0; tap < task.taps; ++tap) {
                 const size_t at = row + tap; // in `before`, and behind its end in x
                 const float *inputs = at + 1 < task.taps
@@ -58,6 +59,43 @@ void delta_rule(const DeltaRule &task) {
     }
 }
 
+void scan_gates(const float *dt, const float *rate, const float *bias, float least, float most,
+                size_t n, float *decay, float *step) {
+    for (size_t head = 0; head < n; ++head) {
+        float size = softplus(dt[head] + bias[head]);
+        size = size < least ? least : size;
+        step[head] = most < size ? most : size;
+        decay[head] = exp(rate[head] * step[head]);
+    }
+}
+
+void selective_scan(const DeltaRule &task) {
+    for (size_t row = 0; row < task.rows; ++row) {
+        const float *b = task.key + row * task.qk_stride;
+        const float *c = task.query + row * task.qk_stride;
+        const float decay = task.decay[row * task.gate_stride];
+        const float step = task.beta[row * task.gate_stride];
+        for (size_t j = 0; j < task.columns; ++j) {
+            const size_t at = row * task.value_stride + j;
+            const float x = task.value[at];
+            const float change = x * step;
+            float output = 0.0F;
+            for (size_t i = 0; i < task.key_dim; ++i) {
+                float *s = task.state + i * task.state_stride + j;
+                *s = fma(b[i], change, *s * decay);
+                output = fma(*s, c[i], output);
+            }
+            task.output[at] = fma(task.skip, x, output);
+        }
+    }
+}
+
+void silu_multiply(const float *gate, const float *x, size_t n, float *y) {
+    for (size_t i = 0; i < n; ++i) {
+        y[i] = (gate[i] * sigmoid(gate[i])) * x[i];
+    }
+}
+
 void multiply(const float *a, const float *b, size_t n, float *y) {
     for (size_t i = 0; i < n; ++i) {
         y[i] = a[i] * b[i];
@@ -77,6 +115,9 @@ void add_recurrent(Table &table) {
     table.convolve = convolve;
     table.delta_gates = delta_gates;
     table.delta_rule = delta_rule;
+    table.scan_gates = scan_gates;
+    table.selective_scan = selective_scan;
+    table.silu_multiply = silu_multiply;
     table.multiply = multiply;
     table.attention_finish_gated = attention_finish_gated;
 }

@@ -49,7 +49,7 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35, kQwen35Moe,
-    kGemma3, kGptOss, kLfm2, kSmolLM3, kMinistral3, kOlmo3;
+    kGemma3, kGptOss, kLfm2, kSmolLM3, kMinistral3, kOlmo3, kGranite4;
 
 // Returns all families, in the order in which messages name them.
 std::span<const Family *const> families();

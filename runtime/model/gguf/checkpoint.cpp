@@ -64,6 +64,13 @@ constexpr Name kShortModel[] = {{"token_embd", "model.embed_tokens"},
                                 {"token_embd_norm", "model.norm"},
                                 {"output_norm", "model.norm"},
                                 {"output", "lm_head"}};
+// Of Granite 4.
+constexpr Name kScan[] = {{"ssm_in", "mamba.in_proj"},
+                          {"ssm_conv1d", "mamba.conv1d"},
+                          {"ssm_norm", "mamba.norm"},
+                          {"ssm_out", "mamba.out_proj"}};
+constexpr Name kScanWhole[] = {
+    {"ssm_a", "mamba.A_log"}, {"ssm_d", "mamba.D"}, {"ssm_dt.bias", "mamba.dt_bias"}};
 // In a layer with two norms the second is the MLP's; with four, it has a name of its own.
 constexpr Name kTwoNorms[] = {{"ffn_norm", "post_attention_layernorm"}};
 constexpr Name kFourNorms[] = {{"post_attention_norm", "post_attention_layernorm"},
@@ -96,6 +103,10 @@ struct Names {
             model = kShortModel;
             add(kShort);
             add(kTwoNorms);
+        } else if (config.recurrent.scan) {
+            add(kScan);
+            add(kTwoNorms);
+            whole.assign(std::begin(kScanWhole), std::end(kScanWhole));
         } else if (config.recurrent.value_heads != 0) {
             add(kRecurrent);
             whole.assign(std::begin(kRecurrentWhole), std::end(kRecurrentWhole));
@@ -266,6 +277,12 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
             planned.ends_with(".conv1d.weight") || planned.ends_with(".conv.conv.weight");
         if (convolution && shape.size() == 2) {
             shape.insert(shape.begin() + 1, 1); // the plan's [channels][1][taps]
+        }
+        for (const char *vector : {".mamba.A_log", ".mamba.D", ".mamba.norm.weight"}) {
+            if (planned.ends_with(vector) && shape.size() == 2 &&
+                (shape[0] == 1 || shape[1] == 1)) {
+                shape = {shape[0] * shape[1]}; // which GGUF has as matrices
+            }
         }
         checkpoint.tensors[planned] = {*data_type(tensor.type),
                                        shape,

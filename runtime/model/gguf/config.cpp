@@ -39,16 +39,17 @@ void refuse_unsupported(const Keys &keys, const Config &config) {
     struct Neutral {
         const char *key;
         double value;
+        bool used = false; // the config has it
     };
+    const bool scaled = config.recurrent.scan; // Granite
     for (const Neutral &neutral :
-         {Neutral{"logit_scale", 1}, Neutral{"embedding_scale", 1}, Neutral{"residual_scale", 1},
-          Neutral{"attention.clamp_kqv", 0}, Neutral{"attention.max_alibi_bias", 0},
-          Neutral{kGgufQueryGrowth, 0}, Neutral{kGgufAmplitude, 1}}) {
+         {Neutral{"logit_scale", 1, scaled}, Neutral{"embedding_scale", 1, scaled},
+          Neutral{"residual_scale", 1, scaled}, Neutral{"attention.clamp_kqv", 0},
+          Neutral{"attention.max_alibi_bias", 0},
+          Neutral{kGgufQueryGrowth, 0, config.query_growth != 0.0F},
+          Neutral{kGgufAmplitude, 1, amplified}}) {
         const std::string name = keys.name(neutral.key);
-        const bool used = neutral.key == kGgufAmplitude
-                              ? amplified
-                              : neutral.key == kGgufQueryGrowth && config.query_growth != 0.0F;
-        if (!used && keys.file.number(name).value_or(neutral.value) != neutral.value) {
+        if (!neutral.used && keys.file.number(name).value_or(neutral.value) != neutral.value) {
             unsupported(keys.file, "metadata " + name + " is not supported");
         }
     }

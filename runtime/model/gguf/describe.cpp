@@ -145,8 +145,10 @@ void check_recurrent(const Config &meant, const Config &read) {
     }
     const Recurrent &a = meant.recurrent, &b = read.recurrent;
     expect(a.key_heads == b.key_heads && a.value_heads == b.value_heads && a.key_dim == b.key_dim &&
-               a.value_dim == b.value_dim && a.taps == b.taps,
+               a.value_dim == b.value_dim && a.taps == b.taps && a.scan == b.scan,
            "recurrent layers");
+    expect(a.convolution_bias == b.convolution_bias, "mamba_conv_bias");
+    expect(a.step_least == b.step_least && a.step_most == b.step_most, "time_step_limit");
     expect(meant.output_gate == read.output_gate, "attn_output_gate");
     expect(meant.rotary() == read.rotary(), "partial_rotary_factor");
 }
@@ -239,6 +241,8 @@ void check_described(const Config &meant, const Config &read) {
     expect(meant.norm_eps == read.norm_eps, "rms_norm_eps");
     expect(meant.embedding_scale == read.embedding_scale, "scale of embeddings");
     expect(meant.attention_scale == read.attention_scale, "attention scale");
+    expect(meant.residual_scale == read.residual_scale, "residual_multiplier");
+    expect(meant.logits_divisor == read.logits_divisor, "logits_scaling");
     expect(meant.attention_softcap == read.attention_softcap &&
                meant.final_softcap == read.final_softcap,
            "soft caps");

@@ -10,7 +10,7 @@ namespace {
 void convolve(const Convolution &task) {
     by_lanes(task.channels, [&](size_t channel, size_t count) STASIS_STEP {
         for (size_t row = 0; row < task.rows; ++row) {
-            Lanes sum = broadcast(0.0F);
+            Lanes sum = task.bias == nullptr ? broadcast(0.0F) : load(task.bias + channel, count);
             for (size_t tap = 0; tap < task.taps; ++tap) {
                 const size_t at = row + tap; // in `before`, and behind its end in x
                 const float *inputs = at + 1 < task.taps
@@ -119,20 +119,81 @@ template <size_t vectors>
     }
 }
 
-void delta_rule(const DeltaRule &task) {
-    if (task.rows == 0) {
-        return;
+// The same of the selective scan.
+template <size_t vectors>
+[[gnu::always_inline]] inline void scan_columns(const DeltaRule &task, size_t first, size_t count) {
+    const auto width = [count](size_t v) STASIS_STEP { return v + 1 == vectors ? count : kLanes; };
+    for (size_t r = 0; r < task.rows; ++r) {
+        const DeltaRow row(task, r);
+        const Lanes decay = broadcast(row.decay);
+        Lanes x[vectors], change[vectors], output[vectors];
+        const size_t at = r * task.value_stride + first;
+        for (size_t v = 0; v < vectors; ++v) {
+            x[v] = load(task.value + at + v * kLanes, width(v));
+            change[v] = x[v] * broadcast(row.beta);
+            output[v] = broadcast(0.0F);
+        }
+        for (size_t i = 0; i < task.key_dim; ++i) {
+            const Lanes b = broadcast(row.key[i]), c = broadcast(row.query[i]);
+            float *const state = task.state + first + i * task.state_stride;
+            for (size_t v = 0; v < vectors; ++v) {
+                float *const place = state + v * kLanes;
+                const Lanes s = fma(b, change[v], load(place, width(v)) * decay);
+                output[v] = fma(s, c, output[v]);
+                store(s, place, width(v));
+            }
+        }
+        for (size_t v = 0; v < vectors; ++v) {
+            store(fma(broadcast(task.skip), x[v], output[v]), task.output + at + v * kLanes,
+                  width(v));
+        }
     }
+}
+
+// Calls step<vectors>(first column, columns of the last vector) until all columns are done.
+template <typename Step>
+[[gnu::always_inline]] inline void by_columns(size_t columns, const Step &step) {
     size_t column = 0;
-    for (; column + kTogether * kLanes <= task.columns; column += kTogether * kLanes) {
-        delta_columns<kTogether>(task, column, kLanes);
+    for (; column + kTogether * kLanes <= columns; column += kTogether * kLanes) {
+        step.template operator()<kTogether>(column, kLanes);
     }
-    for (; column + kLanes <= task.columns; column += kLanes) {
-        delta_columns<1>(task, column, kLanes);
+    for (; column + kLanes <= columns; column += kLanes) {
+        step.template operator()<1>(column, kLanes);
     }
-    if (column < task.columns) {
-        delta_columns<1>(task, column, task.columns - column);
+    if (column < columns) {
+        step.template operator()<1>(column, columns - column);
     }
+}
+
+void delta_rule(const DeltaRule &task) {
+    if (task.rows != 0) {
+        by_columns(task.columns, [&]<size_t vectors>(size_t first, size_t count)
+                                     STASIS_STEP { delta_columns<vectors>(task, first, count); });
+    }
+}
+
+void selective_scan(const DeltaRule &task) {
+    by_columns(task.columns, [&]<size_t vectors>(size_t first, size_t count)
+                                 STASIS_STEP { scan_columns<vectors>(task, first, count); });
+}
+
+void scan_gates(const float *dt, const float *rate, const float *bias, float least, float most,
+                size_t n, float *decay, float *step) {
+    const Lanes low = broadcast(least), high = broadcast(most);
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        Lanes size = softplus(load(dt + i, count) + load(bias + i, count));
+        size = select(size < low, low, size);
+        size = select(high < size, high, size);
+        store(exp(load(rate + i, count) * size), decay + i, count);
+        store(size, step + i, count);
+    });
+}
+
+void silu_multiply(const float *gate, const float *x, size_t n, float *y) {
+    by_lanes(n, [&](size_t i, size_t count) STASIS_STEP {
+        const Lanes g = load(gate + i, count);
+        store((g * sigmoid(g)) * load(x + i, count), y + i, count);
+    });
 }
 
 void attention_finish_gated(const float *o, float l, const float *gate, size_t head_dim,
@@ -151,6 +212,9 @@ void add_recurrent(Table &table) {
     table.multiply = multiply;
     table.delta_gates = delta_gates;
     table.delta_rule = delta_rule;
+    table.scan_gates = scan_gates;
+    table.selective_scan = selective_scan;
+    table.silu_multiply = silu_multiply;
     table.attention_finish_gated = attention_finish_gated;
 }
 
