@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "format/codec.h"
 #include "format/naming.h"
@@ -14,20 +15,38 @@ namespace stasis::format {
 
 namespace {
 
+// The shapes of one slot in the layer groups, each once, by their numbers: those that a run can
+// have are found without a look at every group, of which a forged file may have many.
+std::vector<RunShape> slot_shapes(const State &state) {
+    std::vector<RunShape> shapes;
+    for (size_t group = 0; group < state.groups.size(); ++group) {
+        shapes.push_back(run_shape(state, group, 1));
+    }
+    const auto key = [](const RunShape &shape) { return std::pair(shape.numbers(), shape.rows); };
+    std::sort(shapes.begin(), shapes.end(),
+              [&](const RunShape &a, const RunShape &b) { return key(a) < key(b); });
+    const auto same = [&](const RunShape &a, const RunShape &b) { return key(a) == key(b); };
+    shapes.erase(std::unique(shapes.begin(), shapes.end(), same), shapes.end());
+    return shapes;
+}
+
 // Returns whether a compressed run gives its checksum. The layer group and number of slots of a run
 // that the state does not refer to are unknown, so every shape with the right number of bytes is
 // tried.
-bool compressed_run_intact(const Snapshot &snapshot, const Frame &frame,
+bool compressed_run_intact(const std::vector<RunShape> &slot_shapes, const Frame &frame,
                            const std::vector<uint8_t> &stored) {
-    const State &state = snapshot.state();
     std::vector<uint16_t> numbers(frame.raw_bytes / sizeof(uint16_t));
     FrameCoder coder;
-    for (size_t group = 0; group < state.groups.size(); ++group) {
-        for (uint16_t slots = 1; slots <= kPagePositionsMax; ++slots) {
-            const RunShape shape = run_shape(state, group, slots);
-            if (shape.bytes() != frame.raw_bytes) {
-                continue;
-            }
+    for (size_t slots = 1; slots <= kPagePositionsMax; ++slots) {
+        if (frame.raw_bytes % (slots * sizeof(uint16_t)) != 0) {
+            continue;
+        }
+        const size_t of_slot = frame.raw_bytes / (slots * sizeof(uint16_t));
+        auto next = std::lower_bound(
+            slot_shapes.begin(), slot_shapes.end(), of_slot,
+            [](const RunShape &shape, size_t count) { return shape.numbers() < count; });
+        for (; next != slot_shapes.end() && next->numbers() == of_slot; ++next) {
+            const RunShape shape{next->rows, slots, next->channels};
             try {
                 for (size_t i = 0; i < frame_count(shape); ++i) {
                     coder.decode(shape, i, stored.data(), stored.size(), numbers.data());
@@ -70,15 +89,15 @@ bool compressed_state_intact(const Snapshot &snapshot, const Frame &frame,
 }
 
 // Checks a section as a whole. Throws Error(corrupt).
-void check_section(const Snapshot &snapshot, const Committed &committed, uint64_t offset,
-                   const Frame &frame) {
+void check_section(const Snapshot &snapshot, const Committed &committed,
+                   const std::vector<RunShape> &slot_shapes, uint64_t offset, const Frame &frame) {
     committed.read_frame(offset, frame.kind); // its place, commit and padding
     std::vector<uint8_t> stored(frame.stored_bytes);
     snapshot.input().read(stored.data(), stored.size(), offset + kFrameBytes);
     const bool intact =
         frame.codec == Codec::raw ? checksum(stored.data(), stored.size()) == frame.checksum
         : frame.kind == SectionKind::recurrent ? compressed_state_intact(snapshot, frame, stored)
-                                               : compressed_run_intact(snapshot, frame, stored);
+                                               : compressed_run_intact(slot_shapes, frame, stored);
     if (!intact) {
         fail(Status::corrupt, "section at byte %llu (%s): its bytes do not give its checksum",
              static_cast<Number>(offset), section_name(frame.kind));
@@ -138,10 +157,11 @@ uint64_t check_all_sections(const Snapshot &snapshot, const Watch &watch) {
         // Walk over all sections: they must end exactly with the state.
         const uint64_t end = snapshot.file_bytes();
         const Committed committed{snapshot.input(), end, snapshot.root().sequence};
+        const std::vector<RunShape> shapes = slot_shapes(snapshot.state());
         const uint64_t stopped =
             walk_sections(snapshot.input(), end, [&](uint64_t offset, const Frame &frame) {
                 watch.look(offset, end);
-                check_section(snapshot, committed, offset, frame);
+                check_section(snapshot, committed, shapes, offset, frame);
                 ++count;
                 return true;
             });

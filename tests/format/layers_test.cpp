@@ -6,6 +6,7 @@
 #include "format/constants.h"
 #include "format/dead.h"
 #include "format/element_json.h"
+#include "format/manifest.h"
 #include "format/pages.h"
 #include "format/reader.h"
 #include "format/writer.h"
@@ -96,6 +97,49 @@ TEST_CASE("save: a state whose layers are alike says nothing of sizes and sharin
     CHECK(cache.find("sharing") == std::string::npos);
     CHECK(cache.find("kv_heads") == std::string::npos);
     CHECK(cache.find("head_dim") == std::string::npos);
+}
+
+TEST_CASE("build_manifest: sizes and sharing layers take room only where there are any") {
+    const auto size = [](auto change) {
+        State state = sample_state({.position = 0});
+        change(state);
+        Layout layout;
+        layout.pages.resize(state.groups.size());
+        return build_manifest(state, layout).size();
+    };
+    const size_t alike = size([](State &) {});
+    const size_t own = size([](State &s) { s.groups[0].kv_heads = s.groups[0].head_dim = 1; });
+    const size_t sharing = size([](State &s) { s.sharing = {1}; });
+    CHECK(own >= alike + 2 * sizeof(uint32_t));
+    CHECK(sharing >= alike + 3 * sizeof(uint32_t)); // where it is, how many, the layer
+}
+
+TEST_CASE("check_all_sections: a flipped byte of a run that is no longer named is found") {
+    const ScratchFolder folder;
+    const std::string path = folder.path("s");
+    for (const uint32_t head_dim : {4U, 18U}) { // 18: 8 rows of it, as many bytes as 6 of 24
+        Shape shape = kUneven;
+        shape.head_dim = head_dim;
+        shape.position = 64;
+        save(sample_state(shape), path, {.replace = true, .codec = Codec::zstd});
+        std::vector<Run> runs;
+        for (size_t group = 0; group < 2; ++group) {
+            runs.push_back(Snapshot::open(path)->page(group, 0).runs.at(0));
+        }
+        shape.seed = 2; // nothing stays
+        save(sample_state(shape), path, {.codec = Codec::zstd});
+        Bytes bytes = read_bytes(path);
+        CHECK(check_all_sections(*opened(bytes), {}) > 0);
+        for (const Run &run : runs) {
+            for (uint64_t at = 0; at < run.stored_bytes; at += 7) {
+                bytes[run.offset + kFrameBytes + at] ^= 0x10;
+                CHECK_THROWS_WITH_AS(check_all_sections(*opened(bytes), {}),
+                                     doctest::Contains("its bytes do not give its checksum"),
+                                     Error);
+                bytes[run.offset + kFrameBytes + at] ^= 0x10;
+            }
+        }
+    }
 }
 
 TEST_CASE("save: commits of groups with sizes of their own share the slots that stay") {
