@@ -35,13 +35,14 @@ std::optional<Root> find_manifest(const Input &input, uint64_t sequence, uint64_
     return root;
 }
 
-// Returns all contents that the slot of this commit can have had. Its root follows from its
-// manifest except for the features, which have few combinations.
-std::vector<Block> possible_slots(const Input &input, uint64_t sequence, uint64_t end) {
-    std::vector<Block> slots;
+// Returns whether `is` returns true of any contents that the slot of this commit can have had. Its
+// root follows from its manifest except for the features, of which there are few combinations; but
+// all of them together would be more than a small file is worth.
+template <class Is>
+bool any_possible_slot(const Input &input, uint64_t sequence, uint64_t end, const Is &is) {
     std::optional<Root> root = find_manifest(input, sequence, end);
     if (!root || root->manifest_bytes > kManifestBytesMax) {
-        return slots;
+        return false;
     }
     std::vector<uint8_t> manifest(root->manifest_bytes);
     input.read(manifest.data(), manifest.size(), root->manifest_offset + kFrameBytes);
@@ -52,10 +53,12 @@ std::vector<Block> possible_slots(const Input &input, uint64_t sequence, uint64_
             root->features_refuse = refuse;
             root->features_read = read;
             root->digest = root_digest(*root, manifest.data(), manifest.size());
-            slots.push_back(encode_slot(*root));
+            if (is(encode_slot(*root))) {
+                return true;
+            }
         }
     }
-    return slots;
+    return false;
 }
 
 bool same_sector(const Block &a, const Block &b, size_t sector) {
@@ -79,24 +82,24 @@ bool ends_within_checksum(const Block &block, const Block &slot) {
 
 bool was_finished(const Input &input, const Root &current, const Block &block) {
     assert(block != Block{} && !block_intact(block));
-    // The block before the torn write was empty or the slot of the commit before the current one.
-    std::vector<Block> before = {Block{}};
+    // A torn block has its first or its last sector in common with what it was before.
+    constexpr size_t kLast = kBlockBytes / kSectorBytes - 1;
+    const auto torn = [&](const Block &before) {
+        return same_sector(block, before, 0) || same_sector(block, before, kLast) ||
+               ends_within_checksum(block, before);
+    };
+    // That was empty or the slot of the commit before the current one.
+    if (torn(Block{})) {
+        return false;
+    }
     try {
-        const std::vector<Block> slots =
-            possible_slots(input, current.sequence - 1, current.manifest_offset);
-        before.insert(before.end(), slots.begin(), slots.end());
+        return !any_possible_slot(input, current.sequence - 1, current.manifest_offset, torn);
     } catch (const Error &error) {
         if (error.status() != Status::corrupt) {
             throw;
         }
-        // The sections contain no earlier commit: there is no sign of a torn slot.
+        return true; // the sections contain no earlier commit: there is no sign of a torn slot
     }
-    // A torn block has its first or its last sector in common with what it was before.
-    constexpr size_t kLast = kBlockBytes / kSectorBytes - 1;
-    return std::none_of(before.begin(), before.end(), [&](const Block &slot) {
-        return same_sector(block, slot, 0) || same_sector(block, slot, kLast) ||
-               ends_within_checksum(block, slot);
-    });
 }
 
 } // namespace stasis::format

@@ -173,6 +173,16 @@ TEST_CASE("Snapshot::open: a slot torn between any of its sectors is an unfinish
     });
 }
 
+TEST_CASE("Snapshot::open: whether a slot was torn is told in memory that is worth the file") {
+    for_each_file([](const Bytes &bytes, const Bytes &, uint64_t slot) {
+        Bytes damaged = bytes;
+        damaged[slot] ^= 1;
+        largest_allocation();
+        const auto snapshot = open_bytes(damaged);
+        CHECK(largest_allocation() < 4 * bytes.size());
+    });
+}
+
 TEST_CASE("save: no save and no compaction passes over a damaged last commit unknowingly") {
     for (const bool streamed : {false, true}) {
         CAPTURE(streamed);
