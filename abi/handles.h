@@ -25,7 +25,9 @@ struct Contents;
 struct stasis_model {
     // Sessions hold the same pointer. It also owns the memory that stasis_model_info points into.
     std::shared_ptr<stasis::Model> model;
-    const uint32_t *layer_windows = nullptr;
+    const uint32_t *layer_windows = nullptr, *layer_keys = nullptr;
+    const uint32_t *bias_tokens = nullptr; // of the recommended settings, and their biases
+    const float *bias = nullptr;
     const uint8_t *layer_recurrent = nullptr;
     const stasis_digest *attention = nullptr, *mlp = nullptr;
     const char *const *prompt_names = nullptr, *const *prompts = nullptr; // of embeddings

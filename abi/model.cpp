@@ -16,7 +16,9 @@ namespace {
 // ownership, so that it lives as long as any of them.
 struct OpenedModel {
     std::shared_ptr<Model> model;
-    std::vector<uint32_t> layer_windows;
+    std::vector<uint32_t> layer_windows, layer_keys;
+    std::vector<stasis_token> bias_tokens; // of the recommended settings
+    std::vector<float> bias;
     std::vector<uint8_t> layer_recurrent;
     std::vector<stasis_digest> attention, mlp;
     std::vector<const char *> prompt_names, prompts;
@@ -83,6 +85,8 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     opened->model = open_model(path, options);
     for (const LayerConfig &layer : opened->model->config.layer) {
         opened->layer_windows.push_back(layer.window);
+        const auto own = static_cast<uint32_t>(opened->layer_keys.size());
+        opened->layer_keys.push_back(layer.own_keys() ? own : layer.keys_of);
         opened->layer_recurrent.push_back(layer.recurrent ? 1 : 0);
     }
     for (const Digest &digest : opened->model->identity.attention) {
@@ -94,6 +98,10 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
     for (const auto &[name, text] : opened->model->embedding.prompts) {
         opened->prompt_names.push_back(name.c_str());
         opened->prompts.push_back(text.c_str());
+    }
+    for (const auto &[token, bias] : opened->model->recommended.sampling.bias) {
+        opened->bias_tokens.push_back(token);
+        opened->bias.push_back(bias);
     }
     return opened;
 }
@@ -146,6 +154,10 @@ stasis_model_info describe(const stasis_model &handle) {
     info.contract_experts = config.experts.count != 0 ? kernels::kContractExperts : 0;
     info.ignored = model.weights.ignored.c_str();
     info.mtp_bytes = model.weights.mtp.stored_bytes;
+    const stasis::LayerConfig everywhere; // without a window
+    info.global_kv_heads = config.kv_heads_of(everywhere);
+    info.global_head_dim = config.head_dim_of(everywhere);
+    info.layer_keys = handle.layer_keys;
     return info;
 }
 
@@ -163,7 +175,7 @@ stasis_sampling to_abi(const Sampling &sampling) {
     to.typical_p = sampling.v2.typical_p;
     to.xtc_probability = sampling.v2.xtc_probability;
     to.xtc_threshold = sampling.v2.xtc_threshold;
-    return to;
+    return to; // without biases
 }
 
 } // namespace
@@ -186,6 +198,9 @@ stasis_status stasis_model_open(const char *path, const stasis_model_options *op
         const std::shared_ptr<OpenedModel> opened = open(caller, path, given);
         handle->model = std::shared_ptr<stasis::Model>(opened, opened->model.get());
         handle->layer_windows = opened->layer_windows.data();
+        handle->layer_keys = opened->layer_keys.data();
+        handle->bias_tokens = opened->bias_tokens.data();
+        handle->bias = opened->bias.data();
         handle->layer_recurrent = opened->layer_recurrent.data();
         handle->attention = opened->attention.data();
         handle->mlp = opened->mlp.data();
@@ -250,6 +265,10 @@ stasis_status stasis_model_recommended_sampling(const stasis_model *model,
         if (!recommended.refusal.empty()) {
             fail(stasis::Status::corrupt, "%s", recommended.refusal.c_str());
         }
-        write_struct(to_abi(recommended.sampling), sampling, "sampling");
+        stasis_sampling settings = to_abi(recommended.sampling);
+        settings.bias_count = static_cast<uint32_t>(recommended.sampling.bias.size());
+        settings.bias_tokens = model->bias_tokens;
+        settings.bias = model->bias;
+        write_struct(settings, sampling, "sampling");
     });
 }

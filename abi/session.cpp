@@ -285,8 +285,9 @@ stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, u
                  config.layers);
         }
         require_range(begin, end, own.position());
-        require_room((end - begin) * config.kv_heads * config.head_dim, capacity, count,
-                     "each buffer");
+        const stasis::LayerConfig &kind = config.layer[layer];
+        require_room((end - begin) * config.kv_heads_of(kind) * config.head_dim_of(kind), capacity,
+                     count, "each buffer");
         require_array(keys, *count, "keys");
         require_array(values, *count, "values");
         own.copy_kv(layer, begin, end, keys, values);

@@ -153,8 +153,7 @@ typedef struct stasis_model_options {
 #define STASIS_MODEL_CONVERTED 1u /* weights were stored wider than bf16 and rounded to it */
 #define STASIS_MODEL_TOKENIZER 2u /* the model has a tokenizer */
 
-/* The model owns what the pointers refer to; they are valid until the model is closed and all its
- * sessions are freed. */
+/* What the pointers refer to is valid until the model is closed and its sessions are freed. */
 typedef struct stasis_model_info {
     uint32_t struct_size, flags;
     char architecture[32];                              /* zero-terminated, as the other names */
@@ -180,6 +179,8 @@ typedef struct stasis_model_info {
     uint32_t contract_recurrent, contract_experts; /* versions of these parts; 0: not used */
     const char *ignored; /* tensors that no result depends on: "model.visual: 3"; "": none */
     uint64_t mtp_bytes;  /* of the head that predicts further tokens, beside the others; 0: none */
+    uint32_t global_kv_heads, global_head_dim; /* of layers without a window */
+    const uint32_t *layer_keys; /* [layers], the layer whose keys and values each one uses */
 } stasis_model_info;
 
 /* Use of memory by the model and its sessions, in bytes. */
@@ -211,9 +212,9 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * Files. `path` is a Hugging Face directory (config.json, safetensors, and where present
  * generation_config.json, tokenizer.model or else tokenizer.json (byte-level BPE),
  * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, the first of a
- * model that is split (NAME-00001-of-0000N.gguf): architectures llama, gemma3, qwen2, qwen3,
- * qwen3moe, qwen35, qwen35moe, phi3, gpt-oss, lfm2, smollm3, mistral3, olmo2, granitehybrid, types
- * F32, F16, BF16, Q8_0, Q4_0 to Q5_1, Q4_K to Q6_K, on the CPU Q2_K, Q3_K, IQ4_NL, IQ4_XS, MXFP4.
+ * model that is split (NAME-00001-of-0000N.gguf): architectures llama, gemma3, gemma4, qwen2,
+ * qwen3, qwen3moe, qwen35, qwen35moe, phi3, gpt-oss, lfm2, smollm3, mistral3, olmo2, granitehybrid,
+ * types F32, F16, BF16, Q8_0, Q4_0 to Q5_1, Q4_K to Q6_K; CPU: Q2_K, Q3_K, IQ4_NL, IQ4_XS, MXFP4.
  *
  * Memory. Matrices of bf16 and embeddings of integers are mapped. Matrices of F16 and F32 are
  * copied as bf16, and bf16 experts of gpt-oss directories by row; other matrices of integers are
@@ -443,10 +444,9 @@ stasis_status stasis_session_rewind(stasis_session *session, uint64_t position, 
 stasis_status stasis_session_evict(stasis_session *session, uint64_t begin, uint64_t end,
                                    stasis_error *error);
 
-/* Copies keys and values of positions [begin, end) of a layer, bf16, each [end - begin][kv_heads]
- * [head_dim]; `capacity` and `*count` are elements of one of the two arrays. NOT_FOUND: a position
- * was released. INVALID_ARGUMENT: no such layer, or a range beyond the session's position.
- * UNSUPPORTED: the layer is recurrent. */
+/* Copies keys and values that a layer uses, of positions [begin, end), bf16, each [end - begin][KV
+ * heads][their size]; `capacity` and `*count` are elements of one of them. UNSUPPORTED: the layer
+ * is recurrent. NOT_FOUND: a position was released. INVALID_ARGUMENT: no such layer or position. */
 stasis_status stasis_session_kv(const stasis_session *session, uint32_t layer, uint64_t begin,
                                 uint64_t end, uint16_t *keys, uint16_t *values, size_t capacity,
                                 size_t *count, stasis_error *error);

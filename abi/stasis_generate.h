@@ -93,8 +93,9 @@ stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_
  * others count as if it were true. From a GGUF file: general.sampling.temp, .top_k, .top_p, .min_p,
  * .xtc_probability, .xtc_threshold, .penalty_repeat, .penalty_last_n (absent: 64). If a file has
  * any of these, those that it lacks are off, and the temperature is 1. If it has none, or there is
- * no file: temperature 0.6, min_p 0.1, repetition_penalty 1.1 over 64 tokens. Other keys are not
- * read.
+ * no file: temperature 0.6, min_p 0.1, repetition_penalty 1.1 over 64 tokens. In any case the
+ * tokens of suppress_tokens, or of tokenizer.ggml.suppress_tokens, are forbidden by `bias`, which
+ * refers to arrays of the model. Other keys are not read.
  *
  * CORRUPT: a value has another type or is out of range; the message names it, and nothing is
  * written. (Such a model can be opened and used otherwise.) Thread-safe. */

@@ -143,14 +143,16 @@ type ModelInfo struct {
 	Attention, MLP                         []Digest // of each layer
 	WeightTypes                            string   // as stored
 	WeightBytes                            uint64
-	LayerRecurrent                         []uint8 // 1: a recurrent state in place of keys, values
-	StateBytes                             uint64  // of all recurrent states at one position
-	Experts, ExpertsChosen                 int     // in a layer that has them; for each token
-	ContractRecurrent, ContractExperts     uint32  // versions of these parts; 0: not used
-	Ignored                                string  // tensors of the files without influence
-	MTPBytes                               uint64  // of the head that predicts further tokens; 0: none
-	Converted                              bool    // weights were rounded to bf16
-	Tokenizer                              bool    // it has one
+	LayerRecurrent                         []uint8  // 1: a recurrent state in place of keys, values
+	StateBytes                             uint64   // of all recurrent states at one position
+	Experts, ExpertsChosen                 int      // in a layer that has them; for each token
+	ContractRecurrent, ContractExperts     uint32   // versions of these parts; 0: not used
+	Ignored                                string   // tensors of the files without influence
+	MTPBytes                               uint64   // of the head that predicts further tokens
+	GlobalKVHeads, GlobalHeadDim           int      // of layers without a window
+	LayerKeys                              []uint32 // the layer whose keys each one uses
+	Converted                              bool     // weights were rounded to bf16
+	Tokenizer                              bool     // it has one
 }
 
 // Info describes the model.
@@ -195,8 +197,10 @@ func modelInfoOf(own *C.stasis_model_info) ModelInfo {
 		ContractExperts:   uint32(own.contract_experts),
 		Ignored:           C.GoString(own.ignored),
 		MTPBytes:          uint64(own.mtp_bytes),
-		Converted:         own.flags&C.STASIS_MODEL_CONVERTED != 0,
-		Tokenizer:         own.flags&C.STASIS_MODEL_TOKENIZER != 0,
+		GlobalKVHeads:     int(own.global_kv_heads), GlobalHeadDim: int(own.global_head_dim),
+		LayerKeys: copied[uint32](unsafe.Pointer(own.layer_keys), layers),
+		Converted: own.flags&C.STASIS_MODEL_CONVERTED != 0,
+		Tokenizer: own.flags&C.STASIS_MODEL_TOKENIZER != 0,
 	}
 }
 

@@ -77,11 +77,22 @@ func (c *call) sampling(o *Sampling) *C.stasis_sampling {
 // says which of their keys are read, and what is meant where they say nothing.
 func (m *Model) RecommendedSampling() (Sampling, error) {
 	own := C.stasis_sampling{struct_size: C.sizeof_stasis_sampling}
+	var forbidden map[Token]float32
 	err := m.call(brief("recommended sampling"), func(model *C.stasis_model,
 		failure *C.stasis_error) C.stasis_status {
-		return C.stasis_model_recommended_sampling(model, &own, failure)
+		status := C.stasis_model_recommended_sampling(model, &own, failure)
+		if status == C.STASIS_OK && own.bias_count != 0 { // the arrays are the model's
+			count := int(own.bias_count)
+			tokens := unsafe.Slice((*Token)(unsafe.Pointer(own.bias_tokens)), count)
+			forbidden = make(map[Token]float32, count)
+			for i, bias := range unsafe.Slice((*float32)(unsafe.Pointer(own.bias)), count) {
+				forbidden[tokens[i]] = bias
+			}
+		}
+		return status
 	})
 	return Sampling{
+		Bias:        forbidden,
 		Temperature: float32(own.temperature), TopK: int(own.top_k),
 		TopP: float32(own.top_p), MinP: float32(own.min_p),
 		RepetitionPenalty: float32(own.repetition_penalty),

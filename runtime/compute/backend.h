@@ -16,7 +16,7 @@
 namespace stasis {
 
 // A point of a pass at which the residual stream is added to.
-enum class After { embedding, attention, mlp };
+enum class After { embedding, attention, mlp, inputs };
 
 inline constexpr size_t kDrawnMost = 16; // rows of draw_ahead
 
@@ -44,8 +44,9 @@ struct Backend {
     // Of an MTP head: joins the embeddings in the stream with pass.previous, in the stream [T][H].
     void (*join)(Pass &pass);
     // Adds the last result to the stream, through a further norm where the architecture has one
-    // (nothing is added after the embedding), and norms the stream for the next step [T][H]. After
-    // the last MLP this is the final norm, whose result is the final hidden state.
+    // (nothing is added after the embedding), and norms the stream for the next step [T][H]. At the
+    // end of a layer the stream is multiplied by the layer's number, where it has one; after the
+    // last layer the norm is the final one, whose result is the final hidden state.
     void (*residual)(Pass &pass, After after, size_t layer);
     void (*project_heads)(Pass &pass,
                           size_t layer); // q [T][Q], k and v [T][K] of the normed stream
@@ -66,8 +67,12 @@ struct Backend {
     void (*gated_product)(Pass &pass,
                           size_t layer); // activation(gate) * up of the normed stream [T][I]
     void (*project_down)(Pass &pass, size_t layer); // [T][H]
-    // In a layer with experts, in place of the two: router and chosen experts (C12), [T][H].
+    // In a layer with experts, in place of the two or after them: router and chosen experts (C12),
+    // [T][H].
     void (*run_experts)(Pass &pass, size_t layer);
+    // Of an architecture whose layers have inputs of their own: what comes of those of the rows'
+    // tokens, after the MLP [T][H].
+    void (*apply_inputs)(Pass &pass, size_t layer);
 
     // Computes logits [rows][V] of final hidden states [rows][H]; both in host memory.
     void (*logits)(Pass &pass, const uint16_t *hidden, size_t rows, float *logits);

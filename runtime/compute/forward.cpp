@@ -12,7 +12,7 @@ void run_layers(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
     const Backend &backend = *pass.network.backend;
     const Config &config = pass.network.config;
 
-    backend.embed(pass);                         // stream [T][H]
+    backend.embed(pass); // stream [T][H]
     if (pass.network.joins_hidden) {
         backend.join(pass); // stream [T][H]
     }
@@ -33,13 +33,19 @@ void run_layers(Pass &pass, const Watch &watch, uint64_t done, uint64_t total) {
         backend.project_output(pass, layer);             // [T][H]
         backend.residual(pass, After::attention, layer); // stream, and normed [T][H]
 
-        if (config.layer[layer].experts) {
-            backend.run_experts(pass, layer); // [T][H]
-        } else {
+        const bool experts = config.layer[layer].experts;
+        if (!experts || config.experts.beside_mlp) {
             backend.gated_product(pass, layer); // [T][I]
             backend.project_down(pass, layer);  // [T][H]
         }
+        if (experts) {
+            backend.run_experts(pass, layer); // [T][H]
+        }
         backend.residual(pass, After::mlp, layer); // stream, and normed [T][H]
+        if (config.layer_inputs != 0) {
+            backend.apply_inputs(pass, layer);            // [T][H]
+            backend.residual(pass, After::inputs, layer); // stream, and normed [T][H]
+        }
     }
 }
 

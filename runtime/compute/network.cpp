@@ -15,32 +15,51 @@ Network::~Network() = default;
 
 void Network::describe_layers() {
     for (const Rope &rope : config.ropes) {
-        rope_frequencies.push_back(stasis::rope_frequencies(rope, config.rotary()));
+        const uint32_t rotary = config.rotary_of(rope);
+        rope_frequencies.push_back(stasis::rope_frequencies(rope, rotary));
         if (config.long_rope_from() != 0) {
-            long_rope_frequencies.push_back(stasis::rope_frequencies(rope, config.rotary(), true));
+            long_rope_frequencies.push_back(stasis::rope_frequencies(rope, rotary, true));
         }
     }
-    // Layers with the same window share pages: one group for each window, global layers first.
+    place_layers();
+}
+
+// Layers with the same window share pages: one group for each window, global layers first. They
+// have the same sizes. A layer that uses another's keys and values has that one's place.
+void Network::place_layers() {
     std::set<uint32_t> windows;
     layer_places.resize(config.layers);
     for (uint32_t layer = 0; layer < config.layers; ++layer) {
-        if (config.layer[layer].recurrent) {
+        const LayerConfig &kind = config.layer[layer];
+        if (kind.recurrent) {
             layer_places[layer] = {LayerPlace::kRecurrent, recurrent_layers++};
+        } else if (kind.own_keys()) {
+            windows.insert(kind.window);
         } else {
-            windows.insert(config.layer[layer].window);
+            sharing.push_back(layer);
         }
     }
     for (uint32_t window : windows) {
         LayerGroup group{window, {}};
         for (uint32_t layer = 0; layer < config.layers; ++layer) {
-            if (!config.layer[layer].recurrent && config.layer[layer].window == window) {
+            const LayerConfig &kind = config.layer[layer];
+            if (!kind.recurrent && kind.own_keys() && kind.window == window) {
                 layer_places[layer] = {static_cast<uint32_t>(groups.size()),
                                        static_cast<uint32_t>(group.layers.size())};
                 group.layers.push_back(layer);
             }
         }
-        page_shapes.push_back({group.layers.size(), config.kv_heads, config.head_dim});
+        const LayerConfig &kind = config.layer[group.layers.front()];
+        const uint32_t kv_heads = config.kv_heads_of(kind), head_dim = config.head_dim_of(kind);
+        page_shapes.push_back({group.layers.size(), kv_heads, head_dim});
+        if (kv_heads != config.kv_heads || head_dim != config.head_dim) {
+            group.kv_heads = kv_heads;
+            group.head_dim = head_dim;
+        }
         groups.push_back(std::move(group));
+    }
+    for (const uint32_t layer : sharing) {
+        layer_places[layer] = layer_places[config.layer[layer].keys_of];
     }
 }
 

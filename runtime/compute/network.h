@@ -37,9 +37,10 @@ struct Network {
     Config config;
     std::vector<LayerGroup> groups;
     std::vector<LayerPlace> layer_places; // [layer]
+    std::vector<uint32_t> sharing;        // layers that use another's keys and values, ascending
     std::vector<PageShape> page_shapes;   // [group] of the KV cache's pages
     uint32_t recurrent_layers = 0;
-    std::vector<std::vector<double>> rope_frequencies; // [rope][rotary / 2]
+    std::vector<std::vector<double>> rope_frequencies; // [rope][rotary_of / 2]
     // Of sessions with the long factors of RoPE; empty: the model has none.
     std::vector<std::vector<double>> long_rope_frequencies;
     const kernels::Table *kernels = nullptr;
@@ -71,6 +72,9 @@ struct Network {
     size_t state_size() const { return recurrent_layers * config.recurrent.state_size(); }
     // Returns the bytes of idle passes.
     uint64_t scratch_bytes() const;
+
+  private:
+    void place_layers();
 };
 
 } // namespace stasis

@@ -129,6 +129,11 @@ void refuse_unsupported(const Fields &fields, const char *quantised) {
         }
     }
     for (const char *key : {"use_bidirectional_attention", "alibi", "use_mrope"}) {
+        // Gemma 4 says of images alone that they see what follows.
+        const Json *value = fields.object.find_value(key);
+        if (value != nullptr && value->text() != nullptr && *value->text() == "vision") {
+            continue;
+        }
         if (fields.flag(key, false)) {
             fail(Status::unsupported, "%s%s is not supported", fields.name.c_str(), key);
         }

@@ -2,6 +2,7 @@
 // Made from a Hugging Face config.json (config.cpp); knows neither files of weights nor sessions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -35,14 +36,22 @@ struct Rope {
     double turns_fast = 32.0, turns_slow = 1.0;
     bool whole_bounds = true; // yarn: the blend begins and ends at whole pairs
     double amplitude = 1.0;   // cosines and sines are multiplied by it
+    uint32_t rotary = 0;      // leading numbers of a head that it turns; 0: Config::rotary()
+    uint32_t still_from = 0;  // pairs from this one on do not turn; 0: all do
     bool operator==(const Rope &) const = default;
 };
 
+inline constexpr uint32_t kOwnKeys = UINT32_MAX;
+
 struct LayerConfig {
-    uint32_t window = 0;    // positions a query sees, its own included; 0: all
-    uint32_t rope = 0;      // index into Config::ropes
-    bool recurrent = false; // one of the layers of C11 in place of attention
-    bool experts = false;   // a mixture of experts (C12) in place of one MLP
+    uint32_t window = 0;         // positions a query sees, its own included; 0: all
+    uint32_t rope = 0;           // index into Config::ropes
+    bool recurrent = false;      // one of the layers of C11 in place of attention
+    bool experts = false;        // a mixture of experts (C12) in place of one MLP, or beside it
+    uint32_t keys_of = kOwnKeys; // the layer whose keys and values it uses
+    uint32_t intermediate = 0;   // of its MLP; 0: Config::intermediate
+
+    bool own_keys() const { return keys_of == kOwnKeys; }
 };
 
 // The mixtures of experts, in layers that have them (C12).
@@ -53,6 +62,9 @@ struct Experts {
     uint32_t shared = 0;       // intermediate size of the shared expert; 0: none
     bool renormalised = false; // the shares of the chosen are divided by their sum
     bool router_bias = false;
+    // The layer has one MLP as well, whose result is added; the router reads the residual stream,
+    // normed for itself and scaled, and each expert's share is multiplied by a number of its own.
+    bool beside_mlp = false;
     // A Hugging Face file has the matrices of experts by columns, and the numbers of gate and up in
     // turn.
     bool by_column = false;
@@ -100,18 +112,22 @@ struct Config {
     uint32_t heads = 0;
     uint32_t kv_heads = 0;
     uint32_t head_dim = 0;
+    uint32_t global_kv_heads = 0; // of layers without a window; 0: kv_heads
+    uint32_t global_head_dim = 0; // of layers without a window; 0: head_dim
     uint32_t intermediate = 0;
     uint32_t vocabulary = 0;
     uint32_t context = 0; // max_position_embeddings
     float norm_eps = 1e-6F;
-    bool norm_plus_one = false;   // norms multiply by 1 + w
-    bool query_key_norm = false;  // norm of each query and key head before RoPE
-    bool joint_norms = false;     // these norms are over all heads together
-    bool pre_norms = true;        // norms before attention and before the MLP
-    bool post_norms = false;      // norms after attention and after the MLP
-    bool attention_bias = false;  // q, k, v
-    bool output_bias = false;     // o; only with attention_bias
-    bool mlp_bias = false;        // gate, up, down, of experts too
+    bool norm_plus_one = false;         // norms multiply by 1 + w
+    bool query_key_norm = false;        // norm of each query and key head before RoPE
+    bool joint_norms = false;           // these norms are over all heads together
+    bool value_norm = false;            // norm of each value head, without weights
+    bool global_keys_as_values = false; // layers without a window have no values but their keys
+    bool pre_norms = true;              // norms before attention and before the MLP
+    bool post_norms = false;            // norms after attention and after the MLP
+    bool attention_bias = false;        // q, k, v
+    bool output_bias = false;           // o; only with attention_bias
+    bool mlp_bias = false;              // gate, up, down, of experts too
     bool attention_sinks = false; // each head has a logit beside its scores, without a value (C5)
     bool tied_head = false;
     bool fused_tensors = false;  // stored: q, k, v as one matrix, gate and up as another
@@ -129,6 +145,8 @@ struct Config {
     // Queries are multiplied by 1 + growth * ln(1 + floor(position / context)); 0: by nothing.
     float query_growth = 0.0F;
     uint32_t query_growth_context = 0;
+    uint32_t layer_inputs = 0;      // numbers that each layer gets of each token (C6); 0: none
+    bool layer_scalars = false;     // the stream is multiplied by a number after each layer
     float attention_softcap = 0.0F; // 0: none
     float final_softcap = 0.0F;     // 0: none
     Activation activation = Activation::silu;
@@ -146,8 +164,29 @@ struct Config {
     std::vector<uint32_t> bos; // at most one
     std::vector<uint32_t> end_tokens;
 
-    // Returns how many leading numbers of a head RoPE turns.
+    // Return how many leading numbers of a head RoPE turns, and one RoPE of the model.
     uint32_t rotary() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
+    uint32_t rotary_of(const Rope &rope) const { return rope.rotary == 0 ? rotary() : rope.rotary; }
+    uint32_t most_rotary() const;
+    // Return the sizes of a layer.
+    uint32_t head_dim_of(const LayerConfig &kind) const {
+        return kind.window == 0 && global_head_dim != 0 ? global_head_dim : head_dim;
+    }
+    uint32_t kv_heads_of(const LayerConfig &kind) const {
+        return kind.window == 0 && global_kv_heads != 0 ? global_kv_heads : kv_heads;
+    }
+    uint32_t intermediate_of(const LayerConfig &kind) const {
+        return kind.intermediate == 0 ? intermediate : kind.intermediate;
+    }
+    bool keys_as_values(const LayerConfig &kind) const {
+        return global_keys_as_values && kind.window == 0;
+    }
+    // Return the largest of all layers.
+    uint32_t most_head_dim() const { return std::max(head_dim, global_head_dim); }
+    uint32_t most_intermediate() const;
+    size_t most_key_size() const; // KV heads times head size
+    // Returns the numbers of a token for all layers.
+    size_t layer_inputs_size() const { return size_t{layer_inputs} * layers; }
     // Returns the capacity above which a session uses the long factors of RoPE; 0: there are none.
     uint32_t long_rope_from() const;
 };

@@ -71,6 +71,12 @@ std::string describe_rope(const Rope &rope) {
     if (rope.amplitude != 1.0) {
         text += ", amplitude " + exact(rope.amplitude);
     }
+    if (rope.rotary != 0) {
+        text += ", of " + std::to_string(rope.rotary);
+    }
+    if (rope.still_from != 0) {
+        text += ", still from pair " + std::to_string(rope.still_from);
+    }
     return text + describe_factors(", divided by ", rope.factors) +
            describe_factors(", beyond it by ", rope.long_factors);
 }
@@ -79,7 +85,8 @@ std::string describe_experts(const Experts &experts) {
     std::string text = std::to_string(experts.count) + ", " + std::to_string(experts.chosen) +
                        " chosen, intermediate " + std::to_string(experts.intermediate) +
                        (experts.renormalised ? ", renormalised" : "") +
-                       (experts.router_bias ? ", router with biases" : "");
+                       (experts.router_bias ? ", router with biases" : "") +
+                       (experts.beside_mlp ? ", beside an MLP" : "");
     if (experts.shared != 0) {
         text += ", shared " + std::to_string(experts.shared);
     }
@@ -126,6 +133,43 @@ void describe_attention(const Config &config,
     if (config.query_growth != 0.0F) {
         pairs.emplace_back("query_growth", exact(config.query_growth) + ", context " +
                                                std::to_string(config.query_growth_context));
+    }
+}
+
+// Adds what only architectures have whose layers differ in their sizes.
+void describe_sizes(const Config &config, std::vector<std::pair<std::string, std::string>> &pairs) {
+    const auto add = [&](const char *name, uint32_t value) {
+        if (value != 0) {
+            pairs.emplace_back(name, std::to_string(value));
+        }
+    };
+    add("global_kv_heads", config.global_kv_heads);
+    add("global_head_dim", config.global_head_dim);
+    add("layer_inputs", config.layer_inputs);
+    const std::pair<const char *, bool> flags[] = {
+        {"value_norm", config.value_norm},
+        {"global_keys_as_values", config.global_keys_as_values},
+        {"layer_scalars", config.layer_scalars}};
+    for (const auto &[name, value] : flags) {
+        if (value) {
+            pairs.emplace_back(name, "yes");
+        }
+    }
+    std::string keys, sizes;
+    bool shared = false, sized = false;
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        const LayerConfig &layer = config.layer[i];
+        const char *separator = i == 0 ? "" : " ";
+        keys += separator + std::to_string(layer.own_keys() ? i : layer.keys_of);
+        sizes += separator + std::to_string(config.intermediate_of(layer));
+        shared = shared || !layer.own_keys();
+        sized = sized || layer.intermediate != 0;
+    }
+    if (shared) {
+        pairs.emplace_back("layer_keys", keys);
+    }
+    if (sized) {
+        pairs.emplace_back("layer_intermediate", sizes);
     }
 }
 
@@ -205,6 +249,7 @@ std::vector<std::pair<std::string, std::string>> describe(const Config &config) 
         pairs.emplace_back("gate_limit", exact(config.gate_limit));
     }
     describe_attention(config, pairs);
+    describe_sizes(config, pairs);
     describe_hybrid(config, pairs);
     return pairs;
 }

@@ -8,13 +8,13 @@ namespace stasis {
 Experts parse_experts(const Fields &fields, const ExpertDefaults &defaults) {
     Experts experts;
     experts.count = fields.count(defaults.count_key, kExpertsMax, defaults.count);
-    experts.chosen = fields.count("num_experts_per_tok", kExpertsMax, defaults.chosen);
+    experts.chosen = fields.count(defaults.chosen_key, kExpertsMax, defaults.chosen);
     experts.intermediate =
         fields.count(defaults.intermediate_key, kWidthMax, defaults.intermediate);
     if (experts.chosen > experts.count) {
-        fields.refuse("num_experts_per_tok", ("at most " + std::string(defaults.count_key) + ", " +
-                                              std::to_string(experts.count))
-                                                 .c_str());
+        fields.refuse(defaults.chosen_key, ("at most " + std::string(defaults.count_key) + ", " +
+                                            std::to_string(experts.count))
+                                               .c_str());
     }
     return experts;
 }

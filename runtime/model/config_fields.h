@@ -58,8 +58,9 @@ void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &
 struct ExpertDefaults {
     uint32_t count, chosen, intermediate;
     const char *count_key = "num_experts", *intermediate_key = "moe_intermediate_size";
+    const char *chosen_key = "num_experts_per_tok";
 };
-// config_experts.cpp: reads these and num_experts_per_tok.
+// config_experts.cpp: reads these.
 Experts parse_experts(const Fields &fields, const ExpertDefaults &defaults);
 // Marks the layers that have experts: every decoder_sparse_step-th, except mlp_only_layers.
 void set_expert_layers(const Fields &fields, Config &config);
@@ -75,6 +76,9 @@ Rope parse_rope(const Fields &fields, const char *layer_type, const char *base_k
 uint32_t parse_rotary_dim(const Fields &fields, uint32_t head_dim, double fallback);
 // Returns the RoPE that all layers share.
 Rope parse_only_rope(const Fields &fields, double base_fallback = 10000.0);
+// Returns the RoPE of the layers without a window in an architecture where a part of each of their
+// heads, of `head_dim` numbers, may turn, in pairs of the whole head.
+Rope parse_proportional_rope(const Fields &fields, const Config &config, uint32_t head_dim);
 // Reads Config::query_growth, which the object of RoPE has in published files.
 void parse_query_growth(const Fields &fields, Config &config);
 // Returns the RoPE that all layers share in an architecture that may have long RoPE, and of which a

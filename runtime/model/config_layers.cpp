@@ -51,6 +51,30 @@ uint32_t Config::long_rope_from() const {
     return found == ropes.end() ? 0 : found->original_context;
 }
 
+uint32_t Config::most_rotary() const {
+    uint32_t most = 0;
+    for (const Rope &rope : ropes) {
+        most = std::max(most, rotary_of(rope));
+    }
+    return most;
+}
+
+uint32_t Config::most_intermediate() const {
+    uint32_t most = intermediate;
+    for (const LayerConfig &kind : layer) {
+        most = std::max(most, kind.intermediate);
+    }
+    return most;
+}
+
+size_t Config::most_key_size() const {
+    size_t most = size_t{kv_heads} * head_dim;
+    for (const LayerConfig &kind : layer) {
+        most = std::max(most, size_t{kv_heads_of(kind)} * head_dim_of(kind));
+    }
+    return most;
+}
+
 LayerConfig mtp_layer(const Config &config) {
     return *std::find_if(config.layer.rbegin(), config.layer.rend(),
                          [](const LayerConfig &layer) { return !layer.recurrent; });

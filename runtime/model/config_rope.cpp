@@ -175,6 +175,38 @@ Rope parse_long_rope(const Fields &fields, const Config &config) {
     return rope;
 }
 
+Rope parse_proportional_rope(const Fields &fields, const Config &config, uint32_t head_dim) {
+    const std::optional<Fields> found = rope_fields(fields, "full_attention");
+    Rope rope;
+    rope.rotary = head_dim == config.rotary() ? 0 : head_dim;
+    rope.base = 1e6;
+    double part = 0.25;
+    if (found.has_value()) {
+        const std::string kind = found->text("rope_type", "default");
+        if (kind != "proportional" && kind != "default") {
+            fail(Status::unsupported,
+                 "%srope_type \"%s\" is not supported here (default and proportional are)",
+                 found->name.c_str(), kind.c_str());
+        }
+        if (found->positive("factor", 1.0) != 1.0) {
+            fail(Status::unsupported, "%sfactor other than 1 is not supported",
+                 found->name.c_str());
+        }
+        rope.base = found->positive("rope_theta", rope.base);
+        part = kind == "proportional" ? found->positive(kPartial, 1.0) : 1.0;
+    }
+    const double pairs = part * static_cast<double>(head_dim) / 2.0;
+    if (!(pairs >= 1.0 && part <= 1.0)) {
+        (found.has_value() ? *found : fields)
+            .refuse(kPartial, ("a part, of head_dim (" + std::to_string(head_dim) +
+                               "), from 2 numbers to all")
+                                  .c_str());
+    }
+    const auto turned = static_cast<uint32_t>(pairs);
+    rope.still_from = turned == head_dim / 2 ? 0 : turned;
+    return rope;
+}
+
 uint32_t parse_rotary_dim(const Fields &fields, uint32_t head_dim, double fallback) {
     const std::optional<Fields> found = rope_fields(fields, "full_attention");
     const double beside = fields.positive(kPartial, fallback);

@@ -92,6 +92,9 @@ std::vector<double> rope_frequencies(const Rope &rope, uint32_t rotary, bool lon
     for (size_t i = 0; i < factors.size(); ++i) {
         frequencies[i] = frequencies[i] / static_cast<double>(factors[i]);
     }
+    for (size_t i = rope.still_from; rope.still_from != 0 && i < frequencies.size(); ++i) {
+        frequencies[i] = 0.0;
+    }
     return frequencies;
 }
 

@@ -123,7 +123,7 @@ Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsP
     rename_tensors(config, checkpoint);
     split_tensors(config, checkpoint);
     std::vector<PlannedTensor> plan = plan_weights(config, has_mtp(config, checkpoint), weights);
-    weights.ignored = find_tensors(checkpoint, plan);
+    weights.ignored = find_tensors(config, checkpoint, plan);
     describe_types(plan, weights);
     const std::vector<Digest> digests = read_tensors(plan, place, threads, watch, weights);
     // The weights hashed must be the weights computed with.

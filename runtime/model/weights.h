@@ -51,8 +51,14 @@ struct Mlp {
 struct ExpertWeights {
     Matrix router;         // [count][hidden]
     std::vector<Mlp> each; // [count]
-    Mlp shared;            // without data if there is no shared expert
-    Matrix shared_gate;    // [1][hidden]
+    // Beside an MLP (Experts::beside_mlp).
+    const float *router_scale = nullptr;  // [hidden], of the router's input
+    const float *scales = nullptr;        // [count], of the experts' shares
+    const float *post_mlp_norm = nullptr; // [hidden] after the one MLP
+    const float *norm = nullptr;          // [hidden] before the experts
+    const float *post_norm = nullptr;     // [hidden] after their sum
+    Mlp shared;                           // without data if there is no shared expert
+    Matrix shared_gate;                   // [1][hidden]
 };
 
 // The weights of a recurrent layer (Recurrent has the sizes).
@@ -72,7 +78,16 @@ struct RecurrentWeights {
     const float *norm = nullptr;             // [value_dim], of Mamba-2 [value_size]
 };
 
-// A layer has either attention or `recurrent`, and either `mlp` or `experts`.
+// What a layer adds of the numbers of its own that each token has (Config::layer_inputs): output *
+// (activation(gate * x) * numbers).
+struct LayerInputWeights {
+    Matrix gate;                      // [layer_inputs][hidden]
+    Matrix output;                    // [hidden][layer_inputs]
+    const float *post_norm = nullptr; // [hidden] after it
+};
+
+// A layer has either attention or `recurrent`, and `mlp` or `experts` or both. It has neither key
+// nor value if it uses another's, and no value if keys are its values.
 struct LayerWeights {
     // [heads*head_dim][hidden], ..., [hidden][heads*head_dim]. With an output gate, `query` has
     // for each head its rows and then those of its gate.
@@ -88,6 +103,23 @@ struct LayerWeights {
     const float *post_mlp_norm = nullptr;       // [hidden]
     const float *query_norm = nullptr;          // [head_dim], or of all heads (joint_norms)
     const float *key_norm = nullptr;            // the same
+    LayerInputWeights inputs;
+    const float *scalar = nullptr; // [1]: the stream is multiplied by it after the layer
+};
+
+// Rows that are only looked up, as they are stored: mapped where mapping is allowed.
+struct Lookup {
+    const uint8_t *rows = nullptr; // of any alignment
+    DataType type = DataType::bf16;
+    size_t row_bytes = 0;
+};
+
+// What each token gives to the layers (Config::layer_inputs).
+struct LayerInputs {
+    Matrix table;                // [vocabulary][layers * layer_inputs]: the sizes alone
+    Lookup tokens;               // its rows
+    Matrix projection;           // [layers * layer_inputs][hidden] of the embedding
+    const float *norm = nullptr; // [layer_inputs] after it
 };
 
 // The head that predicts the token after the next (multi-token prediction, MTP): a layer with
@@ -114,6 +146,7 @@ struct Weights {
     const uint8_t *embedding_blocks = nullptr; // rows of blocks as stored, if they are integers
     Matrix head;                               // [vocabulary][hidden]; the embeddings if tied
     const float *final_norm = nullptr;         // [hidden]
+    LayerInputs inputs;
     std::vector<LayerWeights> layers;
     MtpWeights mtp; // counts in none of the members below but `ignored`, `mapped` and storage
 

@@ -27,8 +27,10 @@ constexpr Layout kLayouts[] = {
     {"", "", false},
 };
 
-constexpr const char *kTowers[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                   "model.multi_modal_projector.", "model.visual."};
+constexpr const char *kTowers[] = {"vision_tower.",       "multi_modal_projector.",
+                                   "model.vision_tower.", "model.multi_modal_projector.",
+                                   "model.visual.",       "model.embed_vision.",
+                                   "model.audio_tower.",  "model.embed_audio."};
 // MTP heads of Qwen3.5.
 constexpr std::string_view kPredicting = "mtp.";
 
@@ -135,9 +137,19 @@ const Tensor &find_bytes(const Checkpoint &checkpoint, const std::string &name,
     return find_of_kind(checkpoint, name, shape, true);
 }
 
-std::string find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan) {
+// Published files have tensors for keys and values of layers that use another's.
+std::string find_tensors(const Config &config, const Checkpoint &checkpoint,
+                         std::vector<PlannedTensor> &plan) {
     const Layout &layout = find_layout(checkpoint);
-    std::set<std::string> planned;
+    std::set<std::string> planned, unused;
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        for (const char *part : {"k_proj", "v_proj", "k_norm"}) {
+            if (!config.layer[i].own_keys()) {
+                unused.insert(layout.body + ("layers." + std::to_string(i) + ".self_attn.") + part +
+                              ".weight");
+            }
+        }
+    }
     for (PlannedTensor &entry : plan) {
         const std::string name = stored_name(layout, entry.name);
         entry.shown = checkpoint.name_in_file ? checkpoint.name_in_file(name) : entry.name;
@@ -147,6 +159,10 @@ std::string find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor
     std::map<std::string, size_t> ignored; // number of tensors by the beginning of their names
     const auto check_known = [&](const std::string &name, const std::string &file) {
         if (planned.count(name) != 0) {
+            return;
+        }
+        if (unused.count(name) != 0) {
+            ++ignored["keys and values of layers that use another's"];
             return;
         }
         if (!is_harmless(name, layout)) {

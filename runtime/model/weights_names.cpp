@@ -1,6 +1,6 @@
-// Renames the tensors of LFM2, and the MLPs of Granite 4, as the plan names those of other
-// architectures; see weights_plan.h, rename_tensors. Names: transformers, modeling_lfm2.py and
-// modeling_granitemoehybrid.py.
+// Renames the tensors of LFM2, Gemma 4 and the MLPs of Granite 4 as the plan names those of other
+// architectures; see weights_plan.h, rename_tensors. Names: transformers, modeling_lfm2.py,
+// modeling_gemma4.py and modeling_granitemoehybrid.py.
 #include <span>
 #include <utility>
 
@@ -15,23 +15,39 @@ namespace {
 struct Renamed {
     std::string_view stored, planned;
 };
-constexpr Renamed kLfmModel[] = {{"embedding_norm.", "norm."}};
-constexpr Renamed kLfmLayer[] = {{"operator_norm.", "input_layernorm."},
-                                 {"ffn_norm.", "post_attention_layernorm."},
-                                 {"feed_forward.w1.", "mlp.gate_proj."},
-                                 {"feed_forward.w3.", "mlp.up_proj."},
-                                 {"feed_forward.w2.", "mlp.down_proj."},
-                                 {"self_attn.out_proj.", "self_attn.o_proj."},
-                                 {"self_attn.q_layernorm.", "self_attn.q_norm."},
-                                 {"self_attn.k_layernorm.", "self_attn.k_norm."}};
+constexpr Renamed kLfm2Model[] = {{"embedding_norm.", "norm."}};
+constexpr Renamed kLfm2Layer[] = {{"operator_norm.", "input_layernorm."},
+                                  {"ffn_norm.", "post_attention_layernorm."},
+                                  {"feed_forward.w1.", "mlp.gate_proj."},
+                                  {"feed_forward.w3.", "mlp.up_proj."},
+                                  {"feed_forward.w2.", "mlp.down_proj."},
+                                  {"self_attn.out_proj.", "self_attn.o_proj."},
+                                  {"self_attn.q_layernorm.", "self_attn.q_norm."},
+                                  {"self_attn.k_layernorm.", "self_attn.k_norm."}};
+
+// Experts beside an MLP.
+constexpr Renamed kGemma4Layer[] = {{"experts.", "mlp.experts."},
+                                    {"router.scale", "mlp.gate.scale"},
+                                    {"router.per_expert_scale", "mlp.gate.per_expert_scale"},
+                                    {"router.proj.", "mlp.gate."}};
 
 constexpr Renamed kGraniteLayer[] = {{"shared_mlp.input_linear.", "mlp.gate_up_proj."},
                                      {"shared_mlp.output_linear.", "mlp.down_proj."}};
 
-// The other names of an architecture.
-struct RenamedLists {
+// The beginnings of names in an architecture: of the model, and within a layer.
+struct Names {
     std::span<const Renamed> model, layer;
 };
+
+Names names_of(const Config &config) {
+    if (config.operator_names) {
+        return {kLfm2Model, kLfm2Layer};
+    }
+    if (config.shared_names) {
+        return {{}, kGraniteLayer};
+    }
+    return config.experts.beside_mlp ? Names{{}, kGemma4Layer} : Names{};
+}
 
 // Returns the name of a tensor with the first of its beginnings that the list has replaced.
 std::string replaced(std::string_view name, std::span<const Renamed> list,
@@ -45,30 +61,29 @@ std::string replaced(std::string_view name, std::span<const Renamed> list,
 }
 
 // Returns the other name of a tensor below the checkpoint's prefix.
-std::string renamed(const std::string &name, const RenamedLists &lists,
-                    std::string_view Renamed::*from, std::string_view Renamed::*to) {
+std::string renamed(const Names &names, const std::string &name, std::string_view Renamed::*from,
+                    std::string_view Renamed::*to) {
     constexpr std::string_view kLayers = "layers.";
     if (!name.starts_with(kLayers)) {
-        return replaced(name, lists.model, from, to);
+        return replaced(name, names.model, from, to);
     }
     const size_t number_end = name.find('.', kLayers.size());
     const size_t part = number_end == std::string::npos ? name.size() : number_end + 1;
     return name.substr(0, part) +
-           replaced(std::string_view(name).substr(part), lists.layer, from, to);
+           replaced(std::string_view(name).substr(part), names.layer, from, to);
 }
 
 } // namespace
 
 void rename_tensors(const Config &config, Checkpoint &checkpoint) {
-    if (!config.operator_names && !config.shared_names) {
+    const Names names = names_of(config);
+    if (names.layer.empty() || checkpoint.name_in_file) { // GGUF files have the plan's already
         return;
     }
-    const RenamedLists lists = config.operator_names ? RenamedLists{kLfmModel, kLfmLayer}
-                                                     : RenamedLists{{}, kGraniteLayer};
     const std::string body = body_prefix(checkpoint);
-    const auto other = [body, lists](const std::string &name, std::string_view Renamed::*from,
+    const auto other = [body, names](const std::string &name, std::string_view Renamed::*from,
                                      std::string_view Renamed::*to) {
-        return name.starts_with(body) ? body + renamed(name.substr(body.size()), lists, from, to)
+        return name.starts_with(body) ? body + renamed(names, name.substr(body.size()), from, to)
                                       : name;
     };
     std::map<std::string, Tensor> tensors;

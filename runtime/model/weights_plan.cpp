@@ -48,12 +48,17 @@ struct Planner {
     }
 
     void experts(const std::string &mlp, uint32_t layer, ExpertWeights &place) const;
-    void attention(const std::string &name, uint32_t index, LayerWeights &place) const;
+    void beside_mlp(const std::string &name, uint32_t layer, ExpertWeights &place) const;
+    void attention(const std::string &name, uint32_t index, const LayerConfig &kind,
+                   LayerWeights &place) const;
+    void head_norms(const std::string &name, const LayerConfig &kind, LayerWeights &place) const;
+    void inputs(const std::string &name, uint32_t index, LayerInputWeights &place) const;
     void recurrent(const std::string &name, uint32_t index, RecurrentWeights &place) const;
     void short_convolution(const std::string &name, uint32_t index, RecurrentWeights &place) const;
     void scan(const std::string &name, uint32_t index, RecurrentWeights &place) const;
     void layer(const std::string &name, uint32_t index, const LayerConfig &kind,
                LayerWeights &place) const;
+    void layer_inputs(LayerInputs &place) const;
     void mtp(MtpWeights &place) const;
 };
 
@@ -73,18 +78,34 @@ void Planner::experts(const std::string &mlp, uint32_t layer, ExpertWeights &pla
     }
 }
 
-void Planner::attention(const std::string &name, uint32_t index, LayerWeights &place) const {
+// What a layer with one MLP and experts has beyond both (rename_tensors gives these names).
+void Planner::beside_mlp(const std::string &name, uint32_t layer, ExpertWeights &place) const {
     const uint64_t hidden = config.hidden;
-    const uint64_t query_size = uint64_t{config.heads} * config.head_dim;
-    const uint64_t key_size = uint64_t{config.kv_heads} * config.head_dim;
+    vector(name + "mlp.gate.scale", hidden, WeightGroup::mlp, layer, place.router_scale);
+    vector(name + "mlp.gate.per_expert_scale", config.experts.count, WeightGroup::mlp, layer,
+           place.scales);
+    norm(name + "post_feedforward_layernorm_1", hidden, place.post_mlp_norm);
+    norm(name + "pre_feedforward_layernorm_2", hidden, place.norm);
+    norm(name + "post_feedforward_layernorm_2", hidden, place.post_norm);
+}
+
+void Planner::attention(const std::string &name, uint32_t index, const LayerConfig &kind,
+                        LayerWeights &place) const {
+    const uint64_t hidden = config.hidden, head_dim = config.head_dim_of(kind);
+    const uint64_t query_size = config.heads * head_dim;
+    const uint64_t key_size = config.kv_heads_of(kind) * head_dim;
     const auto attend = [&](const char *part, uint64_t rows, uint64_t columns, bool biased,
                             Matrix &matrix) {
         linear(name + part, rows, columns, biased, WeightGroup::attention, index, matrix);
     };
     attend("q_proj", (config.output_gate ? 2 : 1) * query_size, hidden, config.attention_bias,
            place.query);
-    attend("k_proj", key_size, hidden, config.attention_bias, place.key);
-    attend("v_proj", key_size, hidden, config.attention_bias, place.value);
+    if (kind.own_keys()) {
+        attend("k_proj", key_size, hidden, config.attention_bias, place.key);
+    }
+    if (kind.own_keys() && !config.keys_as_values(kind)) {
+        attend("v_proj", key_size, hidden, config.attention_bias, place.value);
+    }
     attend("o_proj", hidden, query_size, config.output_bias, place.output);
     if (config.attention_sinks) {
         vector(name + "sinks", config.heads, WeightGroup::attention, index, place.sinks);
@@ -156,12 +177,13 @@ void Planner::layer(const std::string &name, uint32_t index, const LayerConfig &
     } else if (kind.recurrent) {
         recurrent(name + "linear_attn.", index, place.recurrent);
     } else {
-        attention(self, index, place);
+        attention(self, index, kind, place);
     }
     if (kind.experts) {
         experts(mlp, index, place.experts);
-    } else {
-        gated(mlp, config.intermediate, index, place.mlp);
+    }
+    if (!kind.experts || config.experts.beside_mlp) {
+        gated(mlp, config.intermediate_of(kind), index, place.mlp);
     }
 
     if (config.pre_norms) {
@@ -178,11 +200,48 @@ void Planner::layer(const std::string &name, uint32_t index, const LayerConfig &
         norm(name + "post_attention_layernorm", hidden, place.mlp_norm);
     }
     if (config.query_key_norm && !kind.recurrent) {
-        const uint64_t heads = config.joint_norms ? config.heads : 1;
-        const uint64_t kv_heads = config.joint_norms ? config.kv_heads : 1;
-        norm(self + "q_norm", heads * config.head_dim, place.query_norm);
-        norm(self + "k_norm", kv_heads * config.head_dim, place.key_norm);
+        head_norms(self, kind, place);
     }
+    if (kind.experts && config.experts.beside_mlp) {
+        beside_mlp(name, index, place.experts);
+    }
+    if (config.layer_inputs != 0) {
+        inputs(name, index, place.inputs);
+    }
+    if (config.layer_scalars) {
+        vector(name + "layer_scalar", 1, WeightGroup::norms, 0, place.scalar);
+    }
+}
+
+void Planner::head_norms(const std::string &name, const LayerConfig &kind,
+                         LayerWeights &place) const {
+    const uint64_t head_dim = config.head_dim_of(kind);
+    const uint64_t heads = config.joint_norms ? config.heads : 1;
+    const uint64_t kv_heads = config.joint_norms ? config.kv_heads_of(kind) : 1;
+    norm(name + "q_norm", heads * head_dim, place.query_norm);
+    if (kind.own_keys()) {
+        norm(name + "k_norm", kv_heads * head_dim, place.key_norm);
+    }
+}
+
+void Planner::inputs(const std::string &name, uint32_t index, LayerInputWeights &place) const {
+    constexpr WeightGroup kGroup = WeightGroup::mlp;
+    linear(name + "per_layer_input_gate", config.layer_inputs, config.hidden, false, kGroup, index,
+           place.gate);
+    linear(name + "per_layer_projection", config.hidden, config.layer_inputs, false, kGroup, index,
+           place.output);
+    norm(name + "post_per_layer_input_norm", config.hidden, place.post_norm);
+}
+
+void Planner::layer_inputs(LayerInputs &place) const {
+    constexpr WeightGroup kGroup = WeightGroup::embeddings;
+    matrix("embed_tokens_per_layer.weight", config.vocabulary, config.layer_inputs_size(), kGroup,
+           0, place.table);
+    plan.back().multiplied = false;
+    plan.back().lookup = &place.tokens;
+    matrix("per_layer_model_projection.weight", config.layer_inputs_size(), config.hidden, kGroup,
+           0, place.projection);
+    norm("per_layer_projection_norm", config.layer_inputs, place.norm);
 }
 
 // The layer's names are those of any layer with attention. The group keeps all of it out of the
@@ -209,6 +268,9 @@ std::vector<PlannedTensor> plan_weights(const Config &config, bool mtp, Weights 
     planner.matrix(kEmbeddings, config.vocabulary, config.hidden, WeightGroup::embeddings, 0,
                    weights.embeddings);
     plan.back().multiplied = config.tied_head;
+    if (config.layer_inputs != 0) {
+        planner.layer_inputs(weights.inputs);
+    }
     for (uint32_t i = 0; i < config.layers; ++i) {
         planner.layer("layers." + std::to_string(i) + ".", i, config.layer[i], weights.layers[i]);
     }

@@ -37,6 +37,7 @@ struct PlannedTensor {
     const float **vector = nullptr; // a norm or bias: to be filled in
     Stored stored = Stored::as_read;
     bool multiplied = true;         // false: a matrix whose rows are only looked up
+    Lookup *lookup = nullptr;       // as they are stored: to be filled in
     uint8_t *strips = nullptr;      // a matrix of integers: to be filled in
     const Tensor *tensor = nullptr; // as stored
     std::string shown = {};         // its name in messages
@@ -62,6 +63,7 @@ void split_tensors(const Config &config, Checkpoint &checkpoint);
 // Finds every planned tensor. Returns the others, which no result depends on, by the beginnings of
 // their names and with their number. Throws Error: corrupt (missing, wrong shape), unsupported (its
 // dtype, or a tensor of the checkpoint that is neither in the plan nor harmless).
-std::string find_tensors(const Checkpoint &checkpoint, std::vector<PlannedTensor> &plan);
+std::string find_tensors(const Config &config, const Checkpoint &checkpoint,
+                         std::vector<PlannedTensor> &plan);
 
 } // namespace stasis

@@ -238,19 +238,36 @@ template <typename T> T *take_storage(size_t count, const Memory &memory, Weight
     return static_cast<T *>(weights.storage.back()->data());
 }
 
+// Rows that are looked up stay as they are stored.
+Destination place_lookup(const PlannedTensor &planned, const WeightsPlace &place,
+                         Weights &weights) {
+    const Tensor &tensor = *planned.tensor;
+    Destination destination;
+    if (!place.map) {
+        destination.stored = take_storage<uint8_t>(tensor.size_bytes, place.memory, weights);
+    }
+    const uint8_t *rows =
+        place.map ? tensor.source->map() + tensor.offset_bytes : destination.stored;
+    *planned.lookup = {rows, tensor.type, tensor.size_bytes / tensor.shape.front()};
+    return destination;
+}
+
 // Points the forward pass at the mapping, or at new memory; matrices of integers get theirs from
 // place_strips.
 Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place,
                          Weights &weights) {
     const Tensor &tensor = *planned.tensor;
     Destination destination;
+    if (planned.lookup != nullptr) {
+        return place_lookup(planned, place, weights);
+    }
     if (const std::optional<kernels::Quant> quant = quant_of(tensor.type)) {
         if (planned.matrix == nullptr) {
             fail(Status::unsupported, "tensor %s in %s is of type %s, which only matrices may have",
                  planned.shown.c_str(), tensor.file.c_str(), name_of(tensor.type));
         }
         planned.matrix->quant = *quant;
-        if (planned.group == WeightGroup::embeddings) {
+        if (planned.matrix == &weights.embeddings) {
             if (place.map) {
                 weights.embedding_blocks = tensor.source->map() + tensor.offset_bytes;
             } else {
@@ -283,7 +300,7 @@ Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place
     }
     weights.converted = weights.converted || planned.group != WeightGroup::mtp;
     destination.bf16 = copy;
-    if (planned.group == WeightGroup::embeddings) {
+    if (planned.matrix == &weights.embeddings) {
         destination.f32 = take_storage<float>(count, place.memory, weights);
         weights.wide_embeddings = destination.f32;
     }

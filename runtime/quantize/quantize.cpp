@@ -131,7 +131,7 @@ QuantizeReport quantize_model(const std::string &path, const std::string &out,
     const bool mtp = has_mtp(plan.config, plan.checkpoint);
     plan.config.mtp_layers = mtp ? 1 : 0; // the file describes what it has
     plan.planned = plan_weights(plan.config, mtp, plan.places);
-    find_tensors(plan.checkpoint, plan.planned);
+    find_tensors(plan.config, plan.checkpoint, plan.planned);
     plan.rope_factors = rope_factors(plan.config);
     plan.outputs = plan_outputs(plan.config, mixture, plan.planned, plan.rope_factors);
     for (const PlannedTensor &planned : plan.planned) {

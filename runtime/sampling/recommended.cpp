@@ -8,6 +8,7 @@
 #include <cfloat>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "format/state/error.h"
 #include "runtime/model/config_fields.h"
@@ -37,20 +38,74 @@ Sampling plain() {
 
 // Runs `read`, which fills the settings, and stores the message if they cannot be used. `file` is
 // prefixed to a message about a range.
-template <typename Read> RecommendedSampling checked(const std::string &file, Read read) {
+template <typename Read, typename Suppress>
+RecommendedSampling checked(const std::string &file, uint32_t vocabulary, Read read,
+                            Suppress suppress) {
     RecommendedSampling result;
     try {
         result.sampling = read();
+        for (const uint32_t token : suppress()) {
+            result.sampling.bias.emplace_back(token, -HUGE_VALF);
+        }
     } catch (const Error &error) {
         result.refusal = error.what();
         return result;
     }
     try {
-        check_sampling(result.sampling, 1);
+        check_sampling(result.sampling, vocabulary);
     } catch (const Error &error) {
         result.refusal = file + ": " + error.what();
     }
     return result;
+}
+
+// Returns a set of token ids; empty if one of them is none.
+std::optional<std::set<uint32_t>> token_set(const std::vector<std::optional<uint64_t>> &ids,
+                                            uint32_t vocabulary) {
+    std::set<uint32_t> tokens;
+    for (const std::optional<uint64_t> &id : ids) {
+        if (!id || *id >= vocabulary) {
+            return std::nullopt;
+        }
+        tokens.insert(static_cast<uint32_t>(*id));
+    }
+    return tokens;
+}
+
+std::set<uint32_t> suppressed(const Fields &fields, uint32_t vocabulary) {
+    constexpr char kKey[] = "suppress_tokens";
+    if (!fields.has(kKey)) {
+        return {};
+    }
+    const Json::Array *listed = fields.object.find(kKey)->array();
+    std::vector<std::optional<uint64_t>> ids;
+    for (size_t i = 0; listed != nullptr && i < listed->size(); ++i) {
+        const uint64_t *id = (*listed)[i].count();
+        ids.push_back(id == nullptr ? std::nullopt : std::optional(*id));
+    }
+    const auto tokens = token_set(ids, vocabulary);
+    if (listed == nullptr || !tokens) {
+        fields.refuse(kKey, ("token ids below vocab_size, " + std::to_string(vocabulary)).c_str());
+    }
+    return *tokens;
+}
+
+std::set<uint32_t> suppressed(const GgufFile &file, uint32_t vocabulary) {
+    constexpr char kKey[] = "tokenizer.ggml.suppress_tokens";
+    if (file.metadata.count(kKey) == 0) {
+        return {};
+    }
+    const std::optional<std::vector<int64_t>> listed = file.integers(kKey);
+    std::vector<std::optional<uint64_t>> ids;
+    for (const int64_t id : listed.value_or(std::vector<int64_t>{-1})) {
+        ids.push_back(id < 0 ? std::nullopt : std::optional(static_cast<uint64_t>(id)));
+    }
+    const auto tokens = token_set(ids, vocabulary);
+    if (!tokens) {
+        fail(Status::corrupt, "%s: metadata %s: expected token ids below %u", file.names[0].c_str(),
+             kKey, vocabulary);
+    }
+    return *tokens;
 }
 
 } // namespace
@@ -63,9 +118,9 @@ Sampling default_recommendation() {
     return sampling;
 }
 
-RecommendedSampling recommended_sampling(const Json &object) {
-    return checked(kGenerationConfig, [&] {
-        const Fields fields{object, std::string(kGenerationConfig) + ": "};
+RecommendedSampling recommended_sampling(const Json &object, uint32_t vocabulary) {
+    const Fields fields{object, std::string(kGenerationConfig) + ": "};
+    const auto read_all = [&] {
         Sampling sampling = plain();
         bool any = false;
         // Reads one number, if the file has it.
@@ -95,11 +150,13 @@ RecommendedSampling recommended_sampling(const Json &object) {
             return sampling;
         }
         return any || fields.has("do_sample") ? sampling : default_recommendation();
-    });
+    };
+    return checked(kGenerationConfig, vocabulary, read_all,
+                   [&] { return suppressed(fields, vocabulary); });
 }
 
-RecommendedSampling recommended_sampling(const GgufFile &file) {
-    return checked(file.names[0] + ": metadata general.sampling", [&] {
+RecommendedSampling recommended_sampling(const GgufFile &file, uint32_t vocabulary) {
+    const auto read_all = [&] {
         Sampling sampling = plain();
         bool any = false;
         const auto key = [](const char *name) { return std::string("general.sampling.") + name; };
@@ -127,7 +184,9 @@ RecommendedSampling recommended_sampling(const GgufFile &file) {
             any = true;
         }
         return any ? sampling : default_recommendation();
-    });
+    };
+    return checked(file.names[0] + ": metadata general.sampling", vocabulary, read_all,
+                   [&] { return suppressed(file, vocabulary); });
 }
 
 } // namespace stasis

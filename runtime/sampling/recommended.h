@@ -19,8 +19,9 @@ struct RecommendedSampling {
 Sampling default_recommendation();
 
 // Return the settings of a generation_config.json (`object`; no members if there is no file) or of
-// GGUF metadata. For a value that cannot be used they set `refusal` instead of throwing.
-RecommendedSampling recommended_sampling(const Json &object);
-RecommendedSampling recommended_sampling(const GgufFile &file);
+// GGUF metadata. Tokens that the file suppresses have a bias of -infinity. For a value that cannot
+// be used they set `refusal` instead of throwing.
+RecommendedSampling recommended_sampling(const Json &object, uint32_t vocabulary);
+RecommendedSampling recommended_sampling(const GgufFile &file, uint32_t vocabulary);
 
 } // namespace stasis

@@ -76,12 +76,13 @@ struct Origin {
     }
     // A recommendation that cannot be used is refused when it is requested, so that the model still
     // opens.
-    RecommendedSampling recommended() const {
+    RecommendedSampling recommended(uint32_t vocabulary) const {
         if (gguf) {
-            return recommended_sampling(*gguf);
+            return recommended_sampling(*gguf, vocabulary);
         }
         const std::string text = read_generation_config(path);
-        return recommended_sampling(text.empty() ? Json() : parse_json(text, kGenerationConfig));
+        return recommended_sampling(text.empty() ? Json() : parse_json(text, kGenerationConfig),
+                                    vocabulary);
     }
     EmbeddingRules embedding() const {
         return gguf ? read_embedding_rules(*gguf) : read_embedding_rules(path);
@@ -116,6 +117,7 @@ const char *on_cpu_alone(const Config &config) {
            : config.joint_norms                ? "norms over all heads together"
            : config.query_growth != 0.0F       ? "queries whose scale grows by position"
            : config.long_rope_from() != 0      ? "the two sides of long RoPE"
+           : config.value_norm                 ? "norms of values"
            : config.rotary_dim != 0            ? "heads of which RoPE turns a part"
                                                : nullptr;
 }
@@ -170,7 +172,7 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     if (config.long_rope_from() != 0) {
         model->short_identity = short_rope_identity(model->identity);
     }
-    model->recommended = origin.recommended();
+    model->recommended = origin.recommended(model->config.vocabulary);
     model->embedding = origin.embedding();
     model->describe_layers();
     // A rewind computes states again from a checkpoint, where a window may have released pages.

@@ -143,11 +143,13 @@ void check_geometry(const State &state, const Model &model) {
     for (size_t i = 0; groups && i < model.groups.size(); ++i) {
         groups = state.groups[i].window == model.groups[i].window &&
                  state.groups[i].layers == model.groups[i].layers &&
+                 state.groups[i].kv_heads == model.groups[i].kv_heads &&
+                 state.groups[i].head_dim == model.groups[i].head_dim &&
                  state.pages[i].size() == (state.log.size() + kPage - 1) / kPage;
     }
-    if (!groups) {
-        fail(Status::model_mismatch, "attention mask differs: layer groups or windows are not the "
-                                     "model's");
+    if (!groups || state.sharing != model.sharing) {
+        fail(Status::model_mismatch, "attention mask differs: layer groups, their heads or windows "
+                                     "are not the model's");
     }
     if (state.recurrent != recurrent_shape_of(config)) {
         fail(Status::model_mismatch, "KV cache differs in shape: recurrent layers, their heads or "

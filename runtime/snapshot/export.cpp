@@ -140,6 +140,7 @@ State export_state(Timeline &timeline, const Settings &settings, const Model &mo
     state.vocabulary = config.vocabulary;
     state.page_positions = kPage;
     state.groups = model.groups;
+    state.sharing = model.sharing;
     state.recurrent = recurrent_shape_of(config);
     state.profile = timeline.profile;
     state.capacity = timeline.capacity;

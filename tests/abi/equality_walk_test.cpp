@@ -48,7 +48,8 @@ std::vector<Model> open_all(const std::string &path) {
         models.emplace_back(model);
     }
     const auto has = [&](const char *part) { return path.find(part) != std::string::npos; };
-    if (!is_hybrid(path) && !has("moe") && !has("gpt-oss")) { // what devices do not compute
+    if (!is_hybrid(path) && !has("moe") && !has("gpt-oss") &&
+        !has("gemma4")) { // what devices do not compute
         models.push_back(open_on_device(path));
     }
     return models;
@@ -163,8 +164,9 @@ void walk(const std::string &name, const std::string &path, Counts &counts) {
 TEST_CASE("stasis_session_digest: equality walk: whatever is done to sessions, each is a plain run "
           "of its log") {
     Counts counts;
-    for (const char *name : {"gemma3-text", "llama-gqa-untied", "mistral-window", "qwen3-moe",
-                             "qwen3_5-dense", "qwen3_5-moe", "gpt-oss", "lfm2", "granite4-h"}) {
+    for (const char *name :
+         {"gemma3-text", "llama-gqa-untied", "mistral-window", "qwen3-moe", "qwen3_5-dense",
+          "qwen3_5-moe", "gpt-oss", "lfm2", "granite4-h", "gemma4-e", "gemma4-moe"}) {
         walk(name, test_data(std::string("zoo/") + name), counts);
     }
     const Folder folder;

@@ -43,7 +43,7 @@ FIELD(stasis_model_options, reserved, 84, 4);
 FIELD(stasis_model_options, state_budget_bytes, 88, 8);
 FIELD(stasis_model_options, date, 96, 8);
 
-STRUCT(stasis_model_info, 648);
+STRUCT(stasis_model_info, 664);
 FIELD(stasis_model_info, struct_size, 0, 4);
 FIELD(stasis_model_info, flags, 4, 4);
 FIELD(stasis_model_info, architecture, 8, 32);
@@ -82,6 +82,9 @@ FIELD(stasis_model_info, contract_recurrent, 624, 4);
 FIELD(stasis_model_info, contract_experts, 628, 4);
 FIELD(stasis_model_info, ignored, 632, 8);
 FIELD(stasis_model_info, mtp_bytes, 640, 8);
+FIELD(stasis_model_info, global_kv_heads, 648, 4);
+FIELD(stasis_model_info, global_head_dim, 652, 4);
+FIELD(stasis_model_info, layer_keys, 656, 8);
 
 STRUCT(stasis_model_stats, 88);
 FIELD(stasis_model_stats, struct_size, 0, 4);

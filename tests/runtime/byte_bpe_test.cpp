@@ -272,8 +272,8 @@ TEST_CASE("ByteBpe: patterns") {
                  [&] { Pretokenizer({"(?:a+)+[bc]"}, "f").split(text); });
     expect_error(Status::unsupported, {R"(pattern 'a\K')", "no size"},
                  [&] { Pretokenizer({R"(a\K)"}, "f").split("xa"); });
-    for (const char *name : {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "qwen35",
-                             "gpt-4o", "starcoder", "deepseek-coder"}) {
+    for (const char *name : {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "qwen35", "gpt-4o",
+                             "starcoder", "deepseek-coder"}) {
         CHECK(split(pretokenizer_patterns(name, "f"), "ab 12\n").size() >= 3);
     }
     CHECK(split(pretokenizer_patterns("default", "f"), "a+b 12345!") ==

@@ -35,8 +35,7 @@ std::unique_ptr<Session> load(const std::shared_ptr<Model> &model, const std::st
     const auto snapshot = format::Snapshot::open(path);
     const StoredPages pages{
         [&](size_t group, uint64_t index) { return snapshot->stored(group, index); },
-        [&](std::span<const PageInto> into) { snapshot->read(into); },
-        nullptr};
+        [&](std::span<const PageInto> into) { snapshot->read(into); }, nullptr};
     return restore_session(model, snapshot->state(), nullptr, pages, Watch());
 }
 

@@ -102,10 +102,11 @@ std::string with_factors(const GgufModel &model) {
 TEST_CASE("open_model: a GGUF file computes what the directory of the same weights computes") {
     for (const std::string &name : test::bundled()) {
         CAPTURE(name);
-        const GgufModel model(test_data(name));
-        if (model.config.ropes[0].scaling == RopeScaling::llama3) {
-            continue; // below
+        const Config &config = test::open(name)->config;
+        if (config.ropes[0].scaling == RopeScaling::llama3 || config.value_norm) {
+            continue; // below; gemma4_test.cpp
         }
+        const GgufModel model(test_data(name));
         const OnDisk disk(model);
         const auto opened = open_model(disk.first, {});
         check_equal(opened, test::open(name));

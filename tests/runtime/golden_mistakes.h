@@ -21,8 +21,8 @@ struct Mistake {
 
 inline void change_rope(Model &model, size_t index, const std::function<void(Rope &)> &change) {
     change(model.config.ropes[index]);
-    model.rope_frequencies[index] =
-        rope_frequencies(model.config.ropes[index], model.config.rotary());
+    const Rope &rope = model.config.ropes[index];
+    model.rope_frequencies[index] = rope_frequencies(rope, model.config.rotary_of(rope));
 }
 
 inline void change_windows(Model &model, const std::function<uint32_t(uint32_t)> &change) {

@@ -62,6 +62,8 @@ inline const std::vector<std::string> &bundled() {
                                                    "zoo/gemma3-multimodal-prefix",
                                                    "zoo/gemma3-softcap-linear-rope",
                                                    "zoo/gemma3-text",
+                                                   "zoo/gemma4-e",
+                                                   "zoo/gemma4-moe",
                                                    "zoo/llama-gqa-untied",
                                                    "zoo/llama-mha-bias-f16-sharded",
                                                    "zoo/llama-odd-sizes-f32",
@@ -95,12 +97,12 @@ inline const std::vector<std::string> &bundled_with_sinks() {
 // Bundled models that devices compute.
 inline std::vector<std::string> bundled_on_devices() {
     std::vector<std::string> names;
-    std::copy_if(bundled().begin(), bundled().end(), std::back_inserter(names),
-                 [](const std::string &name) {
-                     const Config &config = open(name)->config;
-                     return config.experts.count == 0 && !config.joint_norms &&
-                            config.query_growth == 0 && config.long_rope_from() == 0;
-                 });
+    std::copy_if(
+        bundled().begin(), bundled().end(), std::back_inserter(names), [](const std::string &name) {
+            const Config &config = open(name)->config;
+            return config.experts.count == 0 && !config.joint_norms && !config.value_norm &&
+                   config.query_growth == 0 && config.long_rope_from() == 0;
+        });
     return names;
 }
 

@@ -13,13 +13,13 @@ namespace stasis {
 namespace {
 
 RecommendedSampling of_json(const std::string &text) {
-    return recommended_sampling(parse_json(text, "generation_config.json"));
+    return recommended_sampling(parse_json(text, "generation_config.json"), 100);
 }
 
 RecommendedSampling of_gguf(const GgufWriter &writer) {
     const std::string bytes = writer.bytes();
     return recommended_sampling(
-        parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "m.gguf"));
+        parse_gguf(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "m.gguf"), 100);
 }
 
 void check_recommended(const RecommendedSampling &found, const Sampling &expected) {
@@ -47,7 +47,7 @@ TEST_CASE("RecommendedSampling: files that say nothing of sampling leave it to t
     own.min_p = 0.1F;
     own.repetition_penalty = 1.1F;
     CHECK(default_recommendation() == own);
-    check_recommended(recommended_sampling(Json()), own);
+    check_recommended(recommended_sampling(Json(), 100), own);
     check_recommended(of_json("{}"), own);
     check_recommended(of_json(R"({"eos_token_id":[1,2],"temperature":null,"num_beams":1})"), own);
     check_recommended(of_gguf(GgufWriter().text("general.architecture", "llama")), own);
@@ -140,6 +140,33 @@ TEST_CASE("RecommendedSampling: what cannot be used is named, whatever it is") {
                               {"m.gguf: metadata general.sampling: ", "expected a number"});
             }
         }
+    }
+}
+
+TEST_CASE("RecommendedSampling: suppressed tokens are never drawn") {
+    Sampling expected = default_recommendation();
+    expected.bias = {{3, -HUGE_VALF}, {98, -HUGE_VALF}};
+    check_recommended(of_json(R"({"suppress_tokens":[98,3,98]})"), expected);
+    check_recommended(of_json(R"({"suppress_tokens":null})"), default_recommendation());
+    check_recommended(of_json(R"({"suppress_tokens":[]})"), default_recommendation());
+    check_recommended(of_gguf(GgufWriter().array<int32_t>("tokenizer.ggml.suppress_tokens",
+                                                          GgufValueType::i32, {98, 3, 98})),
+                      expected);
+    // Greedy settings keep them.
+    expected = plain();
+    expected.temperature = 0.0F;
+    expected.penalty_window = 0;
+    expected.bias = {{3, -HUGE_VALF}};
+    check_recommended(of_json(R"({"suppress_tokens":[3],"do_sample":false})"), expected);
+
+    for (const char *value : {"[100]", "[-1]", "[\"3\"]", "3", "{}"}) {
+        check_refused(of_json(std::string("{\"suppress_tokens\":") + value + "}"),
+                      {"generation_config.json", "suppress_tokens"});
+    }
+    for (const int32_t token : {100, -1}) {
+        check_refused(of_gguf(GgufWriter().array<int32_t>("tokenizer.ggml.suppress_tokens",
+                                                          GgufValueType::i32, {token})),
+                      {"m.gguf", "tokenizer.ggml.suppress_tokens"});
     }
 }
 

@@ -215,8 +215,8 @@ TEST_CASE("Tokenizer: text time: sentencepiece takes time in proportion") {
 
 TEST_CASE(
     "Tokenizer: text time: published patterns cut any text; others may not take what they like") {
-    for (const char *name : {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "qwen35",
-                             "gpt-4o", "starcoder", "deepseek-coder"}) {
+    for (const char *name : {"default", "gpt-2", "llama-bpe", "smollm", "qwen2", "qwen35", "gpt-4o",
+                             "starcoder", "deepseek-coder"}) {
         const Pretokenizer words(pretokenizer_patterns(name, "f"), "f");
         for (const auto &[key, shape] : shapes()) {
             const std::string kind = key; // what a macro may capture

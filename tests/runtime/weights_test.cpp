@@ -55,21 +55,31 @@ TEST_CASE("load_weights: every bundled model loads, complete and with the shapes
         CHECK((loaded.identity.head == loaded.identity.embeddings) == config.tied_head);
         CHECK(weights.final_norm != nullptr);
         REQUIRE(weights.layers.size() == config.layers);
-        const size_t query = size_t{config.heads} * config.head_dim;
-        const size_t key = size_t{config.kv_heads} * config.head_dim;
         const auto check_mlp = [&](const Mlp &mlp, size_t intermediate) {
             check(mlp.gate, intermediate, config.hidden, config.mlp_bias);
             check(mlp.up, intermediate, config.hidden, config.mlp_bias);
             check(mlp.down, config.hidden, intermediate, config.mlp_bias);
         };
-        for (const LayerWeights &layer : weights.layers) {
+        for (size_t i = 0; i < config.layers; ++i) {
+            const LayerWeights &layer = weights.layers[i];
+            const LayerConfig &kind = config.layer[i];
+            const size_t head_dim = config.head_dim_of(kind), query = config.heads * head_dim;
+            const size_t key = config.kv_heads_of(kind) * head_dim;
             check(layer.query, query, config.hidden, config.attention_bias);
-            check(layer.key, key, config.hidden, config.attention_bias);
-            check(layer.value, key, config.hidden, config.attention_bias);
+            CHECK((layer.key.data != nullptr) == kind.own_keys());
+            CHECK((layer.value.data != nullptr) ==
+                  (kind.own_keys() && !config.keys_as_values(kind)));
+            if (layer.key.data != nullptr) {
+                check(layer.key, key, config.hidden, config.attention_bias);
+            }
+            if (layer.value.data != nullptr) {
+                check(layer.value, key, config.hidden, config.attention_bias);
+            }
             check(layer.output, config.hidden, query, config.output_bias);
-            if (config.experts.count == 0) {
-                check_mlp(layer.mlp, config.intermediate);
-            } else {
+            if (config.experts.count == 0 || config.experts.beside_mlp) {
+                check_mlp(layer.mlp, config.intermediate_of(kind));
+            }
+            if (config.experts.count != 0) {
                 check(layer.experts.router, config.experts.count, config.hidden, false);
                 REQUIRE(layer.experts.each.size() == config.experts.count);
                 for (const Mlp &expert : layer.experts.each) {
@@ -81,7 +91,7 @@ TEST_CASE("load_weights: every bundled model loads, complete and with the shapes
             CHECK((layer.post_attention_norm != nullptr) == config.post_norms);
             CHECK((layer.post_mlp_norm != nullptr) == config.post_norms);
             CHECK((layer.query_norm != nullptr) == config.query_key_norm);
-            CHECK((layer.key_norm != nullptr) == config.query_key_norm);
+            CHECK((layer.key_norm != nullptr) == (config.query_key_norm && kind.own_keys()));
         }
         const bool wide =
             model.find("f16") != std::string::npos || model.find("f32") != std::string::npos;

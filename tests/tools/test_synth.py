@@ -18,7 +18,8 @@ FILES = {
     "tokenizer_config.json": "17efd66375ec0c543a38ff872951fefe3dea6e1c8fb93a98358076fe756cd2d7",
 }
 SHAPES = ["tinyllama-1.1b", "llama3.2-1b", "gemma3-270m", "gemma3-1b", "gemma3-4b",
-          "qwen3-30b-a3b", "qwen3.5-0.8b", "qwen3.5-4b", "gpt-oss-20b"]
+          "qwen3-30b-a3b", "qwen3.5-0.8b", "qwen3.5-4b", "gpt-oss-20b",
+          "gemma4-e2b"]
 FREE_BYTES_MIN = 2_000_000_000
 
 
@@ -100,6 +101,19 @@ class Cut(CommandTest):
         model = self.folder / "experts"
         self.ok("synth", "gpt-oss-20b", model, "--layers", 1)
         self.assertIn("MXFP4: 96 matrices", self.ok("info", model))
+        run = self.json("run", model, "--tokens", "1,2,3", "-n", 6, "--ignore-eos")
+        self.assertGreater(len(set(run["tokens"])), 3, run)
+
+
+    def test_layers_of_two_sizes(self):
+        """Of Gemma 4, whose fifth layer sees all positions and has larger heads."""
+        if shutil.disk_usage(self.folder).free < 6_000_000_000:
+            self.skipTest("less than 6 GB of room for temporary files")
+        model = self.folder / "sizes"
+        self.ok("synth", "gemma4-e2b", model, "--layers", 6)
+        info = self.json("info", model)
+        self.assertEqual((info["head_dim"], info["global_head_dim"]), (256, 512))
+        self.assertEqual(info["layer_keys"], list(range(6)))
         run = self.json("run", model, "--tokens", "1,2,3", "-n", 6, "--ignore-eos")
         self.assertGreater(len(set(run["tokens"])), 3, run)
 

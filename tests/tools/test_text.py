@@ -6,7 +6,8 @@ from stasis_process import CommandTest, DATA, GEMMA, LLAMA, WITHOUT_TOKENIZER, c
 INFO_KEYS = ["architecture", "layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary",
              "context", "layer_types", "kernels", "device", "contract", "profile", "template",
              "weights", "weight_bytes", "state_bytes", "experts", "experts_chosen",
-             "mtp_bytes", "ignored", "converted", "digests"]
+             "mtp_bytes", "global_kv_heads", "global_head_dim", "layer_keys", "ignored",
+             "converted", "digests"]
 
 
 class Text(CommandTest):

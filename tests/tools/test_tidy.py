@@ -43,7 +43,7 @@ INSIDE = {
 # Of each recipe in CONTRIBUTING.md: its example, a pattern for the words that name this, how many
 # files the recipe lists, and files that name it besides.
 RECIPES = {
-    "A kernel": ("embed_wide", "embed_wide", 7, ("tests/kernels/",)),
+    "A kernel": ("embed_wide", "embed_wide", 7, ("tests/kernels/", "runtime/compute/cpu/")),
     "An instruction set": (
         "avx512bf16", "avx512bf16", 5,
         ("tools/bench/ceilings/", "tools/CMakeLists.txt", "tools/BENCHMARKS.md",
@@ -59,7 +59,7 @@ RECIPES = {
          "tests/runtime/weights_experts_test")),
     "An activation": (
         "gelu_tanh", "gelu(_tanh|_gate|_pytorch_tanh)?", 9,
-        ("runtime/model/family/gemma3.cpp", "tests/kernels/entries_test.cpp",
+        ("runtime/model/family/gemma", "tests/kernels/entries_test.cpp",
          "tests/runtime/config_refusal_test.cpp", "tests/runtime/published_configs.h",
          "tools/cli/synth/")),
     "A sampling setting": (
@@ -434,7 +434,8 @@ class Tidy(unittest.TestCase):
         self.assertEqual(sorted(families), sorted(listed))
         shown = [families[name]["shown"] for name in listed]
         header = (ROOT / "abi/stasis.h").read_text(encoding="utf-8")
-        header = re.search(r"architectures ([\w, *-]+?), types", " ".join(header.split()))[1]
+        header = " ".join(header.split()).replace(" * ", " ")
+        header = re.search(r"architectures ([\w, -]+?), types", header)[1]
         self.assertEqual(sorted(re.findall(r"[\w-]+", header.replace(" and ", " "))),
                          sorted({families[name]["gguf"] for name in listed}))
         manual = (ROOT / "tools/cli/stasis.1").read_text(encoding="utf-8")

@@ -87,10 +87,20 @@ struct Sum {
 Sizes sizes_of_directory(const std::string &directory) {
     const Json config = Json::parse(read_file(directory + "/config.json"));
     const Json &text = config.contains("text_config") ? config.at("text_config") : config;
-    return {text.value("num_experts", text.value("num_local_experts", uint64_t{0})),
-            text.value("num_experts_per_tok", uint64_t{0}),
-            text.value("linear_key_head_dim", uint64_t{0})};
+    const auto first = [&](std::initializer_list<const char *> keys) {
+        for (const char *key : keys) {
+            if (text.contains(key) && text.at(key).is_number_unsigned()) { // null: none
+                return text.at(key).get<uint64_t>();
+            }
+        }
+        return uint64_t{0};
+    };
+    return {first({"num_experts", "num_local_experts"}),
+            first({"num_experts_per_tok", "top_k_experts"}), first({"linear_key_head_dim"})};
 }
+
+// Beside the layers, what Gemma 4 computes their inputs with.
+constexpr char kLayerInputs[] = "per_layer_model_projection.weight";
 
 bool is_of_text_layer(const std::string &name) {
     return name.find(".layers.") != std::string::npos && !name.starts_with("mtp.");
@@ -126,6 +136,8 @@ Matrices measure_directory(const std::string &directory, uint64_t head) {
                 sum.total.copied += mapped ? 0 : elements * (sizeof(uint16_t) + (rows ? 4 : 0));
                 if (in_layer) {
                     sum.layer_matrix(elements, elements * sizeof(uint16_t), expert);
+                } else if (name.ends_with(kLayerInputs)) {
+                    sum.layer_matrix(elements, elements * sizeof(uint16_t), false);
                 }
             } else if (in_layer) {
                 sum.state_vector(name, elements, shape.back());
@@ -138,6 +150,10 @@ Matrices measure_directory(const std::string &directory, uint64_t head) {
     sum.total.token_bytes += head * sizeof(uint16_t);
     return sum.finish();
 }
+
+// Beside the layers, what Gemma 4 computes their inputs with, and the rows that it looks up.
+constexpr char kGgufLayerInputs[] = "per_layer_model_proj.weight";
+constexpr char kGgufLayerTokens[] = "per_layer_token_embd.weight";
 
 Matrices measure_gguf(const std::string &path) {
     constexpr uint32_t kF32 = 0, kF16 = 1, kBf16 = 30;
@@ -157,6 +173,9 @@ Matrices measure_gguf(const std::string &path) {
             sum.state_vector(tensor.name, tensor.elements, taps);
             continue;
         }
+        if (tensor.name == kGgufLayerTokens) {
+            continue; // neither copied nor read whole
+        }
         const bool converted = tensor.type == kF32 || tensor.type == kF16;
         const uint64_t bytes = converted ? tensor.elements * sizeof(uint16_t) : tensor.bytes;
         total.copied += tensor.type == kBf16 ? 0 : bytes;
@@ -166,6 +185,8 @@ Matrices measure_gguf(const std::string &path) {
             if (tensor.name.ends_with(".ssm_out.weight")) {
                 sum.rule_states(count("ssm.inner_size"));
             }
+        } else if (tensor.name == kGgufLayerInputs) {
+            sum.layer_matrix(tensor.elements, bytes, false);
         } else if (tensor.name == "token_embd.weight") {
             embeddings = bytes;
             looked_up = tensor.type == kBf16 || converted ? 0 : bytes;

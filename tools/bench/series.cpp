@@ -69,13 +69,16 @@ Session create_alone(stasis_model *model) {
 
 double kv_bytes(const Bench &bench, uint64_t position) {
     const stasis_model_info &info = bench.info;
-    uint64_t positions = 0;
-    // No layer of a hybrid has a window, so it does not matter which of them are recurrent.
-    for (uint32_t layer = 0; layer < info.layers - bench.matrices.recurrent_layers; ++layer) {
+    uint64_t numbers = 0;
+    for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        if (info.layer_recurrent[layer] != 0) {
+            continue;
+        }
         const uint64_t window = info.layer_windows[layer];
-        positions += window == 0 ? position + 1 : std::min(position + 1, window);
+        numbers += window == 0 ? (position + 1) * info.global_kv_heads * info.global_head_dim
+                               : std::min(position + 1, window) * info.kv_heads * info.head_dim;
     }
-    return static_cast<double>(positions * 2 * info.kv_heads * info.head_dim * sizeof(uint16_t));
+    return static_cast<double>(numbers * 2 * sizeof(uint16_t));
 }
 
 Session fork(const Session &session) {

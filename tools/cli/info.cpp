@@ -51,6 +51,9 @@ Json describe(const stasis_model_info &info) {
             {"experts", info.experts},
             {"experts_chosen", info.experts_chosen},
             {"mtp_bytes", info.mtp_bytes},
+            {"global_kv_heads", info.global_kv_heads},
+            {"global_head_dim", info.global_head_dim},
+            {"layer_keys", std::vector<uint32_t>(info.layer_keys, info.layer_keys + info.layers)},
             {"ignored", info.ignored},
             {"converted", (info.flags & STASIS_MODEL_CONVERTED) != 0},
             {"digests",
@@ -106,6 +109,11 @@ void print_table(const stasis_model_info &info) {
     row("hidden", std::to_string(info.hidden));
     row("heads", std::to_string(info.heads) + " query, " + std::to_string(info.kv_heads) +
                      " key/value, of " + std::to_string(info.head_dim));
+    if (info.global_kv_heads != info.kv_heads || info.global_head_dim != info.head_dim) {
+        row("", std::to_string(info.heads) + " query, " + std::to_string(info.global_kv_heads) +
+                    " key/value, of " + std::to_string(info.global_head_dim) +
+                    " in layers that see all positions");
+    }
     if (info.experts != 0) {
         row("experts", std::to_string(info.experts) + ", of which " +
                            std::to_string(info.experts_chosen) + " for each token");

@@ -117,7 +117,7 @@ struct Attention {
         if (sinks != nullptr) {
             merge_sink(at, kv_head * group_heads + head);
         }
-        const size_t place_of = (row * network.config.kv_heads + kv_head) * group_heads + head;
+        const size_t place_of = row * network.config.heads + kv_head * group_heads + head;
         uint16_t *y = output + place_of * head_dim;
         const float *o = work.partial_output + at * head_dim;
         if (network.config.output_gate) { // the gate follows its head's query
@@ -203,7 +203,7 @@ void merge_row(const Attention &a, const BlockPlan &plan, const BlockPlan::Row &
 // Few rows each, perhaps over long contexts: (KV head, page) are the items, then rows merge.
 void attend_by_block(const Attention &a) {
     const BlockPlan &plan = a.work.attention.groups[a.place.group];
-    const size_t kv_heads = a.network.config.kv_heads, heads = a.group_heads;
+    const size_t kv_heads = a.shape.kv_heads, heads = a.group_heads;
     a.work.fit_partials(plan.partials * heads * kv_heads, 1, a.head_dim,
                         kv_heads * plan.query_bytes);
     pack_readers(a, plan, kv_heads);
@@ -323,9 +323,9 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
 
 void attend_by_row(const Attention &a) {
     const std::vector<RowTile> &tiles = a.work.attention.tiles;
-    const size_t kv_heads = a.network.config.kv_heads, items = tiles.size() * kv_heads;
+    const size_t kv_heads = a.shape.kv_heads, items = tiles.size() * kv_heads;
     const size_t tile_rows = a.work.attention.tile_rows;
-    const size_t query_bytes = packed_query_bytes(a.network, tile_rows);
+    const size_t query_bytes = packed_query_bytes(a.network, a.shape, tile_rows);
     a.work.fit_partials(items * tile_rows * a.group_heads, 2, a.head_dim, items * query_bytes);
     a.network.threads->run(items, 1, [&](size_t item, size_t, size_t thread) {
         attend_tile(a, tiles[item / kv_heads], item % kv_heads, item, query_bytes, thread);
@@ -338,15 +338,16 @@ void attend(Pass &pass, size_t layer) {
     const Network &network = pass.network;
     CpuScratch &work = *pass.cpu;
     const LayerPlace place = network.layer_places[layer];
+    const PageShape &shape = network.page_shapes[place.group];
     const Attention attention{network,
                               pass,
                               work,
-                              network.page_shapes[place.group],
+                              shape,
                               place,
                               layer,
                               network.config.layer[layer].window,
-                              network.config.heads / network.config.kv_heads,
-                              network.config.head_dim,
+                              network.config.heads / shape.kv_heads,
+                              shape.head_dim,
                               work.narrow,
                               network.weights.layers[layer].sinks};
     if (work.attention.few) {

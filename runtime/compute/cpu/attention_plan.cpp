@@ -47,7 +47,8 @@ void list_entries(const Pass &pass, uint32_t group, uint32_t window, BlockPlan &
 }
 
 // The readers that these entries' sequences are.
-size_t readers_of(const Pass &pass, BlockPlan &plan, size_t begin, size_t end) {
+size_t readers_of(const Pass &pass, const PageShape &shape, BlockPlan &plan, size_t begin,
+                  size_t end) {
     const auto same = [&](const BlockPlan::Readers &known) {
         return known.count == end - begin &&
                std::equal(
@@ -67,16 +68,15 @@ size_t readers_of(const Pass &pass, BlockPlan &plan, size_t begin, size_t end) {
         plan.members.push_back(plan.entries[i].sequence);
         readers.rows += pass.sequences[plan.entries[i].sequence].rows;
     }
-    plan.query_bytes += packed_query_bytes(pass.network, readers.rows);
+    plan.query_bytes += packed_query_bytes(pass.network, shape, readers.rows);
     plan.readers.push_back(readers);
     return latest;
 }
 
 // Reads of pages, each by as many sequences at once as there is scratch memory for their queries.
-void list_reads(const Pass &pass, BlockPlan &plan) {
-    const Network &network = pass.network;
+void list_reads(const Pass &pass, const PageShape &shape, BlockPlan &plan) {
     const size_t row_bytes =
-        network.config.heads / network.config.kv_heads * network.config.head_dim * sizeof(uint16_t);
+        pass.network.config.heads / shape.kv_heads * shape.head_dim * sizeof(uint16_t);
     const size_t rows_max = std::max(kernels::kScratchBytes / row_bytes, kRowsByBlock);
     const std::vector<BlockPlan::Entry> &entries = plan.entries;
     plan.latest.assign(pass.sequence_count, SIZE_MAX);
@@ -95,15 +95,15 @@ void list_reads(const Pass &pass, BlockPlan &plan) {
         }
         plan.partials += rows;
         plan.reads.push_back({entries[begin].block, entries[begin].page,
-                              readers_of(pass, plan, begin, end), partial});
+                              readers_of(pass, shape, plan, begin, end), partial});
     }
 }
 
 } // namespace
 
-size_t packed_query_bytes(const Network &network, size_t rows) {
-    const size_t group_heads = network.config.heads / network.config.kv_heads;
-    const size_t bytes = network.kernels->packed_bytes(rows * group_heads, network.config.head_dim);
+size_t packed_query_bytes(const Network &network, const PageShape &shape, size_t rows) {
+    const size_t group_heads = network.config.heads / shape.kv_heads;
+    const size_t bytes = network.kernels->packed_bytes(rows * group_heads, shape.head_dim);
     return (bytes + 63) / 64 * 64; // so that the next ones are aligned as well
 }
 
@@ -150,7 +150,7 @@ void plan_attention(Pass &pass) {
         plan.groups[group].clear();
         if (plan.few) {
             list_entries(pass, group, network.groups[group].window, plan.groups[group]);
-            list_reads(pass, plan.groups[group]);
+            list_reads(pass, network.page_shapes[group], plan.groups[group]);
         }
     }
 }

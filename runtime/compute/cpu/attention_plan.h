@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/kernels/visibility.h"
-#include "runtime/kv/prefixes.h"
+#include "runtime/kv/page_pool.h"
 
 namespace stasis {
 
@@ -75,7 +75,7 @@ struct AttentionPlan {
 // Makes the plan of the pass's sequences, whose pages are named, in its scratch.
 void plan_attention(Pass &pass);
 
-// Bytes of the packed queries of so many rows that share a KV head, a multiple of 64.
-size_t packed_query_bytes(const Network &network, size_t rows);
+// Bytes of the packed queries of so many rows that share a KV head of such pages, a multiple of 64.
+size_t packed_query_bytes(const Network &network, const PageShape &shape, size_t rows);
 
 } // namespace stasis

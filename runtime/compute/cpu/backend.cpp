@@ -8,8 +8,11 @@
 #include "format/state/bf16.h"
 #include "runtime/compute/cpu/attention.h"
 #include "runtime/compute/cpu/experts.h"
+#include "runtime/compute/cpu/heads.h"
+#include "runtime/compute/cpu/layer_inputs.h"
 #include "runtime/compute/cpu/products.h"
 #include "runtime/compute/cpu/recurrent.h"
+#include "runtime/compute/cpu/rows.h"
 #include "runtime/compute/cpu/scratch.h"
 #include "runtime/compute/forward.h"
 #include "runtime/kernels/bf16.h"
@@ -18,25 +21,6 @@
 namespace stasis {
 
 namespace {
-
-// Calls work(row) for each row, split over threads.
-template <typename Work> void each_row(const Network &network, size_t rows, const Work &work) {
-    network.threads->run(rows, 4, [&](size_t begin, size_t end) {
-        for (size_t row = begin; row < end; ++row) {
-            work(row);
-        }
-    });
-}
-
-// Marks the sequences of the bad rows; the first failure of each counts.
-void mark_failed(Pass &pass, size_t layer) {
-    for (size_t row = 0; row < pass.row_count; ++row) {
-        if (pass.cpu->bad[row] != 0) {
-            pass.sequence_of(row).fail_at(layer, pass.position_of(row));
-        }
-        pass.cpu->bad[row] = 0;
-    }
-}
 
 void make_scratch(Pass &pass) {
     pass.cpu = std::make_unique<CpuScratch>(pass.network);
@@ -74,12 +58,13 @@ void embed_token(const Network &network, uint32_t token, float *stream) {
     }
 }
 
-// Looks up the embeddings. Also computes the cosines and sines of RoPE, which all layers use.
+// Looks up the embeddings. Also computes what all layers use: the cosines and sines of RoPE, and
+// the inputs of their own.
 void embed(Pass &pass) {
     const Network &network = pass.network;
     const CpuScratch &work = *pass.cpu;
     const Config &config = network.config;
-    const size_t half = config.rotary() / 2;
+    const size_t half = config.most_rotary() / 2;
     each_row(network, pass.row_count, [&](size_t row) {
         embed_token(network, pass.tokens[row], work.stream + row * config.hidden);
         const auto &frequencies = pass.sequence_of(row).long_rope ? network.long_rope_frequencies
@@ -90,6 +75,9 @@ void embed(Pass &pass) {
                      work.cosine + at, work.sine + at);
         }
     });
+    if (config.layer_inputs != 0) {
+        make_inputs(pass);
+    }
 }
 
 // [norm(embedding), norm(hidden state)] times `join`, as vLLM's
@@ -118,9 +106,10 @@ void join(Pass &pass) {
 
 // The norms around an addition to the stream.
 struct Norms {
-    const float *post; // norm of the values added; null: none
-    const float *next; // norm of the stream; null: none
-    bool last;         // `next` is the final norm
+    const float *post;             // norm of the values added; null: none
+    const float *next;             // norm of the stream; null: none
+    bool last;                     // `next` is the final norm
+    const float *scalar = nullptr; // before `next` the stream is multiplied by it; null: it is not
 };
 
 Norms norms_of(const Network &network, After after, size_t layer) {
@@ -131,11 +120,17 @@ Norms norms_of(const Network &network, After after, size_t layer) {
     case After::attention:
         return {layers[layer].post_attention_norm, layers[layer].mlp_norm, false};
     case After::mlp:
+        if (network.config.layer_inputs != 0) {
+            return {layers[layer].post_mlp_norm, nullptr, false};
+        }
+        break;
+    case After::inputs:
         break;
     }
     const bool last = layer + 1 == layers.size();
-    return {layers[layer].post_mlp_norm,
-            last ? network.weights.final_norm : layers[layer + 1].attention_norm, last};
+    return {after == After::mlp ? layers[layer].post_mlp_norm : layers[layer].inputs.post_norm,
+            last ? network.weights.final_norm : layers[layer + 1].attention_norm, last,
+            layers[layer].scalar};
 }
 
 void residual(Pass &pass, After after, size_t layer) {
@@ -156,6 +151,9 @@ void residual(Pass &pass, After after, size_t layer) {
             scale == 1.0F ? table.add(wide, hidden, stream)
                           : table.add_scaled(wide, scale, hidden, stream);
         }
+        if (norms.scalar != nullptr) {
+            table.embed_wide(stream, *norms.scalar, hidden, stream);
+        }
         if (norms.next != nullptr) {
             table.rms_norm(stream, norms.next, hidden, eps, wide);
         }
@@ -172,105 +170,23 @@ void residual(Pass &pass, After after, size_t layer) {
 
 void project_heads(Pass &pass, size_t layer) {
     const LayerWeights &weights = pass.network.weights.layers[layer];
+    const Config &config = pass.network.config;
     const CpuScratch &work = *pass.cpu;
+    if (!config.layer[layer].own_keys()) {
+        pack(pass, work.narrow, pass.row_count, {&weights.query});
+        multiply_packed(pass, {{weights.query, work.query}}, pass.row_count);
+        return;
+    }
+    if (config.keys_as_values(config.layer[layer])) {
+        pack(pass, work.narrow, pass.row_count, {&weights.query, &weights.key});
+        multiply_packed(pass, {{weights.query, work.query}, {weights.key, work.key}},
+                        pass.row_count);
+        return;
+    }
     pack(pass, work.narrow, pass.row_count, {&weights.query, &weights.key, &weights.value});
     multiply_packed(
         pass, {{weights.query, work.query}, {weights.key, work.key}, {weights.value, work.value}},
         pass.row_count);
-}
-
-// Reorders a head whose RoPE pairs are interleaved into first halves and second halves.
-void part_pairs(float *head, size_t head_dim) {
-    float pairs[kHeadDimMax];
-    std::copy_n(head, head_dim, pairs);
-    for (size_t i = 0; i < head_dim / 2; ++i) {
-        head[i] = pairs[2 * i];
-        head[head_dim / 2 + i] = pairs[2 * i + 1];
-    }
-}
-
-// What the heads of a row have in common.
-struct HeadsOfRow {
-    const float *norm;          // of each head; null: none
-    const float *cosine, *sine; // [rotary / 2]
-    float scale = 1.0F;         // after RoPE
-};
-
-// Applies the norm (where the architecture has one), RoPE and rounding to one head.
-void finish_head(const Network &network, float *head, const HeadsOfRow &row, uint16_t *rounded) {
-    const size_t head_dim = network.config.head_dim;
-    if (network.config.interleaved_rope) {
-        part_pairs(head, head_dim);
-    }
-    if (row.norm != nullptr) {
-        network.kernels->rms_norm(head, row.norm, head_dim, network.config.norm_eps, head);
-    }
-    network.kernels->rope(head, row.cosine, row.sine, network.config.rotary());
-    if (row.scale != 1.0F) {
-        network.kernels->embed_wide(head, row.scale, head_dim, head); // C5: each times the scale
-    }
-    network.kernels->round_bf16(head, head_dim, rounded);
-}
-
-// Applies the norms over all heads of the row together.
-void norm_jointly(const Network &network, const LayerWeights &weights, float *query, float *key) {
-    const Config &config = network.config;
-    const size_t query_size = size_t{config.heads} * config.head_dim;
-    const size_t key_size = size_t{config.kv_heads} * config.head_dim;
-    network.kernels->rms_norm(query, weights.query_norm, query_size, config.norm_eps, query);
-    network.kernels->rms_norm(key, weights.key_norm, key_size, config.norm_eps, key);
-}
-
-void finish_heads(Pass &pass, size_t layer) {
-    const Network &network = pass.network;
-    CpuScratch &work = *pass.cpu;
-    const Config &config = network.config;
-    const LayerWeights &weights = network.weights.layers[layer];
-    const LayerPlace place = network.layer_places[layer];
-    const PageShape &shape = network.page_shapes[place.group];
-    const size_t head_dim = config.head_dim, half = config.rotary() / 2;
-    const size_t query_dim = config.output_gate ? 2 * head_dim : head_dim;
-    const size_t group_heads = config.heads / config.kv_heads;
-    const size_t rope_offset = config.layer[layer].rope * work.rows;
-    const size_t rows = pass.row_count;
-
-    each_row(network, rows, [&](size_t row) {
-        const uint64_t position = pass.position_of(row);
-        const size_t slot = position % kPage;
-        const float *cosine = work.cosine + (rope_offset + row) * half;
-        const float *sine = work.sine + (rope_offset + row) * half;
-        HeadsOfRow queries{weights.query_norm, cosine, sine, query_scale(config, position)};
-        HeadsOfRow keys{weights.key_norm, cosine, sine};
-        if (config.joint_norms) {
-            norm_jointly(network, weights, work.query + row * config.heads * query_dim,
-                         work.key + row * config.kv_heads * head_dim);
-            queries.norm = keys.norm = nullptr;
-        }
-        uint16_t *page = pass.sequence_of(row).page(place.group, position);
-
-        // Queries stay in scratch, grouped by their KV head.
-        for (size_t head = 0; head < config.heads; ++head) {
-            const size_t kv_head = head / group_heads;
-            uint16_t *rounded =
-                work.query_bf16 +
-                ((kv_head * rows + row) * group_heads + head % group_heads) * head_dim;
-            finish_head(network, work.query + (row * config.heads + head) * query_dim, queries,
-                        rounded);
-        }
-
-        // Keys and values go to the page of the position.
-        for (size_t head = 0; head < config.kv_heads; ++head) {
-            const size_t from = (row * config.kv_heads + head) * head_dim;
-            uint16_t *key = page + shape.offset(place.index, 0, head) + slot * head_dim;
-            uint16_t *value = page + shape.offset(place.index, 1, head) + slot * head_dim;
-            finish_head(network, work.key + from, keys, key);
-            network.kernels->round_bf16(work.value + from, head_dim, value);
-            if (!all_finite_bf16(key, head_dim) || !all_finite_bf16(value, head_dim)) {
-                work.bad[row] = 1;
-            }
-        }
-    });
-    mark_failed(pass, layer);
 }
 
 void project_output(Pass &pass, size_t layer) {
@@ -347,6 +263,7 @@ const Backend kCpuBackend = {.make_scratch = make_scratch,
                              .gated_product = gated_product,
                              .project_down = project_down,
                              .run_experts = mix_experts,
+                             .apply_inputs = apply_inputs,
                              .logits = compute_logits,
                              .draws_ahead = draws_ahead,
                              .draw_ahead = nullptr,

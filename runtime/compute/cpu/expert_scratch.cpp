@@ -26,6 +26,7 @@ void ExpertScratch::fit(size_t rows) {
             shared_inner = carver.take<uint16_t>(rows * experts.shared);
             shared_output = carver.take<float>(rows * hidden);
         }
+        mlp_output = carver.take<float>(experts.beside_mlp ? rows * hidden : 0);
         chosen = carver.take<uint32_t>(assignments);
         share = carver.take<float>(assignments);
         place = carver.take<uint32_t>(assignments);

@@ -42,6 +42,7 @@ struct ExpertScratch {
     float *shared_gate = nullptr;     // [T], then its sigmoid
     uint16_t *shared_inner = nullptr; // [T][shared]
     float *shared_output = nullptr;   // [T][hidden]
+    float *mlp_output = nullptr;      // [T][hidden] of the MLP beside the experts
     // Of the rows of a slice.
     uint32_t *chosen = nullptr; // [R][chosen] experts, ascending
     float *share = nullptr;     // [R][chosen]

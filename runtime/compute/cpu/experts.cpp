@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 
 #include "runtime/compute/cpu/products.h"
+#include "runtime/compute/cpu/rows.h"
 #include "runtime/compute/network.h"
 
 namespace stasis {
@@ -66,6 +68,9 @@ void route(const Slice &slice) {
             }
             for (size_t i = 0; i < experts.chosen && experts.renormalised; ++i) {
                 share[i] /= sum;
+            }
+            for (size_t i = 0; i < experts.chosen && slice.weights.scales != nullptr; ++i) {
+                share[i] *= slice.weights.scales[chosen[i]];
             }
         }
     });
@@ -247,18 +252,71 @@ void multiply_shared(Pass &pass, const ExpertWeights &weights) {
     multiply_packed(pass, {{weights.shared.down, scratch.shared_output}}, rows);
 }
 
+// Beside an MLP (Gemma4TextDecoderLayer.forward of transformers, modeling_gemma4.py): norms the
+// MLP's result and keeps it; norms and scales the stream for the router.
+void keep_mlp(Pass &pass, const ExpertWeights &weights) {
+    const Network &network = pass.network;
+    const kernels::Table &table = *network.kernels;
+    const CpuScratch &work = *pass.cpu;
+    const size_t hidden = network.config.hidden;
+    const float eps = network.config.norm_eps;
+    const float scale =
+        static_cast<float>(1.0 / std::sqrt(static_cast<double>(network.config.hidden)));
+    each_row(network, pass.row_count, [&](size_t row) {
+        float *wide = work.wide + row * hidden;
+        table.rms_norm(wide, weights.post_mlp_norm, hidden, eps,
+                       work.experts.mlp_output + row * hidden);
+        table.rms_norm(work.stream + row * hidden, weights.router_scale, hidden, eps, wide);
+        table.embed_wide(wide, scale, hidden, wide);
+        table.round_bf16(wide, hidden, work.narrow + row * hidden);
+    });
+}
+
+void norm_for_experts(Pass &pass, const ExpertWeights &weights) {
+    const Network &network = pass.network;
+    const CpuScratch &work = *pass.cpu;
+    const size_t hidden = network.config.hidden;
+    each_row(network, pass.row_count, [&](size_t row) {
+        float *wide = work.wide + row * hidden;
+        network.kernels->rms_norm(work.stream + row * hidden, weights.norm, hidden,
+                                  network.config.norm_eps, wide);
+        network.kernels->round_bf16(wide, hidden, work.narrow + row * hidden);
+    });
+}
+
+void add_mlp(Pass &pass, const ExpertWeights &weights) {
+    const Network &network = pass.network;
+    const CpuScratch &work = *pass.cpu;
+    const size_t hidden = network.config.hidden;
+    each_row(network, pass.row_count, [&](size_t row) {
+        float *wide = work.wide + row * hidden;
+        network.kernels->rms_norm(wide, weights.post_norm, hidden, network.config.norm_eps, wide);
+        network.kernels->add(work.experts.mlp_output + row * hidden, hidden, wide);
+    });
+}
+
 } // namespace
 
 void run_experts(Pass &pass, size_t layer) {
     const ExpertWeights &weights = pass.network.weights.layers[layer].experts;
-    assert(weights.each.size() == pass.network.config.experts.count);
-    multiply_shared(pass, weights);
+    const Experts &experts = pass.network.config.experts;
+    assert(weights.each.size() == experts.count);
+    if (experts.beside_mlp) {
+        keep_mlp(pass, weights);
+        multiply_shared(pass, weights);
+        norm_for_experts(pass, weights);
+    } else {
+        multiply_shared(pass, weights);
+    }
     for (size_t begin = 0; begin < pass.row_count; begin += kExpertRows) {
         const Slice slice{pass, weights, begin, std::min(pass.row_count - begin, kExpertRows)};
         route(slice);
         group_rows(slice);
         multiply_experts(slice);
         combine(slice);
+    }
+    if (experts.beside_mlp) {
+        add_mlp(pass, weights);
     }
 }
 

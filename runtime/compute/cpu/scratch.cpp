@@ -20,22 +20,23 @@ void CpuScratch::fit(size_t wanted) {
     const kernels::Table &table = *network.kernels;
     const QuantGroups &groups = network.weights.groups;
     const size_t threads = network.threads->count();
-    const size_t query_size = size_t{config.heads} * config.head_dim;
-    const size_t kv_size = size_t{config.kv_heads} * config.head_dim;
-    const size_t half = config.rotary() / 2;
+    const size_t query_size = size_t{config.heads} * config.most_head_dim();
+    const size_t kv_size = config.most_key_size();
+    const size_t half = config.most_rotary() / 2;
     const Recurrent &recurrent = config.recurrent;
     const size_t recurrent_rows = recurrent.value_heads == 0 ? 0 : wanted;
     const bool ruled = recurrent.rule_size() != 0;
-    const size_t widest = std::max({size_t{config.hidden}, query_size, size_t{config.intermediate},
-                                    size_t{config.experts.shared}, recurrent.value_size(),
-                                    network.joins_hidden ? 2 * size_t{config.hidden} : 0});
+    const size_t widest = std::max(
+        {size_t{config.hidden}, query_size, size_t{config.most_intermediate()},
+         size_t{config.experts.shared}, recurrent.value_size(), size_t{config.layer_inputs},
+         network.joins_hidden ? 2 * size_t{config.hidden} : 0});
     const size_t whole = (widest + 255) / 256 * 256; // groups of either size
 
     // `carve` runs twice: on a null base to measure the storage, then to set the pointers.
     auto carve = [&](uint8_t *base) {
         Carver<64> carver{base};
         stream = carver.take<float>(wanted * config.hidden);
-        wide = carver.take<float>(wanted * config.hidden);
+        wide = carver.take<float>(wanted * std::max(config.hidden, config.layer_inputs));
         narrow = carver.take<uint16_t>(wanted * widest);
         packed.plain = carver.take<uint8_t>(table.packed_bytes(wanted, widest));
         if (groups.by_32) {
@@ -52,6 +53,8 @@ void CpuScratch::fit(size_t wanted) {
         up = carver.take<float>(threads * wanted * kProductOutputs);
         cosine = carver.take<float>(config.ropes.size() * wanted * half);
         sine = carver.take<float>(config.ropes.size() * wanted * half);
+        inputs = carver.take<float>(wanted * config.layer_inputs_size());
+        token_inputs = carver.take<float>(threads * config.layer_inputs_size());
         mixed = carver.take<float>(recurrent_rows * recurrent.channels());
         convolved = carver.take<float>(recurrent_rows * recurrent.channels());
         gate_z = carver.take<float>(recurrent_rows * recurrent.product_size());

@@ -41,9 +41,9 @@ struct CpuScratch {
     const Network &network;
     size_t rows = 0;
     float *stream = nullptr; // [rows][hidden] residual stream
-    float *wide = nullptr;   // [rows][hidden] results before they are added to the stream
-    // [rows][max(hidden, heads*head_dim, intermediate, value_size)] matmul inputs; of an MTP head
-    // twice `hidden` at least
+    float *wide = nullptr;   // [rows][max(hidden, layer_inputs)] results before they are added
+    // [rows][max(hidden, heads*head_dim, intermediate, value_size, layer_inputs)] matmul inputs; of
+    // an MTP head twice `hidden` at least
     uint16_t *narrow = nullptr;
     PackedRows packed; // `narrow`
     // [rows][heads][head_dim], or twice that where each head is followed by its output gate.
@@ -53,8 +53,10 @@ struct CpuScratch {
     uint16_t *query_bf16 = nullptr; // [kv_heads][rows][heads / kv_heads][head_dim]
     float *gate = nullptr;          // [threads][rows][kProductOutputs]
     float *up = nullptr;            // [threads][rows][kProductOutputs]
-    float *cosine = nullptr;        // [ropes][rows][rotary / 2]
-    float *sine = nullptr;          // [ropes][rows][rotary / 2]
+    float *cosine = nullptr;        // [ropes][rows][most_rotary / 2]
+    float *sine = nullptr;          // [ropes][rows][most_rotary / 2]
+    float *inputs = nullptr;        // [rows][layers][layer_inputs] of the rows' tokens
+    float *token_inputs = nullptr;  // [threads][layers][layer_inputs]
     // Of recurrent layers. The rows of each head of `convolved` follow each other. `mixed` has the
     // products that the convolution reads, and then, like `convolved`, what the delta rule gives.
     float *mixed = nullptr;     // [rows][channels]

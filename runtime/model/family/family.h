@@ -41,6 +41,11 @@ struct Family {
     uint32_t gguf_pattern;
     // Writes the metadata that only this family's read_gguf reads; null: nothing.
     void (*write_gguf)(const Config &config, const WrittenKeys &keys);
+    // Reads the sizes of heads and MLPs from metadata in which layers with and without a window
+    // have their own; null: all layers have the same.
+    void (*read_gguf_sizes)(const Keys &keys, Config &config) = nullptr;
+    // Writes them, in place of those of all layers.
+    void (*write_gguf_sizes)(const Config &config, const WrittenKeys &keys) = nullptr;
     bool part_turned = false; // RoPE may turn a part of each head
     // The quant_method of config.json whose checkpoints can be read; null: none.
     const char *quantised = nullptr;
@@ -49,7 +54,7 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kQwen3Moe, kQwen35, kQwen35Moe,
-    kGemma3, kGptOss, kLfm2, kSmolLM3, kMinistral3, kOlmo3, kGranite4;
+    kGemma3, kGemma4, kGptOss, kLfm2, kSmolLM3, kMinistral3, kOlmo3, kGranite4;
 
 // Returns all families, in the order in which messages name them.
 std::span<const Family *const> families();

@@ -36,6 +36,23 @@ constexpr Name kExperts[] = {{"ffn_gate_inp", "mlp.gate"},
                              {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
                              {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
                              {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
+// Of experts beside an MLP, with their endings, because these have others.
+constexpr Name kBesideMlp[] = {{"ffn_gate_inp.scale", "mlp.gate.scale"},
+                               {"ffn_down_exps.scale", "mlp.gate.per_expert_scale"}};
+// Gemma 4.
+constexpr Name kLayerInputs[] = {{"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+                                 {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"},
+                                 {"post_ffw_norm_2", "post_feedforward_layernorm_2"},
+                                 {"inp_gate", "per_layer_input_gate"},
+                                 {"proj", "per_layer_projection"},
+                                 {"post_norm", "post_per_layer_input_norm"}};
+constexpr Name kLayerScalar[] = {{"layer_output_scale.weight", "layer_scalar"}};
+constexpr Name kInputsModel[] = {{"token_embd", "model.embed_tokens"},
+                                 {"output_norm", "model.norm"},
+                                 {"output", "lm_head"},
+                                 {"per_layer_token_embd", "model.embed_tokens_per_layer"},
+                                 {"per_layer_model_proj", "model.per_layer_model_projection"},
+                                 {"per_layer_proj_norm", "model.per_layer_projection_norm"}};
 // In fused files, the matrix of gate and up has the name of up.
 constexpr Name kFused[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 constexpr Name kRecurrent[] = {
@@ -115,6 +132,21 @@ struct Names {
             whole.assign(std::begin(kSinks), std::end(kSinks));
         } else {
             config.post_norms ? add(kFourNorms) : add(kTwoNorms);
+        }
+        const auto add_whole = [&](std::span<const Name> names) {
+            whole.insert(whole.end(), names.begin(), names.end());
+        };
+        if (config.layer_inputs != 0) {
+            model = kInputsModel;
+        }
+        if (config.layer_inputs != 0 || config.experts.beside_mlp) {
+            add(kLayerInputs);
+        }
+        if (config.experts.beside_mlp) {
+            add_whole(kBesideMlp);
+        }
+        if (config.layer_scalars) {
+            add_whole(kLayerScalar);
         }
     }
 
@@ -245,8 +277,9 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
     };
 
     // The factors of RoPE are part of the config, which has read them from this tensor.
-    const bool factors = std::any_of(config.ropes.begin(), config.ropes.end(),
-                                     [](const Rope &rope) { return !rope.factors.empty(); });
+    const bool factors =
+        std::any_of(config.ropes.begin(), config.ropes.end(),
+                    [](const Rope &rope) { return !rope.factors.empty() || rope.still_from != 0; });
     const bool is_long = config.long_rope_from() != 0;
     const bool mtp =
         config.mtp_layers == 1 && file.tensors.count(names.mtp_block + kMtp[0].gguf) != 0;

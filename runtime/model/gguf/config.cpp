@@ -127,13 +127,8 @@ float softcap(const Keys &keys, const char *key) {
     return keys.has(key) ? static_cast<float>(keys.positive(key)) : 0.0F;
 }
 
-// Reads the keys that all architectures have in common.
-Config parse_decoder(const Keys &keys, const Family &family) {
-    Config config;
-    config.architecture = family.name;
-    config.layers = keys.count("block_count", kLayersMax);
-    config.hidden = keys.count("embedding_length", kWidthMax);
-    config.heads = keys.count_of_layers("attention.head_count", kWidthMax, config.layers);
+// Reads the sizes of heads and of the MLP, which all layers have.
+void parse_sizes(const Keys &keys, const Family &family, Config &config) {
     config.kv_heads = keys.has("attention.head_count_kv")
                           ? keys.count_of_layers("attention.head_count_kv", kWidthMax,
                                                  config.layers, family.layers_without_heads)
@@ -142,6 +137,20 @@ Config parse_decoder(const Keys &keys, const Family &family) {
     // Where every layer has experts, there may be no other size.
     if (!keys.has("expert_count") || keys.has("feed_forward_length")) {
         config.intermediate = keys.count_of_layers("feed_forward_length", kWidthMax, config.layers);
+    }
+}
+
+// Reads the keys that all architectures have in common.
+Config parse_decoder(const Keys &keys, const Family &family) {
+    Config config;
+    config.architecture = family.name;
+    config.layers = keys.count("block_count", kLayersMax);
+    config.hidden = keys.count("embedding_length", kWidthMax);
+    config.heads = keys.count_of_layers("attention.head_count", kWidthMax, config.layers);
+    if (family.read_gguf_sizes != nullptr) {
+        family.read_gguf_sizes(keys, config);
+    } else {
+        parse_sizes(keys, family, config);
     }
     config.context = keys.count("context_length", kContextMax);
     config.vocabulary = parse_vocabulary(keys);

@@ -52,6 +52,26 @@ uint32_t Keys::count_of_layers(const char *key, uint32_t most, uint32_t layers, 
     return static_cast<uint32_t>(values[0]);
 }
 
+std::vector<uint32_t> Keys::counts_of_layers(const char *key, uint32_t most,
+                                             uint32_t layers) const {
+    if (!file.is_array(name(key))) {
+        return std::vector<uint32_t>(layers, count(key, most));
+    }
+    const std::vector<int64_t> values = *file.integers(name(key));
+    if (values.size() != layers) {
+        refuse(key, "one number, or one for each of " + std::to_string(layers) + " layers",
+               std::to_string(values.size()));
+    }
+    std::vector<uint32_t> counts;
+    for (const int64_t value : values) {
+        if (value < 1 || value > most) {
+            refuse(key, "integers from 1 to " + std::to_string(most), std::to_string(value));
+        }
+        counts.push_back(static_cast<uint32_t>(value));
+    }
+    return counts;
+}
+
 double Keys::positive(const char *key, std::optional<double> fallback) const {
     const std::optional<double> value = file.number(name(key));
     if (!value && fallback) {

@@ -27,6 +27,8 @@ struct Keys {
     // are equal, or with `zeros` all but those that are 0.
     uint32_t count_of_layers(const char *key, uint32_t most, uint32_t layers,
                              bool zeros = false) const;
+    // Returns a number of each layer.
+    std::vector<uint32_t> counts_of_layers(const char *key, uint32_t most, uint32_t layers) const;
     // Returns a number above 0 that is finite and normal as f32, because it is used as f32 or in
     // one.
     double positive(const char *key, std::optional<double> fallback = {}) const;
@@ -52,6 +54,9 @@ Rope parse_rope(const Keys &keys, double base_fallback);
 // Returns RoPE's amplitude: the usual one where the file says none, or says that one rounded to
 // f32.
 double parse_amplitude(const Keys &keys, const char *key, double usual);
+// Returns the numbers of a tensor with one factor for each of the pairs that turn; empty: the file
+// does not have it.
+std::vector<float> parse_rope_factors(const GgufFile &file, const char *name, uint32_t half);
 // Reads the two sets of factors of long RoPE, if the file has them, into the RoPE that all layers
 // share.
 void read_long_rope(const Keys &keys, Config &config);
@@ -71,6 +76,9 @@ struct WrittenKeys {
     void integer(const char *key, uint32_t value) const { metadata.integer(prefix + key, value); }
     void number(const char *key, double value) const {
         metadata.number(prefix + key, static_cast<float>(value));
+    }
+    void integers(const char *key, const std::vector<int32_t> &values) const {
+        metadata.integers(prefix + key, values);
     }
     void text(const char *key, const char *value) const { metadata.text(prefix + key, value); }
 };

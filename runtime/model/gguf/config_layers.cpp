@@ -9,9 +9,6 @@
 
 namespace stasis {
 
-namespace {
-
-// Reads a tensor with one factor for each frequency, if the file has it.
 std::vector<float> parse_rope_factors(const GgufFile &file, const char *name, uint32_t half) {
     if (file.tensors.count(name) == 0) {
         return {};
@@ -31,6 +28,8 @@ std::vector<float> parse_rope_factors(const GgufFile &file, const char *name, ui
     }
     return factors;
 }
+
+namespace {
 
 // Reads YaRN as published converters write it: the amplitude itself, or what makes it 1, or
 // nothing where it follows from the factor (llama.cpp: conversion/base.py and mistral3.py,

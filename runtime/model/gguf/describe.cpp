@@ -84,6 +84,25 @@ void describe_rope(const Rope &rope, const WrittenKeys &keys) {
     }
 }
 
+// Writes the sizes that all layers have.
+void describe_sizes(const Config &config, const Family &family, const WrittenKeys &keys) {
+    if (config.intermediate != 0) { // else every layer has experts
+        keys.integer("feed_forward_length", config.intermediate);
+    }
+    if (family.layers_without_heads) {
+        std::vector<int32_t> counts;
+        for (const LayerConfig &layer : config.layer) {
+            counts.push_back(layer.recurrent ? 0 : static_cast<int32_t>(config.kv_heads));
+        }
+        keys.integers("attention.head_count_kv", counts);
+    } else {
+        keys.integer("attention.head_count_kv", config.kv_heads);
+    }
+    keys.integer("attention.key_length", config.head_dim);
+    keys.integer("attention.value_length", config.head_dim);
+    keys.integer("rope.dimension_count", config.rotary());
+}
+
 [[noreturn]] void refuse(const std::string &what) {
     fail(Status::unsupported, "a GGUF file cannot say this model's %s", what.c_str());
 }
@@ -116,6 +135,7 @@ bool same_rope(const Rope &meant, const std::vector<float> &factors, const Rope 
            linear == (read.scaling == RopeScaling::linear) &&
            yarn == (read.scaling == RopeScaling::yarn) &&
            (!linear || same(meant.factor, read.factor)) && (!yarn || same_yarn(meant, read)) &&
+           meant.rotary == read.rotary && meant.still_from == read.still_from &&
            same(meant.amplitude, read.amplitude) && factors == read.factors;
 }
 
@@ -133,7 +153,8 @@ void check_experts(const Config &meant, const Config &read) {
     const Experts &a = meant.experts, &b = read.experts;
     expect(a.renormalised == b.renormalised, "norm_topk_prob, which is false");
     expect(a.count == b.count && a.chosen == b.chosen && a.intermediate == b.intermediate &&
-               a.shared == b.shared && a.router_bias == b.router_bias,
+               a.shared == b.shared && a.router_bias == b.router_bias &&
+               a.beside_mlp == b.beside_mlp,
            "experts");
 }
 
@@ -164,24 +185,14 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
     keys.integer("context_length", config.context);
     keys.integer("embedding_length", config.hidden);
     keys.integer("block_count", config.layers + config.mtp_layers);
-    if (config.intermediate != 0) { // else every layer has experts
-        keys.integer("feed_forward_length", config.intermediate);
-    }
     keys.integer("vocab_size", config.vocabulary);
     keys.integer("attention.head_count", config.heads);
-    if (family.layers_without_heads) {
-        std::vector<int32_t> counts;
-        for (const LayerConfig &layer : config.layer) {
-            counts.push_back(layer.recurrent ? 0 : static_cast<int32_t>(config.kv_heads));
-        }
-        metadata.integers(keys.prefix + "attention.head_count_kv", counts);
+    if (family.write_gguf_sizes != nullptr) {
+        family.write_gguf_sizes(config, keys);
     } else {
-        keys.integer("attention.head_count_kv", config.kv_heads);
+        describe_sizes(config, family, keys);
     }
-    keys.integer("attention.key_length", config.head_dim);
-    keys.integer("attention.value_length", config.head_dim);
     keys.number("attention.layer_norm_rms_epsilon", static_cast<double>(config.norm_eps));
-    keys.integer("rope.dimension_count", config.rotary());
     const Rope &rope = global_rope(config);
     describe_rope(rope, keys);
     write_windows(config, keys, family.gguf_pattern);
@@ -220,13 +231,37 @@ std::vector<GgufFactors> rope_factors(const Config &config) {
     if (rope.scaling == RopeScaling::longrope) {
         return {{kGgufShortFactors, factors}, {kGgufLongFactors, rope.long_factors}};
     }
+    if (rope.still_from != 0) { // as llama.cpp's converter writes it
+        constexpr float kStill = 1e30F;
+        std::vector<float> parts(config.rotary_of(rope) / 2, kStill);
+        std::fill_n(parts.begin(), rope.still_from, 1.0F);
+        return {{kGgufRopeFactors, parts}};
+    }
     return factors.empty() ? std::vector<GgufFactors>{}
                            : std::vector<GgufFactors>{{kGgufRopeFactors, factors}};
+}
+
+static void check_layers(const Config &meant, const Config &read) {
+    expect(meant.kv_heads == read.kv_heads && meant.head_dim == read.head_dim &&
+               meant.global_kv_heads == read.global_kv_heads &&
+               meant.global_head_dim == read.global_head_dim,
+           "sizes of heads");
+    expect(meant.value_norm == read.value_norm &&
+               meant.global_keys_as_values == read.global_keys_as_values,
+           "values");
+    expect(meant.layer_inputs == read.layer_inputs && meant.layer_scalars == read.layer_scalars,
+           "inputs and scalars of layers");
+    for (uint32_t i = 0; i < meant.layers; ++i) {
+        const LayerConfig &a = meant.layer[i], &b = read.layer[i];
+        expect(a.keys_of == b.keys_of && meant.intermediate_of(a) == read.intermediate_of(b),
+               ("keys or MLP of layer " + std::to_string(i)).c_str());
+    }
 }
 
 void check_described(const Config &meant, const Config &read) {
     check_experts(meant, read);
     check_recurrent(meant, read);
+    check_layers(meant, read);
     expect(meant.query_key_norm == read.query_key_norm && meant.joint_norms == read.joint_norms &&
                meant.pre_norms == read.pre_norms && meant.post_norms == read.post_norms,
            "norms");

@@ -1,7 +1,7 @@
-// The published config.json files; see published.h. google/gemma-3-*, meta-llama/Llama-3.2-1B,
-// TinyLlama/TinyLlama-1.1B, Qwen/Qwen3-30B-A3B, Qwen/Qwen3.5-* and openai/gpt-oss-20b, except for
-// the ids of special tokens, which are those of the bundled tokenizer. The kinds of Qwen3.5's
-// layers follow from the interval (shapes.cpp).
+// The published config.json files; see published.h. google/gemma-3-*, google/gemma-4-E2B,
+// meta-llama/Llama-3.2-1B, TinyLlama/TinyLlama-1.1B, Qwen/Qwen3-30B-A3B, Qwen/Qwen3.5-* and
+// openai/gpt-oss-20b, except for the ids of special tokens, which are those of the bundled
+// tokenizer. The kinds of Qwen3.5's layers follow from the interval (shapes.cpp).
 #include "tools/cli/synth/published.h"
 
 namespace command::synth {
@@ -137,10 +137,36 @@ constexpr char kGptOss20b[] = R"({
     "swiglu_limit": 7.0, "tie_word_embeddings": false, "use_cache": true,
     "vocab_size": 201088})";
 
+constexpr char kGemma4E2b[] = R"({
+    "architectures": ["Gemma4ForConditionalGeneration"], "bos_token_id": 2, "eos_token_id": [1, 5],
+    "image_token_id": 258880, "model_type": "gemma4", "text_config": {"attention_bias": false,
+    "attention_dropout": 0.0, "attention_k_eq_v": false, "dtype": "bfloat16", "enable_moe_block":
+    false, "eos_token_id": 1, "final_logit_softcapping": 30.0, "global_head_dim": 512, "head_dim":
+    256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1536,
+    "hidden_size_per_layer_input": 256, "initializer_range": 0.02, "intermediate_size": 6144,
+    "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention",
+    "sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+    "sliding_attention", "sliding_attention", "full_attention", "sliding_attention",
+    "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
+    "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention",
+    "full_attention", "sliding_attention", "sliding_attention", "sliding_attention",
+    "sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+    "sliding_attention", "sliding_attention", "full_attention", "sliding_attention",
+    "sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    "max_position_embeddings": 131072, "model_type": "gemma4_text", "num_attention_heads": 8,
+    "num_global_key_value_heads": null, "num_hidden_layers": 35, "num_key_value_heads": 1,
+    "num_kv_shared_layers": 20, "pad_token_id": 0, "rms_norm_eps": 1e-06, "rope_parameters":
+    {"full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1000000.0, "rope_type":
+    "proportional"}, "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}},
+    "sliding_window": 512, "tie_word_embeddings": true, "use_bidirectional_attention": null,
+    "use_cache": true, "use_double_wide_mlp": true, "vocab_size": 262144,
+    "vocab_size_per_layer_input": 262144}, "tie_word_embeddings": true})";
+
 constexpr Published kPublished[] = {
     {"tinyllama-1.1b", kTinyLlama}, {"llama3.2-1b", kLlama1b}, {"gemma3-270m", kGemma270m},
     {"gemma3-1b", kGemma1b},        {"gemma3-4b", kGemma4b},   {"qwen3-30b-a3b", kQwen30b},
     {"qwen3.5-0.8b", kQwen08b},     {"qwen3.5-4b", kQwen4b},   {"gpt-oss-20b", kGptOss20b},
+    {"gemma4-e2b", kGemma4E2b},
 };
 
 } // namespace

@@ -102,6 +102,45 @@ void plan_attention(const Planner &plan, const std::string &name, const Json &te
     plan.matrix(name + "o_proj", hidden, query_size);
 }
 
+// A layer of Gemma 4, whose sizes depend on its kind. The last layers have no keys and values.
+void plan_gemma4(const Planner &plan, const std::string &name, uint64_t index, const Json &text) {
+    const uint64_t hidden = text.at("hidden_size"), inputs = text.at("hidden_size_per_layer_input");
+    const uint64_t own = text.at("num_hidden_layers").get<uint64_t>() -
+                         text.at("num_kv_shared_layers").get<uint64_t>();
+    const bool global = text.at("layer_types")[index] == "full_attention";
+    const uint64_t head_dim = text.at(global ? "global_head_dim" : "head_dim");
+    const uint64_t query_size = text.at("num_attention_heads").get<uint64_t>() * head_dim;
+    const uint64_t key_size = text.at("num_key_value_heads").get<uint64_t>() * head_dim;
+    const std::string attention = name + "self_attn.";
+    plan.norm(name + "input_layernorm", hidden);
+    plan.matrix(attention + "q_proj", query_size, hidden);
+    plan.norm(attention + "q_norm", head_dim);
+    if (index < own) {
+        plan.matrix(attention + "k_proj", key_size, hidden);
+        plan.matrix(attention + "v_proj", key_size, hidden);
+        plan.norm(attention + "k_norm", head_dim);
+    }
+    plan.matrix(attention + "o_proj", hidden, query_size);
+    plan.norm(name + "post_attention_layernorm", hidden);
+    plan.norm(name + "pre_feedforward_layernorm", hidden);
+    const uint64_t inner = text.at("intermediate_size");
+    plan_mlp(plan, name + "mlp.", hidden, index < own ? inner : 2 * inner);
+    plan.norm(name + "post_feedforward_layernorm", hidden);
+    plan.matrix(name + "per_layer_input_gate", inputs, hidden);
+    plan.matrix(name + "per_layer_projection", hidden, inputs);
+    plan.norm(name + "post_per_layer_input_norm", hidden);
+    plan.vector(name + "layer_scalar", 1, 1.0, 0.05);
+}
+
+// What Gemma 4 has beside its layers: the numbers that they get of each token.
+void plan_layer_inputs(const Planner &plan, const std::string &prefix, const Json &text) {
+    const uint64_t inputs = text.at("hidden_size_per_layer_input");
+    const uint64_t all = inputs * text.at("num_hidden_layers").get<uint64_t>();
+    plan.vocabulary(prefix + "embed_tokens_per_layer", text.at("vocab_size"), all);
+    plan.matrix(prefix + "per_layer_model_projection", all, text.at("hidden_size"));
+    plan.norm(prefix + "per_layer_projection_norm", inputs);
+}
+
 void plan_head_norms(const Planner &plan, const std::string &name, const Json &text) {
     const uint64_t head_dim = text.value("head_dim", 256);
     plan.norm(name + "q_norm", head_dim);
@@ -166,6 +205,10 @@ void set_layers(const std::string &name, uint64_t layers, Json &text) {
             Json &kinds = text["layer_types"];
             kinds.erase(kinds.begin() + static_cast<ptrdiff_t>(layers), kinds.end());
         }
+        if (text.contains("num_kv_shared_layers")) { // the first layers stay what they are
+            const uint64_t own = all - text["num_kv_shared_layers"].get<uint64_t>();
+            text["num_kv_shared_layers"] = layers > own ? layers - own : 0;
+        }
     }
     if (text.contains("full_attention_interval")) {
         const uint64_t interval = text["full_attention_interval"];
@@ -182,16 +225,25 @@ Shape make_shape(const std::string &name, uint64_t layers, const char *config) {
     Json &text = multimodal ? shape.config.at("text_config") : shape.config;
     set_layers(name, layers, text);
     const bool hybrid = text.contains("full_attention_interval");
-    const std::string prefix = !multimodal ? "model."
-                               : hybrid    ? "model.language_model."
-                                           : "language_model.model.";
+    const bool gemma4 = text.at("model_type") == "gemma4_text";
+    const std::string prefix = !multimodal        ? "model."
+                               : hybrid || gemma4 ? "model.language_model."
+                                                  : "language_model.model.";
     const uint64_t hidden = text.at("hidden_size");
-    const Planner plan{shape.tensors, shape.gemma, shape.gemma || hybrid};
+    const Planner plan{shape.tensors, shape.gemma, (shape.gemma && !gemma4) || hybrid};
     shape.vocabulary = text.value("vocab_size", 262208);
     plan.vocabulary(prefix + "embed_tokens", shape.vocabulary, hidden);
+    if (gemma4) {
+        plan_layer_inputs(plan, prefix, text);
+    }
     for (size_t layer = 0; layer < text.at("num_hidden_layers"); ++layer) {
+        const std::string name = prefix + "layers." + std::to_string(layer) + ".";
+        if (gemma4) {
+            plan_gemma4(plan, name, layer, text);
+            continue;
+        }
         const bool recurrent = hybrid && text.at("layer_types")[layer] == "linear_attention";
-        plan_layer(plan, prefix + "layers." + std::to_string(layer) + ".", recurrent, text);
+        plan_layer(plan, name, recurrent, text);
     }
     plan.norm(prefix + "norm", hidden);
     if (!text.value("tie_word_embeddings", shape.gemma)) {

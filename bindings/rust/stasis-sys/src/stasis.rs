@@ -150,6 +150,9 @@ pub struct stasis_model_info {
     pub contract_experts: u32,
     pub ignored: *const c_char,
     pub mtp_bytes: u64,
+    pub global_kv_heads: u32,
+    pub global_head_dim: u32,
+    pub layer_keys: *const u32,
 }
 
 #[repr(C)]

@@ -71,6 +71,12 @@ pub struct ModelInfo {
     pub ignored: String,
     /// Bytes of the head that predicts further tokens; 0: the model has none.
     pub mtp_bytes: u64,
+    /// Heads of keys and values in layers without a window.
+    pub global_kv_heads: u32,
+    /// Size of their heads.
+    pub global_head_dim: u32,
+    /// For each layer the one whose keys and values it uses.
+    pub layer_keys: Vec<u32>,
 }
 
 impl ModelInfo {
@@ -120,6 +126,9 @@ impl ModelInfo {
             contract_experts: raw.contract_experts,
             ignored: text_of(raw.ignored),
             mtp_bytes: raw.mtp_bytes,
+            global_kv_heads: raw.global_kv_heads,
+            global_head_dim: raw.global_head_dim,
+            layer_keys: copied(raw.layer_keys, layers),
         }
     }
 }

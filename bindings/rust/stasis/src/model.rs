@@ -216,7 +216,8 @@ impl Model {
         check(|error| unsafe {
             sys::stasis_model_recommended_sampling(self.raw(), &mut sampling, error)
         })?;
-        Ok(Sampling::of(&sampling))
+        // SAFETY: this model lives.
+        Ok(unsafe { Sampling::of(&sampling) })
     }
 
     /// The tokens of a text.

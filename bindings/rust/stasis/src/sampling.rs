@@ -50,9 +50,18 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Converts the settings that a model recommends, which have no arrays.
-    pub(crate) fn of(raw: &sys::stasis_sampling) -> Sampling {
+    /// Converts the settings that a model recommends, whose arrays are the model's.
+    ///
+    /// # Safety
+    /// The model lives.
+    pub(crate) unsafe fn of(raw: &sys::stasis_sampling) -> Sampling {
+        let count = raw.bias_count as usize;
+        // SAFETY: that many of each, of a model that lives.
+        let bias = (0..count)
+            .map(|i| unsafe { (*raw.bias_tokens.add(i), *raw.bias.add(i)) })
+            .collect();
         Sampling {
+            bias,
             top_k: raw.top_k,
             temperature: raw.temperature,
             top_p: raw.top_p,
