@@ -42,7 +42,8 @@ std::vector<std::string> pretokenizer_patterns(std::string_view name, const std:
     if (name == "gpt-2") {
         return {kGpt2Pattern};
     }
-    if (name == "llama-bpe" || name == "lfm2") {
+    // llama.cpp, src/llama-vocab.cpp: dbrx, of Granite 4 and Phi-4, has Llama 3's.
+    if (name == "llama-bpe" || name == "lfm2" || name == "dbrx") {
         return {kLlama3};
     }
     if (name == "qwen2") {
@@ -66,8 +67,8 @@ std::vector<std::string> pretokenizer_patterns(std::string_view name, const std:
         return {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"};
     }
     fail(Status::unsupported,
-         "%s: tokenizer.ggml.pre is '%.*s'; supported are default, gpt-2, llama-bpe, lfm2, smollm, "
-         "qwen2, qwen35, gpt-4o, starcoder and deepseek-coder",
+         "%s: tokenizer.ggml.pre is '%.*s'; supported are default, gpt-2, llama-bpe, lfm2, dbrx, "
+         "smollm, qwen2, qwen35, gpt-4o, starcoder and deepseek-coder",
          from.c_str(), static_cast<int>(std::min<size_t>(name.size(), 60)), name.data());
 }
 
