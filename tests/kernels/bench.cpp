@@ -127,19 +127,20 @@ void bench_attention(const Line &line, size_t rows, size_t head_dim) {
              });
 }
 
-// One head of a Gated DeltaNet layer, `rows` tokens: multiplications and additions by the state.
-void bench_delta_rule(const Line &line, size_t rows) {
+// One head of a recurrent layer, `rows` tokens: multiplications and additions by the state.
+void bench_rule(const Line &line, const char *name, decltype(Table::delta_rule) Table::*entry,
+                double operations, size_t rows) {
     constexpr size_t kDim = 128;
     Numbers numbers(1);
     const std::vector<float> keys = numbers.floats(rows * kDim, Kind::plain);
     const std::vector<float> values = numbers.floats(rows * kDim, Kind::plain);
     const std::vector<float> gates(rows, 0.5F);
     std::vector<float> state(kDim * kDim), output(rows * kDim);
-    line.run("delta_rule " + std::to_string(rows) + " rows, head " + std::to_string(kDim),
-             "GMAC/s", static_cast<double>(3 * rows * kDim * kDim), [&](const Table &table) {
-                 table.delta_rule({keys.data(), keys.data(), values.data(), gates.data(),
-                                   gates.data(), state.data(), output.data(), kDim, kDim, 1, kDim,
-                                   rows, kDim, kDim});
+    line.run(name + (" " + std::to_string(rows)) + " rows, head " + std::to_string(kDim), "GMAC/s",
+             operations * static_cast<double>(rows * kDim * kDim), [&](const Table &table) {
+                 (table.*entry)({keys.data(), keys.data(), values.data(), gates.data(),
+                                 gates.data(), state.data(), output.data(), kDim, kDim, 1, kDim,
+                                 rows, kDim, kDim});
              });
 }
 
@@ -178,7 +179,8 @@ void bench(const std::string &part) {
         }
     }
     for (const size_t rows : {1, 512}) {
-        bench_delta_rule(line, rows);
+        bench_rule(line, "delta_rule", &Table::delta_rule, 3, rows);
+        bench_rule(line, "selective_scan", &Table::selective_scan, 2, rows);
     }
     for (const size_t n : {2048, 8192}) {
         bench_elements(line, n);

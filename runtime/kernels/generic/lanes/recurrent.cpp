@@ -119,34 +119,69 @@ template <size_t vectors>
     }
 }
 
-// The same of the selective scan.
-template <size_t vectors>
-[[gnu::always_inline]] inline void scan_columns(const DeltaRule &task, size_t first, size_t count) {
+// Rows of the selective scan that are computed in one pass over the state, as far as there are
+// registers.
+#ifdef __AVX512F__
+constexpr size_t kScanned = 2;
+#else
+constexpr size_t kScanned = 1;
+#endif
+
+// The same of `rows` rows of the selective scan, from row r on.
+template <size_t vectors, size_t rows>
+[[gnu::always_inline]] inline void scan_rows(const DeltaRule &task, size_t first, size_t count,
+                                             size_t r) {
     const auto width = [count](size_t v) STASIS_STEP { return v + 1 == vectors ? count : kLanes; };
-    for (size_t r = 0; r < task.rows; ++r) {
-        const DeltaRow row(task, r);
-        const Lanes decay = broadcast(row.decay);
-        Lanes x[vectors], change[vectors], output[vectors];
-        const size_t at = r * task.value_stride + first;
+    const auto in_row = [&](size_t row, size_t v) STASIS_STEP {
+        return (r + row) * task.value_stride + first + v * kLanes;
+    };
+    const float *const keys = task.key + r * task.qk_stride;
+    const float *const queries = task.query + r * task.qk_stride;
+    Lanes decay[rows], change[rows][vectors], output[rows][vectors];
+    for (size_t row = 0; row < rows; ++row) {
+        const size_t gate = (r + row) * task.gate_stride;
+        decay[row] = broadcast(task.decay[gate]);
         for (size_t v = 0; v < vectors; ++v) {
-            x[v] = load(task.value + at + v * kLanes, width(v));
-            change[v] = x[v] * broadcast(row.beta);
-            output[v] = broadcast(0.0F);
+            change[row][v] =
+                load(task.value + in_row(row, v), width(v)) * broadcast(task.beta[gate]);
+            output[row][v] = broadcast(0.0F);
         }
-        for (size_t i = 0; i < task.key_dim; ++i) {
-            const Lanes b = broadcast(row.key[i]), c = broadcast(row.query[i]);
-            float *const state = task.state + first + i * task.state_stride;
+    }
+    for (size_t i = 0; i < task.key_dim; ++i) {
+        float *const state = task.state + first + i * task.state_stride;
+        Lanes s[vectors];
+        for (size_t v = 0; v < vectors; ++v) {
+            s[v] = load(state + v * kLanes, width(v));
+        }
+        for (size_t row = 0; row < rows; ++row) {
+            const Lanes b = broadcast(keys[row * task.qk_stride + i]);
+            const Lanes c = broadcast(queries[row * task.qk_stride + i]);
             for (size_t v = 0; v < vectors; ++v) {
-                float *const place = state + v * kLanes;
-                const Lanes s = fma(b, change[v], load(place, width(v)) * decay);
-                output[v] = fma(s, c, output[v]);
-                store(s, place, width(v));
+                s[v] = fma(b, change[row][v], s[v] * decay[row]);
+                output[row][v] = fma(s[v], c, output[row][v]);
             }
         }
         for (size_t v = 0; v < vectors; ++v) {
-            store(fma(broadcast(task.skip), x[v], output[v]), task.output + at + v * kLanes,
+            store(s[v], state + v * kLanes, width(v));
+        }
+    }
+    for (size_t row = 0; row < rows; ++row) {
+        for (size_t v = 0; v < vectors; ++v) {
+            const Lanes x = load(task.value + in_row(row, v), width(v));
+            store(fma(broadcast(task.skip), x, output[row][v]), task.output + in_row(row, v),
                   width(v));
         }
+    }
+}
+
+template <size_t vectors>
+[[gnu::always_inline]] inline void scan_columns(const DeltaRule &task, size_t first, size_t count) {
+    size_t r = 0;
+    for (; r + kScanned <= task.rows; r += kScanned) {
+        scan_rows<vectors, kScanned>(task, first, count, r);
+    }
+    for (; r < task.rows; ++r) {
+        scan_rows<vectors, 1>(task, first, count, r);
     }
 }
 
