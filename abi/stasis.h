@@ -210,7 +210,7 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
 /* Opens a model. Sessions keep a closed model alive.
  *
  * Files. `path` is a Hugging Face directory (config.json, safetensors, and where present
- * generation_config.json, tokenizer.model or else tokenizer.json (byte-level BPE),
+ * generation_config.json, tokenizer.model or else tokenizer.json (BPE of bytes, or Gemma 4's),
  * tokenizer_config.json, chat_template.jinja); or a GGUF file of version 2 or 3, the first of a
  * model that is split (NAME-00001-of-0000N.gguf): architectures llama, gemma3, gemma4, qwen2,
  * qwen3, qwen3moe, qwen35, qwen35moe, phi3, gpt-oss, lfm2, smollm3, mistral3, olmo2, granitehybrid,

@@ -58,6 +58,23 @@ const Alphabet &alphabet() {
     return instance;
 }
 
+constexpr std::string_view kSpace =
+    "\u2581"; // the spelling of a space where symbols are characters
+
+std::string byte_spelling(size_t byte) {
+    constexpr char kDigits[] = "0123456789ABCDEF";
+    return std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">";
+}
+
+// Returns the bytes of the character that begins at a place of a text, which is UTF-8.
+size_t character_bytes(std::string_view text, size_t at) {
+    size_t end = at + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+        ++end;
+    }
+    return end - at;
+}
+
 uint64_t pair_key(uint32_t left, uint32_t right) {
     return uint64_t{left} << 32 | right;
 }
@@ -122,7 +139,7 @@ struct ByteBpe::Word {
 
 ByteBpe::ByteBpe(const ByteBpeModel &model, const std::vector<bool> &apart, const std::string &from)
     : pretokenizer_(model.patterns, from), compose_(model.compose),
-      ignore_merges_(model.ignore_merges) {
+      ignore_merges_(model.ignore_merges), characters_(model.characters) {
     // The first of equal spellings counts.
     std::unordered_map<std::string_view, uint32_t> ids;
     for (uint32_t token = 0; token < model.pieces.size(); ++token) {
@@ -134,11 +151,13 @@ ByteBpe::ByteBpe(const ByteBpeModel &model, const std::vector<bool> &apart, cons
         const std::string bytes = alphabet().read(piece.text);
         if (ignore_merges_ && first && !bytes.empty()) {
             words_.emplace(bytes, token);
+        } else if (characters_ && first && character_bytes(piece.text, 0) == piece.text.size()) {
+            words_.emplace(piece.text, token);
         }
     }
     // Each byte is a symbol of its own at first.
     for (size_t byte = 0; byte < 256; ++byte) {
-        const auto found = ids.find(alphabet().spelling[byte]);
+        const auto found = ids.find(characters_ ? byte_spelling(byte) : alphabet().spelling[byte]);
         byte_tokens_[byte] = found == ids.end() ? -1 : int64_t{found->second};
     }
     // A merge is stored by the ids of its parts.
@@ -154,6 +173,36 @@ ByteBpe::ByteBpe(const ByteBpeModel &model, const std::vector<bool> &apart, cons
                                   : "what they make");
         }
         merges_.emplace(pair_key(l->second, r->second), Merge{rank, both->second});
+    }
+}
+
+// Returns the token of a byte of a text, which begins at `begin` of the whole.
+uint32_t ByteBpe::byte_token(std::string_view text, size_t at, size_t begin) const {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte_tokens_[byte] < 0) {
+        fail(Status::unsupported, "the tokenizer has no token for the byte 0x%02X (at byte %zu)",
+             byte, begin + at);
+    }
+    return static_cast<uint32_t>(byte_tokens_[byte]);
+}
+
+// Adds the symbols of a text's characters, or of the bytes of those without a token.
+void ByteBpe::add_characters(std::string_view text, size_t begin, Word &symbols) const {
+    for (size_t at = 0; at < text.size();) {
+        const size_t size = character_bytes(text, at);
+        const std::string spelled(text[at] == ' ' ? kSpace : text.substr(at, size));
+        const auto found = words_.find(spelled);
+        for (size_t i = 0; i < (found == words_.end() ? size : 1); ++i) {
+            const bool whole = found != words_.end();
+            const auto place = static_cast<uint32_t>(symbols.symbols.size());
+            symbols.symbols.push_back({whole ? found->second : byte_token(text, at + i, begin),
+                                       place == 0 ? Word::kNone : place - 1, place + 1,
+                                       whole ? static_cast<uint32_t>(size) : 1});
+        }
+        at += size;
+    }
+    if (!symbols.symbols.empty()) {
+        symbols.symbols.back().next = Word::kNone;
     }
 }
 
@@ -173,14 +222,11 @@ void ByteBpe::encode_word(std::string_view word, size_t begin, const Watch &watc
 
     // The bytes are the first symbols, which then merge.
     symbols.symbols.clear();
-    for (uint32_t i = 0; i < word.size(); ++i) {
-        const auto byte = static_cast<unsigned char>(word[i]);
-        if (byte_tokens_[byte] < 0) {
-            fail(Status::unsupported,
-                 "the tokenizer has no token for the byte 0x%02X (at byte %zu)", byte, begin + i);
-        }
-        symbols.symbols.push_back({static_cast<uint32_t>(byte_tokens_[byte]),
-                                   i == 0 ? Word::kNone : i - 1,
+    if (characters_) {
+        add_characters(word, begin, symbols);
+    }
+    for (uint32_t i = 0; !characters_ && i < word.size(); ++i) {
+        symbols.symbols.push_back({byte_token(word, i, begin), i == 0 ? Word::kNone : i - 1,
                                    i + 1 == word.size() ? Word::kNone : i + 1, 1});
     }
     symbols.merge_all(merges_, watch);
@@ -215,8 +261,17 @@ void ByteBpe::encode(const std::string &text, const Watch &watch,
 }
 
 std::string ByteBpe::bytes(const std::string &spelling) const {
-    const std::string out = alphabet().read(spelling);
-    return out.empty() ? spelling : out;
+    if (!characters_) {
+        const std::string out = alphabet().read(spelling);
+        return out.empty() ? spelling : out;
+    }
+    std::string out;
+    for (size_t at = 0; at < spelling.size();) {
+        const bool space = std::string_view(spelling).substr(at).starts_with(kSpace);
+        out += space ? ' ' : spelling[at];
+        at += space ? kSpace.size() : 1;
+    }
+    return out;
 }
 
 std::vector<std::pair<std::string, std::string>> ByteBpe::rules() const {
@@ -224,10 +279,15 @@ std::vector<std::pair<std::string, std::string>> ByteBpe::rules() const {
     for (const std::string &pattern : pretokenizer_.patterns()) {
         patterns += (patterns.empty() ? "" : "\n") + pattern;
     }
-    return {{"normalizer", compose_ ? "nfc" : "none"},
-            {"pre_tokenizer", patterns},
-            {"merges", std::to_string(merges_.size())},
-            {"ignore_merges", ignore_merges_ ? "yes" : "no"}};
+    std::vector<std::pair<std::string, std::string>> rules = {
+        {"normalizer", compose_ ? "nfc" : "none"},
+        {"pre_tokenizer", patterns},
+        {"merges", std::to_string(merges_.size())},
+        {"ignore_merges", ignore_merges_ ? "yes" : "no"}};
+    if (characters_) {
+        rules.emplace_back("symbols", "characters");
+    }
+    return rules;
 }
 
 void ByteBpe::hash(Sha256 &hash) const {

@@ -1,7 +1,8 @@
 // Byte-level byte-pair encoding, as GPT-2 introduced it (Radford et al. 2019, section 2.2;
 // openai/gpt-2, src/encoder.py). Text is cut into words; the bytes of a word are its first symbols;
-// neighbours merge in the order in which merges were learnt, until none is left. Knows plain text
-// only, without special tokens. Immutable and thread-safe.
+// neighbours merge in the order in which merges were learnt, until none is left. Or, as Gemma 4 has
+// it: the characters of the whole text are its first symbols, and the bytes of those that are no
+// tokens. Knows plain text only, without special tokens. Immutable and thread-safe.
 #pragma once
 
 #include <array>
@@ -25,6 +26,9 @@ struct ByteBpeModel {
     std::vector<std::string> patterns;                       // of the pre-tokenizer
     bool compose = false;       // text is converted to Unicode's form NFC before it is cut
     bool ignore_merges = false; // a word that is a token becomes that token without merging
+    // Symbols are characters, spelled as they are but for a space, which is U+2581, and the bytes
+    // of other characters as <0x0A>.
+    bool characters = false;
 };
 
 class ByteBpe {
@@ -54,14 +58,17 @@ class ByteBpe {
 
     void encode_words(const std::string &text, const Watch &watch,
                       std::vector<TextToken> &out) const;
+    uint32_t byte_token(std::string_view text, size_t at, size_t begin) const;
+    void add_characters(std::string_view text, size_t begin, Word &symbols) const;
     void encode_word(std::string_view word, size_t begin, const Watch &watch, Word &symbols,
                      std::vector<TextToken> &out) const;
 
     Pretokenizer pretokenizer_;
-    bool compose_, ignore_merges_;
-    std::array<int64_t, 256> byte_tokens_;            // -1: none
-    std::unordered_map<uint64_t, Merge> merges_;      // by the ids of left (high) and right
-    std::unordered_map<std::string, uint32_t> words_; // bytes of a token, if merges are ignored
+    bool compose_, ignore_merges_, characters_;
+    std::array<int64_t, 256> byte_tokens_;       // -1: none
+    std::unordered_map<uint64_t, Merge> merges_; // by the ids of left (high) and right
+    // Bytes of a token, if merges are ignored; or tokens of one character, by their spelling.
+    std::unordered_map<std::string, uint32_t> words_;
 };
 
 } // namespace stasis

@@ -33,7 +33,7 @@ std::string with_bare_spaces(std::string text) {
 // special becomes a control token, so that no text becomes one by accident.
 void describe_tokens(const Tokenizer &tokenizer, const std::vector<Piece> &pieces,
                      GgufMetadata &metadata) {
-    const bool byte_bpe = tokenizer.type() == "byte-level-bpe";
+    const bool sentencepiece = tokenizer.type().starts_with("sentencepiece");
     std::vector<std::string> texts;
     std::vector<int32_t> kinds, text_tokens;
     for (uint32_t token = 0; token < tokenizer.size(); ++token) {
@@ -47,7 +47,7 @@ void describe_tokens(const Tokenizer &tokenizer, const std::vector<Piece> &piece
         }
         if (kind == PieceKind::user_defined && marks_structure(text)) {
             text_tokens.push_back(static_cast<int32_t>(token));
-        } else if (kind == PieceKind::user_defined && !byte_bpe) {
+        } else if (kind == PieceKind::user_defined && sentencepiece) {
             text = with_bare_spaces(text);
         }
         texts.push_back(text.empty() ? "[PAD" + std::to_string(token) + "]" : text);
@@ -153,8 +153,10 @@ void describe_byte_bpe(const std::string &path, const Tokenizer &tokenizer,
     for (const AddedToken &token : read.added) { // the vocabulary may list them too
         pieces[token.token] = {token.text, PieceKind::user_defined};
     }
-    metadata.text("tokenizer.ggml.model", "gpt2");
-    metadata.text("tokenizer.ggml.pre", pretokenizer_name(read.model, path));
+    metadata.text("tokenizer.ggml.model", read.model.characters ? "gemma4" : "gpt2");
+    if (!read.model.characters) {
+        metadata.text("tokenizer.ggml.pre", pretokenizer_name(read.model, path));
+    }
     if (read.model.compose) {
         metadata.text(kNormalization, "NFC");
     }

@@ -180,6 +180,22 @@ std::string read_sentencepiece(const GgufFile &gguf, std::vector<Piece> pieces) 
     return build_sentencepiece_model(parts);
 }
 
+// Gemma 4's, whose bytes have tokens of their own.
+ByteBpeModel read_characters(const GgufFile &gguf, const std::vector<Piece> &pieces) {
+    ByteBpeModel model;
+    model.characters = true;
+    model.pieces = pieces;
+    for (size_t token = 0; token < pieces.size(); ++token) {
+        if (pieces[token].kind == PieceKind::byte && !spells_byte(pieces[token].text)) {
+            corrupt(gguf, kTokens,
+                    "token " + std::to_string(token) + " is a byte, but not spelled like <0x0A>");
+        }
+    }
+    model.merges = read_merges(gguf);
+    read_composes(gguf, false);
+    return model;
+}
+
 ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &pieces) {
     ByteBpeModel model;
     model.pieces = pieces;
@@ -202,28 +218,29 @@ ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &piece
 bool marks_structure(const std::string &text) {
     static constexpr const char *kMarks[] = {"<s>",   "</s>",  "<unk>",           "<pad>",
                                              "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"};
-    return (text.starts_with("<|") && text.ends_with("|>")) ||
+    return (text.starts_with("<|") && text.ends_with(">")) ||
+           (text.starts_with("<") && text.ends_with("|>")) ||
            (text.starts_with("<\uFF5C") && text.ends_with("\uFF5C>")) ||
            std::find(std::begin(kMarks), std::end(kMarks), text) != std::end(kMarks);
 }
 
 GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
     const std::string kind = gguf.text("tokenizer.ggml.model").value_or("");
-    const bool byte_bpe = kind == "gpt2";
-    if (!byte_bpe && kind != "llama" && kind != "gemma") {
+    const bool byte_bpe = kind == "gpt2", characters = kind == "gemma4";
+    if (!byte_bpe && !characters && kind != "llama" && kind != "gemma") {
         fail(Status::unsupported,
-             "%s: tokenizer.ggml.model is '%.60s'; supported are gpt2, llama and gemma",
+             "%s: tokenizer.ggml.model is '%.60s'; supported are gpt2, llama, gemma and gemma4",
              gguf.names[0].c_str(), kind.c_str());
     }
 
     GgufVocabulary out;
     std::vector<Piece> pieces = read_pieces(gguf);
-    if (!byte_bpe) {
+    if (!byte_bpe && !characters) {
         escape_spaces(pieces);
     }
     out.added = user_defined(gguf, pieces);
-    if (byte_bpe) {
-        out.byte_bpe = read_byte_bpe(gguf, pieces);
+    if (byte_bpe || characters) {
+        out.byte_bpe = byte_bpe ? read_byte_bpe(gguf, pieces) : read_characters(gguf, pieces);
     } else {
         read_composes(gguf, false);
         out.sentencepiece = read_sentencepiece(gguf, pieces);

@@ -9,6 +9,7 @@
 #include "format/state/error.h"
 #include "runtime/host/utf8.h"
 #include "runtime/model/json_file.h"
+#include "runtime/text/sentencepiece_model.h"
 
 namespace stasis {
 
@@ -195,6 +196,39 @@ std::pair<std::string, std::string> read_merge(const Json &entry, const Part &me
     return {text.substr(0, space), text.substr(space + 1)};
 }
 
+// Checks that spaces are spelled U+2581 and that the text is cut nowhere: it may be cut at spaces,
+// of which the normalizer leaves none.
+void check_characters(const Part &root) {
+    constexpr char kSpace[] = " ", kSpelled[] = "\u2581";
+    if (root.find("normalizer") == nullptr) {
+        root.object("model").unsupported("with \"byte_fallback\" and no normalizer");
+    }
+    const Part normalizer = root.object("normalizer");
+    const std::vector<Part> parts = parts_of(normalizer, "normalizers");
+    if (parts.size() != 1 || parts[0].text("type") != "Replace" ||
+        parts[0].object("pattern").text("String") != kSpace ||
+        parts[0].text("content") != kSpelled) {
+        normalizer.unsupported("that does anything but spell spaces U+2581, with byte_fallback,");
+    }
+    if (root.find("pre_tokenizer") == nullptr) {
+        return;
+    }
+    const Part whole = root.object("pre_tokenizer");
+    for (const Part &part : parts_of(whole, "pretokenizers")) {
+        if (part.text("type") != "Split" || part.object("pattern").text("String") != kSpace) {
+            part.unsupported(part.text("type") + ", with byte_fallback,");
+        }
+    }
+}
+
+void mark_bytes(std::vector<Piece> &pieces) {
+    for (Piece &piece : pieces) {
+        if (spells_byte(piece.text)) {
+            piece.kind = PieceKind::byte;
+        }
+    }
+}
+
 ByteBpeModel read_model(const Part &root, uint32_t vocabulary) {
     const Part model = root.object("model");
     // Old files (GPT-2's) have no type.
@@ -208,14 +242,19 @@ ByteBpeModel read_model(const Part &root, uint32_t vocabulary) {
             model.unsupported(std::string("with \"") + key + "\"");
         }
     }
-    model.refuse_flag("byte_fallback", false);
-
     // The parts that determine how text is cut and merged.
     ByteBpeModel out;
     out.ignore_merges = model.flag("ignore_merges", false);
-    out.compose = read_normalizer(root);
-    out.patterns = read_patterns(root);
+    out.characters = model.flag("byte_fallback", false);
     out.pieces = read_vocabulary(model, vocabulary);
+    if (out.characters) {
+        model.refuse_flag("ignore_merges", false);
+        check_characters(root);
+        mark_bytes(out.pieces);
+    } else {
+        out.compose = read_normalizer(root);
+        out.patterns = read_patterns(root);
+    }
     const Part merges = model.array("merges");
     out.merges.reserve(merges.json.array()->size());
     for (const Json &entry : *merges.json.array()) {

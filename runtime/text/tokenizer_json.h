@@ -1,6 +1,7 @@
 // Reads tokenizer.json as Hugging Face's tokenizers library writes it, for byte-level BPE: the
-// parts that Llama 3, SmolLM2, Qwen2, GPT-2, StarCoder and DeepSeek-Coder need. Refuses by name any
-// part that would cut or merge text differently.
+// parts that Llama 3, SmolLM2, Qwen2, GPT-2, StarCoder and DeepSeek-Coder need; and for BPE of
+// characters that falls back to bytes, as Gemma 4 has it. Refuses by name any part that would cut
+// or merge text differently.
 #pragma once
 
 #include <cstdint>

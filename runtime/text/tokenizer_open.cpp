@@ -69,7 +69,7 @@ void Tokenizer::Parts::use_byte_bpe(ByteBpeModel model, const std::vector<AddedT
     check_size(model.pieces.size(), vocabulary, from);
     pieces = model.pieces;
     pieces.resize(vocabulary, Piece{"", PieceKind::unused});
-    type = "byte-level-bpe";
+    type = model.characters ? "byte-fallback-bpe" : "byte-level-bpe";
     add_tokens(tokens, from);
     for (const AddedToken &token : tokens) { // in the vocabulary too, but not found by merging
         added[token.token] = true;
