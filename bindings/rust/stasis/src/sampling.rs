@@ -57,9 +57,8 @@ impl Sampling {
     pub(crate) unsafe fn of(raw: &sys::stasis_sampling) -> Sampling {
         let count = raw.bias_count as usize;
         // SAFETY: that many of each, of a model that lives.
-        let bias = (0..count)
-            .map(|i| unsafe { (*raw.bias_tokens.add(i), *raw.bias.add(i)) })
-            .collect();
+        let bias =
+            (0..count).map(|i| unsafe { (*raw.bias_tokens.add(i), *raw.bias.add(i)) }).collect();
         Sampling {
             bias,
             top_k: raw.top_k,
