@@ -12,6 +12,7 @@ namespace abi_test {
 // A session as the walk knows it.
 struct Line {
     Log log = {};
+    uint64_t capacity = 0;
     uint32_t settings = 0;
     bool tracked = false;
     std::string past = {}; // operations, a line each
@@ -35,13 +36,22 @@ inline bool is_hybrid(const std::string &path) {
            path.find("zoo/granite4-h") != std::string::npos;
 }
 
+// The capacity at which sessions of a bundled model with long RoPE get the other set of factors,
+// which is the model's original context; 0 for other models.
+inline uint64_t short_capacity(const std::string &path) {
+    return path.find("zoo/phi3-longrope") != std::string::npos ? 64 : 0;
+}
+
 class EqualityWalk {
   public:
     EqualityWalk(const std::string &path, uint64_t seed)
         : recurrent_(is_hybrid(path)),
           positions_(recurrent_ ? kRecurrentPositions : kWalkPositions),
-          longest_(recurrent_ ? 400 : 130), plain_(path, positions_), models_(open_all(path)),
-          dice_(seed) {
+          short_(short_capacity(path)), longest_(recurrent_ ? 400 : 130), plain_(path, positions_),
+          models_(open_all(path)), dice_(seed) {
+        if (short_ != 0) {
+            plain_short_.emplace(path, short_);
+        }
         for (size_t i = 0; i < kSessions; ++i) {
             renew(i);
         }
@@ -61,7 +71,10 @@ class EqualityWalk {
     using Act = void (EqualityWalk::*)(size_t);
 
     uint64_t roll(uint64_t below) { return dice_() % below; }
-    uint64_t room_of(const Line &line) const { return positions_ - line.position(); }
+    uint64_t room_of(const Line &line) const { return line.capacity - line.position(); }
+    PlainRuns &plain_of(const Line &line) {
+        return line.capacity == positions_ ? plain_ : *plain_short_;
+    }
     bool one_in(uint64_t n) { return roll(n) == 0; }
     stasis_session_info info_of(size_t i) const;
     stasis_session *of(size_t i) const { return seats_[i].session.get(); }
@@ -91,9 +104,12 @@ class EqualityWalk {
     void move_all(size_t i);
     void score(size_t i);
 
-    bool recurrent_;               // the model cannot evict, and has checkpoints
-    uint64_t positions_, longest_; // of a session, and of an append
+    bool recurrent_;     // the model cannot evict, and has checkpoints
+    uint64_t positions_; // of a session
+    uint64_t short_;     // of some sessions: short_capacity()
+    uint64_t longest_;   // append
     PlainRuns plain_;
+    std::optional<PlainRuns> plain_short_ = {}; // with short_ positions
     std::vector<Model> models_;
     std::mt19937_64 dice_;
     Folder folder_ = {};

@@ -67,9 +67,9 @@ void EqualityWalk::renew(size_t i) {
     const uint64_t retains[] = {0, 0, 40, STASIS_WINDOW_RETAIN_NONE};
     const uint64_t domains[] = {STASIS_DOMAIN_COMMON, STASIS_DOMAIN_COMMON, 1,
                                 STASIS_DOMAIN_PRIVATE};
-    options.capacity = positions_;
+    options.capacity = short_ != 0 && one_in(2) ? short_ : positions_;
     options.window_retain = retains[roll(4)];
-    options.domain = domains[roll(4)];
+    options.domain = domains[short_ != 0 ? 0 : roll(4)]; // where sides might meet, they do
     options.track_attention = one_in(4) ? STASIS_TRACK_TOTAL : 0;
     Seat seat;
     seat.model = one_in(4) ? roll(models_.size()) : home_;
@@ -78,11 +78,13 @@ void EqualityWalk::renew(size_t i) {
             STASIS_OK);
     seat.session.reset(session);
     seat.line.tracked = options.track_attention != 0;
+    seat.line.capacity = options.capacity;
     if (seats_[i].session) {
         check(i); // the last that is seen of it
     }
     seats_[i] = std::move(seat);
-    note(i, "created: model %zu, domain %llx, retain %llx, tracked %u", seats_[i].model,
+    note(i, "created: model %zu, capacity %llu, domain %llx, retain %llx, tracked %u",
+         seats_[i].model, static_cast<unsigned long long>(options.capacity),
          static_cast<unsigned long long>(options.domain),
          static_cast<unsigned long long>(options.window_retain), options.track_attention);
     set(i);
@@ -94,8 +96,11 @@ void EqualityWalk::append_some(size_t i) {
         rewind(i);
         return;
     }
-    const bool far = one_in(4) || (recurrent_ && seats_[i].line.log.empty()); // beyond a checkpoint
-    const uint64_t count = std::min(room, 1 + roll(far ? longest_ : 24));
+    const bool empty = seats_[i].line.log.empty();
+    const bool far = one_in(4) || (recurrent_ && empty); // beyond a checkpoint
+    // With two sides of long RoPE beyond a page, which the other side must not take.
+    const uint64_t least = short_ != 0 && empty && one_in(2) ? short_ : 0;
+    const uint64_t count = std::min(room, least + 1 + roll(far ? longest_ : 24));
     const Tokens tokens = story(seats_[i].line, count);
     const uint32_t chunks[] = {0, 0, 1, 7, 32, 65};
     auto options = sized<stasis_run_options>();
