@@ -18,7 +18,8 @@ class Snapshot:
         manifest = state.manifest
         nodes = [manifest["log"], manifest["texts"]]
         nodes += [group["pages"] for group in manifest["groups"]]
-        self.parts = [(ref["section"] + FRAME + ref["begin"], ref) for ref in nodes]
+        self.parts = [(ref["section"] + FRAME + ref["begin"], ref) for ref in nodes
+                      if ref["bytes"]]  # without a tokenizer there are no texts
         self.parts += [(ref["offset"] + FRAME, ref)
                        for ref in (manifest["identity"], manifest["hidden"])]
         self.coded_digests = [

@@ -3,7 +3,7 @@
 import struct
 
 import forgery
-from stasis_process import CommandTest, GEMMA, LLAMA, all_tokens, comma, turns_of
+from stasis_process import CommandTest, DATA, GEMMA, LLAMA, all_tokens, comma, turns_of
 
 SEED, OTHER_SEED = 0x1122334455667788, 0x1122334455667789
 DRAW = ["--temperature", 2, "--ignore-eos"]
@@ -76,6 +76,31 @@ class Replay(CommandTest):
         self.assertIn(f"{len(otherwise)} of 40 tokens come out otherwise", out)
         self.assertIn("the 64 best are the same\n", out)
         self.assertIn(f"from position {first}\n", out)
+
+    def test_either_side_of_a_long_rope(self):
+        """The walk has the file's factors: its logits are the file's, and so are its draws."""
+        model, prompt = DATA / "zoo/phi3-longrope", list(range(3, 43))  # original context 64
+        run = ["run", model, "-n", 20, *DRAW, "--tokens"]
+        digests = set()
+        for capacity in 64, 65:
+            run_here = [*run, comma(prompt), "--capacity", capacity, "--seed"]
+            made = self.json(*run_here, SEED, "--save", self.path("s"), "--replace")
+            digests.add(made["digest"])
+            self.assertTrue(self.json("replay", self.path("s"), model)["verified"])
+            forgery.change(self.path("s"), struct.pack("<Q", SEED), struct.pack("<Q", OTHER_SEED))
+            replayed = self.json("replay", self.path("s"), model, code=1)
+            self.assertEqual((replayed["element"], replayed["drawn"]), ("input_token_buffer", 20))
+            self.assertEqual((replayed["logits"]["compared"], replayed["logits"]["differ"]),
+                             (64, 0))
+            self.assertEqual(replayed["logits"]["stored"], replayed["logits"]["computed"])
+            otherwise = {each["position"]: each["drawn"] for each in replayed["drawn_otherwise"]}
+            for position in range(40, 60):
+                log = prompt + made["tokens"][:position - 40]
+                drawn = self.json("run", model, "-n", 1, *DRAW, "--tokens", comma(log), "--seed",
+                                  OTHER_SEED, "--capacity", capacity)["tokens"][0]
+                recorded = made["tokens"][position - 40]
+                self.assertEqual(otherwise.get(position, recorded), drawn, position)
+        self.assertEqual(len(digests), 2)
 
     def test_keys_and_values_that_the_model_does_not_compute(self):
         self.json("run", LLAMA, "--tokens", comma(all_tokens(LLAMA)[:128]), "-n", 0, "--save",

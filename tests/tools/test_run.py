@@ -186,6 +186,17 @@ class SaveAndResume(CommandTest):
         self.refused(*resume, "-n", 0, "--save", self.path("fork"), names=["has not resumed"])
         self.json(*resume, "-n", 0, "--save", self.path("fork"), "--replace")
 
+    def test_capacity_of_a_new_session(self):
+        run = ["run", GEMMA, "--tokens", "1,2,3", "--ignore-eos", "-n", 9]
+        free = self.json(*run, "--save", self.path("s"))
+        short = self.json(*run, "--capacity", 8)
+        self.assertEqual((short["tokens"], short["position"]), (free["tokens"][:5], 8))
+        self.assertEqual(self.json(*run, "--capacity", 0)["digest"], free["digest"])
+        self.refused(*run, "--capacity", 2, names=["3", "2"])
+        self.refused(*run, "--capacity", 4097, names=["capacity", "4096"])
+        self.refused("run", GEMMA, "--resume", self.path("s"), "--capacity", 64, "-n", 0,
+                     names=["--capacity", "--resume"])
+
     def test_interrupted_run_saves_what_it_has(self):
         prompt = comma(turns_of(GEMMA)[0]["prompt_ids"])
         with subprocess.Popen([str(command()), "run", str(GEMMA), "--tokens", prompt, "-n", "4000",

@@ -19,7 +19,7 @@ struct RunChoice {
     SaveChoice saving;
     LoadChoice loading;
     std::string prompt, tokens, tokens_file, resume, save, trace;
-    uint64_t rewind = 0;
+    uint64_t rewind = 0, capacity = 0;
     std::vector<std::string> evict; // "BEGIN:END"
     bool prompt_given = false, tokens_given = false, rewind_given = false;
     bool bos = false, special = false, json = false, trace_reads = false, recommended = false;
@@ -162,7 +162,7 @@ Session open_session(stasis_model *model, const RunChoice &choice, stasis_cancel
         loading.trace = recorder != nullptr ? &trace : nullptr;
         return load_session(model, choice.resume, cancel, loading);
     }
-    Session session = create_session(model);
+    Session session = create_session(model, STASIS_DOMAIN_COMMON, choice.capacity);
     if (recorder != nullptr) {
         stasis_error error{};
         check(stasis_session_set_trace(session.get(), &trace, &error), error, "--trace");
@@ -305,6 +305,9 @@ void add_run(CLI::App &app, int &exit_code) {
         add_count(*run_app, "--rewind", choice->rewind,
                   "go on from this position of it instead, without what came after")
             ->needs(resume);
+    add_count(*run_app, "--capacity", choice->capacity,
+              "most positions of a new session; 0: the model's context")
+        ->excludes(resume);
     add_load_options(*run_app, choice->loading);
     add_path(*run_app, "--save", choice->save,
              "save the session to this file at the end; -: to standard output, all else then goes "
