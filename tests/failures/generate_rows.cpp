@@ -256,6 +256,12 @@ std::vector<Row> generate_rows() {
             },
             kRecurrent, 256),
         generating(
+            "short convolutions, drafts by a search", Needs::warm_model, false,
+            [](stasis_session *session, stasis_model *) {
+                REQUIRE(draft_by(session, nullptr, nullptr) == STASIS_OK);
+            },
+            kConvolving, 256),
+        generating(
             "hybrid, drafts by its MTP head", Needs::fresh_model, false,
             [](stasis_session *session, stasis_model *model) {
                 auto info = sized<stasis_model_info>();

@@ -230,6 +230,7 @@ std::vector<Row> model_rows() {
         opening("SentencePiece, a template", kChat),
         opening("byte-level BPE", "byte-bpe"),
         opening("GGUF", "gguf"),
+        opening("short convolutions", kConvolving),
         quantizing("SentencePiece", kChat),
         quantizing("byte-level BPE", "byte-bpe"),
         quantizing("after one that was killed", kChat, true),

@@ -41,7 +41,7 @@ std::vector<Row> taken_rows(const std::vector<Row> &rows);
 // The last four are made when first asked for and gone when the process ends.
 std::string path_of(const std::string &model);
 inline constexpr char kGemma[] = "gemma3-text", kChat[] = "chat", kRecurrent[] = "qwen3_5-dense",
-                      kMtp[] = "mtp";
+                      kConvolving[] = "lfm2", kMtp[] = "mtp";
 
 // Opens a model of two threads whose bulk memory comes from a host's allocator.
 stasis_status open_hosted(const std::string &path, stasis_model **model, stasis_error *error);

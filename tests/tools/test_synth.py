@@ -19,7 +19,7 @@ FILES = {
 }
 SHAPES = ["tinyllama-1.1b", "llama3.2-1b", "gemma3-270m", "gemma3-1b", "gemma3-4b",
           "qwen3-30b-a3b", "qwen3.5-0.8b", "qwen3.5-4b", "gpt-oss-20b",
-          "gemma4-e2b"]
+          "gemma4-e2b", "lfm2-1.2b"]
 FREE_BYTES_MIN = 2_000_000_000
 
 
@@ -90,6 +90,26 @@ class Cut(CommandTest):
         self.assertIn("MTP head      1 layer, %.1f MB\n" % (info["mtp_bytes"] / 1e6),
                       self.ok("info", model))
         self.refused("synth", "qwen3.5-0.8b", self.path("m"), "--layers", 25, names=["24"])
+
+    def test_short_convolutions(self):
+        """The first attention is in the third layer; the MLP is two thirds as wide as is said."""
+        model = self.folder / "model"
+        self.refused("synth", "lfm2-1.2b", model, "--layers", 2, names=["--layers", "layer 3"])
+        self.ok("synth", "lfm2-1.2b", model, "--layers", 3)
+        info = self.json("info", model)
+        expected = {"architecture": "lfm2", "layers": 3, "hidden": 2048, "heads": 32,
+                    "kv_heads": 8, "head_dim": 64, "vocabulary": 65536,
+                    "state_bytes": 2 * 2 * 2048 * 4}
+        self.assertEqual({key: info[key] for key in expected}, expected)
+        self.assertEqual(json.loads((model / "config.json").read_text())["full_attn_idxs"], [2])
+        convolution, attention, mlp = 4 * 2048, 2 * 2048 + 2 * 512, 3 * 8192
+        matrices = 2048 * (65536 + 2 * convolution + attention + 3 * mlp)
+        vectors = 7 * 2048 + 2 * 64 + 2 * 3 * 2048  # norms and taps
+        header = int.from_bytes((model / "model.safetensors").read_bytes()[:8], "little")
+        self.assertEqual((model / "model.safetensors").stat().st_size,
+                         8 + header + 2 * (matrices + vectors))
+        run = self.json("run", model, "--tokens", "1,2,3", "-n", 6, "--ignore-eos")
+        self.assertGreater(len(set(run["tokens"])), 3, run)
 
     def test_experts(self):
         model = self.folder / "model"

@@ -1,7 +1,7 @@
 // The published config.json files; see published.h. google/gemma-3-*, google/gemma-4-E2B,
-// meta-llama/Llama-3.2-1B, TinyLlama/TinyLlama-1.1B, Qwen/Qwen3-30B-A3B, Qwen/Qwen3.5-* and
-// openai/gpt-oss-20b, except for the ids of special tokens, which are those of the bundled
-// tokenizer. The kinds of Qwen3.5's layers follow from the interval (shapes.cpp).
+// meta-llama/Llama-3.2-1B, TinyLlama/TinyLlama-1.1B, Qwen/Qwen3-30B-A3B, Qwen/Qwen3.5-*,
+// openai/gpt-oss-20b and LiquidAI/LFM2-1.2B, except for the ids of special tokens, which are those
+// of the bundled tokenizer. The kinds of Qwen3.5's layers follow from the interval (shapes.cpp).
 #include "tools/cli/synth/published.h"
 
 namespace command::synth {
@@ -162,11 +162,24 @@ constexpr char kGemma4E2b[] = R"({
     "use_cache": true, "use_double_wide_mlp": true, "vocab_size": 262144,
     "vocab_size_per_layer_input": 262144}, "tie_word_embeddings": true})";
 
+constexpr char kLfm1b[] = R"({
+    "architectures": ["Lfm2ForCausalLM"], "block_auto_adjust_ff_dim": true, "block_dim": 2048,
+    "block_ff_dim": 12288, "block_ffn_dim_multiplier": 1.0, "block_mlp_init_scale": 1.0,
+    "block_multiple_of": 256, "block_norm_eps": 1e-05, "block_out_init_scale": 1.0,
+    "block_use_swiglu": true, "block_use_xavier_init": true, "bos_token_id": 1,
+    "conv_L_cache": 3, "conv_bias": false, "conv_dim": 2048, "conv_dim_out": 2048,
+    "conv_use_xavier_init": true, "eos_token_id": [2, 4],
+    "full_attn_idxs": [2, 5, 8, 10, 12, 14], "hidden_size": 2048, "initializer_range": 0.02,
+    "max_position_embeddings": 128000, "model_type": "lfm2", "norm_eps": 1e-05,
+    "num_attention_heads": 32, "num_heads": 32, "num_hidden_layers": 16,
+    "num_key_value_heads": 8, "pad_token_id": 0, "rope_theta": 1000000.0,
+    "torch_dtype": "bfloat16", "use_cache": true, "use_pos_enc": true, "vocab_size": 65536})";
+
 constexpr Published kPublished[] = {
     {"tinyllama-1.1b", kTinyLlama}, {"llama3.2-1b", kLlama1b}, {"gemma3-270m", kGemma270m},
     {"gemma3-1b", kGemma1b},        {"gemma3-4b", kGemma4b},   {"qwen3-30b-a3b", kQwen30b},
     {"qwen3.5-0.8b", kQwen08b},     {"qwen3.5-4b", kQwen4b},   {"gpt-oss-20b", kGptOss20b},
-    {"gemma4-e2b", kGemma4E2b},
+    {"gemma4-e2b", kGemma4E2b},     {"lfm2-1.2b", kLfm1b},
 };
 
 } // namespace

@@ -1,6 +1,7 @@
 // The tensors of the published shapes; see shapes.h. They follow from a shape's config.json.
 #include "tools/cli/synth/shapes.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tools/cli/handles.h"
@@ -147,6 +148,34 @@ void plan_head_norms(const Planner &plan, const std::string &name, const Json &t
     plan.norm(name + "k_norm", head_dim);
 }
 
+// A layer of LFM2, whose MLP is two thirds of what the config says, in multiples.
+void plan_lfm2(const Planner &plan, const std::string &name, bool convolves, const Json &text) {
+    const uint64_t hidden = text.at("hidden_size"), taps = text.at("conv_L_cache");
+    const uint64_t multiple = text.at("block_multiple_of");
+    const uint64_t least = 2 * text.at("block_ff_dim").get<uint64_t>() / 3;
+    const uint64_t inner = (least + multiple - 1) / multiple * multiple;
+    plan.norm(name + "operator_norm", hidden);
+    if (convolves) {
+        plan.matrix(name + "conv.in_proj", 3 * hidden, hidden);
+        const double deviation = 1.0 / std::sqrt(static_cast<double>(taps));
+        plan.tensors.push_back({name + "conv.conv.weight", {hidden, 1, taps}, 0.0, deviation});
+        plan.matrix(name + "conv.out_proj", hidden, hidden);
+    } else {
+        const uint64_t head_dim = hidden / text.at("num_attention_heads").get<uint64_t>();
+        const uint64_t keys = head_dim * text.at("num_key_value_heads").get<uint64_t>();
+        plan.matrix(name + "self_attn.q_proj", hidden, hidden);
+        plan.matrix(name + "self_attn.k_proj", keys, hidden);
+        plan.matrix(name + "self_attn.v_proj", keys, hidden);
+        plan.matrix(name + "self_attn.out_proj", hidden, hidden);
+        plan.norm(name + "self_attn.q_layernorm", head_dim);
+        plan.norm(name + "self_attn.k_layernorm", head_dim);
+    }
+    plan.norm(name + "ffn_norm", hidden);
+    plan.matrix(name + "feed_forward.w1", inner, hidden);
+    plan.matrix(name + "feed_forward.w3", inner, hidden);
+    plan.matrix(name + "feed_forward.w2", hidden, inner);
+}
+
 void plan_layer(const Planner &plan, const std::string &name, bool recurrent, const Json &text) {
     const uint64_t hidden = text.at("hidden_size");
     plan.norm(name + "input_layernorm", hidden);
@@ -210,6 +239,19 @@ void set_layers(const std::string &name, uint64_t layers, Json &text) {
             text["num_kv_shared_layers"] = layers > own ? layers - own : 0;
         }
     }
+    if (text.contains("full_attn_idxs")) {
+        Json kept = Json::array();
+        for (const Json &layer : text["full_attn_idxs"]) {
+            if (layer < text["num_hidden_layers"]) {
+                kept.push_back(layer);
+            }
+        }
+        if (kept.empty()) {
+            throw Failure("--layers: " + name + " has attention from layer " +
+                          std::to_string(text["full_attn_idxs"][0].get<uint64_t>() + 1) + " on");
+        }
+        text["full_attn_idxs"] = kept;
+    }
     if (text.contains("full_attention_interval")) {
         const uint64_t interval = text["full_attention_interval"];
         for (uint64_t i = 1; i <= text["num_hidden_layers"]; ++i) {
@@ -225,6 +267,7 @@ Shape make_shape(const std::string &name, uint64_t layers, const char *config) {
     Json &text = multimodal ? shape.config.at("text_config") : shape.config;
     set_layers(name, layers, text);
     const bool hybrid = text.contains("full_attention_interval");
+    const bool convolving = text.contains("full_attn_idxs");
     const bool gemma4 = text.at("model_type") == "gemma4_text";
     const std::string prefix = !multimodal        ? "model."
                                : hybrid || gemma4 ? "model.language_model."
@@ -242,11 +285,18 @@ Shape make_shape(const std::string &name, uint64_t layers, const char *config) {
             plan_gemma4(plan, name, layer, text);
             continue;
         }
+        if (convolving) {
+            const Json &attention = text.at("full_attn_idxs");
+            const bool attends =
+                std::find(attention.begin(), attention.end(), layer) != attention.end();
+            plan_lfm2(plan, name, !attends, text);
+            continue;
+        }
         const bool recurrent = hybrid && text.at("layer_types")[layer] == "linear_attention";
         plan_layer(plan, name, recurrent, text);
     }
-    plan.norm(prefix + "norm", hidden);
-    if (!text.value("tie_word_embeddings", shape.gemma)) {
+    plan.norm(prefix + (convolving ? "embedding_norm" : "norm"), hidden);
+    if (!text.value("tie_word_embeddings", shape.gemma || convolving)) {
         plan.vocabulary("lm_head", shape.vocabulary, hidden);
     }
     plan_mtp(plan, text);
