@@ -55,7 +55,7 @@ def snapshots():
 
 def gguf_models():
     """Each architecture with each type of weights, unchanged (fuzz_gguf_model.cpp)."""
-    for architecture in range(10):
+    for architecture in range(12):
         for weights in range(16):
             yield bytes([architecture, weights])
 

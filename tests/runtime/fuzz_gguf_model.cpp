@@ -25,9 +25,11 @@ namespace {
 
 using Type = GgufValueType;
 
-// Of the supported ones all but mixtures of experts and LFM2, and one that is not.
-constexpr const char *kArchitectures[] = {"llama", "gemma3", "qwen2",   "qwen3",    "phi3",
-                                          "mamba", "qwen35", "smollm3", "mistral3", "olmo2"};
+// Of the supported ones one with each kind of layer, and one that is not. In the order in which
+// they came, so that what a stored input says stays.
+constexpr const char *kArchitectures[] = {"llama",    "gemma3", "qwen2",   "qwen3",
+                                          "phi3",     "mamba",  "qwen35",  "smollm3",
+                                          "mistral3", "olmo2",  "gpt-oss", "lfm2"};
 
 // Keys that a description may have, those of architectures without theirs.
 constexpr const char *kKeys[] = {"block_count",
@@ -74,7 +76,12 @@ constexpr const char *kKeys[] = {"block_count",
                                  "ssm.inner_size",
                                  "full_attention_interval",
                                  "attention.recurrent_layers",
-                                 "nextn_predict_layers"};
+                                 "nextn_predict_layers",
+                                 "shortconv.l_cache",
+                                 "expert_used_count",
+                                 "expert_feed_forward_length",
+                                 "expert_weights_norm",
+                                 "expert_gating_func"};
 
 struct Value {
     Type type;
@@ -161,6 +168,91 @@ Draft small_hybrid(GgufType type) {
     tensor(draft, layer + "post_attention_norm.weight", GgufType::f32, {width});
     tensor(draft, "output_norm.weight", GgufType::f32, {width});
     second_layer(draft, type, width);
+    return draft;
+}
+
+// The sizes that all small models have; keys and tensors that an architecture lacks are not there.
+Draft sizes(const std::string &architecture, uint32_t layers, uint32_t width) {
+    Draft draft;
+    draft.keys[":general.architecture"] = {Type::string, gguf_text(architecture)};
+    for (const auto &[key, value] : {std::pair{"block_count", layers},
+                                     {"embedding_length", width},
+                                     {"attention.head_count", 4U},
+                                     {"attention.head_count_kv", 2U},
+                                     {"feed_forward_length", width},
+                                     {"context_length", 64U}}) {
+        integer(draft, key, value);
+    }
+    draft.keys["attention.layer_norm_rms_epsilon"] = {Type::f32, gguf_number(1e-5F)};
+    return draft;
+}
+
+void attention(Draft &draft, const std::string &layer, GgufType type, uint32_t width) {
+    for (const char *name : {"attn_q", "attn_output"}) {
+        tensor(draft, layer + name + ".weight", type, {width, width});
+    }
+    for (const char *name : {"attn_k", "attn_v"}) {
+        tensor(draft, layer + name + ".weight", type, {width, width / 2});
+    }
+}
+
+// A layer with a mixture of experts, sinks and biases.
+Draft small_gpt_oss(GgufType type) {
+    const uint32_t width = gguf_block(type).elements == 256 ? 256 : 32, experts = 4;
+    const std::string layer = "blk.0.";
+    Draft draft = sizes("gpt-oss", 1, width);
+    for (const auto &[key, value] : {std::pair{"expert_count", experts},
+                                     {"expert_used_count", 2U},
+                                     {"expert_feed_forward_length", width},
+                                     {"attention.sliding_window", 16U},
+                                     {"attention.key_length", width / 4}}) {
+        integer(draft, key, value);
+    }
+    tensor(draft, "token_embd.weight", type, {width, 8});
+    tensor(draft, "output.weight", type, {width, 8});
+    attention(draft, layer, type, width);
+    for (const char *name : {"attn_q", "attn_output", "attn_k", "attn_v"}) {
+        const uint32_t rows = name[5] == 'k' || name[5] == 'v' ? width / 2 : width;
+        tensor(draft, layer + name + ".bias", GgufType::f32, {rows});
+    }
+    tensor(draft, layer + "attn_sinks.weight", GgufType::f32, {4});
+    tensor(draft, layer + "ffn_gate_inp.weight", GgufType::f32, {width, experts});
+    tensor(draft, layer + "ffn_gate_inp.bias", GgufType::f32, {experts});
+    for (const char *name : {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}) {
+        tensor(draft, layer + name + ".weight", type, {width, width, experts});
+        tensor(draft, layer + name + ".bias", GgufType::f32, {width, experts});
+    }
+    for (const std::string &norm :
+         {layer + "attn_norm", layer + "post_attention_norm", std::string("output_norm")}) {
+        tensor(draft, norm + ".weight", GgufType::f32, {width});
+    }
+    return draft;
+}
+
+// A short convolution, and a layer with attention.
+Draft small_lfm2(GgufType type) {
+    const uint32_t width = gguf_block(type).elements == 256 ? 256 : 32;
+    Draft draft = sizes("lfm2", 2, width);
+    draft.keys["attention.head_count_kv"] = {
+        Type::array, gguf_array(Type::u32, 2, gguf_number(0U) + gguf_number(2U))};
+    integer(draft, "shortconv.l_cache", 3);
+    tensor(draft, "token_embd.weight", type, {width, 8});
+    tensor(draft, "token_embd_norm.weight", GgufType::f32, {width});
+    for (const std::string layer : {"blk.0.", "blk.1."}) {
+        for (const char *name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+            tensor(draft, layer + name + ".weight", type, {width, width});
+        }
+        for (const char *norm : {"attn_norm", "ffn_norm"}) {
+            tensor(draft, layer + norm + ".weight", GgufType::f32, {width});
+        }
+    }
+    tensor(draft, "blk.0.shortconv.in_proj.weight", type, {width, 3 * width});
+    tensor(draft, "blk.0.shortconv.out_proj.weight", type, {width, width});
+    tensor(draft, "blk.0.shortconv.conv.weight", GgufType::f32, {3, width});
+    attention(draft, "blk.1.", type, width);
+    for (const char *norm : {"attn_q_norm", "attn_k_norm"}) {
+        tensor(draft, std::string("blk.1.") + norm + ".weight", GgufType::f32, {width / 4});
+    }
     return draft;
 }
 
@@ -273,9 +365,18 @@ void change(Draft &draft, Description &reader) {
         entry.bytes.resize(reader.byte() * 64U);
     } else { // under another name as well, or only there
         const Tensor copy = entry;
-        const char *names[] = {"output.weight",       "rope_freqs.weight",    "blk.1.attn_q.weight",
-                               "blk.0.attn_q.bias",   "blk.0.attn_k.bias",    "blk.0.attn_v.bias",
-                               "blk.0.ffn_gate.bias", "blk.0.ffn_gate.weight"};
+        const char *names[] = {"output.weight",
+                               "rope_freqs.weight",
+                               "blk.1.attn_q.weight",
+                               "blk.0.attn_q.bias",
+                               "blk.0.attn_k.bias",
+                               "blk.0.attn_v.bias",
+                               "blk.0.ffn_gate.bias",
+                               "blk.0.ffn_gate.weight",
+                               "blk.0.attn_sinks.weight",
+                               "blk.0.ffn_gate_up_exps.weight",
+                               "blk.0.shortconv.conv.weight",
+                               "blk.0.ffn_up_exps.bias"};
         const uint8_t name = reader.byte();
         if ((name & 0x80) != 0) {
             draft.tensors.erase(found);
@@ -344,10 +445,24 @@ void load(const std::string &file) {
                 fuzz::expect((matrix->data != nullptr) != (matrix->strips != nullptr), "a matrix");
             }
         };
-        expect_all({&layer.mlp.gate, &layer.mlp.up, &layer.mlp.down});
+        if (config.layer[i].experts) {
+            fuzz::expect(layer.experts.each.size() == config.experts.count, "experts");
+            for (const Mlp &expert : layer.experts.each) {
+                expect_all({&expert.gate, &expert.up, &expert.down});
+            }
+            expect_all({&layer.experts.router});
+        } else {
+            expect_all({&layer.mlp.gate, &layer.mlp.up, &layer.mlp.down});
+        }
+        fuzz::expect((layer.sinks != nullptr) ==
+                         (config.attention_sinks && !config.layer[i].recurrent),
+                     "sinks");
         if (config.layer[i].recurrent) {
-            expect_all({&recurrent.input, &recurrent.gate, &recurrent.decay, &recurrent.beta,
-                        &recurrent.output});
+            expect_all({&recurrent.input, &recurrent.output});
+            fuzz::expect(recurrent.convolution != nullptr, "a convolution");
+            if (!config.recurrent.short_convolutions()) {
+                expect_all({&recurrent.gate, &recurrent.decay, &recurrent.beta});
+            }
         } else {
             expect_all({&layer.query, &layer.key, &layer.value, &layer.output});
         }
@@ -365,7 +480,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         GgufType::q3_k, GgufType::iq4_nl, GgufType::iq4_xs, GgufType::mxfp4};
     const std::string architecture = kArchitectures[reader.byte() % std::size(kArchitectures)];
     const GgufType type = kTypes[reader.byte() % std::size(kTypes)];
-    Draft draft = architecture == "qwen35" ? small_hybrid(type) : small_model(architecture, type);
+    Draft draft = architecture == "qwen35"    ? small_hybrid(type)
+                  : architecture == "gpt-oss" ? small_gpt_oss(type)
+                  : architecture == "lfm2"    ? small_lfm2(type)
+                                              : small_model(architecture, type);
     while (!reader.input.empty()) {
         change(draft, reader);
     }
