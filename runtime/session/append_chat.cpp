@@ -125,7 +125,8 @@ struct Layout {
 };
 
 // Finds the ends of the messages after `known` bytes: where the rendering of the messages up to
-// each parts from that of all.
+// each parts from that of all. Each is rendered with what is before it, which takes 3 to 7 s for
+// 2000 messages at once, and milliseconds for a turn that follows them.
 Layout lay_out(const ChatTemplate &chat, const ChatInput &input, std::string text, bool reply,
                size_t known, const Watch &watch) {
     Layout layout{{}, plain(std::move(text))};
