@@ -67,7 +67,7 @@ void EqualityWalk::renew(size_t i) {
     const uint64_t retains[] = {0, 0, 40, STASIS_WINDOW_RETAIN_NONE};
     const uint64_t domains[] = {STASIS_DOMAIN_COMMON, STASIS_DOMAIN_COMMON, 1,
                                 STASIS_DOMAIN_PRIVATE};
-    options.capacity = short_ != 0 && one_in(2) ? short_ : positions_;
+    options.capacity = short_ != 0 && i % 2 == 0 ? short_ : positions_;
     options.window_retain = retains[roll(4)];
     options.domain = domains[short_ != 0 ? 0 : roll(4)]; // where sides might meet, they do
     options.track_attention = one_in(4) ? STASIS_TRACK_TOTAL : 0;
@@ -98,8 +98,8 @@ void EqualityWalk::append_some(size_t i) {
     }
     const bool empty = seats_[i].line.log.empty();
     const bool far = one_in(4) || (recurrent_ && empty); // beyond a checkpoint
-    // With two sides of long RoPE beyond a page, which the other side must not take.
-    const uint64_t least = short_ != 0 && empty && one_in(2) ? short_ : 0;
+    // Beyond a page, which others take; but not those on the other side of long RoPE.
+    const uint64_t least = empty && one_in(2) ? 64 : 0;
     const uint64_t count = std::min(room, least + 1 + roll(far ? longest_ : 24));
     const Tokens tokens = story(seats_[i].line, count);
     const uint32_t chunks[] = {0, 0, 1, 7, 32, 65};
