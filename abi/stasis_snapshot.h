@@ -16,7 +16,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* ---- Saving and loading -------------------------------------------------------------------- */
-#define STASIS_SAVE_REPLACE 1u     /* replace the file, whatever it holds */
+#define STASIS_SAVE_REPLACE 1u /* replace the file, whatever it holds */
 #define STASIS_SAVE_FULL_LOGITS 2u /* store the whole row of logits with the hidden state */
 #define STASIS_SAVE_IF_MATCH                                                                       \
     4u /* an existing file must hold no token, or the state that this session, or the one it was   \
@@ -179,12 +179,12 @@ typedef struct stasis_snapshot_info {
     stasis_digest model;           /* as of stasis_model_info; another one of a session with the
                                       short factors of long RoPE */
     uint32_t flags;
-    uint32_t keep;              /* STASIS_KEEP_... */
-    uint32_t codec;             /* STASIS_CODEC_ZSTD if any keys and values are, or _RAW */
-    uint32_t reserved;          /* 0 */
-    uint64_t commits;           /* saves to this file since it was created, with this state's */
-    uint64_t kv_bytes;          /* bytes of the kept keys and values, uncompressed */
-    uint64_t kv_stored_bytes;   /* bytes that they take in the file */
+    uint32_t keep;            /* STASIS_KEEP_... */
+    uint32_t codec;           /* STASIS_CODEC_ZSTD if any keys and values are, or _RAW */
+    uint32_t reserved;        /* 0 */
+    uint64_t commits;         /* saves to this file since it was created, with this state's */
+    uint64_t kv_bytes;        /* bytes of the kept keys and values, uncompressed */
+    uint64_t kv_stored_bytes; /* bytes that they take in the file */
     uint64_t positions_foreign; /* as of stasis_session_info */
     char profile[192];          /* as of stasis_model_info */
     uint64_t dead_bytes; /* the part of file_bytes in sections that this state does not refer to,
@@ -278,13 +278,13 @@ typedef struct stasis_verify_options {
  * audit_drawn). */
 typedef struct stasis_verify_report {
     uint32_t struct_size;
-    uint32_t verified;   /* 1: every compared bit was reproduced; position to part do not apply */
-    uint64_t positions;  /* recomputed */
-    uint64_t position;   /* the first that differs; UINT64_MAX: none */
-    uint32_t layer;      /* STASIS_NOWHERE: none */
-    uint32_t element;    /* 1 .. 12 */
-    char message[256];   /* zero-terminated */
-    uint32_t head, part; /* KV head, STASIS_KEYS or _VALUES; STASIS_NOWHERE: none */
+    uint32_t verified;  /* 1: every compared bit was reproduced; position to part do not apply */
+    uint64_t positions; /* recomputed */
+    uint64_t position;  /* the first that differs; UINT64_MAX: none */
+    uint32_t layer;     /* STASIS_NOWHERE: none */
+    uint32_t element;   /* 1 .. 12 */
+    char message[256];  /* zero-terminated */
+    uint32_t head, part;             /* KV head, STASIS_KEYS or _VALUES; STASIS_NOWHERE: none */
     uint64_t drawn, drawn_otherwise; /* tokens drawn again; those that differed */
     uint64_t audit_pages, audit_drawn;
     uint64_t unreachable_begin, unreachable_end; /* positions that the audit cannot recompute */

@@ -18,36 +18,29 @@ extern "C" {
  * Events of pages: applied in their order to empty tables, they give the session's tables whenever
  * no call is running: their pages are pages_own + pages_shared of stasis_session_info, and their
  * bytes kv_bytes. */
-#define STASIS_TRACE_HELD                                                                          \
-    1u                        /* the session has the page already: when the trace begins, or when  \
-                                 an append is undone before which it had this page */
-#define STASIS_TRACE_TAKEN 2u /* a page of its own: empty, or read by a load */
-#define STASIS_TRACE_SHARED                                                                        \
-    3u /* a page that holds what these tokens give and that other sessions                         \
-          or the prefix cache hold; it needs no computing, or replaces                             \
-          one that was computed at the same time */
-#define STASIS_TRACE_COPIED                                                                        \
-    4u                           /* before a write: the session's own copy replaces a page that    \
+#define STASIS_TRACE_HELD 1u     /* the session has the page already: when the trace begins, or when
+                                    an append is undone before which it had this page */
+#define STASIS_TRACE_TAKEN 2u    /* a page of its own: empty, or read by a load */
+#define STASIS_TRACE_SHARED 3u   /* a page that holds what these tokens give and that other sessions
+                                    or the prefix cache hold; it needs no computing, or replaces
+                                    one that was computed at the same time */
+#define STASIS_TRACE_COPIED 4u   /* before a write: the session's own copy replaces a page that
                                     others hold as well */
 #define STASIS_TRACE_FILLED 5u   /* a page it had: all positions computed, digest available */
 #define STASIS_TRACE_RELEASED 6u /* it no longer has the page. Another may follow in its place */
-#define STASIS_TRACE_READ                                                                          \
-    7u /* with STASIS_TRACE_READS: a pass of the model is about to read                            \
-          consecutive pages, of which it sees [begin, end) */
+#define STASIS_TRACE_READ 7u     /* with STASIS_TRACE_READS: a pass of the model is about to read
+                                    consecutive pages, of which it sees [begin, end) */
 /* Operations, of the session as a whole: reported when they are done, after their pages. */
-#define STASIS_TRACE_APPEND 8u /* [begin, end) are in the log now; by decode and generate too */
-#define STASIS_TRACE_UNDONE                                                                        \
-    9u                          /* an append of [begin, end), or a pass over tokens that a drafter \
-                                   proposed, failed or was cancelled: the log is as before, the    \
-                                   pages are as just reported, and one that holds `begin` is not   \
+#define STASIS_TRACE_APPEND 8u  /* [begin, end) are in the log now; by decode and generate too */
+#define STASIS_TRACE_UNDONE 9u  /* an append of [begin, end), or a pass over tokens that a drafter
+                                   proposed, failed or was cancelled: the log is as before, the
+                                   pages are as just reported, and one that holds `begin` is not
                                    full */
 #define STASIS_TRACE_REWIND 10u /* [begin, end) are gone; a page that holds `begin` is not full */
-#define STASIS_TRACE_EVICT                                                                         \
-    11u                       /* no later token sees [begin, end), the range that was asked for    \
-                               */
-#define STASIS_TRACE_FORK 12u /* there is a second session with the same [begin, end) */
-#define STASIS_TRACE_SAVE 13u /* a file or stream holds [begin, end); with the state's digest */
-#define STASIS_TRACE_LOAD 14u /* [begin, end) came from one; with the state's digest */
+#define STASIS_TRACE_EVICT 11u  /* no later token sees [begin, end), the range that was asked for */
+#define STASIS_TRACE_FORK 12u   /* there is a second session with the same [begin, end) */
+#define STASIS_TRACE_SAVE 13u   /* a file or stream holds [begin, end); with the state's digest */
+#define STASIS_TRACE_LOAD 14u   /* [begin, end) came from one; with the state's digest */
 
 #define STASIS_TRACE_ALL_GROUPS UINT32_MAX
 /* An event. Fields that do not apply to its kind are 0. */
@@ -56,7 +49,7 @@ typedef struct stasis_trace_event {
     uint32_t group;             /* STASIS_TRACE_ALL_GROUPS: an operation */
     uint32_t window;            /* of the group's layers, as in layer_windows of the model's info */
     uint64_t begin, end;        /* positions; of a page, all that it can hold */
-    uint64_t bytes;             /* of the pages; of an operation, of its positions in all layers */
+    uint64_t bytes;       /* of the pages; of an operation, of its positions in all layers */
     stasis_digest digest; /* of a full page: SHA-256 over its group, its place and its keys and
                              values, the same in every session that has the same there; of SAVE
                              and LOAD the state's; else zero */
@@ -73,9 +66,9 @@ typedef struct stasis_trace_options {
     stasis_trace_fn callback; /* NULL: events wait for stasis_session_take_trace */
     void *user;
     void (*release)(void *user); /* may be NULL; called once with `user`, when the trace ends */
-    uint64_t queue_events;       /* without a callback: most events that can wait, up to
-                                    STASIS_TRACE_QUEUE_MAX; their memory is taken at once. With a
-                                    callback: 0 */
+    uint64_t queue_events; /* without a callback: most events that can wait, up to
+                              STASIS_TRACE_QUEUE_MAX; their memory is taken at once. With a
+                              callback: 0 */
 } stasis_trace_options;
 
 /* Fills the struct with defaults, as every _init function of stasis.h. */

@@ -128,13 +128,14 @@ void refuse_unsupported(const Fields &fields, const char *quantised) {
                  fields.name.c_str(), method.c_str());
         }
     }
-    for (const char *key : {"use_bidirectional_attention", "alibi", "use_mrope"}) {
-        // Gemma 4 says of images alone that they see what follows.
+    static constexpr char kBidirectional[] = "use_bidirectional_attention";
+    for (const char *key : {kBidirectional, "alibi", "use_mrope"}) {
         const Json *value = fields.object.find_value(key);
-        if (value != nullptr && value->text() != nullptr && *value->text() == "vision") {
-            continue;
+        const bool named = key == kBidirectional && value != nullptr && value->text() != nullptr;
+        if (named && *value->text() == "vision") {
+            continue; // Gemma 4 says of images alone that they see what follows
         }
-        if (fields.flag(key, false)) {
+        if (named || fields.flag(key, false)) {
             fail(Status::unsupported, "%s%s is not supported", fields.name.c_str(), key);
         }
     }

@@ -144,9 +144,10 @@ std::string find_tensors(const Config &config, const Checkpoint &checkpoint,
     std::set<std::string> planned, unused;
     for (uint32_t i = 0; i < config.layers; ++i) {
         for (const char *part : {"k_proj", "v_proj", "k_norm"}) {
+            const std::string name =
+                layout.body + ("layers." + std::to_string(i) + ".self_attn.") + part;
             if (!config.layer[i].own_keys()) {
-                unused.insert(layout.body + ("layers." + std::to_string(i) + ".self_attn.") + part +
-                              ".weight");
+                unused.insert({name + ".weight", name + ".bias"});
             }
         }
     }

@@ -140,6 +140,9 @@ GgufType matrix_type(const Mixture &mixture, const MixedMatrix &matrix) {
     if (name.find(".ffn_gate_inp") != std::string_view::npos) {
         return GgufType::f32; // which experts are chosen
     }
+    if (name == "per_layer_model_proj.weight") { // every layer's inputs, for every token
+        return mixture.usual == GgufType::f16 ? GgufType::f16 : GgufType::bf16;
+    }
     if (name == "output.weight" || (matrix.tied_head && name == "token_embd.weight")) {
         return fitting(mixture.head, matrix.columns);
     }

@@ -37,7 +37,8 @@ std::string mixture_names();
 
 // Returns the type of a matrix. If rows are no whole blocks, another type replaces it: Q4_0 for
 // Q2_K and Q3_K, Q5_0, Q5_1 or Q8_0 for Q4_K, Q5_K and Q6_K, IQ4_NL for IQ4_XS, and F16 if no block
-// of 32 fits. What weighs experts is F32 in any mixture.
+// of 32 fits. In any mixture what weighs experts is F32, and what gives layers their inputs has 16
+// bits.
 GgufType matrix_type(const Mixture &mixture, const MixedMatrix &matrix);
 
 } // namespace stasis

@@ -95,6 +95,26 @@ std::vector<uint64_t> shape_of(const PlannedTensor &planned) {
     return shape;
 }
 
+// The place of a matrix among those that mixtures count with it.
+struct LayerCount {
+    uint32_t layer, layers;
+};
+
+// Matrices of values are counted where there are any, all others by layers.
+LayerCount count_of(const Config &config, const PlannedTensor &tensor) {
+    if (!has(tensor.name, ".v_proj.") || tensor.layer >= config.layers) {
+        return {tensor.layer, config.layers};
+    }
+    LayerCount count{0, 0};
+    for (uint32_t i = 0; i < config.layers; ++i) {
+        const LayerConfig &kind = config.layer[i];
+        const bool values = !kind.recurrent && kind.own_keys() && !config.keys_as_values(kind);
+        count.layer += values && i < tensor.layer ? 1 : 0;
+        count.layers += values ? 1 : 0;
+    }
+    return count;
+}
+
 } // namespace
 
 std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &mixture,
@@ -125,8 +145,9 @@ std::vector<QuantizedTensor> plan_outputs(const Config &config, const Mixture &m
             output.entry.shape = shape;
             output.columns = shape.back();
             if (tensor.matrix != nullptr) {
+                const LayerCount at = count_of(config, tensor);
                 output.entry.type =
-                    matrix_type(mixture, {name, output.columns, tensor.layer, config.layers,
+                    matrix_type(mixture, {name, output.columns, at.layer, at.layers,
                                           config.tied_head, config.heads / config.kv_heads});
             }
             if (tensor.tensor->type == DataType::mxfp4) { // stays as it is, in any mixture

@@ -59,15 +59,17 @@ RecommendedSampling checked(const std::string &file, uint32_t vocabulary, Read r
     return result;
 }
 
-// Returns a set of token ids; empty if one of them is none.
+// Returns a set of the ids that the vocabulary has; nothing if one of them is no id at all.
 std::optional<std::set<uint32_t>> token_set(const std::vector<std::optional<uint64_t>> &ids,
                                             uint32_t vocabulary) {
     std::set<uint32_t> tokens;
     for (const std::optional<uint64_t> &id : ids) {
-        if (!id || *id >= vocabulary) {
+        if (!id) {
             return std::nullopt;
         }
-        tokens.insert(static_cast<uint32_t>(*id));
+        if (*id < vocabulary) {
+            tokens.insert(static_cast<uint32_t>(*id));
+        }
     }
     return tokens;
 }
@@ -85,7 +87,7 @@ std::set<uint32_t> suppressed(const Fields &fields, uint32_t vocabulary) {
     }
     const auto tokens = token_set(ids, vocabulary);
     if (listed == nullptr || !tokens) {
-        fields.refuse(kKey, ("token ids below vocab_size, " + std::to_string(vocabulary)).c_str());
+        fields.refuse(kKey, "an array of token ids");
     }
     return *tokens;
 }
@@ -102,8 +104,7 @@ std::set<uint32_t> suppressed(const GgufFile &file, uint32_t vocabulary) {
     }
     const auto tokens = token_set(ids, vocabulary);
     if (!tokens) {
-        fail(Status::corrupt, "%s: metadata %s: expected token ids below %u", file.names[0].c_str(),
-             kKey, vocabulary);
+        fail(Status::corrupt, "%s: metadata %s: expected token ids", file.names[0].c_str(), kKey);
     }
     return *tokens;
 }

@@ -187,8 +187,13 @@ uint32_t ByteBpe::byte_token(std::string_view text, size_t at, size_t begin) con
 }
 
 // Adds the symbols of a text's characters, or of the bytes of those without a token.
-void ByteBpe::add_characters(std::string_view text, size_t begin, Word &symbols) const {
+void ByteBpe::add_characters(std::string_view text, size_t begin, const Watch &watch,
+                             Word &symbols) const {
+    constexpr size_t kLooks = 1024; // characters, more or less, between looks at the watch
     for (size_t at = 0; at < text.size();) {
+        if (at % kLooks == 0) {
+            watch.look(0, 0);
+        }
         const size_t size = character_bytes(text, at);
         const std::string spelled(text[at] == ' ' ? kSpace : text.substr(at, size));
         const auto found = words_.find(spelled);
@@ -223,7 +228,7 @@ void ByteBpe::encode_word(std::string_view word, size_t begin, const Watch &watc
     // The bytes are the first symbols, which then merge.
     symbols.symbols.clear();
     if (characters_) {
-        add_characters(word, begin, symbols);
+        add_characters(word, begin, watch, symbols);
     }
     for (uint32_t i = 0; !characters_ && i < word.size(); ++i) {
         symbols.symbols.push_back({byte_token(word, i, begin), i == 0 ? Word::kNone : i - 1,

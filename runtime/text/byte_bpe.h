@@ -59,7 +59,8 @@ class ByteBpe {
     void encode_words(const std::string &text, const Watch &watch,
                       std::vector<TextToken> &out) const;
     uint32_t byte_token(std::string_view text, size_t at, size_t begin) const;
-    void add_characters(std::string_view text, size_t begin, Word &symbols) const;
+    void add_characters(std::string_view text, size_t begin, const Watch &watch,
+                        Word &symbols) const;
     void encode_word(std::string_view word, size_t begin, const Watch &watch, Word &symbols,
                      std::vector<TextToken> &out) const;
 

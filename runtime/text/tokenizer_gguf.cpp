@@ -71,9 +71,16 @@ void escape_spaces(std::vector<Piece> &pieces) {
     }
 }
 
+// Gemma 4's markers too: <|turn>, <turn|>.
+bool marks_turn(const std::string &text) {
+    return marks_structure(text) || (text.starts_with("<|") && text.ends_with(">")) ||
+           (text.starts_with("<") && text.ends_with("|>"));
+}
+
 // Returns the user-defined tokens: their text becomes the token everywhere, unless they mark
 // structure.
-std::vector<AddedToken> user_defined(const GgufFile &gguf, const std::vector<Piece> &pieces) {
+std::vector<AddedToken> user_defined(const GgufFile &gguf, const std::vector<Piece> &pieces,
+                                     bool (*marks)(const std::string &text)) {
     const std::vector<int64_t> text = gguf.integers(kTextTokens).value_or(std::vector<int64_t>());
     const std::set<int64_t> plain(text.begin(), text.end());
     for (const int64_t id : plain) {
@@ -86,7 +93,7 @@ std::vector<AddedToken> user_defined(const GgufFile &gguf, const std::vector<Pie
     for (uint32_t token = 0; token < pieces.size(); ++token) {
         const std::string &spelled = pieces[token].text;
         if (pieces[token].kind == PieceKind::user_defined && !spelled.empty()) {
-            out.push_back({token, spelled, marks_structure(spelled) && plain.count(token) == 0});
+            out.push_back({token, spelled, marks(spelled) && plain.count(token) == 0});
         }
     }
     return out;
@@ -218,8 +225,7 @@ ByteBpeModel read_byte_bpe(const GgufFile &gguf, const std::vector<Piece> &piece
 bool marks_structure(const std::string &text) {
     static constexpr const char *kMarks[] = {"<s>",   "</s>",  "<unk>",           "<pad>",
                                              "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"};
-    return (text.starts_with("<|") && text.ends_with(">")) ||
-           (text.starts_with("<") && text.ends_with("|>")) ||
+    return (text.starts_with("<|") && text.ends_with("|>")) ||
            (text.starts_with("<\uFF5C") && text.ends_with("\uFF5C>")) ||
            std::find(std::begin(kMarks), std::end(kMarks), text) != std::end(kMarks);
 }
@@ -238,7 +244,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
     if (!byte_bpe && !characters) {
         escape_spaces(pieces);
     }
-    out.added = user_defined(gguf, pieces);
+    out.added = user_defined(gguf, pieces, characters ? marks_turn : marks_structure);
     if (byte_bpe || characters) {
         out.byte_bpe = byte_bpe ? read_byte_bpe(gguf, pieces) : read_characters(gguf, pieces);
     } else {

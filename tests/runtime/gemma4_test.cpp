@@ -115,7 +115,7 @@ TEST_CASE("parse_config: what is not supported of a Gemma 4 is named") {
     refused(kBesideMlp, "\"num_global_key_value_heads\": 1", "\"num_global_key_value_heads\": 3",
             Status::corrupt, "num_global_key_value_heads (3)");
     refused(kBesideMlp, "\"use_bidirectional_attention\": \"vision\"",
-            "\"use_bidirectional_attention\": \"all\"", Status::corrupt,
+            "\"use_bidirectional_attention\": \"all\"", Status::unsupported,
             "use_bidirectional_attention");
     refused(kBesideMlp, "\"top_k_experts\": 2", "\"top_k_experts\": 9", Status::corrupt,
             "top_k_experts");
@@ -167,6 +167,8 @@ TEST_CASE("quantize_model: a Gemma 4's GGUF file computes what its directory com
         CHECK(written.text("general.architecture") == "gemma4");
         CHECK(written.integer("gemma4.attention.key_length") == 48);
         CHECK(written.integer("gemma4.attention.key_length_swa") == 32);
+        CHECK(written.booleans("gemma4.attention.sliding_window_pattern")->size() ==
+              open(name)->config.layers); // one by one, even where there is a period
         CHECK(written.tensor("rope_freqs.weight").shape == std::vector<uint64_t>{24});
         CHECK(written.tensor("blk.1.layer_output_scale.weight").type == GgufType::f32);
         const auto file = open_model(path, {}), directory = open(name);

@@ -67,18 +67,36 @@ Session create_alone(stasis_model *model) {
     return create_session(model, STASIS_DOMAIN_PRIVATE);
 }
 
-double kv_bytes(const Bench &bench, uint64_t position) {
+// Calls add(positions, KV heads, size of a head) for each layer with attention at a position.
+template <typename Add> void each_layer(const Bench &bench, uint64_t position, const Add &add) {
     const stasis_model_info &info = bench.info;
-    uint64_t numbers = 0;
     for (uint32_t layer = 0; layer < info.layers; ++layer) {
+        const uint64_t window = info.layer_windows[layer];
         if (info.layer_recurrent[layer] != 0) {
             continue;
         }
-        const uint64_t window = info.layer_windows[layer];
-        numbers += window == 0 ? (position + 1) * info.global_kv_heads * info.global_head_dim
-                               : std::min(position + 1, window) * info.kv_heads * info.head_dim;
+        if (window == 0) {
+            add(position + 1, info.global_kv_heads, info.global_head_dim);
+        } else {
+            add(std::min(position + 1, window), info.kv_heads, info.head_dim);
+        }
     }
-    return static_cast<double>(numbers * 2 * sizeof(uint16_t));
+}
+
+double kv_bytes(const Bench &bench, uint64_t position) {
+    uint64_t numbers = 0;
+    each_layer(bench, position, [&](uint64_t positions, uint64_t kv_heads, uint64_t head_dim) {
+        numbers += 2 * positions * kv_heads * head_dim;
+    });
+    return static_cast<double>(numbers * sizeof(uint16_t));
+}
+
+double attention_numbers(const Bench &bench, uint64_t position) {
+    uint64_t numbers = 0;
+    each_layer(bench, position, [&](uint64_t positions, uint64_t, uint64_t head_dim) {
+        numbers += 2 * positions * bench.info.heads * head_dim;
+    });
+    return static_cast<double>(numbers);
 }
 
 Session fork(const Session &session) {

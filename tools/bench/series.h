@@ -48,6 +48,8 @@ Result &add_time(Bench &bench, const std::string &name, const Series &series, Wo
 Session create_alone(stasis_model *model);
 // Keys and values that the token at `position` sees, itself included.
 double kv_bytes(const Bench &bench, uint64_t position);
+// The numbers of these that query heads are multiplied with: those of a KV head by each of its own.
+double attention_numbers(const Bench &bench, uint64_t position);
 
 Session fork(const Session &session);
 // Of the benchmark's tokens.

@@ -72,11 +72,11 @@ const Result *find_result(const Bench &bench, const std::string &name) {
 // The work of attention in `tokens` tokens from position `begin` on: a multiplication and an
 // addition for each value of a key and of a value, and for each query head.
 double attention_flops(const Bench &bench, uint64_t begin, uint64_t tokens) {
-    double kv = 0;
+    double numbers = 0; // that query heads meet
     for (uint64_t i = begin; i < begin + tokens; ++i) {
-        kv += kv_bytes(bench, i) / sizeof(uint16_t);
+        numbers += attention_numbers(bench, i);
     }
-    return 2 * kv * bench.info.heads / bench.info.kv_heads;
+    return 2 * numbers;
 }
 
 // What `tokens` tokens cost more behind a context than the figure `at_zero` says, if it was taken;

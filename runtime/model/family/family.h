@@ -46,6 +46,9 @@ struct Family {
     void (*read_gguf_sizes)(const Keys &keys, Config &config) = nullptr;
     // Writes them, in place of those of all layers.
     void (*write_gguf_sizes)(const Config &config, const WrittenKeys &keys) = nullptr;
+    // GGUF files list the layers with a window one by one, and have the factors of global layers'
+    // RoPE, whatever they are.
+    bool gguf_lists = false;
     bool part_turned = false; // RoPE may turn a part of each head
     // The quant_method of config.json whose checkpoints can be read; null: none.
     const char *quantised = nullptr;

@@ -105,6 +105,18 @@ void read_gemma4_sizes(const Fields &fields, Config &config) {
     }
 }
 
+// Leaves no sizes of layers that there are not.
+void settle_sizes(const std::vector<bool> &local, Config &config) {
+    if (std::find(local.begin(), local.end(), true) == local.end()) {
+        config.head_dim = config.global_head_dim != 0 ? config.global_head_dim : config.head_dim;
+        config.kv_heads = config.global_kv_heads != 0 ? config.global_kv_heads : config.kv_heads;
+        config.global_head_dim = config.global_kv_heads = 0;
+    } else if (std::find(local.begin(), local.end(), false) == local.end()) {
+        config.global_head_dim = config.global_kv_heads = 0;
+        config.global_keys_as_values = false;
+    }
+}
+
 // Checks the heads of layers without a window as check_sizes does those of the others.
 void check_global(const Config &config, const SizeNames &names) {
     Config global = config;
@@ -117,8 +129,11 @@ Config read_gemma4_text(const Fields &fields) {
     Config config;
     config.architecture = "gemma4";
     read_gemma4_sizes(fields, config);
-    check_global(config, {fields.name.substr(0, fields.name.find(':')), "num_attention_heads",
-                          "num_global_key_value_heads", "global_head_dim"});
+    settle_sizes(read_gemma4_kinds(fields, config.layers), config);
+    check_global(
+        config, {fields.name.substr(0, fields.name.find(':')), "num_attention_heads",
+                 config.global_kv_heads != 0 ? "num_global_key_value_heads" : "num_key_value_heads",
+                 "global_head_dim"});
     set_gemma4_conventions(config);
     config.norm_eps = static_cast<float>(fields.positive("rms_norm_eps", 1e-6));
     config.attention_bias = config.output_bias = fields.flag("attention_bias", false);
@@ -185,6 +200,7 @@ void read_gemma4_gguf_sizes(const Keys &keys, Config &config) {
         {"attention.value_length_swa", config.head_dim},
         {"rope.dimension_count", global_dim},
         {"rope.dimension_count_swa", config.head_dim}};
+    settle_sizes(local, config);
     for (const auto &[key, same] : lengths) {
         if (keys.count(key, kWidthMax, same) != same) {
             unsupported(keys.file, "metadata " + keys.name(key) +
@@ -202,6 +218,10 @@ void read_gemma4_gguf_sizes(const Keys &keys, Config &config) {
 // then so large that nothing turns.
 uint32_t still_from(const Keys &keys, uint32_t head_dim) {
     constexpr float kLeast = 1e20F; // 2^32 positions turn by less than any rounding
+    if (keys.file.tensors.count(kGgufRopeFactors) == 0) {
+        fail(Status::corrupt, "%s: tensor %s is missing", keys.file.names[0].c_str(),
+             kGgufRopeFactors);
+    }
     const std::vector<float> factors =
         parse_rope_factors(keys.file, kGgufRopeFactors, head_dim / 2);
     const auto still =
@@ -235,8 +255,13 @@ void read_gemma4_gguf(const Keys &keys, Config &config) {
     const uint32_t global_dim =
         config.global_head_dim != 0 ? config.global_head_dim : config.head_dim;
     Rope global_rope = parse_rope(keys, 1e6);
+    if (global_rope.scaling != RopeScaling::none) {
+        unsupported(keys.file, "metadata " + keys.name("rope.scaling.type") + " is not supported");
+    }
     global_rope.rotary = config.global_head_dim;
-    global_rope.still_from = still_from(keys, global_dim);
+    if (std::find(local.begin(), local.end(), false) != local.end()) {
+        global_rope.still_from = still_from(keys, global_dim);
+    }
     Rope local_rope;
     local_rope.base = keys.positive(kLocalBaseKey, 1e4);
     const uint32_t window = keys.count("attention.sliding_window", kContextMax);
@@ -305,6 +330,7 @@ const Family kGemma4 = {.name = "gemma4",
                         .write_gguf = write_gemma4_gguf,
                         .read_gguf_sizes = read_gemma4_gguf_sizes,
                         .write_gguf_sizes = write_gemma4_gguf_sizes,
+                        .gguf_lists = true,
                         .limits = "images; devices"};
 
 } // namespace stasis

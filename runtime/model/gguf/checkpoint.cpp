@@ -8,6 +8,7 @@
 #include <span>
 
 #include "format/state/error.h"
+#include "runtime/model/family/family.h"
 #include "runtime/model/gguf/config_keys.h"
 
 namespace stasis {
@@ -40,7 +41,7 @@ constexpr Name kExperts[] = {{"ffn_gate_inp", "mlp.gate"},
 constexpr Name kBesideMlp[] = {{"ffn_gate_inp.scale", "mlp.gate.scale"},
                                {"ffn_down_exps.scale", "mlp.gate.per_expert_scale"}};
 // Gemma 4.
-constexpr Name kLayerInputs[] = {{"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+constexpr Name kGemma4Names[] = {{"post_ffw_norm_1", "post_feedforward_layernorm_1"},
                                  {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"},
                                  {"post_ffw_norm_2", "post_feedforward_layernorm_2"},
                                  {"inp_gate", "per_layer_input_gate"},
@@ -140,7 +141,7 @@ struct Names {
             model = kInputsModel;
         }
         if (config.layer_inputs != 0 || config.experts.beside_mlp) {
-            add(kLayerInputs);
+            add(kGemma4Names);
         }
         if (config.experts.beside_mlp) {
             add_whole(kBesideMlp);
@@ -277,9 +278,9 @@ Checkpoint checkpoint_of(const GgufFile &file, const Config &config) {
     };
 
     // The factors of RoPE are part of the config, which has read them from this tensor.
-    const bool factors =
-        std::any_of(config.ropes.begin(), config.ropes.end(),
-                    [](const Rope &rope) { return !rope.factors.empty() || rope.still_from != 0; });
+    const bool factors = family_of(config).gguf_lists ||
+                         std::any_of(config.ropes.begin(), config.ropes.end(),
+                                     [](const Rope &rope) { return !rope.factors.empty(); });
     const bool is_long = config.long_rope_from() != 0;
     const bool mtp =
         config.mtp_layers == 1 && file.tensors.count(names.mtp_block + kMtp[0].gguf) != 0;

@@ -22,7 +22,8 @@ const Rope &global_rope(const Config &config) {
 }
 
 // Writes the window, and the layers that have it: all but every n-th (0: all), or a list.
-void write_windows(const Config &config, const WrittenKeys &keys, uint32_t usual_pattern) {
+void write_windows(const Config &config, const WrittenKeys &keys, const Family &family) {
+    const uint32_t usual_pattern = family.gguf_pattern;
     std::vector<bool> local;
     uint32_t window = 0;
     for (const LayerConfig &layer : config.layer) {
@@ -42,7 +43,7 @@ void write_windows(const Config &config, const WrittenKeys &keys, uint32_t usual
     for (uint32_t i = 0; i < config.layers; ++i) {
         regular = regular && local[i] == (pattern == 0 || (i + 1) % pattern != 0);
     }
-    if (!regular) {
+    if (!regular || family.gguf_lists) {
         keys.metadata.booleans(keys.prefix + "attention.sliding_window_pattern", local);
     } else if (pattern != usual_pattern) {
         keys.integer("attention.sliding_window_pattern", pattern);
@@ -195,7 +196,7 @@ void describe_config(const Config &config, GgufMetadata &metadata) {
     keys.number("attention.layer_norm_rms_epsilon", static_cast<double>(config.norm_eps));
     const Rope &rope = global_rope(config);
     describe_rope(rope, keys);
-    write_windows(config, keys, family.gguf_pattern);
+    write_windows(config, keys, family);
     if (family.write_gguf != nullptr) {
         family.write_gguf(config, keys);
     }
@@ -231,9 +232,9 @@ std::vector<GgufFactors> rope_factors(const Config &config) {
     if (rope.scaling == RopeScaling::longrope) {
         return {{kGgufShortFactors, factors}, {kGgufLongFactors, rope.long_factors}};
     }
-    if (rope.still_from != 0) { // as llama.cpp's converter writes it
+    if (family_of(config).gguf_lists) { // as llama.cpp's converter writes it
         constexpr float kStill = 1e30F;
-        std::vector<float> parts(config.rotary_of(rope) / 2, kStill);
+        std::vector<float> parts(config.rotary_of(rope) / 2, rope.still_from == 0 ? 1.0F : kStill);
         std::fill_n(parts.begin(), rope.still_from, 1.0F);
         return {{kGgufRopeFactors, parts}};
     }
