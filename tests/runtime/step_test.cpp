@@ -187,10 +187,10 @@ TEST_CASE("step: sessions that decode read a page that they share once") {
     plan_attention(*pass);
     const BlockPlan &plan = pass->cpu->attention.groups[0];
     size_t tiled = 0;
-    for (const RowTile &tile : pass->cpu->attention.tiles) {
+    for (const RowTile &tile : pass->cpu->attention.tiles[0].tiles) {
         CHECK(tile.sequence == 4);
         CHECK(tile.row == tiled);
-        CHECK(tile.count <= pass->cpu->attention.tile_rows);
+        CHECK(tile.count <= pass->cpu->attention.tiles[0].rows);
         tiled += tile.count;
     }
     CHECK(tiled == 40);

@@ -293,7 +293,7 @@ void add_tile_to_sums(const TileBlocks &blocks, size_t into, size_t thread) {
 void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t item,
                  size_t query_bytes, size_t thread) {
     const Sequence &sequence = a.pass.sequences[tile.sequence];
-    const size_t tile_rows = a.work.attention.tile_rows * a.group_heads;
+    const size_t tile_rows = a.work.attention.tiles[a.place.group].rows * a.group_heads;
     const size_t into = item * 2 * tile_rows, from = into + tile_rows;
     const uint64_t position = sequence.begin + tile.row;
     uint8_t *query = a.work.packed_query + item * query_bytes;
@@ -322,9 +322,10 @@ void attend_tile(const Attention &a, const RowTile &tile, size_t kv_head, size_t
 }
 
 void attend_by_row(const Attention &a) {
-    const std::vector<RowTile> &tiles = a.work.attention.tiles;
+    const TilePlan &plan = a.work.attention.tiles[a.place.group];
+    const std::vector<RowTile> &tiles = plan.tiles;
     const size_t kv_heads = a.shape.kv_heads, items = tiles.size() * kv_heads;
-    const size_t tile_rows = a.work.attention.tile_rows;
+    const size_t tile_rows = plan.rows;
     const size_t query_bytes = packed_query_bytes(a.network, a.shape, tile_rows);
     a.work.fit_partials(items * tile_rows * a.group_heads, 2, a.head_dim, items * query_bytes);
     a.network.threads->run(items, 1, [&](size_t item, size_t, size_t thread) {
@@ -353,7 +354,7 @@ void attend(Pass &pass, size_t layer) {
     if (work.attention.few) {
         attend_by_block(attention);
     }
-    if (!work.attention.tiles.empty()) {
+    if (!work.attention.tiles[place.group].tiles.empty()) {
         attend_by_row(attention);
     }
 }

@@ -118,9 +118,8 @@ namespace {
 // Returns the rows of a tile for passes of `rows`. A tile prepares each page once, for all of its
 // rows and of the query heads that share it: 128 queries make that cheap, unless threads would have
 // nothing to do.
-size_t choose_tile_rows(const Network &network, size_t rows) {
+size_t choose_tile_rows(const Network &network, size_t kv_heads, size_t rows) {
     constexpr size_t kQueries = 128, kLeast = 16, kMost = 64, kTilesPerThread = 2;
-    const size_t kv_heads = network.config.kv_heads;
     size_t tile = std::clamp(kQueries * kv_heads / network.config.heads, kLeast, kMost);
     while (tile > kLeast && rows / tile * kv_heads < kTilesPerThread * network.threads->count()) {
         tile /= 2;
@@ -128,25 +127,31 @@ size_t choose_tile_rows(const Network &network, size_t rows) {
     return tile;
 }
 
+void cut_tiles(const Pass &pass, const PageShape &shape, TilePlan &plan) {
+    plan.tiles.clear();
+    plan.rows = choose_tile_rows(pass.network, shape.kv_heads, pass.row_count);
+    const std::span<const Sequence> all = pass.all();
+    for (uint32_t s = 0; s < all.size(); ++s) {
+        for (size_t row = 0; all[s].rows > kRowsByBlock && row < all[s].rows; row += plan.rows) {
+            plan.tiles.push_back({s, row, std::min(plan.rows, all[s].rows - row)});
+        }
+    }
+}
+
 } // namespace
 
 void plan_attention(Pass &pass) {
     const Network &network = pass.network;
     AttentionPlan &plan = pass.cpu->attention;
-    plan.tiles.clear();
-    plan.tile_rows = choose_tile_rows(network, pass.row_count);
     plan.few = plan.tracked = false;
-    const std::span<const Sequence> all = pass.all();
-    for (uint32_t s = 0; s < all.size(); ++s) {
-        plan.few = plan.few || all[s].rows <= kRowsByBlock;
-        plan.tracked = plan.tracked || all[s].sums != nullptr;
-        for (size_t row = 0; all[s].rows > kRowsByBlock && row < all[s].rows;
-             row += plan.tile_rows) {
-            plan.tiles.push_back({s, row, std::min(plan.tile_rows, all[s].rows - row)});
-        }
+    for (const Sequence &sequence : pass.all()) {
+        plan.few = plan.few || sequence.rows <= kRowsByBlock;
+        plan.tracked = plan.tracked || sequence.sums != nullptr;
     }
     plan.groups.resize(network.groups.size());
+    plan.tiles.resize(network.groups.size());
     for (uint32_t group = 0; group < network.groups.size(); ++group) {
+        cut_tiles(pass, network.page_shapes[group], plan.tiles[group]);
         plan.groups[group].clear();
         if (plan.few) {
             list_entries(pass, group, network.groups[group].window, plan.groups[group]);

@@ -64,12 +64,17 @@ struct RowTile {
     size_t row, count; // of the sequence
 };
 
+// How the sequences of many rows are cut for the layers of a group.
+struct TilePlan {
+    std::vector<RowTile> tiles;
+    size_t rows = 0; // at most in each
+};
+
 struct AttentionPlan {
     std::vector<BlockPlan> groups; // [group]
-    std::vector<RowTile> tiles;
-    size_t tile_rows = 0; // at most in each
-    bool few = false;     // whether some sequence has few rows
-    bool tracked = false; // whether the attention of some sequence is added up
+    std::vector<TilePlan> tiles;   // [group]
+    bool few = false;              // whether some sequence has few rows
+    bool tracked = false;          // whether the attention of some sequence is added up
 };
 
 // Makes the plan of the pass's sequences, whose pages are named, in its scratch.
