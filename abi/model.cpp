@@ -154,9 +154,8 @@ stasis_model_info describe(const stasis_model &handle) {
     info.contract_experts = config.experts.count != 0 ? kernels::kContractExperts : 0;
     info.ignored = model.weights.ignored.c_str();
     info.mtp_bytes = model.weights.mtp.stored_bytes;
-    const stasis::LayerConfig everywhere; // without a window
-    info.global_kv_heads = config.kv_heads_of(everywhere);
-    info.global_head_dim = config.head_dim_of(everywhere);
+    info.global_kv_heads = config.kv_heads_of({});
+    info.global_head_dim = config.head_dim_of({});
     info.layer_keys = handle.layer_keys;
     return info;
 }

@@ -168,7 +168,7 @@ struct Config {
     uint32_t rotary() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
     uint32_t rotary_of(const Rope &rope) const { return rope.rotary == 0 ? rotary() : rope.rotary; }
     uint32_t most_rotary() const;
-    // Return the sizes of a layer.
+    // Return the sizes of a layer; with {}, of those without a window.
     uint32_t head_dim_of(const LayerConfig &kind) const {
         return kind.window == 0 && global_head_dim != 0 ? global_head_dim : head_dim;
     }

@@ -54,6 +54,11 @@ void set_layers(const Fields &fields, const Rope &shared, uint32_t window,
 void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &local,
                 Config &config);
 
+// Sets the layers of a hybrid, of which those in `recurrent`, called `what`, are not attention.
+// There must be both. Their RoPE is the model's only one.
+void set_hybrid_layers(const std::string &file, const std::vector<bool> &recurrent,
+                       const char *what, const Rope &rope, Config &config);
+
 // Defaults of absent fields of a mixture of experts, and the names of two of them.
 struct ExpertDefaults {
     uint32_t count, chosen, intermediate;

@@ -44,6 +44,22 @@ void set_layers(const Fields &fields, uint32_t window, const std::vector<bool> &
     set_layers(fields, parse_only_rope(fields), window, local, config);
 }
 
+void set_hybrid_layers(const std::string &file, const std::vector<bool> &recurrent,
+                       const char *what, const Rope &rope, Config &config) {
+    for (const bool kind : {false, true}) {
+        if (std::find(recurrent.begin(), recurrent.end(), kind) == recurrent.end()) {
+            fail(Status::unsupported, "%sno layer has %s, which is not supported", file.c_str(),
+                 kind ? what : "attention");
+        }
+    }
+    for (const bool is_recurrent : recurrent) {
+        LayerConfig layer;
+        layer.recurrent = is_recurrent;
+        config.layer.push_back(layer);
+    }
+    rope_index(config, rope);
+}
+
 uint32_t Config::long_rope_from() const {
     const auto found = std::find_if(ropes.begin(), ropes.end(), [](const Rope &rope) {
         return rope.scaling == RopeScaling::longrope;

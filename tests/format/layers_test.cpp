@@ -17,11 +17,7 @@ using namespace stasis::format;
 namespace {
 
 State uneven(uint64_t position, uint64_t seed = 1, uint64_t common = 0) {
-    Shape shape = kUneven;
-    shape.position = position;
-    shape.seed = seed;
-    shape.common = common;
-    return sample_state(shape);
+    return sample_state(kUneven, position, seed, common);
 }
 
 std::shared_ptr<const Snapshot> opened(const Bytes &bytes) {

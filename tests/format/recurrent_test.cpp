@@ -23,11 +23,7 @@ namespace {
 constexpr Shape kLargeHybrid{.position = 70, .layers = 3, .checkpoints = 32, .value_dim = 256};
 
 State hybrid(uint64_t position, uint64_t seed = 1, uint64_t common = 0) {
-    Shape shape = kHybrid;
-    shape.position = position;
-    shape.seed = seed;
-    shape.common = common;
-    return sample_state(shape);
+    return sample_state(kHybrid, position, seed, common);
 }
 
 std::shared_ptr<const Snapshot> opened(const Bytes &bytes) {

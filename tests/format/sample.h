@@ -35,6 +35,13 @@ struct Shape {
 
 // A whole state with every field in use; pages before the window and its retention are released.
 State sample_state(const Shape &shape);
+// The same with other numbers than the shape's.
+inline State sample_state(Shape shape, uint64_t position, uint64_t seed, uint64_t common) {
+    shape.position = position;
+    shape.seed = seed;
+    shape.common = common;
+    return sample_state(shape);
+}
 std::vector<float> sample_row(const Shape &shape); // the logits of sample_state
 
 // One partial page in each group, and padding after most sections.

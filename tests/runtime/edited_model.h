@@ -15,6 +15,20 @@
 
 namespace stasis {
 
+// The Config of a bundled model whose config.json has a part replaced.
+inline Config config_with(const std::string &model, const std::string &from,
+                          const std::string &to) {
+    std::string text = read_bytes(test_data(model) + "/config.json");
+    const size_t at = text.find(from);
+    REQUIRE_MESSAGE(at != std::string::npos, from);
+    return parse_config(text.replace(at, from.size(), to), "");
+}
+
+inline void config_refused(const std::string &model, const std::string &from, const std::string &to,
+                           Status status, const char *part) {
+    expect_error(status, {part}, [&] { config_with(model, from, to); });
+}
+
 struct Loaded {
     Config config;
     Weights weights;

@@ -22,6 +22,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         fuzz::expect(config.head_dim % 2 == 0 && config.heads % config.kv_heads == 0, "heads");
         for (const LayerConfig &layer : config.layer) {
             fuzz::expect(layer.rope < config.ropes.size(), "a layer without a rope");
+            fuzz::expect(config.head_dim_of(layer) % 2 == 0 &&
+                             config.heads % config.kv_heads_of(layer) == 0,
+                         "heads of a layer");
+            fuzz::expect(layer.own_keys() || (config.layer[layer.keys_of].own_keys() &&
+                                              config.layer[layer.keys_of].window == layer.window),
+                         "keys of a layer");
         }
         const Recurrent &sizes = config.recurrent;
         const bool grouped = sizes.key_heads == 0 // short convolutions

@@ -4,6 +4,7 @@
 #include "runtime/quantize/quantize.h"
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/passes.h"
+#include "tests/runtime/published_configs.h"
 
 using namespace stasis;
 using namespace stasis::test;
@@ -11,34 +12,6 @@ using namespace stasis::test;
 namespace {
 
 constexpr char kWithInputs[] = "zoo/gemma4-e", kBesideMlp[] = "zoo/gemma4-moe";
-
-std::string text_of(const char *model) {
-    return read_bytes(test_data(model) + "/config.json");
-}
-
-std::string with(std::string text, const std::string &from, const std::string &to) {
-    const size_t at = text.find(from);
-    REQUIRE_MESSAGE(at != std::string::npos, from);
-    return text.replace(at, from.size(), to);
-}
-
-Config changed(const char *model, const std::string &from, const std::string &to) {
-    return parse_config(with(text_of(model), from, to), "");
-}
-
-void refused(const char *model, const std::string &from, const std::string &to, Status status,
-             const char *part) {
-    expect_error(status, {part}, [&] { changed(model, from, to); });
-}
-
-std::string described_as(const Config &config, const std::string &name) {
-    for (const auto &[key, value] : describe(config)) {
-        if (key == name) {
-            return value;
-        }
-    }
-    return "";
-}
 
 } // namespace
 
@@ -66,9 +39,9 @@ TEST_CASE("parse_config: a published small Gemma 4") {
     CHECK(global.base == 1e6);
     CHECK(global.rotary == 48);
     CHECK(global.still_from == 6);
-    CHECK(described_as(config, "layer_keys") == "0 1 2 3 2 2 2 3");
-    CHECK(described_as(config, "layer_intermediate") == "96 96 96 96 192 192 192 192");
-    CHECK(described_as(config, "rope_1") == "base 1e+06, of 48, still from pair 6");
+    CHECK(described(config, "layer_keys") == "0 1 2 3 2 2 2 3");
+    CHECK(described(config, "layer_intermediate") == "96 96 96 96 192 192 192 192");
+    CHECK(described(config, "rope_1") == "base 1e+06, of 48, still from pair 6");
 }
 
 TEST_CASE("parse_config: a published mixture of Gemma 4") {
@@ -82,43 +55,45 @@ TEST_CASE("parse_config: a published mixture of Gemma 4") {
     CHECK(config.experts.intermediate == 32);
     CHECK(config.experts.beside_mlp);
     CHECK(config.layer[0].experts);
-    CHECK(described_as(config, "experts") ==
+    CHECK(described(config, "experts") ==
           "8, 2 chosen, intermediate 32, renormalised, beside an MLP");
     // The global number of heads counts only where keys are the values.
-    CHECK(changed(kBesideMlp, "\"attention_k_eq_v\": true", "\"attention_k_eq_v\": false")
+    CHECK(config_with(kBesideMlp, "\"attention_k_eq_v\": true", "\"attention_k_eq_v\": false")
               .global_kv_heads == 0);
     // Other models' descriptions have none of these fields.
     const Config gemma3 = read_config(test_data("zoo/gemma3-text"));
     for (const char *name : {"value_norm", "global_head_dim", "layer_keys", "layer_inputs"}) {
-        CHECK(described_as(gemma3, name).empty());
+        CHECK(described(gemma3, name).empty());
     }
 }
 
 TEST_CASE("parse_config: what is not supported of a Gemma 4 is named") {
     const char *const small = kWithInputs;
-    refused(small, "\"num_kv_shared_layers\": 4", "\"num_kv_shared_layers\": 8", Status::corrupt,
-            "num_kv_shared_layers");
-    refused(small, "\"num_kv_shared_layers\": 4", "\"num_kv_shared_layers\": 6", Status::corrupt,
-            "each kind of layer has keys of its own");
-    refused(small, "\"vocab_size_per_layer_input\": 192", "\"vocab_size_per_layer_input\": 190",
-            Status::unsupported, "vocab_size_per_layer_input");
-    refused(small, "\"rope_type\": \"proportional\"", "\"rope_type\": \"yarn\"",
-            Status::unsupported, "yarn");
-    refused(small, "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.01",
-            Status::corrupt, "partial_rotary_factor");
-    refused(small, "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 1.5",
-            Status::corrupt, "partial_rotary_factor");
-    refused(small, "\"global_head_dim\": 48", "\"global_head_dim\": 47", Status::corrupt,
-            "global_head_dim (47) is odd");
-    refused(small, "\"global_head_dim\": 48", "\"global_head_dim\": 2048", Status::unsupported,
-            "global_head_dim (2048) exceeds");
-    refused(kBesideMlp, "\"num_global_key_value_heads\": 1", "\"num_global_key_value_heads\": 3",
-            Status::corrupt, "num_global_key_value_heads (3)");
-    refused(kBesideMlp, "\"use_bidirectional_attention\": \"vision\"",
-            "\"use_bidirectional_attention\": \"all\"", Status::unsupported,
-            "use_bidirectional_attention");
-    refused(kBesideMlp, "\"top_k_experts\": 2", "\"top_k_experts\": 9", Status::corrupt,
-            "top_k_experts");
+    config_refused(small, "\"num_kv_shared_layers\": 4", "\"num_kv_shared_layers\": 8",
+                   Status::corrupt, "num_kv_shared_layers");
+    config_refused(small, "\"num_kv_shared_layers\": 4", "\"num_kv_shared_layers\": 6",
+                   Status::corrupt, "each kind of layer has keys of its own");
+    config_refused(small, "\"vocab_size_per_layer_input\": 192",
+                   "\"vocab_size_per_layer_input\": 190", Status::unsupported,
+                   "vocab_size_per_layer_input");
+    config_refused(small, "\"rope_type\": \"proportional\"", "\"rope_type\": \"yarn\"",
+                   Status::unsupported, "yarn");
+    config_refused(small, "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.01",
+                   Status::corrupt, "partial_rotary_factor");
+    config_refused(small, "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 1.5",
+                   Status::corrupt, "partial_rotary_factor");
+    config_refused(small, "\"global_head_dim\": 48", "\"global_head_dim\": 47", Status::corrupt,
+                   "global_head_dim (47) is odd");
+    config_refused(small, "\"global_head_dim\": 48", "\"global_head_dim\": 2048",
+                   Status::unsupported, "global_head_dim (2048) exceeds");
+    config_refused(kBesideMlp, "\"num_global_key_value_heads\": 1",
+                   "\"num_global_key_value_heads\": 3", Status::corrupt,
+                   "num_global_key_value_heads (3)");
+    config_refused(kBesideMlp, "\"use_bidirectional_attention\": \"vision\"",
+                   "\"use_bidirectional_attention\": \"all\"", Status::unsupported,
+                   "use_bidirectional_attention");
+    config_refused(kBesideMlp, "\"top_k_experts\": 2", "\"top_k_experts\": 9", Status::corrupt,
+                   "top_k_experts");
 }
 
 TEST_CASE("load_weights: tensors of keys that a layer does not use are told and not read") {

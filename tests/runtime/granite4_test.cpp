@@ -6,6 +6,7 @@
 #include "tests/runtime/edited_model.h"
 #include "tests/runtime/golden_deviation.h"
 #include "tests/runtime/passes.h"
+#include "tests/runtime/published_configs.h"
 
 using namespace stasis;
 using namespace stasis::test;
@@ -13,28 +14,6 @@ using namespace stasis::test;
 namespace {
 
 constexpr char kScanning[] = "zoo/granite4-h";
-
-// The config.json with a part replaced.
-Config with_change(const std::string &from, const std::string &to) {
-    std::string text = read_bytes(test_data(kScanning) + "/config.json");
-    const size_t at = text.find(from);
-    REQUIRE_MESSAGE(at != std::string::npos, from);
-    return parse_config(text.replace(at, from.size(), to), "");
-}
-
-void change_refused(const std::string &from, const std::string &to, Status status,
-                    const char *part) {
-    expect_error(status, {part}, [&] { with_change(from, to); });
-}
-
-std::string described(const Config &config, const std::string &name) {
-    for (const auto &[key, value] : describe(config)) {
-        if (key == name) {
-            return value;
-        }
-    }
-    return "";
-}
 
 } // namespace
 
@@ -66,15 +45,16 @@ TEST_CASE("parse_config: a published Granite 4 H") {
 }
 
 TEST_CASE("parse_config: variants of Granite 4 H") {
-    CHECK(with_change("\"nope\"", "\"rope\"").ropes == std::vector<Rope>{Rope{1e4}});
-    CHECK(with_change("\"mamba_d_head\": 16", "\"mamba_d_head\": \"auto\"").recurrent.value_dim ==
-          16);
-    CHECK_FALSE(with_change("\"mamba_conv_bias\": true", "\"mamba_conv_bias\": false")
+    CHECK(config_with(kScanning, "\"nope\"", "\"rope\"").ropes == std::vector<Rope>{Rope{1e4}});
+    CHECK(config_with(kScanning, "\"mamba_d_head\": 16", "\"mamba_d_head\": \"auto\"")
+              .recurrent.value_dim == 16);
+    CHECK_FALSE(config_with(kScanning, "\"mamba_conv_bias\": true", "\"mamba_conv_bias\": false")
                     .recurrent.convolution_bias);
-    const Config plain = with_change("\"residual_multiplier\": 0.22,", "");
+    const Config plain = config_with(kScanning, "\"residual_multiplier\": 0.22,", "");
     CHECK(plain.residual_scale == 1.0F);
     const auto limits = [](const std::string &given) {
-        return with_change("\"use_cache\"", "\"time_step_limit\": " + given + ", \"use_cache\"");
+        return config_with(kScanning, "\"use_cache\"",
+                           "\"time_step_limit\": " + given + ", \"use_cache\"");
     };
     const Config limited = limits("[0.001, 0.5]");
     CHECK(limited.recurrent.step_least == 0.001F);
@@ -89,22 +69,29 @@ TEST_CASE("parse_config: variants of Granite 4 H") {
 }
 
 TEST_CASE("parse_config: what is not supported of a Granite 4 H is named") {
-    change_refused("\"num_local_experts\": 0", "\"num_local_experts\": 8", Status::unsupported,
+    config_refused(kScanning, "\"num_local_experts\": 0", "\"num_local_experts\": 8",
+                   Status::unsupported, "num_local_experts");
+    config_refused(kScanning, "\"num_local_experts\": 0,", "", Status::unsupported,
                    "num_local_experts");
-    change_refused("\"num_local_experts\": 0,", "", Status::unsupported, "num_local_experts");
-    change_refused("\"mamba_proj_bias\": false", "\"mamba_proj_bias\": true", Status::unsupported,
-                   "mamba_proj_bias");
-    change_refused("\"nope\"", "\"learned\"", Status::unsupported, "position_embedding_type");
+    config_refused(kScanning, "\"mamba_proj_bias\": false", "\"mamba_proj_bias\": true",
+                   Status::unsupported, "mamba_proj_bias");
+    config_refused(kScanning, "\"nope\"", "\"learned\"", Status::unsupported,
+                   "position_embedding_type");
     const std::string other = kActivationNames[1].config_json[0];
-    change_refused("\"silu\"", '"' + other + '"', Status::unsupported, "hidden_act");
-    change_refused("\"rmsnorm\"", "\"layernorm\"", Status::unsupported, "normalization_function");
-    change_refused("\"mamba\"", "\"window\"", Status::unsupported, "layer_types[0]: \"window\"");
-    change_refused("\"layer_types\"", "\"types\"", Status::unsupported, "no layer has attention");
-    change_refused("\"mamba_d_head\": 16", "\"mamba_d_head\": 8", Status::corrupt, "mamba_n_heads");
-    change_refused("\"mamba_n_groups\": 1", "\"mamba_n_groups\": 3", Status::corrupt,
+    config_refused(kScanning, "\"silu\"", '"' + other + '"', Status::unsupported, "hidden_act");
+    config_refused(kScanning, "\"rmsnorm\"", "\"layernorm\"", Status::unsupported,
+                   "normalization_function");
+    config_refused(kScanning, "\"mamba\"", "\"window\"", Status::unsupported,
+                   "layer_types[0]: \"window\"");
+    config_refused(kScanning, "\"layer_types\"", "\"types\"", Status::unsupported,
+                   "no layer has attention");
+    config_refused(kScanning, "\"mamba_d_head\": 16", "\"mamba_d_head\": 8", Status::corrupt,
+                   "mamba_n_heads");
+    config_refused(kScanning, "\"mamba_n_groups\": 1", "\"mamba_n_groups\": 3", Status::corrupt,
                    "mamba_n_groups");
-    change_refused("\"mamba_d_conv\": 4", "\"mamba_d_conv\": 1", Status::corrupt, "mamba_d_conv");
-    change_refused("\"logits_scaling\": 3", "\"logits_scaling\": 0", Status::corrupt,
+    config_refused(kScanning, "\"mamba_d_conv\": 4", "\"mamba_d_conv\": 1", Status::corrupt,
+                   "mamba_d_conv");
+    config_refused(kScanning, "\"logits_scaling\": 3", "\"logits_scaling\": 0", Status::corrupt,
                    "logits_scaling");
 }
 

@@ -14,18 +14,6 @@ namespace {
 constexpr char kConvolving[] = "zoo/lfm2";
 constexpr char kAttention[] = "\"full_attn_idxs\": [\n  2,\n  4\n ]";
 
-// The config.json with a part replaced.
-Config changed(const std::string &from, const std::string &to) {
-    std::string text = read_bytes(test_data(kConvolving) + "/config.json");
-    const size_t at = text.find(from);
-    REQUIRE_MESSAGE(at != std::string::npos, from);
-    return parse_config(text.replace(at, from.size(), to), "");
-}
-
-void refused(const std::string &from, const std::string &to, Status status, const char *part) {
-    expect_error(status, {part}, [&] { changed(from, to); });
-}
-
 } // namespace
 
 TEST_CASE("parse_config: a published LFM2") {
@@ -42,29 +30,40 @@ TEST_CASE("parse_config: a published LFM2") {
     for (uint32_t i = 0; i < config.layers; ++i) {
         CHECK(config.layer[i].recurrent == (i != 2 && i != 4));
     }
-    const Config listed = changed(kAttention, R"("layer_types": ["conv", "conv", "full_attention",
+    const Config listed =
+        config_with(kConvolving, kAttention, R"("layer_types": ["conv", "conv", "full_attention",
         "conv", "full_attention", "conv"])");
     CHECK(describe(listed) == describe(config));
-    CHECK(changed("\"block_auto_adjust_ff_dim\": true", "\"block_auto_adjust_ff_dim\": false")
+    CHECK(config_with(kConvolving, "\"block_auto_adjust_ff_dim\": true",
+                      "\"block_auto_adjust_ff_dim\": false")
               .intermediate == 200);
-    CHECK(changed("\"block_ffn_dim_multiplier\": 1.0", "\"block_ffn_dim_multiplier\": 1.3")
+    CHECK(config_with(kConvolving, "\"block_ffn_dim_multiplier\": 1.0",
+                      "\"block_ffn_dim_multiplier\": 1.3")
               .intermediate == 192); // 172.9, in multiples of 32
-    CHECK(!changed("\"use_cache\"", "\"tie_embedding\": false, \"use_cache\"").tied_head);
+    CHECK(!config_with(kConvolving, "\"use_cache\"", "\"tie_embedding\": false, \"use_cache\"")
+               .tied_head);
 }
 
 TEST_CASE("parse_config: what is not supported of an LFM2 is named") {
-    refused("\"conv_bias\": false", "\"conv_bias\": true", Status::unsupported, "conv_bias");
-    refused(kAttention, "\"full_attn_idxs\": []", Status::unsupported, "no layer has attention");
-    refused(kAttention, "\"full_attn_idxs\": null", Status::unsupported,
-            "no layer has a convolution");
-    refused(kAttention, "\"full_attn_idxs\": [6]", Status::corrupt, "full_attn_idxs");
-    refused(kAttention, R"("layer_types": ["conv"])", Status::corrupt, "layer_types");
-    refused(kAttention, R"("layer_types": ["conv", "conv", "full_attention", "conv", "window",
+    config_refused(kConvolving, "\"conv_bias\": false", "\"conv_bias\": true", Status::unsupported,
+                   "conv_bias");
+    config_refused(kConvolving, kAttention, "\"full_attn_idxs\": []", Status::unsupported,
+                   "no layer has attention");
+    config_refused(kConvolving, kAttention, "\"full_attn_idxs\": null", Status::unsupported,
+                   "no layer has a convolution");
+    config_refused(kConvolving, kAttention, "\"full_attn_idxs\": [6]", Status::corrupt,
+                   "full_attn_idxs");
+    config_refused(kConvolving, kAttention, R"("layer_types": ["conv"])", Status::corrupt,
+                   "layer_types");
+    config_refused(kConvolving, kAttention,
+                   R"("layer_types": ["conv", "conv", "full_attention", "conv", "window",
         "conv"])",
-            Status::unsupported, "layer_types[4]: \"window\"");
-    refused("\"conv_L_cache\": 3", "\"conv_L_cache\": 1", Status::corrupt, "conv_L_cache");
-    refused("\"block_ffn_dim_multiplier\": 1.0", "\"block_ffn_dim_multiplier\": 1e9",
-            Status::corrupt, "block_ffn_dim_multiplier");
+                   Status::unsupported, "layer_types[4]: \"window\"");
+    config_refused(kConvolving, "\"conv_L_cache\": 3", "\"conv_L_cache\": 1", Status::corrupt,
+                   "conv_L_cache");
+    config_refused(kConvolving, "\"block_ffn_dim_multiplier\": 1.0",
+                   "\"block_ffn_dim_multiplier\": 1e9", Status::corrupt,
+                   "block_ffn_dim_multiplier");
 }
 
 TEST_CASE("rename_tensors: messages have the names of the checkpoint") {

@@ -64,8 +64,7 @@ void read_gemma4_layers(const Fields &fields, Config &config) {
         fields.refuse("num_kv_shared_layers",
                       "a number with which each kind of layer has keys of its own");
     }
-    const Rope global_rope = parse_proportional_rope(
-        fields, config, config.global_head_dim != 0 ? config.global_head_dim : config.head_dim);
+    const Rope global_rope = parse_proportional_rope(fields, config, config.head_dim_of({}));
     const Rope local_rope = parse_rope(fields, "sliding_attention", "rope_local_base_freq", 1e4);
     const bool wide = fields.flag("use_double_wide_mlp", false);
     for (uint32_t i = 0; i < config.layers; ++i) {
@@ -108,8 +107,8 @@ void read_gemma4_sizes(const Fields &fields, Config &config) {
 // Leaves no sizes of layers that there are not.
 void settle_sizes(const std::vector<bool> &local, Config &config) {
     if (std::find(local.begin(), local.end(), true) == local.end()) {
-        config.head_dim = config.global_head_dim != 0 ? config.global_head_dim : config.head_dim;
-        config.kv_heads = config.global_kv_heads != 0 ? config.global_kv_heads : config.kv_heads;
+        config.head_dim = config.head_dim_of({});
+        config.kv_heads = config.kv_heads_of({});
         config.global_head_dim = config.global_kv_heads = 0;
     } else if (std::find(local.begin(), local.end(), false) == local.end()) {
         config.global_head_dim = config.global_kv_heads = 0;
@@ -120,8 +119,8 @@ void settle_sizes(const std::vector<bool> &local, Config &config) {
 // Checks the heads of layers without a window as check_sizes does those of the others.
 void check_global(const Config &config, const SizeNames &names) {
     Config global = config;
-    global.kv_heads = config.global_kv_heads != 0 ? config.global_kv_heads : config.kv_heads;
-    global.head_dim = config.global_head_dim != 0 ? config.global_head_dim : config.head_dim;
+    global.kv_heads = config.kv_heads_of({});
+    global.head_dim = config.head_dim_of({});
     check_sizes(global, names);
 }
 
@@ -252,8 +251,7 @@ void read_gemma4_gguf(const Keys &keys, Config &config) {
         keys.refuse(kShared, "a number with which each kind of layer has keys of its own",
                     std::to_string(shared));
     }
-    const uint32_t global_dim =
-        config.global_head_dim != 0 ? config.global_head_dim : config.head_dim;
+    const uint32_t global_dim = config.head_dim_of({});
     Rope global_rope = parse_rope(keys, 1e6);
     if (global_rope.scaling != RopeScaling::none) {
         unsupported(keys.file, "metadata " + keys.name("rope.scaling.type") + " is not supported");
@@ -290,8 +288,7 @@ void write_gemma4_gguf_sizes(const Config &config, const WrittenKeys &keys) {
     }
     keys.integers("attention.head_count_kv", heads);
     keys.integers("feed_forward_length", sizes);
-    const uint32_t global_dim =
-        config.global_head_dim != 0 ? config.global_head_dim : config.head_dim;
+    const uint32_t global_dim = config.head_dim_of({});
     for (const char *key :
          {"attention.key_length", "attention.value_length", "rope.dimension_count"}) {
         keys.integer(key, global_dim);

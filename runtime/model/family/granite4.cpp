@@ -26,19 +26,8 @@ constexpr char kInnerSize[] = "ssm.inner_size";
 // Sets the layers, of which those in `mamba` are not attention.
 void set_granite_kinds(const std::string &file, const std::vector<bool> &mamba, const Rope &rope,
                        Config &config) {
-    for (const bool kind : {false, true}) {
-        if (std::find(mamba.begin(), mamba.end(), kind) == mamba.end()) {
-            fail(Status::unsupported, "%sno layer has %s, which is not supported", file.c_str(),
-                 kind ? "Mamba" : "attention");
-        }
-    }
-    for (const bool is_mamba : mamba) {
-        LayerConfig layer;
-        layer.recurrent = is_mamba;
-        config.layer.push_back(layer);
-    }
+    set_hybrid_layers(file, mamba, "Mamba", rope, config);
     config.recurrent.scan = true;
-    rope_index(config, rope);
 }
 
 std::vector<bool> read_granite_kinds(const Fields &fields, uint32_t layers) {

@@ -17,21 +17,10 @@ constexpr char kTaps[] = "shortconv.l_cache";
 // Sets the layers, of which those in `convolutions` are not attention.
 void set_lfm_kinds(const std::string &file, const std::vector<bool> &convolutions, const Rope &rope,
                    Config &config) {
-    for (const bool kind : {false, true}) {
-        if (std::find(convolutions.begin(), convolutions.end(), kind) == convolutions.end()) {
-            fail(Status::unsupported, "%sno layer has %s, which is not supported", file.c_str(),
-                 kind ? "a convolution" : "attention");
-        }
-    }
-    for (const bool convolution : convolutions) {
-        LayerConfig layer;
-        layer.recurrent = convolution;
-        config.layer.push_back(layer);
-    }
+    set_hybrid_layers(file, convolutions, "a convolution", rope, config);
     config.recurrent.value_heads = 1;
     config.recurrent.value_dim = config.hidden;
     config.query_key_norm = true;
-    rope_index(config, rope);
 }
 
 // The layers that full_attn_idxs lists have attention, all if there is no such list.
