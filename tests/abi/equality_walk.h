@@ -55,6 +55,7 @@ class EqualityWalk {
         for (size_t i = 0; i < kSessions; ++i) {
             renew(i);
         }
+        begin_alike();
     }
 
     void step();
@@ -88,7 +89,10 @@ class EqualityWalk {
     void take_loaded(size_t i, size_t model, stasis_session *session, const Line &line);
 
     void renew(size_t i);
+    void create(size_t i, size_t model, const stasis_session_options &options);
+    void begin_alike();
     void append_some(size_t i);
+    void append_tokens(size_t i, const Tokens &tokens, uint32_t chunk);
     void append_stopped(size_t i);
     void decode(size_t i);
     void step_many(size_t i);

@@ -71,8 +71,12 @@ void EqualityWalk::renew(size_t i) {
     options.window_retain = retains[roll(4)];
     options.domain = domains[short_ != 0 ? 0 : roll(4)]; // where sides might meet, they do
     options.track_attention = one_in(4) ? STASIS_TRACK_TOTAL : 0;
+    create(i, one_in(4) ? roll(models_.size()) : home_, options);
+}
+
+void EqualityWalk::create(size_t i, size_t model, const stasis_session_options &options) {
     Seat seat;
-    seat.model = one_in(4) ? roll(models_.size()) : home_;
+    seat.model = model;
     stasis_session *session = nullptr;
     REQUIRE(stasis_session_create(models_[seat.model].get(), &options, &session, nullptr) ==
             STASIS_OK);
@@ -90,6 +94,19 @@ void EqualityWalk::renew(size_t i) {
     set(i);
 }
 
+// Two sessions of one model and domain begin with the same tokens, beyond a page, of a hybrid
+// beyond a checkpoint: whatever the seed, the second takes what the first has computed.
+void EqualityWalk::begin_alike() {
+    auto options = sized<stasis_session_options>();
+    options.capacity = positions_;
+    options.domain = STASIS_DOMAIN_COMMON;
+    const Tokens tokens = story(Line{}, recurrent_ ? 300 : 130);
+    for (const size_t i : {0, 1}) {
+        create(i, home_, options);
+        append_tokens(i, tokens, 0);
+    }
+}
+
 void EqualityWalk::append_some(size_t i) {
     const uint64_t room = room_of(seats_[i].line);
     if (room == 0) {
@@ -103,8 +120,12 @@ void EqualityWalk::append_some(size_t i) {
     const uint64_t count = std::min(room, least + 1 + roll(far ? longest_ : 24));
     const Tokens tokens = story(seats_[i].line, count);
     const uint32_t chunks[] = {0, 0, 1, 7, 32, 65};
+    append_tokens(i, tokens, chunks[roll(6)]);
+}
+
+void EqualityWalk::append_tokens(size_t i, const Tokens &tokens, uint32_t chunk) {
     auto options = sized<stasis_run_options>();
-    options.chunk = chunks[roll(6)];
+    options.chunk = chunk;
     const uint64_t reused = info_of(i).tokens_reused;
     note(i, "append %zu, chunk %u", tokens.size(), options.chunk);
     REQUIRE(stasis_session_append(of(i), tokens.data(), tokens.size(), &options, nullptr) ==
