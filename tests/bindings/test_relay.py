@@ -1,13 +1,14 @@
-# One story in three languages: a conversation passes between C, Go and Rust in one file, each
-# continuing where another stopped. After every leg the session's digest is that of a single
+# One story in four languages: a conversation passes between C, Go, Rust and Python in one file,
+# each continuing where another stopped. After every leg the session's digest is that of a single
 # language with the same story, and at the end all of it is verified.
 import os
 import shutil
 import subprocess
+import sys
 
 from stasis_process import CommandTest, GEMMA, LLAMA, ROOT, command, turns_of
 
-LANGUAGES = ("C", "Go", "Rust")
+LANGUAGES = ("C", "Go", "Rust", "Python")
 
 
 class Relay(CommandTest):
@@ -15,15 +16,18 @@ class Relay(CommandTest):
     def setUpClass(cls):
         super().setUpClass()
         build = command().parent
-        cls.programs = {"C": build / "relay"}
+        cls.programs = {"C": [build / "relay"],
+                        "Python": [sys.executable, ROOT / "bindings/python/examples/relay.py"]}
+        cls.environment = dict(os.environ, PYTHONPATH=str(ROOT / "bindings/python"),
+                               STASIS_LIBRARY=str(build / "abi/libstasis.so.0"))
         if shutil.which("go"):
-            cls.programs["Go"] = build / "relay_go"
-            cls.make("bindings/go", "go", "build", "-o", cls.programs["Go"], "./examples/relay",
+            cls.programs["Go"] = [build / "relay_go"]
+            cls.make("bindings/go", "go", "build", "-o", *cls.programs["Go"], "./examples/relay",
                      PKG_CONFIG_PATH=str(build), GOPROXY="off", GOFLAGS="", GOWORK="off",
                      CGO_ENABLED="1", GOCACHE=str(build.parent / "go-cache"))
         if shutil.which("cargo"):
             target = build.parent / "rust"
-            cls.programs["Rust"] = target / "debug/examples/relay"
+            cls.programs["Rust"] = [target / "debug/examples/relay"]
             cls.make("bindings/rust", "cargo", "build", "--offline", "--example", "relay",
                      STASIS_LIB_DIR=str(build / "abi"), CARGO_TARGET_DIR=str(target))
 
@@ -40,9 +44,12 @@ class Relay(CommandTest):
         if missing:
             self.skipTest(f"nothing to build {' and '.join(missing)} with")
 
+    def run_leg(self, language, model, file, text):
+        return subprocess.run([*self.programs[language], model, file, text], text=True,
+                              capture_output=True, check=False, timeout=300, env=self.environment)
+
     def leg(self, language, model, file, text):
-        done = subprocess.run([self.programs[language], model, file, text], text=True,
-                              capture_output=True, check=False, timeout=300)
+        done = self.run_leg(language, model, file, text)
         self.assertEqual(done.returncode, 0, f"{language}: {done.stderr}")
         digest, reply = done.stdout.split("\n", 1)
         self.assertRegex(digest, r"\A[0-9a-f]{64}\Z")
@@ -54,17 +61,17 @@ class Relay(CommandTest):
             self.assertEqual(len(turns), 6)
             alone = {language: [self.leg(language, model, self.path(f"{language}.stasis"), text)
                                 for text in turns] for language in LANGUAGES}
-            self.assertEqual(alone["Go"], alone["C"])
-            self.assertEqual(alone["Rust"], alone["C"])
+            for language in LANGUAGES:
+                self.assertEqual(alone[language], alone["C"], language)
             self.assertEqual(len({digest for digest, _ in alone["C"]}), 6)
-            for first in range(3):  # whoever begins
+            for first in range(len(LANGUAGES)):  # whoever begins
                 file = self.path(f"round{first}.stasis")
-                legs = [self.leg(LANGUAGES[(first + i) % 3], model, file, text)
+                legs = [self.leg(LANGUAGES[(first + i) % len(LANGUAGES)], model, file, text)
                         for i, text in enumerate(turns)]
                 self.assertEqual(legs, alone["C"])
                 self.assertTrue(self.json("verify", file, model)["verified"])
                 self.assertEqual(self.json("inspect", file)["digest"], legs[-1][0])
-            for file in [f"{name}.stasis" for name in (*LANGUAGES, "round0", "round1", "round2")]:
+            for file in os.listdir(self.folder):
                 os.remove(self.path(file))
 
     def test_a_file_that_is_not_this_models_is_nobodys(self):
@@ -73,8 +80,7 @@ class Relay(CommandTest):
         self.leg("C", GEMMA, file, text)
         before = open(file, "rb").read()
         for language in LANGUAGES:
-            done = subprocess.run([self.programs[language], LLAMA, file, text], text=True,
-                                  capture_output=True, check=False)
+            done = self.run_leg(language, LLAMA, file, text)
             self.assertEqual(done.returncode, 1, language)
             self.assertRegex(done.stderr, "(?i)model.?mismatch|differ", language)
             self.assertEqual(open(file, "rb").read(), before, language)

@@ -11,7 +11,8 @@ import unittest
 
 from stasis_process import GEMMA, ROOT, command, turns_of
 
-READMES = ("README.md", "bindings/go/README.md", "bindings/rust/README.md")
+READMES = ("README.md", "bindings/go/README.md", "bindings/rust/README.md",
+           "bindings/python/README.md")
 BLOCK = re.compile(r"(?:<!-- not run: ([^>]*) -->\n)?^( *)```(sh|console)\n(.*?)^ *```$",
                    re.MULTILINE | re.DOTALL)
 
@@ -111,6 +112,9 @@ class Readme(unittest.TestCase):
     def test_readme_of_rust(self):
         self.need("cargo")
         self.paste("bindings/rust/README.md")
+
+    def test_readme_of_python(self):
+        self.paste("bindings/python/README.md")
 
     def need(self, tool):
         if not shutil.which(tool):

@@ -63,7 +63,7 @@ RECIPES = {
          "tests/runtime/config_refusal_test.cpp", "tests/runtime/published_configs.h",
          "tools/cli/synth/")),
     "A sampling setting": (
-        "top_n_sigma", "top[-_]n[-_]sigma|TopNSigma", 24,
+        "top_n_sigma", "top[-_]n[-_]sigma|TopNSigma", 26,
         ("bindings/go/session_test.go", "tests/abi/", "tests/failures/",
          "tests/format/sampling_v2_test", "tests/runtime/sampling_v2_test")),
     "A number in the snapshot": (
@@ -363,7 +363,8 @@ class Tidy(unittest.TestCase):
     def test_readme_shows_the_examples_as_they_are(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         for language, path in (("c", "c/relay.c"), ("go", "go/examples/relay/main.go"),
-                               ("rust", "rust/stasis/examples/relay.rs")):
+                               ("rust", "rust/stasis/examples/relay.rs"),
+                               ("python", "python/examples/relay.py")):
             example = (ROOT / "bindings" / path).read_text(encoding="utf-8")
             shown = re.findall(rf"```{language}\n(.*?)```", readme, re.DOTALL)
             self.assertTrue(shown, language)

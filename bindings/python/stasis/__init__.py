@@ -1,0 +1,40 @@
+# Python for Stasis, by ctypes over the C library; README.md beside this package shows how.
+"""Sessions of language models that can be frozen, copied, moved and proven, bit for bit.
+
+A `Model` is opened once and shared freely. A `Session` is one timeline of tokens; a `Snapshot` is
+an opened file. Every failure is an `Error` of the class of its status, with the library's message,
+and leaves what it worked on as it was. Calls release Python's lock. Ctrl-C cancels a call at once.
+"""
+from __future__ import annotations
+
+from ._abi import library as _library
+from ._call import Cancel
+from .errors import (BufferTooSmallError, BusyError, CancelledError, ClosedError, ConflictError,
+                     CorruptError, DeviceError, DivergedError, Error, FileError, FullError,
+                     InternalError, InvalidArgumentError, MissingFileError, ModelMismatchError,
+                     NoMemoryError, NonfiniteError, NotFoundError, PoolExhaustedError, Status,
+                     StoppedError, UnsupportedError, VersionError)
+from .generation import Generated, Generation, Reply
+from .info import EmbedInfo, ModelInfo, ModelStats, SessionInfo
+from .model import Model
+from .quantize import QuantizeReport, quantize
+from .sampling import Sampling
+from .session import Candidate, Session
+from .snapshot import Difference, Snapshot, SnapshotInfo, VerifyReport, compact
+
+
+def version() -> str:
+    """Returns the version of the library."""
+    number = _library.stasis_version()
+    return f"{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+__all__ = [
+    "BufferTooSmallError", "BusyError", "Cancel", "CancelledError", "Candidate", "ClosedError",
+    "ConflictError", "CorruptError", "DeviceError", "Difference", "DivergedError", "EmbedInfo",
+    "Error", "FileError", "FullError", "Generated", "Generation", "InternalError",
+    "InvalidArgumentError", "MissingFileError", "Model", "ModelInfo", "ModelMismatchError",
+    "ModelStats", "NoMemoryError", "NonfiniteError", "NotFoundError", "PoolExhaustedError",
+    "QuantizeReport", "Reply", "Sampling", "Session", "SessionInfo", "Snapshot", "SnapshotInfo",
+    "Status", "StoppedError", "UnsupportedError", "VerifyReport", "VersionError", "compact",
+    "quantize", "version"]

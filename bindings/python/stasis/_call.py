@@ -1,0 +1,313 @@
+# Calls: what one call of the library needs beside its arguments, and how a signal reaches it.
+#
+# Python runs the handlers of signals in the main thread, between two of its own instructions, and
+# so not while the main thread is inside the library. Calls that can take long are therefore made by
+# a thread of their own if it is the main thread that asks: it waits on a lock, which a signal
+# interrupts, requests the call's cancellation, waits for the call's end and raises what the handler
+# raised (KeyboardInterrupt, as a rule). Nothing of the process is touched: no signal handler, no
+# wakeup descriptor, which belong to the host and its event loop. Starting the thread takes about
+# 50 microseconds. Other threads never see a signal, and call the library themselves.
+from __future__ import annotations
+
+import _thread
+import contextlib
+import ctypes
+import os
+import threading
+from typing import Any, Callable, List, Optional
+
+from . import _structs
+from ._abi import library
+from .errors import ClosedError, InvalidArgumentError, error_of
+
+Progress = Callable[[int, int], Any]
+
+
+class Handle:
+    """An object of the library, and how many calls use it. `with` lends its address. The last call
+    that ends after `close` frees it, so that nothing is freed under a call. Whether calls may
+    overlap is the library's decision."""
+
+    def __init__(self, pointer: ctypes.c_void_p, free: Callable[[Any], Any], noun: str):
+        self.noun = noun
+        self._free = free
+        self._lock = threading.Lock()
+        self._users = 0
+        self._pointer: Optional[int] = pointer.value
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __enter__(self) -> int:
+        with self._lock:
+            if self._closed or self._pointer is None:
+                raise ClosedError(f"the {self.noun} is closed")
+            self._users += 1
+            return self._pointer
+
+    def __exit__(self, *_: Any) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self._take_unused()
+        self._release(last)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            last = self._take_unused()
+        self._release(last)
+
+    def _take_unused(self) -> Optional[int]:
+        if not self._closed or self._users:
+            return None
+        last, self._pointer = self._pointer, None
+        return last
+
+    def _release(self, last: Optional[int]) -> None:
+        if last is not None:
+            self._free(last)  # outside of the lock, as it may take its time
+
+
+class Cancel:
+    """Ends calls that were given it, from another thread: `session.append(tokens, cancel=cancel)`
+    raises `CancelledError` soon after `cancel.request()`, and so does every later call until
+    `cancel.reset()`."""
+
+    def __init__(self) -> None:
+        pointer, error = ctypes.c_void_p(), _structs.stasis_error()
+        status = library.stasis_cancel_create(ctypes.byref(pointer), ctypes.byref(error))
+        if status != _structs.STASIS_OK:
+            raise error_of(status, message_of(error))
+        self._pointer = pointer
+        self._requested = False
+
+    def __del__(self) -> None:
+        if hasattr(self, "_pointer"):  # a call that runs keeps it alive by itself
+            library.stasis_cancel_release(self._pointer)
+
+    def request(self) -> None:
+        """Ends the calls that have this handle. May be called by any thread."""
+        self._requested = True
+        library.stasis_cancel_request(self._pointer)
+
+    def reset(self) -> None:
+        """Later calls run again."""
+        self._requested = False
+        library.stasis_cancel_reset(self._pointer)
+
+    @property
+    def requested(self) -> bool:
+        """Whether `request` was called, and not `reset` since."""
+        return self._requested
+
+    @property
+    def progress(self) -> "tuple[int, int]":
+        """How far the last call that was given this handle has come: done, and of how many."""
+        done, total = ctypes.c_uint64(), ctypes.c_uint64()
+        library.stasis_cancel_progress(self._pointer, ctypes.byref(done), ctypes.byref(total))
+        return done.value, total.value
+
+    def _interrupt(self) -> None:
+        """A request of the package, which ends with the call: see `_resume`."""
+        library.stasis_cancel_request(self._pointer)
+
+    def _resume(self) -> None:
+        library.stasis_cancel_reset(self._pointer)
+        if self._requested:
+            library.stasis_cancel_request(self._pointer)
+
+
+def message_of(error: _structs.stasis_error) -> str:
+    message: bytes = error.message
+    return message.decode("utf-8", "replace")
+
+
+def text_bytes(text: str) -> bytes:
+    """Returns UTF-8. A text with a lone surrogate is refused."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as problem:
+        raise InvalidArgumentError(f"the text cannot be encoded as UTF-8: {problem}") from None
+
+
+def name_bytes(what: str, name: Optional[str]) -> Optional[bytes]:
+    """Returns a name that ends at its first zero byte, which it must not contain."""
+    if name is None:
+        return None
+    if "\0" in name:
+        raise InvalidArgumentError(f"{what} holds a zero byte")
+    return text_bytes(name)
+
+
+def path_bytes(path: Any) -> bytes:
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise InvalidArgumentError("the path holds a zero byte")
+    return encoded
+
+
+def token_array(tokens: Any) -> "tuple[ctypes.Array[ctypes.c_uint32], int]":
+    """Returns tokens for the library. Numbers that 32 bits do not hold are refused here; the
+    library refuses those outside the vocabulary."""
+    listed = list(tokens)
+    for index, token in enumerate(listed):
+        if not 0 <= token < 2**32:
+            raise InvalidArgumentError(f"token {index} is {token}")
+    return (ctypes.c_uint32 * len(listed))(*listed), len(listed)
+
+
+def number(what: str, value: int, bits: int) -> int:
+    """Returns the value. ctypes would cut it to its lowest bits."""
+    if not 0 <= value < 2**bits:
+        raise InvalidArgumentError(f"{what} is {value}: expected 0 to {2**bits - 1}")
+    return value
+
+
+def choice(what: str, value: Optional[str], choices: "dict[Optional[str], int]") -> int:
+    """Returns the number of one of the choices."""
+    if value not in choices:
+        names = ", ".join(repr(each) for each in choices)
+        raise InvalidArgumentError(f"{what} is {value!r}: expected one of {names}")
+    return choices[value]
+
+
+def digest_of(raw: _structs.stasis_digest) -> str:
+    return bytes(raw.bytes).hex()
+
+
+class Call:
+    """One call of the library: its error, the handle that ends it, and the host's functions, which
+    live until it returns. A call without `cancel` is a short one, which nothing ends early."""
+
+    def __init__(self, cancel: Optional[Cancel] = None, names_file: bool = False):
+        self.cancel = cancel
+        self.names_file = names_file
+        self.error = _structs.stasis_error()
+        self.status = _structs.STASIS_OK
+        self.failure: Optional[BaseException] = None  # what a function of the host raised
+        self._kept: List[Any] = []
+
+    def keep(self, value: Any) -> Any:
+        self._kept.append(value)
+        return value
+
+    def hook(self, function: Callable[..., Any], failed: int, passed: Optional[int] = 0) -> Any:
+        """Returns a function for the library that calls the host's. If it raises, the library gets
+        `failed`, and `run` raises the same once the library has returned. `passed` None: the
+        library gets what the function returns."""
+        def called(*arguments: Any) -> int:
+            try:
+                result = function(*arguments)
+            except BaseException as failure:  # it must not pass through the library
+                self.failure = self.failure or failure
+                return failed
+            return result if passed is None else passed
+        return called
+
+    def progress(self, function: Optional[Progress]) -> Any:
+        if function is None:
+            return _structs.stasis_progress_fn()
+        hook = self.hook(lambda _, done, total: function(done, total), 1)
+        return self.keep(_structs.stasis_progress_fn(hook))
+
+    @property
+    def cancel_pointer(self) -> Any:
+        return self.cancel._pointer if self.cancel else None
+
+    def call(self, function: Callable[..., int], *arguments: Any) -> int:
+        """Calls the function, with the addresses of what is a `Handle` among the arguments."""
+        with contextlib.ExitStack() as held:
+            passed = [held.enter_context(each) if isinstance(each, Handle) else each
+                      for each in arguments]
+            return function(*passed, ctypes.byref(self.error))
+
+    def run(self, function: Callable[..., int], *arguments: Any,
+            undo: Optional[Callable[[], Any]] = None) -> None:
+        """Makes the call and raises what it failed with. If a signal's handler raised meanwhile and
+        the call had succeeded before it saw the request, `undo` takes its outcome back."""
+        if self.cancel is None or threading.current_thread() is not threading.main_thread():
+            self.status = self.call(function, *arguments)
+        else:
+            interrupt = self._run_apart(function, *arguments)
+            if interrupt is not None:
+                self.cancel._resume()
+                if self.status == _structs.STASIS_OK and undo is not None:
+                    undo()
+                raise interrupt
+        self.check()
+
+    def check(self) -> None:
+        if self.status == _structs.STASIS_OK:
+            return
+        problem = error_of(self.status, message_of(self.error), self.names_file)
+        if self.failure is not None and self.status in (_structs.STASIS_STOPPED,
+                                                        _structs.STASIS_IO):
+            raise self.failure
+        raise problem
+
+    def _run_apart(self, function: Callable[..., int],
+                   *arguments: Any) -> Optional[BaseException]:
+        """Makes the call in another thread. Returns what a signal's handler raised meanwhile."""
+        claim, over = _thread.allocate_lock(), _thread.allocate_lock()
+        over.acquire()
+        outcome: List[Optional[BaseException]] = []
+
+        def work() -> None:
+            if not claim.acquire(False):
+                return  # started twice, see below
+            problem = None
+            try:
+                self.status = self.call(function, *arguments)
+            except BaseException as raised:
+                problem = raised
+            outcome.append(problem)
+            over.release()
+
+        interrupt, started = None, False
+        while not outcome:
+            try:
+                if not started:  # a handler may raise after the start and before the next line
+                    _thread.start_new_thread(work, ())
+                    started = True
+                over.acquire()
+            except BaseException as raised:
+                if not started and isinstance(raised, RuntimeError) and claim.acquire(False):
+                    raise  # no thread can be started, and none was
+                interrupt = interrupt or raised
+                assert self.cancel is not None
+                self.cancel._interrupt()
+        if outcome[0] is not None:
+            raise outcome[0]
+        return interrupt
+
+
+def created(call: Call, function: Callable[..., int], free: Callable[[Any], Any],
+            *arguments: Any) -> ctypes.c_void_p:
+    """Runs a call whose last argument is a place for a new object, and returns that object."""
+    pointer = ctypes.c_void_p()
+    call.run(function, *arguments, ctypes.byref(pointer), undo=lambda: free(pointer))
+    return pointer
+
+
+def filled(call: Call, kind: Any, guess: int, function: Callable[..., int],
+           *arguments: Any) -> Any:
+    """Runs a short call that fills an array of `kind`, whose size it tells, and returns the array
+    and its length."""
+    needed = ctypes.c_size_t()
+    capacity = guess
+    while True:
+        array = (kind * capacity)()
+        call.status = call.call(function, *arguments, array, capacity, ctypes.byref(needed))
+        if call.status != _structs.STASIS_BUFFER_TOO_SMALL:
+            break
+        capacity = needed.value
+    call.check()
+    return array, needed.value
+
+
+def text_of(call: Call, guess: int, function: Callable[..., int], *arguments: Any) -> bytes:
+    array, length = filled(call, ctypes.c_char, guess, function, *arguments)
+    raw: bytes = array.raw
+    return raw[:length]

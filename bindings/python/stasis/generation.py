@@ -1,0 +1,191 @@
+# Generation: iterators, for loops and for async loops, one token at a time.
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from dataclasses import dataclass
+from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Optional, Sequence,
+                    Tuple, TypeVar)
+
+from . import _structs as s
+from ._abi import library
+from ._call import Call, Cancel, number, token_array
+from ._text import TextStream
+from .errors import CancelledError
+
+if TYPE_CHECKING:
+    from .session import Session
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A token that is in the session's log now."""
+    token: int
+    position: int
+    text: str  # what can be shown since the one before, perhaps nothing: whole characters
+    last: bool  # carries text that was held back, at the end; the token is the last one again
+    log_probability: float  # of the model's own distribution; 0 if not asked for, and with `last`
+    best: Tuple[Tuple[int, float], ...]  # the most likely tokens in its place, best first
+
+
+class Generation:
+    """An iterator, and an async iterator, over the tokens that a session draws; see
+    `Session.generate`. A token that it has not given is not in the session, so it may be left at
+    any time. `stop` says why it has ended: "length", "end" (of the model's own text, or a stop
+    token) or "string"; None: it goes on."""
+
+    def __init__(self, session: "Session", tokens_max: int, stop: Sequence[str],
+                 stop_tokens: Sequence[int], ignore_end: bool, log_probabilities: int,
+                 cancel: Optional[Cancel]):
+        self.stop: Optional[str] = None
+        self._session = session
+        self._left = number("max_tokens", tokens_max, 63) if tokens_max else -1
+        self._text = TextStream(stop)
+        self._stop_tokens, self._stop_count = token_array(stop_tokens)
+        self._flags = s.STASIS_GENERATE_IGNORE_END * ignore_end
+        self._log_probabilities = number("log_probabilities", log_probabilities, 32)
+        self._cancel = cancel or Cancel()
+        self._last: Optional[Generated] = None
+        self._ended = False
+
+    def __iter__(self) -> "Iterator[Generated]":
+        return self
+
+    def __aiter__(self) -> "AsyncIterator[Generated]":
+        return self
+
+    def __next__(self) -> Generated:
+        generated = self._advance()
+        if generated is None:
+            raise StopIteration
+        return generated
+
+    async def __anext__(self) -> Generated:
+        generated = await in_thread(self._advance, self._cancel, self._take_back)
+        if generated is None:
+            raise StopAsyncIteration
+        return generated
+
+    def _advance(self) -> Optional[Generated]:
+        """Returns the next token; None: the generation has ended."""
+        if self._ended:
+            return None
+        if self.stop is None and self._left == 0:
+            self.stop = "length"
+        if self.stop is None:
+            before = self._session.position
+            try:
+                drawn = self._draw()
+            except CancelledError:
+                self._ended = True
+                raise
+            except BaseException:  # what a signal's handler raised, too
+                self._ended = True
+                self._rewind(before)
+                raise
+            if drawn is not None:
+                return drawn
+        self._ended = True
+        held = "" if self._text.stopped else self._text.finish()
+        if not held or self._last is None:
+            return None
+        return Generated(self._last.token, self._last.position, held, True, 0.0, ())
+
+    def _draw(self) -> Optional[Generated]:
+        call = Call(self._cancel)
+        raw = []
+        hook = call.hook(lambda _, event: raw.append(_event(event.contents)), 1)
+        options = s.stasis_generate_options(
+            flags=self._flags, tokens_max=1, stop_tokens=self._stop_tokens,
+            stop_token_count=self._stop_count, callback=s.stasis_generate_fn(hook),
+            cancel=call.cancel_pointer, log_probability_count=self._log_probabilities)
+        result = s.stasis_generate_result()
+        call.run(library.stasis_session_generate, self._session._handle, ctypes.byref(options),
+                 ctypes.byref(result))
+        if not raw:  # the session is full
+            self.stop = "length"
+            return None
+        token, position, log_probability, best = raw[0]
+        self._left -= 1
+        text = ""
+        if result.stop_reason == s.STASIS_STOP_END_TOKEN:
+            self.stop = "end"
+        elif self._session.model.info.has_tokenizer:
+            text = self._text.add(self._session.model.detokenize_bytes([token], middle=True))
+            if self._text.stopped:
+                self.stop = "string"
+        self._last = Generated(token, position, text, False, log_probability, best)
+        return self._last
+
+    def _take_back(self, generated: Optional[Generated]) -> None:
+        """A token that was drawn and cannot be given, because its reader was cancelled, was never
+        drawn."""
+        self._ended = True
+        if generated is not None and not generated.last:
+            self._rewind(generated.position)
+
+    def _rewind(self, position: int) -> None:
+        if self._session.position > position:
+            self._session.rewind(position, recompute=True)
+
+
+def _event(raw: s.stasis_generated) -> Tuple[int, int, float, Tuple[Tuple[int, float], ...]]:
+    best = tuple((raw.best_tokens[i], raw.best_log_probabilities[i])
+                 for i in range(raw.log_probability_count))
+    return raw.token, raw.position, raw.log_probability, best
+
+
+class Reply:
+    """An iterator, and an async iterator, over pieces of a reply's text; see `Session.say`."""
+
+    def __init__(self, generation: Generation, begin: Callable[[], Any]):
+        self.generation = generation
+        self._begin: Optional[Callable[[], Any]] = begin
+
+    def __iter__(self) -> "Iterator[str]":
+        return self
+
+    def __aiter__(self) -> "AsyncIterator[str]":
+        return self
+
+    def __next__(self) -> str:
+        if self._begin is not None:
+            self._begin()
+            self._begin = None
+        for generated in self.generation:
+            if generated.text:
+                return generated.text
+        raise StopIteration
+
+    async def __anext__(self) -> str:
+        if self._begin is not None:
+            await in_thread(self._begin, self.generation._cancel, lambda _: None)
+            self._begin = None
+        async for generated in self.generation:
+            if generated.text:
+                return generated.text
+        raise StopAsyncIteration
+
+
+async def in_thread(step: Callable[[], T], cancel: Cancel, undo: Callable[[T], Any]) -> T:
+    """Runs a call in a thread of the loop's executor. If the task is cancelled meanwhile, the call
+    is, and has ended when the task goes on: the session is nobody's then. What it has done all the
+    same, `undo` takes back."""
+    future = asyncio.get_running_loop().run_in_executor(None, step)
+    interrupt: Optional[BaseException] = None
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError as cancelled:
+            interrupt = cancelled
+            cancel._interrupt()
+        except BaseException:
+            break  # the call's own, see below
+    if interrupt is None:
+        return future.result()
+    cancel._resume()
+    if future.exception() is None:
+        undo(future.result())
+    raise interrupt
