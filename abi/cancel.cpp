@@ -15,22 +15,27 @@ void set_progress(stasis_cancel &cancel, uint64_t done, uint64_t total) {
 
 } // namespace
 
-CallWatch::CallWatch(const Caller &caller, stasis_cancel *cancel, stasis_progress_fn progress,
-                     void *user)
-    : caller_(caller), cancel_(cancel), progress_(progress), user_(user) {
+HeldCancel::HeldCancel(stasis_cancel *cancel) : cancel_(cancel) {
     if (cancel_ != nullptr) {
         cancel_->references.fetch_add(1, std::memory_order_relaxed);
-        set_progress(*cancel_, 0, 0);
     }
 }
 
-CallWatch::~CallWatch() {
+HeldCancel::~HeldCancel() {
     stasis_cancel_release(cancel_);
+}
+
+CallWatch::CallWatch(const Caller &caller, stasis_cancel *cancel, stasis_progress_fn progress,
+                     void *user)
+    : caller_(caller), cancel_(cancel), progress_(progress), user_(user) {
+    if (cancel != nullptr) {
+        set_progress(*cancel, 0, 0);
+    }
 }
 
 Watch CallWatch::watch() {
     Watch watch;
-    watch.cancel = cancel_ != nullptr ? &cancel_->requested : nullptr;
+    watch.cancel = cancel_.get() != nullptr ? &cancel_.get()->requested : nullptr;
     watch.progress = report;
     watch.user = this;
     return watch;
@@ -39,8 +44,8 @@ Watch CallWatch::watch() {
 // Called by the runtime. Returns false if the host's callback asks to stop.
 bool CallWatch::report(void *user, uint64_t done, uint64_t total) {
     const CallWatch &self = *static_cast<const CallWatch *>(user);
-    if (self.cancel_ != nullptr) {
-        set_progress(*self.cancel_, done, total);
+    if (self.cancel_.get() != nullptr) {
+        set_progress(*self.cancel_.get(), done, total);
     }
     return self.progress_ == nullptr ||
            self.caller_.lend([&] { return self.progress_(self.user_, done, total); }) == 0;

@@ -19,12 +19,23 @@ struct stasis_cancel {
 
 namespace stasis::abi {
 
-// Lives as long as the call and holds a reference to the handle, so that the host may release it
-// meanwhile.
+// Holds a reference to a handle, or to none, so that the host may release it meanwhile.
+class HeldCancel {
+  public:
+    explicit HeldCancel(stasis_cancel *cancel);
+    ~HeldCancel();
+    HeldCancel(const HeldCancel &) = delete;
+    HeldCancel &operator=(const HeldCancel &) = delete;
+    stasis_cancel *get() const { return cancel_; }
+
+  private:
+    stasis_cancel *cancel_;
+};
+
+// Lives as long as the call.
 class CallWatch {
   public:
     CallWatch(const Caller &caller, stasis_cancel *cancel, stasis_progress_fn progress, void *user);
-    ~CallWatch();
     CallWatch(const CallWatch &) = delete;
     CallWatch &operator=(const CallWatch &) = delete;
 
@@ -35,7 +46,7 @@ class CallWatch {
     static bool report(void *user, uint64_t done, uint64_t total);
 
     const Caller &caller_;
-    stasis_cancel *cancel_;
+    const HeldCancel cancel_;
     stasis_progress_fn progress_;
     void *user_;
 };

@@ -31,7 +31,7 @@ stasis_status stasis_session_append_chat(stasis_session *session, const char *co
     uint64_t reached = 0;
     const stasis_status status = enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const SessionUse use(*session, caller);
+        const SessionUse use(*session, caller, Use::changes);
         require_array(conversation, size, "conversation");
         require_flags(flags, STASIS_CHAT_REPLY);
         Run run(caller, options);
@@ -49,7 +49,7 @@ stasis_status stasis_session_reply(const stasis_session *session, const char *co
                                    size_t *length, stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const SessionUse use(*session, caller);
+        const SessionUse use(*session, caller, Use::reads);
         require_array(conversation, size, "conversation");
         require(length, "length");
         require_flags(flags, STASIS_REPLY_COMPLETE);

@@ -6,6 +6,7 @@
 
 #include "abi/handles.h"
 #include "abi/options.h"
+#include "abi/trace.h"
 #include "runtime/session/session.h"
 
 namespace stasis::abi {
@@ -47,9 +48,9 @@ void stasis_draft_options_init(stasis_draft_options *options, size_t size) {
 
 stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *draft,
                                        const stasis_draft_options *options, stasis_error *error) {
-    return enter(error, [&] {
+    return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const Busy busy(session->busy, "session");
+        const SessionUse use(*session, caller, Use::changes);
         if (draft == nullptr && options == nullptr) {
             session->session->set_draft(std::nullopt);
         } else {

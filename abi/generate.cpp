@@ -1,9 +1,6 @@
-// Generation: reads stop conditions, passes tokens on as they are drawn and reports the outcome;
-// see stasis_generate.h. Must not know how tokens are drawn.
-#include <cstring>
-
-#include "abi/cancel.h"
-#include "abi/handles.h"
+// Generation with a callback: reads stop conditions, passes tokens on as they are drawn and reports
+// the outcome; see stasis_generate.h. Must not know how tokens are drawn.
+#include "abi/generation.h"
 #include "abi/trace.h"
 #include "runtime/session/session.h"
 
@@ -17,65 +14,19 @@ static_assert(static_cast<uint32_t>(StopReason::stop_string) == STASIS_STOP_STRI
 static_assert(static_cast<uint32_t>(StopReason::callback) == STASIS_STOP_CALLBACK);
 static_assert(static_cast<uint32_t>(StopReason::cancelled) == STASIS_STOP_CANCELLED);
 
-// The caller's options with its callback, wrapped for the length of a call. Throws Error for the
-// arrays and texts that are refused.
-class Generation {
-  public:
-    Generation(const Caller &caller, const stasis_generate_options *options)
-        : caller_(caller), given_(read_struct(options, "options")),
-          watch_(caller, given_.cancel, nullptr, nullptr) {
-        require_flags(given_.flags, STASIS_GENERATE_IGNORE_END);
-        require_zero(given_.reserved, "options");
-        require_array(given_.stop_tokens, given_.stop_token_count, "options.stop_tokens");
-        require_array(given_.stop_strings, given_.stop_string_count, "options.stop_strings");
-    }
+// The caller's callback, wrapped for the length of a call.
+struct Hearer {
+    const Caller &caller;
+    const stasis_generate_options &given;
 
-    GenerateOptions options() {
-        GenerateOptions options;
-        options.tokens_max = given_.tokens_max;
-        options.ignore_end = (given_.flags & STASIS_GENERATE_IGNORE_END) != 0;
-        for (size_t i = 0; i < given_.stop_token_count; ++i) {
-            options.stop_tokens.push_back(given_.stop_tokens[i]);
-        }
-        for (size_t i = 0; i < given_.stop_string_count; ++i) {
-            require(given_.stop_strings[i], "options.stop_strings element");
-            options.stop_strings.emplace_back(given_.stop_strings[i]);
-            if (options.stop_strings.back().empty()) {
-                fail(Status::invalid_argument, "options.stop_strings[%zu] is empty", i);
-            }
-        }
-        options.callback = given_.callback != nullptr ? callback : nullptr;
-        options.callback_user = this;
-        options.log_probabilities = given_.log_probability_count;
-        options.watch = watch_.watch();
-        return options;
-    }
-
-  private:
     // Converts a token that was generated to the host's event. Returns false if the host asks to
     // stop.
-    static bool callback(void *user, const Generated &generated) {
-        const Generation &self = *static_cast<const Generation *>(user);
-        stasis_generated event{};
-        event.struct_size = sizeof event;
-        event.token = generated.token;
-        event.position = generated.position;
-        event.text = generated.text.data();
-        event.length = generated.text.size();
-        event.last = generated.last ? 1 : 0;
-        if (const LogProbabilities *likely = generated.likely; likely != nullptr) {
-            event.log_probability = likely->token;
-            event.log_probability_count = static_cast<uint32_t>(likely->best.size());
-            event.best_tokens = likely->best_tokens.data();
-            event.best_log_probabilities = likely->best.data();
-        }
-        return self.caller_.lend(
-                   [&] { return self.given_.callback(self.given_.callback_user, &event); }) == 0;
+    static bool hear(void *user, const Generated &generated) {
+        const Hearer &self = *static_cast<const Hearer *>(user);
+        const stasis_generated event = to_abi(generated);
+        return self.caller.lend(
+                   [&] { return self.given.callback(self.given.callback_user, &event); }) == 0;
     }
-
-    const Caller &caller_;
-    const stasis_generate_options given_;
-    CallWatch watch_;
 };
 
 // Writes the result of a generation to the caller's struct, however the call ends.
@@ -88,16 +39,8 @@ class Outcome {
     }
     ~Outcome() {
         if (to_ != nullptr) {
-            stasis_generate_result own{};
             to_->struct_size = size_; // as checked before a callback could change it
-            own.stop_reason = static_cast<uint32_t>(result.reason);
-            own.begin = result.begin;
-            own.count = result.count;
-            own.drafted = result.drafted;
-            own.accepted = result.accepted;
-            own.passes = result.passes;
-            own.draft_failures = result.draft_failures;
-            write_struct(own, to_, "result");
+            write_struct(to_abi(result), to_, "result");
         }
     }
     Outcome(const Outcome &) = delete;
@@ -111,6 +54,57 @@ class Outcome {
 };
 
 } // namespace
+
+GenerateOptions read_generate_options(const stasis_generate_options &given) {
+    require_flags(given.flags, STASIS_GENERATE_IGNORE_END);
+    require_zero(given.reserved, "options");
+    require_array(given.stop_tokens, given.stop_token_count, "options.stop_tokens");
+    require_array(given.stop_strings, given.stop_string_count, "options.stop_strings");
+    GenerateOptions options;
+    options.tokens_max = given.tokens_max;
+    options.ignore_end = (given.flags & STASIS_GENERATE_IGNORE_END) != 0;
+    for (size_t i = 0; i < given.stop_token_count; ++i) {
+        options.stop_tokens.push_back(given.stop_tokens[i]);
+    }
+    for (size_t i = 0; i < given.stop_string_count; ++i) {
+        require(given.stop_strings[i], "options.stop_strings element");
+        options.stop_strings.emplace_back(given.stop_strings[i]);
+        if (options.stop_strings.back().empty()) {
+            fail(Status::invalid_argument, "options.stop_strings[%zu] is empty", i);
+        }
+    }
+    options.log_probabilities = given.log_probability_count;
+    return options;
+}
+
+stasis_generated to_abi(const Generated &generated) {
+    stasis_generated event{};
+    event.struct_size = sizeof event;
+    event.token = generated.token;
+    event.position = generated.position;
+    event.text = generated.text.data();
+    event.length = generated.text.size();
+    event.last = generated.last ? 1 : 0;
+    if (const LogProbabilities *likely = generated.likely; likely != nullptr) {
+        event.log_probability = likely->token;
+        event.log_probability_count = static_cast<uint32_t>(likely->best.size());
+        event.best_tokens = likely->best_tokens.data();
+        event.best_log_probabilities = likely->best.data();
+    }
+    return event;
+}
+
+stasis_generate_result to_abi(const GenerateResult &result) {
+    stasis_generate_result own{};
+    own.stop_reason = static_cast<uint32_t>(result.reason);
+    own.begin = result.begin;
+    own.count = result.count;
+    own.drafted = result.drafted;
+    own.accepted = result.accepted;
+    own.passes = result.passes;
+    own.draft_failures = result.draft_failures;
+    return own;
+}
 
 } // namespace stasis::abi
 
@@ -127,9 +121,15 @@ stasis_status stasis_session_generate(stasis_session *session,
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
         Outcome outcome(result);
-        const SessionUse use(*session, caller);
-        Generation generation(caller, options);
-        session->session->generate(generation.options(), outcome.result);
+        const SessionUse use(*session, caller, Use::changes);
+        const stasis_generate_options given = read_struct(options, "options");
+        CallWatch watch(caller, given.cancel, nullptr, nullptr);
+        Hearer hearer{caller, given};
+        stasis::GenerateOptions own = read_generate_options(given);
+        own.callback = given.callback != nullptr ? Hearer::hear : nullptr;
+        own.callback_user = &hearer;
+        own.watch = watch.watch();
+        session->session->generate(own, outcome.result);
         // The tokens that were decoded before a stop stay, so the outcome is complete; only the
         // status differs.
         const auto count = static_cast<stasis::Number>(outcome.result.count);

@@ -46,6 +46,7 @@ struct stasis_session {
     mutable std::atomic<bool> busy{false};
     mutable const stasis::abi::Caller *caller = nullptr; // of the running call (abi/trace.h)
     std::unique_ptr<stasis::abi::HostTrace> trace;       // null: none
+    mutable stasis_generation *generation = nullptr;     // open, see abi/generation.h; null: none
 };
 
 struct stasis_snapshot {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "abi/handles.h"
+#include "abi/generation.h"
 #include "abi/run.h"
 #include "abi/tokens.h"
 #include "abi/trace.h"
@@ -48,12 +48,13 @@ TimelineOptions read_session_options(const stasis_session_options *given, const 
 
 namespace {
 
-// Runs the body with the runtime's session while its busy flag is set.
-template <typename Body>
-stasis_status with(const stasis_session *session, stasis_error *error, const Body &body) noexcept {
+// Runs the body with the runtime's session while its busy flag is set. A call that is given the
+// session as const reads it; any other changes it.
+template <typename Held, typename Body>
+stasis_status with(Held *session, stasis_error *error, const Body &body) noexcept {
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const SessionUse use(*session, caller);
+        const SessionUse use(*session, caller, std::is_const_v<Held> ? Use::reads : Use::changes);
         if constexpr (std::is_invocable_v<const Body &, Session &, const Caller &>) {
             body(*session->session, caller);
         } else {
@@ -157,6 +158,12 @@ void stasis_session_free(stasis_session *session) {
     enter(nullptr, [&](const Caller &caller) {
         if (session != nullptr) {
             session->caller = &caller; // in whose environment `release` of the trace runs
+            if (stasis_generation *const open = session->generation; open != nullptr) {
+                open->leave();
+                if (open->ended) {
+                    delete open;
+                }
+            }
         }
         delete session;
     });
@@ -220,13 +227,14 @@ stasis_status stasis_session_top(const stasis_session *session, size_t n, stasis
 stasis_status stasis_session_score(stasis_session *session, const stasis_token *tokens,
                                    size_t count, double *log_probabilities,
                                    const stasis_run_options *options, stasis_error *error) {
-    return with(session, error, [&](Session &own, const Caller &caller) {
-        require_array(tokens, count, "tokens");
-        require_array(log_probabilities, count, "log_probabilities");
-        Run run(caller, options);
-        const std::vector<double> scores = own.score({tokens, count}, run.options());
-        std::copy(scores.begin(), scores.end(), log_probabilities);
-    });
+    return with(static_cast<const stasis_session *>(session), error,
+                [&](Session &own, const Caller &caller) {
+                    require_array(tokens, count, "tokens");
+                    require_array(log_probabilities, count, "log_probabilities");
+                    Run run(caller, options);
+                    const std::vector<double> scores = own.score({tokens, count}, run.options());
+                    std::copy(scores.begin(), scores.end(), log_probabilities);
+                });
 }
 
 stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_sampling *sampling,

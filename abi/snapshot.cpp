@@ -171,7 +171,7 @@ stasis_session *load_traced(const Caller &caller, const std::shared_ptr<Model> &
     }
     std::unique_ptr<stasis_session> loaded = load(model, given, watch, open);
     if (given.trace != nullptr) {
-        const SessionUse use(*loaded, caller);
+        const SessionUse use(*loaded, caller, Use::changes);
         const Digest digest = loaded->session->digest(); // as the file says
         set_trace(*loaded, given.trace, "options.trace", PageOrigin::elsewhere);
         loaded->session->tell(TraceKind::load, 0, loaded->session->position(), digest);
@@ -267,7 +267,7 @@ stasis_status stasis_session_save(stasis_session *session, const char *path,
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
         require_path(path, "path");
-        const SessionUse use(*session, caller);
+        const SessionUse use(*session, caller, Use::reads);
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
         save(*session->session, given, watch.watch(),
@@ -284,7 +284,7 @@ stasis_status stasis_session_write(stasis_session *session, const stasis_sink *s
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
         HostSink host(caller, sink);
-        const SessionUse use(*session, caller);
+        const SessionUse use(*session, caller, Use::reads);
         const stasis_save_options given = read_struct(options, "options");
         CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
         save(*session->session, given, watch.watch(),

@@ -68,7 +68,7 @@ typedef struct stasis_cancel stasis_cancel;     /* cancels calls and reports the
 #define STASIS_VERSION 7           /* a format or contract version this build cannot honour */
 #define STASIS_MODEL_MISMATCH 8    /* snapshot and model differ; the message names the element */
 #define STASIS_FULL 9              /* the session's capacity or the model's maximum position */
-#define STASIS_BUSY 10             /* another call is running on the object */
+#define STASIS_BUSY 10             /* another call, or a generation, is running on the object */
 #define STASIS_CANCELLED 11        /* stasis_cancel_request was called */
 #define STASIS_DIVERGED 12         /* recomputation did not reproduce the stored bits */
 #define STASIS_DEVICE 13           /* the device or its driver is missing or failed */

@@ -114,8 +114,8 @@ stasis_status stasis_session_decode(stasis_session *session, stasis_token *token
                                     stasis_error *error);
 
 /* ---- Generation ---------------------------------------------------------------------------- */
-/* A token that generate has appended. `text` (may be empty) is the text that became final with it:
- * complete UTF-8 characters, and nothing that may still become part of a stop string. After the
+/* A token that a generation has appended. `text` (may be empty) is the text that became final with
+ * it: complete UTF-8 characters, and nothing that may still become part of a stop string. After the
  * last token an event with `last` set carries text that was held back; its token is the last one
  * again. Log-probabilities are natural and of the model's own distribution, before any step of
  * sampling: those that stasis_session_top returns before the draw, bit for bit. */
@@ -123,21 +123,22 @@ typedef struct stasis_generated {
     uint32_t struct_size;
     stasis_token token;
     uint64_t position; /* of the token */
-    const char *text;  /* valid until the callback returns; empty without a tokenizer */
+    const char *text;  /* valid as the arrays are; empty without a tokenizer */
     size_t length;
     uint32_t last, reserved;
     float log_probability;               /* of the token; 0 if not asked for, and with `last` */
     uint32_t log_probability_count;      /* as in the options; 0 with `last` */
     const stasis_token *best_tokens;     /* [log_probability_count], best first, ties by lower id */
-    const float *best_log_probabilities; /* both arrays are valid until the callback returns */
+    const float *best_log_probabilities; /* both arrays are valid until the callback returns, or
+                                            until the next call of stasis_generation_next */
 } stasis_generated;
 
-/* Called with each token, and once more with `last`; the event is valid until it returns. A
- * non-zero return stops the generation; the token stays. */
+/* Called with each token, and once more with `last` if text was held back; the event is valid
+ * until it returns. A non-zero return stops the generation; the token stays. */
 typedef int32_t (*stasis_generate_fn)(void *user, const stasis_generated *generated);
 
 #define STASIS_GENERATE_IGNORE_END 1u /* the model's end tokens do not stop it */
-/* How stasis_session_generate decodes and when it stops. The arrays are read during the call. */
+/* How a generation decodes and when it stops. The arrays are read during the call. */
 typedef struct stasis_generate_options {
     uint32_t struct_size, flags;
     uint64_t tokens_max;             /* 0: until the session is full */
@@ -156,7 +157,7 @@ typedef struct stasis_generate_options {
 #define STASIS_STOP_LENGTH 0u    /* reason: tokens_max, or the session is full */
 #define STASIS_STOP_END_TOKEN 1u /* an end or stop token; it is in the log, not in the text */
 #define STASIS_STOP_STRING 2u    /* a stop string; its tokens are in the log */
-#define STASIS_STOP_CALLBACK 3u  /* the callback; the status is STOPPED */
+#define STASIS_STOP_CALLBACK 3u  /* the host; the status of stasis_session_generate is STOPPED */
 #define STASIS_STOP_CANCELLED 4u /* the cancel handle; the status is CANCELLED */
 
 /* Outcome of a generation, filled however it ends. */
@@ -189,6 +190,97 @@ stasis_status stasis_session_generate(stasis_session *session,
                                       const stasis_generate_options *options,
                                       stasis_generate_result *result, stasis_error *error);
 
+/* ---- Generation, a token at a time -------------------------------------------------------------
+ * The same without a callback: the host asks for each token, and may stop asking.
+ *
+ *     stasis_generation *generation = NULL;
+ *     stasis_generated generated = {sizeof generated};
+ *     stasis_status status = stasis_generation_begin(session, &options, &generation, &error);
+ *     while (status == STASIS_OK && !generated.last) {
+ *         status = stasis_generation_next(generation, &generated, &error);
+ *         if (status == STASIS_OK) {
+ *             fwrite(generated.text, 1, generated.length, stdout);
+ *         }
+ *     }
+ *     stasis_generation_end(generation);
+ *
+ * stasis_session_generate is a loop over it: tokens, texts, log-probabilities, stops, drafts and
+ * digests are the same, bit for bit. Nothing is computed before it is asked for, except by a
+ * drafter (below). Between two calls of next the session is whole: its log has the tokens that were
+ * delivered and nothing else. Calls that read it work as always: those that take it as const, and
+ * score, save, write, set_trace and take_trace. (What a drafter has computed ahead is then dropped,
+ * and computed again: that costs speed and nothing else.) Calls that would change it return BUSY
+ * until the generation is over, because its text and its stops are those of tokens that follow each
+ * other: append and its like, rewind, evict, decode, generate, steps, set_sampling, set_draft, and
+ * another begin. A host that wants to change the session ends the generation, and begins another.
+ *
+ * The generation and its session serve one caller at a time: to others, both return BUSY. */
+typedef struct stasis_generation stasis_generation;
+
+/* Begins a generation; it draws nothing yet. Callback and callback_user must be NULL, else
+ * INVALID_ARGUMENT: next has their place. The cancel handle may be released at any time.
+ * Errors:
+ *   INVALID_ARGUMENT, NOT_FOUND, UNSUPPORTED  as stasis_session_generate
+ *   BUSY                                      also: a generation of this session is not over */
+stasis_status stasis_generation_begin(stasis_session *session,
+                                      const stasis_generate_options *options,
+                                      stasis_generation **generation, stasis_error *error);
+/* Draws the next token, appends it and describes it. After the last token the event has `last`: the
+ * token is that one again (0 if there was none), and the text what was held back (often empty). The
+ * generation is then over: the session is free for every call, and another next returns the same
+ * event without text.
+ *
+ * On a failure nothing was drawn. Generation and session are as they were, and the same call may be
+ * made again, for example after another session was freed, or after stasis_cancel_reset. It then
+ * delivers what it would have delivered.
+ * Errors:
+ *   statuses of decode
+ *   CANCELLED  `generated` then is an event with `last`, with the text that is held back: a host
+ *              that gives up can show it. To one that goes on, that text comes again.
+ *   NOT_FOUND  the session was freed before the generation was over */
+stasis_status stasis_generation_next(stasis_generation *generation, stasis_generated *generated,
+                                     stasis_error *error);
+/* Reports the outcome so far. While the generation is not over, stop_reason is what ending it now
+ * would make it: STASIS_STOP_CALLBACK, or STASIS_STOP_CANCELLED if the last next was cancelled. */
+stasis_status stasis_generation_get_result(const stasis_generation *generation,
+                                           stasis_generate_result *result, stasis_error *error);
+/* Ends a generation and frees it. If it was not over, the session is as stasis_session_generate
+ * leaves it whose callback asked to stop at the last token that was delivered. May be called while
+ * another thread uses the session, before it is freed or after. */
+void stasis_generation_end(stasis_generation *generation);
+
+/* ---- Text of tokens ----------------------------------------------------------------------------
+ * What generation makes of its tokens, for hosts that draw them with decode or steps: a token goes
+ * in, the text that became final with it and the state of the stop conditions come out. A stream
+ * serves one caller at a time (BUSY), and keeps its model alive. */
+typedef struct stasis_text_stream stasis_text_stream;
+
+/* The text that became final with a token: complete UTF-8 characters, and nothing that may still
+ * become part of a stop string. */
+typedef struct stasis_text_piece {
+    uint32_t struct_size;
+    uint32_t stopped;               /* 1: a stop condition is met; later tokens add nothing */
+    uint32_t stop_reason, reserved; /* which; not stopped: STASIS_STOP_CALLBACK */
+    const char *text;               /* may be empty; valid until the stream's next call */
+    size_t length;
+} stasis_text_piece;
+
+/* Creates a stream with the stop conditions of the options: tokens_max (counted in this stream),
+ * the model's end tokens, unless they are ignored, stop tokens and stop strings. The other fields
+ * must be 0, else INVALID_ARGUMENT. UNSUPPORTED: stop strings without a tokenizer. */
+stasis_status stasis_text_stream_create(const stasis_model *model,
+                                        const stasis_generate_options *options,
+                                        stasis_text_stream **stream, stasis_error *error);
+/* Adds a token. Text of a stop or end token is not shown. INVALID_ARGUMENT: a token outside the
+ * vocabulary; the stream is as it was. */
+stasis_status stasis_text_stream_push(stasis_text_stream *stream, stasis_token token,
+                                      stasis_text_piece *piece, stasis_error *error);
+/* Ends the text, stopped or not: the piece is what was held back, but for an incomplete last
+ * character. Later tokens add nothing. */
+stasis_status stasis_text_stream_finish(stasis_text_stream *stream, stasis_text_piece *piece,
+                                        stasis_error *error);
+void stasis_text_stream_free(stasis_text_stream *stream);
+
 /* ---- Speculative decoding ---------------------------------------------------------------------
  * A drafter proposes tokens after one that was drawn, and the model computes all of them in one
  * pass. Then a token is drawn at each position as always: proposals are kept up to the first one
@@ -204,8 +296,7 @@ typedef struct stasis_draft_options {
 
 /* Fills the struct with defaults, as every _init function of stasis.h. */
 void stasis_draft_options_init(stasis_draft_options *options, size_t size);
-/* Sets the drafter of stasis_session_generate (stasis_session_decode and stasis_sessions_step never
- * draft):
+/* Sets the drafter of generations (stasis_session_decode and stasis_sessions_step never draft):
  *   `draft` a smaller model with the same tokenizer  that model
  *   `draft` the session's own model  its MTP head (mtp_bytes of stasis_model_info is not 0);
  *                                    without a head the whole model, in vain

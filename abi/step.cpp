@@ -6,6 +6,7 @@
 #include "abi/handles.h"
 #include "abi/options.h"
 #include "abi/run.h"
+#include "abi/trace.h"
 #include "runtime/session/step.h"
 
 namespace stasis::abi {
@@ -64,8 +65,7 @@ class AllBusy {
     AllBusy(std::span<const StepItem> items, const Caller &caller) : items_(items) {
         try {
             for (; held_ < items_.size(); ++held_) {
-                take_busy(session(items_[held_]).busy, "session");
-                session(items_[held_]).caller = &caller;
+                hold_session(session(items_[held_]), caller, Use::changes);
             }
         } catch (...) {
             release();
@@ -82,8 +82,7 @@ class AllBusy {
     }
     void release() {
         for (const StepItem &item : items_.first(held_)) {
-            session(item).caller = nullptr;
-            session(item).busy.store(false, std::memory_order_release);
+            release_session(session(item));
         }
     }
 

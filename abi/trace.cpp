@@ -141,7 +141,7 @@ stasis_status stasis_session_set_trace(stasis_session *session, const stasis_tra
                                        stasis_error *error) {
     return enter(error, [&](const Caller &caller) {
         require(session, "session");
-        const SessionUse use(*session, caller);
+        const SessionUse use(*session, caller, Use::reads);
         set_trace(*session, options, "options", stasis::PageOrigin::before);
     });
 }
@@ -158,7 +158,7 @@ stasis_status stasis_session_take_trace(stasis_session *session, stasis_trace_ev
             stasis::fail(stasis::Status::invalid_argument, "stride is %zu, expected %zu", stride,
                          sizeof(stasis_trace_event));
         }
-        const SessionUse use(*session, caller);
+        const SessionUse use(*session, caller, Use::reads);
         if (session->trace == nullptr || !session->trace->queues()) {
             stasis::fail(stasis::Status::not_found, "the session has no trace whose events wait");
         }

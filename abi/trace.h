@@ -11,21 +11,27 @@
 
 namespace stasis::abi {
 
-// Holds a session for the length of a call: sets its busy flag, and its caller, in whose
-// floating-point environment trace callbacks run. Throws Error(busy).
+// What a call does with a session: reads it, changes it, or is a generation's own.
+enum class Use { reads, changes, generates };
+
+// Holds a session for a call: sets its busy flag, and its caller, in whose floating-point
+// environment trace callbacks run. While a generation of the session is open, calls that read it
+// drop what is computed ahead, and for those that change it this throws Error(busy), as for a
+// session that another call holds. Strong guarantee.
+void hold_session(const stasis_session &session, const Caller &caller, Use use);
+void release_session(const stasis_session &session) noexcept;
+
+// Holds a session for the length of a call.
 class SessionUse {
   public:
-    SessionUse(const stasis_session &session, const Caller &caller)
-        : busy_(session.busy, "session"), session_(session) {
-        assert(session_.caller == nullptr);
-        session_.caller = &caller;
+    SessionUse(const stasis_session &session, const Caller &caller, Use use) : session_(session) {
+        hold_session(session, caller, use);
     }
-    ~SessionUse() { session_.caller = nullptr; }
+    ~SessionUse() { release_session(session_); }
     SessionUse(const SessionUse &) = delete;
     SessionUse &operator=(const SessionUse &) = delete;
 
   private:
-    const Busy busy_;
     const stasis_session &session_;
 };
 

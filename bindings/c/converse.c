@@ -7,24 +7,31 @@
 
 #include "stasis.h"
 
-/* Shows each piece of a reply as it comes. */
-static int32_t show(void *user, const stasis_generated *generated) {
-    (void)user;
-    fwrite(generated->text, 1, generated->length, stdout);
-    return 0;
+/* Asks for the reply, token by token, and shows each piece as it comes. */
+static stasis_status reply(stasis_session *session, stasis_error *error) {
+    stasis_generation *generation = NULL;
+    stasis_generated generated = {.struct_size = sizeof generated};
+    stasis_generate_options options;
+    stasis_generate_options_init(&options, sizeof options);
+    options.tokens_max = 60;
+    stasis_status status = stasis_generation_begin(session, &options, &generation, error);
+    while (status == STASIS_OK && !generated.last) {
+        status = stasis_generation_next(generation, &generated, error);
+        if (status == STASIS_OK) {
+            fwrite(generated.text, 1, generated.length, stdout);
+        }
+    }
+    stasis_generation_end(generation);
+    return status;
 }
 
 /* One user turn and the reply to it. */
 static stasis_status say(stasis_session *session, const char *text, stasis_error *error) {
-    stasis_generate_options options;
-    stasis_generate_options_init(&options, sizeof options);
-    options.tokens_max = 60;
-    options.callback = show;
     printf("> %s\n", text);
     stasis_status status = stasis_session_append_message(session, "user", text, strlen(text),
                                                          STASIS_MESSAGE_REPLY, NULL, error);
     if (status == STASIS_OK) {
-        status = stasis_session_generate(session, &options, NULL, error);
+        status = reply(session, error);
     }
     printf("\n");
     return status;

@@ -26,6 +26,7 @@ type call struct {
 	self    cgo.Handle       // for callbacks; 0: no callbacks
 	refused error            // an argument that cannot be passed to C
 	names   bool             // it was given the name of a file
+	lends   bool             // the cancel handle outlives it
 
 	hooks hooks
 }
@@ -57,7 +58,9 @@ func (c *call) run(body func(failure *C.stasis_error) C.stasis_status) error {
 		settle()
 		err = c.verdict(status, &failure)
 	}
-	C.stasis_cancel_release(c.cancel)
+	if !c.lends {
+		C.stasis_cancel_release(c.cancel)
+	}
 	for _, block := range c.blocks {
 		C.free(block)
 	}

@@ -97,11 +97,15 @@ func (s *Session) Generate(ctx context.Context, options *GenerateOptions,
 	err := s.call(c, func(session *C.stasis_session, failure *C.stasis_error) C.stasis_status {
 		return C.stasis_session_generate(session, given, &own, failure)
 	})
+	return resultOf(&own), err
+}
+
+func resultOf(own *C.stasis_generate_result) GenerateResult {
 	return GenerateResult{
 		StopReason: StopReason(own.stop_reason), Begin: uint64(own.begin),
 		Count: uint64(own.count), Drafted: uint64(own.drafted), Accepted: uint64(own.accepted),
 		Passes: uint64(own.passes), DraftFailures: uint64(own.draft_failures),
-	}, err
+	}
 }
 
 func generatedOf(own *C.stasis_generated) Generated {

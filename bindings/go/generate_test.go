@@ -5,6 +5,7 @@ package stasis_test
 import (
 	"context"
 	"errors"
+	"os"
 	"reflect"
 	"runtime"
 	"strings"
@@ -129,7 +130,8 @@ func TestGenerationStoppedEarly(t *testing.T) {
 	begin := position(t, session)
 	generation := session.Generation(background, &stasis.GenerateOptions{IgnoreEnd: true})
 	equal(t, generation.Next() && generation.Next(), true)
-	_, err := session.Digest()
+	refused(t, session.Append(background, []stasis.Token{1}, nil), stasis.ErrBusy)
+	_, err := session.Decode()
 	refused(t, err, stasis.ErrBusy)
 	ok(t, generation.Close())
 	ok(t, generation.Close())
@@ -161,6 +163,118 @@ func TestGenerationFails(t *testing.T) {
 	}
 }
 
+// Between two tokens the session is whole: what has been delivered, and no more.
+func TestGenerationBetweenTokens(t *testing.T) {
+	for _, draft := range []*stasis.Model{nil, model(t, llama)} {
+		session, stepped := asked(t, llama), asked(t, llama)
+		ok(t, session.SetDraft(draft, &stasis.DraftOptions{TokensMin: 3, TokensMax: 3}))
+		generation := session.Generation(background, &stasis.GenerateOptions{TokensMax: 12,
+			IgnoreEnd: true})
+		for generation.Next() {
+			equal(t, generation.Token(), must(stepped.Decode())(t))
+			equal(t, position(t, session), position(t, stepped))
+			equal(t, digest(t, session), digest(t, stepped))
+			child := must(session.Fork())(t)
+			equal(t, must(child.Decode())(t), must(must(stepped.Fork())(t).Decode())(t))
+		}
+		ok(t, generation.Close())
+		equal(t, generation.Result().Count, 12)
+		equal(t, digest(t, session), digest(t, stepped))
+	}
+}
+
+// What is held back when the context is done comes before the error.
+func TestGenerationCancelledShowsWhatIsHeldBack(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	session := asked(t, llama)
+	generation := session.Generation(ctx, &stasis.GenerateOptions{
+		StopStrings: []string{"k is 5. Is it?"}})
+	for i := 0; i < 3; i++ {
+		equal(t, generation.Next(), true)
+		equal(t, generation.Text(), "")
+	}
+	cancel()
+	equal(t, generation.Next(), true)
+	equal(t, generation.Generated().Last, true)
+	equal(t, generation.Text(), "k is ")
+	equal(t, generation.Next(), false)
+	refused(t, generation.Err(), stasis.ErrCancelled)
+	equal(t, generation.Result().Count, 3)
+}
+
+// A session that is closed meanwhile is freed when its generation is over.
+func TestGenerationOfAClosedSession(t *testing.T) {
+	m := must(stasis.Open(background, data+llama, nil))(t)
+	defer m.Close()
+	session := must(m.NewSession(nil))(t)
+	ok(t, session.Append(background, someTokens(5, 1), nil))
+	generation := session.Generation(background, &stasis.GenerateOptions{TokensMax: 3,
+		IgnoreEnd: true})
+	equal(t, generation.Next(), true)
+	ok(t, session.Close())
+	for generation.Next() {
+	}
+	ok(t, generation.Close())
+	equal(t, generation.Result().Count, 3)
+	nothingLeft(t, m)
+	never := session.Generation(background, nil)
+	equal(t, never.Next(), false)
+	equal(t, errors.Is(never.Err(), os.ErrClosed), true)
+}
+
+func TestNoGoroutineForAGeneration(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	before := runtime.NumGoroutine()
+	generation := asked(t, llama).Generation(ctx, nil)
+	equal(t, generation.Next(), true)
+	for attempt := 0; runtime.NumGoroutine() > before; attempt++ { // that of Next is leaving
+		if attempt == 1000 {
+			t.Fatal("a goroutine waits between two tokens")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	ok(t, generation.Close())
+}
+
+// Tokens of a generation give its texts and its end, whatever ends it.
+func TestTextStream(t *testing.T) {
+	m := model(t, llama)
+	for name, options := range endings() {
+		if name == "probabilities" {
+			_, err := m.TextStream(options)
+			refused(t, err, stasis.ErrInvalidArgument)
+			continue
+		}
+		expected, result := generate(t, asked(t, llama), options)
+		stream := must(m.TextStream(options))(t)
+		for i, generated := range expected {
+			var piece stasis.Piece
+			if generated.Last {
+				piece = must(stream.Finish())(t)
+			} else {
+				piece = must(stream.Push(generated.Token))(t)
+			}
+			equal(t, piece.Text, generated.Text)
+			last := generated.Last || i+1 == len(expected) || expected[i+1].Last
+			equal(t, piece.Stopped, last)
+			if last {
+				equal(t, piece.StopReason, result.StopReason)
+			}
+		}
+		ok(t, stream.Close())
+		_, err := stream.Push(1)
+		equal(t, errors.Is(err, os.ErrClosed), true)
+	}
+	stream := must(m.TextStream(nil))(t)
+	_, err := stream.Push(1 << 30)
+	refused(t, err, stasis.ErrInvalidArgument)
+	_, err = m.TextStream(&stasis.GenerateOptions{StopStrings: []string{""}})
+	refused(t, err, stasis.ErrInvalidArgument)
+	_, err = model(t, plain).TextStream(&stasis.GenerateOptions{StopStrings: []string{"a"}})
+	refused(t, err, stasis.ErrUnsupported)
+}
+
 // Nobody closes it: the garbage collector does.
 func TestGenerationForgotten(t *testing.T) {
 	session := asked(t, llama)
@@ -171,12 +285,12 @@ func TestGenerationForgotten(t *testing.T) {
 	free(t, session)
 }
 
-// free waits until a session is not busy any more.
+// free waits until a session may be changed again.
 func free(t *testing.T, session *stasis.Session) {
 	t.Helper()
 	for attempt := 0; attempt < 10000; attempt++ {
 		runtime.GC()
-		if _, err := session.Digest(); err == nil {
+		if err := session.SetSampling(nil); err == nil {
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -190,7 +304,6 @@ func TestGenerationCancelledWhileNobodyAsks(t *testing.T) {
 	generation := session.Generation(ctx, &stasis.GenerateOptions{IgnoreEnd: true})
 	equal(t, generation.Next(), true)
 	cancel()
-	free(t, session)
 	for generation.Next() {
 		t.Fatal("a token after the context was done")
 	}
@@ -198,7 +311,7 @@ func TestGenerationCancelledWhileNobodyAsks(t *testing.T) {
 	equal(t, errors.Is(generation.Err(), context.Canceled), true)
 	equal(t, generation.Result().StopReason, stasis.StopCancelled)
 	equal(t, generation.Result().Count, 1)
-	digest(t, session) // not busy
+	ok(t, session.SetSampling(nil)) // not busy
 }
 
 func TestGenerateStoppedByAnError(t *testing.T) {

@@ -8,49 +8,69 @@
 
 namespace stasis {
 
-Lookahead::Lookahead(Session &session, Drafting *drafting, const GenerateOptions &options,
+Lookahead::Lookahead(Session &session, Drafting *drafting, size_t log_probabilities,
                      GenerateResult &result)
-    : session_(session), timeline_(session.timeline()), drafting_(drafting), options_(options),
-      result_(result),
+    : session_(session), timeline_(session.timeline()), drafting_(drafting),
+      log_probabilities_(log_probabilities), result_(result),
       // Rejected rows would leave their attention in the sums.
-      device_draws_(drafting == nullptr && options.log_probabilities == 0 &&
-                    !session.tracks_attention() &&
+      device_draws_(drafting == nullptr && log_probabilities == 0 && !session.tracks_attention() &&
                     session.model()->backend->draws_ahead(session.settings().sampling)) {}
 
-// Draws one token. It enters the log from a row computed ahead, if one exists.
-uint32_t Lookahead::decode(uint64_t most, LogProbabilities &likely) {
+// Returns the token that the device drew after the last row taken, else a token drawn from that
+// row's logits.
+uint32_t Lookahead::draw(const Watch &watch, LogProbabilities &likely) {
+    if (taken_ > 0 && taken_ <= drawn_.size()) {
+        return drawn_[taken_ - 1];
+    }
     if (!pass_) {
         pass_.emplace(*session_.model());
     }
-    const uint32_t token = next_token(likely);
-    const TokenEntry entry = session_.drawn_entry(token);
+    const std::span<const float> row = next_row(watch);
+    const uint32_t token = draw_from(timeline_, session_.settings().sampling, row, **pass_);
+    if (log_probabilities_ > 0) {
+        log_probabilities(row, log_probabilities_, token, likely);
+    }
+    return token;
+}
 
+void Lookahead::append(uint32_t token, uint64_t most, const Watch &watch) {
+    try {
+        append_drawn(session_.drawn_entry(token), most, watch);
+    } catch (...) {
+        drop(); // of rows that were computed for this token, none is left for another attempt
+        throw;
+    }
+    show_hidden();
+}
+
+// The token enters the log from a row computed ahead, if one exists. Results are noted once nothing
+// can fail.
+void Lookahead::append_drawn(const TokenEntry &entry, uint64_t most, const Watch &watch) {
     // Rows ahead remain valid only if the token drawn is the one proposed.
-    if (drafting_ != nullptr && taken_ < rows_.size()) {
-        const bool right = rows_[taken_].token == token;
-        drafting_->length.note(right);
-        result_.accepted += right ? 1 : 0;
-        if (!right) {
-            drop();
-        }
+    const bool proposed = drafting_ != nullptr && taken_ < rows_.size();
+    const bool right = proposed && rows_[taken_].token == entry.token;
+    if (proposed && !right) {
+        drafting_->length.note(false);
+        drop();
     }
     if (taken_ == rows_.size()) {
         drop();
-        if (!compute_rows(entry, most)) {
+        if (!compute_rows(entry, most, watch)) {
             rows_.clear();
             append_alone(entry);
-            show_hidden();
             ++result_.passes;
-            return token;
+            return;
         }
     }
     // The token's row is computed: it enters the log.
-    result_.passes += device_draws_ || taken_ == 0 ? 1 : 0;
     take_ahead(timeline_, ahead_, entry,
                (*pass_)->hidden + taken_ * session_.model()->config.hidden);
+    result_.passes += device_draws_ || taken_ == 0 ? 1 : 0;
     ++taken_;
-    show_hidden();
-    return token;
+    if (right) {
+        drafting_->length.note(true);
+        ++result_.accepted;
+    }
 }
 
 // Shows the drafter the final hidden state of the last token.
@@ -61,28 +81,14 @@ void Lookahead::show_hidden() {
     }
 }
 
-// Returns the token that the device drew after the last row taken, else a token drawn from that
-// row's logits.
-uint32_t Lookahead::next_token(LogProbabilities &likely) {
-    if (taken_ > 0 && taken_ <= drawn_.size()) {
-        return drawn_[taken_ - 1];
-    }
-    const std::span<const float> row = next_row();
-    const uint32_t token = draw_from(timeline_, session_.settings().sampling, row, **pass_);
-    if (options_.log_probabilities > 0) {
-        log_probabilities(row, options_.log_probabilities, token, likely);
-    }
-    return token;
-}
-
 // Returns the logits of the next token: those of the final hidden state, or those of the last row
 // taken. The logits of all rows of a pass are computed by one product.
-std::span<const float> Lookahead::next_row() {
+std::span<const float> Lookahead::next_row(const Watch &watch) {
     const Model &model = *session_.model();
     const size_t vocabulary = model.config.vocabulary;
     if (taken_ == 0) {
         std::span<const float> row;
-        with_pages([&] { row = timeline_.compute_logits(**pass_, options_.watch); });
+        with_pages([&] { row = timeline_.compute_logits(**pass_, watch); });
         return row;
     }
     if (!projected_) {
@@ -96,18 +102,18 @@ std::span<const float> Lookahead::next_row() {
 
 // Computes rows for a token that was drawn and for proposals after it. Returns false if there are
 // no proposals or the pass failed.
-bool Lookahead::compute_rows(const TokenEntry &entry, uint64_t most) {
+bool Lookahead::compute_rows(const TokenEntry &entry, uint64_t most, const Watch &watch) {
     if ((drafting_ == nullptr && !device_draws_) ||
         !timeline_.states.holds(timeline_.position())) { // appending alone computes it
         return false;
     }
     rows_.assign(1, entry);
-    return drafting_ != nullptr ? compute_drafted(most) : compute_drawn(most);
+    return drafting_ != nullptr ? compute_drafted(most, watch) : compute_drawn(most);
 }
 
 // A failure counts as a wrong proposal, and the token is appended alone.
-bool Lookahead::compute_drafted(uint64_t most) {
-    propose(rows_[0].token, most);
+bool Lookahead::compute_drafted(uint64_t most, const Watch &watch) {
+    propose(rows_[0].token, most, watch);
     const size_t proposed = rows_.size() - 1;
     drafting_->length.began(proposed);
     if (proposed == 0) {
@@ -127,13 +133,13 @@ bool Lookahead::compute_drafted(uint64_t most) {
 }
 
 // Adds rows for the tokens that the drafter proposes. After an exception it is not asked again.
-void Lookahead::propose(uint32_t drawn, uint64_t most) {
+void Lookahead::propose(uint32_t drawn, uint64_t most, const Watch &watch) {
     most = std::min(most, most_ahead(timeline_));
     const size_t wanted = drafts_ ? std::min<uint64_t>(drafting_->length.wanted(), most - 1) : 0;
     if (wanted == 0) {
         return;
     }
-    const std::atomic<bool> *cancel = options_.watch.cancel;
+    const std::atomic<bool> *cancel = watch.cancel;
     std::vector<uint32_t> &proposals = drafting_->proposals;
     try {
         proposals.clear();
@@ -187,7 +193,7 @@ bool Lookahead::compute_drawn(uint64_t most) {
 
 void Lookahead::append_alone(const TokenEntry &entry) {
     pass_.reset(); // append uses a pass of its own
-    with_pages([&] { append(timeline_, {&entry, 1}, {}); });
+    with_pages([&] { stasis::append(timeline_, {&entry, 1}, {}); });
 }
 
 // Does some work, and repeats it if it failed for lack of pages that the drafter's timeline in the
@@ -204,6 +210,11 @@ template <typename Work> void Lookahead::with_pages(const Work &work) {
         drafts_ = false;
         work();
     }
+}
+
+void Lookahead::settle() noexcept {
+    drop();
+    pass_.reset();
 }
 
 // Drops the rows that are not in the timeline.

@@ -26,25 +26,31 @@ namespace stasis {
 
 class Lookahead {
   public:
-    // `drafting` null: no drafter. Counts passes and proposals in `result`.
-    Lookahead(Session &session, Drafting *drafting, const GenerateOptions &options,
+    // `drafting` null: no drafter. Draws with so many log-probabilities. Counts passes and
+    // proposals in `result`.
+    Lookahead(Session &session, Drafting *drafting, size_t log_probabilities,
               GenerateResult &result);
     ~Lookahead() { drop(); }
     Lookahead(const Lookahead &) = delete;
     Lookahead &operator=(const Lookahead &) = delete;
 
-    // Draws the next token and appends it. `most` is how many tokens may follow, this one included.
-    // Fills `likely` if log-probabilities are requested. Throws Error(cancelled) while the state
-    // that a rewind cut off is computed again.
-    uint32_t decode(uint64_t most, LogProbabilities &likely);
+    // Draws the next token: the same at every call until it is appended. Fills `likely` if
+    // log-probabilities are requested. Throws Error(cancelled) while the state that a rewind cut
+    // off is computed again.
+    uint32_t draw(const Watch &watch, LogProbabilities &likely);
+    // Appends the token that was drawn. `most` is how many tokens may follow, this one included.
+    // Strong guarantee.
+    void append(uint32_t token, uint64_t most, const Watch &watch);
+    // Drops what is computed ahead, and the memory for it.
+    void settle() noexcept;
 
   private:
-    uint32_t next_token(LogProbabilities &likely);
-    std::span<const float> next_row();
-    bool compute_rows(const TokenEntry &entry, uint64_t most);
-    bool compute_drafted(uint64_t most);
+    std::span<const float> next_row(const Watch &watch);
+    void append_drawn(const TokenEntry &entry, uint64_t most, const Watch &watch);
+    bool compute_rows(const TokenEntry &entry, uint64_t most, const Watch &watch);
+    bool compute_drafted(uint64_t most, const Watch &watch);
     bool compute_drawn(uint64_t most);
-    void propose(uint32_t drawn, uint64_t most);
+    void propose(uint32_t drawn, uint64_t most, const Watch &watch);
     void append_alone(const TokenEntry &entry);
     void show_hidden();
     template <typename Work> void with_pages(const Work &work);
@@ -53,7 +59,7 @@ class Lookahead {
     Session &session_;
     Timeline &timeline_;
     Drafting *const drafting_;
-    const GenerateOptions &options_;
+    const size_t log_probabilities_;
     GenerateResult &result_;
     const bool device_draws_;
     bool drafts_ = true; // no drafter has failed

@@ -70,10 +70,13 @@ class Session {
     void set_sampling(const Sampling &sampling);
     uint32_t sample();
     uint32_t decode();
-    // Tokens that `result` counts stay in the log, whatever ended the generation. A stop or a
-    // cancel is a reason in `result`, not an exception. A failure throws, and `result` is filled as
-    // well.
+    // Calls back with every token of a Generation (generate.h). Tokens that `result` counts stay in
+    // the log, whatever ended the generation. A stop or a cancel is a reason in `result`, not an
+    // exception. A failure throws, and `result` is filled as well.
     void generate(const GenerateOptions &options, GenerateResult &result);
+    // Returns the drafting state for a generation, created if needed; null: nothing drafts. Counts
+    // a failure to create it.
+    Drafting *begin_drafting(GenerateResult &result);
     // Returns the entry of the next token drawn. Throws Error(full).
     TokenEntry drawn_entry(uint32_t token);
 
@@ -107,8 +110,6 @@ class Session {
 
   private:
     void append_entries(std::span<const TokenEntry> entries, const AppendOptions &options);
-    Drafting *begin_drafting(GenerateResult &result);
-    bool is_stop(uint32_t token, const GenerateOptions &options) const;
     bool reply_open() const;
     uint8_t next_turn(bool sampled) const;
     ChatPosition chat_position() const;

@@ -73,7 +73,6 @@ void Session::set_drafter(std::unique_ptr<Drafter> drafter, const DraftOptions &
     draft_ = options;
 }
 
-// Returns the drafting state for a generation, created if needed; null: nothing drafts.
 Drafting *Session::begin_drafting(GenerateResult &result) {
     if (tracks_attention()) {
         return nullptr; // rejected rows would leave their weights in the sums

@@ -198,6 +198,14 @@ FIELD(stasis_generate_options, cancel, 64, 8);
 FIELD(stasis_generate_options, log_probability_count, 72, 4);
 FIELD(stasis_generate_options, reserved, 76, 4);
 
+STRUCT(stasis_text_piece, 32);
+FIELD(stasis_text_piece, struct_size, 0, 4);
+FIELD(stasis_text_piece, stopped, 4, 4);
+FIELD(stasis_text_piece, stop_reason, 8, 4);
+FIELD(stasis_text_piece, reserved, 12, 4);
+FIELD(stasis_text_piece, text, 16, 8);
+FIELD(stasis_text_piece, length, 24, 8);
+
 STRUCT(stasis_generate_result, 56);
 FIELD(stasis_generate_result, struct_size, 0, 4);
 FIELD(stasis_generate_result, stop_reason, 4, 4);

@@ -22,7 +22,6 @@ constexpr char kHostedModel[] = "zoo/gemma3-text";
 struct CallingHost {
     std::function<void()> inner;
     int left = -1; // calls until then; negative: it does nothing
-
     void called() {
         if (left >= 0 && left-- == 0) {
             inner();
@@ -281,6 +280,13 @@ std::vector<Inner> writing_calls() {
              auto options = sized<stasis_generate_options>();
              options.tokens_max = 2;
              return stasis_session_generate(s, &options, nullptr, nullptr);
+         }},
+        {"begin",
+         [](World &, stasis_session *s) {
+             stasis_generation *generation = nullptr;
+             const stasis_status status = stasis_generation_begin(s, nullptr, &generation, nullptr);
+             stasis_generation_end(generation);
+             return status;
          }},
         {"rewind",
          [](World &, stasis_session *s) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/abi/changed_files.h"
+#include "tests/abi/pulled.h"
 
 using namespace abi_test;
 using stasis::State;
@@ -167,6 +168,12 @@ TEST_CASE("stasis_session_set_sampling: a log that names as many settings as a f
         CHECK(draw_seeded(session.get(), 2000000, &error) == STASIS_FULL);
         CHECK(contains(error, "65535 different sampling settings"));
         CHECK(digest(session.get()) == before);
+        if (Generation generation = begin(session.get(), sized<stasis_generate_options>())) {
+            PulledEvent event;
+            CHECK(try_next(generation.get(), event) == STASIS_FULL);
+            CHECK(result_of(generation.get()).count == 0);
+            CHECK(digest(session.get()) == before);
+        }
         CHECK(draw_seeded(session.get(), 65534) == STASIS_OK); // settings in the log continue
         CHECK(draw_seeded(session.get(), 0) == STASIS_OK);
         REQUIRE(save(session.get(), folder.file("again"), STASIS_SAVE_REPLACE) == STASIS_OK);

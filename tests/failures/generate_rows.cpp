@@ -133,6 +133,198 @@ Row generating(const char *detail, Needs needs, bool widely,
             }};
 }
 
+// Returns a stop string that holds back all that `asking` generates over kChat, so that memory for
+// waiting text is needed. Generated with a model of its own, which leaves the trial's cold.
+const std::string &holding_back(const Tokens &prompt) {
+    static std::string &stop = *new std::string();
+    if (stop.empty()) {
+        const Model model = open_path(path_of(kChat));
+        Told told;
+        auto options = sized<stasis_generate_options>();
+        options.flags = STASIS_GENERATE_IGNORE_END;
+        options.tokens_max = 10;
+        options.callback = tell;
+        options.callback_user = &told;
+        REQUIRE(stasis_session_generate(make(model.get(), prompt).get(), &options, nullptr,
+                                        nullptr) == STASIS_OK);
+        REQUIRE(told.text.size() > 15);
+        stop = told.text + " and more";
+    }
+    return stop;
+}
+
+// A generation that is asked for 10 tokens, across a page, in one trial. After a failure it is
+// asked again, and goes on.
+struct Asked {
+    std::shared_ptr<stasis_session> session;
+    stasis_generation *generation = nullptr;
+    Told told;
+    uint32_t last = 0;
+
+    ~Asked() { stasis_generation_end(generation); }
+    stasis_status ask(stasis_error *error) {
+        stasis_status status = STASIS_OK;
+        while (status == STASIS_OK && last == 0) {
+            auto event = sized<stasis_generated>();
+            status = stasis_generation_next(generation, &event, error);
+            if (status == STASIS_OK) {
+                tell(&told, &event);
+                last = event.last;
+            }
+        }
+        return status;
+    }
+};
+
+Row asking(const char *function, const char *detail, Needs needs,
+           std::function<void(stasis_session *, stasis_model *)> prepare, const char *name = kChat,
+           uint64_t length = 59) {
+    const bool begins = std::string(function) == "stasis_generation_begin";
+    return {function, detail, needs, name, [=](stasis_model *model) {
+                const auto asked = std::make_shared<Asked>();
+                const char *const stop =
+                    name == kChat ? holding_back(Tokens(length, 5)).c_str() : nullptr;
+                asked->session = make(model, Tokens(length, 5));
+                prepare(asked->session.get(), model);
+                const auto begin = [=](stasis_error *error) {
+                    const char *stops[] = {stop, "nor this"};
+                    const stasis_token never = 1;
+                    auto options = sized<stasis_generate_options>();
+                    options.flags = STASIS_GENERATE_IGNORE_END;
+                    options.tokens_max = 10;
+                    options.stop_strings = stops;
+                    options.stop_string_count = name == kChat ? 2 : 0; // others have no text
+                    options.stop_tokens = &never;
+                    options.stop_token_count = 1;
+                    options.log_probability_count = 3;
+                    return stasis_generation_begin(asked->session.get(), &options,
+                                                   &asked->generation, error);
+                };
+                if (!begins) {
+                    REQUIRE(begin(nullptr) == STASIS_OK);
+                }
+                return Trial{
+                    [=](stasis_error *error) { return begins ? begin(error) : asked->ask(error); },
+                    [=] { // the log has the delivered tokens, and nothing else
+                        CHECK((asked->generation == nullptr) == begins);
+                        Tokens all(length, 5);
+                        const Tokens &drawn = asked->told.tokens;
+                        all.insert(all.end(), drawn.begin(), drawn.end());
+                        if (drawn.size() % 2 == 0) { // else it goes on with what is computed ahead
+                            REQUIRE(position(asked->session.get()) == all.size());
+                            CHECK(digest(asked->session.get()) == digest(make(model, all).get()));
+                        }
+                    },
+                    [=] {
+                        REQUIRE(asked->ask(nullptr) == STASIS_OK);
+                        auto result = sized<stasis_generate_result>();
+                        REQUIRE(stasis_generation_get_result(asked->generation, &result, nullptr) ==
+                                STASIS_OK);
+                        CHECK(result.count == 10);
+                        CHECK(result.passes + result.accepted == 10);
+                        const Told &told = asked->told;
+                        return told.text +
+                               hex(told.likely.data(), told.likely.size() * sizeof(float)) +
+                               hex(told.tokens.data(), told.tokens.size() * sizeof(stasis_token)) +
+                               outcome_of(asked->session.get());
+                    }};
+            }};
+}
+
+// Returns the text of so many tokens, as in the middle of another.
+std::string spelled(const stasis_model *model, stasis_token count) {
+    Tokens tokens;
+    for (stasis_token token = 0; token < count; ++token) {
+        tokens.push_back(100 + token);
+    }
+    std::string text(1000, ' ');
+    size_t length = 0;
+    REQUIRE(stasis_model_detokenize(model, tokens.data(), tokens.size(), STASIS_DETOKENIZE_MIDDLE,
+                                    text.data(), text.size(), &length, nullptr) == STASIS_OK);
+    return text.substr(0, length);
+}
+
+// A text stream: made, or given tokens until its text is complete.
+struct Streamed {
+    stasis_text_stream *stream = nullptr;
+    std::string text;
+    stasis_token pushed = 0;
+
+    ~Streamed() { stasis_text_stream_free(stream); }
+    stasis_status create(const stasis_model *model, const std::string &stop, stasis_error *error) {
+        const char *stops[] = {stop.c_str(), "nor this"};
+        auto options = sized<stasis_generate_options>();
+        options.stop_strings = stops;
+        options.stop_string_count = 2;
+        return stasis_text_stream_create(model, &options, &stream, error);
+    }
+    stasis_status push(stasis_token end, stasis_error *error) {
+        auto piece = sized<stasis_text_piece>();
+        while (pushed < end) {
+            const stasis_status status =
+                stasis_text_stream_push(stream, 100 + pushed, &piece, error);
+            if (status != STASIS_OK) {
+                return status;
+            }
+            const Quiet quiet;
+            text.append(piece.text, piece.length);
+            ++pushed;
+        }
+        return STASIS_OK;
+    }
+    stasis_status finish(stasis_error *error) {
+        auto piece = sized<stasis_text_piece>();
+        const stasis_status status = stasis_text_stream_finish(stream, &piece, error);
+        if (status == STASIS_OK) {
+            const Quiet quiet;
+            text.append(piece.text, piece.length);
+        }
+        return status;
+    }
+};
+
+Row streaming(const char *function) {
+    const bool creates = std::string(function) == "stasis_text_stream_create",
+               finishes = std::string(function) == "stasis_text_stream_finish";
+    return {function, "", Needs::warm_model, kChat, [=](stasis_model *model) {
+                const auto streamed = std::make_shared<Streamed>();
+                const std::string stop = spelled(model, 60) + " and more"; // holds all of it back
+                if (!creates) {
+                    REQUIRE(streamed->create(model, stop, nullptr) == STASIS_OK);
+                }
+                if (finishes) {
+                    REQUIRE(streamed->push(60, nullptr) == STASIS_OK);
+                }
+                return Trial{[=](stasis_error *error) {
+                                 return creates    ? streamed->create(model, stop, error)
+                                        : finishes ? streamed->finish(error)
+                                                   : streamed->push(60, error);
+                             },
+                             [=] { CHECK((streamed->stream == nullptr) == creates); },
+                             [=] {
+                                 REQUIRE(streamed->push(60, nullptr) == STASIS_OK);
+                                 REQUIRE(streamed->finish(nullptr) == STASIS_OK);
+                                 CHECK(streamed->text.size() > 20);
+                                 return streamed->text;
+                             }};
+            }};
+}
+
+Row asking_for_result() {
+    return {"stasis_generation_get_result", "", Needs::warm_model, kChat, [](stasis_model *model) {
+                const auto asked = std::make_shared<Asked>();
+                asked->session = make(model, Tokens(59, 5));
+                REQUIRE(stasis_generation_begin(asked->session.get(), nullptr, &asked->generation,
+                                                nullptr) == STASIS_OK);
+                return Trial{[=](stasis_error *error) {
+                                 auto result = sized<stasis_generate_result>();
+                                 return stasis_generation_get_result(asked->generation, &result,
+                                                                     error);
+                             },
+                             [] {}, [=] { return outcome_of(asked->session.get()); }};
+            }};
+}
+
 // Three sessions, of which one appends, one draws and one does both.
 struct Stepping {
     std::vector<std::shared_ptr<stasis_session>> sessions;
@@ -231,6 +423,12 @@ std::vector<Row> generate_rows() {
     const auto look_up = [](stasis_session *session, stasis_token &, stasis_error *error) {
         return draft_by(session, nullptr, error);
     };
+    const auto look_up_next = [](stasis_session *session, stasis_model *) {
+        REQUIRE(draft_by(session, nullptr, nullptr) == STASIS_OK);
+    };
+    const auto draft_next = [](stasis_session *session, stasis_model *model) {
+        REQUIRE(draft_by(session, model, nullptr) == STASIS_OK);
+    };
     return {
         row("stasis_session_sample", "greedy", Needs::fresh_model, sample, false),
         row("stasis_session_sample", "every step", Needs::fresh_model, sample, true),
@@ -241,26 +439,13 @@ std::vector<Row> generate_rows() {
         row("stasis_session_set_draft", "a search", Needs::warm_model, look_up, false),
         generating("greedy", Needs::fresh_model, false, [](stasis_session *, stasis_model *) {}),
         generating("every step", Needs::warm_model, true, [](stasis_session *, stasis_model *) {}),
-        generating("drafts by a search", Needs::warm_model, false,
-                   [](stasis_session *session, stasis_model *) {
-                       REQUIRE(draft_by(session, nullptr, nullptr) == STASIS_OK);
-                   }),
-        generating("drafts by a model", Needs::warm_model, false,
-                   [](stasis_session *session, stasis_model *model) {
-                       REQUIRE(draft_by(session, model, nullptr) == STASIS_OK);
-                   }),
-        generating( // from a checkpoint, which stays beside the states that follow
-            "hybrid, drafts by a search", Needs::warm_model, false,
-            [](stasis_session *session, stasis_model *) {
-                REQUIRE(draft_by(session, nullptr, nullptr) == STASIS_OK);
-            },
-            kRecurrent, 256),
-        generating(
-            "short convolutions, drafts by a search", Needs::warm_model, false,
-            [](stasis_session *session, stasis_model *) {
-                REQUIRE(draft_by(session, nullptr, nullptr) == STASIS_OK);
-            },
-            kConvolving, 256),
+        generating("drafts by a search", Needs::warm_model, false, look_up_next),
+        generating("drafts by a model", Needs::warm_model, false, draft_next),
+        // From a checkpoint, which stays beside the states that follow.
+        generating("hybrid, drafts by a search", Needs::warm_model, false, look_up_next, kRecurrent,
+                   256),
+        generating("short convolutions, drafts by a search", Needs::warm_model, false, look_up_next,
+                   kConvolving, 256),
         generating(
             "hybrid, drafts by its MTP head", Needs::fresh_model, false,
             [](stasis_session *session, stasis_model *model) {
@@ -270,6 +455,17 @@ std::vector<Row> generate_rows() {
                 REQUIRE(draft_by(session, model, nullptr) == STASIS_OK);
             },
             kMtp, 256),
+        asking("stasis_generation_begin", "drafts by a search", Needs::warm_model, look_up_next),
+        asking("stasis_generation_next", "plain", Needs::fresh_model,
+               [](stasis_session *, stasis_model *) {}),
+        asking("stasis_generation_next", "drafts by a search", Needs::warm_model, look_up_next),
+        asking("stasis_generation_next", "drafts by a model", Needs::warm_model, draft_next),
+        asking("stasis_generation_next", "hybrid, drafts by its MTP head", Needs::fresh_model,
+               draft_next, kMtp, 256),
+        asking_for_result(),
+        streaming("stasis_text_stream_create"),
+        streaming("stasis_text_stream_push"),
+        streaming("stasis_text_stream_finish"),
         stepping(Needs::fresh_model),
         stepping(Needs::warm_model),
     };

@@ -32,6 +32,8 @@ const std::set<std::string> kCannotFail = {
     "stasis_model_close",
     "stasis_session_free",
     "stasis_snapshot_close",
+    "stasis_generation_end",
+    "stasis_text_stream_free",
     "stasis_model_options_init",
     "stasis_session_options_init",
     "stasis_run_options_init",

@@ -156,24 +156,31 @@ std::vector<uint32_t> repeating(const Model &model, size_t count, uint64_t seed)
     return tokens;
 }
 
-// Lets a session with the head and one without generate the same reply.
+// Lets a session with the head and one without generate the same reply, and one with the head that
+// is asked for each token.
 GenerateResult reply(const std::shared_ptr<Model> &model, std::span<const uint32_t> prompt,
                      const Sampling &sampling, DraftOptions draft, uint64_t count) {
     DraftPair pair = pair_of(model);
-    pair.ahead->set_sampling(sampling);
-    pair.plain->set_sampling(sampling);
+    Session asked(model, {}); // for one token at a time
     draft.model = model;
     pair.ahead->set_draft(draft);
-    pair.ahead->append(prompt, {});
-    pair.plain->append(prompt, {});
+    asked.set_draft(draft);
+    for (Session *session : {pair.ahead.get(), pair.plain.get(), &asked}) {
+        session->set_sampling(sampling);
+        session->append(prompt, {});
+    }
     GenerateOptions options;
     options.tokens_max = count;
     options.ignore_end = true;
-    Told plain, ahead;
+    Told plain, ahead, pulled;
     plain.run(*pair.plain, options);
     ahead.run(*pair.ahead, options);
+    pulled.pull(asked, options);
     REQUIRE(ahead.same(plain));
+    REQUIRE(pulled.same(plain));
+    CHECK(pulled.result.accepted == ahead.result.accepted);
     REQUIRE(pair.ahead->digest() == pair.plain->digest());
+    REQUIRE(asked.digest() == pair.plain->digest());
     CHECK(ahead.result.draft_failures == 0);
     return ahead.result;
 }

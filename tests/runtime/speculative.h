@@ -8,6 +8,7 @@
 #include <functional>
 #include <random>
 
+#include "runtime/session/generate.h"
 #include "tests/runtime/models.h"
 
 namespace stasis::test {
@@ -75,6 +76,19 @@ struct Told {
         } catch (const Error &failure) {
             error = failure.what();
         }
+    }
+    // Asks for the tokens instead, and expects a session that is whole after each.
+    void pull(Session &session, const GenerateOptions &options) {
+        Generation generation(session, options);
+        Generated event{};
+        while (generation.next({&cancel}, event)) {
+            hear(this, event);
+            CHECK(session.position() == event.position + 1);
+        }
+        if (!event.text.empty()) {
+            hear(this, event);
+        }
+        result = generation.result();
     }
     bool same(const Told &other) const {
         return events == other.events && error == other.error &&

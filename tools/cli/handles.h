@@ -24,6 +24,7 @@ using Model = std::unique_ptr<stasis_model, Releaser<stasis_model_close>>;
 using Session = std::unique_ptr<stasis_session, Releaser<stasis_session_free>>;
 using Snapshot = std::unique_ptr<stasis_snapshot, Releaser<stasis_snapshot_close>>;
 using Cancel = std::unique_ptr<stasis_cancel, Releaser<stasis_cancel_release>>;
+using TextStream = std::unique_ptr<stasis_text_stream, Releaser<stasis_text_stream_free>>;
 
 // Returns a versioned struct, zeroed, with its size set.
 template <typename Struct> Struct sized() {

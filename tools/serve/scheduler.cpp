@@ -11,31 +11,27 @@ using command::sized;
 
 namespace {
 
-std::string text_of(const stasis_session *session, uint64_t begin, uint64_t end) {
-    return command::fetch_text(
-        [&](char *text, size_t capacity, size_t *length, stasis_error *error) {
-            return stasis_session_text(session, begin, end, text, capacity, length, error);
-        },
-        "text");
-}
-
-// Returns where the first complete stop string begins, the longest of several that end there; npos
-// if none is complete.
-size_t find_stop(const std::string &text, const std::vector<std::string> &stops) {
-    size_t first = std::string::npos, first_end = std::string::npos;
-    for (const std::string &stop : stops) {
-        const size_t at = text.find(stop);
-        const size_t end = at == std::string::npos ? at : at + stop.size();
-        if (end < first_end || (end == first_end && at < first)) {
-            first = at;
-            first_end = end;
-        }
+command::TextStream make_text(const stasis_model *model, const Request &request) {
+    std::vector<const char *> strings;
+    for (const std::string &string : request.stop_strings) {
+        strings.push_back(string.c_str());
     }
-    return first;
+    auto options = sized<stasis_generate_options>();
+    options.tokens_max = request.tokens_max;
+    options.stop_tokens = request.stop_tokens.data();
+    options.stop_token_count = request.stop_tokens.size();
+    options.stop_strings = strings.data();
+    options.stop_string_count = strings.size();
+    stasis_text_stream *stream = nullptr;
+    stasis_error error{};
+    check(stasis_text_stream_create(model, &options, &stream, &error), error, "text");
+    return command::TextStream(stream);
 }
 
-bool holds(const stasis_token *tokens, size_t count, stasis_token token) {
-    return std::find(tokens, tokens + count, token) != tokens + count;
+End end_of(uint32_t stop_reason) {
+    return stop_reason == STASIS_STOP_END_TOKEN ? End::token
+           : stop_reason == STASIS_STOP_STRING  ? End::string
+                                                : End::length;
 }
 
 } // namespace
@@ -82,7 +78,8 @@ void Scheduler::admit() {
         stasis_error error{};
         stasis_session *session = nullptr;
         check(stasis_session_create(model_, nullptr, &session, &error), error, "session");
-        running_.push_back({waiting_.front(), command::Session(session), bytes});
+        running_.push_back(
+            {waiting_.front(), command::Session(session), make_text(model_, request), bytes});
         check(stasis_session_set_sampling(session, &request.sampling, &error), error, "sampling");
         replies_[waiting_.front()].admitted_step = totals_.steps;
         reserved_bytes_ += bytes;
@@ -151,7 +148,6 @@ void Scheduler::end(Running &running, End end) {
 
 // Records the result of a step for one session.
 void Scheduler::take(Running &running, const stasis_step_item &item, const stasis_error &error) {
-    const Request &request = requests_[running.request];
     Reply &reply = replies_[running.request];
     if (item.status != STASIS_OK) {
         reply.failure = error.message;
@@ -168,26 +164,25 @@ void Scheduler::take(Running &running, const stasis_step_item &item, const stasi
     reply.tokens.push_back(item.token);
     ++totals_.new_tokens;
 
-    // The text so far, without the token that stops the reply.
-    const uint64_t begin = request.prompt.size(), last = begin + reply.tokens.size() - 1;
-    const bool stopped = holds(info_.end_tokens, info_.end_token_count, item.token) ||
-                         holds(request.stop_tokens.data(), request.stop_tokens.size(), item.token);
-    if ((info_.flags & STASIS_MODEL_TOKENIZER) != 0) {
-        reply.text = text_of(running.session.get(), begin, stopped ? last : last + 1);
+    if (const End reason = hear(running, item.token); reason != End::none) {
+        end(running, reason);
     }
+}
 
-    // Reasons to end, the first that applies.
-    const size_t stop = find_stop(reply.text, request.stop_strings);
-    if (stopped) {
-        end(running, End::token);
-    } else if (stop != std::string::npos) {
-        reply.text.resize(stop);
-        end(running, End::string);
-    } else if (reply.tokens.size() == request.leaves_after) {
-        end(running, End::left);
-    } else if (reply.tokens.size() == request.tokens_max) {
-        end(running, End::length);
+// Adds the text of a token to the reply. Returns why the reply ends with it; none: it does not.
+End Scheduler::hear(Running &running, stasis_token token) {
+    Reply &reply = replies_[running.request];
+    auto piece = sized<stasis_text_piece>();
+    stasis_error error{};
+    check(stasis_text_stream_push(running.text.get(), token, &piece, &error), error, "text");
+    reply.text.append(piece.text, piece.length);
+    const bool leaves = reply.tokens.size() == requests_[running.request].leaves_after;
+    if (piece.stopped == 0 && !leaves) {
+        return End::none;
     }
+    check(stasis_text_stream_finish(running.text.get(), &piece, &error), error, "text");
+    reply.text.append(piece.text, piece.length); // what was held back
+    return piece.stopped != 0 ? end_of(piece.stop_reason) : End::left;
 }
 
 bool Scheduler::step() {

@@ -39,6 +39,7 @@ class Scheduler {
     struct Running {
         size_t request;
         command::Session session;
+        command::TextStream text;
         uint64_t reserved_bytes;
         size_t appended = 0; // tokens of the prompt
     };
@@ -49,6 +50,7 @@ class Scheduler {
     void plan();
     void compute();
     void take(Running &running, const stasis_step_item &item, const stasis_error &error);
+    End hear(Running &running, stasis_token token);
     void end(Running &running, End end);
 
     stasis_model *model_;

@@ -13,7 +13,7 @@ from . import _structs as s
 from ._structs import floats_p, tokens_p
 
 # Objects are addresses: which kind is meant is the business of the classes that hold them.
-model = session = snapshot = cancel = c_void_p
+model = session = snapshot = cancel = generation = stream = c_void_p
 new = POINTER(c_void_p)
 error = POINTER(s.stasis_error)
 # Text is the address of bytes with their length beside it; a buffer for text is an address too.
@@ -99,6 +99,18 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_session_generate": (
         status, (session, POINTER(s.stasis_generate_options), POINTER(s.stasis_generate_result),
                  error)),
+    "stasis_generation_begin": (
+        status, (session, POINTER(s.stasis_generate_options), new, error)),
+    "stasis_generation_next": (status, (generation, POINTER(s.stasis_generated), error)),
+    "stasis_generation_get_result": (
+        status, (generation, POINTER(s.stasis_generate_result), error)),
+    "stasis_generation_end": (None, (generation,)),
+    "stasis_text_stream_create": (
+        status, (model, POINTER(s.stasis_generate_options), new, error)),
+    "stasis_text_stream_push": (
+        status, (stream, c_uint32, POINTER(s.stasis_text_piece), error)),
+    "stasis_text_stream_finish": (status, (stream, POINTER(s.stasis_text_piece), error)),
+    "stasis_text_stream_free": (None, (stream,)),
     "stasis_draft_options_init": _init(s.stasis_draft_options),
     "stasis_session_set_draft": (
         status, (session, model, POINTER(s.stasis_draft_options), error)),

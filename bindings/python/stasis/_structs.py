@@ -240,6 +240,11 @@ class stasis_generate_result(Sized):
                 ("passes", c_uint64), ("draft_failures", c_uint64)]
 
 
+class stasis_text_piece(Sized):
+    _fields_ = [("struct_size", c_uint32), ("stopped", c_uint32), ("stop_reason", c_uint32),
+                ("reserved", c_uint32), ("text", c_void_p), ("length", c_size_t)]
+
+
 class stasis_draft_options(Sized):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("tokens_min", c_uint64),
                 ("tokens_max", c_uint64)]

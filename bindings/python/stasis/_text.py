@@ -1,44 +1,49 @@
-# Text on its way to the reader of a generation: whole characters, and nothing that may yet become a
-# stop string.
+# Text of the tokens of a generation: whole characters, nothing that may yet become a stop string,
+# and the stop that ends it. The library's own text stream.
 from __future__ import annotations
 
-import codecs
-from typing import Sequence
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
-from ._call import name_bytes
-from .errors import InvalidArgumentError
+from . import _structs as s
+from ._abi import library
+from ._call import Call, Handle, created, name_bytes, number, token_array
+
+if TYPE_CHECKING:
+    from .model import Model
+
+STOPS = {s.STASIS_STOP_LENGTH: "length", s.STASIS_STOP_END_TOKEN: "end",
+         s.STASIS_STOP_STRING: "string"}
 
 
 class TextStream:
-    def __init__(self, stop_strings: Sequence[str]):
-        self._stops = [name_bytes("a stop string", each) or b"" for each in stop_strings]
-        if b"" in self._stops:
-            raise InvalidArgumentError("a stop string is empty")
-        self._waiting = b""  # stop strings can only be here: what may begin one is held back
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self.stopped = False
+    def __init__(self, model: "Model", tokens_max: int, stop_strings: Sequence[str],
+                 stop_tokens: Sequence[int], ignore_end: bool):
+        strings = [name_bytes("a stop string", each) or b"" for each in stop_strings]
+        tokens, count = token_array(stop_tokens)
+        options = s.stasis_generate_options(
+            flags=s.STASIS_GENERATE_IGNORE_END * ignore_end,
+            tokens_max=number("max_tokens", tokens_max, 64), stop_tokens=tokens,
+            stop_token_count=count, stop_strings=(ctypes.c_char_p * len(strings))(*strings),
+            stop_string_count=len(strings))
+        free = library.stasis_text_stream_free
+        self._handle = Handle(created(Call(), library.stasis_text_stream_create, free,
+                                      model._handle, ctypes.byref(options)), free, "text stream")
+        weakref.finalize(self, self._handle.close)
+        self.stop: Optional[str] = None  # why the text has ended
 
-    def add(self, text: bytes) -> str:
-        """Takes text of a token and returns what can be shown. The text ends at the first byte that
-        completes a stop string; of several that it completes, the longest is cut off."""
-        for at in range(len(text)):
-            self._waiting += text[at:at + 1]
-            completed = [len(stop) for stop in self._stops if self._waiting.endswith(stop)]
-            if completed:
-                self.stopped = True
-                self._waiting = self._waiting[:-max(completed)]
-                return self._take(len(self._waiting))
-        return self._take(len(self._waiting) - self._held())
+    def push(self, token: int) -> str:
+        """Takes a token and returns what can be shown."""
+        return self._piece(library.stasis_text_stream_push, token)
 
     def finish(self) -> str:
         """The text has ended: returns what was held back."""
-        return self._take(len(self._waiting))
+        return self._piece(library.stasis_text_stream_finish)
 
-    def _held(self) -> int:
-        """Returns the length of the longest end that is the beginning of a stop string."""
-        return max((length for stop in self._stops for length in range(len(stop))
-                    if self._waiting.endswith(stop[:length])), default=0)
-
-    def _take(self, length: int) -> str:
-        shown, self._waiting = self._waiting[:length], self._waiting[length:]
-        return self._decode(shown)
+    def _piece(self, function: Callable[..., int], *arguments: Any) -> str:
+        piece = s.stasis_text_piece()
+        Call().run(function, self._handle, *arguments, ctypes.byref(piece))
+        if piece.stopped:
+            self.stop = STOPS[piece.stop_reason]
+        return ctypes.string_at(piece.text, piece.length).decode("utf-8", "replace")

@@ -9,7 +9,7 @@ from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Optio
 
 from . import _structs as s
 from ._abi import library
-from ._call import Call, Cancel, number, token_array
+from ._call import Call, Cancel, number
 from ._text import TextStream
 from .errors import CancelledError
 
@@ -41,10 +41,7 @@ class Generation:
                  cancel: Optional[Cancel]):
         self.stop: Optional[str] = None
         self._session = session
-        self._left = number("max_tokens", tokens_max, 63) if tokens_max else -1
-        self._text = TextStream(stop)
-        self._stop_tokens, self._stop_count = token_array(stop_tokens)
-        self._flags = s.STASIS_GENERATE_IGNORE_END * ignore_end
+        self._text = TextStream(session.model, tokens_max, stop, stop_tokens, ignore_end)
         self._log_probabilities = number("log_probabilities", log_probabilities, 32)
         self._cancel = cancel or Cancel()
         self._last: Optional[Generated] = None
@@ -72,8 +69,6 @@ class Generation:
         """Returns the next token; None: the generation has ended."""
         if self._ended:
             return None
-        if self.stop is None and self._left == 0:
-            self.stop = "length"
         if self.stop is None:
             before = self._session.position
             try:
@@ -88,7 +83,7 @@ class Generation:
             if drawn is not None:
                 return drawn
         self._ended = True
-        held = "" if self._text.stopped else self._text.finish()
+        held = self._text.finish()
         if not held or self._last is None:
             return None
         return Generated(self._last.token, self._last.position, held, True, 0.0, ())
@@ -97,25 +92,18 @@ class Generation:
         call = Call(self._cancel)
         raw = []
         hook = call.hook(lambda _, event: raw.append(_event(event.contents)), 1)
-        options = s.stasis_generate_options(
-            flags=self._flags, tokens_max=1, stop_tokens=self._stop_tokens,
-            stop_token_count=self._stop_count, callback=s.stasis_generate_fn(hook),
-            cancel=call.cancel_pointer, log_probability_count=self._log_probabilities)
-        result = s.stasis_generate_result()
+        options = s.stasis_generate_options(  # the stops are the text's
+            flags=s.STASIS_GENERATE_IGNORE_END, tokens_max=1,
+            callback=s.stasis_generate_fn(hook), cancel=call.cancel_pointer,
+            log_probability_count=self._log_probabilities)
         call.run(library.stasis_session_generate, self._session._handle, ctypes.byref(options),
-                 ctypes.byref(result))
+                 None)
         if not raw:  # the session is full
             self.stop = "length"
             return None
         token, position, log_probability, best = raw[0]
-        self._left -= 1
-        text = ""
-        if result.stop_reason == s.STASIS_STOP_END_TOKEN:
-            self.stop = "end"
-        elif self._session.model.info.has_tokenizer:
-            text = self._text.add(self._session.model.detokenize_bytes([token], middle=True))
-            if self._text.stopped:
-                self.stop = "string"
+        text = self._text.push(token)
+        self.stop = self._text.stop
         self._last = Generated(token, position, text, False, log_probability, best)
         return self._last
 

@@ -19,7 +19,8 @@ PLAIN = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint8_t": ctypes
          "uint16_t": ctypes.c_uint16, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
          "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double,
          "stasis_status": ctypes.c_int32, "stasis_token": ctypes.c_uint32}
-OBJECTS = ("stasis_model", "stasis_session", "stasis_snapshot", "stasis_cancel")
+OBJECTS = ("stasis_model", "stasis_session", "stasis_snapshot", "stasis_cancel",
+           "stasis_generation", "stasis_text_stream")
 
 
 def code():

@@ -90,6 +90,17 @@ pub struct stasis_generate_result {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+pub struct stasis_text_piece {
+    pub struct_size: u32,
+    pub stopped: u32,
+    pub stop_reason: u32,
+    pub reserved: u32,
+    pub text: *const c_char,
+    pub length: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct stasis_draft_options {
     pub struct_size: u32,
     pub reserved: u32,
@@ -161,6 +172,41 @@ extern "C" {
         result: *mut stasis_generate_result,
         error: *mut stasis_error,
     ) -> stasis_status;
+    pub fn stasis_generation_begin(
+        session: *mut stasis_session,
+        options: *const stasis_generate_options,
+        generation: *mut *mut stasis_generation,
+        error: *mut stasis_error,
+    ) -> stasis_status;
+    pub fn stasis_generation_next(
+        generation: *mut stasis_generation,
+        generated: *mut stasis_generated,
+        error: *mut stasis_error,
+    ) -> stasis_status;
+    pub fn stasis_generation_get_result(
+        generation: *const stasis_generation,
+        result: *mut stasis_generate_result,
+        error: *mut stasis_error,
+    ) -> stasis_status;
+    pub fn stasis_generation_end(generation: *mut stasis_generation);
+    pub fn stasis_text_stream_create(
+        model: *const stasis_model,
+        options: *const stasis_generate_options,
+        stream: *mut *mut stasis_text_stream,
+        error: *mut stasis_error,
+    ) -> stasis_status;
+    pub fn stasis_text_stream_push(
+        stream: *mut stasis_text_stream,
+        token: stasis_token,
+        piece: *mut stasis_text_piece,
+        error: *mut stasis_error,
+    ) -> stasis_status;
+    pub fn stasis_text_stream_finish(
+        stream: *mut stasis_text_stream,
+        piece: *mut stasis_text_piece,
+        error: *mut stasis_error,
+    ) -> stasis_status;
+    pub fn stasis_text_stream_free(stream: *mut stasis_text_stream);
     pub fn stasis_draft_options_init(options: *mut stasis_draft_options, size: usize);
     pub fn stasis_session_set_draft(
         session: *mut stasis_session,

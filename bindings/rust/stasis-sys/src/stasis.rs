@@ -14,7 +14,9 @@ macro_rules! opaque {
         }
     )*};
 }
-opaque! { stasis_model stasis_session stasis_snapshot stasis_cancel }
+opaque! {
+    stasis_model stasis_session stasis_snapshot stasis_cancel stasis_generation stasis_text_stream
+}
 
 pub const STASIS_HEADER_VERSION: u32 = 0x00_0100;
 pub const STASIS_OK: stasis_status = 0;

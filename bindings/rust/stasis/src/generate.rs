@@ -3,16 +3,16 @@
 use crate::cancel::{raw_of, Cancel};
 use crate::error::{check, Error, Result, Status};
 use crate::guard::{answer, Guard, STOP};
-use crate::model::Detokenize;
 use crate::raw::{c_text, copied, sized, text_from};
 use crate::session::Session;
-use crate::text_stream::TextStream;
 use crate::Token;
 use stasis_sys as sys;
 use std::ffi::CString;
 use std::iter::FusedIterator;
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::os::raw::{c_char, c_void};
+use std::ptr;
 
 /// When a generation ends, and what it reports.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,17 +89,23 @@ pub struct GenerateResult {
     pub draft_failures: u64,
 }
 
+impl Stop {
+    pub(crate) fn of(reason: u32) -> Stop {
+        match reason {
+            sys::STASIS_STOP_LENGTH => Stop::Length,
+            sys::STASIS_STOP_END_TOKEN => Stop::EndToken,
+            sys::STASIS_STOP_STRING => Stop::StopString,
+            sys::STASIS_STOP_CALLBACK => Stop::Callback,
+            sys::STASIS_STOP_CANCELLED => Stop::Cancelled,
+            other => Stop::Other(other),
+        }
+    }
+}
+
 impl GenerateResult {
     fn of(raw: &sys::stasis_generate_result) -> GenerateResult {
         GenerateResult {
-            stop: match raw.stop_reason {
-                sys::STASIS_STOP_LENGTH => Stop::Length,
-                sys::STASIS_STOP_END_TOKEN => Stop::EndToken,
-                sys::STASIS_STOP_STRING => Stop::StopString,
-                sys::STASIS_STOP_CALLBACK => Stop::Callback,
-                sys::STASIS_STOP_CANCELLED => Stop::Cancelled,
-                other => Stop::Other(other),
-            },
+            stop: Stop::of(raw.stop_reason),
             begin: raw.begin,
             count: raw.count,
             drafted: raw.drafted,
@@ -110,28 +116,69 @@ impl GenerateResult {
     }
 }
 
+/// Options in C's form, with the texts that they point to.
+pub(crate) struct RawOptions<'a> {
+    raw: sys::stasis_generate_options,
+    _strings: Vec<CString>,
+    _pointers: Vec<*const c_char>,
+    _given: PhantomData<GenerateOptions<'a>>,
+}
+
+impl RawOptions<'_> {
+    pub(crate) fn raw(&self) -> &sys::stasis_generate_options {
+        &self.raw
+    }
+}
+
+impl<'a> GenerateOptions<'a> {
+    pub(crate) fn to_raw(self) -> Result<RawOptions<'a>> {
+        let texts = self.stop_strings.iter().map(|text| c_text(text, "a stop string"));
+        let strings = texts.collect::<Result<Vec<CString>>>()?;
+        let pointers: Vec<*const c_char> = strings.iter().map(|text| text.as_ptr()).collect();
+        let raw = sys::stasis_generate_options {
+            flags: if self.ignore_end { sys::STASIS_GENERATE_IGNORE_END } else { 0 },
+            tokens_max: self.tokens_max,
+            stop_tokens: self.stop_tokens.as_ptr(),
+            stop_token_count: self.stop_tokens.len(),
+            stop_strings: pointers.as_ptr(),
+            stop_string_count: pointers.len(),
+            cancel: raw_of(self.cancel),
+            log_probability_count: self.log_probabilities,
+            ..sized()
+        };
+        Ok(RawOptions { raw, _strings: strings, _pointers: pointers, _given: PhantomData })
+    }
+}
+
+impl Generated {
+    /// # Safety
+    /// The event's pointers must be valid.
+    unsafe fn of(raw: &sys::stasis_generated) -> Generated {
+        let count = raw.log_probability_count as usize;
+        let best = copied(raw.best_tokens, count);
+        Generated {
+            token: raw.token,
+            position: raw.position,
+            text: text_from(copied(raw.text.cast::<u8>(), raw.length)),
+            last: raw.last != 0,
+            log_probability: raw.log_probability,
+            best: best.into_iter().zip(copied(raw.best_log_probabilities, count)).collect(),
+        }
+    }
+}
+
 type Each<'a> = &'a mut dyn FnMut(Generated) -> ControlFlow<()>;
 
 unsafe extern "C" fn each(user: *mut c_void, raw: *const sys::stasis_generated) -> i32 {
-    let raw = &*raw;
-    let count = raw.log_probability_count as usize;
-    let best = copied(raw.best_tokens, count);
-    let generated = Generated {
-        token: raw.token,
-        position: raw.position,
-        text: text_from(copied(raw.text.cast::<u8>(), raw.length)),
-        last: raw.last != 0,
-        log_probability: raw.log_probability,
-        best: best.into_iter().zip(copied(raw.best_log_probabilities, count)).collect(),
-    };
+    let generated = Generated::of(&*raw);
     Guard::<Each<'_>>::run(user, STOP, |closure| answer(closure(generated)))
 }
 
 impl Session {
     /// Draws a token each time the iterator is asked for one. A token that it has not yielded is
-    /// not in the session, so it may be dropped at any time. It yields the tokens that
-    /// [`Session::generate_with`] reports, one by one, and never drafts. After an error it ends;
-    /// the session is as the last item left it.
+    /// not in the session, so it may be dropped at any time. It yields what
+    /// [`Session::generate_with`] reports, one by one. After an error it ends; the session is as
+    /// the last item left it. Between two items [`Generation::session`] can be read.
     ///
     /// The speed of several sessions that generate at once does not add up;
     /// [`step`](crate::step) computes many together.
@@ -159,8 +206,8 @@ impl Session {
     /// # Ok::<(), stasis::Error>(())
     /// ```
     pub fn generate<'a>(&'a mut self, options: GenerateOptions<'a>) -> Generation<'a> {
-        let text = TextStream::new(options.stop_strings);
-        Generation { session: self, options, text, last: None, count: 0, next: Next::Token }
+        let result = GenerateResult { stop: Stop::Callback, ..GenerateResult::of(&sized()) };
+        Generation { session: self, raw: ptr::null_mut(), next: Next::Begin(options), result }
     }
 
     /// Generates until something ends it and calls the closure with each token; a break ends it
@@ -171,55 +218,28 @@ impl Session {
         options: GenerateOptions<'_>,
         mut closure: impl FnMut(Generated) -> ControlFlow<()>,
     ) -> Result<GenerateResult> {
-        let (result, raw) = self.generate_raw(&options, options.tokens_max, &mut closure);
-        let result = match result {
-            Err(error) if error.status() == Status::Stopped => Ok(()),
-            other => other,
-        };
-        result.map(|()| GenerateResult::of(&raw))
-    }
-
-    fn generate_raw(
-        &mut self,
-        options: &GenerateOptions<'_>,
-        tokens_max: u64,
-        closure: Each<'_>,
-    ) -> (Result<()>, sys::stasis_generate_result) {
+        let mut options = options.to_raw()?;
         let mut result = sized();
-        let texts = options.stop_strings.iter().map(|text| c_text(text, "a stop string"));
-        let stop_strings: Vec<CString> = match texts.collect() {
-            Ok(texts) => texts,
-            Err(error) => return (Err(error), result),
-        };
-        let pointers: Vec<*const c_char> = stop_strings.iter().map(|text| text.as_ptr()).collect();
-        let mut guard = Guard::new(Some(closure));
-        let raw = sys::stasis_generate_options {
-            flags: if options.ignore_end { sys::STASIS_GENERATE_IGNORE_END } else { 0 },
-            tokens_max,
-            stop_tokens: options.stop_tokens.as_ptr(),
-            stop_token_count: options.stop_tokens.len(),
-            stop_strings: pointers.as_ptr(),
-            stop_string_count: pointers.len(),
-            callback: Some(each),
-            callback_user: guard.user(),
-            cancel: raw_of(options.cancel),
-            log_probability_count: options.log_probabilities,
-            ..sized()
-        };
+        let mut guard: Guard<Each<'_>> = Guard::new(Some(&mut closure));
+        options.raw.callback = Some(each);
+        options.raw.callback_user = guard.user();
         // SAFETY: a living session, arrays with their counts, structs with their sizes.
         let status = check(|error| unsafe {
-            sys::stasis_session_generate(self.raw(), &raw, &mut result, error)
+            sys::stasis_session_generate(self.raw(), options.raw(), &mut result, error)
         });
         guard.resume();
         self.resume_trace();
-        (status, result)
+        match status {
+            Err(error) if error.status() != Status::Stopped => Err(error),
+            _ => Ok(GenerateResult::of(&result)),
+        }
     }
 }
 
 /// The next result of the iterator.
-enum Next {
+enum Next<'a> {
+    Begin(GenerateOptions<'a>),
     Token,
-    HeldText(Option<Error>),
     Error(Error),
     End,
 }
@@ -227,56 +247,68 @@ enum Next {
 /// A generation, token by token; see [`Session::generate`].
 pub struct Generation<'a> {
     session: &'a mut Session,
-    options: GenerateOptions<'a>,
-    text: TextStream,
-    last: Option<(Token, u64)>,
-    count: u64,
-    next: Next,
+    raw: *mut sys::stasis_generation, // null: not begun, or over
+    next: Next<'a>,
+    result: GenerateResult, // of one that is over
 }
 
+// SAFETY: a generation belongs to no thread, and gives BUSY to a second caller.
+unsafe impl Send for Generation<'_> {}
+unsafe impl Sync for Generation<'_> {}
+
 impl Generation<'_> {
-    /// The next token with its text; none where the generation has ended.
-    fn token(&mut self) -> Result<Option<Generated>> {
-        if self.options.tokens_max != 0 && self.count == self.options.tokens_max {
-            return Ok(None);
-        }
-        let mut drawn = None;
-        let (status, result) = self.session.generate_raw(&self.options, 1, &mut |generated| {
-            drawn = drawn.take().or(Some(generated)); // its own held text would be the second
-            ControlFlow::Continue(())
-        });
-        status?;
-        let mut generated = match drawn {
-            Some(generated) => generated,
-            None => return Ok(None),
-        };
-        self.count += 1;
-        self.last = Some((generated.token, generated.position));
-        let ends = result.stop_reason == sys::STASIS_STOP_END_TOKEN;
-        let model = self.session.model();
-        if !ends && model.has_tokenizer() {
-            let middle = Detokenize { middle: true, ..Detokenize::default() };
-            self.text.add(&model.detokenize(&[generated.token], middle)?);
-        }
-        generated.text = self.text.take();
-        self.next = if ends || self.text.stopped() { Next::HeldText(None) } else { Next::Token };
-        Ok(Some(generated))
+    /// The session between two items: all that was yielded is in it, and nothing else. Calls that
+    /// would change it are refused.
+    pub fn session(&self) -> &Session {
+        self.session
     }
 
-    fn held_text(&mut self) -> Option<Generated> {
-        let (token, position) = self.last?;
-        if !self.text.stopped() {
-            self.text.finish();
+    /// How it went so far; [`Stop::Callback`] while it goes on.
+    pub fn result(&self) -> GenerateResult {
+        if self.raw.is_null() {
+            return self.result;
         }
-        let text = self.text.take();
-        (!text.is_empty()).then(|| Generated {
-            token,
-            position,
-            text,
-            last: true,
-            log_probability: 0.0,
-            best: Vec::new(),
-        })
+        let mut raw = sized();
+        // SAFETY: a living generation, a struct with its size.
+        let reported =
+            check(|error| unsafe { sys::stasis_generation_get_result(self.raw, &mut raw, error) });
+        reported.expect("a result of a generation that nobody else uses");
+        GenerateResult::of(&raw)
+    }
+
+    fn begin(&mut self, options: GenerateOptions<'_>) -> Result<()> {
+        let options = options.to_raw()?;
+        // SAFETY: a living session, arrays with their counts, a place for a pointer.
+        let status = check(|error| unsafe {
+            sys::stasis_generation_begin(self.session.raw(), options.raw(), &mut self.raw, error)
+        });
+        self.session.resume_trace();
+        status
+    }
+
+    /// Asks for the next event. One with `last` is the end, which after a cancel comes beside the
+    /// error, with the text that was held back.
+    fn ask(&mut self) -> (Generated, Result<()>) {
+        let mut raw = sized();
+        // SAFETY: a living generation, a struct with its size.
+        let status =
+            check(|error| unsafe { sys::stasis_generation_next(self.raw, &mut raw, error) });
+        self.session.resume_trace();
+        // SAFETY: the pointers are valid until the next call; in a failed call they stay null.
+        (unsafe { Generated::of(&raw) }, status)
+    }
+
+    fn end(&mut self) {
+        self.result = self.result();
+        // SAFETY: the only owner; null is ignored.
+        unsafe { sys::stasis_generation_end(self.raw) }
+        self.raw = ptr::null_mut();
+    }
+}
+
+impl Drop for Generation<'_> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -284,26 +316,27 @@ impl Iterator for Generation<'_> {
     type Item = Result<Generated>;
 
     fn next(&mut self) -> Option<Result<Generated>> {
-        loop {
-            match std::mem::replace(&mut self.next, Next::End) {
-                Next::End => return None,
-                Next::Error(error) => return Some(Err(error)),
-                Next::Token => match self.token() {
-                    Ok(Some(generated)) => return Some(Ok(generated)),
-                    Ok(None) => self.next = Next::HeldText(None),
-                    Err(error) if error.status() == Status::Cancelled => {
-                        self.next = Next::HeldText(Some(error));
-                    }
-                    Err(error) => return Some(Err(error)),
-                },
-                Next::HeldText(error) => {
-                    self.next = error.map_or(Next::End, Next::Error);
-                    if let Some(generated) = self.held_text() {
-                        return Some(Ok(generated));
-                    }
+        match std::mem::replace(&mut self.next, Next::End) {
+            Next::End => return None,
+            Next::Error(error) => return Some(Err(error)),
+            Next::Begin(options) => {
+                if let Err(error) = self.begin(options) {
+                    return Some(Err(error));
                 }
             }
+            Next::Token => {}
         }
+        let (generated, status) = self.ask();
+        if status.is_ok() && !generated.last {
+            self.next = Next::Token;
+            return Some(Ok(generated));
+        }
+        self.end();
+        if generated.text.is_empty() {
+            return status.err().map(Err);
+        }
+        self.next = status.err().map_or(Next::End, Next::Error);
+        Some(Ok(generated))
     }
 }
 

@@ -75,6 +75,7 @@ pub use sampling::Sampling;
 pub use session::{Attention, Draft, KeysValues, Session, Source};
 pub use snapshot::{compact, Difference, Element, Snapshot};
 pub use step::{step, StepItem};
+pub use text_stream::{Piece, TextStream};
 pub use trace::{ListenerFn, Trace, TraceEvent, TraceKind};
 pub use verify::{Part, VerifyOptions, VerifyReport};
 

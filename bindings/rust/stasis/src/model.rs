@@ -26,7 +26,6 @@ pub struct Model(Arc<Handle>);
 
 struct Handle {
     raw: NonNull<sys::stasis_model>,
-    has_tokenizer: bool,
     vocabulary: usize,
 }
 
@@ -38,10 +37,8 @@ unsafe impl Sync for Handle {}
 impl Handle {
     fn of(raw: *mut sys::stasis_model) -> Result<Handle> {
         let raw = NonNull::new(raw).expect("a model that was opened");
-        let mut handle = Handle { raw, has_tokenizer: false, vocabulary: 0 };
-        let info = info_of(raw)?;
-        handle.has_tokenizer = info.has_tokenizer;
-        handle.vocabulary = info.vocabulary as usize;
+        let mut handle = Handle { raw, vocabulary: 0 };
+        handle.vocabulary = info_of(raw)?.vocabulary as usize;
         Ok(handle)
     }
 }
@@ -322,10 +319,6 @@ impl Model {
 
     pub(crate) fn vocabulary(&self) -> usize {
         self.0.vocabulary
-    }
-
-    pub(crate) fn has_tokenizer(&self) -> bool {
-        self.0.has_tokenizer
     }
 }
 

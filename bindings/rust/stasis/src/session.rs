@@ -114,7 +114,7 @@ pub struct KeysValues {
     pub values: Vec<u16>,
 }
 
-/// How tokens are proposed to [`Session::generate_with`]; results are the same with any.
+/// How tokens are proposed to generations; results are the same with any.
 #[derive(Clone, Copy, Debug)]
 pub enum Draft<'a> {
     /// Nothing.

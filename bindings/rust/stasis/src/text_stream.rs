@@ -1,77 +1,102 @@
-//! Text on its way to the reader of an iterator: whole characters, nothing that may yet become a
-//! stop string. Says what the library's callback says; a test holds the two together.
+//! Text of tokens that were drawn one by one: whole characters, nothing that may yet become a stop
+//! string.
+use crate::error::{check, Result};
+use crate::generate::{GenerateOptions, Stop};
+use crate::model::Model;
+use crate::raw::{copied, sized, text_from};
+use crate::Token;
+use stasis_sys as sys;
+use std::ptr::{self, NonNull};
 
-#[derive(Default)]
-pub(crate) struct TextStream {
-    stops: Vec<Vec<u8>>,
-    /// Text that is not delivered yet. Stop strings can only be in it, because a text that may
-    /// begin one is kept back.
-    waiting: Vec<u8>,
-    /// Length of the part of `waiting` that is certain to be shown.
-    certain: usize,
-    stopped: bool,
+/// Makes text of tokens that [`step`](crate::step()) or [`Session::decode`](crate::Session::decode)
+/// have drawn, as a generation makes it of its own, and says when the text stops.
+///
+/// ```no_run
+/// # let model = stasis::Model::open("a model", Default::default())?;
+/// # let mut session = stasis::Session::create(&model, Default::default())?;
+/// let mut text = stasis::TextStream::new(&model, Default::default())?;
+/// loop {
+///     let piece = text.push(session.decode()?)?;
+///     print!("{}", piece.text);
+///     if piece.stop.is_some() {
+///         break;
+///     }
+/// }
+/// print!("{}", text.finish()?.text);
+/// # Ok::<(), stasis::Error>(())
+/// ```
+pub struct TextStream {
+    raw: NonNull<sys::stasis_text_stream>,
+}
+
+// SAFETY: a stream belongs to no thread, and gives BUSY to a second caller.
+unsafe impl Send for TextStream {}
+unsafe impl Sync for TextStream {}
+
+impl Drop for TextStream {
+    fn drop(&mut self) {
+        // SAFETY: the only owner.
+        unsafe { sys::stasis_text_stream_free(self.raw.as_ptr()) }
+    }
+}
+
+/// The text that became final with a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Piece {
+    /// Perhaps none. Bytes that are no UTF-8 are shown as U+FFFD.
+    pub text: String,
+    /// The stop condition that is met; later tokens add nothing.
+    pub stop: Option<Stop>,
 }
 
 impl TextStream {
-    pub(crate) fn new(stop_strings: &[&str]) -> TextStream {
-        let stops = stop_strings.iter().map(|text| text.as_bytes().to_vec()).collect();
-        TextStream { stops, ..TextStream::default() }
+    /// With the stop conditions of the options, of which `tokens_max` counts the tokens of this
+    /// stream. `cancel` and `log_probabilities` must be none.
+    pub fn new(model: &Model, options: GenerateOptions<'_>) -> Result<TextStream> {
+        let options = options.to_raw()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: a living model, arrays with their counts, a place for a pointer.
+        check(|error| unsafe {
+            sys::stasis_text_stream_create(model.raw(), options.raw(), &mut raw, error)
+        })?;
+        Ok(TextStream { raw: NonNull::new(raw).expect("a stream that was made") })
     }
 
-    /// The text ends at the first byte that completes a stop string; of several that it completes,
-    /// the longest is the one cut off.
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            if self.stopped {
-                break;
-            }
-            self.waiting.push(*byte);
-            let waiting = &self.waiting;
-            let completed = self.stops.iter().filter(|stop| waiting.ends_with(stop));
-            if let Some(length) = completed.map(Vec::len).max() {
-                self.stopped = true;
-                self.waiting.truncate(self.waiting.len() - length);
-            }
-        }
-        let held = if self.stopped { 0 } else { self.held() };
-        self.certain = self.waiting.len() - held;
+    /// Adds a token.
+    pub fn push(&mut self, token: Token) -> Result<Piece> {
+        // SAFETY: a living stream, a struct with its size.
+        self.piece(|stream, piece, error| unsafe {
+            sys::stasis_text_stream_push(stream, token, piece, error)
+        })
     }
 
-    /// Length of the longest end that is the beginning of a stop string.
-    fn held(&self) -> usize {
-        let beginning = |stop: &Vec<u8>| {
-            (0..=stop.len()).rev().find(|length| self.waiting.ends_with(&stop[..*length]))
-        };
-        self.stops.iter().filter_map(beginning).max().unwrap_or(0)
+    /// Ends the text, stopped or not: the piece has what was held back.
+    pub fn finish(&mut self) -> Result<Piece> {
+        // SAFETY: as above.
+        self.piece(|stream, piece, error| unsafe {
+            sys::stasis_text_stream_finish(stream, piece, error)
+        })
     }
 
-    pub(crate) fn stopped(&self) -> bool {
-        self.stopped
-    }
-
-    /// The text has ended: what was held back is part of it.
-    pub(crate) fn finish(&mut self) {
-        self.certain = self.waiting.len();
-    }
-
-    /// Returns the text that can be shown now.
-    pub(crate) fn take(&mut self) -> String {
-        let length = complete(&self.waiting[..self.certain]);
-        self.certain -= length;
-        crate::raw::text_from(self.waiting.drain(..length).collect())
+    fn piece(
+        &mut self,
+        mut call: impl FnMut(
+            *mut sys::stasis_text_stream,
+            *mut sys::stasis_text_piece,
+            *mut sys::stasis_error,
+        ) -> sys::stasis_status,
+    ) -> Result<Piece> {
+        let mut raw: sys::stasis_text_piece = sized();
+        check(|error| call(self.raw.as_ptr(), &mut raw, error))?;
+        // SAFETY: the text is valid until the next call.
+        let text = text_from(unsafe { copied(raw.text.cast::<u8>(), raw.length) });
+        Ok(Piece { text, stop: (raw.stopped != 0).then(|| Stop::of(raw.stop_reason)) })
     }
 }
 
-/// Length of the text without an incomplete last character. Bytes that can never become valid are
-/// not held back.
-fn complete(text: &[u8]) -> usize {
-    let mut at = 0;
-    while let Err(error) = std::str::from_utf8(&text[at..]) {
-        at += error.valid_up_to();
-        match error.error_len() {
-            Some(length) => at += length,
-            None => return at,
-        }
+impl std::fmt::Debug for TextStream {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("TextStream").finish_non_exhaustive()
     }
-    text.len()
 }

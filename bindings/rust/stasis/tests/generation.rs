@@ -15,12 +15,40 @@ fn both(from: &Session, options: GenerateOptions<'_>) -> (Vec<Generated>, Stop) 
             ControlFlow::Continue(())
         })
         .unwrap();
-    let items: Vec<Generated> = pulled.generate(options).map(Result::unwrap).collect();
+    let mut generation = pulled.generate(options);
+    let items: Vec<Generated> = generation.by_ref().map(Result::unwrap).collect();
     assert_eq!(items, events, "{options:?}");
+    assert_eq!(generation.result(), result);
+    drop(generation);
+    if options.log_probabilities == 0 {
+        text_stream_says_the_same(from.model(), options, &events, result.stop);
+    }
     assert_eq!(pulled.digest().unwrap(), told.digest().unwrap());
     assert_eq!(result.begin, from.info().unwrap().position);
     assert_eq!(result.begin + result.count, told.info().unwrap().position);
     (events, result.stop)
+}
+
+/// Each token makes the text of its event, and the last one meets the stop.
+fn text_stream_says_the_same(
+    model: &Model,
+    options: GenerateOptions<'_>,
+    events: &[Generated],
+    stop: Stop,
+) {
+    let tokens = events.iter().filter(|event| !event.last);
+    let count = tokens.clone().count() as u64;
+    // A full session ends a generation, and has no stream.
+    let options = GenerateOptions { tokens_max: options.tokens_max.max(count), ..options };
+    let mut text = TextStream::new(model, options).unwrap();
+    for (done, event) in tokens.enumerate() {
+        let piece = text.push(event.token).unwrap();
+        assert_eq!(piece.text, event.text);
+        assert_eq!(piece.stop, (done as u64 + 1 == count).then_some(stop));
+    }
+    let held = events.last().filter(|event| event.last).map_or("", |event| &event.text);
+    assert_eq!(text.finish().unwrap().text, held);
+    assert_eq!(status(text.push(Token::MAX)), Status::InvalidArgument);
 }
 
 fn text_of(events: &[Generated]) -> String {
@@ -152,10 +180,12 @@ fn ends_once_and_for_all() {
     let mut generation = session.generate(GenerateOptions::default());
     assert!(generation.by_ref().count() > 0);
     assert!(generation.next().is_none() && generation.next().is_none());
+    drop(generation);
     let refused = GenerateOptions { stop_strings: &[""], ..Default::default() };
     let mut generation = session.generate(refused);
     assert_eq!(status(generation.next().unwrap()), Status::InvalidArgument);
     assert!(generation.next().is_none());
+    drop(generation);
     let zero = GenerateOptions { stop_strings: &["a\0b"], ..Default::default() };
     assert_eq!(status(session.generate(zero).next().unwrap()), Status::InvalidArgument);
     let mut empty = alone(&model);
@@ -182,6 +212,7 @@ fn cancelled_between_tokens() {
     };
     assert_eq!((error.status(), given), (Status::Cancelled, 4));
     assert!(generation.next().is_none());
+    drop(generation);
     assert_eq!(session.info().unwrap().position, begin + 4);
     assert_eq!(status(session.generate_with(options, |_| unreachable!())), Status::Cancelled);
     cancel.reset();
@@ -193,6 +224,45 @@ fn cancelled_between_tokens() {
     });
     assert_eq!((status(result), told), (Status::Cancelled, 1));
     assert_eq!(session.info().unwrap().position, begin + 5);
+}
+
+/// Between two items the session has what was yielded, even if a drafter has computed more.
+#[test]
+fn the_session_between_two_items() {
+    let model = gemma();
+    let start = asked(&model);
+    let options = GenerateOptions { ignore_end: true, tokens_max: 9, ..Default::default() };
+    for draft in [Draft::Off, Draft::Model { model: &model, tokens_min: 4, tokens_max: 4 }] {
+        let (mut session, mut plain) = (start.fork().unwrap(), start.fork().unwrap());
+        session.set_draft(draft).unwrap();
+        let mut generation = session.generate(options);
+        assert_eq!(generation.result().stop, Stop::Callback);
+        while let Some(generated) = generation.next() {
+            assert_eq!(generated.unwrap().token, plain.decode().unwrap());
+            assert_eq!(generation.session().digest().unwrap(), plain.digest().unwrap());
+            let position = generation.session().info().unwrap().position;
+            assert_eq!(position, plain.info().unwrap().position);
+            let mut child = generation.session().fork().unwrap();
+            assert_eq!(child.decode().unwrap(), plain.fork().unwrap().decode().unwrap());
+        }
+        assert_eq!((generation.result().stop, generation.result().count), (Stop::Length, 9));
+    }
+}
+
+#[test]
+fn text_streams_refuse_what_draws() {
+    let model = gemma();
+    let cancel = Cancel::new().unwrap();
+    let with_cancel = GenerateOptions { cancel: Some(&cancel), ..Default::default() };
+    assert_eq!(status(TextStream::new(&model, with_cancel)), Status::InvalidArgument);
+    let likely = GenerateOptions { log_probabilities: 1, ..Default::default() };
+    assert_eq!(status(TextStream::new(&model, likely)), Status::InvalidArgument);
+    let stops = GenerateOptions { stop_strings: &["a"], ..Default::default() };
+    assert_eq!(status(TextStream::new(&tiny(), stops)), Status::Unsupported);
+    let empty = GenerateOptions { stop_strings: &[""], ..Default::default() };
+    assert_eq!(status(TextStream::new(&model, empty)), Status::InvalidArgument);
+    let zero = GenerateOptions { stop_strings: &["a\0"], ..Default::default() };
+    assert_eq!(status(TextStream::new(&model, zero)), Status::InvalidArgument);
 }
 
 #[test]
@@ -209,6 +279,7 @@ fn drafts_change_nothing() {
     for draft in drafts {
         let mut session = plain.fork().unwrap();
         session.set_draft(draft).unwrap();
+        let mut pulled = session.fork().unwrap(); // which drafts as well
         let mut told = Vec::new();
         let result = session.generate_with(options, |generated| {
             told.push(generated);
@@ -216,6 +287,9 @@ fn drafts_change_nothing() {
         });
         let result = result.unwrap();
         assert_eq!(told, events, "{draft:?}");
+        let mut generation = pulled.generate(options);
+        assert!(generation.by_ref().map(Result::unwrap).eq(events.iter().cloned()));
+        assert_eq!(generation.result(), result);
         if let Draft::Model { .. } = draft {
             assert!(result.accepted > 0 && result.passes < result.count, "{result:?}");
         }

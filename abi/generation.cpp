@@ -1,0 +1,137 @@
+// Generations that a host asks for their tokens, and who may use their session meanwhile; see
+// stasis_generate.h. Must not know how tokens are drawn.
+#include "abi/generation.h"
+
+#include <memory>
+#include <optional>
+
+#include "abi/trace.h"
+
+stasis_generation::stasis_generation(stasis_session &of, const stasis_generate_options &options)
+    : session(&of), run(*of.session, stasis::abi::read_generate_options(options)),
+      cancel(options.cancel) {}
+
+void stasis_generation::leave() noexcept {
+    run.leave();
+    session->generation = nullptr;
+    session = nullptr;
+}
+
+namespace stasis::abi {
+
+namespace {
+
+// Ends the session's generation if the host has, while a call held the session.
+void delete_ended(const stasis_session &session) {
+    stasis_generation *const generation = session.generation;
+    if (generation != nullptr && generation->ended.load(std::memory_order_acquire)) {
+        generation->leave();
+        delete generation;
+    }
+}
+
+} // namespace
+
+void hold_session(const stasis_session &session, const Caller &caller, Use use) {
+    take_busy(session.busy, "session");
+    assert(session.caller == nullptr);
+    session.caller = &caller;
+    delete_ended(session);
+    if (session.generation == nullptr || use == Use::generates) {
+        return;
+    }
+    if (use == Use::changes) {
+        release_session(session);
+        fail(Status::busy, "a generation of this session is not over: end it before the session is "
+                           "changed");
+    }
+    session.generation->run.settle();
+}
+
+void release_session(const stasis_session &session) noexcept {
+    session.caller = nullptr;
+    session.busy.store(false, std::memory_order_release);
+}
+
+void require_no_callback(const stasis_generate_options &given) {
+    if (given.callback != nullptr || given.callback_user != nullptr) {
+        fail(Status::invalid_argument, "options.callback and options.callback_user: expected NULL, "
+                                       "for tokens are asked for");
+    }
+}
+
+} // namespace stasis::abi
+
+using namespace stasis::abi;
+using stasis::Status;
+
+stasis_status stasis_generation_begin(stasis_session *session,
+                                      const stasis_generate_options *options,
+                                      stasis_generation **generation, stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(session, "session");
+        require(generation, "generation");
+        const stasis_generate_options given = read_struct(options, "options");
+        require_no_callback(given);
+        const SessionUse use(*session, caller, Use::changes);
+        session->generation = new stasis_generation(*session, given);
+        *generation = session->generation;
+    });
+}
+
+stasis_status stasis_generation_next(stasis_generation *generation, stasis_generated *generated,
+                                     stasis_error *error) {
+    return enter(error, [&](const Caller &caller) {
+        require(generation, "generation");
+        require_struct(generated, "generated");
+        const uint32_t size = generated->struct_size;
+        const Busy busy(generation->busy, "generation");
+        if (generation->session == nullptr && !generation->run.over()) {
+            fail(Status::not_found, "the session was freed before the generation was over");
+        }
+        std::optional<SessionUse> use;
+        if (generation->session != nullptr) {
+            use.emplace(*generation->session, caller, Use::generates);
+        }
+        CallWatch watch(caller, generation->cancel.get(), nullptr, nullptr);
+        stasis::Generated event{};
+        generation->run.next(watch.watch(), event);
+        if (generation->run.over() && generation->session != nullptr) {
+            generation->leave();
+        }
+        generated->struct_size = size; // as checked before a trace's callback could change it
+        write_struct(to_abi(event), generated, "generated");
+        if (generation->run.result().reason == stasis::StopReason::cancelled) {
+            fail(Status::cancelled, "cancelled by the caller after %llu tokens",
+                 static_cast<stasis::Number>(generation->run.result().count));
+        }
+    });
+}
+
+stasis_status stasis_generation_get_result(const stasis_generation *generation,
+                                           stasis_generate_result *result, stasis_error *error) {
+    return enter(error, [&] {
+        require(generation, "generation");
+        require(result, "result");
+        const Busy busy(generation->busy, "generation");
+        write_struct(to_abi(generation->run.result()), result, "result");
+    });
+}
+
+void stasis_generation_end(stasis_generation *generation) {
+    enter(nullptr, [&](const Caller &caller) {
+        if (generation == nullptr) {
+            return;
+        }
+        if (stasis_session *const session = generation->session; session != nullptr) {
+            if (session->busy.exchange(true, std::memory_order_acquire)) {
+                generation->ended.store(true, std::memory_order_release);
+                return;
+            }
+            session->caller = &caller;
+            generation->leave();
+            release_session(*session);
+        }
+        delete generation;
+    });
+}

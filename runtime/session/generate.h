@@ -1,0 +1,54 @@
+// A generation that gives its tokens one at a time. Between two of them the session is whole: its
+// log has the tokens that were given, and nothing else. Knows neither the ABI nor who may use the
+// session meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "runtime/session/lookahead.h"
+#include "runtime/session/session.h"
+#include "runtime/session/text_stream.h"
+
+namespace stasis {
+
+class Generation {
+  public:
+    // The session outlives it, or `leave` is called before. Throws Error: unsupported,
+    // invalid_argument, not_found before the first position. Uses neither the options' callback nor
+    // their watch.
+    Generation(Session &session, GenerateOptions options);
+    Generation(const Generation &) = delete;
+    Generation &operator=(const Generation &) = delete;
+
+    // Draws the next token, appends it and describes it in `event`, whose pointers are valid until
+    // the next call. Returns false where there is none: the event then has `last` and the text that
+    // was held back. If the reason in the result is `cancelled`, that text stays held back and a
+    // later call goes on; else the generation is over. Strong guarantee.
+    bool next(const Watch &watch, Generated &event);
+    // Drops rows computed ahead, so that the session can be read, shared and stored as it is.
+    void settle() noexcept;
+    // Lets go of the session. A generation that is not over can then not go on.
+    void leave() noexcept;
+
+    bool over() const { return over_; }
+    // Returns the outcome so far. While it is neither over nor cancelled, the reason is `callback`.
+    const GenerateResult &result() const { return result_; }
+
+  private:
+    void draw(const Watch &watch);
+    void end() noexcept;
+    Generated last(std::string_view text) const;
+
+    Session *session_; // null: over, or left
+    const GenerateOptions options_;
+    GenerateResult result_{.reason = StopReason::callback};
+    TextStream text_;
+    std::optional<Lookahead> ahead_; // empty: over, or left
+    LogProbabilities likely_;        // of the last token, if asked for
+    uint32_t token_ = 0;             // the last one
+    uint64_t position_ = 0;
+    bool over_ = false;
+};
+
+} // namespace stasis
