@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "tests/abi/equality_walk.h"
+#include "tests/abi/pulled.h"
 
 namespace abi_test {
 
@@ -315,7 +316,25 @@ void EqualityWalk::generate(size_t i) {
     };
     const uint64_t most = std::min<uint64_t>({options.tokens_max, room_of(line), heard.most});
     auto result = sized<stasis_generate_result>();
-    const stasis_status status = stasis_session_generate(of(i), &options, &result, nullptr);
+    stasis_status status = STASIS_OK;
+    if (one_in(2)) {
+        status = stasis_session_generate(of(i), &options, &result, nullptr);
+    } else { // asked for, and now and then read in between
+        options.callback = nullptr;
+        options.callback_user = nullptr;
+        const Generation generation = begin(of(i), options);
+        for (PulledEvent event; heard.tokens.size() < heard.most;) {
+            event = next(generation.get());
+            if (event.last != 0) {
+                break;
+            }
+            heard.tokens.push_back(event.token);
+            if (one_in(6)) {
+                CHECK(digest(fork(of(i)).get()) == digest(of(i)));
+            }
+        }
+        result = result_of(generation.get());
+    }
     note(i, "generate %llu, callback %zu: %llu, of %llu drafted %llu accepted",
          static_cast<unsigned long long>(options.tokens_max), heard.most,
          static_cast<unsigned long long>(result.count),

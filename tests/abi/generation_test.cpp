@@ -1,5 +1,5 @@
 // Generations that are asked for their tokens: what stasis_session_generate calls back with, event
-// by event; and the session between two of them.
+// by event, and again after a cancel or a failure.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -9,31 +9,6 @@
 using namespace abi_test;
 
 namespace {
-
-enum class Drafter { none, lookup, model };
-
-Session prepared(stasis_model *model, Drafter drafter, float temperature) {
-    Session session = session_of(model, joined(some_tokens(20), some_tokens(20)));
-    auto sampling = sized<stasis_sampling>();
-    sampling.seed = 3;
-    sampling.temperature = temperature;
-    sampling.repetition_penalty = 1.1F;
-    REQUIRE(stasis_session_set_sampling(session.get(), &sampling, nullptr) == STASIS_OK);
-    if (drafter != Drafter::none) {
-        auto options = sized<stasis_draft_options>();
-        options.tokens_min = options.tokens_max = 4;
-        REQUIRE(stasis_session_set_draft(session.get(), drafter == Drafter::model ? model : nullptr,
-                                         &options, nullptr) == STASIS_OK);
-    }
-    return session;
-}
-
-stasis_generate_options on_and_on(uint64_t count) {
-    auto options = sized<stasis_generate_options>();
-    options.flags = STASIS_GENERATE_IGNORE_END;
-    options.tokens_max = count;
-    return options;
-}
 
 // Options that end a generation in every way, with the texts of one that ran before.
 std::vector<stasis_generate_options> endings(const std::vector<PulledEvent> &before,
@@ -66,24 +41,6 @@ std::vector<stasis_generate_options> endings(const std::vector<PulledEvent> &bef
     return all;
 }
 
-// A trace whose callback acts at an event of one kind.
-struct Acting {
-    uint32_t kind;
-    std::function<void()> act;
-    static void hear(void *user, const stasis_trace_event *event) {
-        const auto &self = *static_cast<const Acting *>(user);
-        if (event->kind == self.kind) {
-            self.act();
-        }
-    }
-    void listen(stasis_session *session) {
-        auto trace = sized<stasis_trace_options>();
-        trace.callback = hear;
-        trace.user = this;
-        REQUIRE(stasis_session_set_trace(session, &trace, nullptr) == STASIS_OK);
-    }
-};
-
 } // namespace
 
 TEST_CASE("stasis_generation_next: what stasis_session_generate calls back with, event by event") {
@@ -94,8 +51,9 @@ TEST_CASE("stasis_generation_next: what stasis_session_generate calls back with,
                 const Session start = prepared(model, drafter, temperature);
                 std::vector<std::string> strings;
                 std::vector<const char *> pointers;
-                for (const stasis_generate_options &options : endings(
-                         told(fork(start.get()).get(), on_and_on(30)).events, strings, pointers)) {
+                const Outcome before = told(fork(start.get()).get(), on_and_on(30));
+                for (const stasis_generate_options &options :
+                     endings(before.events, strings, pointers)) {
                     const Session a = fork(start.get()), b = fork(start.get());
                     const Outcome expected = told(a.get(), options);
                     const Outcome got = pulled(b.get(), options);
@@ -109,117 +67,6 @@ TEST_CASE("stasis_generation_next: what stasis_session_generate calls back with,
     }
     CHECK(held_back >= 6);
     CHECK(found >= 6);
-}
-
-TEST_CASE("stasis_generation_next: between two calls the session has what was delivered and can be "
-          "read, whatever was computed ahead") {
-    const Folder folder;
-    for (const Drafter drafter : {Drafter::none, Drafter::lookup, Drafter::model}) {
-        const Session session = prepared(gemma(), drafter, 2.0F);
-        const Session plain = fork(session.get());
-        REQUIRE(stasis_session_set_draft(plain.get(), nullptr, nullptr, nullptr) == STASIS_OK);
-        const Generation generation = begin(session.get(), on_and_on(20));
-        for (uint64_t i = 0; i < 20; ++i) {
-            const PulledEvent event = next(generation.get());
-            CHECK(event.token == draw(plain.get()));
-            CHECK(event.position == 40 + i);
-            if (i % 3 == 1) { // with rows ahead, and after reads
-                continue;
-            }
-            CHECK(digest(session.get()) == digest(plain.get()));
-            CHECK(same_bits(logits_of(session), logits_of(plain)));
-            CHECK(info_of(session).kv_bytes == info_of(plain).kv_bytes);
-            CHECK(info_of(session).position == 41 + i);
-            const Session child = fork(session.get());
-            const Session other = fork(plain.get());
-            CHECK(draw(child.get(), 3) == draw(other.get(), 3)); // goes its own way
-            CHECK(digest(child.get()) == digest(other.get()));
-            const std::string path = folder.file("saved" + std::to_string(i));
-            REQUIRE(save(session.get(), path) == STASIS_OK);
-            CHECK(digest(load(gemma(), path).get()) == digest(plain.get()));
-            const Tokens more = some_tokens(3, 7);
-            double a[3], b[3];
-            REQUIRE(stasis_session_score(session.get(), more.data(), 3, a, nullptr, nullptr) ==
-                    STASIS_OK);
-            REQUIRE(stasis_session_score(plain.get(), more.data(), 3, b, nullptr, nullptr) ==
-                    STASIS_OK);
-            CHECK(std::equal(a, a + 3, b));
-        }
-        CHECK(next(generation.get()).last == 1);
-        CHECK(digest(session.get()) == digest(plain.get()));
-    }
-}
-
-TEST_CASE("stasis_generation_begin: until the generation is over, calls that change the session "
-          "are BUSY and change nothing") {
-    const Session session = prepared(gemma(), Drafter::model, 0);
-    const Session before = fork(session.get());
-    stasis_session *const own = session.get();
-    Generation generation = begin(own, on_and_on(4));
-    const stasis_token drawn = next(generation.get()).token;
-    stasis_generation *second = nullptr;
-    stasis_token token = 0;
-    stasis_error error;
-    CHECK(stasis_session_append(own, &drawn, 1, nullptr, &error) == STASIS_BUSY);
-    CHECK_MESSAGE(contains(error, "generation"), error.message);
-    CHECK(stasis_session_append_message(own, "user", "a", 1, 0, nullptr, nullptr) == STASIS_BUSY);
-    CHECK(stasis_session_append_chat(own, "[]", 2, 0, nullptr, nullptr, nullptr) == STASIS_BUSY);
-    CHECK(stasis_session_rewind(own, 3, 0, nullptr, nullptr) == STASIS_BUSY);
-    CHECK(stasis_session_evict(own, 3, 5, nullptr) == STASIS_BUSY);
-    CHECK(stasis_session_decode(own, &token, nullptr) == STASIS_BUSY);
-    CHECK(stasis_session_generate(own, nullptr, nullptr, nullptr) == STASIS_BUSY);
-    CHECK(stasis_session_set_sampling(own, nullptr, nullptr) == STASIS_BUSY);
-    CHECK(stasis_session_set_draft(own, nullptr, nullptr, nullptr) == STASIS_BUSY);
-    CHECK(stasis_generation_begin(own, nullptr, &second, nullptr) == STASIS_BUSY);
-    CHECK(second == nullptr);
-    stasis_step_item items[2] = {sized<stasis_step_item>(), sized<stasis_step_item>()};
-    const Session other = fork(before.get());
-    items[0].session = other.get();
-    items[1].session = own;
-    items[0].flags = items[1].flags = STASIS_STEP_SAMPLE;
-    CHECK(stasis_sessions_step(items, sizeof items[0], 2, nullptr, 0, nullptr, nullptr) ==
-          STASIS_BUSY);
-    CHECK(position(other.get()) == 40);
-    CHECK(draw(other.get()) == drawn); // not busy
-    CHECK(digest(own) == digest(other.get()));
-    for (int i = 0; i < 3; ++i) {
-        CHECK(next(generation.get()).token == draw(other.get()));
-    }
-    // Over: free for every call, and the generation has nothing more to say.
-    CHECK(next(generation.get()).last == 1);
-    CHECK(draw(own) == draw(other.get()));
-    const PulledEvent again = next(generation.get());
-    CHECK((again.last == 1 && again.text.empty() && again.position == 43));
-    generation = begin(own, on_and_on(2));
-    CHECK(next(generation.get()).token == draw(other.get()));
-}
-
-TEST_CASE("stasis_generation_end: early, it leaves the session that a callback leaves which stops "
-          "there") {
-    for (const Drafter drafter : {Drafter::none, Drafter::lookup, Drafter::model}) {
-        for (uint64_t count = 0; count < 8; ++count) {
-            const Session start = prepared(gemma(), drafter, 0);
-            const Session a = fork(start.get()), b = fork(start.get());
-            Generation generation = begin(a.get(), on_and_on(30));
-            for (uint64_t i = 0; i < count; ++i) {
-                next(generation.get());
-            }
-            CHECK(result_of(generation.get()).stop_reason == STASIS_STOP_CALLBACK);
-            CHECK(result_of(generation.get()).count == count);
-            generation.reset();
-            if (count > 0) {
-                const Outcome stopped = told(b.get(), on_and_on(30), count);
-                CHECK(stopped.result.stop_reason == STASIS_STOP_CALLBACK);
-                CHECK(stopped.events.size() == count);
-            }
-            CHECK(position(a.get()) == 40 + count);
-            CHECK(digest(a.get()) == digest(b.get()));
-            CHECK(info_of(a).kv_bytes == info_of(b).kv_bytes);
-            CHECK(told(a.get(), on_and_on(9)).events == told(b.get(), on_and_on(9)).events);
-            CHECK(digest(a.get()) == digest(b.get()));
-        }
-    }
-    stasis_generation_end(nullptr);
 }
 
 TEST_CASE("stasis_generation_next: CANCELLED draws nothing, shows what is held back, and goes on "
@@ -355,70 +202,6 @@ TEST_CASE("stasis_generation_next: a full session ends it, at once or at its las
     const Generation generation = begin(full.get(), on_and_on(0));
     const PulledEvent event = next(generation.get());
     CHECK((event.last == 1 && event.token == 0 && event.position == 0 && event.text.empty()));
-}
-
-TEST_CASE(
-    "stasis_generation_end: before or after its session is freed, and while a call holds it") {
-    Session session = prepared(gemma(), Drafter::model, 0);
-    const Generation left = begin(session.get(), on_and_on(30));
-    next(left.get());
-    session.reset();
-    PulledEvent event;
-    CHECK(try_next(left.get(), event) == STASIS_NOT_FOUND);
-    CHECK(result_of(left.get()).count == 1);
-
-    session = prepared(gemma(), Drafter::model, 0);
-    Generation over = begin(session.get(), on_and_on(1));
-    next(over.get());
-    CHECK(next(over.get()).last == 1);
-    session.reset();
-    CHECK(next(over.get()).last == 1);
-
-    // A save that is running when it ends; the next call finds the session free, and so does free.
-    for (const bool uses_again : {true, false}) {
-        const Folder folder;
-        session = prepared(gemma(), Drafter::model, 0);
-        Generation ended = begin(session.get(), on_and_on(30));
-        next(ended.get());
-        auto options = sized<stasis_save_options>();
-        options.progress_user = &ended;
-        options.progress = [](void *user, uint64_t, uint64_t) -> int32_t {
-            static_cast<Generation *>(user)->reset();
-            return 0;
-        };
-        REQUIRE(stasis_session_save(session.get(), folder.file("a").c_str(), &options, nullptr) ==
-                STASIS_OK);
-        CHECK(ended == nullptr);
-        if (uses_again) {
-            draw(session.get());
-            CHECK(position(session.get()) == 42);
-        }
-    }
-}
-
-TEST_CASE("stasis_generation_next: inside a call, the session and the generation are BUSY to "
-          "others") {
-    const Session session = prepared(gemma(), Drafter::none, 0);
-    Generation generation;
-    uint64_t asked = 0;
-    Acting acting{STASIS_TRACE_APPEND, [&] {
-                      ++asked;
-                      PulledEvent event;
-                      CHECK(try_next(generation.get(), event) == STASIS_BUSY);
-                      auto result = sized<stasis_generate_result>();
-                      CHECK(stasis_generation_get_result(generation.get(), &result, nullptr) ==
-                            STASIS_BUSY);
-                      auto info = sized<stasis_session_info>();
-                      CHECK(stasis_session_get_info(session.get(), &info, nullptr) == STASIS_BUSY);
-                  }};
-    acting.listen(session.get());
-    generation = begin(session.get(), on_and_on(3));
-    for (uint64_t i = 0; i < 3; ++i) {
-        next(generation.get());
-    }
-    CHECK(asked == 3);
-    generation.reset();
-    REQUIRE(stasis_session_set_trace(session.get(), nullptr, nullptr) == STASIS_OK);
 }
 
 TEST_CASE("stasis_generation_begin: what is refused, and callers of other versions") {

@@ -74,7 +74,7 @@ inline Generation begin(stasis_session *session, const stasis_generate_options &
     return Generation(generation);
 }
 
-// Leaves `event` as it is unless the call has written one.
+// Gives an event that is none (`last`) unless the call has written one.
 inline stasis_status try_next(stasis_generation *generation, PulledEvent &event) {
     auto raw = sized<stasis_generated>();
     raw.last = 7;
@@ -94,6 +94,50 @@ inline stasis_generate_result result_of(const stasis_generation *generation) {
     REQUIRE(stasis_generation_get_result(generation, &result, nullptr) == STASIS_OK);
     return result;
 }
+
+enum class Drafter { none, lookup, model };
+
+// A session over a prompt that repeats itself, which settings and a drafter wait for.
+inline Session prepared(stasis_model *model, Drafter drafter, float temperature) {
+    Session session = session_of(model, joined(some_tokens(20), some_tokens(20)));
+    auto sampling = sized<stasis_sampling>();
+    sampling.seed = 3;
+    sampling.temperature = temperature;
+    sampling.repetition_penalty = 1.1F;
+    REQUIRE(stasis_session_set_sampling(session.get(), &sampling, nullptr) == STASIS_OK);
+    if (drafter != Drafter::none) {
+        auto options = sized<stasis_draft_options>();
+        options.tokens_min = options.tokens_max = 4;
+        REQUIRE(stasis_session_set_draft(session.get(), drafter == Drafter::model ? model : nullptr,
+                                         &options, nullptr) == STASIS_OK);
+    }
+    return session;
+}
+
+inline stasis_generate_options on_and_on(uint64_t count) {
+    auto options = sized<stasis_generate_options>();
+    options.flags = STASIS_GENERATE_IGNORE_END;
+    options.tokens_max = count;
+    return options;
+}
+
+// A trace whose callback acts at an event of one kind.
+struct Acting {
+    uint32_t kind;
+    std::function<void()> act;
+    static void hear(void *user, const stasis_trace_event *event) {
+        const auto &self = *static_cast<const Acting *>(user);
+        if (event->kind == self.kind) {
+            self.act();
+        }
+    }
+    void listen(stasis_session *session) {
+        auto trace = sized<stasis_trace_options>();
+        trace.callback = hear;
+        trace.user = this;
+        REQUIRE(stasis_session_set_trace(session, &trace, nullptr) == STASIS_OK);
+    }
+};
 
 // All events, without the last one where a callback would not be called with it.
 inline Outcome pulled(stasis_session *session, const stasis_generate_options &options) {

@@ -252,9 +252,8 @@ pub struct Generation<'a> {
     result: GenerateResult, // of one that is over
 }
 
-// SAFETY: a generation belongs to no thread, and gives BUSY to a second caller.
+// SAFETY: a generation belongs to no thread.
 unsafe impl Send for Generation<'_> {}
-unsafe impl Sync for Generation<'_> {}
 
 impl Generation<'_> {
     /// The session between two items: all that was yielded is in it, and nothing else. Calls that
