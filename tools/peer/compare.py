@@ -57,12 +57,11 @@ def run_peer(command, model, figure, threads, flash):
                      depth, "-fa", flash, "-r", 1, "-o", "json"])[0]
 
 
-def measure(arguments, subject, figure, threads):
+def measure(arguments, model, figure, threads):
     """Returns the repetitions of one row. Every second one runs the programs in reverse order."""
-    _, model, peer_model = subject
     programs = {"stasis": functools.partial(run_stasis, arguments.stasis, model, figure, threads)}
     for flash in arguments.flash:
-        programs[flash] = functools.partial(run_peer, arguments.peer, peer_model, figure, threads,
+        programs[flash] = functools.partial(run_peer, arguments.peer, model, figure, threads,
                                             flash)
     repetitions = []
     for number in range(arguments.repetitions):
@@ -153,11 +152,12 @@ def quantize(stasis, model, path, kind):
 
 
 def subjects_of(arguments):
-    """(name, what stasis opens, what llama.cpp opens) of every model and type."""
+    """(name, the GGUF file that both programs open) of every model and type. One file, so that
+    both read the same pages of memory."""
     for model in arguments.models:
         name = model.resolve().name
         if model.is_file():
-            yield name.removesuffix(".gguf"), model, model
+            yield name.removesuffix(".gguf"), model
         elif not arguments.types:
             path = arguments.cache / f"{name}.gguf"
             if is_stale(path, model):
@@ -166,12 +166,12 @@ def subjects_of(arguments):
                     gguf.write(model, path)
                 else:
                     quantize(arguments.stasis, model, path, "BF16")
-            yield f"{name}, bf16", model, path
+            yield f"{name}, bf16", path
         for kind in filter(None, arguments.types.split(",") if model.is_dir() else []):
             path = arguments.cache / f"{name}-{kind}.gguf"
             if is_stale(path, model):
                 quantize(arguments.stasis, model, path, kind)
-            yield f"{name}, {kind}", path, path
+            yield f"{name}, {kind}", path
 
 
 def parse_arguments():
@@ -208,14 +208,13 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     runs = []
-    for subject in subjects_of(arguments):
-        name, model, _ = subject
+    for name, model in subjects_of(arguments):
         possible = figures_of(run_json([arguments.stasis, "info", model, "--json"])["context"])
         wanted = arguments.only.split(",") if arguments.only else possible
         for threads in map(int, arguments.threads.split(",")):
             for figure in filter(possible.__contains__, wanted):
                 try:
-                    repetitions = measure(arguments, subject, figure, threads)
+                    repetitions = measure(arguments, model, figure, threads)
                 except quiet.Busy as busy:
                     sys.exit(f"bench_peer: the machine is too busy to measure {figure} of {name}: "
                              f"{busy}. --allow-busy measures nevertheless.")
