@@ -1,7 +1,6 @@
 # Generation: iterators, for loops and for async loops, one token at a time.
 from __future__ import annotations
 
-import asyncio
 import ctypes
 from dataclasses import dataclass
 from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Optional, Sequence,
@@ -139,9 +138,7 @@ class Reply:
         return self
 
     def __next__(self) -> str:
-        if self._begin is not None:
-            self._begin()
-            self._begin = None
+        self._say()
         for generated in self.generation:
             if generated.text:
                 return generated.text
@@ -149,18 +146,31 @@ class Reply:
 
     async def __anext__(self) -> str:
         if self._begin is not None:
-            await in_thread(self._begin, self.generation._cancel, lambda _: None)
-            self._begin = None
+            await in_thread(self._say, self.generation._cancel, lambda _: None)
         async for generated in self.generation:
             if generated.text:
                 return generated.text
         raise StopAsyncIteration
+
+    def _say(self) -> None:
+        """Appends the turn, once: not again if a signal came when it had been appended."""
+        if self._begin is None:
+            return
+        before = self.generation._session.position
+        try:
+            self._begin()
+            self._begin = None
+        except BaseException:
+            if self.generation._session.position != before:
+                self._begin = None
+            raise
 
 
 async def in_thread(step: Callable[[], T], cancel: Cancel, undo: Callable[[T], Any]) -> T:
     """Runs a call in a thread of the loop's executor. If the task is cancelled meanwhile, the call
     is, and has ended when the task goes on: the session is nobody's then. What it has done all the
     same, `undo` takes back."""
+    import asyncio  # takes longer than the rest of the package, and not every host has a loop
     future = asyncio.get_running_loop().run_in_executor(None, step)
     interrupt: Optional[BaseException] = None
     while not future.done():

@@ -1,0 +1,118 @@
+# The wheel as a newcomer meets it: installed without build tools into an environment that is new,
+# it holds a conversation within seconds, in Python and by its command, with the library that it
+# brought; and it says of itself what auditwheel says.
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import venv
+import zipfile
+from pathlib import Path
+
+from stasis_process import GEMMA, ROOT, turns_of
+
+FIRST = turns_of(GEMMA)[0]
+SECONDS_MAX = 10  # of pip install and the first reply
+PROGRAM = """
+import ctypes, stasis, sys
+model = stasis.Model(sys.argv[1])
+session = model.session()
+print("".join(session.say(sys.argv[2])))
+print(session.digest)
+print([line.split()[-1] for line in open("/proc/self/maps") if "libstasis.so" in line][0])
+print(sorted({line.split()[-1] for line in open("/proc/self/maps")
+              if any(name in line for name in ("crypto", "zstd", "pcre", "sentencepiece"))
+              and "python" not in line.split()[-1]}))
+"""
+
+
+class Wheel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="stasis-wheel-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        made = subprocess.run([sys.executable, ROOT / "tools/wheel", cls.folder / "made"],
+                              capture_output=True, text=True, check=False)
+        if made.returncode == 3:
+            raise unittest.SkipTest(f"no source of SentencePiece: {made.stderr.strip()[-200:]}")
+        if made.returncode != 0:
+            raise AssertionError(made.stderr)
+        cls.wheel = Path(made.stdout.strip())
+
+    def environment(self, name):
+        """A new environment's python3, and variables with which no compiler and nothing of this
+        clone is found."""
+        place = self.folder / name
+        venv.create(place, with_pip=True)
+        inherited = {key: value for key, value in os.environ.items()
+                     if key not in ("PYTHONPATH", "LD_LIBRARY_PATH", "STASIS_LIBRARY")}
+        return place / "bin", dict(inherited, PATH=str(place / "bin"))
+
+    def ok(self, *words, **process):
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False,
+                              timeout=300, cwd=self.folder, **process)
+        self.assertEqual(done.returncode, 0, f"{words}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def test_the_first_minutes(self):
+        """pip install and python -m stasis chat, in under ten seconds."""
+        programs, variables = self.environment("first")
+        begin = time.monotonic()
+        self.ok(programs / "python3", "-m", "pip", "install", "--no-index", "-q", self.wheel,
+                env=variables)
+        out = self.ok(programs / "python3", "-m", "stasis", "chat", GEMMA, "--temperature", "0",
+                      input=FIRST["user"] + "\n", env=variables)
+        seconds = time.monotonic() - begin
+        self.assertIn(FIRST["reply"], out)
+        self.assertLess(seconds, SECONDS_MAX)
+        print(f"pip install and a first reply: {seconds:.1f} s")
+        self.assertIn(FIRST["reply"],
+                      self.ok(programs / "stasis", "chat", GEMMA, "--temperature", "0",
+                              input=FIRST["user"] + "\n", env=variables))
+        said = self.ok(programs / "python3", "-c", PROGRAM, GEMMA, FIRST["user"],
+                       env=variables).splitlines()
+        self.assertEqual(said[0], FIRST["reply"])
+        self.assertEqual(said[1],
+                         "60a1157e41d795dd7dafee5c4ed90d555c40ce4f95c73ac73c9e546d171bb913")
+        self.assertTrue(said[2].startswith(str((self.folder / "first").resolve())), said[2])
+        self.assertEqual(said[3], "[]")  # nothing of the system's
+        self.ok(programs / "python3", "-m", "pip", "uninstall", "-q", "-y", "stasis",
+                env=variables)
+        self.assertEqual(list((self.folder / "first").rglob("*stasis*")), [])
+
+    def test_what_is_in_it(self):
+        with zipfile.ZipFile(self.wheel) as archive:
+            names = archive.namelist()
+            self.assertIn("stasis/lib/libstasis.so.0", names)
+            self.assertIn("stasis/py.typed", names)
+            for path in (ROOT / "bindings/python/stasis").glob("*.py"):
+                self.assertEqual(archive.read(f"stasis/{path.name}"), path.read_bytes())
+            metadata = archive.read([name for name in names if name.endswith("METADATA")][0])
+            self.assertIn(b"Requires-Python: >=3.9", metadata)
+            self.assertNotIn(b"Requires-Dist", metadata)
+            licences = [name for name in names if "/licenses/" in name]
+            self.assertGreater(len(licences), 10)
+        size = self.wheel.stat().st_size
+        print(f"the wheel has {size} bytes")
+        self.assertLess(size, 16e6)
+
+    def test_auditwheel_agrees(self):
+        tools = self.folder / "tools"
+        venv.create(tools, with_pip=True)
+        done = subprocess.run([tools / "bin/python3", "-m", "pip", "install", "-q", "--retries",
+                               "1", "auditwheel==6.8.2"], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            self.skipTest(f"auditwheel cannot be had: {done.stderr.strip()[-200:]}")
+        said = " ".join(self.ok(tools / "bin/auditwheel", "show", self.wheel).split())
+        tag = re.search(r'is consistent with the following platform tag: "(\w+)"', said)
+        self.assertIsNotNone(tag, said)
+        self.assertIn(tag[1], self.wheel.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
