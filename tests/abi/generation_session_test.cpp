@@ -16,12 +16,12 @@ TEST_CASE("stasis_generation_next: between two calls the session has what was de
         const Session session = prepared(gemma(), drafter, 2.0F);
         const Session plain = fork(session.get());
         REQUIRE(stasis_session_set_draft(plain.get(), nullptr, nullptr, nullptr) == STASIS_OK);
-        const Generation generation = begin(session.get(), on_and_on(20));
-        for (uint64_t i = 0; i < 20; ++i) {
+        const Generation generation = begin(session.get(), on_and_on(30));
+        for (uint64_t i = 0; i < 30; ++i) {
             const PulledEvent event = next(generation.get());
             CHECK(event.token == draw(plain.get()));
             CHECK(event.position == 40 + i);
-            if (i % 3 == 1) { // with rows ahead, and after reads
+            if (i % 3 == 1) { // with rows ahead, across a page, and after reads
                 continue;
             }
             CHECK(digest(session.get()) == digest(plain.get()));
@@ -94,10 +94,13 @@ TEST_CASE("stasis_generation_begin: until the generation is over, calls that cha
 
 TEST_CASE("stasis_generation_end: early, it leaves the session that a callback leaves which stops "
           "there") {
+    uint64_t released = 0; // pages that were taken ahead; a trace is told while the end holds
+    Acting acting{STASIS_TRACE_RELEASED, [&] { ++released; }};
     for (const Drafter drafter : {Drafter::none, Drafter::lookup, Drafter::model}) {
-        for (uint64_t count = 0; count < 8; ++count) {
+        for (const uint64_t count : {0U, 1U, 2U, 3U, 4U, 5U, 20U, 21U, 22U, 23U, 24U}) {
             const Session start = prepared(gemma(), drafter, 0);
             const Session a = fork(start.get()), b = fork(start.get());
+            acting.listen(a.get());
             Generation generation = begin(a.get(), on_and_on(30));
             for (uint64_t i = 0; i < count; ++i) {
                 next(generation.get());
@@ -117,6 +120,7 @@ TEST_CASE("stasis_generation_end: early, it leaves the session that a callback l
             CHECK(digest(a.get()) == digest(b.get()));
         }
     }
+    CHECK(released > 0);
     stasis_generation_end(nullptr);
 }
 
