@@ -55,10 +55,13 @@ const char *text_or(const char *given, const char *otherwise) {
 
 std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
                                   const stasis_model_options &given) {
-    require_zero(given.reserved, "options");
     if (given.copy_weights > 1) {
         fail(Status::invalid_argument, "options.copy_weights is %u: expected 0 or 1",
              given.copy_weights);
+    }
+    if (given.verify_weights > 1) {
+        fail(Status::invalid_argument, "options.verify_weights is %u: expected 0 or 1",
+             given.verify_weights);
     }
     const stasis_allocator allocator = read_allocator(given.allocator);
     CallWatch watch(caller, given.cancel, given.progress, given.progress_user);
@@ -73,6 +76,7 @@ std::shared_ptr<OpenedModel> open(const Caller &caller, const char *path,
         options.state_budget_bytes = given.state_budget_bytes;
     }
     options.copy_weights = given.copy_weights != 0;
+    options.verify_weights = given.verify_weights != 0;
     options.chat_template = text_or(given.chat_template, "");
     if (given.date != nullptr) {
         options.date = parse_date(given.date, "options.date");

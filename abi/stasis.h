@@ -145,7 +145,8 @@ typedef struct stasis_model_options {
     stasis_progress_fn progress; /* bytes of weights: read and digested, and put in another order */
     void *progress_user;
     const char *profile; /* "contract" or "device", see stasis_model_open; NULL: contract */
-    uint32_t copy_weights, reserved; /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
+    uint32_t copy_weights;   /* 1: no file stays mapped, see stasis_model_open; 0: mapped */
+    uint32_t verify_weights; /* 1: read and hash them all, see stasis_model_open */
     uint64_t state_budget_bytes; /* of recurrent states, see stasis_session_rewind; 0: 512 MiB */
     const char *date; /* "2026-01-02", for chat templates that print today's; NULL: not known */
 } stasis_model_options;
@@ -225,6 +226,15 @@ void stasis_model_options_init(stasis_model_options *options, size_t size);
  * access to a part that was cut off raises SIGBUS. Deleting a file, or renaming another to its
  * name, does no harm. With copy_weights all weights are copied to the allocator's memory instead.
  *
+ * Digests. To name a model, all its weights are hashed and checked, once: the digests of a model of
+ * 64 MiB and more are kept in the user's cache directory ($XDG_CACHE_HOME/stasis/weights, else
+ * $HOME/.cache/stasis/weights), 32 bytes for each tensor. A later call takes them if device, inode,
+ * size, time of the last write and time of the last change of every file are those of that time, if
+ * the files were two seconds old then, and if nobody else could write the entry. What is mapped is
+ * then not read. This trusts the system's clock, the file system and whoever may write to that
+ * directory; with verify_weights nothing is trusted, and the entry is written anew. A cache that
+ * cannot be read or written is no error.
+ *
  * Devices. On "cuda" weights and KV pages are in that GPU's memory, and results are the same, bit
  * for bit: sessions move between devices by save and load. More than 16 query heads for a KV head
  * and heads of more than 256 are UNSUPPORTED. `allocator` does not serve the GPU's memory. Cancel
@@ -275,22 +285,6 @@ stasis_status stasis_model_tokenize(const stasis_model *model, const char *text,
 stasis_status stasis_model_detokenize(const stasis_model *model, const stasis_token *tokens,
                                       size_t count, uint32_t flags, char *text, size_t capacity,
                                       size_t *length, stasis_error *error);
-
-/* One message of a conversation, read during the call. */
-typedef struct stasis_message {
-    uint32_t struct_size, reserved;
-    const char *role; /* "system", "user", "assistant", or another that the template accepts */
-    const char *text;
-    size_t length;
-} stasis_message;
-
-#define STASIS_RENDER_REPLY 1u /* end with the generation prompt */
-/* Renders a whole conversation through the model's chat template, bos included where the template
- * has it. `stride` is the distance between messages in bytes. INVALID_ARGUMENT: no message, or the
- * template refuses the order of roles. */
-stasis_status stasis_model_render(const stasis_model *model, const stasis_message *messages,
-                                  size_t stride, size_t count, uint32_t flags, char *text,
-                                  size_t capacity, size_t *length, stasis_error *error);
 
 /* ---- Sessions ---------------------------------------------------------------------------------
  * Sessions of one model and one domain share their full KV pages (page_positions of

@@ -26,6 +26,22 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* One message of a conversation, read during the call. */
+typedef struct stasis_message {
+    uint32_t struct_size, reserved;
+    const char *role; /* "system", "user", "assistant", or another that the template accepts */
+    const char *text;
+    size_t length;
+} stasis_message;
+
+#define STASIS_RENDER_REPLY 1u /* end with the generation prompt */
+/* Renders a whole conversation through the model's chat template, bos included where the template
+ * has it. `stride` is the distance between messages in bytes. INVALID_ARGUMENT: no message, or the
+ * template refuses the order of roles. */
+stasis_status stasis_model_render(const stasis_model *model, const stasis_message *messages,
+                                  size_t stride, size_t count, uint32_t flags, char *text,
+                                  size_t capacity, size_t *length, stasis_error *error);
+
 #define STASIS_CHAT_REPLY 1u /* end with the generation prompt */
 
 /* Renders a conversation. Thread-safe. The time is limited in proportion to the conversation.

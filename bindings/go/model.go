@@ -42,6 +42,9 @@ type ModelOptions struct {
 
 	// No file stays mapped: the model's files may change, or be cut short, once it is open.
 	CopyWeights bool
+	// Reads and hashes all weights, whatever digests an earlier process has left in the user's
+	// cache directory.
+	VerifyWeights bool
 
 	// Progress gets bytes of weights; an error ends the call.
 	Progress func(done, total uint64) error
@@ -116,6 +119,9 @@ func (c *call) modelOptions(o *ModelOptions) *C.stasis_model_options {
 		given.state_budget_bytes = C.uint64_t(o.StateBudget)
 		if o.CopyWeights {
 			given.copy_weights = 1
+		}
+		if o.VerifyWeights {
+			given.verify_weights = 1
 		}
 		given.chat_template = c.text("ChatTemplate", o.ChatTemplate)
 		given.date = c.text("Date", o.Date)

@@ -23,6 +23,8 @@ class ModelFile {
     ModelFile &operator=(const ModelFile &) = delete;
 
     uint64_t size_bytes() const { return static_cast<uint64_t>(opened_.st_size); }
+    // Returns what the system said of the file when it was opened.
+    const struct stat &status() const { return opened_; }
     // Copies bytes of the file. Thread-safe. Throws Error(io), also if the file ends before.
     void read(void *to, size_t size_bytes, uint64_t offset_bytes) const;
     // Returns the whole file, read-only; maps it at the first call. One thread at a time. Throws

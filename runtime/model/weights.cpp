@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "runtime/host/threads.h"
+#include "runtime/model/known_digests.h"
 #include "runtime/model/model_file.h"
 #include "runtime/model/weights_plan.h"
 #include "runtime/model/weights_read.h"
@@ -125,9 +127,22 @@ Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsP
     std::vector<PlannedTensor> plan = plan_weights(config, has_mtp(config, checkpoint), weights);
     weights.ignored = find_tensors(config, checkpoint, plan);
     describe_types(plan, weights);
-    const std::vector<Digest> digests = read_tensors(plan, place, threads, watch, weights);
+    const uint64_t bytes = weights.stored_bytes + weights.mtp.stored_bytes;
+    std::optional<KnownDigests> known;
+    if (bytes >= place.known_from_bytes) {
+        known.emplace(checkpoint, plan);
+    }
+    std::optional<std::vector<Digest>> digests;
+    if (known && !place.verify) {
+        digests = known->find();
+    }
+    const bool found = digests.has_value();
+    read_tensors(plan, place, digests, threads, watch, weights);
     // The weights hashed must be the weights computed with.
     checkpoint.check_unchanged();
+    if (known && !found) {
+        known->keep(*digests);
+    }
     for (const std::shared_ptr<ModelFile> &file : checkpoint.files) {
         if (file->mapped()) {
             weights.mapped.push_back(file);
@@ -136,7 +151,7 @@ Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsP
     if (config.tied_head) {
         weights.head = weights.embeddings;
     }
-    fill_identity(config, {plan, digests}, identity);
+    fill_identity(config, {plan, *digests}, identity);
     return weights;
 }
 

@@ -163,10 +163,14 @@ struct Weights {
     void check_unchanged() const;
 };
 
-// The memory of matrices that are not mapped.
+// Where weights are, and which digests are known of them.
 struct WeightsPlace {
-    const Memory &memory;
-    bool map = true; // map matrices that can be computed with as stored
+    const Memory &memory; // of matrices that are not mapped
+    bool map = true;      // map matrices that can be computed with as stored
+    // Tensors of so many bytes together keep their digests in the user's cache directory
+    // (known_digests.h).
+    uint64_t known_from_bytes = UINT64_MAX;
+    bool verify = false; // compute the digests in any case
 };
 
 // Returns the identity of a model's sessions with the short factors of long RoPE.
@@ -177,7 +181,9 @@ ModelIdentity short_rope_identity(const ModelIdentity &identity);
 // beside a text model. Refuses non-finite values, naming tensor and index. Fills the digests of
 // `identity` (embeddings, norms, attention, mlp, head, model) from the values as stored in the
 // file. An MTP head is loaded and checked like the rest where the checkpoint has the head that
-// `config` describes, and is in no digest. Splits the work over `threads`. Progress counts bytes.
+// `config` describes, and is in no digest. What an earlier process hashed, and thereby checked, is
+// neither hashed nor checked again, and not read where it is mapped (WeightsPlace). Splits the work
+// over `threads`. Progress counts bytes.
 // Throws Error(io) if a file was written to or cut short meanwhile.
 Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
                      Threads &threads, const Watch &watch, ModelIdentity &identity);

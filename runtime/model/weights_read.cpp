@@ -31,6 +31,8 @@ struct Destination {
     uint8_t *stored = nullptr; // as they are
     uint16_t *bf16 = nullptr;
     float *f32 = nullptr;
+
+    bool goes_nowhere() const { return stored == nullptr && bf16 == nullptr && f32 == nullptr; }
 };
 
 struct Piece {
@@ -307,11 +309,15 @@ Destination place_tensor(const PlannedTensor &planned, const WeightsPlace &place
     return destination;
 }
 
+// Cuts the tensors that are read into pieces; all, unless their digests are known.
 std::vector<Piece> cut_into_pieces(const std::vector<PlannedTensor> &plan,
-                                   const WeightsPlace &place, Weights &weights) {
+                                   const WeightsPlace &place, bool known, Weights &weights) {
     std::vector<Piece> pieces;
     for (const PlannedTensor &planned : plan) {
         const Destination destination = place_tensor(planned, place, weights);
+        if (known && destination.goes_nowhere()) {
+            continue;
+        }
         const size_t size_bytes = planned.tensor->size_bytes;
         for (size_t offset = 0; offset < size_bytes; offset += kPieceBytes) {
             Piece &piece = pieces.emplace_back();
@@ -350,17 +356,38 @@ Digest tensor_digest(const PlannedTensor &planned, const Piece *pieces, size_t c
     return hash.finish();
 }
 
+std::vector<Digest> tensor_digests(const std::vector<PlannedTensor> &plan,
+                                   const std::vector<Piece> &pieces) {
+    std::vector<Digest> digests;
+    size_t first = 0;
+    for (const PlannedTensor &planned : plan) {
+        size_t last = first;
+        while (last < pieces.size() && pieces[last].planned == &planned) {
+            ++last;
+        }
+        digests.push_back(tensor_digest(planned, pieces.data() + first, last - first));
+        first = last;
+    }
+    return digests;
+}
+
 } // namespace
 
-std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
-                                 Threads &threads, const Watch &watch, Weights &weights) {
-    std::vector<Piece> pieces = cut_into_pieces(plan, place, weights);
+void read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
+                  std::optional<std::vector<Digest>> &digests, Threads &threads, const Watch &watch,
+                  Weights &weights) {
+    std::vector<Piece> pieces = cut_into_pieces(plan, place, digests.has_value(), weights);
     std::vector<PieceBytes> bytes(threads.count());
     Progress progress{watch, place_strips(plan, place.memory, weights)};
     for (const Piece &piece : pieces) {
         progress.total_bytes += piece.size_bytes;
     }
     const PlannedTensor *complete = plan.data(); // tensors before it were read to their ends
+    const auto complete_until = [&](const PlannedTensor *next) {
+        for (; complete < next; ++complete) {
+            make_strips(*complete, threads, progress);
+        }
+    };
     for (size_t begin = 0, end = 0; begin < pieces.size(); begin = end) {
         progress.step();
         const uint64_t goal_bytes = progress.done_bytes + kBatchBytes;
@@ -374,25 +401,14 @@ std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const Weights
         });
         std::for_each(pieces.begin() + static_cast<ptrdiff_t>(begin),
                       pieces.begin() + static_cast<ptrdiff_t>(end), check_piece);
-        const PlannedTensor *next =
-            end < pieces.size() ? pieces[end].planned : plan.data() + plan.size();
-        for (; complete < next; ++complete) {
-            make_strips(*complete, threads, progress);
-        }
+        complete_until(end < pieces.size() ? pieces[end].planned : plan.data() + plan.size());
     }
+    complete_until(plan.data() + plan.size());
     progress.step();
 
-    std::vector<Digest> digests;
-    size_t first = 0;
-    for (const PlannedTensor &planned : plan) {
-        size_t last = first;
-        while (last < pieces.size() && pieces[last].planned == &planned) {
-            ++last;
-        }
-        digests.push_back(tensor_digest(planned, pieces.data() + first, last - first));
-        first = last;
+    if (!digests) {
+        digests = tensor_digests(plan, pieces);
     }
-    return digests;
 }
 
 } // namespace stasis

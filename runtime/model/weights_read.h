@@ -3,6 +3,7 @@
 // weights.cpp, weights_read.cpp and weights_strips.h only.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "format/state/digest.h"
@@ -25,11 +26,13 @@ struct Progress {
 // Bytes between two reports to `watch`: some 30 ms a core.
 inline constexpr uint64_t kBatchBytes = 64U << 20;
 
-// Fills the places of `plan` in `weights` and returns the digest of each tensor: of its name
+// Fills the places of `plan` in `weights`, and `digests` unless it has those of an earlier pass,
+// with which nothing is read that stays where it is mapped. The digest of a tensor is of its name
 // without prefix, dtype, shape, and the SHA-256 of each MiB as stored. Throws Error(nonfinite)
-// naming the first bad value, and the errors of `watch`; progress counts bytes, including those of
-// strips.
-std::vector<Digest> read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
-                                 Threads &threads, const Watch &watch, Weights &weights);
+// naming the first bad value, and the errors of `watch`; progress counts the bytes that are read,
+// including those of strips.
+void read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
+                  std::optional<std::vector<Digest>> &digests, Threads &threads, const Watch &watch,
+                  Weights &weights);
 
 } // namespace stasis

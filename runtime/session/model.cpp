@@ -89,6 +89,9 @@ struct Origin {
     }
 };
 
+// Smaller models are hashed in some 20 ms.
+constexpr uint64_t kKnownFromBytes = 64U << 20;
+
 // Opens the tokenizer and the chat template, and adds both to the model's identity.
 void open_text(Model &model, const Origin &origin, const ModelOptions &options) {
     const std::string &template_name = options.chat_template;
@@ -165,9 +168,10 @@ std::shared_ptr<Model> open_model(const std::string &path, const ModelOptions &o
     if (device != nullptr) {
         check_types(checkpoint, *device);
     }
-    model->weights =
-        load_weights(std::move(checkpoint), config, {model->memory, !options.copy_weights},
-                     *model->threads, options.watch, model->identity);
+    const WeightsPlace place{model->memory, !options.copy_weights, kKnownFromBytes,
+                             options.verify_weights};
+    model->weights = load_weights(std::move(checkpoint), config, place, *model->threads,
+                                  options.watch, model->identity);
     open_text(*model, origin, options);
     if (config.long_rope_from() != 0) {
         model->short_identity = short_rope_identity(model->identity);

@@ -32,6 +32,7 @@ struct ModelOptions {
     std::string chat_template;                // "": recognised
     std::optional<std::time_t> date;          // for chat templates that print it
     bool copy_weights = false;                // true: nothing is mapped
+    bool verify_weights = false;              // true: hash them, whatever is known of them
     Memory memory;
     const PageMemory *page_memory = nullptr; // memory of KV pages; null: `memory`
     Watch watch;

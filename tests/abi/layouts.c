@@ -39,7 +39,7 @@ FIELD(stasis_model_options, progress, 56, 8);
 FIELD(stasis_model_options, progress_user, 64, 8);
 FIELD(stasis_model_options, profile, 72, 8);
 FIELD(stasis_model_options, copy_weights, 80, 4);
-FIELD(stasis_model_options, reserved, 84, 4);
+FIELD(stasis_model_options, verify_weights, 84, 4);
 FIELD(stasis_model_options, state_budget_bytes, 88, 8);
 FIELD(stasis_model_options, date, 96, 8);
 

@@ -26,7 +26,8 @@ class Bench(CommandTest):
         results = {result["name"]: result for result in report["results"]}
         # 4096 positions: nothing can be generated after so many.
         self.assertEqual(list(results), [
-            "memory@2048", "open", "first_token", "pp512", "tg128", "tg128@1024", "added@1024",
+            "memory@2048", "open", "reopen", "first_token", "pp512", "tg128", "tg128@1024",
+            "added@1024",
             *BATCHES, *("x" + name for name in BATCHES[1:]),
             "turn", "turn_afresh", "fork@64", "fork@4096", "start@64", "start@4096", "save", "load",
             "save_zstd", "load_zstd",

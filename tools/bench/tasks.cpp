@@ -198,10 +198,12 @@ void start_shared(Bench &bench, const std::string &name, uint64_t depth) {
     add(bench, name, series.values, "us");
 }
 
-void open(Bench &bench, const std::string &name, uint64_t) {
+// `again`: with the digests that an earlier process left, if it did.
+void open(Bench &bench, const std::string &name, uint64_t again) {
     const Series series = repeat(bench, name, of_meter(bench, "read"), [&](bool) {
         const Stopwatch watch;
-        const Model model = open_model(bench.choice, bench.cancel);
+        const Model model = again != 0 ? open_model(bench.choice, bench.cancel)
+                                       : open_verified(bench.choice, bench.cancel);
         const Session session = create_alone(model.get());
         append(bench, session, 0, 1);
         compute_logits(bench, session);
@@ -248,6 +250,7 @@ struct Task {
 constexpr Task kTasks[] = {
     {"memory@2048", 2048, 2048, memory},
     {"open", 1, 0, open},
+    {"reopen", 1, 1, open},
     {"first_token", kShortPrompt + 1, 0, first_token},
     {"pp512", kPrompt, 0, prompt},
     {"pp512@4096", kPrompt + 4096, 4096, prompt},

@@ -24,6 +24,8 @@ void add_compute_options(CLI::App &app, ModelChoice &choice) {
     app.add_option("--profile", choice.profile, "contract or device (default: contract)");
     app.add_flag("--copy-weights", choice.copy_weights,
                  "map no file: the model's files may change while it is open");
+    app.add_flag("--verify-weights", choice.verify_weights,
+                 "hash all weights, instead of taking digests of an earlier run");
 }
 
 void add_template_option(CLI::App &app, ModelChoice &choice) {
@@ -69,6 +71,7 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     const std::string date = choice.date.empty() ? today() : choice.date;
     options.date = date.c_str();
     options.copy_weights = choice.copy_weights ? 1 : 0;
+    options.verify_weights = choice.verify_weights ? 1 : 0;
     options.cancel = cancel;
 
     Progress progress("loading " + choice.path);
@@ -78,6 +81,11 @@ Model open_model(const ModelChoice &choice, stasis_cancel *cancel) {
     stasis_error error{};
     check(stasis_model_open(choice.path.c_str(), &options, &model, &error), error, choice.path);
     return Model(model);
+}
+
+Model open_verified(ModelChoice choice, stasis_cancel *cancel) {
+    choice.verify_weights = true;
+    return open_model(choice, cancel);
 }
 
 stasis_model_info model_info(const stasis_model *model) {

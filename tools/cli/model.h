@@ -16,17 +16,19 @@ struct ModelChoice {
     std::string path;
     uint32_t threads = 0;
     std::string kernels, device, profile, chat_template, date;
-    bool copy_weights = false;
+    bool copy_weights = false, verify_weights = false;
 };
 
 // Adds the positional MODEL.
 void add_model(CLI::App &app, ModelChoice &choice);
-// Adds --threads, --kernels, --device, --profile and --copy-weights.
+// Adds --threads, --kernels, --device, --profile, --copy-weights and --verify-weights.
 void add_compute_options(CLI::App &app, ModelChoice &choice);
 // Adds --chat-template.
 void add_template_option(CLI::App &app, ModelChoice &choice);
 
 Model open_model(const ModelChoice &choice, stasis_cancel *cancel);
+// The same for a proof, which trusts no digests of an earlier process.
+Model open_verified(ModelChoice choice, stasis_cancel *cancel);
 stasis_model_info model_info(const stasis_model *model);
 // Returns "0.0.0": core, KV, sampling.
 std::string contract_text(const uint32_t contract[3]);

@@ -152,7 +152,7 @@ std::string differences_text(const stasis_verify_report &report, const replay::W
 int run_replay(const ReplayChoice &choice) {
     Interrupt interrupt;
     const Snapshot snapshot = open_snapshot(choice.path);
-    const Model model = open_model(choice.model, interrupt.handle());
+    const Model model = open_verified(choice.model, interrupt.handle());
     stasis_verify_options options;
     stasis_verify_options_init(&options, sizeof options);
     options.cancel = interrupt.handle();

@@ -143,7 +143,7 @@ int run_verify(VerifyChoice &choice) {
 
     Interrupt interrupt;
     const Snapshot snapshot = open_snapshot(choice.path);
-    const Model model = open_model(choice.model, interrupt.handle());
+    const Model model = open_verified(choice.model, interrupt.handle());
     stasis_verify_options options;
     stasis_verify_options_init(&options, sizeof options);
     options.cancel = interrupt.handle();

@@ -125,7 +125,7 @@ class stasis_model_options(Sized):
                 ("kernels", c_char_p), ("kv_budget_bytes", c_uint64), ("chat_template", c_char_p),
                 ("allocator", POINTER(stasis_allocator)), ("cancel", c_void_p),
                 ("progress", stasis_progress_fn), ("progress_user", c_void_p),
-                ("profile", c_char_p), ("copy_weights", c_uint32), ("reserved", c_uint32),
+                ("profile", c_char_p), ("copy_weights", c_uint32), ("verify_weights", c_uint32),
                 ("state_budget_bytes", c_uint64), ("date", c_char_p)]
 
 

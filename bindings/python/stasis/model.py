@@ -43,7 +43,8 @@ class Model:
     def __init__(self, path: Path, *, threads: int = 0, device: Optional[str] = None,
                  kernels: Optional[str] = None, kv_budget_bytes: int = 0,
                  chat_template: Optional[str] = None, profile: Optional[str] = None,
-                 copy_weights: bool = False, state_budget_bytes: int = 0,
+                 copy_weights: bool = False, verify_weights: bool = False,
+                 state_budget_bytes: int = 0,
                  date: Optional[str] = None, progress: Optional[Progress] = None,
                  cancel: Optional[Cancel] = None):
         """Opens the model. `stasis_model_options` of the header explains the options; none of them
@@ -53,6 +54,7 @@ class Model:
             name: value for name, value in dict(
                 threads=threads, device=device, kernels=kernels, kv_budget_bytes=kv_budget_bytes,
                 chat_template=chat_template, profile=profile, copy_weights=copy_weights,
+                verify_weights=verify_weights,
                 state_budget_bytes=state_budget_bytes, date=date).items() if value}
         call = Call(cancel or Cancel(), names_file=True)
         options = s.stasis_model_options(
@@ -61,6 +63,7 @@ class Model:
             kv_budget_bytes=number("kv_budget_bytes", kv_budget_bytes, 64),
             chat_template=name_bytes("the chat template", chat_template),
             profile=name_bytes("the profile", profile), copy_weights=int(copy_weights),
+            verify_weights=int(verify_weights),
             state_budget_bytes=number("state_budget_bytes", state_budget_bytes, 64),
             date=name_bytes("the date", date), cancel=call.cancel_pointer,
             progress=call.progress(progress))

@@ -106,7 +106,7 @@ pub struct stasis_model_options {
     pub progress_user: *mut c_void,
     pub profile: *const c_char,
     pub copy_weights: u32,
-    pub reserved: u32,
+    pub verify_weights: u32,
     pub state_budget_bytes: u64,
     pub date: *const c_char,
 }

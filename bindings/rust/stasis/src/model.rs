@@ -63,6 +63,9 @@ pub struct ModelOptions<'a> {
     pub profile: Option<&'a str>,
     /// No file stays mapped: the model's files may change, or be cut short, once it is open.
     pub copy_weights: bool,
+    /// Reads and hashes all weights, whatever digests an earlier process has left in the user's
+    /// cache directory.
+    pub verify_weights: bool,
     /// Limit for the KV pages of all sessions together; 0: no limit.
     pub kv_budget_bytes: u64,
     /// Limit for the recurrent states of all sessions together; 0: 512 MiB.
@@ -166,6 +169,7 @@ impl Model {
             kernels: pointer_to(&kernels),
             profile: pointer_to(&profile),
             copy_weights: options.copy_weights.into(),
+            verify_weights: options.verify_weights.into(),
             kv_budget_bytes: options.kv_budget_bytes,
             state_budget_bytes: options.state_budget_bytes,
             chat_template: pointer_to(&chat_template),
