@@ -12,12 +12,19 @@ namespace stasis::kernels::STASIS_TABLE {
 inline constexpr size_t kGroupRows = 16;
 inline constexpr size_t kFewRows = 3; // these are not filled up
 
+// Returns where the sum of part i is, and which part's sum is at i.
+constexpr size_t place_of_sum(size_t i) {
+    return i % 4 == 1 || i % 4 == 2 ? i ^ 3 : i;
+}
+
 // What the integers of a row add up to in a block of 32 elements.
 struct BlockSum {
     int32_t sum;
     int32_t negative; // -sum
 };
 // The same of each 16 and 32 elements of a block of 256: pairs of weights multiply pairs of sums.
+// Of each four, the second and the third are exchanged, because four weights that are bytes of a
+// word become two pairs by one shift: 0 and 2, 1 and 3.
 struct BlockSums {
     int16_t of_16[16];
     int16_t of_32[8];

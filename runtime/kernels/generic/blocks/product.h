@@ -27,9 +27,18 @@ inline Ahead ahead_of(Quant type) {
     case ReadAhead::alone:
         break;
     }
-    // Blocks of Q6_K are not read in ascending order: their high bits and scales are after the low
-    // bits. Without a prefetch Zen 4 reads them at a quarter of the speed. Those of Q3_K are alike.
-    return {.far = type == Quant::q6_k || type == Quant::q3_k ? size_t{8192} : 0};
+    // Some blocks are not read in ascending order: high bits and scales of Q6_K and Q3_K are after
+    // the low bits, d and m of Q2_K at the end. Without a prefetch Zen 4 reads Q6_K at a quarter of
+    // the speed.
+    switch (type) {
+    case Quant::q6_k:
+        return {.far = 8192};
+    case Quant::q2_k:
+    case Quant::q3_k:
+        return {.far = 16384};
+    default:
+        return {};
+    }
 }
 
 // Prefetches what follows a block in memory, which need not be part of the matrix. In assembly,
@@ -54,22 +63,35 @@ template <typename V, Quant type, size_t rows> struct StripTile {
     static constexpr Kind kKind = kind_of(type);
     static constexpr size_t kElements = quant_block(type).elements;
     static constexpr size_t kParts = kStripOutputs / V::kLanes;
+    // Whether u stays where it is in a byte: what it adds up to is then a multiple of u's sum, and
+    // only a dot product of 32 bits holds that.
+    static constexpr bool kInPlace = V::kUnsigned && type == Quant::q2_k;
 
     const Activations &x;
 
     static Words word(const void *at) { return V::broadcast(static_cast<const uint32_t *>(at)); }
 
-    // sum[r] += u * q over the words begin .. begin + count - 1 of a block.
+    // sum[r] += u * q (kInPlace: times 2^bit) over the words begin .. begin + count - 1 of a block.
     template <size_t begin, size_t count>
     [[gnu::always_inline]] static inline void dot(const Block &w, const int8_t *q,
                                                   Words (&sum)[rows]) {
         unroll<count>([&]<size_t i>() {
-            const Words u = w.template integers<begin + i>();
+            const Words u = w.template integers<begin + i, kInPlace>();
             unroll<rows>([&]<size_t r>() {
                 const Words four = word(q + r * kElements + (begin + i) * 4);
                 sum[r] = V::template dot<kKind.has_sign>(sum[r], u, four);
             });
         });
+    }
+
+    // sum[r] = u * q over the words of part j, times 2^bit, which is returned.
+    template <size_t j>
+    [[gnu::always_inline]] static inline int part(const Block &w, const int8_t *q,
+                                                  Words (&sum)[rows]) {
+        constexpr size_t kWordsOf = kElements / 4 / kKind.parts;
+        unroll<rows>([&]<size_t r>() { sum[r] = (Words)Ints{}; });
+        dot<j * kWordsOf, kWordsOf>(w, q, sum);
+        return kInPlace ? place_of(type, j * kWordsOf).bit : 0;
     }
 
     [[gnu::always_inline]] inline void add(const Words (&sum)[rows], Floats d, size_t entry,
@@ -101,22 +123,40 @@ template <typename V, Quant type, size_t rows> struct StripTile {
         }
     }
 
+    // The j-th pair of parts whose sums have 16 bits, at most 16 * 7 * 127.
+    template <size_t j>
+    [[gnu::always_inline]] static inline void two_parts(const Block &w, const int8_t *q,
+                                                        const BlockScales<V, type> &scales,
+                                                        Words (&sum)[rows]) {
+        constexpr size_t kFirst = j / 2 * 4 + j % 2;
+        Words first[rows], second[rows];
+        const int bit = part<kFirst>(w, q, first), next_bit = part<kFirst + 2>(w, q, second);
+        unroll<rows>([&]<size_t r>() {
+            const Ints lower = ((Ints)first[r] >> bit) & 0xFFFF;
+            const Ints upper = (Ints)second[r] << (16 - next_bit);
+            sum[r] = V::dot_pairs(sum[r], (Words)scales.scale_pair[j], (Words)(lower | upper));
+        });
+    }
+
     // A block of 256.
     [[gnu::always_inline]] inline void scaled(const Block &w, size_t entry,
                                               Floats (&total)[rows]) const {
-        constexpr size_t kWordsOf = kElements / 4 / kKind.parts;
         const BlockScales<V, type> scales(w);
         const BlockSums *sums = x.sums<BlockSums>(entry);
+        const int8_t *q = x.integers(entry);
         Words sum[rows], minimum[rows];
         unroll<rows>([&]<size_t r>() { sum[r] = minimum[r] = (Words)Ints{}; });
-        unroll<kKind.parts>([&]<size_t j>() {
-            Words part[rows];
-            unroll<rows>([&]<size_t r>() { part[r] = (Words)Ints{}; });
-            dot<j * kWordsOf, kWordsOf>(w, x.integers(entry), part);
-            unroll<rows>([&]<size_t r>() {
-                sum[r] = (Words)((Ints)sum[r] + (Ints)part[r] * scales.scale[j]);
+        if constexpr (kKind.low_bits == 2) {
+            unroll<kKind.parts / 2>([&]<size_t j>() { two_parts<j>(w, q, scales, sum); });
+        } else {
+            unroll<kKind.parts>([&]<size_t j>() {
+                Words of_part[rows];
+                part<j>(w, q, of_part);
+                unroll<rows>([&]<size_t r>() {
+                    sum[r] = (Words)((Ints)sum[r] + (Ints)of_part[r] * scales.scale[j]);
+                });
             });
-        });
+        }
         unroll<kKind.parts / 2>([&]<size_t j>() {
             unroll<rows>([&]<size_t r>() {
                 const int16_t *of = kKind.parts == 16 ? sums[r].of_16 : sums[r].of_32;

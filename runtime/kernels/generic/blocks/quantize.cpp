@@ -54,11 +54,13 @@ template <size_t n>
         int8_t *q = to.integers(entry);
         quantize_block<256>(x + block * 256, q, *to.scales(entry));
         BlockSums &sums = *to.sums<BlockSums>(entry);
+        int16_t of_16[16];
         for (size_t i = 0; i < 16; ++i) {
-            sums.of_16[i] = static_cast<int16_t>(sum_of_integers<16>(q + 16 * i));
+            of_16[i] = static_cast<int16_t>(sum_of_integers<16>(q + 16 * i));
+            sums.of_16[place_of_sum(i)] = of_16[i];
         }
         for (size_t i = 0; i < 8; ++i) {
-            sums.of_32[i] = static_cast<int16_t>(sums.of_16[2 * i] + sums.of_16[2 * i + 1]);
+            sums.of_32[place_of_sum(i)] = static_cast<int16_t>(of_16[2 * i] + of_16[2 * i + 1]);
         }
     }
 }

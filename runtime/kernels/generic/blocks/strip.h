@@ -38,11 +38,18 @@ template <typename V, Quant type> struct WeightBlock {
         return (Ints)V::load(words + i * kStripOutputs * 4);
     }
 
-    // The integers u of elements 4 i to 4 i + 3.
-    template <size_t i> [[gnu::always_inline]] inline Words integers() const {
+    // The integers u of elements 4 i to 4 i + 3; in_place: times 2^bit, of types without other
+    // bits.
+    template <size_t i, bool in_place = false>
+    [[gnu::always_inline]] inline Words integers() const {
         constexpr Place kPlace = place_of(type, static_cast<int>(i));
         constexpr int kBytes = 0x01010101;
         Ints u = word(kPlace.word);
+        if constexpr (in_place) {
+            static_assert(kPlace.high_mask == 0 && kKind.values == nullptr);
+            constexpr unsigned kBits = ((1U << kKind.low_bits) - 1) << kPlace.bit;
+            return (Words)(u & static_cast<int>(kBits * 0x01010101U));
+        }
         if constexpr (kKind.low_bits == 8) {
             u = kFlip ? u ^ static_cast<int32_t>(0x80808080) : u;
         } else {
@@ -63,12 +70,14 @@ template <typename V, Quant type> struct WeightBlock {
 // The scales of a block.
 template <typename V, Quant type> struct BlockScales {
     using Ints = typename V::Ints;
+    using Shorts [[gnu::vector_size(sizeof(Ints))]] = int16_t;
     using Words = typename V::Words;
     static constexpr Kind kKind = kind_of(type);
 
     Ints scale[kKind.parts == 0 ? 1 : kKind.parts];
-    // Weights of the activations' sums (BlockSums), two to a word: minima mn, or sc where u is
-    // shifted.
+    // The same, two to a word, of parts 0 and 2, 1 and 3, 4 and 6, ... (BlockSums).
+    Ints scale_pair[kKind.parts == 0 ? 1 : kKind.parts / 2];
+    // Weights of the activations' sums: minima mn, or sc where u is shifted.
     Ints pair[kKind.parts == 0 ? 1 : kKind.parts / 2];
     typename V::Floats d, m; // m with its sign
 
@@ -88,7 +97,10 @@ template <typename V, Quant type> struct BlockScales {
         if constexpr (type == Quant::iq4_xs) {
             split_bits(block.word(0) >> 16, block.word(1));
         } else if constexpr (type == Quant::q2_k) {
-            unroll<4>([&]<size_t i>() { four_bits<i>(block.word(i)); });
+            unroll<4>([&]<size_t i>() {
+                four_scales<i>(block.word(i) & kFourBits);
+                pair_of_bytes<i>(pair, (block.word(i) >> 4) & kFourBits);
+            });
         } else if constexpr (type == Quant::q3_k) {
             packed_bits(block.word(24), block.word(25), block.word(26));
         } else if constexpr (kKind.parts == 8) {
@@ -98,15 +110,26 @@ template <typename V, Quant type> struct BlockScales {
         }
     }
 
+    static constexpr int kFourBits = 0x0F0F0F0F, kLowBytes = 0x00FF00FF;
+
+    // The i-th four bytes, which are not negative.
+    template <size_t i> [[gnu::always_inline]] inline void four_scales(Ints bytes) {
+        unroll<4>([&]<size_t j>() { scale[4 * i + j] = (bytes >> 8 * j) & 0xFF; });
+        pair_of_bytes<i>(scale_pair, bytes);
+    }
+    template <size_t i>
+    [[gnu::always_inline]] static inline void pair_of_bytes(Ints *pairs, Ints bytes) {
+        pairs[2 * i] = bytes & kLowBytes;
+        pairs[2 * i + 1] = (bytes >> 8) & kLowBytes;
+    }
+
     // Of Q4_K and Q5_K: the bytes 0 to 3, 4 to 7 and 8 to 11 of their scales.
     [[gnu::always_inline]] inline void six_bits(Ints a, Ints b, Ints c) {
-        const Ints scales[2] = {a & 0x3F3F3F3F, (c & 0x0F0F0F0F) | ((a >> 2) & 0x30303030)};
-        const Ints minima[2] = {b & 0x3F3F3F3F, ((c >> 4) & 0x0F0F0F0F) | ((b >> 2) & 0x30303030)};
+        const Ints scales[2] = {a & 0x3F3F3F3F, (c & kFourBits) | ((a >> 2) & 0x30303030)};
+        const Ints minima[2] = {b & 0x3F3F3F3F, ((c >> 4) & kFourBits) | ((b >> 2) & 0x30303030)};
         unroll<2>([&]<size_t half>() {
-            unroll<4>([&]<size_t j>() { scale[4 * half + j] = (scales[half] >> 8 * j) & 63; });
-            const Ints mn = minima[half];
-            pair[2 * half] = (mn & 63) | ((mn << 8) & 63 << 16);
-            pair[2 * half + 1] = ((mn >> 16) & 63) | ((mn >> 8) & 63 << 16);
+            four_scales<half>(scales[half]);
+            pair_of_bytes<half>(pair, minima[half]);
         });
     }
 
@@ -116,22 +139,20 @@ template <typename V, Quant type> struct BlockScales {
         pair_up<2 * i>(), pair_up<2 * i + 1>();
     }
 
-    // Of Q2_K: the i-th four, minima above scales.
-    template <size_t i> [[gnu::always_inline]] inline void four_bits(Ints four) {
-        unroll<4>([&]<size_t j>() { scale[4 * i + j] = (four >> 8 * j) & 15; });
-        pair[2 * i] = ((four >> 4) & 15) | ((four << 4) & 15 << 16);
-        pair[2 * i + 1] = ((four >> 20) & 15) | ((four >> 12) & 15 << 16);
-    }
-
     // Of Q3_K: low four bits of scales 0 to 3 and 8 to 11, of 4 to 7 and 12 to 15, and the upper
     // two of all; a scale is 32 more than sc.
     [[gnu::always_inline]] inline void packed_bits(Ints a, Ints b, Ints c) {
-        const Ints fours[4] = {(a & 0x0F0F0F0F) | ((c << 4) & 0x30303030),
-                               (b & 0x0F0F0F0F) | ((c << 2) & 0x30303030),
-                               ((a >> 4) & 0x0F0F0F0F) | (c & 0x30303030),
-                               ((b >> 4) & 0x0F0F0F0F) | ((c >> 2) & 0x30303030)};
-        unroll<16>([&]<size_t j>() { scale[j] = ((fours[j / 4] >> 8 * (j % 4)) & 63) - 32; });
-        unroll<8>([&]<size_t j>() { pair_up<j>(); });
+        const Ints fours[4] = {(a & kFourBits) | ((c << 4) & 0x30303030),
+                               (b & kFourBits) | ((c << 2) & 0x30303030),
+                               ((a >> 4) & kFourBits) | (c & 0x30303030),
+                               ((b >> 4) & kFourBits) | ((c >> 2) & 0x30303030)};
+        unroll<4>([&]<size_t i>() {
+            unroll<4>([&]<size_t j>() { scale[4 * i + j] = ((fours[i] >> 8 * j) & 63) - 32; });
+            pair_of_bytes<i>(pair, fours[i]);
+        });
+        unroll<8>([&]<size_t i>() {
+            pair[i] = scale_pair[i] = (Ints)((Shorts)pair[i] - static_cast<int16_t>(32));
+        });
     }
 
     // Of IQ4_XS: upper two bits and lower four of each scale, which is 32 more than sc.
@@ -143,7 +164,8 @@ template <typename V, Quant type> struct BlockScales {
     }
 
     template <size_t j> [[gnu::always_inline]] inline void pair_up() {
-        pair[j] = (scale[2 * j] & 0xFFFF) | (scale[2 * j + 1] << 16);
+        constexpr size_t kFirst = j / 2 * 4 + j % 2;
+        pair[j] = (scale[kFirst] & 0xFFFF) | (scale[kFirst + 2] << 16);
     }
 };
 
