@@ -297,7 +297,8 @@ typedef struct stasis_verify_report {
 void stasis_verify_options_init(stasis_verify_options *options, size_t size);
 /* Recomputes everything from the token log and compares it with what is stored, drawn tokens
  * included. Neither the file nor any session changes; the recomputation takes KV pages of the
- * model.
+ * model. That the weights are those that the model's digest names is part of the proof if the model
+ * was opened with verify_weights.
  *
  * An audit recomputes some pages instead, each from the keys and values stored before it: in
  * addition to the drawn pages always the last one, with hidden state and logits; the first page
