@@ -44,6 +44,37 @@ OLDER(pthread_rwlock_unlock, "GLIBC_2.2.5");
 OLDER(pthread_rwlock_wrlock, "GLIBC_2.2.5");
 OLDER(pthread_setspecific, "GLIBC_2.2.5");
 OLDER(pthread_sigmask, "GLIBC_2.2.5");
+#ifdef STASIS_CUDA_MODULE /* of CUDA's own runtime, which is in the module */
+OLDER(dlmopen, "GLIBC_2.3.4");
+OLDER(dlvsym, "GLIBC_2.2.5");
+OLDER(pthread_condattr_setpshared, "GLIBC_2.2.5");
+OLDER(pthread_kill, "GLIBC_2.2.5");
+OLDER(pthread_mutex_trylock, "GLIBC_2.2.5");
+OLDER(pthread_mutexattr_destroy, "GLIBC_2.2.5");
+OLDER(pthread_mutexattr_init, "GLIBC_2.2.5");
+OLDER(pthread_mutexattr_setpshared, "GLIBC_2.2.5");
+OLDER(pthread_mutexattr_settype, "GLIBC_2.2.5");
+OLDER(pthread_rwlock_timedrdlock, "GLIBC_2.2.5");
+OLDER(pthread_rwlock_timedwrlock, "GLIBC_2.2.5");
+OLDER(pthread_rwlock_tryrdlock, "GLIBC_2.2.5");
+OLDER(pthread_rwlock_trywrlock, "GLIBC_2.2.5");
+OLDER(pthread_rwlockattr_destroy, "GLIBC_2.2.5");
+OLDER(pthread_rwlockattr_init, "GLIBC_2.2.5");
+OLDER(pthread_rwlockattr_setpshared, "GLIBC_2.2.5");
+OLDER(pthread_spin_destroy, "GLIBC_2.2.5");
+OLDER(pthread_spin_init, "GLIBC_2.2.5");
+OLDER(pthread_spin_lock, "GLIBC_2.2.5");
+OLDER(pthread_spin_trylock, "GLIBC_2.2.5");
+OLDER(pthread_spin_unlock, "GLIBC_2.2.5");
+OLDER(sem_destroy, "GLIBC_2.2.5");
+OLDER(sem_init, "GLIBC_2.2.5");
+OLDER(sem_post, "GLIBC_2.2.5");
+OLDER(sem_timedwait, "GLIBC_2.2.5");
+OLDER(sem_trywait, "GLIBC_2.2.5");
+OLDER(sem_wait, "GLIBC_2.2.5");
+OLDER(shm_open, "GLIBC_2.2.5");
+OLDER(shm_unlink, "GLIBC_2.2.5");
+#endif
 
 #define HIDDEN __attribute__((visibility("hidden")))
 

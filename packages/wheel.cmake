@@ -64,9 +64,20 @@ if(TARGET stasis_cuda)
   add_library(stasis_wheel_cuda MODULE glibc_2_28.c $<TARGET_OBJECTS:stasis_cuda>)
   stasis_for_wheel(stasis_wheel_cuda)
   set_target_properties(stasis_wheel_cuda PROPERTIES OUTPUT_NAME stasis_cuda SUFFIX .so.0)
+  target_compile_definitions(stasis_wheel_cuda PRIVATE STASIS_CUDA_MODULE)
+  set(LATER dlmopen dlvsym pthread_condattr_setpshared pthread_kill pthread_mutex_trylock
+    pthread_mutexattr_destroy pthread_mutexattr_init pthread_mutexattr_setpshared
+    pthread_mutexattr_settype pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock
+    pthread_rwlock_tryrdlock pthread_rwlock_trywrlock pthread_rwlockattr_destroy
+    pthread_rwlockattr_init pthread_rwlockattr_setpshared pthread_spin_destroy pthread_spin_init
+    pthread_spin_lock pthread_spin_trylock pthread_spin_unlock sem_destroy sem_init sem_post
+    sem_timedwait sem_trywait sem_wait shm_open shm_unlink)
+  list(TRANSFORM LATER PREPEND -Wl,--wrap=)
+  target_link_options(stasis_wheel_cuda PRIVATE ${LATER}
+    "SHELL:-Wl,--no-as-needed -l:librt.so.1 -Wl,--as-needed") # CMake drops repeated options
   find_library(STASIS_STATIC_cudart libcudart_static.a
     HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
   target_link_options(stasis_wheel_cuda PRIVATE -Wl,-soname,libstasis_cuda.so.0
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/runtime/kernels/cuda/exports.map)
-  target_link_libraries(stasis_wheel_cuda PRIVATE ${STASIS_STATIC_cudart} rt)
+  target_link_libraries(stasis_wheel_cuda PRIVATE ${STASIS_STATIC_cudart})
 endif()

@@ -13,7 +13,7 @@ import venv
 import zipfile
 from pathlib import Path
 
-from stasis_process import GEMMA, ROOT, turns_of
+from stasis_process import GEMMA, ROOT, command, turns_of
 
 FIRST = turns_of(GEMMA)[0]
 SECONDS_MAX = 10  # of pip install and the first reply
@@ -35,13 +35,16 @@ class Wheel(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="stasis-wheel-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        made = subprocess.run([sys.executable, ROOT / "tools/wheel", cls.folder / "made"],
-                              capture_output=True, text=True, check=False)
+        # Three architectures take minutes.
+        cls.cuda = "STASIS_TEST_ALL" in os.environ and (
+            command().parent / "abi/libstasis_cuda.so.0").exists()
+        made = subprocess.run([sys.executable, ROOT / "tools/wheel", cls.folder / "made",
+                               *["--cuda"] * cls.cuda], capture_output=True, text=True, check=False)
         if made.returncode == 3:
             raise unittest.SkipTest(f"no source of SentencePiece: {made.stderr.strip()[-200:]}")
         if made.returncode != 0:
             raise AssertionError(made.stderr)
-        cls.wheel = Path(made.stdout.strip())
+        cls.wheel, *cls.others = map(Path, made.stdout.split())
 
     def environment(self, name):
         """A new environment's python3, and variables with which no compiler and nothing of this
@@ -108,10 +111,28 @@ class Wheel(unittest.TestCase):
                               check=False)
         if done.returncode != 0:
             self.skipTest(f"auditwheel cannot be had: {done.stderr.strip()[-200:]}")
-        said = " ".join(self.ok(tools / "bin/auditwheel", "show", self.wheel).split())
-        tag = re.search(r'is consistent with the following platform tag: "(\w+)"', said)
-        self.assertIsNotNone(tag, said)
-        self.assertIn(tag[1], self.wheel.name)
+        for wheel in (self.wheel, *self.others):
+            said = " ".join(self.ok(tools / "bin/auditwheel", "show", wheel).split())
+            tag = r"manylinux_2_(\d+)_x86_64"
+            found = re.search(rf'is consistent with the following platform tag: "{tag}"', said)
+            self.assertIsNotNone(found, said)
+            self.assertLessEqual(int(found[1]), int(re.search(tag, wheel.name)[1]))
+
+    def test_the_module_for_gpus(self):
+        """Beside the package it is found and opened; without a GPU the driver is missing."""
+        if not self.cuda:
+            self.skipTest("the wheel of the CUDA module is made with --all, where nvcc is")
+        programs, variables = self.environment("gpu")
+        ask = [programs / "python3", "-c", "import stasis, sys\ntry:\n"
+               "    print(stasis.Model(sys.argv[1], device='cuda').info.device)\n"
+               "except stasis.DeviceError as problem:\n    print(problem)", GEMMA]
+        answers = []
+        for wheel in (self.wheel, *self.others):
+            self.ok(programs / "python3", "-m", "pip", "install", "--no-index", "-q", wheel,
+                    env=variables)
+            answers.append(self.ok(*ask, env=variables))
+        self.assertIn("libstasis_cuda", answers[0])
+        self.assertNotIn("libstasis_cuda", answers[1])
 
 
 if __name__ == "__main__":

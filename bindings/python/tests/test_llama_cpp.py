@@ -52,6 +52,10 @@ class Completions(Case):
         session.append(model().tokenize(prompt, bos=True, special=True))
         expected = "".join(each.text for each in session.generate(max_tokens=12))
         self.assertEqual(text["choices"][0]["text"], expected)
+        end = dict.fromkeys(model().info.end_tokens, -1000.0)
+        wild = [self.llm(prompt, max_tokens=12, temperature=5.0, top_k=0, min_p=0.0, top_p=1.0,
+                         logit_bias=end, seed=seed)["choices"][0]["text"] for seed in (3, 4, 3)]
+        self.assertEqual([wild[0] == wild[1], wild[0] == wild[2]], [False, True])
         again = self.llm.create_completion(prompt, max_tokens=12, temperature=0.9, seed=3)
         self.assertEqual(again["choices"], text["choices"])
         self.assertEqual(self.llm.session.digest, session.digest)
