@@ -149,10 +149,32 @@ def replies():
         yield bytes([0, 255]) + json.dumps(chat).encode()
 
 
+def constraints():
+    """A kind, a constraint, and a text (fuzz_constraint.cpp)."""
+    schemas = (b'{"type":"object","properties":{"a":{"type":"integer","minimum":-3.5},"b":{"enum":'
+               b'["x",{"y":[1]}]}},"required":["a"]}\0{"a": 1, "b": {"y":[1]}, "c": null}',
+               b'{"type":"array","prefixItems":[{"type":"string","maxLength":2}],"items":{"$ref":'
+               b'"#/$defs/e"},"$defs":{"e":{"anyOf":[{"type":"null"},{"$ref":"#"}]}},"minItems":1}'
+               b'\0["a",null,["b"]]',
+               b'{"allOf":[{"type":"string","pattern":"^[a-c]+"},{"minLength":3}]}\0"abcd"',
+               b'{"oneOf":[{"const":1},{"const":"a"}]}\0"a"',
+               b'{"type":["string","number"],"format":"date","exclusiveMaximum":1e2}\0"2024-02-29"')
+    regexes = (b"(a|b)*[^c-e]{2,3}\\d?\0abab", b"^\\u00e9.+|\\x41(?:b{2})$\0\xc3\xa9a",
+               b"\\w\\s[\\d_-]")
+    grammars = (b'root ::= "a" root "b" | [x-z]{1,3} # c\n\0aaxbb',
+                b'root ::= (item ",")* item?\nitem ::= [^,\\]] | "[" root "]"\n\0a,[b,c],',
+                b'root ::= "a" root root | "\\u00e9" | .\n\0aaaa')
+    for kind, texts in ((0, schemas), (1, (b"\0[1, {\"a\": -2.5e3}]",)), (2, regexes),
+                        (3, grammars)):
+        for text in texts:
+            yield bytes([kind]) + text
+
+
 SEEDS = {
     "chat": templates,
     "codec": runs,
     "config": configs,
+    "constraint": constraints,
     "gguf": ggufs,
     "gguf_model": gguf_models,
     "jinja": templates,

@@ -1,0 +1,136 @@
+// How long constraints take: compiling a schema of 50 properties, and the mask before each token of
+// an instance of it, with a model's own vocabulary, where nothing was found before and where it
+// was:
+//     bench_constraint MODEL
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "format/state/error.h"
+#include "runtime/constraint/constraint.h"
+#include "runtime/constraint/matcher.h"
+#include "runtime/session/model.h"
+
+namespace {
+
+using namespace stasis;
+using namespace stasis::constraint;
+
+constexpr unsigned kProperties = 50, kRepeats = 15;
+
+template <typename Work> double microseconds(const Work &work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+        .count();
+}
+
+std::string name_of(unsigned index) {
+    return "property_" + std::to_string(index);
+}
+
+std::string schema(bool closed) {
+    static constexpr const char *kTypes[] = {
+        R"({"type":"string"})",
+        R"({"type":"integer","minimum":0,"maximum":1000})",
+        R"({"type":"array","items":{"type":"string"},"maxItems":8})",
+        R"({"enum":["red","green","blue"]})",
+        R"({"type":"string","maxLength":60})",
+        R"({"type":"number"})",
+        R"({"type":"object","properties":{"x":{"type":"boolean"}}})"};
+    std::string text = R"({"type":"object","properties":{)";
+    for (unsigned i = 0; i < kProperties; ++i) {
+        text += (i > 0 ? ",\"" : "\"") + name_of(i) + "\":" + kTypes[i % std::size(kTypes)];
+    }
+    return text + (closed ? R"(},"additionalProperties":false})" : "}}");
+}
+
+std::string instance() {
+    static constexpr const char *kValues[] = {R"("a sentence of some words, as a model writes it")",
+                                              "730",
+                                              R"(["one", "two \"quoted\"", "three"])",
+                                              R"("green")",
+                                              R"("forty characters and a few more")",
+                                              "-12.5e3",
+                                              R"({"x": true})"};
+    std::string text = "{";
+    for (unsigned i = 0; i < kProperties; ++i) {
+        text += (i > 0 ? ", \"" : "\"") + name_of(i) + "\": " + kValues[i % std::size(kValues)];
+    }
+    return text + "}";
+}
+
+void print(const char *what, std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    double sum = 0;
+    for (const double each : times) {
+        sum += each;
+    }
+    std::printf("%-28s median %8.1f us, mean %8.1f us, worst %8.1f us\n", what,
+                times[times.size() / 2], sum / static_cast<double>(times.size()), times.back());
+}
+
+void measure(const Model &model, const std::shared_ptr<const Vocabulary> &vocabulary, bool closed) {
+    const std::string text = schema(closed);
+    std::shared_ptr<const Automaton> automaton;
+    std::vector<double> compiling;
+    for (unsigned i = 0; i < kRepeats; ++i) {
+        compiling.push_back(microseconds(
+            [&] { automaton = compile_constraint(ConstraintKind::json_schema, text); }));
+    }
+    std::printf("%s, %zu states\n", closed ? "closed object" : "open object",
+                automaton->states.size());
+    print("compiling", compiling);
+    const std::vector<uint32_t> tokens = model.tokenizer->encode(instance(), false, false);
+    const Matcher start(automaton, vocabulary);
+    for (const bool again : {false, true}) {
+        Matcher matcher = start; // shares what the first walk finds
+        std::vector<double> masks;
+        for (const uint32_t token : tokens) {
+            const std::string piece = model.tokenizer->piece_bytes(token);
+            std::shared_ptr<const Mask> mask;
+            masks.push_back(microseconds([&] { mask = matcher.mask(); }));
+            const bool leading = &token == tokens.data() && piece[0] == ' ';
+            if (!matcher.take(leading ? piece.substr(1) : piece)) {
+                std::printf("the instance does not fit at token %zu\n", &token - tokens.data());
+                return;
+            }
+        }
+        print(again ? "masks, found before" : "masks, first time", masks);
+    }
+}
+
+int run(const char *path) {
+    const std::shared_ptr<Model> model = open_model(path, ModelOptions{});
+    std::vector<std::string> pieces;
+    for (uint32_t token = 0; token < model->tokenizer->size(); ++token) {
+        pieces.push_back(
+            model->tokenizer->is_special(token) ? "" : model->tokenizer->piece_bytes(token));
+    }
+    std::shared_ptr<const Vocabulary> vocabulary;
+    const double building = microseconds(
+        [&] { vocabulary = std::make_shared<const Vocabulary>(pieces, model->config.end_tokens); });
+    std::printf("%u tokens, %zu nodes, made in %.1f ms\n", vocabulary->size(),
+                vocabulary->nodes().size(), building / 1000);
+    measure(*model, vocabulary, true);
+    measure(*model, vocabulary, false);
+    return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    if (argc != 2) {
+        std::fprintf(stderr, "usage: bench_constraint MODEL\n");
+        return 2;
+    }
+    try {
+        return run(argv[1]);
+    } catch (const stasis::Error &error) {
+        std::fprintf(stderr, "bench_constraint: %s\n", error.what());
+        return 1;
+    }
+}
