@@ -1,5 +1,5 @@
 // See known_digests.h. An entry is the magic, the digests in the plan's order, and the SHA-256 of
-// both.
+// its key and both.
 #include "runtime/model/known_digests.h"
 
 #include <sys/stat.h>
@@ -21,8 +21,8 @@ namespace stasis {
 namespace {
 
 constexpr std::array<uint8_t, 8> kMagic{'S', 'T', 'S', 'D', 'I', 'G', '0', '1'};
-// No file system counts time in coarser steps (FAT: two seconds).
-constexpr time_t kTickSeconds = 2;
+// More than a step of any file system's time (FAT: two seconds) and of the system's coarse clock.
+constexpr time_t kTickSeconds = 3;
 
 // Returns the user's cache directory; empty: there is none. A program with privileges that its user
 // lacks reads no environment.
@@ -53,8 +53,8 @@ void hash_tensor(Sha256 &hash, const Checkpoint &checkpoint, const PlannedTensor
     hash.u64(file_of(tensor.scales)).u64(tensor.scales_bytes);
 }
 
-Digest digest_of(std::span<const uint8_t> bytes) {
-    return Sha256().bytes(bytes.data(), bytes.size()).finish();
+Digest sum_of(const Digest &key, std::span<const uint8_t> bytes) {
+    return Sha256().digest(key).bytes(bytes.data(), bytes.size()).finish();
 }
 
 // Reports whether no other user can have written the file.
@@ -96,7 +96,8 @@ KnownDigests::KnownDigests(const Checkpoint &checkpoint, std::span<const Planned
     for (const PlannedTensor &planned : plan) {
         hash_tensor(hash, checkpoint, planned);
     }
-    path_ = directory_ + "/" + to_hex(hash.finish());
+    key_ = hash.finish();
+    path_ = directory_ + "/" + to_hex(key_);
 }
 
 std::optional<std::vector<Digest>> KnownDigests::find() const {
@@ -115,7 +116,7 @@ std::optional<std::vector<Digest>> KnownDigests::find() const {
         Digest sum;
         std::memcpy(sum.bytes.data(), bytes.data() + covered, sizeof sum);
         if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin()) ||
-            digest_of({bytes.data(), covered}) != sum) {
+            sum_of(key_, {bytes.data(), covered}) != sum) {
             return std::nullopt;
         }
         std::vector<Digest> digests(count_);
@@ -134,7 +135,7 @@ void KnownDigests::keep(std::span<const Digest> digests) const {
     std::vector<uint8_t> bytes(kMagic.begin(), kMagic.end());
     const auto *first = reinterpret_cast<const uint8_t *>(digests.data());
     bytes.insert(bytes.end(), first, first + digests.size_bytes());
-    const Digest sum = digest_of(bytes);
+    const Digest sum = sum_of(key_, bytes);
     bytes.insert(bytes.end(), sum.bytes.begin(), sum.bytes.end());
     try {
         make_directories(directory_);

@@ -1,8 +1,8 @@
 // Digests of a checkpoint's tensors that an earlier process computed, in the user's cache directory
 // ($XDG_CACHE_HOME/stasis/weights, else $HOME/.cache/stasis/weights). An entry is found by what the
 // system says of the files: device, inode, size, times of the last write and of the last change.
-// Whoever can write to that directory, or set the system's clock back, can make it lie. Must not
-// know how digests are computed. Included by weights.cpp only.
+// abi/stasis.h says what this trusts. Must not know how digests are computed. Included by
+// weights.cpp only.
 #pragma once
 
 #include <optional>
@@ -30,6 +30,7 @@ class KnownDigests {
 
   private:
     std::string directory_; // empty: the user has none
+    Digest key_;            // of all that the entry is found by
     std::string path_;      // of the entry
     bool young_ = false;    // a file was
     size_t count_;          // tensors

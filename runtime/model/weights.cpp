@@ -113,20 +113,16 @@ void describe_types(const std::vector<PlannedTensor> &plan, Weights &weights) {
     }
 }
 
-} // namespace
-
-void Weights::check_unchanged() const {
-    stasis::check_unchanged(mapped);
-}
-
-Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
-                     Threads &threads, const Watch &watch, ModelIdentity &identity) {
+// Loads the weights with the digests that an earlier process left, if it did, unless they are to be
+// verified. Returns nothing if these are not the digests of what was read.
+std::optional<Weights> load_once(const Checkpoint &checkpoint, const Config &config,
+                                 const WeightsPlace &place, Threads &threads, const Watch &watch,
+                                 ModelIdentity &identity) {
     Weights weights;
-    rename_tensors(config, checkpoint);
-    split_tensors(config, checkpoint);
     std::vector<PlannedTensor> plan = plan_weights(config, has_mtp(config, checkpoint), weights);
     weights.ignored = find_tensors(config, checkpoint, plan);
     describe_types(plan, weights);
+
     const uint64_t bytes = weights.stored_bytes + weights.mtp.stored_bytes;
     std::optional<KnownDigests> known;
     if (bytes >= place.known_from_bytes) {
@@ -137,12 +133,35 @@ Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsP
         digests = known->find();
     }
     const bool found = digests.has_value();
-    read_tensors(plan, place, digests, threads, watch, weights);
+    if (!read_tensors(plan, place, digests, threads, watch, weights)) {
+        return std::nullopt;
+    }
     // The weights hashed must be the weights computed with.
     checkpoint.check_unchanged();
     if (known && !found) {
         known->keep(*digests);
     }
+    fill_identity(config, {plan, *digests}, identity);
+    return weights;
+}
+
+} // namespace
+
+void Weights::check_unchanged() const {
+    stasis::check_unchanged(mapped);
+}
+
+Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsPlace &place,
+                     Threads &threads, const Watch &watch, ModelIdentity &identity) {
+    rename_tensors(config, checkpoint);
+    split_tensors(config, checkpoint);
+    std::optional<Weights> loaded = load_once(checkpoint, config, place, threads, watch, identity);
+    if (!loaded) {
+        WeightsPlace again = place;
+        again.verify = true;
+        loaded = load_once(checkpoint, config, again, threads, watch, identity);
+    }
+    Weights &weights = *loaded;
     for (const std::shared_ptr<ModelFile> &file : checkpoint.files) {
         if (file->mapped()) {
             weights.mapped.push_back(file);
@@ -151,8 +170,7 @@ Weights load_weights(Checkpoint checkpoint, const Config &config, const WeightsP
     if (config.tied_head) {
         weights.head = weights.embeddings;
     }
-    fill_identity(config, {plan, *digests}, identity);
-    return weights;
+    return std::move(weights);
 }
 
 } // namespace stasis

@@ -356,8 +356,10 @@ Digest tensor_digest(const PlannedTensor &planned, const Piece *pieces, size_t c
     return hash.finish();
 }
 
+// Returns the digest of each tensor. Of one that was not read it is that of `known`.
 std::vector<Digest> tensor_digests(const std::vector<PlannedTensor> &plan,
-                                   const std::vector<Piece> &pieces) {
+                                   const std::vector<Piece> &pieces,
+                                   const std::optional<std::vector<Digest>> &known) {
     std::vector<Digest> digests;
     size_t first = 0;
     for (const PlannedTensor &planned : plan) {
@@ -365,7 +367,9 @@ std::vector<Digest> tensor_digests(const std::vector<PlannedTensor> &plan,
         while (last < pieces.size() && pieces[last].planned == &planned) {
             ++last;
         }
-        digests.push_back(tensor_digest(planned, pieces.data() + first, last - first));
+        const bool skipped = known && first == last;
+        digests.push_back(skipped ? (*known)[digests.size()]
+                                  : tensor_digest(planned, pieces.data() + first, last - first));
         first = last;
     }
     return digests;
@@ -373,7 +377,7 @@ std::vector<Digest> tensor_digests(const std::vector<PlannedTensor> &plan,
 
 } // namespace
 
-void read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
+bool read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
                   std::optional<std::vector<Digest>> &digests, Threads &threads, const Watch &watch,
                   Weights &weights) {
     std::vector<Piece> pieces = cut_into_pieces(plan, place, digests.has_value(), weights);
@@ -406,9 +410,12 @@ void read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
     complete_until(plan.data() + plan.size());
     progress.step();
 
-    if (!digests) {
-        digests = tensor_digests(plan, pieces);
+    std::vector<Digest> found = tensor_digests(plan, pieces, digests);
+    if (digests) {
+        return found == *digests;
     }
+    digests = std::move(found);
+    return true;
 }
 
 } // namespace stasis

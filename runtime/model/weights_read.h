@@ -27,11 +27,11 @@ struct Progress {
 inline constexpr uint64_t kBatchBytes = 64U << 20;
 
 // Fills the places of `plan` in `weights`, and `digests` unless it has those of an earlier pass,
-// with which nothing is read that stays where it is mapped. The digest of a tensor is of its name
-// without prefix, dtype, shape, and the SHA-256 of each MiB as stored. Throws Error(nonfinite)
-// naming the first bad value, and the errors of `watch`; progress counts the bytes that are read,
-// including those of strips.
-void read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
+// with which nothing is read that stays where it is mapped. Returns false if those are not the
+// digests of what was read. The digest of a tensor is of its name without prefix, dtype, shape, and
+// the SHA-256 of each MiB as stored. Throws Error(nonfinite) naming the first bad value, and the
+// errors of `watch`; progress counts the bytes that are read, including those of strips.
+bool read_tensors(std::vector<PlannedTensor> &plan, const WeightsPlace &place,
                   std::optional<std::vector<Digest>> &digests, Threads &threads, const Watch &watch,
                   Weights &weights);
 

@@ -80,12 +80,17 @@ const std::string &old_model() {
     return model;
 }
 
-// Replaces the entry's digest of the first tensor, and mends the entry's own digest.
-void forge(const fs::path &entry) {
+// Replaces the entry's digest of a tensor, and mends the entry's own digest.
+void forge(const fs::path &entry, size_t tensor = 0) {
     std::string bytes = read_bytes(entry.string());
-    bytes[8] = static_cast<char>(bytes[8] ^ 1);
+    bytes[8 + tensor * sizeof(Digest)] = static_cast<char>(bytes[8 + tensor * sizeof(Digest)] ^ 1);
     const size_t covered = bytes.size() - sizeof(Digest);
-    const Digest sum = Sha256().bytes(bytes.data(), covered).finish();
+    Digest key;
+    for (size_t i = 0; i < key.bytes.size(); ++i) {
+        key.bytes[i] = static_cast<uint8_t>(
+            std::stoul(entry.filename().string().substr(2 * i, 2), nullptr, 16));
+    }
+    const Digest sum = Sha256().digest(key).bytes(bytes.data(), covered).finish();
     std::memcpy(bytes.data() + covered, sum.bytes.data(), sizeof sum);
     write_bytes(entry.string(), bytes);
 }
@@ -131,6 +136,30 @@ TEST_CASE("known digests: what an entry says is taken, unless the weights are to
     CHECK(read_bytes(entry.string()) == right); // written anew
 }
 
+TEST_CASE("known digests: an entry that what was read contradicts is not taken") {
+    const TemporaryDirectory cache;
+    const CacheHome home(cache.path());
+    const Loaded plain = load_known(old_model());
+    const fs::path entry = entries_of(cache.path()).at(0);
+    const std::string right = read_bytes(entry.string());
+    const size_t tensors = (right.size() - 8) / sizeof(Digest) - 1;
+    size_t noticed = 0; // of what is mapped only norms are read
+    for (size_t tensor = 0; tensor < tensors; ++tensor) {
+        write_bytes(entry.string(), right);
+        forge(entry, tensor);
+        const bool mapped_is_true = load_known(old_model()).identity.model == plain.identity.model;
+        CHECK((read_bytes(entry.string()) == right) == mapped_is_true);
+        noticed += mapped_is_true ? 1 : 0;
+        forge(entry, mapped_is_true ? tensor : 0);
+        const Loaded copied = load_known(old_model(), false, false);
+        CHECK(copied.identity.model == plain.identity.model);
+        CHECK(read_bytes(entry.string()) == right);
+        CHECK(std::memcmp(copied.weights.final_norm, plain.weights.final_norm,
+                          plain.config.hidden * sizeof(float)) == 0);
+    }
+    CHECK(noticed == 2 * plain.config.layers + 1);
+}
+
 TEST_CASE("known digests: an entry that is damaged, or that others could write, is not taken") {
     const TemporaryDirectory cache;
     const CacheHome home(cache.path());
@@ -174,7 +203,7 @@ TEST_CASE("known digests: a file that changed is hashed, whatever its time says"
     const Loaded young = load_known(model.directory.path());
     CHECK(entries_of(cache.path()).empty());
 
-    sleep(3);
+    sleep(4);
     CHECK(load_known(model.directory.path()).identity.model == young.identity.model);
     REQUIRE(entries_of(cache.path()).size() == 1);
 
@@ -193,6 +222,18 @@ TEST_CASE("known digests: a file that changed is hashed, whatever its time says"
     const Loaded changed = load_known(model.directory.path());
     CHECK(changed.identity.model != young.identity.model);
     CHECK(changed.identity.model == load(model.directory.path()).identity.model);
+
+    // The entry of the file as it was, under the name of the file as it is.
+    const fs::path before = entries_of(cache.path()).at(0);
+    sleep(4);
+    CHECK(load_known(model.directory.path()).identity.model == changed.identity.model);
+    const std::vector<fs::path> entries = entries_of(cache.path());
+    REQUIRE(entries.size() == 2);
+    const fs::path now = entries[0] == before ? entries[1] : entries[0];
+    const std::string right = read_bytes(now.string());
+    write_bytes(now.string(), read_bytes(before.string()));
+    CHECK(load_known(model.directory.path()).identity.model == changed.identity.model);
+    CHECK(read_bytes(now.string()) == right);
 }
 
 TEST_CASE("known digests: a cache that cannot be written to is no error") {
