@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 import _thread
-import contextlib
 import ctypes
 import os
+import sys
 import threading
 from typing import Any, Callable, List, Optional
 
@@ -23,69 +23,67 @@ from .errors import ClosedError, InvalidArgumentError, error_of
 Progress = Callable[[int, int], Any]
 
 
-class Handle:
-    """An object of the library, and how many calls use it. `with` lends its address. The last call
-    that ends after `close` frees it, so that nothing is freed under a call. Whether calls may
-    overlap is the library's decision."""
+class Unique:
+    """What a copy cannot stand for: it would be freed twice, or closed with the other."""
 
-    def __init__(self, pointer: ctypes.c_void_p, free: Callable[[Any], Any], noun: str):
-        self.noun = noun
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError(f"a {type(self).__name__} can neither be copied nor pickled")
+
+
+class Owned(Unique, ctypes.c_void_p):
+    """The address of an object of the library, and a place for one that a call creates. The object
+    is freed when nothing refers to this any more: Python counts that, and no signal's handler can
+    come between, as it could between a call and a count of our own."""
+
+    def __init__(self, free: Callable[[Any], Any]):
+        super().__init__()
         self._free = free
-        self._lock = threading.Lock()
-        self._users = 0
-        self._pointer: Optional[int] = pointer.value
-        self._closed = False
+
+    def release(self) -> None:
+        value, self.value = self.value, None
+        if value is not None:
+            self._free(value)
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # the process ends anyway
+            self.release()
+
+
+class Handle(Unique):
+    """An object of the library until it is closed. Calls that run keep it, so that nothing is freed
+    under a call. Whether calls may overlap is the library's decision."""
+
+    def __init__(self, owned: Owned, noun: str):
+        self.noun = noun
+        self._owned: Optional[Owned] = owned
 
     @property
     def closed(self) -> bool:
-        return self._closed
+        return self._owned is None
 
-    def __enter__(self) -> int:
-        with self._lock:
-            if self._closed or self._pointer is None:
-                raise ClosedError(f"the {self.noun} is closed")
-            self._users += 1
-            return self._pointer
-
-    def __exit__(self, *_: Any) -> None:
-        with self._lock:
-            self._users -= 1
-            last = self._take_unused()
-        self._release(last)
+    def use(self) -> Owned:
+        """Returns the object's address, which is good while this is referred to."""
+        owned = self._owned
+        if owned is None:
+            raise ClosedError(f"the {self.noun} is closed")
+        return owned
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            last = self._take_unused()
-        self._release(last)
-
-    def _take_unused(self) -> Optional[int]:
-        if not self._closed or self._users:
-            return None
-        last, self._pointer = self._pointer, None
-        return last
-
-    def _release(self, last: Optional[int]) -> None:
-        if last is not None:
-            self._free(last)  # outside of the lock, as it may take its time
+        self._owned = None
 
 
-class Cancel:
+class Cancel(Unique):
     """Ends calls that were given it, from another thread: `session.append(tokens, cancel=cancel)`
     raises `CancelledError` soon after `cancel.request()`, and so does every later call until
     `cancel.reset()`."""
 
     def __init__(self) -> None:
-        pointer, error = ctypes.c_void_p(), _structs.stasis_error()
+        pointer, error = Owned(library.stasis_cancel_release), _structs.stasis_error()
         status = library.stasis_cancel_create(ctypes.byref(pointer), ctypes.byref(error))
         if status != _structs.STASIS_OK:
             raise error_of(status, message_of(error))
         self._pointer = pointer
         self._requested = False
-
-    def __del__(self) -> None:
-        if hasattr(self, "_pointer"):  # a call that runs keeps it alive by itself
-            library.stasis_cancel_release(self._pointer)
 
     def request(self) -> None:
         """Ends the calls that have this handle. May be called by any thread."""
@@ -218,10 +216,11 @@ class Call:
 
     def call(self, function: Callable[..., int], *arguments: Any) -> int:
         """Calls the function, with the addresses of what is a `Handle` among the arguments."""
-        with contextlib.ExitStack() as held:
-            passed = [held.enter_context(each) if isinstance(each, Handle) else each
-                      for each in arguments]
+        passed = [each.use() if isinstance(each, Handle) else each for each in arguments]
+        try:
             return function(*passed, ctypes.byref(self.error))
+        finally:
+            passed.clear()  # a traceback, which would keep them, may be kept for long
 
     def run(self, function: Callable[..., int], *arguments: Any,
             undo: Optional[Callable[[], Any]] = None) -> None:
@@ -235,17 +234,28 @@ class Call:
                 self.cancel._resume()
                 if self.status == _structs.STASIS_OK and undo is not None:
                     undo()
-                raise interrupt
+                try:
+                    raise interrupt
+                finally:
+                    interrupt = self.failure = None
+                    self._kept.clear()
         self.check()
 
     def check(self) -> None:
-        if self.status == _structs.STASIS_OK:
-            return
-        problem = error_of(self.status, message_of(self.error), self.names_file)
-        if self.failure is not None and self.status in (_structs.STASIS_STOPPED,
-                                                        _structs.STASIS_IO):
-            raise self.failure
-        raise problem
+        """Raises what the call failed with. An exception's traceback refers to this call and to all
+        that its callers have, so that the call must not refer to the exception: through a function
+        that ctypes holds, Python's collector does not see such a circle."""
+        failure, self.failure = self.failure, None
+        self._kept.clear()
+        try:
+            if self.status == _structs.STASIS_OK:
+                return
+            if failure is not None and self.status in (_structs.STASIS_STOPPED,
+                                                       _structs.STASIS_IO):
+                raise failure
+            raise error_of(self.status, message_of(self.error), self.names_file)
+        finally:
+            failure = None
 
     def _run_apart(self, function: Callable[..., int],
                    *arguments: Any) -> Optional[BaseException]:
@@ -284,11 +294,11 @@ class Call:
 
 
 def created(call: Call, function: Callable[..., int], free: Callable[[Any], Any],
-            *arguments: Any) -> ctypes.c_void_p:
+            *arguments: Any) -> Owned:
     """Runs a call whose last argument is a place for a new object, and returns that object."""
-    pointer = ctypes.c_void_p()
-    call.run(function, *arguments, ctypes.byref(pointer), undo=lambda: free(pointer))
-    return pointer
+    owned = Owned(free)
+    call.run(function, *arguments, ctypes.byref(owned), undo=owned.release)
+    return owned
 
 
 def filled(call: Call, kind: Any, guess: int, function: Callable[..., int],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 from . import _structs as s
 from ._abi import library
-from ._call import Call, Handle, created, name_bytes, number, token_array
+from ._call import Call, Handle, Unique, created, name_bytes, number, token_array
 
 if TYPE_CHECKING:
     from .model import Model
@@ -17,7 +16,7 @@ STOPS = {s.STASIS_STOP_LENGTH: "length", s.STASIS_STOP_END_TOKEN: "end",
          s.STASIS_STOP_STRING: "string"}
 
 
-class TextStream:
+class TextStream(Unique):
     def __init__(self, model: "Model", tokens_max: int, stop_strings: Sequence[str],
                  stop_tokens: Sequence[int], ignore_end: bool):
         strings = [name_bytes("a stop string", each) or b"" for each in stop_strings]
@@ -27,10 +26,9 @@ class TextStream:
             tokens_max=number("max_tokens", tokens_max, 64), stop_tokens=tokens,
             stop_token_count=count, stop_strings=(ctypes.c_char_p * len(strings))(*strings),
             stop_string_count=len(strings))
-        free = library.stasis_text_stream_free
-        self._handle = Handle(created(Call(), library.stasis_text_stream_create, free,
-                                      model._handle, ctypes.byref(options)), free, "text stream")
-        weakref.finalize(self, self._handle.close)
+        self._handle = Handle(created(Call(), library.stasis_text_stream_create,
+                                      library.stasis_text_stream_free, model._handle,
+                                      ctypes.byref(options)), "text stream")
         self.stop: Optional[str] = None  # why the text has ended
 
     def push(self, token: int) -> str:

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Optional, Sequence,
-                    Tuple, TypeVar)
+from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, NamedTuple,
+                    Optional, Sequence, Tuple, TypeVar)
 
 from . import _structs as s
 from ._abi import library
-from ._call import Call, Cancel, number
+from ._call import Call, Cancel, Unique, number
 from ._text import TextStream
-from .errors import CancelledError
+from .errors import BusyError
 
 if TYPE_CHECKING:
     from .session import Session
@@ -29,7 +29,7 @@ class Generated:
     best: Tuple[Tuple[int, float], ...]  # the most likely tokens in its place, best first
 
 
-class Generation:
+class Generation(Unique):
     """An iterator, and an async iterator, over the tokens that a session draws; see
     `Session.generate`. A token that it has not given is not in the session, so it may be left at
     any time. `stop` says why it has ended: "length", "end" (of the model's own text, or a stop
@@ -69,15 +69,13 @@ class Generation:
         if self._ended:
             return None
         if self.stop is None:
-            before = self._session.position
+            events: List[Event] = []
             try:
-                drawn = self._draw()
-            except CancelledError:
-                self._ended = True
-                raise
+                drawn = self._draw(events)
             except BaseException:  # what a signal's handler raised, too
                 self._ended = True
-                self._rewind(before)
+                for event in events:
+                    self._rewind(event.position)
                 raise
             if drawn is not None:
                 return drawn
@@ -87,20 +85,18 @@ class Generation:
             return None
         return Generated(self._last.token, self._last.position, held, True, 0.0, ())
 
-    def _draw(self) -> Optional[Generated]:
+    def _draw(self, events: "List[Event]") -> Optional[Generated]:
+        """Returns the next token, which is in the events as soon as it is in the log; None: the
+        session is full."""
         call = Call(self._cancel)
-        raw = []
-        hook = call.hook(lambda _, event: raw.append(_event(event.contents)), 1)
         options = s.stasis_generate_options(  # the stops are the text's
-            flags=s.STASIS_GENERATE_IGNORE_END, tokens_max=1,
-            callback=s.stasis_generate_fn(hook), cancel=call.cancel_pointer,
+            flags=s.STASIS_GENERATE_IGNORE_END, tokens_max=1, cancel=call.cancel_pointer,
             log_probability_count=self._log_probabilities)
-        call.run(library.stasis_session_generate, self._session._handle, ctypes.byref(options),
-                 None)
-        if not raw:  # the session is full
+        call.run(_draw_one, self._session._handle, ctypes.byref(options), events)
+        if not events:
             self.stop = "length"
             return None
-        token, position, log_probability, best = raw[0]
+        token, position, log_probability, best = events[0]
         text = self._text.push(token)
         self.stop = self._text.stop
         self._last = Generated(token, position, text, False, log_probability, best)
@@ -114,17 +110,43 @@ class Generation:
             self._rewind(generated.position)
 
     def _rewind(self, position: int) -> None:
-        if self._session.position > position:
-            self._session.rewind(position, recompute=True)
+        """Takes the token at the position back, unless another caller has gone on from it."""
+        try:
+            if self._session.position == position + 1:
+                self._session.rewind(position, recompute=True)
+        except BusyError:
+            pass
 
 
-def _event(raw: s.stasis_generated) -> Tuple[int, int, float, Tuple[Tuple[int, float], ...]]:
-    best = tuple((raw.best_tokens[i], raw.best_log_probabilities[i])
-                 for i in range(raw.log_probability_count))
-    return raw.token, raw.position, raw.log_probability, best
+class Event(NamedTuple):
+    """A token that was drawn, before its text is known."""
+    token: int
+    position: int
+    log_probability: float
+    best: Tuple[Tuple[int, float], ...]
 
 
-class Reply:
+def _draw_one(session: Any, options: Any, events: List[Event], error: Any) -> int:
+    """Draws one token, in the manner of a function of the library, and leaves the session free. The
+    library calls nothing of Python's meanwhile: a daemon thread may be in here when the interpreter
+    ends, and could not return from such a function through the library."""
+    generation = ctypes.c_void_p()
+    status: int = library.stasis_generation_begin(session, options, ctypes.byref(generation), error)
+    if status != s.STASIS_OK:
+        return status
+    try:
+        raw = s.stasis_generated()
+        status = library.stasis_generation_next(generation, ctypes.byref(raw), error)
+        if status == s.STASIS_OK and not raw.last:  # it is the last if the session is full
+            best = tuple((raw.best_tokens[i], raw.best_log_probabilities[i])
+                         for i in range(raw.log_probability_count))
+            events.append(Event(raw.token, raw.position, raw.log_probability, best))
+    finally:
+        library.stasis_generation_end(generation)
+    return status
+
+
+class Reply(Unique):
     """An iterator, and an async iterator, over pieces of a reply's text; see `Session.say`."""
 
     def __init__(self, generation: Generation, begin: Callable[[], Any]):

@@ -67,11 +67,8 @@ class Model:
             state_budget_bytes=number("state_budget_bytes", state_budget_bytes, 64),
             date=name_bytes("the date", date), cancel=call.cancel_pointer,
             progress=call.progress(progress))
-        pointer = created(call, library.stasis_model_open, library.stasis_model_close,
-                          path_bytes(path), ctypes.byref(options))
-        self._handle = Handle(pointer, library.stasis_model_close, "model")
-        self._closing = weakref.finalize(self, self._handle.close)
-        self._closing.atexit = False  # the process ends anyway
+        self._handle = Handle(created(call, library.stasis_model_open, library.stasis_model_close,
+                                      path_bytes(path), ctypes.byref(options)), "model")
         raw = s.stasis_model_info()
         Call().run(library.stasis_model_get_info, self._handle, ctypes.byref(raw))
         self._info = ModelInfo._of(raw)
@@ -80,7 +77,7 @@ class Model:
 
     def close(self) -> None:
         """Closes the model; its memory returns when its last session is closed."""
-        self._closing()
+        self._handle.close()
 
     def __enter__(self) -> "Model":
         return self
@@ -90,6 +87,12 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<stasis.Model {self.path!r}{' closed' if self._handle.closed else ''}>"
+
+    def __copy__(self) -> "Model":
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, _: Any) -> "Model":
+        return self
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return model_of, (self.path, self._info.model, self._options)
@@ -164,17 +167,17 @@ class Model:
         """Returns the settings that the model's own files recommend, with seed 0."""
         raw = s.stasis_sampling()
         call = Call()
-        with self._handle:  # the arrays of biases are the model's
-            call.run(library.stasis_model_recommended_sampling, self._handle, ctypes.byref(raw))
-            return Sampling._of(raw)
+        owned = self._handle.use()  # the arrays of biases are the model's
+        call.run(library.stasis_model_recommended_sampling, owned, ctypes.byref(raw))
+        return Sampling._of(raw)
 
     @property
     def embed_info(self) -> EmbedInfo:
         """How the model's files say that vectors are made."""
         raw = s.stasis_embed_info()
-        with self._handle:
-            Call().run(library.stasis_model_get_embed_info, self._handle, ctypes.byref(raw))
-            return EmbedInfo._of(raw)
+        owned = self._handle.use()  # the names are the model's
+        Call().run(library.stasis_model_get_embed_info, owned, ctypes.byref(raw))
+        return EmbedInfo._of(raw)
 
     @overload
     def embed(  # type: ignore[overload-overlap]

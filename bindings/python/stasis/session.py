@@ -5,15 +5,14 @@ import ctypes
 import io
 import json
 import os
-import weakref
 from typing import (Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
                     Union)
 
 from . import _structs as s
 from . import _streams
 from ._abi import library
-from ._call import (Call, Cancel, Handle, Progress, choice, created, digest_of, filled, name_bytes,
-                    number, path_bytes, text_bytes, text_of, token_array)
+from ._call import (Call, Cancel, Handle, Owned, Progress, choice, created, digest_of, filled,
+                    name_bytes, number, path_bytes, text_bytes, text_of, token_array)
 from .errors import ConflictError
 from .generation import Generation, Reply
 from .info import SessionInfo
@@ -22,7 +21,7 @@ from .model import (Model, doubles_view, floats_view, json_bytes, model_of, sess
 from .sampling import Sampling
 from .snapshot import CODECS, Difference, Snapshot, VerifyReport
 
-# Called with the position and the logits of an appended token, which live until it returns.
+# Called with the position and the logits of an appended token, which are the caller's own.
 OnLogits = Callable[[int, "memoryview[float]"], Any]
 
 
@@ -43,12 +42,10 @@ class Session:
     'k is 5.'
     """
 
-    def __init__(self, model: Model, pointer: ctypes.c_void_p):
+    def __init__(self, model: Model, owned: Owned):
         """For the package: hosts use `Model.session` and `Session.load`."""
         self.model = model
-        self._handle = Handle(pointer, library.stasis_session_free, "session")
-        self._closing = weakref.finalize(self, self._handle.close)
-        self._closing.atexit = False  # the process ends anyway
+        self._handle = Handle(owned, "session")
 
     @classmethod
     def _create(cls, model: Model, options: s.stasis_session_options,
@@ -62,7 +59,7 @@ class Session:
 
     def close(self) -> None:
         """Frees the session, as soon as no call uses it. Later calls raise `ClosedError`."""
-        self._closing()
+        self._handle.close()
 
     def __enter__(self) -> "Session":
         return self
@@ -374,7 +371,8 @@ def run_options(call: Call, chunk: int, logits: Optional[OnLogits],
                                    progress=call.progress(progress))
     if logits is not None:
         def each(_: Any, position: int, values: Any, count: int) -> None:
-            row = (ctypes.c_float * count).from_address(ctypes.addressof(values.contents))
+            row = (ctypes.c_float * count)()  # a copy, as it may be kept
+            ctypes.memmove(row, values, ctypes.sizeof(row))
             logits(position, floats_view(row))
         options.logits = call.keep(s.stasis_logits_fn(call.hook(each, 1)))
     return ctypes.byref(options)

@@ -3,14 +3,13 @@ from __future__ import annotations
 
 import ctypes
 import json
-import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 from . import _structs as s
 from . import _streams
 from ._abi import library
-from ._call import (Call, Cancel, Handle, Progress, choice, created, filled, number,
+from ._call import (Call, Cancel, Handle, Progress, Unique, choice, created, filled, number,
                     path_bytes, text_of)
 from .errors import DivergedError
 from .info import plain
@@ -96,7 +95,7 @@ def somewhere(place: int) -> Optional[int]:
     return None if place == s.STASIS_NOWHERE else place
 
 
-class Snapshot:
+class Snapshot(Unique):
     """A saved session, opened for inspection from a path or a binary stream. It keeps the state
     that it was opened with. One caller at a time."""
 
@@ -107,14 +106,12 @@ class Snapshot:
             place: Any = _streams.source(call, source)
         else:
             function, place = library.stasis_snapshot_open, path_bytes(source)
-        pointer = created(call, function, library.stasis_snapshot_close, place)
-        self._handle = Handle(pointer, library.stasis_snapshot_close, "snapshot")
-        self._closing = weakref.finalize(self, self._handle.close)
-        self._closing.atexit = False
+        self._handle = Handle(created(call, function, library.stasis_snapshot_close, place),
+                              "snapshot")
 
     def close(self) -> None:
         """Closes the file. Later calls raise `ClosedError`."""
-        self._closing()
+        self._handle.close()
 
     def __enter__(self) -> "Snapshot":
         return self

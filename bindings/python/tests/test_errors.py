@@ -173,21 +173,28 @@ class Lifetimes(Case):
     def test_closed_under_a_call(self):
         """The call goes on to its end; the object is freed after it."""
         session = self.session()
-        session.append(tokens(200), chunk=10, progress=lambda *_: session.close())
+        gone = weakref.ref(session._handle._owned)
+        seen = []
+
+        def close(*_):
+            session.close()
+            seen.append(gone() is not None)
+
+        session.append(tokens(200), chunk=10, progress=close)
         with self.assertRaises(stasis.ClosedError):
             session.append([1])
-        self.assertIsNone(session._handle._pointer)
+        self.assertEqual(set(seen), {True})
+        self.assertIsNone(gone())
 
     def test_what_nobody_holds_is_freed(self):
         opened = stasis.Model(WITHOUT_TOKENIZER)
         session = opened.session()
         session.append([1] * 100)
         self.assertGreater(opened.stats.kv_used_bytes, 0)
-        handle, gone = session._handle, weakref.ref(session)
+        gone = weakref.ref(session), weakref.ref(session._handle._owned)
         del session
         gc.collect()
-        self.assertIsNone(gone())
-        self.assertIsNone(handle._pointer)
+        self.assertEqual([each() for each in gone], [None, None])
         self.assertEqual(opened.stats.kv_used_bytes, 0)
 
     def test_a_session_keeps_its_model(self):
