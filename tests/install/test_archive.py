@@ -64,6 +64,12 @@ class Archive(InstalledTest):
         self.assertEqual(symbols("A-TV-Zuvw"), listed)  # all but U; u: g++'s "unique"
         self.assertGreater(len(listed), 50)
 
+    def test_nothing_that_it_needs_may_be_missing(self):
+        """A weak reference takes nothing from an archive such as libstdc++.a, and is then null."""
+        needed = run("nm", "--undefined-only", prefix() / "lib/libstasis.a").stdout
+        self.assertGreater(len(re.findall(r"^ +U _ZN?K?St", needed, re.MULTILINE)), 50)
+        self.assertEqual(re.findall(r"^ +[vw] .*", needed, re.MULTILINE), [])
+
     def test_a_host_may_use_every_other_name(self):
         """Each name that the archive holds is there once more, as a trap."""
         names = {name for name in symbols("A-TV-Za-z") if re.fullmatch(r"_Z\w+", name)}
