@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import operator
 import os
 import sys
 import threading
@@ -122,21 +123,26 @@ def message_of(error: _structs.stasis_error) -> str:
     return message.decode("utf-8", "replace")
 
 
-def text_bytes(text: str) -> bytes:
+def text_bytes(text: str, what: str = "the text") -> bytes:
     """Returns UTF-8. A text with a lone surrogate is refused."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is {text!r}: expected a str")
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as problem:
-        raise InvalidArgumentError(f"the text cannot be encoded as UTF-8: {problem}") from None
+        raise InvalidArgumentError(f"{what} cannot be encoded as UTF-8: {problem}") from None
 
 
-def name_bytes(what: str, name: Optional[str]) -> Optional[bytes]:
+def name_bytes(what: str, name: str) -> bytes:
     """Returns a name that ends at its first zero byte, which it must not contain."""
-    if name is None:
-        return None
-    if "\0" in name:
+    encoded = text_bytes(name, what)
+    if b"\0" in encoded:
         raise InvalidArgumentError(f"{what} holds a zero byte")
-    return text_bytes(name)
+    return encoded
+
+
+def optional_name(what: str, name: Optional[str]) -> Optional[bytes]:
+    return None if name is None else name_bytes(what, name)
 
 
 def path_bytes(path: Any) -> bytes:
@@ -149,15 +155,27 @@ def path_bytes(path: Any) -> bytes:
 def token_array(tokens: Any) -> "tuple[ctypes.Array[ctypes.c_uint32], int]":
     """Returns tokens for the library. Numbers that 32 bits do not hold are refused here; the
     library refuses those outside the vocabulary."""
+    if isinstance(tokens, (str, bytes, bytearray)) or not hasattr(tokens, "__iter__"):
+        raise TypeError(f"the tokens are {tokens!r}: expected numbers, as tokenize gives them")
     listed = list(tokens)
     for index, token in enumerate(listed):
+        if type(token) is not int:
+            listed[index] = token = whole(f"token {index}", token)
         if not 0 <= token < 2**32:
             raise InvalidArgumentError(f"token {index} is {token}")
     return (ctypes.c_uint32 * len(listed))(*listed), len(listed)
 
 
+def whole(what: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is {value!r}: expected a whole number") from None
+
+
 def number(what: str, value: int, bits: int) -> int:
     """Returns the value. ctypes would cut it to its lowest bits."""
+    value = whole(what, value)
     if not 0 <= value < 2**bits:
         raise InvalidArgumentError(f"{what} is {value}: expected 0 to {2**bits - 1}")
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
 from . import _structs as s
 from ._abi import library
@@ -17,9 +17,10 @@ STOPS = {s.STASIS_STOP_LENGTH: "length", s.STASIS_STOP_END_TOKEN: "end",
 
 
 class TextStream(Unique):
-    def __init__(self, model: "Model", tokens_max: int, stop_strings: Sequence[str],
+    def __init__(self, model: "Model", tokens_max: int, stop: Union[str, Sequence[str]],
                  stop_tokens: Sequence[int], ignore_end: bool):
-        strings = [name_bytes("a stop string", each) or b"" for each in stop_strings]
+        stops = [stop] if isinstance(stop, str) else stop
+        strings = [name_bytes("a stop string", each) for each in stops]
         tokens, count = token_array(stop_tokens)
         options = s.stasis_generate_options(
             flags=s.STASIS_GENERATE_IGNORE_END * ignore_end,

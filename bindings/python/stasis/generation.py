@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, NamedTuple,
-                    Optional, Sequence, Tuple, TypeVar)
+                    Optional, Sequence, Tuple, TypeVar, Union)
 
 from . import _structs as s
 from ._abi import library
@@ -35,7 +35,7 @@ class Generation(Unique):
     any time. `stop` says why it has ended: "length", "end" (of the model's own text, or a stop
     token) or "string"; None: it goes on."""
 
-    def __init__(self, session: "Session", tokens_max: int, stop: Sequence[str],
+    def __init__(self, session: "Session", tokens_max: int, stop: Union[str, Sequence[str]],
                  stop_tokens: Sequence[int], ignore_end: bool, log_probabilities: int,
                  cancel: Optional[Cancel]):
         self.stop: Optional[str] = None

@@ -12,7 +12,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from .errors import ConflictError, DeviceError, UnsupportedError
+from .errors import ConflictError, DeviceError, FullError, UnsupportedError
 from .generation import Generated, Generation
 from .model import Model
 from .sampling import Sampling
@@ -23,23 +23,36 @@ Json = Dict[str, Any]
 HARMLESS = frozenset((
     "n_batch", "n_ubatch", "n_threads_batch", "use_mmap", "use_mlock", "offload_kqv", "flash_attn",
     "embedding", "logits_all", "verbose", "main_gpu", "split_mode", "tensor_split", "vocab_only",
-    "last_n_tokens_size", "numa", "op_offload", "no_perf", "type_k", "type_v", "swa_full"))
+    "last_n_tokens_size", "numa", "op_offload", "no_perf", "type_k", "type_v", "swa_full", "f16_kv",
+    "n_parts", "low_vram", "mul_mat_q"))
+# Arguments of models, with the values that ask for nothing, as None does. Wrappers pass values that
+# they take for the model's own, such as 10000.0 for any model; here they are the model's own.
+MODEL_OFF: Dict[str, Sequence[Any]] = {
+    "lora_path": (), "lora_base": (), "lora_scale": (1.0,), "chat_handler": (),
+    "draft_model": (), "tokenizer": (), "kv_overrides": ({},), "rpc_servers": (),
+    "rope_freq_base": (0.0, 10000.0), "rope_freq_scale": (0.0, 1.0), "rope_scaling_type": (-1,),
+    "pooling_type": (-1,), "spm_infill": (False,), "yarn_ext_factor": (-1.0,),
+    "yarn_attn_factor": (1.0,), "yarn_beta_fast": (32.0,), "yarn_beta_slow": (1.0,),
+    "yarn_orig_ctx": (0,)}
 # Names of chat formats that are called otherwise here.
 FORMATS = {"llama-2": "llama2", "llama-3": "llama3", "mistral-instruct": "mistral"}
-# Arguments of calls, with the values that ask for nothing.
+# The same of calls.
 OFF: Dict[str, Sequence[Any]] = {
-    "suffix": (None, ""), "tfs_z": (1.0,), "mirostat_mode": (0,), "mirostat_tau": (5.0,),
-    "mirostat_eta": (0.1,), "logits_processor": (None,), "grammar": (None,),
-    "stopping_criteria": (None,), "functions": (None,), "function_call": (None, "auto", "none"),
-    "tool_choice": (None, "auto", "none"), "penalize_nl": (True,), "idx": (None,),
-    "response_format": (None, {"type": "text"}), "top_logprobs": (None, 0)}
+    "suffix": ("",), "tfs_z": (1.0,), "mirostat_mode": (0,), "mirostat_tau": (5.0,),
+    "mirostat_eta": (0.1,), "logits_processor": (), "grammar": (), "stopping_criteria": (),
+    "functions": (), "function_call": ("auto", "none"), "tool_choice": ("auto", "none"),
+    "penalize_nl": (True,), "idx": (), "response_format": ({"type": "text"},), "logprobs": (False,),
+    "top_logprobs": (0,)}
+# What None stands for among the settings that draw tokens.
+SETTINGS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "typical_p": 1.0, "repeat_penalty": 1.0,
+            "frequency_penalty": 0.0, "presence_penalty": 0.0}
 
 
 def refuse(arguments: Mapping[str, Any], off: Mapping[str, Sequence[Any]]) -> None:
     for name, value in arguments.items():
         if name not in off:
             raise TypeError(f"an unexpected argument: {name!r}")
-        if value not in off[name]:
+        if value is not None and value not in off[name]:
             raise UnsupportedError(f"{name}={value!r}: not supported by stasis.llama_cpp")
 
 
@@ -63,13 +76,15 @@ class Llama:
     'k is 5.'
     """
 
-    def __init__(self, model_path: str, *, n_gpu_layers: int = 0, seed: int = 0, n_ctx: int = 0,
+    def __init__(self, model_path: str, *, n_gpu_layers: Optional[int] = 0,
+                 seed: Optional[int] = 0, n_ctx: Optional[int] = 0,
                  n_threads: Optional[int] = None, chat_format: Optional[str] = None,
                  **arguments: Any):
         """`n_ctx` 0: the model's. `n_gpu_layers` other than 0: on the GPU, or where there is none
         on the CPU, with the same results. `chat_format` names a template to use in place of the
         model's own: one of llama-cpp-python's names, or of the header's."""
-        refuse({name: value for name, value in arguments.items() if name not in HARMLESS}, {})
+        refuse({name: value for name, value in arguments.items() if name not in HARMLESS},
+               MODEL_OFF)
         self._format = FORMATS.get(chat_format or "", chat_format)
         options: Json = dict(threads=n_threads or 0, chat_template=self._format)
         try:
@@ -78,8 +93,8 @@ class Llama:
             warnings.warn(f"n_gpu_layers={n_gpu_layers}: {problem}; the CPU computes the same")
             self.model = Model(model_path, **options)
         self.model_path = model_path
-        self._seed = seed
-        self._capacity = min(n_ctx, self.model.info.context)
+        self._seed = seed or 0
+        self._capacity = min(n_ctx or 0, self.model.info.context)
         self.session = self.model.session(capacity=self._capacity)
 
     def close(self) -> None:
@@ -181,7 +196,7 @@ class Llama:
         return self.create_completion(prompt, suffix, max_tokens, **arguments)
 
     def create_completion(self, prompt: Union[str, Sequence[int]], suffix: Optional[str] = None,
-                          max_tokens: Optional[int] = 16, temperature: float = 0.8,
+                          max_tokens: Optional[int] = 16, temperature: Optional[float] = 0.8,
                           top_p: float = 0.95, min_p: float = 0.05, typical_p: float = 1.0,
                           logprobs: Optional[int] = None, echo: bool = False,
                           stop: Union[str, Sequence[str], None] = (),
@@ -193,9 +208,13 @@ class Llama:
         """Continues a text, or tokens. Returns what llama-cpp-python does; with `stream`, an
         iterator over pieces of it."""
         refuse({"suffix": suffix, **arguments}, OFF)
+        if echo and logprobs:
+            raise UnsupportedError("echo together with logprobs: not supported by "
+                                   "stasis.llama_cpp")
         tokens = self.tokenize(prompt.encode(), special=True) if isinstance(prompt, str) else prompt
-        self._set_sampling(temperature, top_k, top_p, min_p, typical_p, repeat_penalty,
-                           frequency_penalty, presence_penalty, seed, logit_bias)
+        self._set_sampling(0.8 if temperature is None else temperature, top_k, top_p, min_p,
+                           typical_p, repeat_penalty, frequency_penalty, presence_penalty, seed,
+                           logit_bias)
         self._require_room(len(tokens))
         self._begin_with(tokens or [self.token_bos()])
         shown = ""
@@ -204,7 +223,7 @@ class Llama:
         pieces = self._pieces(max_tokens, stop, logprobs or 0)
         head = self._head("cmpl", "text_completion", model)
         if stream:
-            return self._completion_stream(head, pieces, shown)
+            return self._completion_stream(head, pieces, shown, bool(logprobs))
         text, generated = shown, []
         for each in pieces:
             text += each.text
@@ -213,22 +232,31 @@ class Llama:
                       logprobs=self._logprobs(generated, len(shown)) if logprobs else None)
         return dict(head, choices=[choice], usage=self._usage(len(tokens), generated))
 
-    @staticmethod
-    def _completion_stream(head: Json, pieces: "Pieces", shown: str) -> Iterator[Json]:
+    def _completion_stream(self, head: Json, pieces: "Pieces", shown: str,
+                           logprobs: bool) -> Iterator[Json]:
+        pending: List[Generated] = []  # tokens whose log-probabilities come with the next piece
+        offset = len(shown)
+
         def chunk(text: str, reason: Optional[str]) -> Json:
-            return dict(head, choices=[dict(text=text, index=0, logprobs=None,
+            nonlocal offset
+            found = self._logprobs(pending, offset) if logprobs else None
+            offset += sum(map(len, found["tokens"])) if found else 0
+            pending.clear()
+            return dict(head, choices=[dict(text=text, index=0, logprobs=found,
                                             finish_reason=reason)])
         if shown:
             yield chunk(shown, None)
         for each in pieces:
+            pending.append(each)
             if each.text:
                 yield chunk(each.text, None)
         yield chunk("", pieces.reason)
 
     def create_chat_completion(self, messages: Sequence[Mapping[str, Any]],
                                tools: Optional[Sequence[Mapping[str, Any]]] = None,
-                               temperature: float = 0.2, top_p: float = 0.95, top_k: int = 40,
-                               min_p: float = 0.05, typical_p: float = 1.0, stream: bool = False,
+                               temperature: Optional[float] = 0.2, top_p: float = 0.95,
+                               top_k: int = 40, min_p: float = 0.05, typical_p: float = 1.0,
+                               stream: bool = False,
                                stop: Union[str, Sequence[str], None] = (),
                                seed: Optional[int] = None, max_tokens: Optional[int] = None,
                                presence_penalty: float = 0.0, frequency_penalty: float = 0.0,
@@ -241,10 +269,16 @@ class Llama:
         conversation: Json = {"messages": [plain_message(each) for each in messages]}
         if tools and arguments.get("tool_choice") != "none":
             conversation["tools"] = list(tools)
-        self._set_sampling(temperature, top_k, top_p, min_p, typical_p, repeat_penalty,
-                           frequency_penalty, presence_penalty, seed, logit_bias)
-        self._append_chat(conversation)
+        self._set_sampling(0.2 if temperature is None else temperature, top_k, top_p, min_p,
+                           typical_p, repeat_penalty, frequency_penalty, presence_penalty, seed,
+                           logit_bias)
+        try:
+            self._append_chat(conversation)
+        except FullError:
+            self._require_room(self._count(conversation))
+            raise
         prompt_tokens = self.session.position
+        self._require_room(prompt_tokens)
         pieces = self._pieces(max_tokens, stop, 0)
         if stream:
             head = self._head("chatcmpl", "chat.completion.chunk", model)
@@ -308,6 +342,12 @@ class Llama:
             self.session.rewind(conflict.position or 0, recompute=True)
             self.session.append_chat(conversation, reply=True)
 
+    def _count(self, conversation: Json) -> int:
+        """Returns the tokens of a conversation."""
+        text = (self.model.render_chat(conversation, reply=True) if self._format is None
+                else self.model.render(conversation["messages"], reply=True))
+        return len(self.model.tokenize(text, special=True))
+
     # ---- Vectors ----
 
     def embed(self, input: Union[str, Sequence[str]], normalize: bool = False,
@@ -347,10 +387,17 @@ class Llama:
                       typical_p: float, repeat_penalty: float, frequency_penalty: float,
                       presence_penalty: float, seed: Optional[int],
                       bias: Optional[Mapping[int, float]]) -> None:
+        asked = dict(top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p,
+                     repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty,
+                     presence_penalty=presence_penalty)
+        values: Json = {name: SETTINGS[name] if value is None else value
+                        for name, value in asked.items()}
         self.session.set_sampling(Sampling(
-            temperature=max(temperature, 0.0), top_k=max(top_k, 0), top_p=min(top_p, 1.0),
-            min_p=min_p, typical_p=min(typical_p, 1.0), repetition_penalty=repeat_penalty,
-            frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
+            temperature=max(temperature, 0.0), top_k=max(values["top_k"], 0),
+            top_p=min(values["top_p"], 1.0), min_p=values["min_p"],
+            typical_p=min(values["typical_p"], 1.0), repetition_penalty=values["repeat_penalty"],
+            frequency_penalty=values["frequency_penalty"],
+            presence_penalty=values["presence_penalty"],
             seed=(self._seed if seed is None else seed) % 2**64,
             bias={int(token): value for token, value in (bias or {}).items()}))
 
@@ -369,7 +416,7 @@ class Llama:
 
     def _pieces(self, max_tokens: Optional[int], stop: Union[str, Sequence[str], None],
                 log_probabilities: int) -> "Pieces":
-        stops = [stop] if isinstance(stop, str) else list(stop or ())
+        stops = [stop] if isinstance(stop, str) and stop else list(stop or ())
         return Pieces(self.session.generate(
             max_tokens=max(max_tokens or 0, 0), stop=stops, log_probabilities=log_probabilities))
 

@@ -12,7 +12,7 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional,
 from . import _structs as s
 from ._abi import library
 from ._call import (Call, Cancel, Handle, Progress, choice, created, filled, name_bytes, number,
-                    path_bytes, text_bytes, text_of, token_array)
+                    optional_name, path_bytes, text_bytes, text_of, token_array)
 from .errors import ModelMismatchError
 from .info import EmbedInfo, ModelInfo, ModelStats, plain
 from .sampling import Sampling
@@ -58,14 +58,14 @@ class Model:
                 state_budget_bytes=state_budget_bytes, date=date).items() if value}
         call = Call(cancel or Cancel(), names_file=True)
         options = s.stasis_model_options(
-            threads=number("threads", threads, 32), device=name_bytes("the device", device),
-            kernels=name_bytes("the kernels", kernels),
+            threads=number("threads", threads, 32), device=optional_name("the device", device),
+            kernels=optional_name("the kernels", kernels),
             kv_budget_bytes=number("kv_budget_bytes", kv_budget_bytes, 64),
-            chat_template=name_bytes("the chat template", chat_template),
-            profile=name_bytes("the profile", profile), copy_weights=int(copy_weights),
+            chat_template=optional_name("the chat template", chat_template),
+            profile=optional_name("the profile", profile), copy_weights=int(copy_weights),
             verify_weights=int(verify_weights),
             state_budget_bytes=number("state_budget_bytes", state_budget_bytes, 64),
-            date=name_bytes("the date", date), cancel=call.cancel_pointer,
+            date=optional_name("the date", date), cancel=call.cancel_pointer,
             progress=call.progress(progress))
         self._handle = Handle(created(call, library.stasis_model_open, library.stasis_model_close,
                                       path_bytes(path), ctypes.byref(options)), "model")
@@ -145,7 +145,7 @@ class Model:
         """Returns a conversation rendered by the chat template; with `reply` it ends with the
         prompt for the next reply."""
         raw = (s.stasis_message * len(messages))()
-        kept = [(name_bytes("a role", each["role"]), text_bytes(each["content"]))
+        kept = [(name_bytes("a role", each["role"]), text_bytes(each["content"], "a content"))
                 for each in messages]
         for to, (role, text) in zip(raw, kept):
             to.struct_size = ctypes.sizeof(s.stasis_message)
@@ -210,7 +210,7 @@ class Model:
                 to.tokens = call.keep(tokens)
         options = s.stasis_embed_options(
             pooling=choice("the pooling", pooling, POOLINGS),
-            prompt=name_bytes("the prompt", prompt), cancel=call.cancel_pointer,
+            prompt=optional_name("the prompt", prompt), cancel=call.cancel_pointer,
             progress=call.progress(progress))
         dimension = self.embed_info.dimension
         vectors = (ctypes.c_float * (dimension * len(inputs)))()

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 
 from . import _structs as s
 from ._abi import library
-from ._call import Call, Cancel, Progress, name_bytes, number, path_bytes
+from ._call import Call, Cancel, Progress, number, optional_name, path_bytes
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def quantize(path: Any, out: Any, *, type: Optional[str] = None, replace: bool =
     stasis_quantize.h, such as "Q4_K_M"; None: Q8_0."""
     call = Call(cancel or Cancel(), names_file=True)
     options = s.stasis_quantize_options(
-        flags=s.STASIS_QUANTIZE_REPLACE * replace, type=name_bytes("the type", type),
+        flags=s.STASIS_QUANTIZE_REPLACE * replace, type=optional_name("the type", type),
         threads=number("threads", threads, 32), cancel=call.cancel_pointer,
         progress=call.progress(progress))
     raw = s.stasis_quantize_report()

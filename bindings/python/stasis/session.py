@@ -13,7 +13,7 @@ from . import _streams
 from ._abi import library
 from ._call import (Call, Cancel, Handle, Owned, Progress, choice, created, digest_of, filled,
                     name_bytes, number, path_bytes, text_bytes, text_of, token_array)
-from .errors import ConflictError
+from .errors import BusyError, ClosedError, ConflictError
 from .generation import Generation, Reply
 from .info import SessionInfo
 from .model import (Model, doubles_view, floats_view, json_bytes, model_of, session_options,
@@ -68,7 +68,12 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._handle.closed else f"at {self.position}"
+        try:
+            state = f"at {self.position}"
+        except BusyError:
+            state = "in a call"
+        except ClosedError:
+            state = "closed"
         return f"<stasis.Session of {self.model.path!r} {state}>"
 
     # ---- What it holds ----
@@ -104,6 +109,7 @@ class Session:
 
     def tokens(self, begin: int = 0) -> List[int]:
         """Returns the log's tokens from a position on."""
+        begin = number("begin", begin, 64)
         tokens, count = filled(Call(), ctypes.c_uint32, 256,
                                lambda session, *place: library.stasis_session_tokens(
                                    session, begin, place[0], None, *place[1:]),
@@ -112,6 +118,7 @@ class Session:
 
     def sources(self, begin: int = 0) -> List[int]:
         """Returns the source of each token: STASIS_SOURCE_... of the header."""
+        begin = number("begin", begin, 64)
         sources, count = filled(Call(), ctypes.c_uint8, 256,
                                 lambda session, *place: library.stasis_session_tokens(
                                     session, begin, None, *place), self._handle)
@@ -120,7 +127,8 @@ class Session:
     def text(self, begin: int = 0, end: Optional[int] = None) -> str:
         """Returns the text of positions [begin, end), without special tokens."""
         return text_of(Call(), 4096, library.stasis_session_text, self._handle,
-                       number("begin", begin, 64), self.position if end is None else end
+                       number("begin", begin, 64),
+                       self.position if end is None else number("end", end, 64)
                        ).decode("utf-8", "replace")
 
     # ---- What makes it grow ----
@@ -178,8 +186,8 @@ class Session:
                           len(encoded or b""), s.STASIS_REPLY_COMPLETE * complete)
         return json.loads(message)
 
-    def say(self, text: str, *, max_tokens: int = 0, role: str = "user", stop: Sequence[str] = (),
-            cancel: Optional[Cancel] = None) -> Reply:
+    def say(self, text: str, *, max_tokens: int = 0, role: str = "user",
+            stop: Union[str, Sequence[str]] = (), cancel: Optional[Cancel] = None) -> Reply:
         """Says a turn and returns the reply: an iterator, and an async iterator, over pieces of its
         text. The turn is appended when the first piece is asked for. `max_tokens` 0: until the
         model ends its reply, or the session is full."""
@@ -187,11 +195,11 @@ class Session:
         return Reply(generation, lambda: self.append_message(role, text, reply=True,
                                                              cancel=generation._cancel))
 
-    def generate(self, *, max_tokens: int = 0, stop: Sequence[str] = (),
+    def generate(self, *, max_tokens: int = 0, stop: Union[str, Sequence[str]] = (),
                  stop_tokens: Sequence[int] = (), ignore_end: bool = False,
                  log_probabilities: int = 0, cancel: Optional[Cancel] = None) -> Generation:
         """Returns an iterator, and an async iterator, over tokens that are drawn and appended as it
-        is asked for them. `stop`: the text ends before the first of these strings.
+        is asked for them. `stop`: the text ends before this string, or the first of these.
         `log_probabilities`: report each token's, and those of this many most likely ones."""
         return Generation(self, max_tokens, stop, stop_tokens, ignore_end, log_probabilities,
                           cancel)

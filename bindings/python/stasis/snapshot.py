@@ -138,6 +138,7 @@ class Snapshot(Unique):
 
     def tokens(self, begin: int = 0) -> List[int]:
         """Returns the log's tokens from a position on."""
+        begin = number("begin", begin, 64)
         tokens, count = filled(Call(), ctypes.c_uint32, 256,
                                lambda snapshot, *place: library.stasis_snapshot_tokens(
                                    snapshot, begin, place[0], None, *place[1:]), self._handle)

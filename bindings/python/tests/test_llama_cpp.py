@@ -77,6 +77,17 @@ class Completions(Case):
         self.assertEqual([len(each) for each in found["logprobs"]["top_logprobs"]], [2, 2, 2])
         self.assertEqual("".join(found["logprobs"]["tokens"]), found["text"])
         self.assertLessEqual(max(found["logprobs"]["token_logprobs"]), 0)
+        with self.assertRaisesRegex(stasis.UnsupportedError, "echo together with logprobs"):
+            self.llm("k is", echo=True, logprobs=2)
+
+    def test_logprobs_of_streams(self):
+        """In pieces, some of which are held back: together those of the whole."""
+        asked = dict(prompt="k is 5. m is ", max_tokens=8, temperature=0, logprobs=2, stop=["5 5"])
+        whole = self.llm(**asked)["choices"][0]["logprobs"]
+        chunks = [each["choices"][0]["logprobs"] for each in self.llm(stream=True, **asked)]
+        self.assertGreater(len(whole["tokens"]), 1)
+        self.assertEqual({name: [each for chunk in chunks for each in chunk[name]]
+                          for name in whole}, whole)
 
     def test_reasons(self):
         self.assertEqual(self.llm("k", max_tokens=2, temperature=0)["choices"][0]["finish_reason"],
@@ -105,8 +116,50 @@ class Completions(Case):
                                             response_format={"type": "json_object"})
         with self.assertRaisesRegex(TypeError, "nonsense"):
             self.llm.create_completion("k", nonsense=1)
-        with self.assertRaisesRegex(TypeError, "lora_path"):
-            Llama(str(GEMMA), lora_path="a")
+        for name, value in (("lora_path", "a"), ("rope_freq_base", 5000.0), ("pooling_type", 1)):
+            with self.assertRaisesRegex(stasis.UnsupportedError, name):
+                Llama(str(GEMMA), **{name: value})
+        with self.assertRaisesRegex(TypeError, "nonsense"):
+            Llama(str(GEMMA), nonsense=None)
+
+    def test_what_wrappers_pass(self):
+        """Values that ask for nothing, among them those that LangChain's class always passes."""
+        llm = Llama(str(GEMMA), n_ctx=None, n_gpu_layers=None, n_threads=None, seed=None,
+                    lora_path=None, lora_base=None, lora_scale=1.0, chat_handler=None,
+                    draft_model=None, tokenizer=None, kv_overrides=None, rope_freq_base=0.0,
+                    rope_freq_scale=0.0, rope_scaling_type=-1, pooling_type=-1, f16_kv=True)
+        self.addCleanup(llm.close)
+        wrapped = Llama(str(GEMMA), rope_freq_scale=1.0, rope_freq_base=10000.0, lora_path=None,
+                        lora_base=None, n_ctx=512, n_parts=-1, seed=-1, f16_kv=True,
+                        logits_all=False, vocab_only=False, use_mlock=False, n_batch=8,
+                        use_mmap=True, last_n_tokens_size=64, verbose=True)
+        self.addCleanup(wrapped.close)
+        self.assertEqual(wrapped.n_ctx(), 512)
+        nothing = dict.fromkeys(("temperature", "top_k", "top_p", "min_p", "typical_p", "seed",
+                                 "repeat_penalty", "frequency_penalty", "presence_penalty",
+                                 "logprobs", "stop", "mirostat_mode", "tfs_z"))
+        self.assertEqual(llm("k is", **nothing)["choices"], llm("k is")["choices"])
+        self.assertEqual(llm("k is", logprobs=False, stop="")["choices"], llm("k is")["choices"])
+        asked = [{"role": "user", "content": FIRST}]
+        self.assertEqual(llm.create_chat_completion(asked, **nothing)["choices"],
+                         llm.create_chat_completion(asked)["choices"])
+        self.assertEqual(llm.create_chat_completion(asked, logprobs=False, stop="")["choices"],
+                         llm.create_chat_completion(asked)["choices"])
+        with self.assertRaisesRegex(stasis.UnsupportedError, "logprobs"):
+            llm.create_chat_completion(asked, logprobs=True)
+
+    def test_conversations_that_are_too_long(self):
+        """The same error as that of a prompt, with a template of the model's own or another."""
+        for chosen in (None, "llama-2"):
+            llm = Llama(str(LLAMA), n_ctx=8, chat_format=chosen)
+            self.addCleanup(llm.close)
+            count = llm._count({"messages": [{"role": "user", "content": FIRST}]})
+            with self.assertRaisesRegex(ValueError, rf"\({count}\) exceed context window of 8"):
+                llm.create_chat_completion([{"role": "user", "content": FIRST}])
+            exact = Llama(str(LLAMA), n_ctx=count, chat_format=chosen)
+            self.addCleanup(exact.close)
+            with self.assertRaisesRegex(ValueError, rf"\({count}\) exceed context window"):
+                exact.create_chat_completion([{"role": "user", "content": FIRST}])
 
 
 class Chat(Case):
