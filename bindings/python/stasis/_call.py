@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import ctypes
 import operator
 import os
@@ -17,7 +18,7 @@ import sys
 import threading
 from typing import Any, Callable, List, Optional
 
-from . import _structs
+from . import _exit, _structs
 from ._abi import library
 from .errors import ClosedError, InvalidArgumentError, error_of
 
@@ -204,6 +205,7 @@ class Call:
         self.status = _structs.STASIS_OK
         self.failure: Optional[BaseException] = None  # what a function of the host raised
         self._kept: List[Any] = []
+        self._calls_back = False
 
     def keep(self, value: Any) -> Any:
         self._kept.append(value)
@@ -213,6 +215,8 @@ class Call:
         """Returns a function for the library that calls the host's. If it raises, the library gets
         `failed`, and `run` raises the same once the library has returned. `passed` None: the
         library gets what the function returns."""
+        self._calls_back = True
+
         def called(*arguments: Any) -> int:
             try:
                 result = function(*arguments)
@@ -244,7 +248,11 @@ class Call:
             undo: Optional[Callable[[], Any]] = None) -> None:
         """Makes the call and raises what it failed with. If a signal's handler raised meanwhile and
         the call had succeeded before it saw the request, `undo` takes its outcome back."""
-        if self.cancel is None or threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            with (_exit.calls.running(self.cancel) if self._calls_back
+                  else contextlib.nullcontext()):
+                self.status = self.call(function, *arguments)
+        elif self.cancel is None:
             self.status = self.call(function, *arguments)
         else:
             interrupt = self._run_apart(function, *arguments)

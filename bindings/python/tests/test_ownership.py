@@ -159,6 +159,54 @@ begun.wait(60)
             self.assertEqual((child.returncode, out, err), (0, "", ""))
 
 
+    def test_daemon_threads_that_are_called_back(self):
+        for call in ("session.fork().append(tokens(100, 5), logits=seen)",
+                     "session.fork().append(tokens(100, 5), chunk=4, progress=seen)",
+                     "session.save(Stream())", "model().load(io.BytesIO(saved))"):
+            child = self.script(f"""
+from fixture import stasis, tokens, model
+import io, threading
+session = model().session()
+session.append(tokens(50))
+saved = io.BytesIO()
+session.save(saved)
+saved = saved.getvalue()
+begun = threading.Event()
+seen = lambda *_: begun.set()
+class Stream:
+    def write(self, _): seen()
+def run():
+    while True:
+        try:
+            {call}
+            begun.set()
+        except stasis.CancelledError:
+            pass
+threads = [threading.Thread(target=run, daemon=True) for _ in range(1 + ("save" not in {call!r}))]
+for each in threads: each.start()
+begun.wait(60)
+""")
+            out, err = child.communicate(timeout=120)
+            self.assertEqual((child.returncode, out, err), (0, "", ""), call)
+
+    def test_a_function_that_blocks_for_good(self):
+        """Exiting goes on without it."""
+        child = self.script("""
+from fixture import stasis, tokens, model
+from stasis import _exit
+import threading
+_exit.PATIENCE_SECONDS = 0.2
+session, begun = model().session(), threading.Event()
+def block(*_):
+    begun.set()
+    threading.Event().wait()
+threading.Thread(target=lambda: session.append(tokens(9), progress=block), daemon=True).start()
+begun.wait(60)
+""")
+        out, err = child.communicate(timeout=60)
+        self.assertEqual((child.returncode, out, err), (0, "", ""))
+
+
 class Streams(Case):
     def test_one_that_does_not_block_and_is_full(self):
         session = self.session(tokens(150))
