@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import contextlib
 import ctypes
+import functools
 import operator
 import os
-import sys
 import threading
 from typing import Any, Callable, List, Optional
 
@@ -32,23 +33,30 @@ class Unique:
         raise TypeError(f"a {type(self).__name__} can neither be copied nor pickled")
 
 
-class Owned(Unique, ctypes.c_void_p):
+class Owned(Unique):
     """The address of an object of the library, and a place for one that a call creates. The object
     is freed when nothing refers to this any more: Python counts that, and no signal's handler can
     come between, as it could between a call and a count of our own."""
 
     def __init__(self, free: Callable[[Any], Any]):
-        super().__init__()
-        self._free = free
+        self.pointer = self._as_parameter_ = ctypes.c_void_p()
+        self._free = functools.partial(free, self.pointer)
+
+    # What it is to call is found and called without an instruction of Python's, before one of which
+    # a signal's handler might raise: into nowhere, and in place of the call.
+    __del__ = property(operator.attrgetter("_free"))
 
     def release(self) -> None:
-        value, self.value = self.value, None
-        if value is not None:
-            self._free(value)
+        value, self.pointer.value = self.pointer.value, None  # first, so that none is freed twice
+        self._free.func(value)
 
-    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # the process ends anyway
-            self.release()
+
+def _keep_all() -> None:
+    """The process ends anyway, and daemon threads may still use what there is."""
+    Owned.__del__ = lambda self: None  # type: ignore[assignment]
+
+
+atexit.register(_keep_all)
 
 
 class Handle(Unique):
@@ -81,7 +89,7 @@ class Cancel(Unique):
 
     def __init__(self) -> None:
         pointer, error = Owned(library.stasis_cancel_release), _structs.stasis_error()
-        status = library.stasis_cancel_create(ctypes.byref(pointer), ctypes.byref(error))
+        status = library.stasis_cancel_create(ctypes.byref(pointer.pointer), ctypes.byref(error))
         if status != _structs.STASIS_OK:
             raise error_of(status, message_of(error))
         self._pointer = pointer
@@ -234,7 +242,7 @@ class Call:
 
     @property
     def cancel_pointer(self) -> Any:
-        return self.cancel._pointer if self.cancel else None
+        return self.cancel._pointer.pointer if self.cancel else None
 
     def call(self, function: Callable[..., int], *arguments: Any) -> int:
         """Calls the function, with the addresses of what is a `Handle` among the arguments."""
@@ -323,7 +331,7 @@ def created(call: Call, function: Callable[..., int], free: Callable[[Any], Any]
             *arguments: Any) -> Owned:
     """Runs a call whose last argument is a place for a new object, and returns that object."""
     owned = Owned(free)
-    call.run(function, *arguments, ctypes.byref(owned), undo=owned.release)
+    call.run(function, *arguments, ctypes.byref(owned.pointer), undo=owned.release)
     return owned
 
 
