@@ -10,7 +10,7 @@ from . import _structs as s
 from ._abi import library
 from ._call import Call, Cancel, Unique, number
 from ._text import TextStream
-from .errors import BusyError
+from .errors import BusyError, ClosedError
 
 if TYPE_CHECKING:
     from .session import Session
@@ -72,8 +72,8 @@ class Generation(Unique):
             events: List[Event] = []
             try:
                 drawn = self._draw(events)
-            except BaseException:  # what a signal's handler raised, too
-                self._ended = True
+            except BaseException as problem:  # what a signal's handler raised, too
+                self._ended = bool(events) or not isinstance(problem, (BusyError, ClosedError))
                 for event in events:
                     self._rewind(event.position)
                 raise

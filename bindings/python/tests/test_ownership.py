@@ -102,6 +102,12 @@ class Others(Case):
         with self.assertRaises(stasis.BusyError):
             next(generation)
         self.assertEqual(session.tokens(), tokens(10) + [7])
+        del generation._draw
+        self.assertEqual(next(generation).position, 11)  # it has not ended
+        session.close()
+        for _ in range(2):
+            with self.assertRaises(stasis.ClosedError):
+                next(generation)
 
     def test_nor_what_has_come_after_its_own(self):
         session = self.session(tokens(10))
