@@ -19,11 +19,6 @@ struct ExpertMistake {
     std::function<void(Model &)> make;
 };
 
-Deviation passed_deviation(const Model &model, const std::string &name) {
-    const Golden values = golden(name);
-    return deviation_of(passed_log(model, values.ids, values.ids.size()).logits, values);
-}
-
 // Changes the experts of every layer.
 void change_experts(Model &model, const std::function<void(ExpertWeights &)> &change) {
     for (LayerWeights &layer : model.weights.layers) {

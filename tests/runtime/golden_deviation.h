@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "tests/runtime/models.h"
+#include "tests/runtime/passes.h"
 
 namespace stasis::test {
 
@@ -47,6 +48,12 @@ inline Deviation measure(const std::shared_ptr<Model> &model, const Golden &gold
     kernels::FloatEnvironment environment;
     Session session(model, {});
     return deviation_of(append_with_logits(session, golden.ids), golden);
+}
+
+// The same of passes of the runtime alone, without a session.
+inline Deviation passed_deviation(const Model &model, const std::string &name) {
+    const Golden values = golden(name);
+    return deviation_of(passed_log(model, values.ids, values.ids.size()).logits, values);
 }
 
 inline bool within(const Deviation &deviation) {

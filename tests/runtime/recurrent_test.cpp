@@ -13,11 +13,6 @@ namespace {
 
 const std::string kHybrid = "zoo/qwen3_5-dense";
 
-Deviation passed_deviation(const Model &model, const std::string &name) {
-    const Golden values = golden(name);
-    return deviation_of(passed_log(model, values.ids, values.ids.size()).logits, values);
-}
-
 // Calls change(numbers, i) for the first numbers at a place.
 template <typename Change>
 void change_numbers(Model &model, const float *place, size_t count, const Change &change) {
