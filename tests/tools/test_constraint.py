@@ -3,6 +3,7 @@
 # listed in runtime/constraint/CONSTRAINTS.md; what is not listed there is a failure. And what
 # schemas allow against the published tests of JSON schemas, which the sources of the package
 # jsonschema hold.
+import fractions
 import itertools
 import json
 import os
@@ -149,8 +150,40 @@ class Theirs:
 
 
 # An escape by number that lacks digits; its backslash is not itself escaped.
-UNFINISHED = re.compile(rb"(?<!\\)(?:\\\\)*\\u[0-9A-Fa-f]{0,3}$")
+UNFINISHED = re.compile(rb"(?<!\\)(?:\\\\)*\\u([0-9A-Fa-f]{0,3})$")
 HEX_DIGITS = set(b"0123456789ABCDEFabcdef")
+
+
+def same_escape(digits, ours, theirs):
+    """The same inside of an escape. Where any escape may stand, none is half of a surrogate pair;
+    where there is one spelling, only control characters have such, in lower case. The other side
+    may have all four digits, or control characters alone."""
+    free = HEX_DIGITS - set(b"89ABCDEFabcdef") if digits in (b"d", b"D") else HEX_DIGITS
+    one = {b"": set(b"0"), b"0": set(b"0"), b"00": set(b"01")}.get(
+        digits, set(b"0123456789abcdef"))
+    control = {b"": set(b"0"), b"0": set(b"0"), b"00": set(b"017")}.get(digits, HEX_DIGITS)
+    return (ours == free or ours == ours & one & theirs != set()) and (
+        theirs == HEX_DIGITS or theirs == theirs & control != set())
+
+
+def fraction(schema, text):
+    """The digits that may follow a number with a point under bounds, and whether it is complete: of
+    the values that begin so, one lies between them. Minus zero is none."""
+    low = fractions.Fraction(schema["minimum"]) if "minimum" in schema else float("-inf")
+    high = fractions.Fraction(schema["maximum"]) if "maximum" in schema else float("inf")
+
+    def value(number):
+        return fractions.Fraction(number.decode() + ("0" if number.endswith(b".") else ""))
+
+    def fits(number):
+        size = abs(value(number))
+        beyond = size + fractions.Fraction(1, 10 ** len(number.split(b".")[1]))
+        if number.startswith(b"-"):
+            return (-size >= low if size else low < 0) and -beyond < high
+        return size <= high and beyond > low
+    minus_zero = text.startswith(b"-") and value(text) == 0
+    complete = not text.endswith(b".") and not minus_zero and low <= value(text) <= high
+    return {digit for digit in b"0123456789" if fits(text + bytes([digit]))}, complete
 
 
 def same(kind, text, ours, theirs):
@@ -163,8 +196,8 @@ def same(kind, text, ours, theirs):
         theirs, ours = theirs - (set(b"u") - ours), ours - (set(b"/") - theirs)
     if text[-1:] == b"-":  # minus zero between bounds
         theirs = theirs - (set(b"0") - ours)
-    if UNFINISHED.search(text):  # there none of most characters, here no half of a surrogate pair
-        return ours | theirs <= HEX_DIGITS and bool(ours & theirs)
+    if escape := UNFINISHED.search(text):
+        return same_escape(escape[1], ours, theirs)
     return ours - BLANKS - {0x7F} == theirs - BLANKS and ours & BLANKS <= theirs | set(b" ")
 
 
@@ -200,8 +233,10 @@ class Constraint(unittest.TestCase):
             ours, complete = self.ours(kind, constraint, text)
             other, accepting = theirs.allowed()
             agree = same(kind, text, ours, other) and complete == accepting
-            if '"number"' in constraint and b"." in text and not agree:  # fractions at bounds
-                agree = other <= ours <= other | set(b"0123456789") and complete >= accepting
+            bounded = kind == "json_schema" and {"minimum", "maximum"} & set(json.loads(constraint))
+            if not agree and bounded and b"." in text:
+                agree = ((ours, complete) == fraction(json.loads(constraint), text) and
+                         other <= ours and accepting <= complete)
             self.assertTrue(agree, f"{constraint} after {text}: here alone {bytes(ours - other)}, "
                             f"there alone {bytes(other - ours)}, complete {complete} {accepting}")
             both = sorted(ours & other)
