@@ -13,6 +13,7 @@ static_assert(static_cast<uint32_t>(StopReason::end_token) == STASIS_STOP_END_TO
 static_assert(static_cast<uint32_t>(StopReason::stop_string) == STASIS_STOP_STRING);
 static_assert(static_cast<uint32_t>(StopReason::callback) == STASIS_STOP_CALLBACK);
 static_assert(static_cast<uint32_t>(StopReason::cancelled) == STASIS_STOP_CANCELLED);
+static_assert(static_cast<uint32_t>(StopReason::no_token) == STASIS_STOP_NO_TOKEN);
 
 // The caller's callback, wrapped for the length of a call.
 struct Hearer {

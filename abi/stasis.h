@@ -1,7 +1,7 @@
 /* Stasis: an embeddable runtime for language-model sessions that can be frozen, copied, moved and
- * proven, bit for bit. This is the public header; it includes stasis_chat.h, stasis_embed.h,
- * stasis_generate.h, stasis_quantize.h, stasis_snapshot.h and stasis_trace.h. Their comments are
- * the specification. NUMERICS.md (the contract) and FORMAT.md (files) are in share/doc/stasis.
+ * proven, bit for bit. This is the public header; it includes the others, which its end lists.
+ * Their comments are the specification. NUMERICS.md (the contract), FORMAT.md (files) and
+ * CONSTRAINTS.md are in share/doc/stasis.
  *
  * Results. A call that can fail returns a stasis_status and, if `error` is not NULL, fills it; on
  * success with STASIS_OK and an empty message. A failed or cancelled call leaves every object as it
@@ -78,6 +78,7 @@ typedef struct stasis_cancel stasis_cancel;     /* cancels calls and reports the
 #define STASIS_POOL_EXHAUSTED 17   /* the KV budget is in use at present; freeing sessions helps */
 #define STASIS_BUFFER_TOO_SMALL 18 /* nothing was written except the required size */
 #define STASIS_CONFLICT 19         /* the file, or the log, has other contents than expected */
+#define STASIS_NO_TOKEN 20         /* none is left to draw: a constraint allows none */
 
 /* Layout frozen. `message` is zero-terminated UTF-8: what was expected, what was found, and where.
  * Bytes of a path that are not UTF-8 appear as \xNN. A message that is too long has "..." in place
@@ -487,10 +488,11 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #ifdef __cplusplus
 }
 #endif
-#include "stasis_chat.h"     /* conversations with tools, in JSON */
-#include "stasis_embed.h"    /* texts as vectors */
-#include "stasis_generate.h" /* logits, sampling, generation, steps of many sessions */
-#include "stasis_quantize.h" /* models to GGUF files */
-#include "stasis_snapshot.h" /* sessions to files and streams and back */
-#include "stasis_trace.h"    /* reports of what happens to a session's KV cache */
-#endif                       /* STASIS_H */
+#include "stasis_chat.h"       /* conversations with tools, in JSON */
+#include "stasis_constraint.h" /* which texts may be drawn */
+#include "stasis_embed.h"      /* texts as vectors */
+#include "stasis_generate.h"   /* logits, sampling, generation, steps of many sessions */
+#include "stasis_quantize.h"   /* models to GGUF files */
+#include "stasis_snapshot.h"   /* sessions to files and streams and back */
+#include "stasis_trace.h"      /* reports of what happens to a session's KV cache */
+#endif                         /* STASIS_H */

@@ -102,7 +102,8 @@ stasis_status stasis_session_set_sampling(stasis_session *session, const stasis_
 stasis_status stasis_model_recommended_sampling(const stasis_model *model,
                                                 stasis_sampling *sampling, stasis_error *error);
 /* Draws the next token without appending it: the draw at a position is always the same.
- * INVALID_ARGUMENT: biases forbid every token. Returns also the statuses of logits. */
+ * INVALID_ARGUMENT: biases forbid every token. NO_TOKEN: a constraint (stasis_constraint.h) does.
+ * Returns also the statuses of logits. */
 stasis_status stasis_session_sample(const stasis_session *session, stasis_token *token,
                                     stasis_error *error);
 /* Draws the next token and appends it, or does neither. Cannot be cancelled;
@@ -159,6 +160,7 @@ typedef struct stasis_generate_options {
 #define STASIS_STOP_STRING 2u    /* a stop string; its tokens are in the log */
 #define STASIS_STOP_CALLBACK 3u  /* the host; the status of stasis_session_generate is STOPPED */
 #define STASIS_STOP_CANCELLED 4u /* the cancel handle; the status is CANCELLED */
+#define STASIS_STOP_NO_TOKEN 5u  /* no token is left to draw: stasis_session_set_constraint */
 
 /* Outcome of a generation, filled however it ends. */
 typedef struct stasis_generate_result {

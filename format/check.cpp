@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cfloat>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "format/constants.h"
@@ -15,6 +16,7 @@
 #include "format/section.h"
 #include "format/state/bf16.h"
 #include "format/state/decimal.h"
+#include "format/state/token_set.h"
 
 namespace stasis::format {
 
@@ -164,6 +166,24 @@ void check_sampling_v2(const SamplingV2 &v2, const State &state, Status status) 
     }
 }
 
+void check_sampling_v3(const SamplingV3 &v3, const State &state, Status status) {
+    if (const Constraint *constraint = v3.constraint.value.get()) {
+        const size_t most = constraint->kind == Constraint::kJson ? 0 : Constraint::kTextMax;
+        if (constraint->kind == 0 || constraint->kind > Constraint::kKindMax ||
+            constraint->text.size() > most) {
+            fail(status, "sampling settings: a constraint of kind %u with a text of %zu bytes",
+                 constraint->kind, constraint->text.size());
+        }
+    }
+    if (const std::string *allowed = v3.allowed.value.get()) {
+        const std::optional<TokenRuns> runs = decode_tokens(*allowed, state.vocabulary);
+        if (!runs || runs->empty()) {
+            fail(status, "sampling settings: allowed tokens, %zu bytes, are no set of any",
+                 allowed->size());
+        }
+    }
+}
+
 void check_samplings(const State &state, Status status) {
     if (state.samplings.size() > kSamplingsMax || state.sampling >= state.samplings.size()) {
         fail(status, "sampling settings in force are %u of %zu (at most %zu)", state.sampling,
@@ -187,6 +207,7 @@ void check_samplings(const State &state, Status status) {
             }
         }
         check_sampling_v2(sampling.v2, state, status);
+        check_sampling_v3(sampling.v3, state, status);
     }
 }
 

@@ -12,7 +12,8 @@ inline constexpr uint32_t kFormatVersion = 1;
 // Features with which a reader that does not implement them may read the file, but not write to it:
 // sampling settings use fields that version 2 of the contract's sampling added.
 inline constexpr uint64_t kFeatureSamplingV2 = 1;
-inline constexpr uint64_t kFeaturesReadKnown = kFeatureSamplingV2;
+inline constexpr uint64_t kFeatureSamplingV3 = 2; // the same of version 3: constraints
+inline constexpr uint64_t kFeaturesReadKnown = kFeatureSamplingV2 | kFeatureSamplingV3;
 
 // Features with which a reader that does not implement them must refuse the file.
 inline constexpr uint64_t kFeatureEvictions = 1; // some positions were evicted

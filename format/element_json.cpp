@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "format/spans.h"
 #include "format/state/error.h"
 #include "format/state/json_writer.h"
+#include "format/state/token_set.h"
 #include "format/texts.h"
 
 namespace stasis::format {
@@ -283,7 +285,43 @@ void attention_mask(const Snapshot &snapshot, JsonWriter &json) {
     write_config("config", state, Element::attention_mask, json);
 }
 
-void write_sampling(const Sampling &sampling, JsonWriter &json) {
+using ConstraintIndices = std::map<const Constraint *, uint32_t>;
+
+// What version 3 of sampling added is written where it is used, so that other sessions are told of
+// as before; and constraints once, as in the file, which many settings may share.
+ConstraintIndices write_constraints(const State &state, JsonWriter &json) {
+    static constexpr const char *kKinds[] = {"", "json_schema", "json", "regex", "grammar"};
+    ConstraintIndices indices;
+    for (const Sampling &sampling : state.samplings) {
+        const Constraint *constraint = sampling.v3.constraint.value.get();
+        const auto index = static_cast<uint32_t>(indices.size());
+        if (constraint == nullptr || !indices.emplace(constraint, index).second) {
+            continue;
+        }
+        if (index == 0) {
+            json.key("constraints").begin_array();
+        }
+        json.begin_object().field("kind", kKinds[constraint->kind]);
+        json.field("text", constraint->text).end_object();
+    }
+    if (!indices.empty()) {
+        json.end_array();
+    }
+    return indices;
+}
+
+void write_sampling_v3(const SamplingV3 &v3, uint32_t vocabulary, const ConstraintIndices &indices,
+                       JsonWriter &json) {
+    if (v3.constraint.value) {
+        json.field("constraint", indices.at(v3.constraint.value.get()));
+    }
+    if (v3.allowed.value) { // as begin and end of each run
+        json.array("allowed", *decode_tokens(*v3.allowed.value, vocabulary));
+    }
+}
+
+void write_sampling(const Sampling &sampling, uint32_t vocabulary, const ConstraintIndices &indices,
+                    JsonWriter &json) {
     const SamplingV2 &v2 = sampling.v2;
     json.begin_object();
     json.field("seed", sampling.seed);
@@ -311,6 +349,7 @@ void write_sampling(const Sampling &sampling, JsonWriter &json) {
     json.field("dry_range", v2.dry_range);
     json.array("dry_breakers", v2.dry_breakers);
     json.field("min_keep", v2.min_keep);
+    write_sampling_v3(sampling.v3, vocabulary, indices, json);
     json.end_object();
 }
 
@@ -319,9 +358,10 @@ void model_config(const Snapshot &snapshot, JsonWriter &json) {
     json.field("architecture", state.model.architecture);
     json.field("model", to_hex(state.model.model));
     write_all_pairs("config", state.model.config, json);
+    const ConstraintIndices indices = write_constraints(state, json);
     json.key("samplings").begin_array();
     for (const Sampling &sampling : state.samplings) {
-        write_sampling(sampling, json);
+        write_sampling(sampling, state.vocabulary, indices, json);
     }
     json.end_array();
     json.field("sampling", state.sampling);

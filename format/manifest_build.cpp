@@ -1,7 +1,9 @@
 // State, layout and identity to FlatBuffers; see manifest.h. Paired with manifest_parse.cpp.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <string_view>
+#include <tuple>
 
 #include "format/constants.h"
 #include "format/manifest.h"
@@ -30,6 +32,37 @@ void check_bound(const char *name, uint64_t bound) {
     }
 }
 
+// The different constraints of a session's settings in the order of their first use, and of each
+// of its settings 1 more than the index; 0: none.
+struct UsedConstraints {
+    std::vector<const Constraint *> all;
+    std::vector<uint32_t> of;
+};
+
+UsedConstraints constraints_of(const std::vector<Sampling> &samplings) {
+    struct Order {
+        bool operator()(const Constraint *a, const Constraint *b) const {
+            return std::tie(a->kind, a->text) < std::tie(b->kind, b->text);
+        }
+    };
+    UsedConstraints result;
+    std::map<const Constraint *, uint32_t, Order> known;
+    std::map<const Constraint *, uint32_t> same; // which are not compared again
+    for (const Sampling &sampling : samplings) {
+        const Constraint *constraint = sampling.v3.constraint.value.get();
+        uint32_t &number = same[constraint];
+        if (constraint != nullptr && number == 0) {
+            const auto next = static_cast<uint32_t>(result.all.size() + 1);
+            number = known.emplace(constraint, next).first->second;
+            if (number == next) {
+                result.all.push_back(constraint);
+            }
+        }
+        result.of.push_back(number);
+    }
+    return result;
+}
+
 // Returns an upper bound of the manifest's size, before it is built.
 uint64_t size_bound(const State &state) {
     uint64_t bytes = 4096 + state.pending_system.size();
@@ -39,6 +72,11 @@ uint64_t size_bound(const State &state) {
     for (const Sampling &sampling : state.samplings) {
         bytes += 2 * kTableBytes + sampling.bias.size() * sizeof(fb::TokenValue) +
                  sampling.v2.dry_breakers.size() * sizeof(uint32_t);
+        bytes += sampling.v3 == SamplingV3() ? 0 : kTableBytes;
+        bytes += sampling.v3.allowed.value ? sampling.v3.allowed.value->size() : 0;
+    }
+    for (const Constraint *constraint : constraints_of(state.samplings).all) {
+        bytes += kTableBytes + constraint->text.size();
     }
     bytes += state.sharing.size() * sizeof(uint32_t);
     bytes += kTableBytes + state.recurrent.layers.size() * sizeof(uint32_t) +
@@ -157,15 +195,43 @@ Offset<fb::SamplingV2> pack(Builder &builder, const SamplingV2 &from) {
                                 from.dry_allowed_length, from.dry_range, from.min_keep, breakers);
 }
 
-auto pack_samplings(Builder &builder, const std::vector<Sampling> &samplings) {
+// In the order of FlatBuffers' generated code.
+Offset<fb::SamplingV3> pack(Builder &builder, const SamplingV3 &from, uint32_t constraint) {
+    if (from == SamplingV3()) {
+        return {}; // not written
+    }
+    Offset<flatbuffers::Vector<uint8_t>> allowed;
+    if (const std::string *bytes = from.allowed.value.get()) {
+        allowed =
+            builder.CreateVector(reinterpret_cast<const uint8_t *>(bytes->data()), bytes->size());
+    }
+    return fb::CreateSamplingV3(builder, constraint, allowed);
+}
+
+Offset<flatbuffers::Vector<Offset<fb::Constraint>>>
+pack_constraints(Builder &builder, const std::vector<const Constraint *> &constraints) {
+    if (constraints.empty()) {
+        return {}; // not written
+    }
+    std::vector<Offset<fb::Constraint>> packed;
+    for (const Constraint *constraint : constraints) {
+        const auto text = builder.CreateString(constraint->text);
+        packed.push_back(fb::CreateConstraint(builder, constraint->kind, text));
+    }
+    return builder.CreateVector(packed);
+}
+
+auto pack_samplings(Builder &builder, const std::vector<Sampling> &samplings,
+                    const UsedConstraints &constraints) {
     std::vector<Offset<fb::Sampling>> packed;
     for (const Sampling &from : samplings) {
         const auto bias = pack(builder, from.bias);
         const auto v2 = pack(builder, from.v2);
+        const auto v3 = pack(builder, from.v3, constraints.of[packed.size()]);
         packed.push_back(fb::CreateSampling(builder, from.seed, from.temperature, from.top_k,
                                             from.top_p, from.min_p, from.repetition_penalty,
                                             from.frequency_penalty, from.presence_penalty,
-                                            from.penalty_window, bias, v2));
+                                            from.penalty_window, bias, v2, v3));
     }
     return builder.CreateVector(packed);
 }
@@ -267,7 +333,9 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
 
     // Strings, vectors and tables come before the table that refers to them.
     const auto groups = pack_groups(builder, state, layout);
-    const auto samplings = pack_samplings(builder, state.samplings);
+    const UsedConstraints used = constraints_of(state.samplings);
+    const auto samplings = pack_samplings(builder, state.samplings, used);
+    const auto constraints = pack_constraints(builder, used.all);
     const auto pending_system = builder.CreateString(state.pending_system);
     const auto top = pack(builder, state.top);
     const auto profile = pack(builder, state.profile);
@@ -322,6 +390,7 @@ std::vector<uint8_t> build_manifest(const State &state, const Layout &layout) {
     add(Table::VT_PROFILE, &Make::add_profile, profile);
     add(Table::VT_RECURRENT, &Make::add_recurrent, recurrent);
     add(Table::VT_SHARING, &Make::add_sharing, sharing);
+    add(Table::VT_CONSTRAINTS, &Make::add_constraints, constraints);
     add_numbers(fields, state);
     builder.Finish(fields.finish(builder), fb::ManifestIdentifier());
     return bytes_of(builder);

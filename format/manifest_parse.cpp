@@ -1,5 +1,7 @@
 // FlatBuffers to State, layout and identity; see manifest.h. Paired with manifest_build.cpp.
+#include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "format/constants.h"
 #include "format/manifest.h"
@@ -37,6 +39,7 @@ class Budget {
 // fields, and the lengths of its strings and vectors.
 constexpr uint64_t kPairBytes = 6 * sizeof(uint32_t);
 constexpr uint64_t kSamplingBytes = 4 * sizeof(uint32_t);
+constexpr uint64_t kConstraintBytes = 4 * sizeof(uint32_t);
 constexpr uint64_t kGroupBytes = 4 * sizeof(uint32_t) + sizeof(fb::NodeRef);
 
 Digest unpack(const fb::Digest *packed) {
@@ -120,7 +123,52 @@ SamplingV2 unpack(const fb::SamplingV2 *from, Budget &budget) {
     return v2;
 }
 
+using ReadConstraints = std::vector<std::shared_ptr<const Constraint>>;
+
+// Constraints that are equal would say in another way that settings share one.
+ReadConstraints unpack_constraints(const fb::Manifest *packed, Budget &budget) {
+    ReadConstraints constraints;
+    if (packed->constraints() == nullptr) {
+        return constraints;
+    }
+    budget.take(packed->constraints()->size(), kConstraintBytes);
+    std::set<std::pair<uint32_t, std::string_view>> known;
+    for (const fb::Constraint *from : *packed->constraints()) {
+        constraints.push_back(std::make_shared<const Constraint>(
+            Constraint{from->kind(), unpack(from->text(), budget)}));
+        if (!known.emplace(constraints.back()->kind, constraints.back()->text).second) {
+            fail(Status::corrupt, "manifest: constraint %zu is there twice",
+                 constraints.size() - 1);
+        }
+    }
+    return constraints;
+}
+
+// `used` counts the constraints that settings have named, which they do in order.
+SamplingV3 unpack(const fb::SamplingV3 *from, const ReadConstraints &constraints, size_t &used,
+                  Budget &budget) {
+    SamplingV3 v3;
+    if (from == nullptr) {
+        return v3;
+    }
+    if (const uint32_t number = from->constraint(); number > 0) {
+        if (number > used + 1 || number > constraints.size()) {
+            fail(Status::corrupt, "manifest: settings name constraint %u of %zu, after %zu of them",
+                 number - 1, constraints.size(), used);
+        }
+        used = std::max<size_t>(used, number);
+        v3.constraint.value = constraints[number - 1];
+    }
+    if (const Vector<uint8_t> *bytes = from->allowed()) {
+        budget.take(bytes->size(), 1);
+        v3.allowed.value = std::make_shared<const std::string>(bytes->begin(), bytes->end());
+    }
+    return v3;
+}
+
 void unpack_samplings(const fb::Manifest *packed, State &state, Budget &budget) {
+    const ReadConstraints constraints = unpack_constraints(packed, budget);
+    size_t used = 0;
     budget.take(packed->samplings()->size(), kSamplingBytes);
     state.samplings.reserve(packed->samplings()->size());
     for (const fb::Sampling *from : *packed->samplings()) {
@@ -136,6 +184,11 @@ void unpack_samplings(const fb::Manifest *packed, State &state, Budget &budget) 
         sampling.penalty_window = from->penalty_window();
         sampling.bias = unpack(from->bias(), budget);
         sampling.v2 = unpack(from->v2(), budget);
+        sampling.v3 = unpack(from->v3(), constraints, used, budget);
+    }
+    if (used != constraints.size()) {
+        fail(Status::corrupt, "manifest: %zu constraints, of which settings name %zu",
+             constraints.size(), used);
     }
 }
 

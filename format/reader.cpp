@@ -97,11 +97,14 @@ void Snapshot::read_manifest(Contents &into, const Watch &watch) const {
 // A reader that does not know a feature goes by its bit, so the bits must agree with the manifest.
 void Snapshot::check_features(const State &state) const {
     const Root &root = current_.root;
-    const bool told = (root.features_read & kFeatureSamplingV2) != 0;
-    if (told != (sampling_version(state.samplings) == 2)) {
-        fail(Status::corrupt, "manifest: sampling settings of version 2 %s",
-             told ? "are missing" : "are there, which the root does not tell");
-    }
+    const auto check_settings = [&](int version, uint64_t feature, bool there) {
+        if (((root.features_read & feature) != 0) != there) {
+            fail(Status::corrupt, "manifest: sampling settings of version %d %s", version,
+                 there ? "are there, which the root does not tell" : "are missing");
+        }
+    };
+    check_settings(2, kFeatureSamplingV2, uses_v2(state.samplings));
+    check_settings(3, kFeatureSamplingV3, uses_v3(state.samplings));
     const auto check = [&](const char *what, uint64_t feature, bool there) {
         if (((root.features_refuse & feature) != 0) != there) {
             fail(Status::corrupt, "%s: the root's features and the manifest disagree", what);

@@ -151,7 +151,8 @@ std::shared_ptr<Contents> write_state(Output &output, const SaveInput &input) {
                            (state.recurrent.layers.empty() ? 0 : kFeatureRecurrent) |
                            (state.contract.experts == 0 ? 0 : kFeatureExperts) |
                            (layers_differ(state) ? kFeatureLayers : 0);
-    root.features_read = sampling_version(state.samplings) == 2 ? kFeatureSamplingV2 : 0;
+    root.features_read = (uses_v2(state.samplings) ? kFeatureSamplingV2 : 0) |
+                         (uses_v3(state.samplings) ? kFeatureSamplingV3 : 0);
     root.manifest_bytes = manifest.size();
     root.manifest_offset = output.append(SectionKind::manifest, manifest.data(), manifest.size());
     root.file_bytes = output.next();

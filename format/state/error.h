@@ -32,6 +32,7 @@ enum class Status : int32_t {
     pool_exhausted = 17,
     buffer_too_small = 18,
     conflict = 19,
+    no_token = 20,
 };
 
 class Error : public std::exception {

@@ -72,10 +72,18 @@ Digest state_digest(const State &state) {
     return state_digest(parts);
 }
 
+bool uses_v2(const std::vector<Sampling> &samplings) {
+    return std::any_of(samplings.begin(), samplings.end(),
+                       [](const Sampling &s) { return s.v2 != SamplingV2(); });
+}
+
+bool uses_v3(const std::vector<Sampling> &samplings) {
+    return std::any_of(samplings.begin(), samplings.end(),
+                       [](const Sampling &s) { return s.v3 != SamplingV3(); });
+}
+
 uint32_t sampling_version(const std::vector<Sampling> &samplings) {
-    const bool second = std::any_of(samplings.begin(), samplings.end(),
-                                    [](const Sampling &s) { return s.v2 != SamplingV2(); });
-    return second ? 2 : 1;
+    return uses_v3(samplings) ? 3 : uses_v2(samplings) ? 2 : 1;
 }
 
 } // namespace stasis

@@ -92,6 +92,33 @@ struct SamplingV2 {
     bool operator==(const SamplingV2 &) const = default;
 };
 
+// A constraint on what is drawn, as a host gave it (CONSTRAINTS.md).
+struct Constraint {
+    uint32_t kind = 0; // constraint::ConstraintKind
+    std::string text;
+    bool operator==(const Constraint &) const = default;
+
+    static constexpr uint32_t kJsonSchema = 1, kJson = 2, kRegex = 3, kGrammar = 4;
+    static constexpr uint32_t kKindMax = kGrammar;
+    static constexpr size_t kTextMax = size_t{1} << 18;
+};
+
+// A value that copies share, or none. Two are equal if their values are.
+template <class T> struct Shared {
+    std::shared_ptr<const T> value; // null: none
+    bool operator==(const Shared &other) const {
+        return value == other.value ||
+               (value != nullptr && other.value != nullptr && *value == *other.value);
+    }
+};
+
+// What version 3 of C7 added: which tokens may be drawn at all. Defaults allow all of them.
+struct SamplingV3 {
+    Shared<Constraint> constraint;
+    Shared<std::string> allowed; // tokens that a host allows for this draw alone; encode_tokens
+    bool operator==(const SamplingV3 &) const = default;
+};
+
 // Sampling parameters (C7); 0 temperature is greedy. Defaults change nothing.
 struct Sampling {
     uint64_t seed = 0;
@@ -105,10 +132,14 @@ struct Sampling {
     uint32_t penalty_window = 64; // last tokens that penalties look at; 0: the whole log
     std::vector<std::pair<uint32_t, float>> bias; // token, added to its logit; ascending by token
     SamplingV2 v2 = {};
+    SamplingV3 v3 = {};
     bool operator==(const Sampling &) const = default;
 };
 
-// Version of C7 that the settings of a session need: 2 where any uses what version 2 added, else 1.
+// Whether any of a session's settings uses what a version of C7 added.
+bool uses_v2(const std::vector<Sampling> &samplings);
+bool uses_v3(const std::vector<Sampling> &samplings);
+// The version of C7 that they need: 3 where any uses what version 3 added, else 2 or 1.
 uint32_t sampling_version(const std::vector<Sampling> &samplings);
 
 // Identity of the model, group by group (elements 2, 3, 5, 6, 7, 8, +2).

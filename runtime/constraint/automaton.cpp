@@ -194,8 +194,8 @@ void order_rules(Automaton &automaton, const Grammar &grammar) {
 
 } // namespace
 
-Automaton compile(const Grammar &grammar) {
-    Work work;
+Automaton compile(const Grammar &grammar, const Watch &watch) {
+    Work work{watch};
     const std::vector<bool> empty = rules_with_empty(grammar, work);
     Automaton automaton;
     automaton.root = grammar.root;

@@ -20,8 +20,8 @@ struct Automaton {
 };
 
 // Throws Error: invalid_argument (no text fits), unsupported (too large; a rule that calls itself
-// before any text, naming it).
-Automaton compile(const Grammar &grammar);
+// before any text, naming it), cancelled.
+Automaton compile(const Grammar &grammar, const Watch &watch);
 
 // Whether nothing but the end of the rule can follow a state.
 inline bool is_end(const Dfa::State &state) {

@@ -11,11 +11,13 @@
 
 namespace stasis::constraint {
 
-std::shared_ptr<const Automaton> compile_constraint(ConstraintKind kind, std::string_view text) {
+std::shared_ptr<const Automaton> compile_constraint(ConstraintKind kind, std::string_view text,
+                                                    const Watch &watch) {
     if (text.size() > kConstraintBytesMax) {
         fail(Status::unsupported, "the constraint has %zu bytes, of at most %zu", text.size(),
              kConstraintBytesMax);
     }
+    watch.look(0, 0);
     Grammar grammar;
     switch (kind) {
     case ConstraintKind::json_schema:
@@ -38,7 +40,7 @@ std::shared_ptr<const Automaton> compile_constraint(ConstraintKind kind, std::st
     default:
         fail(Status::invalid_argument, "constraint kind %u", static_cast<unsigned>(kind));
     }
-    const auto automaton = std::make_shared<const Automaton>(compile(grammar));
+    const auto automaton = std::make_shared<const Automaton>(compile(grammar, watch));
     const Places start(automaton); // refused where even the empty text has too many readings
     return automaton;
 }

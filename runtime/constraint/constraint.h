@@ -22,7 +22,9 @@ inline constexpr size_t kConstraintBytesMax = size_t{1} << 18;
 
 // Returns the automaton of a constraint. Throws Error: invalid_argument (not in the notation,
 // naming the offset; no text fits), unsupported (naming what is not, or too large). Time and memory
-// are bounded by constants, and for texts of ordinary kinds in proportion to the text.
-std::shared_ptr<const Automaton> compile_constraint(ConstraintKind kind, std::string_view text);
+// are bounded by constants, and for texts of ordinary kinds in proportion to the text. `watch` can
+// cancel it.
+std::shared_ptr<const Automaton> compile_constraint(ConstraintKind kind, std::string_view text,
+                                                    const Watch &watch = {});
 
 } // namespace stasis::constraint

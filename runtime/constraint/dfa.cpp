@@ -147,6 +147,10 @@ void Work::spend(size_t steps) {
              "than %zu steps to make",
              kWorkMax);
     }
+    constexpr size_t kStepsBetweenLooks = size_t{1} << 16;
+    if (left / kStepsBetweenLooks != (left - steps) / kStepsBetweenLooks) {
+        watch.look(kWorkMax - left, kWorkMax);
+    }
     left -= steps;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "format/state/watch.h"
 #include "runtime/constraint/grammar.h"
 
 namespace stasis::constraint {
@@ -15,8 +16,9 @@ namespace stasis::constraint {
 inline constexpr size_t kWorkMax = size_t{1} << 23, kStepsOfArc = 8, kStepsOfState = 32;
 
 struct Work {
+    const Watch &watch;
     size_t left = kWorkMax;
-    // Throws Error(unsupported) when nothing is left.
+    // Throws Error(unsupported) when nothing is left, Error(cancelled).
     void spend(size_t steps);
 };
 

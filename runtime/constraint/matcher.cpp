@@ -52,13 +52,13 @@ void Matcher::forget(std::vector<Place> &path, std::unique_lock<std::mutex> &loc
     found_ = std::move(fresh);
 }
 
-std::shared_ptr<const Mask> Matcher::mask() {
+std::shared_ptr<const Mask> Matcher::mask(const Watch &watch) {
     std::unique_lock lock(found_->mutex);
     const auto known = found_->masks.find(place_);
     if (known != found_->masks.end()) {
         return known->second;
     }
-    auto mask = std::make_shared<const Mask>(walk(lock));
+    auto mask = std::make_shared<const Mask>(walk(lock, watch));
     const size_t bytes = mask->size() * sizeof(uint64_t) + 64;
     if ((found_->masks.size() + 1) * bytes > kMasksBytes) {
         found_->masks.clear();
@@ -67,7 +67,8 @@ std::shared_ptr<const Mask> Matcher::mask() {
     return mask;
 }
 
-Mask Matcher::walk(std::unique_lock<std::mutex> &lock) {
+Mask Matcher::walk(std::unique_lock<std::mutex> &lock, const Watch &watch) {
+    constexpr size_t kNodesBetweenLooks = 1024;
     Mask mask((vocabulary_->size() + 63) / 64, 0);
     const auto allow = [&](uint32_t token) { mask[token / 64] |= uint64_t{1} << token % 64; };
     if (found_->places.accepts(place_)) {
@@ -78,7 +79,11 @@ Mask Matcher::walk(std::unique_lock<std::mutex> &lock) {
     std::vector<Place> path(vocabulary_->depth() + 1, Places::kDead);
     path[0] = place_;
     const std::vector<Vocabulary::Node> &nodes = vocabulary_->nodes();
+    size_t visited = 0;
     for (size_t i = 0; i < nodes.size();) {
+        if (++visited % kNodesBetweenLooks == 0) {
+            watch.look(i, nodes.size());
+        }
         const Vocabulary::Node &node = nodes[i];
         const Place next = found_->places.next(path[node.depth], node.byte);
         if (next == Places::kDead) {

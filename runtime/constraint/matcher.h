@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "format/state/watch.h"
 #include "runtime/constraint/automaton.h"
 #include "runtime/constraint/places.h"
 #include "runtime/constraint/vocabulary.h"
@@ -41,13 +42,13 @@ class Matcher {
     bool complete() const;
     // Returns the tokens that may come next: those whose bytes an allowed text may go on by, and
     // the end tokens where the text is complete. The text and the constraint decide, nothing else.
-    // Throws Error(unsupported) as Places::next.
-    std::shared_ptr<const Mask> mask();
+    // Throws Error(unsupported) as Places::next, Error(cancelled).
+    std::shared_ptr<const Mask> mask(const Watch &watch = {});
 
   private:
     struct Found; // shared by copies
 
-    Mask walk(std::unique_lock<std::mutex> &lock);
+    Mask walk(std::unique_lock<std::mutex> &lock, const Watch &watch);
     void forget(std::vector<Place> &path, std::unique_lock<std::mutex> &lock);
 
     std::shared_ptr<const Automaton> automaton_;

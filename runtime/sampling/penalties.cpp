@@ -127,8 +127,9 @@ uint64_t history_length(const Sampling &sampling, uint64_t position) {
 }
 
 std::span<const float> process_logits(std::span<const float> logits, const Sampling &sampling,
-                                      std::span<const uint32_t> history, SamplingScratch &scratch) {
-    if (history_length(sampling, history.size()) == 0 && sampling.bias.empty()) {
+                                      std::span<const uint32_t> history,
+                                      std::span<const uint64_t> allowed, SamplingScratch &scratch) {
+    if (history_length(sampling, history.size()) == 0 && sampling.bias.empty() && allowed.empty()) {
         return logits;
     }
     std::vector<float> &row = scratch.logits;
@@ -142,6 +143,9 @@ std::span<const float> process_logits(std::span<const float> logits, const Sampl
     }
     for (const auto &[token, bias] : sampling.bias) {
         row[token] = bias == kRemoved ? kRemoved : finite(row[token] + bias);
+    }
+    for (size_t token = 0; !allowed.empty() && token < row.size(); ++token) {
+        row[token] = (allowed[token / 64] >> (token % 64) & 1U) != 0 ? row[token] : kRemoved;
     }
     return row;
 }

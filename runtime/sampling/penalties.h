@@ -21,6 +21,7 @@ inline float finite(float x) {
 // Returns the row that tokens are chosen from: `logits` itself, or a row in `scratch`. The logit of
 // a removed token is kRemoved. The arguments are those of `sample`.
 std::span<const float> process_logits(std::span<const float> logits, const Sampling &sampling,
-                                      std::span<const uint32_t> history, SamplingScratch &scratch);
+                                      std::span<const uint32_t> history,
+                                      std::span<const uint64_t> allowed, SamplingScratch &scratch);
 
 } // namespace stasis

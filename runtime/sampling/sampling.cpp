@@ -2,7 +2,8 @@
 // order written; a result beyond the finite range becomes the largest finite number of its sign.
 // Steps marked * were added in version 2 and are off by default.
 //
-//  0. A token with a bias of -infinity is removed: no later step sees it. If none is left: error.
+//  0. A token with a bias of -infinity is removed: no later step sees it; and so is (since version
+//     3) one that the constraint or the host does not allow. If none is left: error.
 //  1. Repetition penalty r, for each distinct token of the history (Keskar et al., "CTRL", 2019):
 //     l = l / r where l > 0, else l * r.
 //  2. Frequency penalty f, then presence penalty p, for the same tokens, seen `count` times:
@@ -67,7 +68,7 @@ bool better(const Candidate &a, const Candidate &b) {
 }
 
 // Step 5: the first token by (logit descending, token ascending).
-uint32_t argmax(std::span<const float> row) {
+uint32_t argmax(std::span<const float> row, bool constrained) {
     float highest = kRemoved;
     size_t found = row.size();
     for (size_t token = 0; token < row.size(); ++token) {
@@ -77,9 +78,9 @@ uint32_t argmax(std::span<const float> row) {
         }
     }
     if (found == row.size()) {
-        fail(Status::invalid_argument,
-             "sampling: biases of -infinity removed all %zu tokens, expected one to be left",
-             row.size());
+        fail(constrained ? Status::no_token : Status::invalid_argument,
+             "sampling: biases of -infinity removed all %s%zu tokens, expected one to be left",
+             constrained ? "that the constraint allows of " : "", row.size());
     }
     return static_cast<uint32_t>(found);
 }
@@ -335,11 +336,12 @@ uint32_t coin_bits(uint64_t seed, uint64_t position) {
 }
 
 uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_t position,
-                std::span<const uint32_t> history, SamplingScratch &scratch) {
-    std::span<const float> row = process_logits(logits, sampling, history, scratch);
+                std::span<const uint32_t> history, SamplingScratch &scratch,
+                std::span<const uint64_t> allowed) {
+    std::span<const float> row = process_logits(logits, sampling, history, allowed, scratch);
 
     // Step 5.
-    const uint32_t best = argmax(row);
+    const uint32_t best = argmax(row, !allowed.empty());
     if (sampling.temperature == 0.0F) {
         return best;
     }

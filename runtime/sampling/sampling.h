@@ -44,9 +44,12 @@ struct SamplingScratch {
 
 // Draws the token for `position`, which is the length of the log. `logits` [vocabulary] are finite;
 // `sampling` has passed check_sampling; `history` holds the last tokens of the log, oldest first:
-// history_length of them, or more, which change nothing. Throws Error(invalid_argument) if biases
-// removed every token.
+// history_length of them, or more, which change nothing. `allowed` has a bit for each token that
+// may be drawn, from the lowest bit of the first word on; empty: all. Throws
+// Error(invalid_argument) if biases removed every token, Error(no_token) if every one that is
+// allowed.
 uint32_t sample(std::span<const float> logits, const Sampling &sampling, uint64_t position,
-                std::span<const uint32_t> history, SamplingScratch &scratch);
+                std::span<const uint32_t> history, SamplingScratch &scratch,
+                std::span<const uint64_t> allowed = {});
 
 } // namespace stasis

@@ -3,6 +3,7 @@
 
 #include "format/state/decimal.h"
 #include "format/state/error.h"
+#include "format/state/token_set.h"
 #include "runtime/sampling/sampling.h"
 
 namespace stasis {
@@ -82,6 +83,26 @@ void check_breakers(const std::vector<uint32_t> &breakers, uint32_t vocabulary) 
     }
 }
 
+void check_constraint(const SamplingV3 &v3, uint32_t vocabulary) {
+    if (const Constraint *constraint = v3.constraint.value.get()) {
+        if (constraint->kind == 0 || constraint->kind > Constraint::kKindMax) {
+            fail(Status::invalid_argument, "constraint: kind %u, expected 1 to %u",
+                 constraint->kind, Constraint::kKindMax);
+        }
+        if (constraint->text.size() > Constraint::kTextMax) {
+            fail(Status::unsupported, "constraint: its text has %zu bytes, of at most %zu",
+                 constraint->text.size(), Constraint::kTextMax);
+        }
+    }
+    if (const std::string *allowed = v3.allowed.value.get()) {
+        const std::optional<TokenRuns> runs = decode_tokens(*allowed, vocabulary);
+        if (!runs || runs->empty()) {
+            fail(Status::invalid_argument, "allowed tokens: none of the %u is, expected one",
+                 vocabulary);
+        }
+    }
+}
+
 } // namespace
 
 void check_sampling(const Sampling &sampling, uint32_t vocabulary) {
@@ -92,6 +113,7 @@ void check_sampling(const Sampling &sampling, uint32_t vocabulary) {
     }
     check_biases(sampling, vocabulary);
     check_breakers(sampling.v2.dry_breakers, vocabulary);
+    check_constraint(sampling.v3, vocabulary);
 }
 
 } // namespace stasis

@@ -155,7 +155,7 @@ namespace {
 
 uint32_t sample_next(Timeline &timeline, const Sampling &sampling) {
     PassLease pass(*timeline.network);
-    return draw_next(timeline, sampling, *pass);
+    return draw_next(timeline, sampling, {}, *pass);
 }
 
 // Draws tokens, and appends all but the last.

@@ -6,8 +6,8 @@
 
 namespace stasis {
 
-uint32_t draw_from(const Timeline &timeline, const Sampling &sampling, std::span<const float> row,
-                   Pass &pass) {
+uint32_t draw_from(const Timeline &timeline, const Sampling &sampling,
+                   std::span<const uint64_t> allowed, std::span<const float> row, Pass &pass) {
     const uint64_t end = timeline.position();
     pass.tokens.clear();
     if (const uint64_t length = history_length(sampling, end); length > 0) {
@@ -16,12 +16,13 @@ uint32_t draw_from(const Timeline &timeline, const Sampling &sampling, std::span
             pass.tokens.push_back(timeline.log[i].token);
         }
     }
-    return sample(row, sampling, end, pass.tokens, pass.sampling);
+    return sample(row, sampling, end, pass.tokens, pass.sampling, allowed);
 }
 
-uint32_t draw_next(Timeline &timeline, const Sampling &sampling, Pass &pass) {
+uint32_t draw_next(Timeline &timeline, const Sampling &sampling, std::span<const uint64_t> allowed,
+                   Pass &pass) {
     const std::span<const float> row = timeline.compute_logits(pass);
-    return draw_from(timeline, sampling, row, pass);
+    return draw_from(timeline, sampling, allowed, row, pass);
 }
 
 } // namespace stasis

@@ -39,7 +39,7 @@ Generation::Generation(Session &session, GenerateOptions options)
 
 bool Generation::next(const Watch &watch, Generated &event) {
     if (over_ || text_.stop()) {
-        end();
+        end(text_.stop());
         event = last(text_.piece());
         return false;
     }
@@ -47,6 +47,11 @@ bool Generation::next(const Watch &watch, Generated &event) {
         watch.look(result_.count, result_.count);
         draw(watch);
     } catch (const Error &error) {
+        if (error.status() == Status::no_token) {
+            end(StopReason::no_token);
+            event = last(text_.piece());
+            return false;
+        }
         if (error.status() != Status::cancelled) {
             throw;
         }
@@ -74,10 +79,10 @@ void Generation::draw(const Watch &watch) {
 }
 
 // After the last token: withheld text is certain now.
-void Generation::end() noexcept {
+void Generation::end(std::optional<StopReason> reason) noexcept {
     text_.finish();
     if (!over_) {
-        result_.reason = *text_.stop();
+        result_.reason = *reason;
         over_ = true;
         leave();
     }

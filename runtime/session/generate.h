@@ -37,7 +37,7 @@ class Generation {
 
   private:
     void draw(const Watch &watch);
-    void end() noexcept;
+    void end(std::optional<StopReason> reason) noexcept;
     Generated last(std::string_view text) const;
 
     Session *session_; // null: over, or left

@@ -12,7 +12,14 @@
 
 namespace stasis {
 
-enum class StopReason : uint32_t { length = 0, end_token, stop_string, callback, cancelled };
+enum class StopReason : uint32_t {
+    length = 0,
+    end_token,
+    stop_string,
+    callback,
+    cancelled,
+    no_token, // the constraint allows none
+};
 
 struct Generated {
     uint32_t token;

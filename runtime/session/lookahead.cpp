@@ -14,6 +14,7 @@ Lookahead::Lookahead(Session &session, Drafting *drafting, size_t log_probabilit
       log_probabilities_(log_probabilities), result_(result),
       // Rejected rows would leave their attention in the sums.
       device_draws_(drafting == nullptr && log_probabilities == 0 && !session.tracks_attention() &&
+                    session.settings().sampling.v3 == SamplingV3() &&
                     session.model()->backend->draws_ahead(session.settings().sampling)) {}
 
 // Returns the token that the device drew after the last row taken, else a token drawn from that
@@ -26,7 +27,9 @@ uint32_t Lookahead::draw(const Watch &watch, LogProbabilities &likely) {
         pass_.emplace(*session_.model());
     }
     const std::span<const float> row = next_row(watch);
-    const uint32_t token = draw_from(timeline_, session_.settings().sampling, row, **pass_);
+    const std::shared_ptr<const constraint::Mask> allowed = session_.mask(watch);
+    const uint32_t token =
+        draw_from(timeline_, session_.settings().sampling, bits_of(allowed), row, **pass_);
     if (log_probabilities_ > 0) {
         log_probabilities(row, log_probabilities_, token, likely);
     }
@@ -40,6 +43,7 @@ void Lookahead::append(uint32_t token, uint64_t most, const Watch &watch) {
         drop(); // of rows that were computed for this token, none is left for another attempt
         throw;
     }
+    session_.drew();
     show_hidden();
 }
 
@@ -146,10 +150,13 @@ void Lookahead::propose(uint32_t drawn, uint64_t most, const Watch &watch) {
         drafting_->drafter->propose(
             {timeline_.log, drawn, session_.settings().sampling, cancel, timeline_.hidden.numbers},
             wanted, proposals);
+        const auto fits = [&](uint32_t token) {
+            return token < session_.model()->config.vocabulary;
+        };
+        proposals.erase(std::find_if_not(proposals.begin(), proposals.end(), fits),
+                        proposals.end());
+        proposals.resize(std::min(session_.allowed_after(drawn, proposals), wanted));
         for (const uint32_t token : proposals) {
-            if (rows_.size() > wanted || token >= session_.model()->config.vocabulary) {
-                break;
-            }
             rows_.push_back({token});
         }
     } catch (...) {

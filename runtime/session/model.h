@@ -15,6 +15,7 @@
 #include "runtime/kv/page_pool.h"
 #include "runtime/model/embedding_rules.h"
 #include "runtime/sampling/recommended.h"
+#include "runtime/session/constrained.h"
 #include "runtime/text/chat.h"
 #include "runtime/text/tokenizer.h"
 
@@ -49,6 +50,7 @@ struct Model : Network {
     EmbeddingRules embedding;
     std::unique_ptr<Network> mtp; // of the MTP head; null: there is none
     IdleList<StepBuffers> idle_steps;
+    Constraints constraints;
 
     explicit Model(const ModelOptions &options);
     ~Model();

@@ -59,12 +59,82 @@ std::vector<double> Session::score(std::span<const uint32_t> tokens, const Appen
 void Session::set_sampling(const Sampling &sampling) {
     check_sampling(sampling, model_->config.vocabulary);
     Sampling copy = sampling; // the copy can fail, the move cannot
+    copy.v3 = settings_.sampling.v3;
     settings_.sampling = std::move(copy);
 }
 
+void Session::set_constraint(const Constraint &constraint, const Watch &watch) {
+    if (constraint.kind == 0) {
+        settings_.sampling.v3.constraint = {};
+        text_.reset();
+        return;
+    }
+    if (text_ && *text_->constraint().value == constraint) {
+        return; // as it is
+    }
+    Sampling changed;
+    changed.v3.constraint.value = std::make_shared<const Constraint>(constraint);
+    check_sampling(changed, model_->config.vocabulary);
+    ConstrainedText text = text_of(constraint, watch);
+    settings_.sampling.v3.constraint = text.constraint();
+    text_ = std::move(text);
+}
+
+void Session::set_allowed(Shared<std::string> tokens) {
+    Sampling changed;
+    changed.v3.allowed = tokens;
+    check_sampling(changed, model_->config.vocabulary);
+    settings_.sampling.v3.allowed = std::move(tokens);
+}
+
+ConstrainedText Session::text_of(const Constraint &constraint, const Watch &watch) const {
+    const Config &config = model_->config;
+    return ConstrainedText(model_->constraints.compile(
+        constraint, model_->tokenizer.get(), config.end_tokens, config.vocabulary, watch));
+}
+
+std::shared_ptr<const constraint::Mask> Session::mask(const Watch &watch) {
+    const SamplingV3 &v3 = settings_.sampling.v3;
+    std::shared_ptr<const constraint::Mask> mask;
+    if (v3.constraint.value != nullptr) {
+        if (!text_) { // of a session that was loaded
+            text_ = text_of(*v3.constraint.value, watch);
+        }
+        mask = text_->mask_at(timeline_.log, position(), settings_.samplings, watch);
+    }
+    return allowed_tokens(std::move(mask), v3, model_->config.vocabulary);
+}
+
+size_t Session::allowed_after(uint32_t drawn, std::span<const uint32_t> tokens) const {
+    const bool constrained = settings_.sampling.v3.constraint.value != nullptr && text_;
+    return constrained ? text_->allowed_after(drawn, tokens) : tokens.size();
+}
+
+void Session::check_constraint(const Watch &watch) {
+    const Constraint *constraint = settings_.sampling.v3.constraint.value.get();
+    if (constraint == nullptr) {
+        return;
+    }
+    try {
+        text_ = text_of(*constraint, watch);
+    } catch (const Error &error) {
+        const bool stored =
+            error.status() == Status::invalid_argument || error.status() == Status::unsupported;
+        fail(stored ? Status::corrupt : error.status(), "the stored constraint: %s", error.what());
+    }
+    try {
+        mask(watch);
+    } catch (const Error &error) { // where no token can follow, a session may still be continued
+        if (error.status() != Status::no_token && error.status() != Status::unsupported) {
+            throw;
+        }
+    }
+}
+
 uint32_t Session::sample() {
+    const std::shared_ptr<const constraint::Mask> allowed = mask({});
     PassLease pass(*model_);
-    return draw_next(timeline_, settings_.sampling, *pass);
+    return draw_next(timeline_, settings_.sampling, bits_of(allowed), *pass);
 }
 
 TokenEntry Session::drawn_entry(uint32_t token) {

@@ -65,6 +65,7 @@ std::unique_ptr<Session> Session::fork() {
     auto child = std::make_unique<Session>(model_, timeline_, settings_);
     child->timeline_.tokens_reused = 0; // pages shared from the start do not count
     child->draft_ = draft_;
+    child->text_ = text_;
     return child;
 }
 
@@ -103,6 +104,9 @@ void Session::rewind(uint64_t position, bool recompute, const AppendOptions &opt
     }
 
     // The session's own state follows the log.
+    if (text_) {
+        text_->rewound(position);
+    }
     settings_.pending_system.clear();
     if (position == 0) {
         settings_.samplings.clear();

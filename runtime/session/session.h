@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "format/state/state.h"
+#include "runtime/session/constrained.h"
 #include "runtime/session/draft.h"
 #include "runtime/session/generation.h"
 #include "runtime/session/model.h"
@@ -67,7 +68,24 @@ class Session {
     std::vector<std::pair<uint32_t, float>> top(size_t n); // token, log-probability
     std::vector<double> score(std::span<const uint32_t> tokens, const AppendOptions &options);
 
+    // Sets how later tokens are drawn, but not which are allowed.
     void set_sampling(const Sampling &sampling);
+    // Sets the constraint on what is drawn; kind 0: none. Throws as Constraints::compile.
+    void set_constraint(const Constraint &constraint, const Watch &watch);
+    // Sets the tokens that the next draw may give (encode_tokens); none: all. Throws
+    // Error(invalid_argument).
+    void set_allowed(Shared<std::string> tokens);
+    // Returns the tokens that may be drawn next; null: all. Throws Error(no_token) if none may,
+    // and as ConstrainedText::mask_at and Constraints::compile.
+    std::shared_ptr<const constraint::Mask> mask(const Watch &watch);
+    // Returns how many of some tokens the constraint allows one after the other, after a token that
+    // was drawn at the present position; all of them without a constraint.
+    size_t allowed_after(uint32_t drawn, std::span<const uint32_t> tokens) const;
+    // Compiles the constraint of a session that was loaded. Throws Error(corrupt) if that is none,
+    // or if the log does not follow it, Error(cancelled).
+    void check_constraint(const Watch &watch);
+    // A token was drawn and is in the log: what was allowed for it alone is no more.
+    void drew() noexcept { settings_.sampling.v3.allowed = {}; }
     uint32_t sample();
     uint32_t decode();
     // Calls back with every token of a Generation (generate.h). Tokens that `result` counts stay in
@@ -110,6 +128,7 @@ class Session {
 
   private:
     void append_entries(std::span<const TokenEntry> entries, const AppendOptions &options);
+    ConstrainedText text_of(const Constraint &constraint, const Watch &watch) const;
     bool reply_open() const;
     uint8_t next_turn(bool sampled) const;
     ChatPosition chat_position() const;
@@ -118,6 +137,7 @@ class Session {
     std::shared_ptr<Model> model_; // outlives the timeline
     Timeline timeline_;
     Settings settings_;
+    std::optional<ConstrainedText> text_; // of the constraint in force; empty: not compiled yet
     std::optional<DraftOptions> draft_;
     std::unique_ptr<Drafting> drafting_; // null: not created yet
 };

@@ -97,9 +97,12 @@ void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &wa
             try {
                 Timeline &timeline = item.session->timeline();
                 timeline.check_logits_row(row);
-                item.token = draw_from(timeline, item.session->settings().sampling, row, *pass);
+                const auto allowed = item.session->mask(watch);
+                item.token = draw_from(timeline, item.session->settings().sampling,
+                                       bits_of(allowed), row, *pass);
             } catch (...) {
                 item.error = std::current_exception();
+                item.ended_call = watch.cancel != nullptr && watch.cancel->load();
             }
         }
     }
@@ -147,8 +150,12 @@ void run_round(Model &model, std::span<StepItem> items, bool behind, const Appen
     collect_appends(items, behind, buffers);
     append_together(model, buffers.appends, options);
     for (size_t i = 0; i < buffers.appends.size(); ++i) {
-        buffers.growing[i]->error = buffers.appends[i].error;
-        buffers.growing[i]->ended_call = buffers.appends[i].ended_call;
+        StepItem &item = *buffers.growing[i];
+        item.error = buffers.appends[i].error;
+        item.ended_call = buffers.appends[i].ended_call;
+        if (item.error == nullptr && (behind || item.tokens.empty())) {
+            item.session->drew();
+        }
     }
 }
 

@@ -317,7 +317,10 @@ std::unique_ptr<Session> restore_session(std::shared_ptr<Model> model, const Sta
                                          const TimelineOptions *options, const StoredPages &pages,
                                          const Watch &watch) {
     Timeline timeline = restore_timeline(*model, state, options, pages, watch);
-    return std::make_unique<Session>(std::move(model), std::move(timeline), settings_of(state));
+    auto session =
+        std::make_unique<Session>(std::move(model), std::move(timeline), settings_of(state));
+    session->check_constraint(watch);
+    return session;
 }
 
 namespace {
@@ -447,7 +450,10 @@ std::unique_ptr<Session> recompute_session(std::shared_ptr<Model> model, const S
         timeline.logits(watch);
     }
     timeline.profile.go_on_under(model->profile);
-    return std::make_unique<Session>(std::move(model), std::move(timeline), settings_of(state));
+    auto session =
+        std::make_unique<Session>(std::move(model), std::move(timeline), settings_of(state));
+    session->check_constraint(watch);
+    return session;
 }
 
 } // namespace stasis

@@ -67,7 +67,7 @@ VerifyReport verify(const std::shared_ptr<Model> &model, const State &stored,
         return {};
     }
     // Computes the whole log, with the draws and evictions that it records.
-    Redraw redraw(stored);
+    Redraw redraw(stored, *model, options.watch);
     TimelineOptions retaining;
     retaining.window_retain = 0;
     retaining.long_rope = has_long_rope(stored.model, *model);

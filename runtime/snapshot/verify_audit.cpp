@@ -146,7 +146,7 @@ void compute_pages(const std::shared_ptr<Model> &model, const State &stored,
     for (const auto &[index, reach] : chosen) {
         total += reach.end - reach.from;
     }
-    Redraw redraw(stored);
+    Redraw redraw(stored, *model, options.watch);
     for (const auto &[index, reach] : chosen) {
         Timeline timeline = start_at(*model, stored, held, reach.from);
         if (const auto found = compute_start(timeline, options.watch)) {

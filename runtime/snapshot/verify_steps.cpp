@@ -147,7 +147,8 @@ Divergence diverged(Element element, uint64_t position, const std::string &messa
     return divergence;
 }
 
-Redraw::Redraw(const State &stored) : stored_(stored) {
+Redraw::Redraw(const State &stored, Model &model, const Watch &watch)
+    : stored_(stored), model_(model), watch_{watch.cancel} {
     for (const TokenEntry &entry : stored.log) {
         tokens_.push_back(entry.token);
         entries_.push_back({entry.token});
@@ -171,16 +172,55 @@ void Redraw::compare(uint64_t position, std::span<const float> logits) {
     const TokenEntry &entry = stored_.log[position];
     const Sampling &sampling = stored_.samplings[entry.sampling];
     const uint64_t length = history_length(sampling, position);
-    const uint32_t token =
-        sample(logits, sampling, position, tokens().subspan(position - length, length), scratch_);
     ++drawn_;
-    if (token != entry.token) {
-        ++otherwise_;
-        if (position < first_) {
-            first_ = position;
-            first_token_ = token;
+    try {
+        const auto allowed = mask_of(sampling, position);
+        const uint32_t token =
+            sample(logits, sampling, position, tokens().subspan(position - length, length),
+                   scratch_, bits_of(allowed));
+        if (token != entry.token) {
+            note(position, "its settings draw " + std::to_string(token));
         }
+    } catch (const Error &error) {
+        if (error.status() != Status::no_token && error.status() != Status::unsupported &&
+            error.status() != Status::invalid_argument && error.status() != Status::corrupt) {
+            throw;
+        }
+        note(position, error.what());
     }
+}
+
+void Redraw::note(uint64_t position, std::string instead) {
+    ++otherwise_;
+    if (position < first_) {
+        first_ = position;
+        first_instead_ = std::move(instead);
+    }
+}
+
+// Returns the tokens that the settings of a position's token allowed there; null: all.
+std::shared_ptr<const constraint::Mask> Redraw::mask_of(const Sampling &sampling,
+                                                        uint64_t position) {
+    constexpr size_t kTextsMax = 16; // compiled and held at a time
+    std::shared_ptr<const constraint::Mask> mask;
+    if (const Constraint *constraint = sampling.v3.constraint.value.get()) {
+        const auto same = [&](const ConstrainedText &text) {
+            return text.constraint() == sampling.v3.constraint;
+        };
+        auto text = std::find_if(texts_.begin(), texts_.end(), same);
+        if (text == texts_.end()) {
+            if (texts_.size() == kTextsMax) {
+                texts_.erase(texts_.begin());
+            }
+            const Config &config = model_.config;
+            texts_.emplace_back(model_.constraints.compile(
+                *constraint, model_.tokenizer.get(), config.end_tokens, config.vocabulary, watch_));
+        } else {
+            std::rotate(text, text + 1, texts_.end());
+        }
+        mask = texts_.back().mask_at(stored_.log, position, stored_.samplings, watch_);
+    }
+    return allowed_tokens(std::move(mask), sampling.v3, stored_.vocabulary);
 }
 
 void Redraw::compare_state(const Timeline &timeline, const StoredPages &pages) {
@@ -216,8 +256,7 @@ std::optional<Divergence> Redraw::first_token() const {
     }
     return diverged(Element::token_buffer, first_,
                     "token " + std::to_string(tokens_[first_]) + " at position " +
-                        std::to_string(first_) + " is recorded as drawn; its settings draw " +
-                        std::to_string(first_token_));
+                        std::to_string(first_) + " is recorded as drawn; " + first_instead_);
 }
 
 void check_comparable(const State &stored, const Model &model) {

@@ -10,6 +10,7 @@
 
 #include "format/state/elements.h"
 #include "runtime/sampling/sampling.h"
+#include "runtime/session/constrained.h"
 #include "runtime/snapshot/verify.h"
 #include "runtime/timeline/append.h"
 
@@ -22,7 +23,7 @@ Divergence diverged(Element element, uint64_t position, const std::string &messa
 // each.
 class Redraw {
   public:
-    explicit Redraw(const State &stored);
+    Redraw(const State &stored, Model &model, const Watch &watch);
 
     // Reports whether the token after a position was drawn.
     bool wants_logits(uint64_t position) const;
@@ -44,13 +45,18 @@ class Redraw {
 
   private:
     void compare(uint64_t position, std::span<const float> logits);
+    std::shared_ptr<const constraint::Mask> mask_of(const Sampling &sampling, uint64_t position);
+    void note(uint64_t position, std::string instead);
     std::optional<Divergence> first_token() const;
 
     const State &stored_;
+    Model &model_;
+    const Watch watch_;
+    std::vector<ConstrainedText> texts_; // of constraints of the log, the latest last
     std::vector<uint32_t> tokens_;
     std::vector<TokenEntry> entries_;
     uint64_t drawn_ = 0, otherwise_ = 0, first_ = UINT64_MAX;
-    uint32_t first_token_ = 0;        // the token drawn at position first_
+    std::string first_instead_;       // what its settings say at position first_
     std::optional<Divergence> state_; // the first that differs
     SamplingScratch scratch_;
 };

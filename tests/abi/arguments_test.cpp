@@ -113,6 +113,8 @@ TEST_CASE("stasis_session_append: every session call refuses a NULL session") {
     REFUSED("session", stasis_session_top(nullptr, 1, &token, &logit, &error));
     REFUSED("session", stasis_session_score(nullptr, &token, 1, &score, nullptr, &error));
     REFUSED("session", stasis_session_set_sampling(nullptr, nullptr, &error));
+    REFUSED("session", stasis_session_set_constraint(nullptr, 2, nullptr, 0, nullptr, &error));
+    REFUSED("session", stasis_session_set_allowed(nullptr, nullptr, 0, &error));
     REFUSED("session", stasis_session_sample(nullptr, &token, &error));
     REFUSED("session", stasis_session_decode(nullptr, &token, &error));
     REFUSED("session", stasis_session_generate(nullptr, nullptr, nullptr, &error));
@@ -175,6 +177,8 @@ TEST_CASE("stasis_session_append: session calls refuse NULL where they need some
     auto sampling = sized<stasis_sampling>();
     sampling.bias_count = 1;
     REFUSED("bias", stasis_session_set_sampling(session, &sampling, &error));
+    REFUSED("text", stasis_session_set_constraint(session, 3, nullptr, 1, nullptr, &error));
+    REFUSED("bits", stasis_session_set_allowed(session, nullptr, 1, &error));
     CHECK(digest(session) == before);
 }
 

@@ -102,7 +102,8 @@ TEST_CASE("stasis_version: version and names of statuses") {
     CHECK(std::string(stasis_status_name(STASIS_FULL)) == "FULL");
     CHECK(std::string(stasis_status_name(STASIS_BUFFER_TOO_SMALL)) == "BUFFER_TOO_SMALL");
     CHECK(std::string(stasis_status_name(STASIS_CONFLICT)) == "CONFLICT");
-    for (stasis_status status : {-1, 20, INT32_MAX, INT32_MIN}) {
+    CHECK(std::string(stasis_status_name(STASIS_NO_TOKEN)) == "NO_TOKEN");
+    for (stasis_status status : {-1, 21, INT32_MAX, INT32_MIN}) {
         CHECK(std::string(stasis_status_name(status)) == "UNKNOWN");
     }
 }

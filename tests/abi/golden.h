@@ -10,8 +10,8 @@ namespace abi_test {
 
 constexpr size_t kGoldenDraws = 8;
 
-inline std::string golden_path(const std::string &name) {
-    return test_data("golden/v1/" + name);
+inline std::string golden_path(const std::string &folder, const std::string &name) {
+    return test_data("golden/" + folder + "/" + name);
 }
 
 inline std::string hex(const void *digest) {

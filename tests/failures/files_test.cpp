@@ -130,7 +130,9 @@ TEST_CASE("failures: files, sessions and drawing") {
 }
 
 TEST_CASE("failures: files, snapshots") {
-    for (const Row &row : taken_rows(snapshot_rows())) {
-        fault_each(row);
+    for (const auto &rows : {taken_rows(snapshot_rows()), taken_rows(constraint_rows())}) {
+        for (const Row &row : rows) {
+            fault_each(row);
+        }
     }
 }

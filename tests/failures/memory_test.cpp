@@ -137,7 +137,8 @@ void fail_all(const char *what, const std::vector<Row> &rows) {
 
 std::vector<Row> all_rows() {
     std::vector<Row> rows;
-    for (const auto &some : {model_rows(), session_rows(), generate_rows(), snapshot_rows()}) {
+    for (const auto &some :
+         {model_rows(), session_rows(), generate_rows(), constraint_rows(), snapshot_rows()}) {
         rows.insert(rows.end(), some.begin(), some.end());
     }
     return rows;
@@ -169,6 +170,10 @@ TEST_CASE("failures: memory, sessions") {
 
 TEST_CASE("failures: memory, drawing tokens") {
     fail_all("drawing tokens", taken_rows(generate_rows()));
+}
+
+TEST_CASE("failures: memory, constraints") {
+    fail_all("constraints", taken_rows(constraint_rows()));
 }
 
 TEST_CASE("failures: memory, snapshots") {

@@ -32,6 +32,7 @@ struct Row {
 std::vector<Row> model_rows();
 std::vector<Row> session_rows();
 std::vector<Row> generate_rows();
+std::vector<Row> constraint_rows();
 std::vector<Row> snapshot_rows();
 // All of them; under sanitizers one of three, unless whole sweeps are asked for.
 std::vector<Row> taken_rows(const std::vector<Row> &rows);

@@ -10,6 +10,7 @@
 
 #include "disk.h"
 #include "format/pages.h"
+#include "format/state/token_set.h"
 #include "format/writer.h"
 
 namespace stasis::format {
@@ -23,6 +24,7 @@ struct Course {
     bool profiled = false; // some of it under a device profile
     bool hybrid = false;   // a third layer is recurrent, with a checkpoint at 32
     bool uneven = false;   // the second layer has other sizes, and one more shares keys and values
+    bool constrained = false; // settings with constraints and a set of tokens
 };
 
 inline void add_small_pages(State &state, const Course &course) {
@@ -85,6 +87,16 @@ inline State small_state(const Course &course) {
     state.groups = {{0, {0}}, {8, {1}}};
     state.samplings.resize(2);
     state.samplings[1].bias = {{1, 2.0F}};
+    if (course.constrained) {
+        const auto constraint = std::make_shared<const Constraint>(Constraint{3, "[a-c]{1,9}"});
+        state.samplings.push_back(state.samplings[1]);
+        state.samplings[0].v3.constraint.value = constraint;
+        state.samplings[1].v3.constraint.value =
+            std::make_shared<const Constraint>(Constraint{2, ""});
+        state.samplings[2].v3.constraint.value = constraint;
+        state.samplings[2].v3.allowed.value =
+            std::make_shared<const std::string>(encode_tokens({1, 4}, 5));
+    }
     state.capacity = 1000;
     state.pending_system = course.forked ? "another" : "system";
     for (uint64_t i = 0; i < course.position; ++i) {

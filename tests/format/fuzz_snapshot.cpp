@@ -191,6 +191,8 @@ const std::vector<Bytes> &bases() {
         made.push_back(small_file({uneven}, {.codec = Codec::zstd}));
         uneven.hybrid = true;
         made.push_back(small_file({uneven}, {.keep = Keep::none}));
+        made.push_back(small_file({{.position = 33, .constrained = true}}, {}));
+        made.push_back(small_file({{33}, {.position = 40, .constrained = true}}, {}));
         for (const size_t coded : {1, 3, 8, 11}) { // or the target would not test what it should
             const std::vector<Section> sections = open_bytes(made[coded])->sections();
             expect(std::any_of(

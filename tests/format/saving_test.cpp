@@ -96,11 +96,11 @@ TEST_CASE(
     Bytes bytes = saved(state);
     Root root = read_root(bytes);
     root.features_ignore = 4;
-    root.features_read = 2;
+    root.features_read = 4;
     write_root(bytes, root);
     write_bytes(folder.path("s"), bytes);
     check_same(state, load(folder.path("s"), {}));
-    contains(refused(state, folder.path("s")), "it uses features 0000000000000002");
+    contains(refused(state, folder.path("s")), "it uses features 0000000000000004");
     CHECK_THROWS_AS(compact(folder.path("s"), {}), Error);
     CHECK(read_bytes(folder.path("s")) == bytes);
 }

@@ -12,7 +12,7 @@ import stat
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from reader import recurrent  # noqa: E402
+from reader import constraints, recurrent  # noqa: E402
 from reader.container import FIRST_SECTION, VERSION, Container, Refused, need  # noqa: E402
 from reader.schema import SESSION_NUMBERS  # noqa: E402
 from reader.state import OFF, State  # noqa: E402
@@ -80,8 +80,9 @@ def kv_cache(state, proven, proven_states):
 
 
 def settings(manifest):
-    return [{**{name: value for name, value in each.items() if name != "v2"},
-             **(each["v2"] or OFF)} for each in manifest["samplings"]]
+    return [{**{name: value for name, value in each.items() if name not in ("v2", "v3")},
+             **(each["v2"] or OFF), **constraints.listed_settings(manifest, each)}
+            for each in manifest["samplings"]]
 
 
 def elements(state, proven, proven_states, log):
@@ -104,7 +105,8 @@ def elements(state, proven, proven_states, log):
                                         "ranges": [list(each) for each in ranges]}
                                        for position, ranges in state.evictions]},
         "model_config": {"architecture": identity["architecture"], "model": identity["model"],
-                         "config": config, "samplings": settings(manifest),
+                         "config": config, **constraints.listed(manifest),
+                         "samplings": settings(manifest),
                          "sampling": manifest["sampling"],
                          **{name: manifest[name] for name in SESSION_NUMBERS}},
         "layer_norm": {"digest": identity["norms"]},

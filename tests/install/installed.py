@@ -19,7 +19,7 @@ CONVERSATION = ("> Let's start by defining a variable k equal to 5. What is k?\n
                 "> Now set a new variable m equal to k multiplied by 11. What is m?\nm is 55.\n"
                 "78 positions verified\n")  # of converse.c, on recall-llama
 
-DOCUMENTS = ["BENCHMARKS.md", "FORMAT.md", "NUMERICS.md", "README.md",
+DOCUMENTS = ["BENCHMARKS.md", "CONSTRAINTS.md", "FORMAT.md", "NUMERICS.md", "README.md",
              *(f"examples/{name}.c" for name in ("converse", "cull", "relay", "repair"))]
 
 _folder = None

@@ -12,7 +12,8 @@ from stasis_process import LLAMA, ROOT
 CONTENTS = {
     "libstasis0": ["lib/libstasis.so.0", f"lib/libstasis.so.{VERSION}"],
     "libstasis-dev": [
-        "include/stasis.h", "include/stasis_chat.h", "include/stasis_embed.h",
+        "include/stasis.h", "include/stasis_chat.h", "include/stasis_constraint.h",
+        "include/stasis_embed.h",
         "include/stasis_generate.h", "include/stasis_quantize.h",
         "include/stasis_snapshot.h", "include/stasis_trace.h",
         "lib/cmake/Stasis/StasisConfig.cmake", "lib/cmake/Stasis/StasisConfigVersion.cmake",

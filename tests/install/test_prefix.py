@@ -15,7 +15,8 @@ target_link_libraries(with_shared PRIVATE Stasis::stasis)
 add_executable(with_static {example})
 target_link_libraries(with_static PRIVATE Stasis::static)
 """
-FILES = ["bin/stasis", "include/stasis.h", "include/stasis_chat.h", "include/stasis_embed.h",
+FILES = ["bin/stasis", "include/stasis.h", "include/stasis_chat.h",
+         "include/stasis_constraint.h", "include/stasis_embed.h",
          "include/stasis_generate.h", "include/stasis_quantize.h", "include/stasis_snapshot.h",
          "include/stasis_trace.h",
          "lib/cmake/Stasis/StasisConfig.cmake", "lib/cmake/Stasis/StasisConfigVersion.cmake",

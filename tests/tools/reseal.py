@@ -5,6 +5,7 @@ import struct
 
 from reader.container import (BLOCK, FRAME, RAW, RECURRENT_STATE, ROOT_BYTES, RUN, VERSION,
                               Container, Refused, checksum, text)
+from reader.constraints import SAMPLING_V3
 from reader.state import SAMPLING_V2, State, state_digest
 from reader.xxh3 import xxh3_64
 
@@ -57,7 +58,8 @@ class Snapshot:
     def forbids_writing(self, forged):
         """By a feature with which a reader may only read, and which is not known."""
         return any(forged[self.root_at + 16:self.root_at + 24]) and (
-            forged[self.root_at + 16:self.root_at + 24] != bytes([SAMPLING_V2, *bytes(7)]))
+            forged[self.root_at + 16] > SAMPLING_V2 + SAMPLING_V3 or
+            any(forged[self.root_at + 17:self.root_at + 24]))
 
     def changed(self, at, change):
         data = bytearray(self.data)

@@ -311,6 +311,19 @@ class SecondReader(CommandTest):
     def test_golden_files_of_recurrent_layers(self):
         self.check_golden_files(DATA / "golden/recurrent")
 
+    def test_golden_files_of_constraints(self):
+        folder = DATA / "golden/constraints"
+        self.check_golden_files(folder)
+        config = self.agree(folder / "replies.stasis")["elements"]["model_config"]
+        self.assertEqual([each["kind"] for each in config["constraints"]],
+                         ["regex", "json_schema"])
+        self.assertEqual([each.get("constraint") for each in config["samplings"]], [0, None, 1])
+        found = self.agree(folder / "sets.stasis")
+        self.assertEqual(found["file"]["features"], [0, 2, 0])
+        sets = [each["allowed"] for each in found["elements"]["model_config"]["samplings"]]
+        self.assertEqual(len(sets), 10)  # equal ones once
+        self.assertEqual({len(each) > 200 for each in sets}, {True, False})  # bits, and runs
+
     def test_golden_files_of_layers_that_differ(self):
         self.check_golden_files(DATA / "golden/layers")
         found = self.agree(DATA / "golden/layers/hybrid.stasis")

@@ -114,6 +114,8 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_draft_options_init": _init(s.stasis_draft_options),
     "stasis_session_set_draft": (
         status, (session, model, POINTER(s.stasis_draft_options), error)),
+    "stasis_session_set_constraint": (status, (session, flags, text, size, cancel, error)),
+    "stasis_session_set_allowed": (status, (session, POINTER(c_uint32), size, error)),
     "stasis_sessions_step": (
         status, (POINTER(s.stasis_step_item), size, size, tokens_p, size, run_options, error)),
 

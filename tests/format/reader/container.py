@@ -176,7 +176,7 @@ class Container:
                     found = section
         except Refused:
             return  # the sections lead nowhere
-        for refuse, read in itertools.product(range(REFUSE_KNOWN + 1), range(2)) if found else ():
+        for refuse, read in itertools.product(range(REFUSE_KNOWN + 1), range(4)) if found else ():
             manifest = self.stored(found)
             digest = hashlib.sha256(text(b"stasis root") + struct.pack(
                 "<I4Q", VERSION, 0, read, refuse, len(manifest)) + manifest).digest()

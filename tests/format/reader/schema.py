@@ -2,6 +2,7 @@
 from reader.flatbuffer import STRING, Optional, Scalar, Vector
 
 U32, U64 = Scalar("<I", default=0), Scalar("<Q", align=8, default=0)
+U8 = Scalar("<B", align=1, default=0)
 F32 = Scalar("<f", default=0.0)
 DIGEST = Scalar("<32s", align=1)
 SECTION_REF = Scalar("<QQ32s", "offset", "bytes", "digest", align=8)
@@ -25,10 +26,13 @@ SAMPLING_V2 = {
     "dry_multiplier": F32, "dry_base": F32, "dry_allowed_length": U32, "dry_range": U32,
     "min_keep": U32, "dry_breakers": Vector(U32),
 }
+SAMPLING_V3 = {"constraint": U32, "allowed": Optional(Vector(U8))}
+CONSTRAINT = {"kind": U32, "text": STRING}
 SAMPLING = {
     "seed": U64, "temperature": F32, "top_k": U32, "top_p": F32, "min_p": F32,
     "repetition_penalty": F32, "frequency_penalty": F32, "presence_penalty": F32,
     "penalty_window": U32, "bias": Vector(TOKEN_VALUE), "v2": Optional(SAMPLING_V2),
+    "v3": Optional(SAMPLING_V3),
 }
 PROFILE_CHUNK = Scalar("<III", "skip", "rows", "padded")
 PROFILE = {"id": STRING, "chunks": Vector(PROFILE_CHUNK), "foreign": U64}
@@ -45,6 +49,7 @@ MANIFEST = {
     "evictions": NO_REF,
     "tracking": U32, "profile": Optional(PROFILE), "recurrent": Optional(RECURRENT),
     "contract_recurrent": U32, "contract_experts": U32, "sharing": Optional(Vector(U32)),
+    "constraints": Optional(Vector(CONSTRAINT)),
 }
 # Numbers of the session that element 6 lists: the greatest value each may have, or None.
 SESSION_NUMBERS = {"capacity": None, "window_retain": None, "tracking": 2}

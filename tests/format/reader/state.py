@@ -6,6 +6,7 @@ import struct
 
 from reader.container import (HIDDEN, IDENTITY, LAYERS, LOGITS, MANIFEST, PROFILED, VERSION, need,
                               text, zero)
+from reader.constraints import SAMPLING_V3, check_constraints, uses_constraints
 from reader.evictions import evicted_pages, read_evictions
 from reader.flatbuffer import Buffer
 from reader.pages import Geometry, check_page, finite, page_entries
@@ -83,6 +84,8 @@ def read_manifest(container):
     need(bool(root.must_refuse & PROFILED) == (manifest["profile"] not in (None, NO_PROFILE)),
          "manifest: a device profile, or not")
     need(second == bool(root.may_read & SAMPLING_V2), "manifest: settings of version 2, or not")
+    need(uses_constraints(manifest) == bool(root.may_read & SAMPLING_V3),
+         "manifest: settings of version 3, or not")
     return manifest
 
 
@@ -180,6 +183,7 @@ def check_settings(manifest):
         need(all(token < manifest["vocabulary"] for token in tokens), f"{where}: token of a bias")
         need(all(math.isfinite(bias["value"]) or bias["value"] == -math.inf
                  for bias in each["bias"]), f"{where}: a bias is not a number")
+    check_constraints(manifest)
     need(manifest["capacity"] >= manifest["position"], "manifest: capacity below position")
     for name, most in SESSION_NUMBERS.items():
         need(most is None or manifest[name] <= most, f"manifest: {name}")

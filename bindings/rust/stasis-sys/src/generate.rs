@@ -8,6 +8,7 @@ pub const STASIS_STOP_END_TOKEN: u32 = 1;
 pub const STASIS_STOP_STRING: u32 = 2;
 pub const STASIS_STOP_CALLBACK: u32 = 3;
 pub const STASIS_STOP_CANCELLED: u32 = 4;
+pub const STASIS_STOP_NO_TOKEN: u32 = 5;
 pub const STASIS_STEP_SAMPLE: u32 = 1;
 
 #[repr(C)]

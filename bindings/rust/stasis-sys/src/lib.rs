@@ -6,6 +6,7 @@
 #![allow(non_camel_case_types)]
 
 mod chat;
+mod constraint;
 mod embed;
 mod generate;
 mod quantize;
@@ -14,6 +15,7 @@ mod stasis;
 mod trace;
 
 pub use chat::*;
+pub use constraint::*;
 pub use embed::*;
 pub use generate::*;
 pub use quantize::*;

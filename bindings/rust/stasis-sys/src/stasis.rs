@@ -39,6 +39,7 @@ pub const STASIS_NONFINITE: stasis_status = 16;
 pub const STASIS_POOL_EXHAUSTED: stasis_status = 17;
 pub const STASIS_BUFFER_TOO_SMALL: stasis_status = 18;
 pub const STASIS_CONFLICT: stasis_status = 19;
+pub const STASIS_NO_TOKEN: stasis_status = 20;
 pub const STASIS_MODEL_CONVERTED: u32 = 1;
 pub const STASIS_MODEL_TOKENIZER: u32 = 2;
 pub const STASIS_TOKENIZE_BOS: u32 = 1;

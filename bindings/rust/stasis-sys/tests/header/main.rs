@@ -9,9 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 7] = [
+const HEADERS: [&str; 8] = [
     "stasis",
     "stasis_chat",
+    "stasis_constraint",
     "stasis_embed",
     "stasis_generate",
     "stasis_quantize",
