@@ -34,6 +34,7 @@ const (
 	ErrPoolExhausted   Status = C.STASIS_POOL_EXHAUSTED   // the KV budget is used up for now
 	ErrBufferTooSmall  Status = C.STASIS_BUFFER_TOO_SMALL // the binding does not let this one out
 	ErrConflict        Status = C.STASIS_CONFLICT         // other contents than expected
+	ErrNoToken         Status = C.STASIS_NO_TOKEN         // a constraint leaves none to draw
 )
 
 // Error gives the status its name in stasis.h, such as "BUSY".

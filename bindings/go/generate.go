@@ -43,6 +43,7 @@ const (
 	StopString    StopReason = C.STASIS_STOP_STRING    // its tokens are in the log
 	StopCallback  StopReason = C.STASIS_STOP_CALLBACK  // the error is ErrStopped
 	StopCancelled StopReason = C.STASIS_STOP_CANCELLED // the error is ErrCancelled
+	StopNoToken   StopReason = C.STASIS_STOP_NO_TOKEN  // the constraint allows none
 )
 
 // GenerateResult reports what a generation did, however it ended.

@@ -321,6 +321,7 @@ int chat(const ChatChoice &choice) {
     if (!resume || !choice.generation.given.empty()) {
         apply_sampling(session.get(), choice.generation, model.get());
     }
+    apply_constraint(session.get(), choice.generation.constraint, nullptr);
     apply_draft(session.get(), choice.generation, choice.model, model.get(), nullptr);
     if (!choice.system.empty() && conversation != nullptr) {
         conversation->add({{"role", "system"}, {"content", choice.system}});

@@ -106,6 +106,7 @@ void add_generation_options(CLI::App &app, GenerationChoice &choice) {
     SamplingOptions options(app, choice);
     add_sampling_options(options);
     add_repetition_options(options);
+    add_constraint_options(app, choice.constraint);
     app.add_option("--stop", choice.stop, "end before this text; may be given several times")
         ->allow_extra_args(false);
     app.add_flag("--ignore-eos", choice.ignore_end, "end tokens do not end it");
@@ -141,6 +142,8 @@ const char *stop_reason_name(uint32_t reason) {
         return "stopped";
     case STASIS_STOP_CANCELLED:
         return "cancelled";
+    case STASIS_STOP_NO_TOKEN:
+        return "no_token";
     default:
         return "length";
     }

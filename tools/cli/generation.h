@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/cli/constraint.h"
 #include "tools/cli/model.h"
 #include "tools/cli/snapshot.h"
 #include "tools/cli/terminal.h"
@@ -21,6 +22,7 @@ struct GenerationChoice {
     stasis_sampling sampling{}; // values of the options; `given` copies the fields that were set
     std::vector<std::function<void(const stasis_sampling &from, stasis_sampling &to)>> given;
     std::vector<stasis_token> dry_breakers;
+    ConstraintChoice constraint;
     uint32_t log_probabilities = 0;
     std::string draft; // a model's path
     bool draft_lookup = false;

@@ -243,6 +243,7 @@ int run(const RunChoice &choice) {
         apply_sampling(session.get(), choice.generation,
                        choice.recommended ? model.get() : nullptr);
     }
+    apply_constraint(session.get(), choice.generation.constraint, interrupt.handle());
     apply_draft(session.get(), choice.generation, choice.model, model.get(),
                 interrupt.handle());
 

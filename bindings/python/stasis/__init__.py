@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from ._abi import library as _library
 from ._call import Cancel
+from .constraint import Constraint
 from .errors import (BufferTooSmallError, BusyError, CancelledError, ClosedError, ConflictError,
                      CorruptError, DeviceError, DivergedError, Error, FileError, FullError,
                      InternalError, InvalidArgumentError, MissingFileError, ModelMismatchError,
-                     NoMemoryError, NonfiniteError, NotFoundError, PoolExhaustedError, Status,
-                     StoppedError, UnsupportedError, VersionError)
+                     NoMemoryError, NonfiniteError, NotFoundError, NoTokenError,
+                     PoolExhaustedError, Status, StoppedError, UnsupportedError, VersionError)
 from .generation import Generated, Generation, Reply
 from .info import EmbedInfo, ModelInfo, ModelStats, SessionInfo
 from .model import Model
@@ -31,10 +32,10 @@ def version() -> str:
 
 __all__ = [
     "BufferTooSmallError", "BusyError", "Cancel", "CancelledError", "Candidate", "ClosedError",
-    "ConflictError", "CorruptError", "DeviceError", "Difference", "DivergedError", "EmbedInfo",
-    "Error", "FileError", "FullError", "Generated", "Generation", "InternalError",
+    "ConflictError", "Constraint", "CorruptError", "DeviceError", "Difference", "DivergedError",
+    "EmbedInfo", "Error", "FileError", "FullError", "Generated", "Generation", "InternalError",
     "InvalidArgumentError", "MissingFileError", "Model", "ModelInfo", "ModelMismatchError",
-    "ModelStats", "NoMemoryError", "NonfiniteError", "NotFoundError", "PoolExhaustedError",
-    "QuantizeReport", "Reply", "Sampling", "Session", "SessionInfo", "Snapshot", "SnapshotInfo",
-    "Status", "StoppedError", "UnsupportedError", "VerifyReport", "VersionError", "compact",
-    "quantize", "version"]
+    "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError", "NotFoundError",
+    "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "Session", "SessionInfo",
+    "Snapshot", "SnapshotInfo", "Status", "StoppedError", "UnsupportedError", "VerifyReport",
+    "VersionError", "compact", "quantize", "version"]

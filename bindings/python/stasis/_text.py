@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .model import Model
 
 STOPS = {s.STASIS_STOP_LENGTH: "length", s.STASIS_STOP_END_TOKEN: "end",
-         s.STASIS_STOP_STRING: "string"}
+         s.STASIS_STOP_STRING: "string", s.STASIS_STOP_NO_TOKEN: "no token"}
 
 
 class TextStream(Unique):

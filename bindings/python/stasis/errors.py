@@ -32,6 +32,7 @@ class Status(enum.IntEnum):
     POOL_EXHAUSTED = _structs.STASIS_POOL_EXHAUSTED
     BUFFER_TOO_SMALL = _structs.STASIS_BUFFER_TOO_SMALL
     CONFLICT = _structs.STASIS_CONFLICT
+    NO_TOKEN = _structs.STASIS_NO_TOKEN
 
 
 class Error(Exception):
@@ -145,11 +146,16 @@ class ConflictError(Error):
     position: Optional[int] = None  # of append_chat: where the log differs from the rendering
 
 
+class NoTokenError(Error):
+    """No token is left to draw: the constraint allows none."""
+    status = Status.NO_TOKEN
+
+
 CLASSES = {each.status: each for each in (
     InvalidArgumentError, NotFoundError, FileError, NoMemoryError, UnsupportedError, CorruptError,
     VersionError, ModelMismatchError, FullError, BusyError, CancelledError, DivergedError,
     DeviceError, StoppedError, InternalError, NonfiniteError, PoolExhaustedError,
-    BufferTooSmallError, ConflictError)}
+    BufferTooSmallError, ConflictError, NoTokenError)}
 
 
 def error_of(status: int, message: str, names_file: bool = False) -> Error:

@@ -9,7 +9,7 @@ from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List,
 from . import _structs as s
 from ._abi import library
 from ._call import Call, Cancel, Unique, number
-from ._text import TextStream
+from ._text import STOPS, TextStream
 from .errors import BusyError, ClosedError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Generation(Unique):
     """An iterator, and an async iterator, over the tokens that a session draws; see
     `Session.generate`. A token that it has not given is not in the session, so it may be left at
     any time. `stop` says why it has ended: "length", "end" (of the model's own text, or a stop
-    token) or "string"; None: it goes on."""
+    token), "string" or "no token" (a constraint allows none); None: it goes on."""
 
     def __init__(self, session: "Session", tokens_max: int, stop: Union[str, Sequence[str]],
                  stop_tokens: Sequence[int], ignore_end: bool, log_probabilities: int,
@@ -92,9 +92,10 @@ class Generation(Unique):
         options = s.stasis_generate_options(  # the stops are the text's
             flags=s.STASIS_GENERATE_IGNORE_END, tokens_max=1, cancel=call.cancel_pointer,
             log_probability_count=self._log_probabilities)
-        call.run(_draw_one, self._session._handle, ctypes.byref(options), events)
+        stops: List[str] = []
+        call.run(_draw_one, self._session._handle, ctypes.byref(options), events, stops)
         if not events:
-            self.stop = "length"
+            self.stop = stops[0]
             return None
         token, position, log_probability, best = events[0]
         text = self._text.push(token)
@@ -126,7 +127,8 @@ class Event(NamedTuple):
     best: Tuple[Tuple[int, float], ...]
 
 
-def _draw_one(session: Any, options: Any, events: List[Event], error: Any) -> int:
+def _draw_one(session: Any, options: Any, events: List[Event], stops: List[str],
+              error: Any) -> int:
     """Draws one token, in the manner of a function of the library, and leaves the session free. The
     library calls nothing of Python's meanwhile: a daemon thread may be in here when the interpreter
     ends, and could not return from such a function through the library."""
@@ -137,7 +139,11 @@ def _draw_one(session: Any, options: Any, events: List[Event], error: Any) -> in
     try:
         raw = s.stasis_generated()
         status = library.stasis_generation_next(generation, ctypes.byref(raw), error)
-        if status == s.STASIS_OK and not raw.last:  # it is the last if the session is full
+        if status == s.STASIS_OK and raw.last:  # the session is full, or no token is left
+            result = s.stasis_generate_result()
+            status = library.stasis_generation_get_result(generation, ctypes.byref(result), error)
+            stops.append(STOPS.get(result.stop_reason, "length"))
+        elif status == s.STASIS_OK:
             best = tuple((raw.best_tokens[i], raw.best_log_probabilities[i])
                          for i in range(raw.log_probability_count))
             events.append(Event(raw.token, raw.position, raw.log_probability, best))

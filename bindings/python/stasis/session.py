@@ -13,6 +13,7 @@ from . import _streams
 from ._abi import library
 from ._call import (Call, Cancel, Handle, Owned, Progress, choice, created, digest_of, filled,
                     name_bytes, number, path_bytes, text_bytes, text_of, token_array)
+from .constraint import Constraint, token_bits, words_of
 from .errors import BusyError, ClosedError, ConflictError
 from .generation import Generation, Reply
 from .info import SessionInfo
@@ -217,6 +218,27 @@ class Session:
         call = Call()
         call.run(library.stasis_session_set_sampling, self._handle,
                  None if sampling is None else ctypes.byref(sampling._raw(call)))
+
+    def set_constraint(self, constraint: Optional[Constraint], *,
+                       cancel: Optional[Cancel] = None) -> None:
+        """Sets which texts replies may be, from now on; None: any. Each reply, up to its end token,
+        is one text. The constraint is saved with the session, and tokens are verified under it."""
+        kind, text = (s.STASIS_CONSTRAINT_NONE, b"") if constraint is None else constraint._raw()
+        call = Call(cancel)
+        call.run(library.stasis_session_set_constraint, self._handle, kind, text, len(text),
+                 call.cancel_pointer)
+
+    def set_allowed(self, tokens: Optional[Iterable[int]] = None, *, bits: Any = None) -> None:
+        """Sets the tokens that the next draw may give, for masks of the caller's own: their
+        numbers, or a buffer with a bit for each token of the vocabulary in words of 32 bits, as
+        xgrammar and outlines fill it. It holds for one token. Neither: all tokens."""
+        words = None
+        if tokens is not None:
+            words = token_bits(tokens, self.model.info.vocabulary)
+        elif bits is not None:
+            words = words_of(bits)
+        Call().run(library.stasis_session_set_allowed, self._handle, words,
+                   0 if words is None else len(words))
 
     def sample(self) -> int:
         """Returns the token that would be drawn next, and changes nothing."""

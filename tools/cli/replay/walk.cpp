@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tools/cli/constraint.h"
 #include "tools/cli/generation.h"
 #include "tools/cli/snapshot.h"
 #include "tools/cli/terminal.h"
@@ -96,13 +97,26 @@ class Walker {
         Progress::report(&progress_, end, log_.size());
     }
 
-    // Draws the token at the session's position again and records a difference from the log.
-    void draw(uint64_t position, Walk &walk) {
+    // Draws the token at the session's position again, records a difference from the log, and
+    // appends the log's. Under a constraint that is a token drawn, which its text goes on with.
+    void draw(uint64_t position, bool constrained, Walk &walk) {
         stasis_token drawn = 0;
         stasis_error error{};
-        check(stasis_session_sample(session_.get(), &drawn, &error), error, "replaying");
+        const stasis_status status = stasis_session_sample(session_.get(), &drawn, &error);
         const stasis_token recorded = log_[position];
+        if (status == STASIS_NO_TOKEN) { // after what its constraint does not allow
+            walk.otherwise.push_back(
+                {position, recorded, recorded, words_of(model_, {recorded}), "no token"});
+            append(position, position + 1);
+            return;
+        }
+        check(status, error, "replaying");
+        if (drawn == recorded && constrained) {
+            check(stasis_session_decode(session_.get(), &drawn, &error), error, "replaying");
+            return;
+        }
         if (drawn == recorded) {
+            append(position, position + 1);
             return;
         }
         if (walk.otherwise.empty()) {
@@ -110,6 +124,7 @@ class Walker {
         }
         walk.otherwise.push_back(
             {position, recorded, drawn, words_of(model_, {recorded}), words_of(model_, {drawn})});
+        append(position, position + 1);
     }
 
     const stasis_session *session() const { return session_.get(); }
@@ -184,6 +199,7 @@ Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uin
             "tokens"),
         tokens_max, cancel);
     const Json &samplings = config["samplings"];
+    const uint32_t vocabulary = model_info(model).vocabulary;
     const Json spans = snapshot_element(snapshot, kSpans)["spans"];
 
     Walk walk;
@@ -194,12 +210,15 @@ Walk walk(const stasis_snapshot *snapshot, stasis_model *model, bool redraw, uin
             walker.append(begin, end);
             continue;
         }
-        apply(read_settings(samplings.at(span["sampling"].get<size_t>())), walker.session());
+        const Json &settings = samplings.at(span["sampling"].get<size_t>());
+        apply(read_settings(settings), walker.session());
         for (uint64_t position = begin; position < end; ++position) {
+            apply_stored_constraint(walker.session(), config, settings, vocabulary);
             if (position > 0) { // before the first token there are no logits
-                walker.draw(position, walk);
+                walker.draw(position, is_constrained(settings), walk);
+            } else {
+                walker.append(position, position + 1);
             }
-            walker.append(position, position + 1);
         }
     }
     walk.logits =

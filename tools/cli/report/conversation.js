@@ -81,6 +81,11 @@ function tokenDetail(session, position) {
       }
     }
     if (settings.bias.length > 0) rows.push(["biases", settings.bias.length]);
+    if (settings.constraint !== undefined) {
+      const {kind, text} = session.element(6).constraints[settings.constraint];
+      rows.push(["constraint", `${kind.replaceAll("_", " ")} ${readable(text.slice(0, 200))}`]);
+    }
+    if (settings.allowed) rows.push(["allowed", "a set of tokens"]);
   }
   const title = shown.text ? readable(shown.text) : shown.text === null ? "bytes" : "no text";
   return {title, kind: SOURCES[span.source], className: tokenClass(span), rows};

@@ -47,11 +47,13 @@ pub enum Status {
     BufferTooSmall,
     /// Another process has saved to the file meanwhile.
     Conflict,
+    /// A constraint leaves no token to draw.
+    NoToken,
     /// A status that this crate does not know.
     Other(i32),
 }
 
-const KNOWN: [(sys::stasis_status, Status); 19] = [
+const KNOWN: [(sys::stasis_status, Status); 20] = [
     (sys::STASIS_INVALID_ARGUMENT, Status::InvalidArgument),
     (sys::STASIS_NOT_FOUND, Status::NotFound),
     (sys::STASIS_IO, Status::Io),
@@ -71,6 +73,7 @@ const KNOWN: [(sys::stasis_status, Status); 19] = [
     (sys::STASIS_POOL_EXHAUSTED, Status::PoolExhausted),
     (sys::STASIS_BUFFER_TOO_SMALL, Status::BufferTooSmall),
     (sys::STASIS_CONFLICT, Status::Conflict),
+    (sys::STASIS_NO_TOKEN, Status::NoToken),
 ];
 
 impl Status {

@@ -65,6 +65,8 @@ pub enum Stop {
     Callback,
     /// The cancel handle.
     Cancelled,
+    /// A constraint leaves no token to draw.
+    NoToken,
     /// A reason that this crate does not know.
     Other(u32),
 }
@@ -97,6 +99,7 @@ impl Stop {
             sys::STASIS_STOP_STRING => Stop::StopString,
             sys::STASIS_STOP_CALLBACK => Stop::Callback,
             sys::STASIS_STOP_CANCELLED => Stop::Cancelled,
+            sys::STASIS_STOP_NO_TOKEN => Stop::NoToken,
             other => Stop::Other(other),
         }
     }

@@ -39,6 +39,7 @@
 #![warn(missing_docs)]
 
 mod cancel;
+mod constraint;
 mod digest;
 mod embed;
 mod error;
@@ -59,6 +60,7 @@ mod trace;
 mod verify;
 
 pub use cancel::Cancel;
+pub use constraint::Constraint;
 pub use digest::Digest;
 pub use embed::{EmbedInfo, EmbedInput, EmbedOptions, Pooling};
 pub use error::{Error, Result, Status};

@@ -1,4 +1,6 @@
 //! Sessions: one mutable timeline of tokens each.
+use crate::cancel::{raw_of, Cancel};
+use crate::constraint::Constraint;
 use crate::digest::Digest;
 use crate::error::{check, Result};
 use crate::info::SessionInfo;
@@ -277,6 +279,29 @@ impl Session {
         sampling.with_raw(|raw| {
             self.call(|error| unsafe { sys::stasis_session_set_sampling(self.raw(), raw, error) })
         })
+    }
+
+    /// Which texts replies may be from now on. Each reply, up to its end token, is one text. The
+    /// constraint is saved with the session, and tokens are verified under it.
+    pub fn set_constraint(
+        &mut self,
+        constraint: Constraint<'_>,
+        cancel: Option<&Cancel>,
+    ) -> Result<()> {
+        let (kind, text) = constraint.parts();
+        let (data, size, cancel) = (text.as_ptr().cast(), text.len(), raw_of(cancel));
+        // SAFETY: a text with its length, a living handle or none.
+        self.call(|error| unsafe {
+            sys::stasis_session_set_constraint(self.raw(), kind, data, size, cancel, error)
+        })
+    }
+
+    /// Which tokens the next draw may give, for masks of the caller's own: token t, if bit t % 32
+    /// of `bits[t / 32]` is set; `None`: all. It holds for one token.
+    pub fn set_allowed(&mut self, bits: Option<&[u32]>) -> Result<()> {
+        let (data, size) = bits.map_or((ptr::null(), 0), |bits| (bits.as_ptr(), bits.len()));
+        // SAFETY: words with their number, or none.
+        self.call(|error| unsafe { sys::stasis_session_set_allowed(self.raw(), data, size, error) })
     }
 
     /// Draws the next token and changes nothing.
