@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/abi/constrained.h"
+#include "tests/abi/device_module.h"
 #include "tests/abi/restored.h"
 
 using namespace abi_test;
@@ -225,14 +226,44 @@ TEST_CASE("stasis_session_set_constraint: where a text begins") {
     rewind(session.get(), behind + 1);
     draw(session.get());
     CHECK(text_from(session.get(), behind + 1)[0] == 'z');
-    // Cut off, then as many others: these are followed, not what was there.
+    // Cut off, then as many others as a draw has followed: these count, not what was there.
     constrain(session.get(), STASIS_CONSTRAINT_REGEX, "(xy){1,90}");
     const uint64_t start = position(session.get());
     draw(session.get(), 3);
     rewind(session.get(), start);
-    append(session.get(), some_tokens(3));
+    append(session.get(), some_tokens(2));
     draw(session.get());
-    CHECK(text_from(session.get(), start + 3)[0] == 'x');
+    CHECK(text_from(session.get(), start + 2)[0] == 'x');
+    // The same of tokens drawn: under another seed, so that others are.
+    constrain(session.get(), STASIS_CONSTRAINT_REGEX, "(ab|cde|fghi|jk){90}");
+    const uint64_t here = position(session.get());
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+        set_warm(session.get(), seed, 3.0F);
+        draw(session.get(), 9);
+        static const std::regex kBeginning("(ab|cde|fghi|jk)*(a|c|cd|f|fg|fgh|j)?");
+        CHECK(std::regex_match(text_from(session.get(), here), kBeginning));
+        rewind(session.get(), here + seed % 8);
+    }
+}
+
+TEST_CASE("stasis_session_set_constraint: a device, which draws ahead, draws the same") {
+    REQUIRE(device_module_loaded);
+    auto options = sized<stasis_model_options>();
+    options.device = "cuda";
+    const Model device = open_path(test_data("recall-llama"), &options);
+    for (const ConstraintCase &each : constraint_cases()) {
+        const Session there = constrained(device.get(), each, 3);
+        const Session here = constrained(recall(), each, 3);
+        const auto generating = on_and_on(25);
+        CHECK(told(there.get(), generating).events == told(here.get(), generating).events);
+        CHECK(digest(there.get()) == digest(here.get()));
+    }
+    const Session there = constrained(device.get(), constraint_cases()[0], 3);
+    const Tokens one = {77};
+    REQUIRE(stasis_session_set_constraint(there.get(), STASIS_CONSTRAINT_NONE, nullptr, 0, nullptr,
+                                          nullptr) == STASIS_OK);
+    REQUIRE(allow(there.get(), bits_with(one)) == STASIS_OK);
+    CHECK(told(there.get(), on_and_on(4)).events[0].token == 77);
 }
 
 TEST_CASE("stasis_session_set_constraint: where no token is left") {

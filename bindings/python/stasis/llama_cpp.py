@@ -12,6 +12,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
+from ._llama_constraint import LlamaGrammar as LlamaGrammar, take_constraint
+from .constraint import Constraint
 from .errors import ConflictError, DeviceError, FullError, UnsupportedError
 from .generation import Generated, Generation
 from .model import Model
@@ -39,10 +41,9 @@ FORMATS = {"llama-2": "llama2", "llama-3": "llama3", "mistral-instruct": "mistra
 # The same of calls.
 OFF: Dict[str, Sequence[Any]] = {
     "suffix": ("",), "tfs_z": (1.0,), "mirostat_mode": (0,), "mirostat_tau": (5.0,),
-    "mirostat_eta": (0.1,), "logits_processor": (), "grammar": (), "stopping_criteria": (),
+    "mirostat_eta": (0.1,), "logits_processor": (), "stopping_criteria": (),
     "functions": (), "function_call": ("auto", "none"), "tool_choice": ("auto", "none"),
-    "penalize_nl": (True,), "idx": (), "response_format": ({"type": "text"},), "logprobs": (False,),
-    "top_logprobs": (0,)}
+    "penalize_nl": (True,), "idx": (), "logprobs": (False,), "top_logprobs": (0,)}
 # What None stands for among the settings that draw tokens.
 SETTINGS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "typical_p": 1.0, "repeat_penalty": 1.0,
             "frequency_penalty": 0.0, "presence_penalty": 0.0}
@@ -156,9 +157,9 @@ class Llama:
                frequency_penalty: float = 0.0, presence_penalty: float = 0.0,
                **arguments: Any) -> int:
         """Returns the token that these settings draw next, and changes nothing else."""
-        refuse(arguments, OFF)
+        refuse(arguments, {**OFF, "grammar": ()})  # which text it goes on with is not known
         self._set_sampling(temp, top_k, top_p, min_p, typical_p, repeat_penalty, frequency_penalty,
-                           presence_penalty, None, None)
+                           presence_penalty, None, None, None)
         return self.session.sample()
 
     def generate(self, tokens: Sequence[int], top_k: int = 40, top_p: float = 0.95,
@@ -166,9 +167,10 @@ class Llama:
                  repeat_penalty: float = 1.0, reset: bool = True, frequency_penalty: float = 0.0,
                  presence_penalty: float = 0.0, **arguments: Any) -> Iterator[int]:
         """Draws tokens after these, without end: the reader stops."""
+        constraint = take_constraint(arguments)
         refuse(arguments, OFF)
         self._set_sampling(temp, top_k, top_p, min_p, typical_p, repeat_penalty, frequency_penalty,
-                           presence_penalty, None, None)
+                           presence_penalty, None, None, constraint)
         if reset:
             self._begin_with(tokens)
         else:
@@ -207,6 +209,7 @@ class Llama:
                           **arguments: Any) -> Any:
         """Continues a text, or tokens. Returns what llama-cpp-python does; with `stream`, an
         iterator over pieces of it."""
+        constraint = take_constraint(arguments)
         refuse({"suffix": suffix, **arguments}, OFF)
         if echo and logprobs:
             raise UnsupportedError("echo together with logprobs: not supported by "
@@ -214,7 +217,7 @@ class Llama:
         tokens = self.tokenize(prompt.encode(), special=True) if isinstance(prompt, str) else prompt
         self._set_sampling(0.8 if temperature is None else temperature, top_k, top_p, min_p,
                            typical_p, repeat_penalty, frequency_penalty, presence_penalty, seed,
-                           logit_bias)
+                           logit_bias, constraint)
         self._require_room(len(tokens))
         self._begin_with(tokens or [self.token_bos()])
         shown = ""
@@ -265,13 +268,14 @@ class Llama:
                                **arguments: Any) -> Any:
         """Replies to a conversation, which may have tools. Returns what llama-cpp-python does; with
         `stream`, an iterator over pieces of it."""
+        constraint = take_constraint(arguments)
         refuse(arguments, OFF)
         conversation: Json = {"messages": [plain_message(each) for each in messages]}
         if tools and arguments.get("tool_choice") != "none":
             conversation["tools"] = list(tools)
         self._set_sampling(0.2 if temperature is None else temperature, top_k, top_p, min_p,
                            typical_p, repeat_penalty, frequency_penalty, presence_penalty, seed,
-                           logit_bias)
+                           logit_bias, constraint)
         try:
             self._append_chat(conversation)
         except FullError:
@@ -386,7 +390,9 @@ class Llama:
     def _set_sampling(self, temperature: float, top_k: int, top_p: float, min_p: float,
                       typical_p: float, repeat_penalty: float, frequency_penalty: float,
                       presence_penalty: float, seed: Optional[int],
-                      bias: Optional[Mapping[int, float]]) -> None:
+                      bias: Optional[Mapping[int, float]],
+                      constraint: Optional[Constraint]) -> None:
+        self.session.set_constraint(constraint)
         asked = dict(top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p,
                      repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty,
                      presence_penalty=presence_penalty)

@@ -6,7 +6,7 @@ import warnings
 
 from fixture import Case, EMBEDDING, FIRST, GEMMA, LLAMA, SECOND, WITHOUT_TOKENIZER, model
 import stasis
-from stasis.llama_cpp import Llama, plain_message
+from stasis.llama_cpp import Llama, LlamaGrammar, plain_message
 
 # What llama-cpp-python 0.3.36 accepts, besides arguments that are refused unless they ask nothing.
 PUBLISHED = ("temperature", "top_p", "min_p", "typical_p", "stop", "frequency_penalty",
@@ -113,7 +113,9 @@ class Completions(Case):
                 self.llm.create_completion("k", **{name: value})
         with self.assertRaisesRegex(stasis.UnsupportedError, "response_format"):
             self.llm.create_chat_completion([{"role": "user", "content": "k"}],
-                                            response_format={"type": "json_object"})
+                                            response_format={"type": "sql"})
+        with self.assertRaisesRegex(stasis.UnsupportedError, "grammar"):
+            self.llm.sample(grammar=LlamaGrammar.from_string("root ::= [a-z]"))
         with self.assertRaisesRegex(TypeError, "nonsense"):
             self.llm.create_completion("k", nonsense=1)
         for name, value in (("lora_path", "a"), ("rope_freq_base", 5000.0), ("pooling_type", 1)):
@@ -121,6 +123,32 @@ class Completions(Case):
                 Llama(str(GEMMA), **{name: value})
         with self.assertRaisesRegex(TypeError, "nonsense"):
             Llama(str(GEMMA), nonsense=None)
+
+    def test_json_mode_and_grammars(self):
+        schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 120}},
+                  "required": ["age"], "additionalProperties": False}
+        messages = [{"role": "user", "content": "How old is Ada?"}]
+        texts = []
+        for wanted in ({"type": "json_object", "schema": schema},
+                       {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}):
+            answer = self.llm.create_chat_completion(messages, temperature=0.5, max_tokens=60,
+                                                     response_format=wanted)
+            choice = answer["choices"][0]
+            self.assertEqual(choice["finish_reason"], "stop")
+            texts.append(choice["message"]["content"])
+            self.assertLessEqual(json.loads(texts[-1])["age"], 120)
+        self.assertEqual(texts[0], texts[1])
+        stream = self.llm.create_chat_completion(messages, temperature=0.5, max_tokens=60,
+                                                 stream=True, response_format=wanted)
+        self.assertEqual("".join(each["choices"][0]["delta"].get("content", "")
+                                 for each in stream), texts[0])
+        answer = self.llm.create_chat_completion(messages, max_tokens=4,
+                                                 response_format={"type": "json_object"})
+        self.assertEqual(answer["choices"][0]["message"]["content"][0], "{")
+        answer = self.llm("hello", grammar=LlamaGrammar.from_string('root ::= "yes" | "no"'))
+        self.assertIn(answer["choices"][0]["text"], ("yes", "no"))
+        plain = self.llm("hello", temperature=0)  # nothing is left of it
+        self.assertNotIn(plain["choices"][0]["text"], ("yes", "no"))
 
     def test_what_wrappers_pass(self):
         """Values that ask for nothing, among them those that LangChain's class always passes."""
