@@ -37,6 +37,11 @@ void hold_session(const stasis_session &session, const Caller &caller, Use use) 
     assert(session.caller == nullptr);
     session.caller = &caller;
     delete_ended(session);
+    if (use != Use::reads && session.scheduled.load(std::memory_order_acquire)) {
+        release_session(session);
+        fail(Status::busy, "the session is in a scheduler: cancel it there, and fetch its end, "
+                           "before the session is changed");
+    }
     if (session.generation == nullptr || use == Use::generates) {
         return;
     }

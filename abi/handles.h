@@ -14,6 +14,7 @@ class Session;
 namespace abi {
 class Caller;
 class HostTrace;
+class Scheduler;
 } // namespace abi
 namespace format {
 class Snapshot;
@@ -47,6 +48,8 @@ struct stasis_session {
     mutable const stasis::abi::Caller *caller = nullptr; // of the running call (abi/trace.h)
     std::unique_ptr<stasis::abi::HostTrace> trace;       // null: none
     mutable stasis_generation *generation = nullptr;     // open, see abi/generation.h; null: none
+    std::weak_ptr<stasis::abi::Scheduler> scheduler;     // that it was submitted to last
+    std::atomic<bool> scheduled{false};                  // it is in that one (abi/scheduler.h)
 };
 
 struct stasis_snapshot {

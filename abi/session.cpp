@@ -6,6 +6,7 @@
 
 #include "abi/generation.h"
 #include "abi/run.h"
+#include "abi/scheduler.h"
 #include "abi/tokens.h"
 #include "abi/trace.h"
 #include "runtime/kernels/received.h"
@@ -157,6 +158,9 @@ stasis_status stasis_session_create(stasis_model *model, const stasis_session_op
 void stasis_session_free(stasis_session *session) {
     enter(nullptr, [&](const Caller &caller) {
         if (session != nullptr) {
+            if (const auto scheduler = session->scheduler.lock()) {
+                scheduler->forget(*session, caller);
+            }
             session->caller = &caller; // in whose environment `release` of the trace runs
             if (stasis_generation *const open = session->generation; open != nullptr) {
                 open->leave();

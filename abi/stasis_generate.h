@@ -182,7 +182,7 @@ void stasis_generate_options_init(stasis_generate_options *options, size_t size)
  *
  * Calls on several sessions of a model may run at once, but their speed does not add up: one uses
  * the model's threads, the others compute on their calling threads, and each reads all weights. To
- * serve many sessions use stasis_sessions_step (below), which reads the weights once for all.
+ * serve many sessions use a scheduler (stasis_scheduler.h), which reads the weights once for all.
  *
  * Errors:
  *   statuses of decode
@@ -327,8 +327,8 @@ stasis_status stasis_session_set_draft(stasis_session *session, stasis_model *dr
                                        const stasis_draft_options *options, stasis_error *error);
 
 /* ---- Steps of several sessions ----------------------------------------------------------------
- * A host that serves many users collects what each session needs next, a prompt or one more token,
- * and computes all of it as one step. */
+ * What each of many sessions needs next, a prompt or one more token, computed as one step. Hosts
+ * that serve many users find this done for them in stasis_scheduler.h. */
 #define STASIS_STEP_SAMPLE 1u /* then draw the next token and append it */
 /* The work of one session in a step. An item without tokens and flags does nothing. `token` and
  * `status` are outputs; `error` points to memory of the host. */

@@ -64,8 +64,8 @@ ChatPosition Session::chat_position() const {
     return position;
 }
 
-void Session::append_message(std::string_view role, std::string_view text, bool reply,
-                             const AppendOptions &options) {
+Prompt Session::message_prompt(std::string_view role, std::string_view text, bool reply,
+                               const Watch &watch) const {
     if (model_->tokenizer == nullptr) {
         fail(Status::unsupported, "messages need a tokenizer, which the model does not have");
     }
@@ -84,8 +84,7 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
     check_capacity(timeline_, model_->tokenizer->tokens_min(size_bytes), true);
 
     // Tokens become entries with the source, role and turn of their segment.
-    const std::vector<SourcedToken> tokens =
-        model_->tokenizer->encode(turn.segments, options.watch);
+    const std::vector<SourcedToken> tokens = model_->tokenizer->encode(turn.segments, watch);
     std::vector<TokenEntry> entries;
     entries.reserve(tokens.size());
     bool started = false, prompted = false;
@@ -112,9 +111,20 @@ void Session::append_message(std::string_view role, std::string_view text, bool 
     if (reply && !prompted && !entries.empty()) {
         entries.back().turn |= TokenEntry::kReplyPrompt;
     }
-    std::string pending = turn.pending_system; // copied before append, after which nothing may fail
-    append_entries(entries, options);
-    settings_.pending_system = std::move(pending);
+    return {std::move(entries), turn.pending_system};
+}
+
+Prompt Session::token_prompt(std::span<const uint32_t> tokens) const {
+    Prompt prompt{{}, settings_.pending_system};
+    add_entries(tokens, prompt.entries);
+    return prompt;
+}
+
+void Session::append_message(std::string_view role, std::string_view text, bool reply,
+                             const AppendOptions &options) {
+    Prompt prompt = message_prompt(role, text, reply, options.watch);
+    append_entries(prompt.entries, options);
+    settings_.pending_system = std::move(prompt.pending_system);
 }
 
 std::string Session::text(uint64_t begin, uint64_t end) const {

@@ -7,32 +7,23 @@
 
 namespace stasis {
 
-namespace {
-
-// Returns the options. Throws Error for those that this session cannot serve.
-GenerateOptions checked(const Session &session, GenerateOptions options) {
+uint64_t most_tokens(const Session &session, const GenerateOptions &options, uint64_t prompt) {
     if (options.log_probabilities > session.model()->config.vocabulary) {
         fail(Status::invalid_argument,
              "log-probabilities of %zu tokens are asked for: the vocabulary has %u tokens",
              options.log_probabilities, session.model()->config.vocabulary);
     }
-    if (session.position() == 0) {
+    if (session.position() + prompt == 0) {
         fail(Status::not_found, "no logits before the first position");
     }
-    return options;
+    check_capacity(session.timeline(), prompt, false);
+    return std::min(options.tokens_max == 0 ? UINT64_MAX : options.tokens_max,
+                    session.timeline().capacity - session.position() - prompt);
 }
-
-// Returns how many tokens may be drawn: the limit, and what the session has room for.
-uint64_t most_of(const Session &session, uint64_t tokens_max) {
-    return std::min(tokens_max == 0 ? UINT64_MAX : tokens_max,
-                    session.timeline().capacity - session.position());
-}
-
-} // namespace
 
 Generation::Generation(Session &session, GenerateOptions options)
-    : session_(&session), options_(checked(session, std::move(options))),
-      text_(session.model(), options_, most_of(session, options_.tokens_max)) {
+    : session_(&session), options_(std::move(options)),
+      text_(session.model(), options_, most_tokens(session, options_, 0)) {
     result_.begin = session.position();
     ahead_.emplace(session, session.begin_drafting(result_), options_.log_probabilities, result_);
 }

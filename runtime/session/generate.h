@@ -12,6 +12,11 @@
 
 namespace stasis {
 
+// Returns how many tokens a session may draw after a prompt: the options' limit, and what it has
+// room for. Throws Error for options that it cannot serve, and for a prompt that it has no room
+// for.
+uint64_t most_tokens(const Session &session, const GenerateOptions &options, uint64_t prompt);
+
 class Generation {
   public:
     // The session outlives it, or `leave` is called before. Throws Error: unsupported,

@@ -26,6 +26,12 @@ struct SessionInfo : TimelineInfo {
     uint64_t pending_bytes; // a system text that is not in the log before the first user's turn
 };
 
+// What a session is to append, with what its settings then are.
+struct Prompt {
+    std::vector<TokenEntry> entries;
+    std::string pending_system; // of the settings, once the entries are in the log
+};
+
 class Session {
   public:
     // Throws as Timeline's constructor.
@@ -49,6 +55,10 @@ class Session {
     void append(std::span<const uint32_t> tokens, const AppendOptions &options);
     void append_message(std::string_view role, std::string_view text, bool reply,
                         const AppendOptions &options);
+    // Returns what append_message appends, and what append does. Throw what they throw for it.
+    Prompt message_prompt(std::string_view role, std::string_view text, bool reply,
+                          const Watch &watch) const;
+    Prompt token_prompt(std::span<const uint32_t> tokens) const;
     // Appends what the log lacks of a conversation's rendering by the model's own template. Sets
     // `position`, also before it throws Error(conflict): the log differs from there on.
     void append_chat(const ChatInput &input, bool reply, uint64_t &position,

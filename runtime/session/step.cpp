@@ -59,10 +59,6 @@ void check_step(std::span<const StepItem> items) {
     }
 }
 
-namespace {
-
-// Draws the next token of each item. Items without logits get their error, and are removed from
-// `ready`; `watch` can cancel the computation of states that a rewind cut off.
 void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &watch) {
     const size_t hidden = model.config.hidden, vocabulary = model.config.vocabulary;
     PassLease pass(model);
@@ -100,6 +96,9 @@ void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &wa
                 const auto allowed = item.session->mask(watch);
                 item.token = draw_from(timeline, item.session->settings().sampling,
                                        bits_of(allowed), row, *pass);
+                if (item.drawn != nullptr) {
+                    item.drawn(item, row);
+                }
             } catch (...) {
                 item.error = std::current_exception();
                 item.ended_call = watch.cancel != nullptr && watch.cancel->load();
@@ -108,7 +107,6 @@ void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &wa
     }
 }
 
-// Collects the entries that the items of a round append, and an Append for each of these items.
 void collect_appends(std::span<StepItem> items, bool behind, StepBuffers &buffers) {
     std::vector<TokenEntry> &entries = buffers.entries;
     const auto draws = [behind](const StepItem &item) { return behind || item.tokens.empty(); };
@@ -137,6 +135,8 @@ void collect_appends(std::span<StepItem> items, bool behind, StepBuffers &buffer
         left = left.subspan(count);
     }
 }
+
+namespace {
 
 // Runs one round of a step: draws, then appends together, then takes over the errors.
 void run_round(Model &model, std::span<StepItem> items, bool behind, const AppendOptions &options,

@@ -24,6 +24,8 @@ struct StepItem {
     std::exception_ptr error = nullptr; // set: the session is as it was, or lacks only the draw
     bool ended_call = false;            // the error ended the whole call: cancelled, stopped
     void *owner = nullptr;              // for the caller's use
+    // Called with the token drawn, before it is appended; null: not. What it throws is the error.
+    void (*drawn)(const StepItem &item, std::span<const float> row) = nullptr;
 };
 
 // Throws Error(invalid_argument) for sessions of several models, or for one session given twice.
@@ -43,6 +45,15 @@ struct StepBuffers {
 
     void clear();
 };
+
+// The parts of a step of which batches make their passes (batch.cpp).
+// Draws the next token of each item. Items without logits get their error, and are removed from
+// `ready`; `watch` can cancel the computation of states that a rewind cut off.
+void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &watch);
+// Collects the entries that the items of a round append, and an Append for each of these items,
+// which becomes one of `growing`. The first round (`behind` false) appends given tokens and draws
+// where none are given; the second draws after given tokens.
+void collect_appends(std::span<StepItem> items, bool behind, StepBuffers &buffers);
 
 // Holds buffers during one step; idle ones are reused.
 class StepLease {

@@ -31,6 +31,9 @@ class TextStream {
     // Ends the text: what was held back becomes the piece, but for an incomplete last character.
     void finish() noexcept;
 
+    // Returns the most bytes that the piece of the token that was staged, or of a later finish,
+    // has.
+    size_t room() const { return waiting_.size() + staged_.size(); }
     // Returns the text that became final with the last token taken, or with finish. Valid until the
     // next call of stage or finish.
     std::string_view piece() const { return std::string_view(waiting_).substr(0, piece_); }

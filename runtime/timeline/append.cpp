@@ -77,7 +77,8 @@ uint64_t Append::bytes_needed(uint64_t promised) const {
 }
 
 void Append::reserve(bool reuses, uint64_t &promised) {
-    assert(!ended() || entries.empty());
+    assert(!reserved && (!ended() || entries.empty()));
+    reserved = true;
     start = timeline->position();
     committed = entries.empty();
     check_size();
@@ -249,12 +250,12 @@ bool stage_pass(std::span<Append> appends, size_t rows_max, const Profile *sched
     pass.clear();
     for (Append &each : appends) {
         each.rows = 0;
-        if (each.ended() || pass.row_count == rows_max || pass.padded != 0) {
+        if (each.ended() || each.slice == 0 || pass.row_count == rows_max || pass.padded != 0) {
             continue;
         }
-        const ProfilePart part =
-            next_part(each.timeline->profile.id, schedule, each.timeline->position(),
-                      each.entries.size() - each.done, rows_max - pass.row_count);
+        const ProfilePart part = next_part(
+            each.timeline->profile.id, schedule, each.timeline->position(),
+            each.entries.size() - each.done, std::min(each.slice, rows_max - pass.row_count));
         if (part.padded != 0 && pass.row_count != 0) {
             continue;
         }
@@ -304,6 +305,48 @@ void run_passes(const Network &network, std::span<Append> appends, const AppendO
     }
 }
 
+// Computes the states that rewinds have cut off. `done` of `total` positions are finished.
+void compute_states(std::span<Append> appends, const Watch &watch, size_t done, size_t total) {
+    for (Append &each : appends) {
+        if (each.ended() || each.timeline->states.holds(each.timeline->position())) {
+            continue;
+        }
+        guard(each, [&] { each.compute_state(watch); });
+        const std::atomic<bool> *cancel = watch.cancel;
+        each.ended_call = each.error != nullptr && cancel != nullptr && cancel->load();
+        watch.look(done, total);
+    }
+}
+
+// Ends the call for every append that is not committed. Call it inside a catch block.
+void end_call(std::span<Append> appends) noexcept {
+    for (Append &each : appends) {
+        if (!each.committed && each.error == nullptr) {
+            each.abort();
+            each.ended_call = true;
+        }
+    }
+}
+
+// Runs passes until each append has computed its slice, or is complete.
+void run_slices(std::span<Append> appends, Pass &pass) {
+    size_t rows = 0;
+    for (const Append &each : appends) {
+        rows += each.ended() ? 0 : std::min(each.slice, each.entries.size() - each.done);
+    }
+    pass.fit(rows);
+    while (stage_pass(appends, rows, nullptr, pass)) {
+        forward(pass, {}, 0, 0);
+        for (Append &each : appends) {
+            if (each.rows != 0) {
+                guard(each, [&] { each.accept(pass, {}); });
+                each.slice = each.slice == SIZE_MAX ? SIZE_MAX : 0;
+            }
+        }
+        commit_complete(appends, &pass);
+    }
+}
+
 } // namespace
 
 void append_together(Network &network, std::span<Append> appends, const AppendOptions &options) {
@@ -321,29 +364,32 @@ void append_together(Network &network, std::span<Append> appends, const AppendOp
     if (total == 0) {
         return;
     }
-    // An error in this part ends the call for every append that is not committed.
     try {
         options.watch.step(done, total);
         commit_complete(appends, nullptr);
-        for (Append &each : appends) {
-            if (each.ended() || each.timeline->states.holds(each.timeline->position())) {
-                continue;
-            }
-            guard(each, [&] { each.compute_state(options.watch); });
-            const std::atomic<bool> *cancel = options.watch.cancel;
-            each.ended_call = each.error != nullptr && cancel != nullptr && cancel->load();
-            options.watch.look(done, total);
-        }
+        compute_states(appends, options.watch, done, total);
         if (done != total) {
             run_passes(network, appends, options, done, total);
         }
     } catch (...) {
-        for (Append &each : appends) {
-            if (!each.committed && each.error == nullptr) {
-                each.abort();
-                each.ended_call = true;
-            }
+        end_call(appends);
+    }
+}
+
+void advance_together(Network &network, std::span<Append> appends) {
+    uint64_t promised = 0;
+    for (Append &each : appends) {
+        if (!each.reserved) {
+            guard(each, [&] { each.reserve(true, promised); });
         }
+    }
+    try {
+        commit_complete(appends, nullptr);
+        compute_states(appends, {}, 0, 0);
+        PassLease pass(network);
+        run_slices(appends, *pass);
+    } catch (...) {
+        end_call(appends);
     }
 }
 

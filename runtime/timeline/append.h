@@ -62,6 +62,10 @@ struct Append {
         nullptr; // of a timeline that tracks attention, these rows included
     std::vector<StateRef> next_states = {}; // of recurrent layers, as in the pass's sequence
 
+    // Of an append that grows over several calls (advance_together).
+    size_t slice = SIZE_MAX; // most rows in this call; SIZE_MAX: all of them
+    bool reserved = false;   // it has begun
+
     bool complete() const { return error == nullptr && done == entries.size(); }
     bool ended() const { return error != nullptr || done == entries.size(); }
 
@@ -93,6 +97,11 @@ void check_capacity(const Timeline &timeline, uint64_t tokens, bool at_least);
 // Runs appends of different timelines of one network in the same passes. Each fails alone; an error
 // that ends the call ends all that are not committed. Throws nothing.
 void append_together(Network &network, std::span<Append> appends, const AppendOptions &options);
+
+// Runs appends for one call, in which each computes at most its slice: one that has neither failed
+// nor been committed goes on in a later call. An error that ends the call ends all that are not
+// committed. Profiles fix parts of their own, which may be longer than a slice. Throws nothing.
+void advance_together(Network &network, std::span<Append> appends);
 
 // Runs one append, and throws its error. Strong guarantee.
 void append(Timeline &timeline, std::span<const TokenEntry> entries, const AppendOptions &options);

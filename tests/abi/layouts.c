@@ -398,4 +398,53 @@ FIELD(stasis_quantize_report, source_bytes, 8, 8);
 FIELD(stasis_quantize_report, file_bytes, 16, 8);
 FIELD(stasis_quantize_report, shares, 24, 512);
 
+STRUCT(stasis_scheduler_options, 24);
+FIELD(stasis_scheduler_options, struct_size, 0, 4);
+FIELD(stasis_scheduler_options, sessions_max, 4, 4);
+FIELD(stasis_scheduler_options, stall_ms, 8, 4);
+FIELD(stasis_scheduler_options, slice, 12, 4);
+FIELD(stasis_scheduler_options, events_max, 16, 8);
+
+STRUCT(stasis_prompt, 48);
+FIELD(stasis_prompt, struct_size, 0, 4);
+FIELD(stasis_prompt, reserved, 4, 4);
+FIELD(stasis_prompt, tokens, 8, 8);
+FIELD(stasis_prompt, token_count, 16, 8);
+FIELD(stasis_prompt, role, 24, 8);
+FIELD(stasis_prompt, text, 32, 8);
+FIELD(stasis_prompt, length, 40, 8);
+
+STRUCT(stasis_scheduler_event, 120);
+FIELD(stasis_scheduler_event, struct_size, 0, 4);
+FIELD(stasis_scheduler_event, end, 4, 4);
+FIELD(stasis_scheduler_event, session, 8, 8);
+FIELD(stasis_scheduler_event, user, 16, 8);
+FIELD(stasis_scheduler_event, pass, 24, 8);
+FIELD(stasis_scheduler_event, position, 32, 8);
+FIELD(stasis_scheduler_event, token, 40, 4);
+FIELD(stasis_scheduler_event, log_probability, 44, 4);
+FIELD(stasis_scheduler_event, text, 48, 8);
+FIELD(stasis_scheduler_event, length, 56, 8);
+FIELD(stasis_scheduler_event, best_tokens, 64, 8);
+FIELD(stasis_scheduler_event, best_log_probabilities, 72, 8);
+FIELD(stasis_scheduler_event, log_probability_count, 80, 4);
+FIELD(stasis_scheduler_event, stop_reason, 84, 4);
+FIELD(stasis_scheduler_event, begin, 88, 8);
+FIELD(stasis_scheduler_event, count, 96, 8);
+FIELD(stasis_scheduler_event, status, 104, 4);
+FIELD(stasis_scheduler_event, reserved, 108, 4);
+FIELD(stasis_scheduler_event, message, 112, 8);
+
+STRUCT(stasis_scheduler_stats, 72);
+FIELD(stasis_scheduler_stats, struct_size, 0, 4);
+FIELD(stasis_scheduler_stats, reserved, 4, 4);
+FIELD(stasis_scheduler_stats, sessions, 8, 8);
+FIELD(stasis_scheduler_stats, events, 16, 8);
+FIELD(stasis_scheduler_stats, passes, 24, 8);
+FIELD(stasis_scheduler_stats, tokens, 32, 8);
+FIELD(stasis_scheduler_stats, prompt_positions, 40, 8);
+FIELD(stasis_scheduler_stats, most_together, 48, 8);
+FIELD(stasis_scheduler_stats, slice, 56, 8);
+FIELD(stasis_scheduler_stats, pass_us_max, 64, 8);
+
 int stasis_layouts_hold; /* a C file holds something */

@@ -34,6 +34,9 @@ const std::set<std::string> kCannotFail = {
     "stasis_snapshot_close",
     "stasis_generation_end",
     "stasis_text_stream_free",
+    "stasis_scheduler_event_free",
+    "stasis_scheduler_stop",
+    "stasis_scheduler_close",
     "stasis_model_options_init",
     "stasis_session_options_init",
     "stasis_run_options_init",
@@ -41,6 +44,8 @@ const std::set<std::string> kCannotFail = {
     "stasis_generate_options_init",
     "stasis_draft_options_init",
     "stasis_quantize_options_init",
+    "stasis_scheduler_options_init",
+    "stasis_prompt_init",
     "stasis_embed_options_init",
     "stasis_save_options_init",
     "stasis_load_options_init",
@@ -137,8 +142,8 @@ void fail_all(const char *what, const std::vector<Row> &rows) {
 
 std::vector<Row> all_rows() {
     std::vector<Row> rows;
-    for (const auto &some :
-         {model_rows(), session_rows(), generate_rows(), constraint_rows(), snapshot_rows()}) {
+    for (const auto &some : {model_rows(), session_rows(), generate_rows(), constraint_rows(),
+                             scheduler_rows(), snapshot_rows()}) {
         rows.insert(rows.end(), some.begin(), some.end());
     }
     return rows;
@@ -174,6 +179,10 @@ TEST_CASE("failures: memory, drawing tokens") {
 
 TEST_CASE("failures: memory, constraints") {
     fail_all("constraints", taken_rows(constraint_rows()));
+}
+
+TEST_CASE("failures: memory, schedulers") {
+    fail_all("schedulers", taken_rows(scheduler_rows()));
 }
 
 TEST_CASE("failures: memory, snapshots") {

@@ -17,8 +17,8 @@ target_link_libraries(with_static PRIVATE Stasis::static)
 """
 FILES = ["bin/stasis", "include/stasis.h", "include/stasis_chat.h",
          "include/stasis_constraint.h", "include/stasis_embed.h",
-         "include/stasis_generate.h", "include/stasis_quantize.h", "include/stasis_snapshot.h",
-         "include/stasis_trace.h",
+         "include/stasis_generate.h", "include/stasis_quantize.h", "include/stasis_scheduler.h",
+         "include/stasis_snapshot.h", "include/stasis_trace.h",
          "lib/cmake/Stasis/StasisConfig.cmake", "lib/cmake/Stasis/StasisConfigVersion.cmake",
          "lib/cmake/Stasis/StasisTargets-relwithdebinfo.cmake",
          "lib/cmake/Stasis/StasisTargets.cmake", "lib/libstasis.a", "lib/libstasis.so",

@@ -13,7 +13,7 @@ from . import _structs as s
 from ._structs import floats_p, tokens_p
 
 # Objects are addresses: which kind is meant is the business of the classes that hold them.
-model = session = snapshot = cancel = generation = stream = c_void_p
+model = session = snapshot = cancel = generation = stream = scheduler = c_void_p
 new = POINTER(c_void_p)
 error = POINTER(s.stasis_error)
 # Text is the address of bytes with their length beside it; a buffer for text is an address too.
@@ -24,6 +24,7 @@ status, flags, position = c_int32, c_uint32, c_uint64
 run_options = POINTER(s.stasis_run_options)
 save_options = POINTER(s.stasis_save_options)
 load_options = POINTER(s.stasis_load_options)
+event = POINTER(POINTER(s.stasis_scheduler_event))
 
 
 def _init(struct: Any) -> Tuple[None, Tuple[Any, ...]]:
@@ -118,6 +119,20 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_session_set_allowed": (status, (session, POINTER(c_uint32), size, error)),
     "stasis_sessions_step": (
         status, (POINTER(s.stasis_step_item), size, size, tokens_p, size, run_options, error)),
+
+    "stasis_scheduler_options_init": _init(s.stasis_scheduler_options),
+    "stasis_prompt_init": _init(s.stasis_prompt),
+    "stasis_scheduler_create": (status, (model, POINTER(s.stasis_scheduler_options), new, error)),
+    "stasis_scheduler_submit": (
+        status, (scheduler, session, POINTER(s.stasis_generate_options), POINTER(s.stasis_prompt),
+                 error)),
+    "stasis_scheduler_next": (status, (scheduler, session, c_uint64, event, error)),
+    "stasis_scheduler_event_free": (None, (POINTER(s.stasis_scheduler_event),)),
+    "stasis_scheduler_cancel": (status, (scheduler, session, error)),
+    "stasis_scheduler_get_stats": (
+        status, (scheduler, POINTER(s.stasis_scheduler_stats), error)),
+    "stasis_scheduler_stop": (None, (scheduler,)),
+    "stasis_scheduler_close": (None, (scheduler,)),
 
     "stasis_save_options_init": _init(s.stasis_save_options),
     "stasis_load_options_init": _init(s.stasis_load_options),

@@ -66,6 +66,7 @@ STASIS_STOP_NO_TOKEN = 5
 STASIS_STEP_SAMPLE = 1
 STASIS_QUANTIZE_REPLACE = 1
 STASIS_QUANTIZE_TYPES_MAX = 16
+STASIS_FOREVER = 2**64 - 1
 STASIS_SAVE_REPLACE = 1
 STASIS_SAVE_FULL_LOGITS = 2
 STASIS_SAVE_IF_MATCH = 4
@@ -278,6 +279,34 @@ class stasis_quantize_report(Sized):
     _fields_ = [("struct_size", c_uint32), ("share_count", c_uint32), ("source_bytes", c_uint64),
                 ("file_bytes", c_uint64),
                 ("shares", stasis_quantize_share * STASIS_QUANTIZE_TYPES_MAX)]
+
+
+class stasis_scheduler_options(Sized):
+    _fields_ = [("struct_size", c_uint32), ("sessions_max", c_uint32), ("stall_ms", c_uint32),
+                ("slice", c_uint32), ("events_max", c_uint64)]
+
+
+class stasis_prompt(Sized):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("tokens", tokens_p),
+                ("token_count", c_size_t), ("role", c_char_p), ("text", c_char_p),
+                ("length", c_size_t)]
+
+
+class stasis_scheduler_event(Sized):
+    _fields_ = [("struct_size", c_uint32), ("end", c_uint32), ("session", c_void_p),
+                ("user", c_void_p), ("pass", c_uint64), ("position", c_uint64),
+                ("token", c_uint32), ("log_probability", c_float), ("text", c_void_p),
+                ("length", c_size_t), ("best_tokens", tokens_p),
+                ("best_log_probabilities", floats_p), ("log_probability_count", c_uint32),
+                ("stop_reason", c_uint32), ("begin", c_uint64), ("count", c_uint64),
+                ("status", c_int32), ("reserved", c_uint32), ("message", c_char_p)]
+
+
+class stasis_scheduler_stats(Sized):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("sessions", c_uint64),
+                ("events", c_uint64), ("passes", c_uint64), ("tokens", c_uint64),
+                ("prompt_positions", c_uint64), ("most_together", c_uint64), ("slice", c_uint64),
+                ("pass_us_max", c_uint64)]
 
 
 class stasis_save_options(Sized):

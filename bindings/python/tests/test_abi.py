@@ -20,7 +20,7 @@ PLAIN = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint8_t": ctypes
          "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double,
          "stasis_status": ctypes.c_int32, "stasis_token": ctypes.c_uint32}
 OBJECTS = ("stasis_model", "stasis_session", "stasis_snapshot", "stasis_cancel",
-           "stasis_generation", "stasis_text_stream")
+           "stasis_generation", "stasis_text_stream", "stasis_scheduler")
 
 
 def code():
@@ -75,7 +75,9 @@ def kind_of(argument):
     if base == "char":  # text that is given, and buffers
         return [ctypes.c_char_p] if "const" in argument else [ctypes.c_void_p]
     plain = PLAIN.get(base) or getattr(_structs, base)
-    return [ctypes.POINTER(plain) if stars else plain]
+    for _ in stars:
+        plain = ctypes.POINTER(plain)
+    return [plain]
 
 
 def facts_of_c(folder):

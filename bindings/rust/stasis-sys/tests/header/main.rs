@@ -16,6 +16,7 @@ const HEADERS: [&str; 8] = [
     "stasis_embed",
     "stasis_generate",
     "stasis_quantize",
+    "stasis_scheduler",
     "stasis_snapshot",
     "stasis_trace",
 ];

@@ -91,6 +91,7 @@ fn end_of_statement(code: &str) -> usize {
 fn statement(code: &str, header: &mut Header) {
     let defined = match code.strip_prefix("typedef ") {
         Some(defined) => defined.trim(),
+        None if !code.contains('(') => return, // a struct of another header is announced
         None => return header.functions.push(function(code)),
     };
     if let Some(open) = defined.find('{') {
