@@ -29,27 +29,26 @@ class Serve(CommandTest):
         for model, budget in (GEMMA, 0.7), (LLAMA, 1.2), (WITHOUT_TOKENIZER, 0.3):
             rows, totals = self.served(model, "--kv-mib", budget)
             self.assertEqual([row[0] for row in rows], list(range(32)))
-            for _, came, began, first, ended, prompt, chunks, new, _, _ in rows:
+            for _, came, began, first, ended, prompt, wait, new, _, _ in rows:
                 self.assertTrue(came <= began <= first <= ended)
-                self.assertTrue(prompt > 0 and chunks > 0 and new > 0)
+                self.assertTrue(prompt > 0 and new > 0)
+                self.assertEqual(wait, 1 if new > 1 else 0)  # a token of each in every pass
             ends = [row[8] for row in rows]
             self.assertEqual(ends.count("left"), 1)
             self.assertEqual(ends.count("FAILED"), 0)
             self.assertGreater(len({row[2] for row in rows}), 8)  # not all at once
             self.assertTrue(any(row[2] > row[1] for row in rows), "nothing had to wait")
-            self.assertGreater(max(row[6] for row in rows), 1)  # prompts in pieces
-            steps, mixed, together, waiting, used, limit = map(float, re.search(
-                r"(\d+) steps, (\d+) of .*at most (\d+) sessions in a step, (\d+) requests "
-                r"waiting, ([\d.]+) MiB of keys and values of ([\d.]+)", totals, re.S).groups())
-            self.assertGreater(steps, mixed)
-            self.assertGreater(mixed, 5)
+            passes, together, waiting, used, limit = map(float, re.search(
+                r"(\d+) passes .*at most (\d+) sessions in a pass, (\d+) requests waiting, "
+                r"([\d.]+) MiB of keys and values of ([\d.]+)", totals, re.S).groups())
+            self.assertGreater(passes, 8)
             self.assertGreater(together, 2)
             self.assertGreater(waiting, 0)
             self.assertTrue(0 < used <= limit == budget)
 
     def test_any_cut_gives_the_same_replies(self):
         texts = []
-        for options in ((), ("--step-tokens", 5), ("--sessions", 2, "--threads", 1)):
+        for options in ((), ("--slice", 5), ("--sessions", 2, "--threads", 1)):
             rows, _ = self.served(GEMMA, "--seed", 7, "--requests", 12, *options)
             texts.append([row[7:] for row in rows])
         self.assertEqual(texts[0], texts[1])

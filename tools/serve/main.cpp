@@ -1,5 +1,5 @@
-// The example server: requests that arrive and leave, served together by steps of many sessions,
-// over abi/stasis.h and nothing else. Prints the outcome of each; with --check, whether each reply
+// The example server: requests that arrive and leave, served together by a scheduler, over
+// abi/stasis.h and nothing else. Prints the outcome of each; with --check, whether each reply
 // has the bits of the same request served alone.
 #include <chrono>
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/cli/visible.h"
-#include "tools/serve/scheduler.h"
+#include "tools/serve/service.h"
 
 namespace serve {
 namespace {
@@ -65,29 +65,31 @@ std::string shown(const std::string &text, size_t width) {
 }
 
 void print_replies(const std::vector<Request> &requests, const std::vector<Reply> &replies) {
-    std::printf("  id  came began first ended  prompt chunks  new  end     text\n");
+    std::printf("  id  came began first ended  prompt  wait  new  end     text\n");
     for (size_t i = 0; i < replies.size(); ++i) {
         const Reply &reply = replies[i];
-        std::printf("%4zu %5llu %5llu %5llu %5llu %7zu %6llu %4zu  %-7s %s\n", i,
+        std::printf("%4zu %5llu %5llu %5llu %5llu %7zu %5llu %4zu  %-7s %s\n", i,
                     static_cast<unsigned long long>(requests[i].arrival_step),
                     static_cast<unsigned long long>(reply.admitted_step),
                     static_cast<unsigned long long>(reply.first_token_step),
                     static_cast<unsigned long long>(reply.end_step), requests[i].prompt.size(),
-                    static_cast<unsigned long long>(reply.chunks), reply.tokens.size(),
+                    static_cast<unsigned long long>(reply.longest_wait), reply.tokens.size(),
                     name_of(reply.end), shown(reply.failure + reply.text, 40).c_str());
     }
 }
 
-void print_totals(const Totals &totals, const Choice &choice, double seconds) {
+void print_totals(const Service &service, const Choice &choice, double seconds) {
     const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-    std::printf("\n%llu steps, %llu of them with prompts beside decoding; %llu prompt tokens and "
-                "%llu new ones, %.1f a second\n",
-                number(totals.steps), number(totals.mixed_steps), number(totals.prompt_tokens),
-                number(totals.new_tokens),
-                static_cast<double>(totals.prompt_tokens + totals.new_tokens) / seconds);
-    std::printf("at most %zu sessions in a step, %zu requests waiting, %.2f MiB of keys and values",
-                totals.most_together, totals.most_waiting,
-                static_cast<double>(totals.kv_peak_bytes) / (1 << 20));
+    const stasis_scheduler_stats stats = service.stats();
+    std::printf("\n%llu passes of at most %.1f ms; %llu prompt tokens and %llu new ones, %.1f a "
+                "second\n",
+                number(stats.passes), static_cast<double>(stats.pass_us_max) / 1e3,
+                number(stats.prompt_positions), number(stats.tokens),
+                static_cast<double>(stats.prompt_positions + stats.tokens) / seconds);
+    std::printf("at most %llu sessions in a pass, %zu requests waiting, %.2f MiB of keys and "
+                "values",
+                number(stats.most_together), service.most_waiting(),
+                static_cast<double>(service.kv_peak_bytes()) / (1 << 20));
     if (choice.kv_mib > 0) {
         std::printf(" of %.2f", choice.kv_mib);
     }
@@ -119,14 +121,14 @@ size_t check_alone(stasis_model *model, const std::vector<Request> &requests,
 int run(const Choice &choice) {
     const command::Model model = open_model(choice);
     const std::vector<Request> requests = make_requests(model.get(), choice.requests, choice.seed);
-    Scheduler scheduler(model.get(), requests, choice.limits);
+    Service service(model.get(), requests, choice.limits);
     const auto begin = std::chrono::steady_clock::now();
-    while (scheduler.step()) {
+    while (service.advance()) {
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    print_replies(requests, scheduler.replies());
-    print_totals(scheduler.totals(), choice, seconds.count());
-    return choice.check && check_alone(model.get(), requests, scheduler.replies()) != 0 ? 1 : 0;
+    print_replies(requests, service.replies());
+    print_totals(service, choice, seconds.count());
+    return choice.check && check_alone(model.get(), requests, service.replies()) != 0 ? 1 : 0;
 }
 
 } // namespace
@@ -139,12 +141,12 @@ int main(int argc, char **argv) {
     app.add_option("--requests", choice.requests, "how many come (default: 32)");
     app.add_option("--seed", choice.seed, "of the requests (default: 1)");
     app.add_option("--kv-mib", choice.kv_mib, "KV budget in MiB (default: no limit)");
-    app.add_option("--step-tokens", choice.limits.step_tokens_max,
-                   "positions computed in a step (default: 64)")
-        ->check(CLI::PositiveNumber);
+    app.add_option("--slice", choice.limits.slice,
+                   "positions of prompts in a pass (default: by the measured speed)")
+        ->check(CLI::Range(1, 1024));
     app.add_option("--sessions", choice.limits.sessions_max,
                    "that run at the same time (default: 16)")
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::Range(1, 1024));
     app.add_option("--threads", choice.threads, "that compute");
     app.add_option("--kernels", choice.kernels, "table of kernels");
     app.add_flag("--check", choice.check, "compare each with the same request served alone");

@@ -28,8 +28,8 @@ struct Reply {
     std::vector<stasis_token> tokens;
     std::string text; // without the stop string or stop token
     stasis_digest digest{};
-    uint64_t admitted_step = 0, first_token_step = 0, end_step = 0;
-    uint64_t chunks = 0; // steps in which parts of the prompt were appended
+    uint64_t admitted_step = 0, first_token_step = 0, end_step = 0; // in passes
+    uint64_t longest_wait = 0; // from one token to the next, in passes
 };
 
 std::vector<Request> make_requests(const stasis_model *model, size_t count, uint32_t seed);
