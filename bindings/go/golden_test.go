@@ -11,18 +11,27 @@ import (
 )
 
 func TestGoldenFilesGoOn(t *testing.T) {
+	for _, folder := range []string{"golden/v1/", "golden/constraints/"} {
+		goldenFilesGoOn(t, data+folder)
+	}
+}
+
+func goldenFilesGoOn(t *testing.T, folder string) {
+	t.Helper()
 	var files []struct {
 		Name, Model, Digest, Root string
 		Position, Commits         uint64
 		Next, Reply               []stasis.Token
 		Then                      string `json:"digest_then"`
 	}
-	ok(t, json.Unmarshal(must(os.ReadFile(data+"golden/v1/golden.json"))(t), &files))
-	equal(t, len(files) > 5, true)
+	ok(t, json.Unmarshal(must(os.ReadFile(folder+"golden.json"))(t), &files))
+	equal(t, len(files) > 3, true)
 	for _, file := range files {
-		path := data + "golden/v1/" + file.Name
+		path := folder + file.Name
 		snapshot := must(stasis.OpenSnapshot(path))(t)
 		info := must(snapshot.Info())(t)
+		report := must(snapshot.Verify(background, model(t, file.Model), nil))(t)
+		equal(t, report.DrawnOtherwise, 0)
 		ok(t, snapshot.Close())
 		equal(t, info.Root.String(), file.Root)
 		equal(t, info.Commits, file.Commits)

@@ -365,12 +365,27 @@ TEST_CASE("stasis_session_set_allowed: one token is drawn from the set, which is
         REQUIRE(allow(session.get(), bits_with(some)) == STASIS_OK);
         stasis_token sampled = 0;
         REQUIRE(stasis_session_sample(session.get(), &sampled, nullptr) == STASIS_OK);
-        const Session child = fork(session.get());
+        const Session child = fork(session.get()), told_one = fork(session.get());
+        const Session stepped = fork(session.get());
         const stasis_token token = draw(session.get());
+        told(told_one.get(), on_and_on(4));
+        for (int step = 0; step < 4; ++step) {
+            auto item = sized<stasis_step_item>();
+            item.session = stepped.get();
+            item.flags = STASIS_STEP_SAMPLE;
+            REQUIRE(stasis_sessions_step(&item, sizeof item, 1, nullptr, 0, nullptr, nullptr) ==
+                    STASIS_OK);
+        }
         CHECK(token == sampled);
         CHECK(std::find(some.begin(), some.end(), token) != some.end());
         CHECK(draw(child.get()) == token);
-        CHECK(draw(child.get(), 3) == draw(fork(session.get()).get(), 3)); // of all tokens again
+        // Then all tokens may be drawn again, whoever drew the one.
+        const Session cleared = fork(session.get());
+        REQUIRE(stasis_session_set_allowed(cleared.get(), nullptr, 0, nullptr) == STASIS_OK);
+        const Tokens next = draw(cleared.get(), 3);
+        CHECK(draw(child.get(), 3) == next);
+        CHECK(tokens_from(told_one.get(), position(told_one.get()) - 3) == next);
+        CHECK(tokens_from(stepped.get(), position(stepped.get()) - 3) == next);
     }
     // All tokens are no restriction.
     REQUIRE(allow(free.get(), std::vector<uint32_t>(32, UINT32_MAX)) == STASIS_OK);

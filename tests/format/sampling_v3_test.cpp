@@ -93,6 +93,8 @@ TEST_CASE("save: constraints out of range are refused, written and read") {
         {"no set", [](SamplingV3 &v3) { v3.allowed = set_of("\x02\x01\x01"); }},
         {"no set", [](SamplingV3 &v3) { v3.allowed = set_of("\x01\x01"); }},     // ends outside
         {"no set", [](SamplingV3 &v3) { v3.allowed = set_of("\x01\x28\x0b"); }}, // beyond 50
+        {"no set",                                                               // a bit beyond 50
+         [](SamplingV3 &v3) { v3.allowed = set_of(std::string("\0UUUUUU\x11", 8)); }},
         {"no set", [](SamplingV3 &v3) { v3.allowed = set_of("\x01\x81"); }},
         {"no set", [](SamplingV3 &v3) { v3.allowed = set_of(std::string("\x01\x81\x00\x01", 4)); }},
         {"no set",

@@ -36,24 +36,25 @@ void add_constraint_options(CLI::App &app, ConstraintChoice &choice) {
     const auto flag = [&choice](uint32_t kind) {
         return [&choice, kind](int64_t) { choice = {true, kind, "", false}; };
     };
-    CLI::Option_group *group = app.add_option_group("constraint");
-    group
-        ->add_option("--json-schema", chosen(STASIS_CONSTRAINT_JSON_SCHEMA, true),
-                     "each reply is an instance of the JSON schema in this file")
-        ->type_name("FILE");
-    group
-        ->add_option("--grammar", chosen(STASIS_CONSTRAINT_GRAMMAR, true),
-                     "each reply is a text of the grammar (GBNF) in this file")
-        ->type_name("FILE");
-    group
-        ->add_option("--regex", chosen(STASIS_CONSTRAINT_REGEX, false),
-                     "each reply matches this regular expression as a whole")
-        ->type_name("TEXT");
-    group->add_flag_function("--json-text", flag(STASIS_CONSTRAINT_JSON),
-                             "each reply is a JSON value");
-    group->add_flag_function("--unconstrained", flag(STASIS_CONSTRAINT_NONE),
-                             "end the constraint of a resumed session");
-    group->require_option(0, 1);
+    const std::vector<CLI::Option *> options = {
+        app.add_option("--json-schema", chosen(STASIS_CONSTRAINT_JSON_SCHEMA, true),
+                       "each reply is an instance of the JSON schema in this file")
+            ->type_name("FILE"),
+        app.add_option("--grammar", chosen(STASIS_CONSTRAINT_GRAMMAR, true),
+                       "each reply is a text of the grammar (GBNF) in this file")
+            ->type_name("FILE"),
+        app.add_option("--regex", chosen(STASIS_CONSTRAINT_REGEX, false),
+                       "each reply matches this regular expression as a whole")
+            ->type_name("TEXT"),
+        app.add_flag_function("--json-text", flag(STASIS_CONSTRAINT_JSON),
+                              "each reply is a JSON value"),
+        app.add_flag_function("--unconstrained", flag(STASIS_CONSTRAINT_NONE),
+                              "end the constraint of a resumed session")};
+    for (size_t i = 0; i < options.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+            options[i]->excludes(options[j]);
+        }
+    }
 }
 
 void apply_constraint(stasis_session *session, const ConstraintChoice &choice,

@@ -5,7 +5,7 @@ import json
 import re
 import unittest
 
-from fixture import Case, LLAMA, model
+from fixture import Case, DATA, LLAMA, model
 import stasis
 from stasis import Constraint
 
@@ -58,6 +58,16 @@ class Constraints(Case):
         self.assertEqual((report.drawn_otherwise, report.drawn > 10), (0, True))
         session.set_constraint(None)
         self.assertFalse(re.fullmatch(WORD, "".join(session.say("again", max_tokens=60))))
+
+    def test_golden_files(self):
+        """What the C library has drawn under constraints and sets of tokens."""
+        folder = DATA / "golden/constraints"
+        for file in json.loads((folder / "golden.json").read_text()):
+            with stasis.Snapshot(folder / file["name"]) as snapshot:
+                report = snapshot.verify(model(DATA / file["model"]))
+                self.assertEqual((report.drawn_otherwise, report.drawn > 5), (0, True))
+            session = model(DATA / file["model"]).load(folder / file["name"])
+            self.assertEqual([session.decode() for _ in file["next"]], file["next"])
 
     def test_masks_of_the_callers_own(self):
         session = self.asked()

@@ -42,6 +42,23 @@ fn replies_fit_and_files_keep_them() {
     assert!(!fits(&reply(&mut session).0));
 }
 
+/// What the C library has drawn under constraints and sets of tokens.
+#[test]
+fn golden_files_are_verified() {
+    for (name, model) in [
+        ("replies", "recall-llama"),
+        ("replies-gemma", "recall-gemma3"),
+        ("none", "recall-llama"),
+        ("sets", "recall-gemma3"),
+    ] {
+        let file = data(&format!("golden/constraints/{name}.stasis"));
+        let snapshot = Snapshot::open(file).unwrap();
+        let report = snapshot.verify(&open(model), Default::default()).unwrap();
+        assert!(report.drawn > 5, "{name}");
+        assert_eq!(report.drawn_otherwise, 0, "{name}");
+    }
+}
+
 #[test]
 fn refusals() {
     let model = open("recall-llama");
