@@ -377,6 +377,11 @@ void stasis::kernels::device::on_queue(DeviceQueue *queue, std::function<void()>
     });
 }
 
+// So few that blocks which share work out take several pieces of it each.
+unsigned stasis::kernels::device::multiprocessors(const DeviceQueue *) {
+    return 3;
+}
+
 void stasis::kernels::device::pinned_product(DeviceQueue *queue, const DeviceProduct &task) {
     if (queue->workspace == nullptr && queue->error.kind == DeviceError::none) {
         queue->workspace = host_module::allocate(queue->device, 4096, &queue->error);

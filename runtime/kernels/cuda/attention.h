@@ -150,6 +150,16 @@ __device__ inline float merge_steps(const Step *steps, unsigned count, float sum
     return sum;
 }
 
+// Returns the score of a product of a query and a key.
+__device__ inline float scaled_score(const DeviceAttention &task, float product) {
+    const float score = c2_mul(product, task.scale);
+    return task.softcap != 0.0F ? c2_mul(task.softcap, tanh(c2_div(score, task.softcap))) : score;
+}
+// Returns p of a score.
+__device__ inline float weight_of(float score, float maximum) {
+    return bf16_to_f32(f32_to_bf16(exp(add(score, -maximum))));
+}
+
 // Converts the products of a query with the 64 keys (shared memory) to its weights p, +0 for a slot
 // that is not visible. All lanes of a warp call it together, each with its index among the lanes
 // that share the query. A lane accesses its own slots only, and adds their p to `least`.
@@ -160,10 +170,7 @@ __device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint
 #pragma unroll
     for (unsigned j = 0; j < kScoresOfLane; ++j) {
         const unsigned slot = lane + kScoreLanes * j;
-        own[j] = c2_mul(scores[slot], task.scale);
-        if (task.softcap != 0.0F) {
-            own[j] = c2_mul(task.softcap, tanh(c2_div(own[j], task.softcap)));
-        }
+        own[j] = scaled_score(task, scores[slot]);
         if ((visible >> slot & 1U) != 0) {
             maximum = own[j] > maximum ? own[j] : maximum; // NaN never wins
         }
@@ -181,7 +188,7 @@ __device__ inline Weighed weigh(const DeviceAttention &task, float *scores, uint
         const unsigned slot = lane + kScoreLanes * j;
         float p = 0.0F;
         if ((visible >> slot & 1U) != 0) {
-            p = bf16_to_f32(f32_to_bf16(exp(add(own[j], -maximum))));
+            p = weight_of(own[j], maximum);
         }
         lanes[j % 2] = add(lanes[j % 2], p);
         least.add(p);

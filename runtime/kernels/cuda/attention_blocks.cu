@@ -8,8 +8,9 @@ namespace stasis::kernels::device {
 
 namespace {
 
-constexpr unsigned kThreads = 128;
-constexpr unsigned kHeadsMax = kThreads / kScoreLanes; // query heads that share a KV head
+// So many that each takes few query heads: the time is that of one thread's chains.
+constexpr unsigned kThreads = 512;
+constexpr unsigned kHeadsMax = kThreads / kWarp; // query heads that share a KV head, a warp each
 static_assert(kHeadsMax == kDeviceGroupHeadsMax);
 // Numbers between the parts of a query for different blocks of the rule.
 constexpr unsigned kQueryStride = kTerms + 4;
@@ -74,91 +75,129 @@ struct Page {
         add_of_warp(least_query, least);
     }
 
-    // Each thread multiplies 32 terms of two keys with all queries.
+    // Each thread multiplies 32 terms of two keys with one query, or with several if there are more
+    // than threads.
     __device__ void multiply_keys(const uint16_t *keys) const {
-        const bool wide = task.head_dim % 8 == 0;
-        for (unsigned item = threadIdx.x; item < parts * kSlots / 2; item += kThreads) {
-            const unsigned part = item % parts, slot = item / parts;
-            float key[2][kTerms];
-            // Loads the terms of both keys; slots that are not visible count as +0.
-            Least least;
-#pragma unroll
-            for (unsigned i = 0; i < 2; ++i) {
-                const bool seen = (visible >> (slot + kSlots / 2 * i) & 1U) != 0;
-#pragma unroll
-                for (unsigned k = 0; k < kTerms; k += 8) {
-                    const size_t term = part * kTerms + k;
-                    uint4 eight = {0, 0, 0, 0};
-                    if (seen && term < task.head_dim) {
-                        eight = eight_at(keys + (slot + kSlots / 2 * i) * task.head_dim + term,
-                                         task.head_dim - term, wide);
-                    }
-                    const uint32_t pairs[] = {eight.x, eight.y, eight.z, eight.w};
-#pragma unroll
-                    for (unsigned j = 0; j < 4; ++j) {
-                        least.add(key[i][k + 2 * j] = low_of(pairs[j]));
-                        least.add(key[i][k + 2 * j + 1] = high_of(pairs[j]));
-                    }
-                }
-            }
-            // The exponents of all queries and of these keys decide whether plain arithmetic is
-            // enough.
-            const bool tiny = Least{*least_query}.exponent() + least.exponent() < kSafeExponents;
+        constexpr unsigned kPairs = kSlots / 2;
+        const unsigned item = threadIdx.x % (parts * kPairs), at = threadIdx.x / (parts * kPairs);
+        const unsigned together = kThreads / (parts * kPairs);
+        if (at >= together) {
+            return;
+        }
+        const unsigned part = item % parts, slot = item / parts;
+        float key[2][kTerms];
+        const Least least = load_keys(keys, part, slot, key);
+        // The exponents of all queries and of these keys decide whether plain arithmetic is
+        // enough.
+        const bool tiny = Least{*least_query}.exponent() + least.exponent() < kSafeExponents;
 #pragma unroll 1
-            for (unsigned head = 0; head < group_heads; ++head) {
-                const float *own = query + (head * parts + part) * kQueryStride;
-                const float2 sum = tiny ? multiply<true>(own, key) : multiply<false>(own, key);
-                float *to = sums + (head * parts + part) * kScoreStride + slot;
-                to[0] = sum.x, to[kSlots / 2] = sum.y;
-            }
+        for (unsigned head = at; head < group_heads; head += together) {
+            const float *own = query + (head * parts + part) * kQueryStride;
+            const float2 sum = tiny ? multiply<true>(own, key) : multiply<false>(own, key);
+            float *to = sums + (head * parts + part) * kScoreStride + slot;
+            to[0] = sum.x, to[kPairs] = sum.y;
         }
     }
 
-    // Eight lanes work on each head; all threads take part in the exchanges.
-    __device__ void weigh_scores(size_t index) const {
-        const unsigned head = threadIdx.x / kScoreLanes, lane = threadIdx.x % kScoreLanes;
-        float *scores = weights + head * kScoreStride;
-        for (unsigned slot = lane; slot < kSlots; slot += kScoreLanes) {
-            float total = 0.0F;
-            for (unsigned part = 0; part < parts && head < group_heads; ++part) {
-                total = add(total, sums[(head * parts + part) * kScoreStride + slot]);
-            }
-            scores[slot] = total;
-        }
-        // Lanes without a head see no slot, but the exchanges need them.
+    // Loads the terms of keys `slot` and slot + 32; those that are not visible count as +0.
+    __device__ Least load_keys(const uint16_t *keys, unsigned part, unsigned slot,
+                               float (&key)[2][kTerms]) const {
+        const bool wide = task.head_dim % 8 == 0;
         Least least;
-        const Weighed own = weigh(task, scores, head < group_heads ? visible : 0, lane, least);
-        if (lane == 0 && head < group_heads) {
-            task.maximum[head_at(head) * task.blocks + index] = own.maximum;
-            task.sum[head_at(head) * task.blocks + index] = own.sum;
+#pragma unroll
+        for (unsigned i = 0; i < 2; ++i) {
+            const bool seen = (visible >> (slot + kSlots / 2 * i) & 1U) != 0;
+#pragma unroll
+            for (unsigned k = 0; k < kTerms; k += 8) {
+                const size_t term = part * kTerms + k;
+                uint4 eight = {0, 0, 0, 0};
+                if (seen && term < task.head_dim) {
+                    eight = eight_at(keys + (slot + kSlots / 2 * i) * task.head_dim + term,
+                                     task.head_dim - term, wide);
+                }
+                const uint32_t pairs[] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+                for (unsigned j = 0; j < 4; ++j) {
+                    least.add(key[i][k + 2 * j] = low_of(pairs[j]));
+                    least.add(key[i][k + 2 * j + 1] = high_of(pairs[j]));
+                }
+            }
+        }
+        return least;
+    }
+
+    // A warp works on each head, two slots a lane.
+    __device__ void weigh_scores(size_t index) const {
+        const unsigned head = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+        if (head >= group_heads) {
+            return;
+        }
+        float score[2] = {}, maximum = -__builtin_inff();
+        bool seen[2];
+#pragma unroll
+        for (unsigned j = 0; j < 2; ++j) {
+            const unsigned slot = lane + kWarp * j;
+#pragma unroll 4
+            for (unsigned part = 0; part < parts; ++part) {
+                score[j] = add(score[j], sums[(head * parts + part) * kScoreStride + slot]);
+            }
+            score[j] = scaled_score(task, score[j]);
+            seen[j] = (visible >> slot & 1U) != 0;
+            maximum = seen[j] && score[j] > maximum ? score[j] : maximum; // NaN never wins
+        }
+        for (int by = 1; by < static_cast<int>(kWarp); by *= 2) {
+            const float other = __shfl_xor_sync(kAllLanes, maximum, by);
+            maximum = other > maximum ? other : maximum;
+        }
+        maximum = add(maximum, 0.0F); // a zero becomes +0
+
+        // The sum has 16 lanes (C4); lane i takes the slots i, i + 16, i + 32, i + 48.
+        float p[2], sum = 0.0F;
+        Least least;
+#pragma unroll
+        for (unsigned j = 0; j < 2; ++j) {
+            p[j] = seen[j] ? weight_of(score[j], maximum) : 0.0F;
+            weights[head * kScoreStride + lane + kWarp * j] = p[j];
+            least.add(p[j]);
+            sum = add(sum, p[j]);
+            sum = add(sum, __shfl_down_sync(kAllLanes, p[j], kSumLanes));
+        }
+        for (int by = static_cast<int>(kSumLanes) / 2; by > 0; by /= 2) {
+            sum = add(sum, __shfl_xor_sync(kAllLanes, sum, by));
+        }
+        if (lane == 0) {
+            task.maximum[head_at(head) * task.blocks + index] = maximum;
+            task.sum[head_at(head) * task.blocks + index] = sum;
         }
         add_of_warp(least_weight, least);
     }
 
-    // Each thread multiplies 32 slots of two columns with the weights of all queries.
+    // Each thread multiplies 32 slots of two columns with the weights of one query, or of several.
     __device__ void multiply_values(const uint16_t *values) const {
         const auto pairs = static_cast<unsigned>(task.head_dim / 2);
-        for (unsigned item = threadIdx.x; item < 2 * pairs; item += kThreads) {
-            const unsigned half = item / pairs, column = item % pairs * 2;
-            float value[2][kTerms];
-            Least least;
+        const unsigned together = kThreads / (2 * pairs), at = threadIdx.x / (2 * pairs);
+        if (at >= together) {
+            return;
+        }
+        const unsigned item = threadIdx.x % (2 * pairs);
+        const unsigned half = item / pairs, column = item % pairs * 2;
+        float value[2][kTerms];
+        Least least;
 #pragma unroll
-            for (unsigned k = 0; k < kTerms; ++k) {
-                const unsigned slot = half * kTerms + k;
-                const uint32_t pair = (visible >> slot & 1U) != 0
-                                          ? pair_at(values + slot * task.head_dim + column)
-                                          : 0;
-                least.add(value[0][k] = low_of(pair));
-                least.add(value[1][k] = high_of(pair));
-            }
-            const bool tiny = Least{*least_weight}.exponent() + least.exponent() < kSafeExponents;
+        for (unsigned k = 0; k < kTerms; ++k) {
+            const unsigned slot = half * kTerms + k;
+            const uint32_t pair =
+                (visible >> slot & 1U) != 0 ? pair_at(values + slot * task.head_dim + column) : 0;
+            least.add(value[0][k] = low_of(pair));
+            least.add(value[1][k] = high_of(pair));
+        }
+        const bool tiny = Least{*least_weight}.exponent() + least.exponent() < kSafeExponents;
 #pragma unroll 1
-            for (unsigned head = 0; head < group_heads; ++head) {
-                const float *p = weights + head * kScoreStride + half * kTerms;
-                float *to = sums + (head * 2 + half) * task.head_dim + column;
-                *reinterpret_cast<float2 *>(to) =
-                    tiny ? multiply<true>(p, value) : multiply<false>(p, value);
-            }
+        for (unsigned head = at; head < group_heads; head += together) {
+            const float *p = weights + head * kScoreStride + half * kTerms;
+            float *to = sums + (head * 2 + half) * task.head_dim + column;
+            *reinterpret_cast<float2 *>(to) =
+                tiny ? multiply<true>(p, value) : multiply<false>(p, value);
         }
     }
 
@@ -174,7 +213,7 @@ struct Page {
     }
 };
 
-__global__ void __launch_bounds__(kThreads, 4) block_kernel(DeviceAttention task) {
+__global__ void __launch_bounds__(kThreads, 1) block_kernel(DeviceAttention task) {
     __shared__ uint32_t least[2];
     const DeviceRow row = task.pass.rows[blockIdx.z];
     const Blocks range = visible_blocks(row.position, task.window);
@@ -261,11 +300,13 @@ __device__ Chunk load(const DeviceAttention &task, size_t head, uint64_t begin, 
             break;
         }
         const bool there = i < count && column < task.head_dim;
-        chunk.partial[i] = there ? *partial : 0.0F;
+        chunk.partial[i] = there ? __ldcg(partial) : 0.0F;
         partial += task.head_dim;
     }
-    chunk.sum = lane < count ? task.sum[at + lane] : 0.0F;
-    chunk.maximum = chunk.sum != 0.0F ? task.maximum[at + lane] : -__builtin_inff();
+    // Both are loaded at once; the maximum of a block that sees no slot is undefined.
+    const float maximum = lane < count ? __ldcg(task.maximum + at + lane) : 0.0F;
+    chunk.sum = lane < count ? __ldcg(task.sum + at + lane) : 0.0F;
+    chunk.maximum = chunk.sum != 0.0F ? maximum : -__builtin_inff();
     return chunk;
 }
 

@@ -21,6 +21,7 @@ class LtPlans;
 
 struct Device {
     int index = 0;
+    unsigned multiprocessors = 0;
     cudaMemPool_t pool = nullptr;  // its own, because the default one may be the host program's
     cudaStream_t stream = nullptr; // for allocations
     // Kernels of a queue may overlap (compute capability 9.0 and later; queue.cu).

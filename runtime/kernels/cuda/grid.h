@@ -69,6 +69,9 @@ struct Launch {
     bool read_early = false; // later kernels read its output before they wait
 };
 
+// Returns the number of the device's multiprocessors.
+unsigned multiprocessors(const DeviceQueue *queue);
+
 #ifdef __CUDACC__
 
 // Enqueues a kernel; `arguments` point to its parameters (module.cu).

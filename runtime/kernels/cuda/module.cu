@@ -82,7 +82,7 @@ bool fill(Device *device, DeviceInfo *info, DeviceError *error) {
     info->major = static_cast<uint32_t>(major), info->minor = static_cast<uint32_t>(minor);
     // Overlap in a recording is an edge of CUDA 12.3.
     device->overlaps = major >= 9 && driver >= 12030;
-    info->multiprocessors = static_cast<uint32_t>(processors);
+    info->multiprocessors = device->multiprocessors = static_cast<uint32_t>(processors);
     info->memory_bytes = all_bytes, info->free_bytes = free_bytes;
     return true;
 }

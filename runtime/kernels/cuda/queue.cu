@@ -29,10 +29,10 @@
 //   it.
 //
 // The gain: a kernel lets the next one begin before it waits itself, so that several kernels are
-// resident, as far as they fit. The next products' weights stream into shared memory (up to 160 KiB
-// a multiprocessor, 21 MB in all with 132: 7 us at 3 TB/s) while the short kernels between products
-// run, which alone leave the memory idle. On older devices each kernel starts when the previous one
-// has ended.
+// resident, as far as they fit. The next products' weights stream into shared memory while the
+// short kernels between products run, which alone leave the memory idle. On an H100 a 1.1B model
+// decodes 711 tokens/s, 586 without; eight and more kernels were resident together. On older
+// devices each kernel starts when the previous one has ended.
 #include <new>
 
 #include "runtime/kernels/cuda/driver.h"
@@ -218,6 +218,10 @@ bool prepare(DeviceQueue *queue, const void *kernel) {
 }
 
 } // namespace
+
+unsigned multiprocessors(const DeviceQueue *queue) {
+    return queue->device->multiprocessors;
+}
 
 bool ready(DeviceQueue *queue) {
     return queue->error.kind == DeviceError::none && enter(queue->device, &queue->error);
