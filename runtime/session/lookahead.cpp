@@ -14,7 +14,6 @@ Lookahead::Lookahead(Session &session, Drafting *drafting, size_t log_probabilit
       log_probabilities_(log_probabilities), result_(result),
       // Rejected rows would leave their attention in the sums.
       device_draws_(drafting == nullptr && log_probabilities == 0 && !session.tracks_attention() &&
-                    session.settings().sampling.v3 == SamplingV3() &&
                     session.model()->backend->draws_ahead(session.settings().sampling)) {}
 
 // Returns the token that the device drew after the last row taken, else a token drawn from that
