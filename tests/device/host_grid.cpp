@@ -24,7 +24,9 @@ namespace {
 constexpr size_t kStackBytes = 128 * 1024;
 constexpr unsigned kWarpLanes = 32;
 
-enum class State : uint8_t { ready, at_warp, at_block, ended };
+constexpr unsigned kTurns = 15;
+
+enum class State : uint8_t { ready, at_warp, at_turn, at_block, ended };
 
 struct Copy {
     void *to;
@@ -43,12 +45,14 @@ struct Fiber {
     unsigned exchanges = 0;
     std::vector<Copy> copies; // on the way
     unsigned groups = 0;      // of copies, ended
+    unsigned turn = 0;        // number of the turn awaited
+    unsigned awaited[kTurns] = {};
 };
 
 // Places that sanitizers know the order by, two of each kind in turns: when one is used again,
 // everyone has come past it.
 struct Order {
-    char begin, end, block[2], warp[32][2];
+    char begin, end, block[2], warp[32][2], turn[kTurns];
 };
 
 struct Grid {
@@ -61,7 +65,8 @@ struct Grid {
     unsigned threads = 0, current = 0;
     const std::function<void()> *body = nullptr;
     std::unique_ptr<char[]> shared;
-    bool said[2] = {}; // any_of_block, in turns
+    unsigned passed[kTurns] = {}; // by threads
+    bool said[2] = {};            // any_of_block, in turns
     unsigned round = 0;
 };
 
@@ -164,13 +169,24 @@ void wait(State state, void *place) {
     fiber_sanitizers::acquire(place);
 }
 
-// Runs the lanes of a warp until each has ended or waits for the block.
-void run_warp(unsigned first, unsigned end) {
+// Reports whether a warp has passed the turn that a thread awaits.
+bool has_turn(const Fiber &fiber) {
+    return grid().passed[fiber.turn] >= kWarpLanes * fiber.awaited[fiber.turn];
+}
+
+// Runs the lanes of a warp until each has ended, or waits for the block or for another warp.
+// Returns whether any ran.
+bool run_warp(unsigned first, unsigned end) {
     Grid &all = grid();
+    bool ran = false;
     for (bool again = true; again;) {
         unsigned at_warp = 0, elsewhere = 0;
         for (unsigned i = first; i < end; ++i) {
+            if (all.fibers[i].state == State::at_turn && has_turn(all.fibers[i])) {
+                all.fibers[i].state = State::ready;
+            }
             if (all.fibers[i].state == State::ready) {
+                ran = true;
                 all.current = i;
                 thread = {i, 0, 0};
                 to_fiber(all.fibers[i]);
@@ -185,6 +201,7 @@ void run_warp(unsigned first, unsigned end) {
             all.fibers[i].state = State::ready;
         }
     }
+    return ran;
 }
 
 void run_block() {
@@ -196,13 +213,24 @@ void run_block() {
         all.fibers[i].exchanges = 0;
         all.fibers[i].copies.clear();
         all.fibers[i].groups = 0;
+        std::fill_n(all.fibers[i].awaited, kTurns, 0U);
     }
+    std::fill_n(all.passed, kTurns, 0U);
     all.said[0] = all.said[1] = false;
     all.round = 0;
     fiber_sanitizers::release(&all.order.begin);
     for (;;) {
+        bool ran = false;
         for (unsigned i = 0; i < all.threads; i += kWarpLanes) {
-            run_warp(i, std::min(i + kWarpLanes, all.threads));
+            ran = run_warp(i, std::min(i + kWarpLanes, all.threads)) || ran;
+        }
+        const auto at_turn = [&](const Fiber &fiber) { return fiber.state == State::at_turn; };
+        const auto end = all.fibers.begin() + all.threads;
+        if (std::any_of(all.fibers.begin(), end, at_turn)) {
+            if (!ran) {
+                stop("a warp awaits a turn that no other passes");
+            }
+            continue;
         }
         unsigned waiting = 0;
         for (unsigned i = 0; i < all.threads; ++i) {
@@ -252,6 +280,19 @@ void run(dim3 blocks, unsigned threads, size_t shared_bytes, const std::function
 void block_barrier() {
     Grid &all = grid();
     wait(State::at_block, &all.order.block[all.round % 2]);
+}
+
+void await_turn(unsigned number) {
+    Grid &all = grid();
+    Fiber &own = all.fibers[all.current];
+    own.turn = number, ++own.awaited[number];
+    wait(State::at_turn, &all.order.turn[number]);
+}
+
+void pass_turn(unsigned number) {
+    Grid &all = grid();
+    fiber_sanitizers::release(&all.order.turn[number]);
+    ++all.passed[number];
 }
 
 uint64_t exchange(uint64_t value, unsigned from) {

@@ -82,6 +82,36 @@ TEST_CASE("device grid: warps exchange values on their own, as often as each lik
     CHECK(wrong == 0);
 }
 
+TEST_CASE("device grid: warps take turns in the order in which they pass them") {
+    constexpr unsigned kThreads = 128, kWarps = kThreads / 32, kRounds = 5;
+    std::vector<unsigned> order;
+    host_grid::run(dim3(2), kThreads, 32 * sizeof(unsigned), [&] {
+        auto *last = device::dynamic_shared<unsigned>();
+        const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        for (unsigned turn = kWarps - 1 - warp; turn < kRounds * kWarps; turn += kWarps) {
+            if (turn != 0) { // the last warp begins
+                device::await_turn(turn % kWarps);
+            }
+            if (lane == 0) {
+                order.push_back(turn);
+            }
+            last[lane] = turn == 0 ? 0 : last[lane] + 1;
+            if (last[lane] != turn) {
+                order.push_back(turn); // which is one too many
+            }
+            if (turn + 1 < kRounds * kWarps) {
+                device::pass_turn((turn + 1) % kWarps);
+            }
+        }
+        __syncthreads();
+    });
+    std::vector<unsigned> expected(2 * size_t{kRounds} * kWarps);
+    for (size_t i = 0; i < expected.size(); ++i) {
+        expected[i] = static_cast<unsigned>(i) % (kRounds * kWarps);
+    }
+    CHECK(order == expected);
+}
+
 TEST_CASE("device grid: a block hears of any thread that says yes, in every round of its own") {
     constexpr unsigned kThreads = 96, kRounds = 9;
     std::vector<int> heard(kThreads * kRounds);
@@ -168,6 +198,14 @@ TEST_CASE("device grid: what a kernel must not do ends the program and says wher
         }
     });
     CHECK(has(both, "some lanes of a warp exchange values"));
+    const std::string turn = last_words(64, 0, [] {
+        if (threadIdx.x < 32) {
+            device::await_turn(0);
+        } else if (threadIdx.x < 63) { // one lane does not pass it
+            device::pass_turn(0);
+        }
+    });
+    CHECK(has(turn, "a warp awaits a turn that no other passes"));
     const auto nothing = [] {};
     CHECK(has(last_words(33, 0, nothing), "no device would take"));
     CHECK(has(last_words(1056, 0, nothing), "no device would take"));

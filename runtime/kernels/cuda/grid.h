@@ -40,6 +40,16 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
+// One warp waits for another, which has called pass_turn of the same number since: its earlier
+// accesses to shared memory come before those after await_turn. Each turn that is passed is awaited
+// by one warp. Numbers 0 to 14.
+__device__ inline void await_turn(unsigned number) {
+    asm volatile("bar.sync %0, 64;" ::"r"(number + 1) : "memory");
+}
+__device__ inline void pass_turn(unsigned number) {
+    asm volatile("bar.arrive %0, 64;" ::"r"(number + 1) : "memory");
+}
+
 // Prefetches `size_bytes` of device memory into the second-level cache, 128 bytes a thread of
 // `count`. Later writes to it stay visible, so it may be called before the wait.
 __device__ inline void ask_for(const void *begin, size_t size_bytes, unsigned thread,

@@ -77,6 +77,9 @@ inline int dot_unsigned(uint32_t w, uint32_t x, int c) {
 }
 
 void block_barrier();
+// Turns that one warp passes and another awaits (grid.h).
+void await_turn(unsigned number);
+void pass_turn(unsigned number);
 // Every lane passes a value; returns the value of lane `from` of the same warp, or the lane's own
 // if `from` does not exist.
 uint64_t exchange(uint64_t value, unsigned from);
@@ -183,6 +186,8 @@ template <typename T> T *dynamic_shared() {
 }
 
 inline void let_next_begin() {}
+using host_grid::await_turn;
+using host_grid::pass_turn;
 // Reads the memory, so that an invalid address is found.
 inline void ask_for(const void *begin, size_t size_bytes, unsigned thread, unsigned count) {
     const auto *bytes = static_cast<const volatile unsigned char *>(begin);
