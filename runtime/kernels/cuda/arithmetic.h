@@ -21,6 +21,7 @@
 // Knows no kernels.
 #pragma once
 
+#include "runtime/kernels/bf16.h"
 #include "runtime/kernels/cuda/grid.h"
 
 namespace stasis::kernels::device {
@@ -41,6 +42,12 @@ __device__ inline float div(float a, float b) {
 __device__ inline float sqrt(float a) {
     return __fsqrt_rn(a);
 }
+// Returns a number that is no denormal and not -0, rounded to a bf16 and widened again.
+__device__ inline float rounded_to_bf16(float a) {
+    uint32_t high = 0;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(high) : "f"(a), "f"(0.0F));
+    return __builtin_bit_cast(float, high & 0xFFFF0000U);
+}
 #else
 using host_grid::div;
 using host_grid::fma;
@@ -50,6 +57,9 @@ inline float add(float a, float b) {
 }
 inline float sqrt(float a) {
     return __builtin_sqrtf(a);
+}
+inline float rounded_to_bf16(float a) {
+    return bf16_to_f32(f32_to_bf16(a));
 }
 #endif
 

@@ -1,80 +1,35 @@
 // Attention of many rows of a sequence (C5). A block of threads takes up to 64 queries of a tile's
 // rows that share a KV head. It visits the pages that any of them sees in ascending order and
-// merges each. 8 neighbouring lanes share a query and compute 8 slots, then 8 columns each, for up
-// to 4 queries: 32 numbers, so that each value from shared memory is used in 4 or 8 steps. Operands
-// are widened when they are stored in shared memory, 32 terms of the rule at a time.
-#include "runtime/kernels/cuda/attention.h"
+// merges each. A page is computed in chunks of one rule block (C1): 32 terms of its keys and of the
+// queries, or 32 slots of 64 columns of its values. While one is multiplied, the next is loaded
+// into registers; it is widened when it is stored in shared memory, in the other of two buffers, so
+// that a chunk needs one barrier. 8 lanes of a warp share a query and compute 8 slots, then 8
+// columns each, for up to 4 queries: 32 numbers, so that each value from shared memory is used in 4
+// or 8 steps. Scores, and what a page merges by, stay in registers.
+#include "runtime/kernels/cuda/attention_chunk.h"
 #include "runtime/kernels/cuda/kernels.h"
 
 namespace stasis::kernels::device {
 
 namespace {
 
-constexpr unsigned kThreads = 128;
-constexpr unsigned kTeams = kThreads / kScoreLanes; // teams of lanes that share a query
-constexpr unsigned kColumns = 64;                   // columns of the output computed together
-constexpr unsigned kPiece = 8;                      // numbers that a thread loads at once
-// Numbers between rows of 32 terms: eight rows, or four of other queries, are read without bank
-// conflict.
-constexpr unsigned kStride = kTerms + 4;
-static_assert(kTerms * kColumns <= kSlots * kStride); // values reuse the memory of keys
-
 // Returns the floats of an output row, a multiple of 4 so that four are read at once.
 __host__ __device__ constexpr unsigned padded(size_t head_dim) {
     return static_cast<unsigned>((head_dim + 3) / 4 * 4);
 }
 
-constexpr size_t shared_bytes(unsigned rows, size_t head_dim) {
-    const size_t floats = kSlots * kStride + kTeams * rows * (kScoreStride + padded(head_dim));
-    return floats * sizeof(float);
-}
-
-__device__ void take(const float *x, float (&to)[4]) {
-    const float4 four = *reinterpret_cast<const float4 *>(x);
-    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
-}
-__device__ void take(const float *x, float (&to)[2]) {
-    const float2 two = *reinterpret_cast<const float2 *>(x);
-    to[0] = two.x, to[1] = two.y;
-}
-
-// Terms read from shared memory at once: C2's arithmetic needs registers of its own.
-template <bool kTiny> constexpr unsigned kStepOf = kTiny ? 2 : 4;
-
-// Widens `rows` rows of `columns` numbers from `begin` on into shared memory. row_of(i) returns the
-// begin of row i; a null row counts as +0, as do numbers past the end of a row.
-template <typename RowOf>
-__device__ void stage(float *to, unsigned stride, unsigned rows, unsigned columns, size_t begin,
-                      size_t head_dim, Least &least, const RowOf &row_of) {
-    const unsigned pieces = columns / kPiece;
-    const bool wide = head_dim % kPiece == 0;
-    for (unsigned i = threadIdx.x; i < rows * pieces; i += kThreads) {
-        const unsigned row = i / pieces, column = i % pieces * kPiece;
-        const uint16_t *from = row_of(row);
-        uint4 eight = {0, 0, 0, 0};
-        if (from != nullptr && begin + column < head_dim) {
-            eight = eight_at(from + begin + column, head_dim - begin - column, wide);
-        }
-        const float4 first = {low_of(eight.x), high_of(eight.x), low_of(eight.y), high_of(eight.y)};
-        const float4 second = {low_of(eight.z), high_of(eight.z), low_of(eight.w),
-                               high_of(eight.w)};
-        for (const float x :
-             {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w}) {
-            least.add(x);
-        }
-        auto *place = reinterpret_cast<float4 *>(to + row * stride + column);
-        place[0] = first, place[1] = second;
-    }
+// Returns the floats of shared memory for `rows` queries of each team.
+constexpr size_t shared_floats(unsigned rows, size_t head_dim) {
+    return 2 * kLeft + kTeams * rows * (2 * kStride + kScoreStride + padded(head_dim));
 }
 
 // The state that the threads of a block share, besides dynamic shared memory.
 struct State {
-    float maximum[kSlots], sum[kSlots]; // of the pages so far
-    float alpha[kSlots], beta[kSlots];  // factors to merge the present page
-    // Keys of Least: of all queries, and of the weights of the present page.
-    uint32_t queries, weights;
-    Pages pages;        // of the sequence
-    uint64_t low, high; // the positions that any query sees
+    uint64_t position[kSlots]; // of the queries
+    float sum[kSlots];         // l, at the end
+    Seen seen;
+    // Keys of Least: of all queries; of a chunk's keys or values, for three chunks in turn.
+    uint32_t queries, left[3];
 };
 
 // Queries of a tile, kRows for each team. Query i of the tile is that of row i / group_heads.
@@ -84,43 +39,43 @@ template <unsigned kRows> struct Queries {
     const unsigned group_heads, kv_head;
     const unsigned begin, count; // of the tile's queries
     State &state;
-    float *left;   // [64][kStride] keys, or [32][kColumns] values
-    float *right;  // [kQueries][kStride] queries, or [kQueries][kScoreStride] scores and weights
-    float *output; // [kQueries][padded(head_dim)]: o; one thread accesses each number
-    const unsigned team = threadIdx.x / kScoreLanes, lane = threadIdx.x % kScoreLanes;
+    float *left;    // [2][64][kStride] keys, or [2][32][kColumns] values
+    float *right;   // [2][kQueries][kStride] queries
+    float *weights; // [kQueries][kScoreStride]
+    float *output;  // [kQueries][padded(head_dim)]: o; one thread accesses each number
+    const unsigned team = team_of_thread(), lane = lane_of_thread();
 
     static constexpr unsigned kQueries = kTeams * kRows;
-    // Blocks of threads resident on a multiprocessor, which bounds a thread's registers.
-// The compiler for compute capability 10.0 and later loads further ahead.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-    static constexpr unsigned kResident = 2;
-#else
-    static constexpr unsigned kResident = 3;
-#endif
-    using Sums = float[kRows][8];
+    static constexpr unsigned kRightPieces = (kRows + 1) / 2; // of a thread
 
-    __device__ size_t row(unsigned query) const {
-        return tile.row + (begin + query) / group_heads;
-    }
+    using Sums = device::Sums<kRows>;
+    struct Pieces {
+        uint4 left[kLeftPieces], right[kRightPieces];
+    };
+    struct Running {
+        float maximum[kRows], sum[kRows];
+        float alpha[kRows], beta[kRows]; // factors to merge the present page
+        uint32_t least;                  // key of the warp's weights of the present page
+    };
+
+    __device__ size_t row(unsigned query) const { return tile.row + (begin + query) / group_heads; }
     __device__ size_t at(unsigned query) const {
         const size_t head = kv_head * group_heads + (begin + query) % group_heads;
         return (row(query) * task.heads + head) * task.head_dim;
     }
-    __device__ uint64_t position(unsigned query) const {
-        return task.pass.rows[row(query)].position;
-    }
-    // Returns the slots of a block that a query sees.
-    __device__ uint64_t visible(unsigned query, uint64_t block) const {
-        if (query >= count) {
-            return 0;
-        }
-        const uint64_t own = position(query);
-        return visible_slots(own, task.window, block) & state.pages.held(block);
-    }
 
-    __device__ void stage_queries(size_t term, Least &least) const {
-        stage(right, kStride, kQueries, kTerms, term, task.head_dim, least,
-              [&](unsigned i) { return i < count ? task.query + at(i) : nullptr; });
+    // Returns numbers term .. term + 7 of a row; a null row counts as +0, as do numbers past its
+    // end.
+    __device__ uint4 piece_of(const uint16_t *row, size_t term) const {
+        if (row == nullptr || term >= task.head_dim) {
+            return {0, 0, 0, 0};
+        }
+        return eight_at(row + term, task.head_dim - term, task.head_dim % kPiece == 0);
+    }
+    // The row of queries of which this thread loads piece n, or null.
+    __device__ const uint16_t *query_row(unsigned n) const {
+        const unsigned query = (threadIdx.x + n * kThreads) / (kTerms / kPiece);
+        return query < count ? task.query + at(query) : nullptr;
     }
 
     __device__ void prepare() const {
@@ -128,192 +83,244 @@ template <unsigned kRows> struct Queries {
             output[i] = 0.0F;
         }
         if (threadIdx.x < kQueries) {
-            state.maximum[threadIdx.x] = -__builtin_inff();
-            state.sum[threadIdx.x] = 0.0F;
+            state.position[threadIdx.x] =
+                threadIdx.x < count ? task.pass.rows[row(threadIdx.x)].position : 0;
         }
         if (threadIdx.x == 0) {
-            state.queries = 0xFFFFFFFFU;
-            state.pages = pages_of(task, task.pass.rows[tile.row].sequence);
-            state.low = first_visible(position(0), task.window);
-            state.high = position(count - 1);
+            state.seen.pages = pages_of(task, task.pass.rows[tile.row].sequence);
+            state.seen.low = first_visible(task.pass.rows[row(0)].position, task.window);
+            state.seen.high = task.pass.rows[row(count - 1)].position;
+            state.queries = state.left[0] = state.left[1] = state.left[2] = 0xFFFFFFFFU;
         }
         __syncthreads();
         Least least;
-        for (size_t term = 0; term < task.head_dim; term += kTerms) {
-            stage_queries(term, least);
+        for (unsigned n = 0; n < kRightPieces; ++n) {
+            const uint16_t *row = query_row(n);
+            for (size_t k = threadIdx.x % 4 * kPiece; k < task.head_dim; k += kTerms) {
+                add_piece(least, piece_of(row, k));
+            }
         }
         add_of_warp(&state.queries, least); // read after later barriers
     }
 
-    // Computes one block of the rule along the head, for the team's queries and the lane's slots.
-    template <bool kTiny> __device__ void multiply_keys(unsigned terms, Sums &total) const {
-        constexpr unsigned kStep = kStepOf<kTiny>;
-        Sums sums[2] = {}; // even, odd
-#pragma unroll 1
-        for (unsigned k = 0; k < terms; k += kStep) {
-            float query[kRows][kStep];
+    // Loads a thread's pieces of a chunk.
+    __device__ void load(const Walk &walk, const uint16_t *const (&rows)[kRightPieces],
+                         Pieces &pieces) const {
+        const size_t head = size_t{kv_head} * kSlots * task.head_dim;
+        const bool keys = walk.at_keys();
+        const unsigned per_row = keys ? kTerms / kPiece : kColumns / kPiece;
+        const unsigned term = (keys ? walk.term() : walk.column()) + threadIdx.x % per_row * kPiece;
+        const unsigned first = (keys ? 0 : walk.slot()) + threadIdx.x / per_row;
+        const uint16_t *from = walk.page + (keys ? task.keys_at : task.values_at) + head;
 #pragma unroll
-            for (unsigned i = 0; i < kRows; ++i) {
-                take(right + (team + kTeams * i) * kStride + k, query[i]);
-            }
-#pragma unroll
-            for (unsigned j = 0; j < 8; ++j) {
-                float key[kStep];
-                take(left + (lane + kScoreLanes * j) * kStride + k, key);
-#pragma unroll
-                for (unsigned t = 0; t < kStep; ++t) {
-#pragma unroll
-                    for (unsigned i = 0; i < kRows; ++i) {
-                        float &sum = sums[t % 2][i][j];
-                        sum = chain<kTiny>(query[i][t], key[t], sum);
-                    }
-                }
-            }
+        for (unsigned n = 0; n < kLeftPieces; ++n) {
+            const unsigned slot = first + n * (kThreads / per_row);
+            const bool seen = (walk.seen >> slot & 1U) != 0;
+            pieces.left[n] = piece_of(seen ? from + slot * task.head_dim : nullptr, term);
         }
-        add_chains(sums, total);
-    }
-
-    // Computes one block of the rule along the slots, for the lane's columns: four from 4 * lane
-    // on, and four that are 32 higher if they exist.
-    template <bool kTiny>
-    __device__ void multiply_values(unsigned slot, bool further, Sums &total) const {
-        constexpr unsigned kStep = kStepOf<kTiny>;
-        Sums sums[2] = {}; // even, odd
-#pragma unroll 1
-        for (unsigned s = 0; s < kTerms; s += kStep) {
-            float p[kRows][kStep];
+        if (keys) {
 #pragma unroll
-            for (unsigned i = 0; i < kRows; ++i) {
-                take(right + (team + kTeams * i) * kScoreStride + slot + s, p[i]);
-            }
-#pragma unroll
-            for (unsigned t = 0; t < kStep; ++t) {
-#pragma unroll
-                for (unsigned four = 0; four < 8; four += 4) {
-                    if (four != 0 && !further) {
-                        continue;
-                    }
-                    float value[4];
-                    take(left + (s + t) * kColumns + 4 * lane + 8 * four, value);
-#pragma unroll
-                    for (unsigned j = 0; j < 4 * kRows; ++j) {
-                        float &sum = sums[t % 2][j / 4][four + j % 4];
-                        sum = chain<kTiny>(p[j / 4][t], value[j % 4], sum);
-                    }
-                }
-            }
-        }
-        add_chains(sums, total);
-    }
-
-    __device__ static void add_chains(const Sums (&sums)[2], Sums &total) {
-#pragma unroll
-        for (unsigned i = 0; i < kRows; ++i) {
-#pragma unroll
-            for (unsigned j = 0; j < 8; ++j) {
-                total[i][j] = add(total[i][j], add(sums[0][i][j], sums[1][i][j]));
+            for (unsigned n = 0; n < kRightPieces; ++n) {
+                pieces.right[n] = piece_of(rows[n], term);
             }
         }
     }
 
-    // Stores the products of the queries with the keys that any of them sees in shared memory.
-    __device__ void score(const uint16_t *keys, uint64_t seen) const {
-        Sums total = {};
-        for (size_t term = 0; term < task.head_dim; term += kTerms) {
-            __syncthreads(); // earlier contents have been read
-            Least least, unused;
-            stage(left, kStride, kSlots, kTerms, term, task.head_dim, least, [&](unsigned slot) {
-                return (seen >> slot & 1U) != 0 ? keys + slot * task.head_dim : nullptr;
-            });
-            stage_queries(term, unused);
-            const size_t rest = padded(task.head_dim) - term;
-            const auto terms = static_cast<unsigned>(rest < kTerms ? rest : kTerms);
-            if (any_tiny({state.queries}, least)) {
-                multiply_keys<true>(terms, total);
-            } else {
-                multiply_keys<false>(terms, total);
-            }
-        }
-        __syncthreads(); // the queries have been read; the scores replace them
-#pragma unroll
-        for (unsigned i = 0; i < kRows; ++i) {
-#pragma unroll
-            for (unsigned j = 0; j < 8; ++j) {
-                right[(team + kTeams * i) * kScoreStride + lane + kScoreLanes * j] = total[i][j];
-            }
-        }
-    }
-
-    // Reports whether plain arithmetic may not be enough for products of numbers whose key all
-    // threads have with numbers that each thread has loaded. Also a barrier.
-    __device__ static bool any_tiny(const Least &known, const Least &own) {
-        return __syncthreads_or(known.exponent() + own.exponent() < kSafeExponents ? 1 : 0) != 0;
-    }
-
-    // Computes the weights of the page, and the factors by which it merges with those before it.
-    __device__ void weigh_scores(uint64_t block) const {
+    // Stores them in shared memory.
+    __device__ void store(const Walk &walk, const Pieces &pieces, unsigned turn) const {
+        const bool keys = walk.at_keys();
+        const unsigned stride = keys ? kStride : kColumns;
+        const unsigned per_row = keys ? kTerms / kPiece : kColumns / kPiece;
+        float *to = left + turn % 2 * kLeft + threadIdx.x / per_row * stride +
+                    threadIdx.x % per_row * kPiece;
         Least least;
+#pragma unroll
+        for (unsigned n = 0; n < kLeftPieces; ++n) {
+            add_piece(least, pieces.left[n]);
+            widen(pieces.left[n], to + n * (kThreads / per_row) * stride);
+        }
+        if (keys) {
+            to = right + turn % 2 * kQueries * kStride + threadIdx.x / per_row * kStride +
+                 threadIdx.x % per_row * kPiece;
+#pragma unroll
+            for (unsigned n = 0; n < kRightPieces; ++n) {
+                if (threadIdx.x + n * kThreads < kQueries * per_row) {
+                    widen(pieces.right[n], to + n * (kThreads / per_row) * kStride);
+                }
+            }
+        }
+        add_of_warp(&state.left[turn % 3], least);
+    }
+
+    // Adds a block of the rule along the head, for the team's queries and the lane's slots.
+    __device__ void multiply_keys(unsigned turn, Sums &total) const {
+        const float *x = right + turn % 2 * kQueries * kStride + team * kStride;
+        const float *keys = left + turn % 2 * kLeft + lane * kStride;
+        const auto key_at = [&](unsigned j) { return keys + j * kScoreLanes * kStride; };
+        if (are_tiny(state.queries, state.left[turn % 3])) {
+            add_carefully<kRows>(x, kStride, key_at, 1, total);
+            return;
+        }
+        add_rule_block<kRows>(
+            x, kStride, [&](unsigned four, unsigned j) { return four_at(key_at(j) + 4 * four); },
+            [](const float4(&keys_of)[8], unsigned t, unsigned j) {
+                return component(keys_of[j], t);
+            },
+            total);
+    }
+
+    // Adds a block of the rule along the slots, for the lane's columns: four from 4 * lane on, and
+    // four that are 32 higher.
+    __device__ void multiply_values(unsigned turn, unsigned slot, const Running &running,
+                                    Sums &total) const {
+        const float *x = weights + team * kScoreStride + slot;
+        const float *values = left + turn % 2 * kLeft + 4 * lane;
+        if (are_tiny(running.least, state.left[turn % 3])) {
+            add_carefully<kRows>(
+                x, kScoreStride, [&](unsigned j) { return values + j % 4 + j / 4 * 32; }, kColumns,
+                total);
+            return;
+        }
+        add_rule_block<kRows>(
+            x, kScoreStride,
+            [&](unsigned four, unsigned n) {
+                return four_at(values + (4 * four + n / 2) * kColumns + n % 2 * 32);
+            },
+            [](const float4(&values_of)[8], unsigned t, unsigned j) {
+                return component(values_of[2 * t + j / 4], j % 4);
+            },
+            total);
+    }
+
+    // Converts products with keys to scores. `room` is this lane's in shared memory.
+    __device__ void scale(float (&scores)[8], uint32_t low, uint32_t high, float *room) const {
+        bool exact = task.softcap == 0.0F;
+        float scaled[8];
+#pragma unroll
+        for (unsigned j = 0; j < 8; ++j) {
+            scaled[j] = mul(scores[j], task.scale);
+            exact = exact && !(is_visible(j, low, high) && unsettled(scaled[j]));
+        }
+        if (!exact) { // small and slow
+#pragma unroll
+            for (unsigned j = 0; j < 8; ++j) {
+                room[j * kScoreLanes] = scores[j];
+            }
 #pragma unroll 1
+            for (unsigned j = 0; j < 8; ++j) {
+                room[j * kScoreLanes] = scaled_score(task, room[j * kScoreLanes]);
+            }
+#pragma unroll
+            for (unsigned j = 0; j < 8; ++j) {
+                scaled[j] = room[j * kScoreLanes];
+            }
+        }
+#pragma unroll
+        for (unsigned j = 0; j < 8; ++j) {
+            scores[j] = scaled[j];
+        }
+    }
+
+    // Computes the weights of the page from the products with its keys, and the factors by which it
+    // merges with those before it. Lanes of a team have the same factors.
+    __device__ void weigh(const Walk &walk, Sums &scores, Running &running) const {
+        Least least;
+#pragma unroll
         for (unsigned i = 0; i < kRows; ++i) {
             const unsigned query = team + kTeams * i;
-            const uint64_t mask = visible(query, block);
-            const Weighed own = weigh(task, right + query * kScoreStride, mask, lane, least);
-            if (lane != 0) {
-                continue;
+            uint64_t mask = 0;
+            if (query < count) {
+                mask = visible_slots(state.position[query], task.window, walk.block) & walk.held;
             }
-            Merged by = {0.0F, 1.0F, 0.0F}; // no slot is visible: o stays
+            const auto low = static_cast<uint32_t>(mask) >> lane;
+            const auto high = static_cast<uint32_t>(mask >> kTerms) >> lane;
+            float *to = weights + query * kScoreStride + lane;
+            scale(scores[i], low, high, to);
+            float maximum = -__builtin_inff();
+#pragma unroll
+            for (unsigned j = 0; j < 8; ++j) {
+                const float score = is_visible(j, low, high) ? scores[i][j] : -__builtin_inff();
+                maximum = score > maximum ? score : maximum; // NaN never wins
+            }
+            for (int by = 1; by < static_cast<int>(kScoreLanes); by *= 2) {
+                const float other = __shfl_xor_sync(kAllLanes, maximum, by * kLaneStep);
+                maximum = other > maximum ? other : maximum;
+            }
+            maximum = add(maximum, 0.0F); // a zero becomes +0
+
+            float lanes[2] = {}; // of the sum (C4): this lane and the one 8 higher
+#pragma unroll
+            for (unsigned j = 0; j < 8; ++j) {
+                const float rounded = rounded_to_bf16(exp_below(add(scores[i][j], -maximum)));
+                const float p = is_visible(j, low, high) ? rounded : 0.0F;
+                lanes[j % 2] = add(lanes[j % 2], p);
+                least.add(p);
+                to[j * kScoreLanes] = p;
+            }
+            float sum = add(lanes[0], lanes[1]);
+            for (int by = static_cast<int>(kScoreLanes) / 2; by > 0; by /= 2) {
+                sum = add(sum, __shfl_xor_sync(kAllLanes, sum, by * kLaneStep));
+            }
+            running.alpha[i] = 1.0F, running.beta[i] = 0.0F; // no slot is visible: o stays
             if (mask != 0) {
-                by = merge_maxima(state.maximum[query], own.maximum);
-                state.maximum[query] = by.maximum;
-                state.sum[query] = merge_sums(state.sum[query], own.sum, by);
+                const Merged by = merge_maxima(running.maximum[i], maximum);
+                running.maximum[i] = by.maximum;
+                running.sum[i] = merge_sums(running.sum[i], sum, by);
+                running.alpha[i] = by.alpha, running.beta[i] = by.beta;
             }
-            state.alpha[query] = by.alpha, state.beta[query] = by.beta;
         }
-        add_of_warp(&state.weights, least);
+        running.least = __reduce_min_sync(kAllLanes, least.key);
+        __syncwarp(); // the warp's weights are complete
     }
 
-    __device__ void add_values(const uint16_t *values, uint64_t seen) const {
-        for (size_t column = 0; column < task.head_dim; column += kColumns) {
-            Sums total = {};
-            for (unsigned slot = 0; slot < kSlots; slot += kTerms) {
-                __syncthreads(); // earlier contents have been read; the weights are complete
-                Least least;
-                stage(left, kColumns, kTerms, kColumns, column, task.head_dim, least,
-                      [&](unsigned i) {
-                          return (seen >> (slot + i) & 1U) != 0
-                                     ? values + (slot + i) * task.head_dim
-                                     : nullptr;
-                      });
-                const bool further = task.head_dim - column > 32;
-                if (any_tiny({state.weights}, least)) {
-                    multiply_values<true>(slot, further, total);
-                } else {
-                    multiply_values<false>(slot, further, total);
-                }
-            }
-            merge(column, total);
-        }
-    }
-
-    __device__ void merge(size_t column, const Sums &total) const {
+    __device__ void merge(unsigned column, const Sums &total, const Running &running) const {
         const unsigned width = padded(task.head_dim);
 #pragma unroll
         for (unsigned i = 0; i < kRows; ++i) {
-            const unsigned query = team + kTeams * i;
-            const float alpha = state.alpha[query], beta = state.beta[query];
+            const float alpha = running.alpha[i], beta = running.beta[i];
 #pragma unroll
-            for (unsigned j = 0; j < 8; ++j) {
-                const size_t at = column + 4 * lane + j % 4 + j / 4 * 32;
-                if (at < width) {
-                    float &o = output[query * width + at];
-                    o = c2_fma(add(total[i][j], 0.0F), beta, c2_mul(o, alpha));
+            for (unsigned half = 0; half < 2; ++half) {
+                const unsigned at = column + 4 * lane + half * 32;
+                if (at >= width) {
+                    continue;
                 }
+                float share[4];
+#pragma unroll
+                for (unsigned j = 0; j < 4; ++j) {
+                    share[j] = add(total[i][half * 4 + j], 0.0F);
+                }
+                auto &o = *reinterpret_cast<float4 *>(output + (team + kTeams * i) * width + at);
+                const float4 old = o;
+                bool exact = true;
+                const float4 now = {merged(old.x, share[0], alpha, beta, exact),
+                                    merged(old.y, share[1], alpha, beta, exact),
+                                    merged(old.z, share[2], alpha, beta, exact),
+                                    merged(old.w, share[3], alpha, beta, exact)};
+                if (!exact) { // small and slow
+#pragma unroll 1
+                    for (unsigned j = 0; j < 4; ++j) {
+                        float &own = reinterpret_cast<float *>(&o)[j];
+                        const float x = j == 0   ? share[0]
+                                        : j == 1 ? share[1]
+                                        : j == 2 ? share[2]
+                                                 : share[3];
+                        own = c2_fma(x, beta, c2_mul(own, alpha));
+                    }
+                    continue;
+                }
+                o = now;
             }
         }
     }
 
-    __device__ void finish() const {
+    __device__ void finish(const Running &running) const {
         const unsigned pairs = static_cast<unsigned>(task.head_dim / 2);
+#pragma unroll
+        for (unsigned i = 0; i < kRows; ++i) {
+            if (lane == 0) {
+                state.sum[team + kTeams * i] = running.sum[i];
+            }
+        }
         __syncthreads(); // after this, any thread may read any number
         for (unsigned i = threadIdx.x; i < count * pairs; i += kThreads) {
             const unsigned query = i / pairs, column = i % pairs * 2;
@@ -324,48 +331,108 @@ template <unsigned kRows> struct Queries {
             *reinterpret_cast<uint32_t *>(task.output + at(query) + column) = high << 16 | low;
         }
     }
+
+    // Visits all pages.
+    __device__ void attend(Walk &walk, Running &running) const {
+        const uint16_t *rows[kRightPieces];
+#pragma unroll
+        for (unsigned n = 0; n < kRightPieces; ++n) {
+            rows[n] = query_row(n);
+        }
+        Pieces pieces;
+        Sums total = {};
+        walk.begin();
+        if (!walk.ended()) {
+            load(walk, rows, pieces);
+        }
+        for (unsigned turn = 0; !walk.ended(); ++turn) {
+            store(walk, pieces, turn);
+            const Walk present = walk;
+            walk.advance();
+            __syncthreads(); // the chunk is stored; everyone has read the one before it
+            if (threadIdx.x == 0) {
+                state.left[(turn + 2) % 3] = 0xFFFFFFFFU; // used again after the next barrier
+            }
+            if (!walk.ended()) {
+                load(walk, rows, pieces);
+            }
+            if (present.is_first()) {
+#pragma unroll
+                for (unsigned i = 0; i < kRows * 8; ++i) {
+                    total[i / 8][i % 8] = 0.0F;
+                }
+            }
+            if (present.at_keys()) {
+                multiply_keys(turn, total);
+                if (present.is_last()) {
+                    weigh(present, total, running);
+                }
+            } else {
+                multiply_values(turn, present.slot(), running, total);
+                if (present.is_last()) {
+                    merge(present.column(), total, running);
+                }
+            }
+        }
+        finish(running);
+    }
 };
 
 // Every supported device gives a block of threads 99 KiB.
-static_assert(shared_bytes(4, 256) + sizeof(State) <= 99 * 1024);
+constexpr size_t kSharedBytes = 99 * 1024 - sizeof(State);
+static_assert(shared_floats(1, kDeviceHeadDimMax) * sizeof(float) <= kSharedBytes);
+
+// Returns the rank of this block of threads, by which its work becomes less. The first blocks are
+// given to the multiprocessors in turn, so every second round of them is reversed: a multiprocessor
+// that has one of the longest tiles gets one of the shortest beside it.
+__device__ unsigned rank_of_block(unsigned processors) {
+    const unsigned round = blockIdx.x / processors, turn = blockIdx.x % processors;
+    const unsigned first = round * processors, left = gridDim.x - first;
+    const unsigned count = left < processors ? left : processors;
+    return first + (round % 2 == 0 ? turn : count - 1 - turn);
+}
 
 template <unsigned kRows>
-__global__ void __launch_bounds__(kThreads, Queries<kRows>::kResident)
-    tiles_kernel(DeviceAttention task, const DeviceTile *tiles) {
+__global__ void __launch_bounds__(kThreads, 2)
+    tiles_kernel(DeviceAttention task, const DeviceTile *tiles, unsigned blocks,
+                 unsigned processors) {
     wait_for_previous();
     __shared__ State state;
-    const DeviceTile tile = tiles[gridDim.x - 1 - blockIdx.x]; // the longest tiles begin first
+    const auto kv_heads = static_cast<unsigned>(task.kv_heads);
+    const unsigned rank = rank_of_block(processors), of_tile = kv_heads * blocks;
+    // The longest tiles begin first.
+    const DeviceTile tile = tiles[gridDim.x / of_tile - 1 - rank / of_tile];
     const auto group_heads = static_cast<unsigned>(task.heads / task.kv_heads);
-    const unsigned begin = blockIdx.z * Queries<kRows>::kQueries;
+    const unsigned begin = rank % blocks * Queries<kRows>::kQueries;
     if (begin >= tile.count * group_heads) {
         return;
     }
     const unsigned left = tile.count * group_heads - begin;
+    constexpr unsigned kQueries = Queries<kRows>::kQueries;
     auto *shared = dynamic_shared<float>();
-    float *right = shared + kSlots * kStride;
-    const Queries<kRows> queries{
-        task,        tile,
-        group_heads, blockIdx.y,
-        begin,       left < Queries<kRows>::kQueries ? left : Queries<kRows>::kQueries,
-        state,       shared,
-        right,       right + Queries<kRows>::kQueries * kScoreStride};
+    float *right = shared + 2 * kLeft, *weights = right + 2 * kQueries * kStride;
+    const Queries<kRows> queries{task,
+                                 tile,
+                                 group_heads,
+                                 rank / blocks % kv_heads,
+                                 begin,
+                                 left < kQueries ? left : kQueries,
+                                 state,
+                                 shared,
+                                 right,
+                                 weights,
+                                 weights + kQueries * kScoreStride};
     queries.prepare();
-    for (uint64_t block = state.low / kSlots; block <= state.high / kSlots; ++block) {
-        const uint64_t seen = slots_of(state.low, state.high, block) & state.pages.held(block);
-        const uint16_t *page = state.pages.page(block);
-        if (seen == 0 || page == nullptr) {
-            continue; // evicted whole
-        }
-        if (threadIdx.x == 0) {
-            // A barrier follows its last use, and one precedes the next.
-            state.weights = 0xFFFFFFFFU;
-        }
-        const size_t head = size_t{blockIdx.y} * kSlots * task.head_dim;
-        queries.score(page + task.keys_at + head, seen);
-        queries.weigh_scores(block);
-        queries.add_values(page + task.values_at + head, seen);
+    const auto key_chunks = static_cast<unsigned>((task.head_dim + kTerms - 1) / kTerms);
+    const auto columns = static_cast<unsigned>((task.head_dim + kColumns - 1) / kColumns);
+    Walk walk = {state.seen, key_chunks, key_chunks + 2 * columns};
+    typename Queries<kRows>::Running running;
+#pragma unroll
+    for (unsigned i = 0; i < kRows; ++i) {
+        running.maximum[i] = -__builtin_inff();
+        running.sum[i] = 0.0F;
     }
-    queries.finish();
+    queries.attend(walk, running);
 }
 
 } // namespace
@@ -374,15 +441,18 @@ void attend_tiles(DeviceQueue *queue, const DeviceAttention &task, const DeviceT
                   size_t tile_count) {
     // Uses as few blocks of threads as can take all queries of a tile, and as few rows in each as
     // possible.
+    unsigned most_rows = 4;
+    while (shared_floats(most_rows, task.head_dim) * sizeof(float) > kSharedBytes) {
+        --most_rows;
+    }
     const auto most = static_cast<unsigned>(kDeviceTileRows * task.heads / task.kv_heads);
-    const unsigned blocks = (most + 4 * kTeams - 1) / (4 * kTeams);
+    const unsigned blocks = (most + most_rows * kTeams - 1) / (most_rows * kTeams);
     const unsigned rows = (most + blocks * kTeams - 1) / (blocks * kTeams);
-    const Launch shape = {
-        dim3(static_cast<unsigned>(tile_count), static_cast<unsigned>(task.kv_heads), blocks),
-        kThreads, shared_bytes(rows, task.head_dim)};
+    const Launch shape = {dim3(static_cast<unsigned>(tile_count * task.kv_heads * blocks)),
+                          kThreads, shared_floats(rows, task.head_dim) * sizeof(float)};
     constexpr decltype(&tiles_kernel<1>) kKernels[] = {tiles_kernel<1>, tiles_kernel<2>,
                                                        tiles_kernel<3>, tiles_kernel<4>};
-    enqueue(queue, shape, kKernels[rows - 1], task, tiles);
+    enqueue(queue, shape, kKernels[rows - 1], task, tiles, blocks, multiprocessors(queue));
 }
 
 } // namespace stasis::kernels::device
