@@ -89,7 +89,7 @@ func (c *call) generateOptions(o *GenerateOptions,
 
 // Generate decodes until something stops it, and calls `each` (may be nil) with every token; an
 // error from it stops. Whatever does, decoded tokens stay. Options may be nil. The speed of calls
-// on several sessions at once does not add up; Step computes many together.
+// on several sessions at once does not add up; a Scheduler computes many together.
 func (s *Session) Generate(ctx context.Context, options *GenerateOptions,
 	each func(Generated) error) (GenerateResult, error) {
 	c := begin(ctx, "generate")

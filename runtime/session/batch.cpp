@@ -50,7 +50,7 @@ std::exception_ptr compute(Model &model, std::span<Seat *const> seats) {
     for (StepItem &item : buffers->items) {
         buffers->drawing.push_back(&item);
     }
-    draw_together(model, buffers->drawing, {});
+    draw_together(model, buffers->drawing, true, {});
     collect_appends(buffers->items, false, *buffers);
 
     // From here on nothing throws: prompts move to the appends of the pass and back.

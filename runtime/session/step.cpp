@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <optional>
 
 #include "runtime/compute/forward.h"
 #include "runtime/session/draw.h"
@@ -59,7 +60,29 @@ void check_step(std::span<const StepItem> items) {
     }
 }
 
-void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &watch) {
+namespace {
+
+// Draws an item's token from its logits. What fails becomes the item's error.
+void draw_one(StepItem &item, std::span<const float> row, Pass &scratch,
+              const Watch &watch) noexcept {
+    try {
+        Timeline &timeline = item.session->timeline();
+        timeline.check_logits_row(row);
+        const auto allowed = item.session->mask(watch);
+        item.token =
+            draw_from(timeline, item.session->settings().sampling, bits_of(allowed), row, scratch);
+        if (item.drawn != nullptr) {
+            item.drawn(item, row);
+        }
+    } catch (...) {
+        item.error = std::current_exception();
+        item.ended_call = watch.cancel != nullptr && watch.cancel->load();
+    }
+}
+
+} // namespace
+
+void draw_together(Model &model, std::vector<StepItem *> &ready, bool spread, const Watch &watch) {
     const size_t hidden = model.config.hidden, vocabulary = model.config.vocabulary;
     PassLease pass(model);
     std::erase_if(ready, [&](StepItem *item) {
@@ -87,23 +110,25 @@ void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &wa
                         hidden * sizeof(uint16_t));
         }
         project_logits(*pass, pass->hidden, count, pass->logit_rows);
-        for (size_t i = 0; i < count; ++i) {
-            StepItem &item = *ready[begin + i];
-            const std::span<const float> row{pass->logit_rows + i * vocabulary, vocabulary};
-            try {
-                Timeline &timeline = item.session->timeline();
-                timeline.check_logits_row(row);
-                const auto allowed = item.session->mask(watch);
-                item.token = draw_from(timeline, item.session->settings().sampling,
-                                       bits_of(allowed), row, *pass);
-                if (item.drawn != nullptr) {
-                    item.drawn(item, row);
-                }
-            } catch (...) {
-                item.error = std::current_exception();
-                item.ended_call = watch.cancel != nullptr && watch.cancel->load();
+        const auto draw = [&](size_t i, Pass &scratch) {
+            draw_one(*ready[begin + i], {pass->logit_rows + i * vocabulary, vocabulary}, scratch,
+                     watch);
+        };
+        if (!spread) {
+            for (size_t i = 0; i < count; ++i) {
+                draw(i, *pass);
             }
+            continue;
         }
+        std::vector<std::optional<PassLease>> scratch(model.threads->count());
+        for (std::optional<PassLease> &each : scratch) {
+            each.emplace(model);
+        }
+        model.threads->run(count, 1, [&](size_t first, size_t end, size_t thread) {
+            for (size_t i = first; i < end; ++i) {
+                draw(i, **scratch[thread]);
+            }
+        });
     }
 }
 
@@ -146,7 +171,7 @@ void run_round(Model &model, std::span<StepItem> items, bool behind, const Appen
             buffers.drawing.push_back(&item);
         }
     }
-    draw_together(model, buffers.drawing, options.watch);
+    draw_together(model, buffers.drawing, false, options.watch);
     collect_appends(items, behind, buffers);
     append_together(model, buffers.appends, options);
     for (size_t i = 0; i < buffers.appends.size(); ++i) {

@@ -48,8 +48,9 @@ struct StepBuffers {
 
 // The parts of a step of which batches make their passes (batch.cpp).
 // Draws the next token of each item. Items without logits get their error, and are removed from
-// `ready`; `watch` can cancel the computation of states that a rewind cut off.
-void draw_together(Model &model, std::vector<StepItem *> &ready, const Watch &watch);
+// `ready`; `watch` can cancel the computation of states that a rewind cut off. `spread`: the
+// model's threads draw, which takes memory for each; a draw may take as long as a row of the pass.
+void draw_together(Model &model, std::vector<StepItem *> &ready, bool spread, const Watch &watch);
 // Collects the entries that the items of a round append, and an Append for each of these items,
 // which becomes one of `growing`. The first round (`behind` false) appends given tokens and draws
 // where none are given; the second draws after given tokens.

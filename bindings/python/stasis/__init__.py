@@ -20,6 +20,7 @@ from .info import EmbedInfo, ModelInfo, ModelStats, SessionInfo
 from .model import Model
 from .quantize import QuantizeReport, quantize
 from .sampling import Sampling
+from .scheduler import ScheduledReply, Scheduler, SchedulerEvent, SchedulerStats
 from .session import Candidate, Session
 from .snapshot import Difference, Snapshot, SnapshotInfo, VerifyReport, compact
 
@@ -36,6 +37,7 @@ __all__ = [
     "EmbedInfo", "Error", "FileError", "FullError", "Generated", "Generation", "InternalError",
     "InvalidArgumentError", "MissingFileError", "Model", "ModelInfo", "ModelMismatchError",
     "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError", "NotFoundError",
-    "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "Session", "SessionInfo",
+    "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "ScheduledReply", "Scheduler",
+    "SchedulerEvent", "SchedulerStats", "Session", "SessionInfo",
     "Snapshot", "SnapshotInfo", "Status", "StoppedError", "UnsupportedError", "VerifyReport",
     "VersionError", "compact", "quantize", "version"]
