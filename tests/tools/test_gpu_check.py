@@ -407,9 +407,11 @@ class Ceilings(Folder):
 class Pack(Folder):
     def test_a_packed_build_runs_from_another_place(self):
         built = command().parent
-        packed = self.folder / "packed"
         module = built / "tests/device" / programs.MODULE
-        names = programs.pack(built, module, packed)
+        names = programs.pack(built, module, self.folder / "packed")
+        packed = programs.unpack(self.folder / "packed")
+        self.assertEqual(names, sorted(path.name for path in packed.iterdir()))
+        self.assertEqual(programs.unpack(packed), packed)  # no pack: a build
         self.assertLessEqual({"stasis", "libstasis.so.0", programs.MODULE}, set(names))
         self.assertTrue(any(name.startswith("libsentencepiece") for name in names), names)
         self.assertFalse([name for name in names if name.startswith(("libc.", "libm.", "ld-"))])

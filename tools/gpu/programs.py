@@ -1,5 +1,6 @@
 # How tools/gpu_check runs programs: finds them in a build's folder with the libraries that the
 # loader needs, and reports how each ended, as an exception with the reason. Must not know figures.
+import atexit
 import glob
 import json
 import math
@@ -10,10 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import threading
 import time
 
 MODULE = "libstasis_cuda.so.0"
+PACK = "programs.tar.xz"
 PROGRAMS = ["stasis", "test_kernels", "test_runtime", "gpu_ceilings"]
 DEATH_SECONDS = 5  # of a process that was killed
 # Libraries that every Linux machine has, in its own version.
@@ -165,9 +169,8 @@ class Programs:
 
 
 def pack(build, module, folder):
-    """Copies the files that a run needs, stripped, with the shared libraries that the target may
-    lack, into one folder for --build on the target."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes the files that a run needs, stripped, with the shared libraries that the target may
+    lack, into a compressed file of a folder for --build on the target. Returns their names."""
     there = [build / program for program in PROGRAMS if (build / program).exists()]
     libraries = {"libstasis.so.0": build / "abi/libstasis.so.0", MODULE: module}
     for path in [*there, *libraries.values()]:
@@ -175,7 +178,22 @@ def pack(build, module, folder):
         for name, place in re.findall(r"(\S+) => (/\S+)", listed):
             if not OF_THE_SYSTEM.fullmatch(name):
                 libraries.setdefault(name, pathlib.Path(place))
-    for name, path in [*((path.name, path) for path in there), *libraries.items()]:
-        shutil.copy(path.resolve(), folder / name)
-        subprocess.run(["strip", "--strip-debug", folder / name], check=True)
-    return sorted(path.name for path in folder.iterdir())
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as stripped, tarfile.open(folder / PACK, "w:xz",
+                                                                 preset=1) as packed:
+        for name, path in [*((path.name, path) for path in there), *libraries.items()]:
+            shutil.copy(path.resolve(), f"{stripped}/{name}")
+            subprocess.run(["strip", "--strip-debug", f"{stripped}/{name}"], check=True)
+            packed.add(f"{stripped}/{name}", name)
+        return sorted(packed.getnames())
+
+
+def unpack(build):
+    """The folder of a build; of a packed one a temporary folder, which stays until the end."""
+    if not (build / PACK).exists():
+        return build
+    folder = tempfile.mkdtemp(prefix="stasis-gpu-check-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with tarfile.open(build / PACK) as packed:
+        packed.extractall(folder)
+    return pathlib.Path(folder)
