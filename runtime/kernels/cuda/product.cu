@@ -10,6 +10,8 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kWarps = kThreads / kWarp;
+// Elements that a thread activates. 512 x 5632 take 11 us on an H200, 16 with one.
+constexpr unsigned kActivated = 4;
 // Fewer tiles leave more than half of a large device idle. Then streaming for each 8 rows should be
 // faster: on 132 multiprocessors some 3 us for 8 rows of 2048 x 2048, where a tile takes some 28
 // (estimated, not measured).
@@ -33,12 +35,22 @@ __global__ void measure_kernel(const uint16_t *w, size_t outputs, size_t depth, 
     }
 }
 
-__global__ void activate_kernel(const float *gate, const float *up, size_t n,
-                                Activation activation,                                uint16_t *y) {
+__global__ void activate_kernel(const float *gate, const float *up, size_t n, Activation activation,
+                                uint16_t *y) {
     wait_for_previous();
-    const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
-    if (i < n) {
-        y[i] = activate(gate[i], up[i], activation);
+    const size_t first = size_t{blockIdx.x} * kActivated * kThreads + threadIdx.x;
+    float own_gate[kActivated], own_up[kActivated];
+#pragma unroll
+    for (unsigned j = 0; j < kActivated; ++j) { // loads do not wait for each other
+        const size_t i = first + size_t{j} * kThreads;
+        own_gate[j] = i < n ? gate[i] : 0.0F, own_up[j] = i < n ? up[i] : 0.0F;
+    }
+#pragma unroll
+    for (unsigned j = 0; j < kActivated; ++j) {
+        const size_t i = first + size_t{j} * kThreads;
+        if (i < n) {
+            y[i] = activate(own_gate[j], own_up[j], activation);
+        }
     }
 }
 
@@ -95,8 +107,8 @@ void gated_product(DeviceQueue *queue, const DeviceGatedProduct &task) {
         tiles(queue, both);
     }
     const size_t n = task.rows * task.gate.outputs;
-    enqueue(queue, {static_cast<unsigned>(divide_up(n, kThreads)), kThreads}, activate_kernel,
-            task.gate_y, task.up_y, n, task.activation, task.y);
+    enqueue(queue, {static_cast<unsigned>(divide_up(n, kActivated * kThreads)), kThreads},
+            activate_kernel, task.gate_y, task.up_y, n, task.activation, task.y);
 }
 
 } // namespace
