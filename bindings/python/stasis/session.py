@@ -14,7 +14,7 @@ from ._abi import library
 from ._call import (Call, Cancel, Handle, Owned, Progress, choice, created, digest_of, filled,
                     name_bytes, number, path_bytes, text_bytes, text_of, token_array)
 from .constraint import Constraint, token_bits, words_of
-from .errors import BusyError, ClosedError, ConflictError
+from .errors import BusyError, ClosedError, ConflictError, InvalidArgumentError
 from .generation import Generation, Reply
 from .info import SessionInfo
 from .model import (Model, doubles_view, floats_view, json_bytes, model_of, session_options,
@@ -223,6 +223,8 @@ class Session:
                        cancel: Optional[Cancel] = None) -> None:
         """Sets which texts replies may be, from now on; None: any. Each reply, up to its end token,
         is one text. The constraint is saved with the session, and tokens are verified under it."""
+        if constraint is not None and not isinstance(constraint, Constraint):
+            raise TypeError(f"the constraint is {constraint!r:.60}: expected a stasis.Constraint")
         kind, text = (s.STASIS_CONSTRAINT_NONE, b"") if constraint is None else constraint._raw()
         call = Call(cancel)
         call.run(library.stasis_session_set_constraint, self._handle, kind, text, len(text),
@@ -233,6 +235,8 @@ class Session:
         numbers, or a buffer with a bit for each token of the vocabulary in words of 32 bits, as
         xgrammar and outlines fill it. It holds for one token. Neither: all tokens."""
         words = None
+        if tokens is not None and bits is not None:
+            raise InvalidArgumentError("tokens and bits: expected one of them")
         if tokens is not None:
             words = token_bits(tokens, self.model.info.vocabulary)
         elif bits is not None:

@@ -99,9 +99,13 @@ class Constraints(Case):
             self.assertIn(part, str(caught.exception))
         for call in (lambda: session.set_allowed([]), lambda: session.set_allowed([1024]),
                      lambda: session.set_allowed(bits=bytes(5)),
-                     lambda: session.set_allowed(bits=bytes(8))):
+                     lambda: session.set_allowed(bits=bytes(8)),
+                     lambda: session.set_allowed([1], bits=bytes(128))):
             with self.assertRaises(stasis.InvalidArgumentError):
                 call()
+        for other in "[a-z]", {"type": "integer"}, 5:
+            with self.assertRaisesRegex(TypeError, "expected a stasis.Constraint"):
+                session.set_constraint(other)
 
 
 if __name__ == "__main__":
