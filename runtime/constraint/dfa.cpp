@@ -99,7 +99,7 @@ void Subsets::add_edges(uint32_t state) {
             }
         }
     }
-    for (const Intervals::Interval &each : intervals.split(&work_)) {
+    for (const Intervals::Interval &each : intervals.split(work_)) {
         const uint32_t target = state_of(each.indices);
         std::vector<Dfa::Edge> &edges = dfa_.states[state].edges;
         if (!edges.empty() && edges.back().target == target && edges.back().high + 1 == each.low) {
@@ -198,16 +198,11 @@ Dfa combined(const Dfa &left, const Dfa &right, bool in_right, Work &work) {
     return result;
 }
 
-void Intervals::clear() {
-    ranges_.clear();
-    intervals_.clear();
-}
-
 void Intervals::add(uint8_t low, uint8_t high, uint32_t index) {
     ranges_.push_back({low, high, index});
 }
 
-const std::vector<Intervals::Interval> &Intervals::split(Work *work) {
+const std::vector<Intervals::Interval> &Intervals::split(Work &work) {
     bool begins[257] = {};
     for (const Range &each : ranges_) {
         begins[each.low] = true;
@@ -222,9 +217,7 @@ const std::vector<Intervals::Interval> &Intervals::split(Work *work) {
         of_byte[byte] = static_cast<uint32_t>(intervals_.size() - 1);
     }
     for (const Range &each : ranges_) {
-        if (work != nullptr) {
-            work->spend(1 + of_byte[each.high] - of_byte[each.low]);
-        }
+        work.spend(1 + of_byte[each.high] - of_byte[each.low]);
         for (uint32_t i = of_byte[each.low]; i <= of_byte[each.high]; ++i) {
             intervals_[i].indices.push_back(each.index);
         }

@@ -50,14 +50,13 @@ Dfa combined(const Dfa &left, const Dfa &right, bool in_right, Work &work);
 // makes intervals that do not, in each of which the same ranges hold.
 class Intervals {
   public:
-    void clear();
     void add(uint8_t low, uint8_t high, uint32_t index);
     struct Interval {
         uint8_t low = 0, high = 0;
         std::vector<uint32_t> indices; // in the order in which they were added
     };
-    // Returns those in which any range holds, ascending; valid until clear(). `work` may be null.
-    const std::vector<Interval> &split(Work *work);
+    // Returns those in which any range holds, ascending. Called once. Throws as Work::spend.
+    const std::vector<Interval> &split(Work &work);
 
   private:
     struct Range {

@@ -68,7 +68,7 @@ std::shared_ptr<const Mask> Matcher::mask(const Watch &watch) {
 }
 
 Mask Matcher::walk(std::unique_lock<std::mutex> &lock, const Watch &watch) {
-    constexpr size_t kNodesBetweenLooks = 1024;
+    constexpr size_t kNodesBetweenLooks = 16;
     Mask mask((vocabulary_->size() + 63) / 64, 0);
     const auto allow = [&](uint32_t token) { mask[token / 64] |= uint64_t{1} << token % 64; };
     if (found_->places.accepts(place_)) {

@@ -125,39 +125,29 @@ void Places::call(const Dfa::Call &call, uint32_t frame, Closing &closing) const
     closing.count(after.size() - known);
 }
 
-// Finds the places after every byte at once, since most bytes lead where others do.
+// Finds the place after a byte, which is that after all bytes around it that no edge tells from it.
+// Others are not looked at: a tree of tokens asks for few bytes of most places, and each may take
+// as long as a grammar is ambiguous.
 Place Places::find_next(Place place, uint8_t byte) {
-    const Entries entries = places_->entries(place);
-    std::array<Place, 256> row;
-    row.fill(kDead);
-    const auto lead = [&](uint8_t low, uint8_t high, Entries reached) {
-        std::fill(row.begin() + low, row.begin() + high + 1,
-                  place_after(std::move(reached), false));
-    };
-    if (entries.size() == 2) { // the usual case, in which no edges overlap
-        for (const Dfa::Edge &edge : automaton_->states[entries[1].first].edges) {
-            lead(edge.low, edge.high, {{edge.target, entries[1].second}});
-        }
-        rows_[place] = row;
-        return row[byte];
-    }
-    Intervals intervals;
-    Entries targets;
+    uint8_t low = 0, high = 255;
+    Entries reached;
+    const Entries &entries = places_->entries(place);
     for (size_t i = 1; i < entries.size(); ++i) {
         for (const Dfa::Edge &edge : automaton_->states[entries[i].first].edges) {
-            intervals.add(edge.low, edge.high, static_cast<uint32_t>(targets.size()));
-            targets.emplace_back(edge.target, entries[i].second);
+            if (edge.high < byte) {
+                low = std::max(low, static_cast<uint8_t>(edge.high + 1));
+            } else if (edge.low > byte) {
+                high = std::min(high, static_cast<uint8_t>(edge.low - 1));
+            } else {
+                low = std::max(low, edge.low);
+                high = std::min(high, edge.high);
+                reached.emplace_back(edge.target, entries[i].second);
+            }
         }
     }
-    for (const Intervals::Interval &each : intervals.split(nullptr)) {
-        Entries reached;
-        for (const uint32_t index : each.indices) {
-            reached.push_back(targets[index]);
-        }
-        lead(each.low, each.high, std::move(reached));
-    }
-    rows_[place] = row;
-    return row[byte];
+    const Place found = reached.empty() ? kDead : place_after(std::move(reached), false);
+    std::fill(rows_[place].begin() + low, rows_[place].begin() + high + 1, found);
+    return found;
 }
 
 Places Places::keeping(std::vector<Place> &places) const {

@@ -126,5 +126,33 @@ TEST_CASE("read_gbnf: what is refused, and where") {
     CHECK(refused(kGrammar, "root ::= " + groups, "unsupported", "too deep"));
 }
 
+TEST_CASE("Places: only what is asked for is looked at, and refused") {
+    std::string palindromes = "root ::= \"-\""; // each letter leads to a stack of its own
+    for (char letter = 'a'; letter <= 'z'; ++letter) {
+        const std::string quoted = {'"', letter, '"'};
+        palindromes += " | " + quoted + " root " + quoted;
+    }
+    constraint::Places places(constraint::compile_constraint(ConstraintKind::grammar, palindromes));
+    constraint::Place place = places.start();
+    const size_t before = places.bytes();
+    for (int i = 0; i < 100; ++i) {
+        place = places.next(place, static_cast<uint8_t>('a' + i % 26));
+    }
+    CHECK(place != constraint::Places::kDead);
+    CHECK(places.bytes() - before < size_t{100} * 2048); // a place and a stack for each letter
+
+    std::string wide = "root ::= \"a\" | \"b\" r0\n";
+    for (int i = 0; i < 2000; ++i) {
+        wide += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + "?\n";
+    }
+    const auto automaton =
+        constraint::compile_constraint(ConstraintKind::grammar, wide + "r2000 ::= \"c\"");
+    constraint::Places ways(automaton);
+    const constraint::Place after = ways.next(ways.start(), 'a');
+    CHECK(after != constraint::Places::kDead);
+    CHECK(ways.accepts(after));
+    CHECK_THROWS_AS(ways.next(ways.start(), 'b'), Error);
+}
+
 } // namespace
 } // namespace stasis
