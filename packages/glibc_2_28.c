@@ -7,10 +7,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define OLDER(name, version)                                                                       \
     __asm__(".text\n"                                                                              \
@@ -105,6 +107,29 @@ HIDDEN uint32_t __wrap_arc4random(void) {
     while (getrandom(&value, sizeof value, 0) < 0 && errno == EINTR) {
     }
     return value;
+}
+
+/* Since 2.30. The older function waits by the wall clock, which may be set meanwhile: so a wait
+ * takes a second at most, and ends as a spurious one does, after which callers wait on. */
+HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                         clockid_t clock, const struct timespec *until) {
+    enum { SECOND = 1000000000 };
+    struct timespec now, end;
+    if (clock_gettime(clock, &now) != 0 || clock_gettime(CLOCK_REALTIME, &end) != 0) {
+        return EINVAL;
+    }
+    const int64_t seconds = until->tv_sec - now.tv_sec;
+    const int64_t left = seconds > 2    ? 2LL * SECOND
+                         : seconds < -2 ? 0
+                                        : seconds * SECOND + until->tv_nsec - now.tv_nsec;
+    if (left <= 0) {
+        return ETIMEDOUT;
+    }
+    end.tv_nsec += left < SECOND ? left : SECOND - 1;
+    end.tv_sec += end.tv_nsec / SECOND;
+    end.tv_nsec %= SECOND;
+    const int waited = pthread_cond_timedwait(condition, mutex, &end);
+    return waited == ETIMEDOUT && left >= SECOND ? 0 : waited;
 }
 
 /* What libgcc asks in place of dl_iterate_phdr where there is it. */

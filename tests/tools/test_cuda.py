@@ -22,14 +22,15 @@ LOADER.exec_module(cuda_resources)
 WITHOUT_FMA = ("embed_kernel", "embed_strips_kernel")  # their text has none
 # Kernels that read before they wait for the work before them (runtime/kernels/cuda/queue.cu), and
 # whether they may from where this place of their parameter leads: weights, so not the task's first
-# pointer; a pass's rows and pages (DevicePass, from row_count up to `evicted`). All others wait
-# first.
+# pointer, or the norm's alone (DeviceResidual); a pass's rows and pages (DevicePass, from row_count
+# up to `evicted`). All others wait first.
 def of_pass(place):
     return 8 <= place <= 48
 
 
 READING_EARLY = {"rows_kernel": lambda place: place != 0, "heads_kernel": of_pass,
-                 "block_kernel": of_pass, "merge_kernel": of_pass}
+                 "block_kernel": of_pass, "merge_kernel": of_pass,
+                 "residual_kernel": lambda place: place in (0, 8, 48)}  # rows, hidden, norm
 WITH_DOUBLE = ("receive_kernel",)  # whose clause is in double precision (C10)
 
 # Arithmetic as PTX names it. Exact forms: each rounds to nearest and flushes; `.rn` also keeps the

@@ -187,7 +187,7 @@ def run():
         try:
             {call}
             begun.set()
-        except stasis.CancelledError:
+        except (stasis.CancelledError, stasis.BusyError):  # the other one forks it
             pass
 threads = [threading.Thread(target=run, daemon=True) for _ in range(1 + ("save" not in {call!r}))]
 for each in threads: each.start()

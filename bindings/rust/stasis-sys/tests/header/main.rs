@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 8] = [
+const HEADERS: [&str; 9] = [
     "stasis",
     "stasis_chat",
     "stasis_constraint",
