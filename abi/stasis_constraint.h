@@ -36,9 +36,11 @@ extern "C" {
  *
  * The constraint is one of the sampling settings: snapshots hold it, forks and rewinds keep it, and
  * tokens that it drew are verified under it. stasis_session_set_sampling does not change it.
- * Settings with different constraints count as different ones (FULL). `cancel` (may be NULL) ends a
- * compilation, whose time and memory are limited for any text. Equal constraints of a model's
- * sessions are compiled once.
+ * Settings with different constraints count as different ones (FULL). Constraints and sets of
+ * tokens (below) share the 64 MiB of a snapshot's manifest: a save of more is UNSUPPORTED, and a
+ * rewind takes away what was drawn under them. `cancel` (may be NULL) ends a compilation, whose
+ * time and memory are limited for any text. Equal constraints of a model's sessions are compiled
+ * once.
  * Errors; whatever was set before stays:
  *   INVALID_ARGUMENT  the text is not in the notation, or no text fits it; the message says what
  *                     and where

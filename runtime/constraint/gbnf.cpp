@@ -70,7 +70,7 @@ class GbnfReader {
         while (at_ < text_.size()) {
             if (text_[at_] == '#') {
                 while (at_ < text_.size() && text_[at_] != '\n' && text_[at_] != '\r') {
-                    ++at_;
+                    next_character(text_, at_);
                 }
             } else if (text_[at_] == ' ' || text_[at_] == '\t' ||
                        (lines && (text_[at_] == '\n' || text_[at_] == '\r'))) {

@@ -101,6 +101,7 @@ TEST_CASE("read_gbnf: what is refused, and where") {
         {"root ::= \"\\q\"", "invalid", "an unknown escape at byte 10"},
         {"root ::= \"\\uD800\"", "invalid", "no character at byte 10"},
         {"root ::= \"a\" $", "invalid", "what no rule can contain at byte 13"},
+        {"root ::= \"a\" # \xFF", "invalid", "not UTF-8 at byte 15"},
         {"root ::= \"a\" root", "invalid", "no text fits"},
         {"root ::= <think>", "unsupported", "a token in place of a text at byte 9"},
         {"root ::= !<1>", "unsupported", "a token in place of a text at byte 9"},
