@@ -490,6 +490,7 @@ stasis_status stasis_session_digest(const stasis_session *session, stasis_digest
 #endif
 #include "stasis_chat.h"       /* conversations with tools, in JSON */
 #include "stasis_constraint.h" /* which texts may be drawn */
+#include "stasis_describe.h"   /* what the library and a model say of themselves */
 #include "stasis_embed.h"      /* texts as vectors */
 #include "stasis_generate.h"   /* logits, sampling, generation, steps of many sessions */
 #include "stasis_quantize.h"   /* models to GGUF files */

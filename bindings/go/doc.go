@@ -43,3 +43,8 @@ import "C"
 func Version() uint32 {
 	return uint32(C.stasis_version())
 }
+
+// Build is how the library was built: version, compiler, kind of build, optional parts.
+func Build() string {
+	return C.GoString(C.stasis_build())
+}

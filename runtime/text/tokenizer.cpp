@@ -3,6 +3,7 @@
 #include "runtime/text/tokenizer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "format/state/error.h"
 #include "runtime/host/utf8.h"
@@ -192,11 +193,28 @@ std::string Tokenizer::decode(std::span<const uint32_t> tokens, bool at_start, b
 std::string Tokenizer::piece_bytes(uint32_t token) const {
     return parts_->bytes(token);
 }
-std::string Tokenizer::piece(uint32_t token) const {
+const std::string &Tokenizer::piece(uint32_t token) const {
     return parts_->pieces[parts_->check(token)].text;
 }
 bool Tokenizer::is_special(uint32_t token) const {
     return parts_->special[parts_->check(token)];
+}
+PieceKind Tokenizer::kind(uint32_t token) const {
+    const Piece &piece = parts_->pieces[parts_->check(token)];
+    if (piece.text.empty()) {
+        return PieceKind::unused;
+    }
+    if (parts_->special[token]) {
+        return piece.kind == PieceKind::unknown ? PieceKind::unknown : PieceKind::control;
+    }
+    return piece.kind == PieceKind::user_defined || piece.kind == PieceKind::control
+               ? PieceKind::normal
+               : piece.kind;
+}
+std::optional<float> Tokenizer::score(uint32_t token) const {
+    parts_->check(token);
+    const bool scored = token < parts_->scores.size() && std::isfinite(parts_->scores[token]);
+    return scored ? std::optional(parts_->scores[token]) : std::nullopt;
 }
 uint32_t Tokenizer::size() const {
     return static_cast<uint32_t>(parts_->pieces.size());

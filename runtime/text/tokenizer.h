@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "format/state/digest.h"
 #include "format/state/state.h"
 #include "format/state/watch.h"
+#include "runtime/text/piece.h"
 #include "runtime/text/text_frame.h"
 
 namespace stasis {
@@ -82,9 +84,15 @@ class Tokenizer {
     std::string decode(std::span<const uint32_t> tokens, bool at_start, bool special) const;
     // Returns the bytes that one token adds in the middle of a text, markers included.
     std::string piece_bytes(uint32_t token) const;
-    // Returns the piece as the vocabulary spells it ("\u2581Hello", "<0x0A>").
-    std::string piece(uint32_t token) const;
+    // Returns the piece as the vocabulary spells it ("\u2581Hello", "<0x0A>"). It lives as long as
+    // the tokenizer.
+    const std::string &piece(uint32_t token) const;
     bool is_special(uint32_t token) const;
+    // Returns what a token is: `control` if it is special and not unknown, `unused` if no text is
+    // it, `normal` if it stands for its own text, whichever file lists it.
+    PieceKind kind(uint32_t token) const;
+    // Returns the vocabulary's score; none: it gives no finite one.
+    std::optional<float> score(uint32_t token) const;
 
     uint32_t size() const; // tokens of the vocabulary that it was opened for
     int64_t bos() const;   // -1: none

@@ -247,6 +247,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile &gguf) {
     out.added = user_defined(gguf, pieces, characters ? marks_turn : marks_structure);
     if (byte_bpe || characters) {
         out.byte_bpe = byte_bpe ? read_byte_bpe(gguf, pieces) : read_characters(gguf, pieces);
+        out.scores = gguf.numbers(kScores).value_or(std::vector<float>());
     } else {
         read_composes(gguf, false);
         out.sentencepiece = read_sentencepiece(gguf, pieces);

@@ -16,6 +16,7 @@ namespace stasis {
 struct GgufVocabulary {
     std::optional<ByteBpeModel> byte_bpe; // tokenizer.ggml.model is gpt2
     std::string sentencepiece;            // else the bytes of a tokenizer.model: llama, gemma
+    std::vector<float> scores;            // byte_bpe: by token id; empty: none
     std::string add_bos;                  // the file's request: "yes", "no", "" (none)
     std::vector<AddedToken> added;        // user-defined tokens, ascending
     std::vector<uint32_t> bos;            // at most one

@@ -1,6 +1,7 @@
 // Opens a tokenizer (tokenizer.h): chooses the files, determines special tokens and the ids that
 // begin and end a text, and computes the digest.
 #include <algorithm>
+#include <cmath>
 
 #include "format/state/error.h"
 #include "runtime/model/json_file.h"
@@ -46,6 +47,7 @@ void Tokenizer::Parts::use_sentencepiece(const std::string &bytes,
     const SentencepieceModel model = read_sentencepiece_model(bytes);
     check_size(model.pieces.size(), vocabulary, from);
     pieces = model.pieces;
+    scores = model.scores;
     // Models pad their vocabulary: an id outside the tokenizer is a token without text.
     pieces.resize(vocabulary, Piece{"", PieceKind::unused});
     dummy_prefix = model.add_dummy_prefix;
@@ -100,6 +102,9 @@ void Tokenizer::Parts::add_tokens(const std::vector<AddedToken> &tokens, const s
         if (piece.text != token.text) {
             piece = {token.text, PieceKind::user_defined};
             added[token.token] = true;
+            if (token.token < scores.size()) { // of the piece whose place it takes
+                scores[token.token] = NAN;
+            }
         }
     }
 }
@@ -243,6 +248,7 @@ std::unique_ptr<Tokenizer> Tokenizer::open_gguf(const GgufFile &gguf, uint32_t v
     Parts &parts = *out->parts_;
     if (read.byte_bpe) {
         parts.use_byte_bpe(std::move(*read.byte_bpe), read.added, vocabulary, from);
+        parts.scores = std::move(read.scores);
     } else {
         parts.use_sentencepiece(read.sentencepiece, read.added, vocabulary, from);
     }

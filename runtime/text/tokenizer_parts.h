@@ -21,6 +21,7 @@ struct Tokenizer::Parts {
 
     std::variant<std::monostate, SentencepieceEncoder, ByteBpe> encoder;
     std::vector<Piece> pieces; // by token id; tokens added beside the vocabulary at the end
+    std::vector<float> scores; // by token id; may end early, NaN: none
     std::vector<bool> special; // by token id
     std::vector<bool> added;   // by token id: text taken literally, unknown to the encoder
     Markers all;               // become tokens if special text is requested

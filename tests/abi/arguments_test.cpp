@@ -20,6 +20,9 @@ TEST_CASE("stasis_model_open: models refuse NULL") {
     REFUSED("model", stasis_model_open("x", nullptr, nullptr, &error));
     REFUSED("model", stasis_model_get_info(nullptr, &info, &error));
     REFUSED("info", stasis_model_get_info(gemma(), nullptr, &error));
+    auto token = sized<stasis_token_info>();
+    REFUSED("model", stasis_model_get_token(nullptr, 0, &token, &error));
+    REFUSED("info", stasis_model_get_token(shared_model("recall-gemma3"), 0, nullptr, &error));
     REFUSED("model", stasis_model_get_stats(nullptr, &stats, &error));
     REFUSED("stats", stasis_model_get_stats(gemma(), nullptr, &error));
     auto sampling = sized<stasis_sampling>();

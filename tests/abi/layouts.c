@@ -344,6 +344,14 @@ FIELD(stasis_trace_options, user, 16, 8);
 FIELD(stasis_trace_options, release, 24, 8);
 FIELD(stasis_trace_options, queue_events, 32, 8);
 
+STRUCT(stasis_token_info, 32);
+FIELD(stasis_token_info, struct_size, 0, 4);
+FIELD(stasis_token_info, kind, 4, 4);
+FIELD(stasis_token_info, flags, 8, 4);
+FIELD(stasis_token_info, score, 12, 4);
+FIELD(stasis_token_info, piece, 16, 8);
+FIELD(stasis_token_info, length, 24, 8);
+
 STRUCT(stasis_embed_info, 64);
 FIELD(stasis_embed_info, struct_size, 0, 4);
 FIELD(stasis_embed_info, pooling, 4, 4);

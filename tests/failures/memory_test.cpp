@@ -24,6 +24,7 @@ namespace {
 // Calls that cannot fail or cannot report it: tables, and releases.
 const std::set<std::string> kCannotFail = {
     "stasis_version",
+    "stasis_build",
     "stasis_status_name",
     "stasis_cancel_request",
     "stasis_cancel_reset",

@@ -154,6 +154,15 @@ stasis_status render_chat(stasis_model *model, std::string &out, stasis_error *e
     return status;
 }
 
+stasis_status describe_token(stasis_model *model, std::string &out, stasis_error *error) {
+    auto told = sized<stasis_token_info>();
+    const stasis_status status = stasis_model_get_token(model, 7, &told, error);
+    if (status == STASIS_OK) {
+        out.assign(told.piece, told.length);
+    }
+    return status;
+}
+
 std::vector<Row> text_rows() {
     const auto tokenize = [](stasis_model *model, std::string &out, stasis_error *error) {
         static const std::string text = "what is it? <end_of_turn> \xC3\xA9t\xC3\xA9\n\n  x";
@@ -213,6 +222,7 @@ std::vector<Row> text_rows() {
         return status;
     };
     return {asking("stasis_model_tokenize", "", tokenize),
+            asking("stasis_model_get_token", "", describe_token),
             asking("stasis_model_detokenize", "", detokenize),
             asking("stasis_model_render", "", render),
             asking("stasis_model_render_chat", "", render_chat),

@@ -26,7 +26,7 @@ class Usage(CommandTest):
                      "template", "info", "inspect", "diff", "verify", "quantize", "synth", "bench"):
             self.assertIn(name, self.ok("--help"))
             self.assertIn("Usage: stasis " + name, self.ok(name, "--help"))
-        self.assertRegex(self.ok("--version"), r"\Astasis \d+\.\d+\.\d+\n\Z")
+        self.assertRegex(self.ok("--version"), r"\Astasis \d+\.\d+\.\d+ \(.+\)\n\Z")
 
     def test_tokens(self):
         self.refused("run", GEMMA, "--tokens", "1,2,x7", names=["--tokens", "'x7'", "item 3"])

@@ -22,9 +22,7 @@ int fail(const std::string &message) {
 }
 
 std::string version_text() {
-    const uint32_t version = stasis_version();
-    return "stasis " + std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 255) +
-           "." + std::to_string(version & 255);
+    return std::string("stasis ") + stasis_build();
 }
 
 // Closed standard streams would give their numbers to the model's files, so /dev/null is opened in

@@ -16,7 +16,7 @@ from .errors import (BufferTooSmallError, BusyError, CancelledError, ClosedError
                      NoMemoryError, NonfiniteError, NotFoundError, NoTokenError,
                      PoolExhaustedError, Status, StoppedError, UnsupportedError, VersionError)
 from .generation import Generated, Generation, Reply
-from .info import EmbedInfo, ModelInfo, ModelStats, SessionInfo
+from .info import EmbedInfo, ModelInfo, ModelStats, SessionInfo, TokenInfo
 from .model import Model
 from .quantize import QuantizeReport, quantize
 from .sampling import Sampling
@@ -31,6 +31,11 @@ def version() -> str:
     return f"{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
+def build() -> str:
+    """Returns how the library was built: version, compiler, kind of build, optional parts."""
+    return (_library.stasis_build() or b"").decode("ascii")
+
+
 __all__ = [
     "BufferTooSmallError", "BusyError", "Cancel", "CancelledError", "Candidate", "ClosedError",
     "ConflictError", "Constraint", "CorruptError", "DeviceError", "Difference", "DivergedError",
@@ -39,5 +44,5 @@ __all__ = [
     "ModelStats", "NoMemoryError", "NoTokenError", "NonfiniteError", "NotFoundError",
     "PoolExhaustedError", "QuantizeReport", "Reply", "Sampling", "ScheduledReply", "Scheduler",
     "SchedulerEvent", "SchedulerStats", "Session", "SessionInfo",
-    "Snapshot", "SnapshotInfo", "Status", "StoppedError", "UnsupportedError", "VerifyReport",
-    "VersionError", "compact", "quantize", "version"]
+    "Snapshot", "SnapshotInfo", "Status", "StoppedError", "TokenInfo", "UnsupportedError",
+    "VerifyReport", "VersionError", "build", "compact", "quantize", "version"]

@@ -33,6 +33,7 @@ def _init(struct: Any) -> Tuple[None, Tuple[Any, ...]]:
 
 PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_version": (c_uint32, ()),
+    "stasis_build": (c_char_p, ()),
     "stasis_status_name": (c_char_p, (status,)),
     "stasis_cancel_create": (status, (new, error)),
     "stasis_cancel_request": (None, (cancel,)),
@@ -45,6 +46,8 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stasis_model_close": (None, (model,)),
     "stasis_model_get_info": (status, (model, POINTER(s.stasis_model_info), error)),
     "stasis_model_get_stats": (status, (model, POINTER(s.stasis_model_stats), error)),
+    "stasis_model_get_token": (
+        status, (model, c_uint32, POINTER(s.stasis_token_info), error)),
     "stasis_model_tokenize": (
         status, (model, text, size, flags, tokens_p, size, count, error)),
     "stasis_model_detokenize": (

@@ -54,6 +54,13 @@ STASIS_CONSTRAINT_JSON_SCHEMA = 1
 STASIS_CONSTRAINT_JSON = 2
 STASIS_CONSTRAINT_REGEX = 3
 STASIS_CONSTRAINT_GRAMMAR = 4
+STASIS_TOKEN_NORMAL = 1
+STASIS_TOKEN_UNKNOWN = 2
+STASIS_TOKEN_SPECIAL = 3
+STASIS_TOKEN_UNUSED = 5
+STASIS_TOKEN_BYTE = 6
+STASIS_TOKEN_ENDS = 1
+STASIS_TOKEN_SCORED = 2
 STASIS_POOLING_LAST = 1
 STASIS_POOLING_MEAN = 2
 STASIS_GENERATE_IGNORE_END = 1
@@ -190,6 +197,11 @@ class stasis_session_info(Sized):
                 ("positions_evicted", c_uint64), ("tokens_reused", c_uint64),
                 ("positions_foreign", c_uint64), ("older", c_uint32), ("reserved", c_uint32),
                 ("states", c_uint64)]
+
+
+class stasis_token_info(Sized):
+    _fields_ = [("struct_size", c_uint32), ("kind", c_uint32), ("flags", c_uint32),
+                ("score", c_float), ("piece", c_void_p), ("length", c_size_t)]
 
 
 class stasis_embed_info(Sized):

@@ -29,6 +29,27 @@ def plain(raw: Any, kind: Type[T], **more: Any) -> T:
     return kind(**values)
 
 
+TOKEN_KINDS = {_structs.STASIS_TOKEN_NORMAL: "normal", _structs.STASIS_TOKEN_UNKNOWN: "unknown",
+               _structs.STASIS_TOKEN_SPECIAL: "special", _structs.STASIS_TOKEN_UNUSED: "unused",
+               _structs.STASIS_TOKEN_BYTE: "byte"}
+
+
+@dataclass(frozen=True)
+class TokenInfo:
+    """A token in its vocabulary."""
+    token: int
+    piece: bytes  # as the vocabulary spells it; nearly always UTF-8
+    kind: str  # "normal", "unknown", "special", "unused" or "byte"
+    ends: bool  # it ends replies
+    score: Optional[float]  # None: the vocabulary gives it no finite one
+
+    @staticmethod
+    def _of(token: int, raw: _structs.stasis_token_info) -> "TokenInfo":
+        return TokenInfo(token, ctypes.string_at(raw.piece, raw.length) if raw.length else b"",
+                         TOKEN_KINDS[raw.kind], bool(raw.flags & _structs.STASIS_TOKEN_ENDS),
+                         raw.score if raw.flags & _structs.STASIS_TOKEN_SCORED else None)
+
+
 @dataclass(frozen=True)
 class ModelInfo:
     """A model: `stasis_model_info` of the header, which explains each field."""

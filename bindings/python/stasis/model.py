@@ -6,15 +6,15 @@ import json
 import os
 import threading
 import weakref
-from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple,
-                    Union, overload)
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional,
+                    Sequence, Tuple, Union, overload)
 
 from . import _structs as s
 from ._abi import library
 from ._call import (Call, Cancel, Handle, Progress, choice, created, filled, name_bytes, number,
                     optional_name, path_bytes, text_bytes, text_of, token_array)
 from .errors import ModelMismatchError
-from .info import EmbedInfo, ModelInfo, ModelStats, plain
+from .info import EmbedInfo, ModelInfo, ModelStats, TokenInfo, plain
 from .sampling import Sampling
 
 if TYPE_CHECKING:
@@ -162,6 +162,23 @@ class Model:
         return text_of(Call(), 2 * len(encoded) + 1024, library.stasis_model_render_chat,
                        self._handle, encoded, len(encoded),
                        s.STASIS_CHAT_REPLY * reply).decode("utf-8", "replace")
+
+    def token(self, token: int) -> TokenInfo:
+        """Returns what a token is in the vocabulary.
+
+        >>> model = Model(RECALL)
+        >>> model.token(model.tokenize("k")[-1]).kind
+        'normal'
+        """
+        raw = s.stasis_token_info()
+        owned = self._handle.use()  # the piece is the model's
+        Call().run(library.stasis_model_get_token, owned, number("the token", token, 32),
+                   ctypes.byref(raw))
+        return TokenInfo._of(token, raw)
+
+    def vocabulary(self) -> Iterator[TokenInfo]:
+        """Iterates over all tokens, in the order of their numbers."""
+        return map(self.token, range(self._info.vocabulary))
 
     def recommended_sampling(self) -> Sampling:
         """Returns the settings that the model's own files recommend, with seed 0."""

@@ -7,6 +7,7 @@
 
 mod chat;
 mod constraint;
+mod describe;
 mod embed;
 mod generate;
 mod quantize;
@@ -17,6 +18,7 @@ mod trace;
 
 pub use chat::*;
 pub use constraint::*;
+pub use describe::*;
 pub use embed::*;
 pub use generate::*;
 pub use quantize::*;

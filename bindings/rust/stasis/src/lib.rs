@@ -40,6 +40,7 @@
 
 mod cancel;
 mod constraint;
+mod describe;
 mod digest;
 mod embed;
 mod error;
@@ -61,6 +62,7 @@ mod verify;
 
 pub use cancel::Cancel;
 pub use constraint::Constraint;
+pub use describe::{build, TokenInfo, TokenKind};
 pub use digest::Digest;
 pub use embed::{EmbedInfo, EmbedInput, EmbedOptions, Pooling};
 pub use error::{Error, Result, Status};

@@ -9,10 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 9] = [
+const HEADERS: [&str; 10] = [
     "stasis",
     "stasis_chat",
     "stasis_constraint",
+    "stasis_describe",
     "stasis_embed",
     "stasis_generate",
     "stasis_quantize",
