@@ -196,6 +196,14 @@ fn kind(status: Status) -> io::ErrorKind {
     }
 }
 
+/// A status that came with its message.
+pub(crate) fn said(status: sys::stasis_status, message: String) -> Result<()> {
+    if status == sys::STASIS_OK {
+        return Ok(());
+    }
+    Err(Error { status: Status::of(status), message, detail: Detail::None })
+}
+
 /// Makes one call; `call` gets the place for its error.
 pub(crate) fn check(call: impl FnOnce(*mut sys::stasis_error) -> sys::stasis_status) -> Result<()> {
     let mut error = sys::stasis_error { status: sys::STASIS_OK, message: [0; 508] };

@@ -156,7 +156,7 @@ impl<'a> GenerateOptions<'a> {
 impl Generated {
     /// # Safety
     /// The event's pointers must be valid.
-    unsafe fn of(raw: &sys::stasis_generated) -> Generated {
+    pub(crate) unsafe fn of(raw: &sys::stasis_generated) -> Generated {
         let count = raw.log_probability_count as usize;
         let best = copied(raw.best_tokens, count);
         Generated {
@@ -184,7 +184,7 @@ impl Session {
     /// the last item left it. Between two items [`Generation::session`] can be read.
     ///
     /// The speed of several sessions that generate at once does not add up;
-    /// [`step`](crate::step) computes many together.
+    /// a [`Scheduler`](crate::Scheduler) computes many together.
     ///
     /// The session is the iterator's as long as that lives:
     ///

@@ -24,11 +24,11 @@
 //! **Errors.** A call that fails leaves every object as it was, and returns an [`Error`] with its
 //! [`Status`]. An [`std::io::Error`] of a reader or writer comes back as itself.
 //!
-//! **Threads.** A [`Model`] and a [`Cancel`] serve any number of threads. A [`Session`] and a
-//! [`Snapshot`] serve one caller at a time: calls that change a session take `&mut self`, so the
-//! compiler keeps others away; those that read take `&self` and may come from several threads, for
-//! the library itself answers a second caller with [`Status::Busy`] and never mixes two calls up.
-//! So all four are `Send` and `Sync`.
+//! **Threads.** A [`Model`], a [`Scheduler`] and a [`Cancel`] serve any number of threads. A
+//! [`Session`] and a [`Snapshot`] serve one caller at a time: calls that change a session take
+//! `&mut self`, so the compiler keeps others away; those that read take `&self` and may come from
+//! several threads, for the library itself answers a second caller with [`Status::Busy`] and never
+//! mixes two calls up. So all five are `Send` and `Sync`.
 //!
 //! **Closures** run on the thread that called, while the call runs. They may borrow what outlives
 //! the call (a [`Trace`], what outlives everything). A closure that panics ends the call, as if it
@@ -52,6 +52,8 @@ mod options;
 mod quantize;
 mod raw;
 mod sampling;
+mod scheduled;
+mod scheduler;
 mod session;
 mod snapshot;
 mod step;
@@ -76,6 +78,8 @@ pub use options::{
 };
 pub use quantize::{quantize, QuantizeOptions, QuantizeReport, QuantizeShare};
 pub use sampling::Sampling;
+pub use scheduled::{Events, Scheduled, ScheduledId, SchedulerEnd, SchedulerEvent};
+pub use scheduler::{Prompt, Refused, Scheduler, SchedulerOptions, SchedulerStats};
 pub use session::{Attention, Draft, KeysValues, Session, Source};
 pub use snapshot::{compact, Difference, Element, Snapshot};
 pub use step::{step, StepItem};

@@ -26,7 +26,8 @@ versioned! {
     stasis_load_options stasis_sink stasis_source stasis_snapshot_info stasis_difference
     stasis_verify_options stasis_verify_report stasis_trace_event stasis_trace_options
     stasis_quantize_options stasis_quantize_report stasis_embed_info stasis_embed_input
-    stasis_embed_options stasis_text_piece stasis_token_info
+    stasis_embed_options stasis_text_piece stasis_scheduler_options stasis_prompt
+    stasis_scheduler_stats stasis_token_info
 }
 
 /// All defaults, with the size stated.

@@ -478,6 +478,13 @@ impl Session {
             listener.resume();
         }
     }
+
+    /// Leaves a panic of the trace's listener to the next call on the session.
+    pub(crate) fn leave_trace(&self) {
+        if let Some(listener) = &self.listener {
+            listener.leave();
+        }
+    }
 }
 
 impl std::fmt::Debug for Session {

@@ -157,13 +157,13 @@ impl Trace {
 pub(crate) struct Listener {
     reads: bool,
     closure: Mutex<ListenerFn>,
-    /// The thread that panicked, and its payload.
+    /// The thread that panicked (none: any may resume it), and its payload.
     panic: Mutex<Panic>,
 }
 
 enum Panic {
     None,
-    Pending(ThreadId, Payload),
+    Pending(Option<ThreadId>, Payload),
     Passed,
 }
 
@@ -187,11 +187,20 @@ impl Listener {
     pub(crate) fn resume(&self) {
         let mut panic = lock(&self.panic);
         match std::mem::replace(&mut *panic, Panic::Passed) {
-            Panic::Pending(thread, payload) if thread == thread::current().id() => {
+            Panic::Pending(thread, payload)
+                if thread.map_or(true, |thread| thread == thread::current().id()) =>
+            {
                 drop(panic);
                 resume_unwind(payload);
             }
             other => *panic = other,
+        }
+    }
+
+    /// Leaves a panic to the thread of the next call, whichever that is.
+    pub(crate) fn leave(&self) {
+        if let Panic::Pending(thread, _) = &mut *lock(&self.panic) {
+            *thread = None;
         }
     }
 
@@ -201,7 +210,7 @@ impl Listener {
         }
         let mut closure = lock(&self.closure);
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| closure(event))) {
-            *lock(&self.panic) = Panic::Pending(thread::current().id(), payload);
+            *lock(&self.panic) = Panic::Pending(Some(thread::current().id()), payload);
         }
     }
 }
